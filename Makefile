@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+# gpuprof: one file, plain make.  `make help` lists the targets.
+#
+#   MODE=release|debug|asan|tsan|cov    each in its own tree: build/, build-debug/, ...
+#   V=1                                 show whole command lines
+#   CUDA_HOME=DIR                       where NVIDIA's toolkit is, for the ABI lint alone (the build needs none)
+
+MODE ?= release
+B := build$(if $(filter-out release,$(MODE)),-$(MODE))
+PREFIX ?= /usr/local
+CC ?= cc
+CUDA_HOME ?= /usr/local/cuda
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(B)/%,%,$(2))')
+
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+# ---- flags -----------------------------------------------------------------------------------------------------------
+MODE_release := -O2 -DNDEBUG
+MODE_debug   := -O1 -DGP_DEBUG
+MODE_asan    := -O1 -DGP_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=undefined
+MODE_tsan    := -O1 -DNDEBUG -DGP_TSAN -fsanitize=thread
+MODE_cov     := -O0 --coverage -DGP_DEBUG
+ifeq ($(filter $(MODE),release debug asan tsan cov),)
+$(error MODE=$(MODE): must be release, debug, asan, tsan or cov)
+endif
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wundef -Werror=implicit-function-declaration
+ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -g -fno-omit-frame-pointer $(MODE_$(MODE)) $(WARN) $(CFLAGS)
+ALL_LDFLAGS := $(filter -fsanitize% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
+# What is loaded into somebody's process: hidden symbols, nothing undefined, all relocations done at load.
+TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc
+TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools
+SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isrc/sim/include -Isrc/sim
+TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools -Itests
+# The simulated GPU's objects are never sanitized: a test program that is not must be able to load them.
+SIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% --coverage,$(SIM_CFLAGS))
+
+# Changed flags rebuild: the stamp's contents are the flags.
+STAMP := $(B)/flags
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+$(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
+
+# ---- sources: found, never listed ------------------------------------------------------------------------------------
+TARGET_SRC := $(foreach d,base ds account source cache shim export inject,$(wildcard src/$d/*.c))
+TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
+TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
+TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o)
+SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
+SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
+SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
+
+LIB  := $(B)/lib/libgpuprof.so
+BIN  := $(B)/bin/gpuprof
+SIMD := $(B)/lib/gpuprof/sim
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13
+EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
+
+TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw 2>/dev/null || echo -ljansson -lncursesw -ltinfo) -ldl -lpthread
+
+.PHONY: all lib tool sim examples help
+all: lib tool sim examples ## build everything that a person runs
+lib: $(LIB)
+tool: $(BIN)
+sim: $(SIM)
+examples: $(EXAMPLES)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+define compile
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(1) -MMD -MP -c $< -o $@
+endef
+
+$(B)/obj/src/sim/%.o: src/sim/%.c $(STAMP)
+	$(call compile,$(SIM_CFLAGS))
+$(B)/obj/src/%.o: src/%.c $(STAMP)
+	$(call compile,$(TARGET_CFLAGS))
+$(B)/obj/tools/%.o: tools/%.c $(STAMP)
+	$(call compile,$(TOOL_CFLAGS))
+$(B)/obj/tests/%.o: tests/%.c $(STAMP)
+	$(call compile,$(TEST_CFLAGS))
+
+# ---- products --------------------------------------------------------------------------------------------------------
+$(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-z,now -Wl,-z,nodelete -o $@ $(TARGET_OBJ) -lpthread -ldl
+comma := ,
+
+# Archives for tests: the same objects, so that a test can reach hidden functions.
+$(B)/libtarget.a: $(TARGET_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@; ar rcs $@ $^
+$(B)/libtools.a: $(filter-out $(B)/obj/tools/main.o,$(TOOL_OBJ))
+	$(call say,AR,$@)
+	$(Q)rm -f $@; ar rcs $@ $^
+
+$(BIN): $(TOOL_OBJ)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib/gpuprof/bundled' -o $@ $(TOOL_OBJ) $(TOOL_LIBS)
+
+define simlib
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@ $(filter %.o,$^) -lpthread -ldl -lm
+endef
+$(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
+	$(call simlib)
+	$(Q)ln -sf libcuda.so.1 $(SIMD)/libcuda.so
+$(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
+	$(call simlib,src/sim/cupti/libcupti.map)
+$(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
+	$(call simlib,src/sim/cudart/libcudart.map)
+	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
+
+# Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too.
+PROGRAM_CFLAGS = $(filter-out -fsanitize% -fno-sanitize% --coverage,$(ALL_CFLAGS)) -Isrc/sim/include -Iinclude
+PROGRAM_LIBS = $(if $(filter %_rt,$*),-lcudart) -lcuda -lpthread -lm -ldl
+define program
+	$(call say,PROG,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP -o $@ $< -L$(SIMD) $(PROGRAM_LIBS) -Wl,--allow-shlib-undefined
+endef
+$(B)/examples/%: examples/%.c $(STAMP) | $(SIM)
+	$(program)
+$(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
+	$(program)
+
+include tests/tests.mk
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+.PHONY: clean
+clean: ## remove every build tree
+	$(Q)rm -rf build build-debug build-asan build-tsan build-cov
+
+# ---- what people type ------------------------------------------------------------------------------------------------
+JOBS := -j$(shell nproc)
+# With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
+again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
+
+.PHONY: needs-build needs-check demo check bench install gpu-bundle check-gpu format
+needs-build:
+	$(Q)deploy/needs.sh build
+needs-check:
+	$(Q)deploy/needs.sh check
+
+demo: needs-build ## build, then watch a simulated training run live
+	$(again) all
+	$(Q)examples/demo.sh $(B)
+
+check: needs-check ## build everything and prove it; ends with "N passed, N failed, N skipped"
+	$(again) all unit integration programs testtools
+	$(again) MODE=asan unit fuzz
+	$(again) MODE=tsan torture
+	$(Q)tests/check
+
+bench: needs-check ## measure against named peers, in one run
+	$(again) all benches
+	$(Q)tests/bench/run $(B)
+
+gpu-bundle: needs-check ## gather what a GPU machine needs in build/gpu-bundle
+	$(again) all programs benches
+	$(Q)tests/gpu/bundle.sh $(B)
+
+check-gpu: ## on a machine with a GPU: everything under tests/gpu; 77 without one
+	$(Q)tests/gpu/run.sh
+
+format: ## clang-format every C file
+	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i
+
+install: all ## install under PREFIX
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/gpuprof/sim $(DESTDIR)$(PREFIX)/include/gpuprof $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(LIB) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/gpuprof/sim/
+	install -m 644 include/gpuprof/*.h $(DESTDIR)$(PREFIX)/include/gpuprof/
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/

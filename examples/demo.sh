@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `make demo`: a training loop and a server on the simulated GPU, watched by gpuprof.  On a terminal: the live view (q quits, r resets a
+# peak).  Elsewhere: the same as plain text.
+set -eu
+bin=${1:-build}/bin/gpuprof
+examples=${1:-build}/examples
+seconds=${DEMO_SECONDS:-600}
+pids=
+stop() {
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+}
+trap stop EXIT INT TERM
+[ -t 1 ] || seconds=8
+"$bin" run --sim=devices=2,memory=16GiB -- "$examples/train_rt" --seconds "$seconds" >/dev/null &
+pids="$pids $!"
+"$bin" run --sim=devices=2,memory=16GiB -- "$examples/serve" --seconds "$seconds" >/dev/null &
+pids="$pids $!"
+sleep 1
+if [ -t 0 ] && [ -t 1 ]; then
+    "$bin" top
+else
+    sleep 1
+    echo "== gpuprof top --once"
+    "$bin" top --once
+    echo
+    echo "== gpuprof reset --allocated --all"
+    "$bin" reset --allocated --all
+    echo
+    echo "== gpuprof stat --all"
+    "$bin" stat --all
+fi

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * A loop that leaks (runtime API): every step allocates and frees a working set of changing size, and one branch,
+ * remember_metrics(), keeps its small buffer each time.  The working set hides the leak from a look at the total.
+ *
+ * leak_rt [--steps N] [--seconds S] [--pace MILLISECONDS]     prints one line with the result */
+#include <cuda_runtime_api.h>
+
+#include "example.h"
+
+#define BATCHES    6
+#define KEPT_BYTES (192u << 10)
+#define HISTORY    4096 /* steps whose buffers can still be found; the loop ends there */
+
+/* Kept "for later", and never looked at again. */
+static void *history[HISTORY];
+
+static __attribute__((noinline)) size_t remember_metrics(long step)
+{
+    CHECK_RT(cudaMalloc(&history[step], KEPT_BYTES));
+    CHECK_RT(cudaMemset(history[step], 0, 64));
+    return KEPT_BYTES;
+}
+
+static __attribute__((noinline)) void process_batches(uint64_t *random)
+{
+    void *batches[BATCHES];
+
+    for (int i = 0; i < BATCHES; i++) {
+        size_t bytes = (size_t)(1 + example_random(random) % 48) << 20;
+
+        CHECK_RT(cudaMalloc(&batches[i], bytes));
+        CHECK_RT(cudaMemset(batches[i], i, 4096));
+    }
+    for (int i = 0; i < BATCHES; i++)
+        CHECK_RT(cudaFree(batches[i]));
+}
+
+int main(int count, char **arguments)
+{
+    struct example_limits limits = example_arguments(count, arguments, 10, 20);
+    uint64_t random = 7;
+    size_t kept = 0;
+    long step = 0;
+
+    for (; step < HISTORY && example_goes_on(&limits, step); step++) {
+        process_batches(&random);
+        kept += remember_metrics(step);
+        example_pause(&limits);
+    }
+    printf("leak: %ld steps, %zu KiB kept\n", step, kept >> 10);
+    return 0;
+}

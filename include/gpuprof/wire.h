@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wire.h: every byte that crosses a process border.
+ *
+ * A profiled process owns one session: a memfd named "gpuprof-session", sized at start and sealed (shrink, grow,
+ * seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and check the copy; the one part that
+ * a viewer maps and writes is the mailbox.  Layout, every part at the offset that the header names:
+ *
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | mailbox | ring chunks
+ *
+ * Everything but the mailbox is written by the profiled process alone.  The reader trusts nothing in here: see
+ * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF programs and other
+ * languages can use the file.  An incompatible change raises GP_WIRE_ABI.
+ */
+#ifndef GPUPROF_WIRE_H
+#define GPUPROF_WIRE_H
+
+#include <stdint.h>
+
+#define GP_WIRE_MAGIC        0x31464f5250555047ull /* "GPUPROF1", read as bytes */
+#define GP_WIRE_ABI          1u
+#define GP_WIRE_SESSION_NAME "gpuprof-session"
+
+/* 64 is what CUDA_VISIBLE_DEVICES can name on the largest machines today (8 GPUs x 7 MIG slices = 56). */
+#define GP_WIRE_GPUS     64u
+#define GP_WIRE_HOST     64u /* index of the host "device": pinned and registered memory */
+#define GP_WIRE_DEVICES  (GP_WIRE_GPUS + 1u)
+#define GP_WIRE_SCOPES   16u
+#define GP_WIRE_FAILURES 64u
+#define GP_WIRE_SLOTS    8u /* requests in flight: viewers come one or two at a time */
+
+/* ---- statistics ---------------------------------------------------------------------------------------------- */
+
+/* Order and names are PyTorch's (torch.cuda.memory_stats). */
+enum gp_wire_stat {
+    GP_STAT_ALLOCATION,
+    GP_STAT_SEGMENT,
+    GP_STAT_ACTIVE,
+    GP_STAT_INACTIVE_SPLIT,
+    GP_STAT_ALLOCATED_BYTES,
+    GP_STAT_RESERVED_BYTES,
+    GP_STAT_ACTIVE_BYTES,
+    GP_STAT_INACTIVE_SPLIT_BYTES,
+    GP_STAT_REQUESTED_BYTES,
+    GP_STATS
+};
+
+enum gp_wire_pool { GP_POOL_ALL, GP_POOL_SMALL, GP_POOL_LARGE, GP_POOLS };
+
+enum gp_wire_kind {
+    GP_KIND_NONE,
+    GP_KIND_LINEAR,
+    GP_KIND_PITCHED,
+    GP_KIND_ARRAY,   /* sizes are estimates: the API does not tell them */
+    GP_KIND_VMM,     /* physical bytes of cuMemCreate */
+    GP_KIND_POOL,    /* bytes in use from stream-ordered pools */
+    GP_KIND_GRAPH,   /* virtual bytes of graph allocation nodes: never summed */
+    GP_KIND_MANAGED, /* virtual: never summed */
+    GP_KIND_PINNED,
+    GP_KIND_REGISTERED,
+    GP_KIND_IMPORTED, /* owned by another process or API: never summed */
+    GP_KIND_VIRTUAL,  /* address reservations: never summed */
+    GP_KIND_CONTEXT,  /* measured */
+    GP_KIND_MODULE,   /* estimated from cubin sizes */
+    GP_KINDS
+};
+
+struct gp_wire_value { /* one PyTorch statistic */
+    int64_t current;
+    int64_t peak;
+    int64_t allocated;
+    int64_t freed;
+};
+
+struct gp_wire_kind_value { /* -1: unknown */
+    int64_t current_bytes;
+    int64_t peak_bytes;
+    int64_t allocated_bytes;
+    int64_t freed_bytes;
+    int64_t live;
+    int64_t live_peak;
+    int64_t calls;          /* successful allocations */
+    int64_t reserved_bytes; /* pool, graph: physical bytes at the last poll; -1 unknown */
+};
+
+struct gp_wire_scope_value {
+    int64_t allocated_peak_bytes;
+    int64_t reserved_peak_bytes;
+};
+
+#define GP_DEVICE_PRESENT    1u /* the row is in use */
+#define GP_DEVICE_IDENTIFIED 2u /* uuid, name and total_bytes are the driver's */
+#define GP_DEVICE_ESTIMATED  4u /* some bytes are estimates (arrays) */
+#define GP_DEVICE_POLLED     8u /* reserved_bytes holds polled parts (pools, graphs) */
+
+struct gp_wire_device {
+    uint32_t flags;
+    int32_t ordinal; /* the driver's, in this process; -1 for the host */
+    uint8_t uuid[16];
+    char name[64];
+    int64_t total_bytes; /* -1 unknown */
+    struct gp_wire_value stats[GP_STATS][GP_POOLS];
+    struct gp_wire_value oversize_allocations;
+    struct gp_wire_value oversize_segments;
+    int64_t num_alloc_retries;
+    int64_t num_ooms;
+    int64_t max_split_size; /* -1: no limit, as PyTorch prints it */
+    int64_t num_sync_all_streams;
+    int64_t num_device_alloc;
+    int64_t num_device_free;
+    struct gp_wire_kind_value kinds[GP_KINDS];
+    struct gp_wire_scope_value scopes[GP_WIRE_SCOPES];
+    int64_t linear_rounded_bytes; /* estimate: linear memory after the driver's 512 B / 2 MiB rounding */
+    uint8_t reserved_[64];
+};
+
+struct gp_wire_scope {
+    char name[40];
+    uint32_t in_use; /* 1 begun, 0 free */
+    uint32_t pad_;
+    uint64_t begin_ns;
+    uint64_t pad2_;
+};
+
+struct gp_wire_failure { /* failed calls by API and error */
+    char api[48];
+    uint32_t error; /* CUresult; 0: row unused */
+    uint32_t pad_;
+    uint64_t count;
+};
+
+/* ---- header -------------------------------------------------------------------------------------------------- */
+
+enum gp_wire_source { GP_SOURCE_NONE, GP_SOURCE_CUPTI, GP_SOURCE_HOOKS };
+
+enum gp_wire_lost {
+    GP_LOST_RING,         /* "ring_full": the event found its chunk busy */
+    GP_LOST_MAP,          /* "map_full": an allocation that the pointer map could not take */
+    GP_LOST_NESTED,       /* "nested": a callback interrupted our own code on the same thread */
+    GP_LOST_UNKNOWN_FREE, /* "unknown_free": freed, but never seen allocated */
+    GP_LOST_MISSED_FREE,  /* "missed_free": the address came again without a free */
+    GP_LOST_FRAMES,       /* "frames_full": more calls in flight than frames */
+    GP_LOST_LEGACY,       /* "legacy": pre-3.2 entry points, counted but not decoded */
+    GP_LOST_DEVICE,       /* "device_unknown": could not be charged to a device */
+    GP_LOST_FAILURE,      /* "failures_full": a failed call that the table of failures had no row for */
+    GP_LOSTS = 16
+};
+
+#define GP_SESSION_CLOSED   1u /* the process ran its exit path: the numbers are final */
+#define GP_SESSION_DISABLED 2u /* the library switched itself off: see `trouble` */
+#define GP_SESSION_YIELDED  4u /* the subscriber was given up on request */
+
+struct gp_wire_header {
+    uint64_t magic;
+    uint32_t abi;
+    uint32_t header_bytes;  /* sizeof this struct */
+    uint64_t total_bytes;   /* of the memfd */
+    uint8_t session_id[16]; /* random */
+    uint32_t pid;           /* in the process's own pid namespace */
+    uint32_t pad_;
+    uint64_t start_ns; /* CLOCK_MONOTONIC at start, for event times */
+    uint64_t devices_offset;
+    uint32_t device_bytes, device_count;
+    uint64_t scopes_offset;
+    uint32_t scope_bytes, scope_count;
+    uint64_t failures_offset;
+    uint32_t failure_bytes, failure_count;
+    uint64_t mailbox_offset;
+    uint32_t mailbox_bytes, slot_count;
+    uint64_t ring_offset;
+    uint32_t chunk_bytes, chunk_count;
+
+    /* Changes while the process lives. */
+    uint32_t flags;
+    uint32_t source;         /* enum gp_wire_source */
+    uint32_t driver_version; /* cuDriverGetVersion; 0 unknown */
+    uint32_t cupti_version;
+    char source_detail[128]; /* who holds the subscriber, why there is no source */
+    char trouble[128];       /* last reason why a part switched itself off; "" none */
+    char options[128];       /* unknown or malformed settings, once each; "" none */
+    char allocator[32];      /* "off" or the policy's name */
+
+    /* Odd while devices[] and scopes[] are being written ([publish.W] shows the odd value before any word changes).  A
+     * reader loads it (acquire, pairs with [publish.R]), copies, loads it again and throws the copy away unless both
+     * are equal and even. */
+    uint64_t publish_seq;
+    uint64_t publish_ns; /* CLOCK_MONOTONIC of the last publication; 0 never */
+
+    uint64_t lost[GP_LOSTS];
+    uint64_t events; /* published with the devices: events tried (written + ring_full) */
+    uint64_t enabled_callbacks;
+    uint8_t reserved_[184];
+};
+
+/* ---- events -------------------------------------------------------------------------------------------------- */
+
+enum gp_wire_event_type {
+    GP_EVENT_NONE,
+    GP_EVENT_ALLOC,
+    GP_EVENT_FREE,
+    GP_EVENT_SEGMENT_ALLOC,
+    GP_EVENT_SEGMENT_FREE,
+    GP_EVENT_SEGMENT_MAP,
+    GP_EVENT_SEGMENT_UNMAP,
+    GP_EVENT_OOM,
+    GP_EVENT_SNAPSHOT,
+    GP_EVENT_MARK,
+    GP_EVENT_RESET,
+    GP_EVENT_CONTEXT_DESTROYED,
+    GP_EVENT_PROCESS_START,
+    GP_EVENT_PROCESS_EXIT,
+    GP_EVENT_TYPES
+};
+
+struct gp_wire_event { /* one cache line */
+    uint64_t seq;      /* chunk sequence x GP_RING_EVENTS + index: unique in the process, ordered within a thread */
+    uint64_t time_ns;  /* CLOCK_MONOTONIC of the process */
+    union {
+        struct {
+            uint64_t address; /* pointer or handle */
+            uint64_t bytes;   /* granted */
+            uint64_t requested_bytes;
+            uint64_t stream;
+        };
+        char name[32]; /* mark: NUL-terminated */
+    };
+    uint32_t tid;
+    uint32_t site; /* call-site id; 0 unknown */
+    uint8_t type;
+    uint8_t kind;
+    uint8_t device; /* index in devices[]; 255 none */
+    uint8_t pad_;
+    uint32_t error; /* oom: CUresult */
+};
+
+/* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the oldest), fills it
+ * and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs everything a reader must see at once.
+ */
+#define GP_RING_EVENTS 63u
+
+struct gp_wire_chunk {
+    uint64_t state; /* bits 0-7 events committed, bit 8 busy (an event is being written), bits 9-63 chunk sequence + 1;
+                       0 never used */
+    uint64_t written_before; /* events ever committed in this chunk's earlier turns */
+    uint32_t tid;
+    uint32_t pad_;
+    uint8_t reserved_[40];
+    struct gp_wire_event events[GP_RING_EVENTS];
+};
+
+#define GP_CHUNK_COUNT(_state)               ((uint32_t)((_state)&0xffu))
+#define GP_CHUNK_BUSY(_state)                (((_state) >> 8) & 1u)
+#define GP_CHUNK_TURN(_state)                ((_state) >> 9) /* chunk sequence + 1 */
+#define GP_CHUNK_STATE(_turn, _busy, _count) (((uint64_t)(_turn) << 9) | ((uint64_t)(_busy) << 8) | (uint64_t)(_count))
+
+/* ---- mailbox ------------------------------------------------------------------------------------------------- */
+
+/* A viewer maps this part alone.  It takes a slot (FREE -> CLAIMED by compare-and-swap), fills the request, stores
+ * REQUESTED (release, pairs with [mail.A]), adds one to `doorbell` and futex-wakes it (shared futex), then waits on
+ * `state` with a deadline.  The drain thread answers in `reply` and stores DONE; the viewer loads it (acquire, pairs
+ * with [mail.R]), reads the answer and stores FREE.  A slot that stands in one state for GP_SLOT_STALE_NS, because its
+ * viewer died, is taken back by the drain thread. */
+#define GP_SLOT_STALE_NS 5000000000ull /* five times the viewers' deadline of one second */
+
+enum gp_wire_slot_state { GP_SLOT_FREE, GP_SLOT_CLAIMED, GP_SLOT_REQUESTED, GP_SLOT_DONE };
+
+enum gp_wire_command {
+    GP_COMMAND_NONE,
+    GP_COMMAND_SNAPSHOT, /* publish exact numbers now */
+    GP_COMMAND_RESET,    /* what: GP_RESET_* */
+    GP_COMMAND_SCOPE_BEGIN,
+    GP_COMMAND_SCOPE_END,
+    GP_COMMAND_MARK,
+    GP_COMMAND_YIELD, /* give up the CUPTI subscriber */
+    GP_COMMANDS
+};
+
+#define GP_RESET_ALLOCATED   1u
+#define GP_RESET_RESERVED    2u
+#define GP_RESET_PEAKS       3u
+#define GP_RESET_ACCUMULATED 4u
+
+struct gp_wire_before_after { /* `all` pool of every statistic of one device */
+    int32_t device;           /* index in devices[] */
+    uint32_t pad_;
+    struct gp_wire_value before[GP_STATS];
+    struct gp_wire_value after[GP_STATS];
+};
+
+struct gp_wire_slot {
+    uint32_t state;
+    uint32_t command;
+    uint32_t what;  /* GP_RESET_*; scope slot */
+    int32_t device; /* index in devices[]; -1 every device */
+    uint32_t viewer_pid;
+    int32_t result; /* 0 or -errno */
+    uint64_t request_id;
+    char name[40]; /* scope or mark */
+    uint32_t reply_count;
+    uint32_t pad_;
+    struct gp_wire_scope_value scope[GP_WIRE_DEVICES]; /* scope end: final peaks, by device */
+    struct gp_wire_before_after reply[GP_WIRE_DEVICES];
+};
+
+struct gp_wire_mailbox {
+    uint32_t doorbell;
+    uint32_t drain_tid; /* 0: nobody answers, nor will */
+    uint8_t reserved_[56];
+    struct gp_wire_slot slots[GP_WIRE_SLOTS];
+};
+
+_Static_assert(sizeof(struct gp_wire_value) == 32, "wire");
+_Static_assert(sizeof(struct gp_wire_kind_value) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_scope) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_failure) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_event) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_chunk) == 4096, "wire");
+_Static_assert(sizeof(struct gp_wire_header) % 8 == 0, "wire");
+_Static_assert(sizeof(struct gp_wire_header) <= 4096, "wire");
+
+#endif

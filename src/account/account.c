@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ * account.c: the devices' accounts, frames for calls under way, and starting up. */
+#include "account/account.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
+
+/* ---- devices -------------------------------------------------------------------------------------------------- */
+
+static struct gp_account *gp_account_new(void)
+{
+    struct gp_account *account =
+        mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (account == MAP_FAILED)
+        return NULL;
+    if (gp_counter_new(&account->counter, GP_GAUGES, GP_SHARDS) != 0) {
+        munmap(account, sizeof(*account));
+        return NULL;
+    }
+    account->total_bytes = -1;
+    account->x_flags = GP_DEVICE_PRESENT;
+    return account;
+}
+
+static GP_COLD struct gp_account *gp_account_create(int device)
+{
+    struct gp_account *fresh = gp_account_new(), *found = NULL;
+    if (!fresh)
+        return NULL;
+    /* [account.R] release: the account's contents; pairs with [account.A]. */
+    if (__atomic_compare_exchange_n(&gp_accounts.x_devices[device], &found, fresh, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
+        for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++)
+            if (scopes & (1u << slot))
+                gp_counter_watch_begin(fresh->counter, slot);
+        gp_feed_poll_want(GP_POLL_DEVICES);
+        return fresh;
+    }
+    gp_counter_free(fresh->counter);
+    munmap(fresh, sizeof(*fresh));
+    return found;
+}
+
+struct gp_account *gp_account_of(int device)
+{
+    if (GP_UNLIKELY(device < 0 || device >= (int)GP_WIRE_DEVICES)) {
+        gp_feed_lost(GP_LOST_DEVICE);
+        return NULL;
+    }
+    /* [account.A] acquire: pairs with [account.R]. */
+    struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[device], __ATOMIC_ACQUIRE);
+    if (GP_UNLIKELY(!account)) {
+        account = gp_account_create(device);
+        if (!account)
+            gp_feed_lost(GP_LOST_DEVICE);
+    }
+    return account;
+}
+
+uint64_t gp_feed_devices(void)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++)
+        if (__atomic_load_n(&gp_accounts.x_devices[i], __ATOMIC_ACQUIRE))
+            bits |= 1ull << i;
+    return bits;
+}
+
+void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
+{
+    struct gp_delta deltas[GP_DELTAS];
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
+        return;
+    unsigned count = gp_gauge_deltas(move, deltas);
+    if (count)
+        gp_counter_apply(account->counter, gp_thread.number, op, deltas, count);
+}
+
+struct gp_move gp_account_block_move(const struct gp_record *record)
+{
+    return (struct gp_move){
+        .kind = record->kind,
+        .parts = gp_gauge_parts(record->kind),
+        .bytes = (int64_t)record->bytes,
+        .requested_bytes = (int64_t)record->requested_bytes,
+        .class_bytes = (int64_t)record->bytes,
+        .count = 1,
+    };
+}
+
+/* ---- frames --------------------------------------------------------------------------------------------------- */
+
+/* As many as calls that can be inside the driver at once: one per thread, and 4096 threads in cuMemFree is beyond what
+ * a process does. */
+#define GP_FRAMES 4096u
+
+static struct gp_frame gp_frames[GP_FRAMES];
+
+uint32_t gp_frame_get(struct gp_frame **out)
+{
+    uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search elsewhere */
+    for (uint32_t i = 0; i < GP_FRAMES; i++) {
+        uint32_t slot = (first + i) % GP_FRAMES, idle = 0;
+        struct gp_frame *frame = &gp_frames[slot];
+        /* [frame.A] acquire: the last owner is done with it; pairs with [frame.R]. */
+        if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 &&
+            __atomic_compare_exchange_n(&frame->x_busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            *out = frame;
+            return slot + 1;
+        }
+    }
+    gp_feed_lost(GP_LOST_FRAMES);
+    return 0;
+}
+
+struct gp_frame *gp_frame_of(uint32_t token, uint32_t what)
+{
+    if (token == 0 || token > GP_FRAMES)
+        return NULL;
+    struct gp_frame *frame = &gp_frames[token - 1];
+    if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 || frame->what != what)
+        return NULL;
+    return frame;
+}
+
+void gp_frame_put(uint32_t token)
+{
+    /* [frame.R] release: pairs with [frame.A]. */
+    __atomic_store_n(&gp_frames[token - 1].x_busy, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- small change --------------------------------------------------------------------------------------------- */
+
+void gp_feed_lost(enum gp_wire_lost cause)
+{
+    __atomic_fetch_add(&gp_accounts.setup.lost[cause], 1, __ATOMIC_RELAXED); /* a count */
+}
+
+static uint32_t x_wanted;
+
+void gp_feed_poll_want(unsigned bits)
+{
+    /* One system call per idle-to-busy change, none while the poller has not looked yet. */
+    if (__atomic_fetch_or(&x_wanted, bits, __ATOMIC_ACQ_REL) == 0 && gp_accounts.setup.wake_poller)
+        gp_accounts.setup.wake_poller();
+}
+
+unsigned gp_feed_poll_wanted(void)
+{
+    return __atomic_exchange_n(&x_wanted, 0, __ATOMIC_ACQ_REL);
+}
+
+int gp_feed_start(const struct gp_feed_setup *setup)
+{
+    /* Objects are handles, pools, streams: a million of them is a runaway program. */
+    const uint64_t object_limit = 1u << 20;
+    gp_accounts.setup = *setup;
+    int error = gp_map_new(&gp_accounts.blocks, setup->map_limit);
+    if (error)
+        return error;
+    error = gp_map_new(&gp_accounts.objects, object_limit);
+    if (error) {
+        gp_map_free(gp_accounts.blocks);
+        gp_accounts.blocks = NULL;
+    }
+    return error;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * account.h: what the files of account/ share, and nobody else sees.
+ */
+#ifndef GP_ACCOUNT_ACCOUNT_H
+#define GP_ACCOUNT_ACCOUNT_H
+
+#include "account/feed.h"
+#include "account/gauge.h"
+#include "account/polled.h"
+#include "base/lock.h"
+#include "ds/map.h"
+#include "ds/ring.h"
+
+/* Threads share shards beyond this many; 64 is four times the largest machine that the counters were measured on, and
+ * a shard's lines are touched only when used. */
+#define GP_SHARDS 64
+
+struct gp_account {             /* one device, or the host */
+    struct gp_counter *counter; /* const after creation */
+    uint64_t x_ooms;
+    uint32_t x_flags; /* GP_DEVICE_* */
+    uint32_t x_context_count;
+    uint64_t x_pool;    /* the device's current pool if the program set one, else 0 */
+    uint32_t x_primary; /* primary context's number */
+    /* Under gp_accounts.lock: identity and polled peaks. */
+    uint8_t uuid[16];
+    char name[64];
+    int64_t total_bytes;
+    struct gp_polled polled;
+};
+
+struct gp_accounts {
+    struct gp_account *x_devices[GP_WIRE_DEVICES]; /* created on first use */
+    struct gp_map *blocks;                         /* spaces DEVICE, HOST, REGISTERED, ARRAY, GRAPH: many */
+    struct gp_map *objects;                        /* the rest: few */
+    struct gp_feed_setup setup;
+    struct gp_lock lock;
+    uint32_t x_scopes; /* bit per scope slot that is begun */
+};
+
+extern struct gp_accounts gp_accounts;
+
+/* The account of a device index; creates it.  Unknown or out of range: counted, and NULL. */
+struct gp_account *gp_account_of(int device);
+
+void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* The move of a plain block that a record describes. */
+struct gp_move gp_account_block_move(const struct gp_record *record);
+
+/* Blocks of a created pool went out (+) or came back (-). */
+void gp_pool_count(uint64_t pool, int blocks);
+
+void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
+void gp_event_write(struct gp_wire_event *event);
+
+/* A frame keeps what a begin took until its end.  Its number + 1 is the token. */
+struct gp_frame {
+    uint32_t x_busy;
+    uint32_t what; /* enum gp_space: what kind of begin */
+    uint64_t address, bytes;
+    struct gp_record record;
+    bool died; /* vmm: the record left the map */
+    bool dropped_count;
+    int64_t share;
+};
+
+/* Takes a free frame: its token, or 0 when all are in use (counted). */
+uint32_t gp_frame_get(struct gp_frame **out);
+/* The frame of a token that a begin returned; NULL for a token that is none (the end of a call whose begin we did not
+ * see). */
+struct gp_frame *gp_frame_of(uint32_t token, uint32_t what);
+void gp_frame_put(uint32_t token);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * context.c: contexts, streams and modules: who owns what, and what dies together. */
+#include "account/account.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include <string.h>
+
+/* Context numbers are CUPTI's: sequential and never reused, so a small direct table serves; a number that fell out of
+ * it is asked for anew by the source.  Entry: (number << 8) | device + 1. */
+#define GP_CONTEXTS 1024u
+static uint64_t x_contexts[GP_CONTEXTS];
+
+void gp_feed_context_created(uint32_t ctx, int device)
+{
+    if (!gp_account_of(device))
+        return;
+    uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], fresh = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
+    if (__atomic_exchange_n(entry, fresh, __ATOMIC_RELAXED) == fresh)
+        return;
+    __atomic_fetch_add(&gp_account_of(device)->x_context_count, 1, __ATOMIC_RELAXED);
+    gp_feed_poll_want(GP_POLL_DEVICES);
+}
+
+int gp_feed_context_device(uint32_t ctx)
+{
+    uint64_t entry = __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word tells all */
+    return entry >> 8 == ctx && entry ? (int)(entry & 255) - 1 : GP_DEVICE_UNKNOWN;
+}
+
+static bool gp_context_owned(struct gp_record *record, void *arg)
+{
+    uint32_t ctx = *(uint32_t *)arg;
+    if (record->ctx != ctx || record->space > GP_SPACE_MODULE || record->space == GP_SPACE_STREAM)
+        return false;
+    if (record->device != 255) {
+        struct gp_move move = gp_account_block_move(record);
+        gp_account_move(record->device, GP_SUB, &move);
+    }
+    gp_event_record(GP_EVENT_FREE, record, 0);
+    return true;
+}
+
+void gp_feed_context_destroyed(uint32_t ctx)
+{
+    if (ctx == 0)
+        return;
+    int device = gp_feed_context_device(ctx);
+    gp_map_each(gp_accounts.blocks, gp_context_owned, &ctx);
+    gp_map_each(gp_accounts.objects, gp_context_owned, &ctx);
+    uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], old = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
+    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    if (!account || !__atomic_compare_exchange_n(entry, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    __atomic_fetch_sub(&account->x_context_count, 1, __ATOMIC_RELAXED);
+    struct gp_wire_event event = {.type = GP_EVENT_CONTEXT_DESTROYED, .device = (uint8_t)device};
+    event.address = ctx;
+    gp_event_write(&event);
+}
+
+void gp_feed_primary_context(int device, uint32_t ctx)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account)
+        __atomic_store_n(&account->x_primary, ctx, __ATOMIC_RELAXED);
+}
+
+uint32_t gp_feed_primary_of(int device)
+{
+    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    return account ? __atomic_load_n(&account->x_primary, __ATOMIC_RELAXED) : 0;
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------------- */
+
+/* Record: key = stream, ctx = its context, refs = 1 while it captures. */
+void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
+{
+    struct gp_record record = {
+        .key = stream, .space = GP_SPACE_STREAM, .device = 255, .ctx = ctx, .time_ns = gp_clock_ns()};
+    if (gp_map_insert(gp_accounts.objects, &record, NULL) < 0)
+        gp_feed_lost(GP_LOST_MAP);
+}
+
+void gp_feed_stream_destroyed(uint64_t stream)
+{
+    struct gp_record record;
+    gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record);
+}
+
+int gp_feed_stream_device(uint64_t stream)
+{
+    struct gp_record record;
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) != 0)
+        return GP_DEVICE_UNKNOWN;
+    return gp_feed_context_device(record.ctx);
+}
+
+static bool gp_stream_set_capturing(struct gp_record *record, void *arg)
+{
+    record->refs = *(bool *)arg;
+    return false;
+}
+
+void gp_feed_stream_capturing(uint64_t stream, bool capturing)
+{
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capturing, &capturing);
+}
+
+bool gp_feed_stream_is_capturing(uint64_t stream)
+{
+    struct gp_record record;
+    return gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs;
+}
+
+/* ---- modules -------------------------------------------------------------------------------------------------- */
+
+void gp_feed_module_loaded(uint32_t module, uint64_t bytes, uint32_t ctx)
+{
+    int device = gp_feed_context_device(ctx);
+    struct gp_block block = {
+        .space = GP_SPACE_MODULE,
+        .kind = GP_KIND_MODULE,
+        .device = device,
+        .ctx = ctx,
+        .address = module,
+        .bytes = bytes,
+        .requested_bytes = bytes,
+    };
+    if (device >= 0)
+        gp_feed_alloc(&block);
+}
+
+void gp_feed_module_unloaded(uint32_t module)
+{
+    uint32_t token = gp_feed_free_begin(GP_SPACE_MODULE, module);
+    if (token)
+        gp_feed_free_end(token, true, 0);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * event.c: events into the ring, and failed calls into their table. */
+#include "account/account.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include <string.h>
+
+void gp_event_write(struct gp_wire_event *event)
+{
+    struct gp_thread *me = &gp_thread;
+    struct gp_ring_cursor cursor = {.turn = me->chunk_turn, .used = me->chunk_used};
+    if (!event->time_ns)
+        event->time_ns = gp_clock_ns();
+    event->tid = me->tid;
+    gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
+    me->chunk_turn = cursor.turn;
+    me->chunk_used = cursor.used;
+}
+
+void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
+{
+    struct gp_wire_event event = {
+        .time_ns =
+            type == GP_EVENT_ALLOC ? record->time_ns : 0, /* read once: a clock costs more than the rest of the event */
+        .type = (uint8_t)type,
+        .kind = record->kind,
+        .device = record->device,
+        .site = record->site,
+    };
+    event.address = record->key;
+    event.bytes = record->bytes;
+    event.requested_bytes = record->requested_bytes;
+    event.stream = stream;
+    gp_event_write(&event);
+}
+
+void gp_feed_event(enum gp_wire_event_type type, const char *name)
+{
+    struct gp_wire_event event = {.type = (uint8_t)type, .device = 255};
+    strncpy(event.name, name ? name : "", sizeof(event.name) - 1);
+    gp_event_write(&event);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------------- */
+
+static bool gp_failure_matches(const struct gp_wire_failure *row, const char *api, uint32_t error)
+{
+    return row->error == error && strncmp(row->api, api, sizeof(row->api)) == 0;
+}
+
+/* Rows are claimed once and never change their name: error 0 -> busy -> error.  A reader that sees the error sees the
+ * name. */
+static void gp_failure_count(const char *api, uint32_t error)
+{
+    const uint32_t busy = UINT32_MAX;
+    for (unsigned i = 0; i < GP_WIRE_FAILURES; i++) {
+        struct gp_wire_failure *row = &gp_accounts.setup.failures[i];
+        uint32_t free_row = 0;
+        /* [failure.A] acquire: the name; pairs with [failure.R]. */
+        uint32_t seen = __atomic_load_n(&row->error, __ATOMIC_ACQUIRE);
+        if (seen == 0 &&
+            __atomic_compare_exchange_n(&row->error, &free_row, busy, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            strncpy(row->api, api, sizeof(row->api) - 1);
+            __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&row->error, error, __ATOMIC_RELEASE); /* [failure.R] pairs with [failure.A] */
+            return;
+        }
+        if (seen == error && gp_failure_matches(row, api, error)) {
+            __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+    gp_feed_lost(GP_LOST_FAILURE);
+}
+
+void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
+{
+    gp_failure_count(api, error);
+    if (error != GP_ERROR_OUT_OF_MEMORY)
+        return;
+    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    if (account)
+        __atomic_fetch_add(&account->x_ooms, 1, __ATOMIC_RELAXED);
+    struct gp_wire_event event = {.type = GP_EVENT_OOM, .device = device < 0 ? 255 : (uint8_t)device, .error = error};
+    event.bytes = requested_bytes;
+    event.requested_bytes = requested_bytes;
+    gp_event_write(&event);
+}

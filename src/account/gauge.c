@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ * gauge.c: from an event to the gauges that it moves. */
+#include "account/gauge.h"
+
+#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: up to here a block belongs to the small pool */
+
+struct gp_deltas {
+    struct gp_delta *out;
+    unsigned count;
+};
+
+static void gp_deltas_put(struct gp_deltas *deltas, unsigned gauge, int64_t amount)
+{
+    if (amount <= 0)
+        return;
+    deltas->out[deltas->count++] = (struct gp_delta){.gauge = gauge, .amount = amount};
+}
+
+static void gp_deltas_put_pools(struct gp_deltas *deltas, unsigned gauge, enum gp_wire_pool pool, int64_t amount)
+{
+    gp_deltas_put(deltas, gauge + GP_POOL_ALL, amount);
+    gp_deltas_put(deltas, gauge + pool, amount);
+}
+
+unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS])
+{
+    struct gp_deltas deltas = {out, 0};
+    enum gp_wire_pool pool = move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
+    if (move->parts & GP_PART_ALLOCATED) {
+        gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATION, pool, move->count);
+        gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATED_BYTES, pool, move->bytes);
+        gp_deltas_put_pools(&deltas, GP_GAUGE_REQUESTED_BYTES, pool, move->requested_bytes);
+    }
+    if (move->parts & GP_PART_RESERVED) {
+        gp_deltas_put_pools(&deltas, GP_GAUGE_SEGMENT, pool, move->count);
+        gp_deltas_put_pools(&deltas, GP_GAUGE_RESERVED_BYTES, pool, move->bytes);
+    }
+    if (move->parts & GP_PART_KIND) {
+        gp_deltas_put(&deltas, GP_GAUGE_KIND_BYTES + move->kind, move->bytes);
+        gp_deltas_put(&deltas, GP_GAUGE_KIND_LIVE + move->kind, move->count);
+        if (move->kind == GP_KIND_LINEAR)
+            gp_deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
+    }
+    return deltas.count;
+}
+
+unsigned gp_gauge_parts(enum gp_wire_kind kind)
+{
+    switch (kind) {
+    case GP_KIND_LINEAR:
+    case GP_KIND_PITCHED:
+    case GP_KIND_ARRAY:
+    case GP_KIND_PINNED:
+    case GP_KIND_REGISTERED:
+        return GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
+    case GP_KIND_POOL: /* its reserve is polled */
+        return GP_PART_ALLOCATED | GP_PART_KIND;
+    case GP_KIND_VMM: /* creation; mapping moves GP_PART_ALLOCATED by itself */
+        return GP_PART_RESERVED | GP_PART_KIND;
+    default:
+        return GP_PART_KIND;
+    }
+}
+
+int64_t gp_gauge_rounded(int64_t bytes)
+{
+    int64_t step = bytes <= GP_SMALL_BYTES ? 512 : 2 << 20;
+    return (bytes + step - 1) / step * step;
+}
+
+static uint64_t gp_gauge_bits(unsigned first, unsigned count)
+{
+    return ((1ull << count) - 1) << first;
+}
+
+uint64_t gp_gauge_mask(unsigned what)
+{
+    uint64_t mask = 0;
+    if (what == GP_RESET_ACCUMULATED)
+        return gp_gauge_bits(0, GP_GAUGES);
+    if (what & GP_RESET_ALLOCATED)
+        mask |= gp_gauge_bits(GP_GAUGE_ALLOCATION, GP_POOLS) | gp_gauge_bits(GP_GAUGE_ALLOCATED_BYTES, GP_POOLS) |
+                gp_gauge_bits(GP_GAUGE_REQUESTED_BYTES, GP_POOLS);
+    if (what & GP_RESET_RESERVED)
+        mask |= gp_gauge_bits(GP_GAUGE_SEGMENT, GP_POOLS) | gp_gauge_bits(GP_GAUGE_RESERVED_BYTES, GP_POOLS);
+    /* Both resets together also start the kinds' peaks anew: a kind is neither allocated nor reserved alone. */
+    if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
+        mask |= gp_gauge_bits(GP_GAUGE_KIND_BYTES, 2 * GP_KINDS) |
+                gp_gauge_bits(GP_GAUGE_POOL_RESERVED, GP_GAUGES - GP_GAUGE_POOL_RESERVED);
+    return mask;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gauge.h: which gauges one device has, and which of them an event moves.  What is not a gauge of its own is derived
+ * when the numbers are published: without a sub-allocator `active` equals `allocation`, and nothing is ever split.
+ */
+#ifndef GP_ACCOUNT_GAUGE_H
+#define GP_ACCOUNT_GAUGE_H
+
+#include "ds/counter.h"
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+
+enum gp_gauge {
+    GP_GAUGE_ALLOCATION = 0, /* each of the first five has GP_POOLS gauges: all, small, large */
+    GP_GAUGE_SEGMENT = GP_GAUGE_ALLOCATION + GP_POOLS,
+    GP_GAUGE_ALLOCATED_BYTES = GP_GAUGE_SEGMENT + GP_POOLS,
+    GP_GAUGE_RESERVED_BYTES = GP_GAUGE_ALLOCATED_BYTES + GP_POOLS,
+    GP_GAUGE_REQUESTED_BYTES = GP_GAUGE_RESERVED_BYTES + GP_POOLS,
+    GP_GAUGE_KIND_BYTES = GP_GAUGE_REQUESTED_BYTES + GP_POOLS,
+    GP_GAUGE_KIND_LIVE = GP_GAUGE_KIND_BYTES + GP_KINDS,
+    GP_GAUGE_POOL_RESERVED = GP_GAUGE_KIND_LIVE + GP_KINDS,
+    GP_GAUGE_GRAPH_RESERVED,
+    GP_GAUGE_GRAPH_USED,
+    GP_GAUGE_LINEAR_ROUNDED,
+    GP_GAUGES
+};
+_Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
+
+/* The most gauges that one event moves: five statistics in two pools, kind bytes and count, the rounded estimate. */
+#define GP_DELTAS 16
+
+/* Parts of an event: what it moves. */
+#define GP_PART_ALLOCATED 1u /* allocation, allocated_bytes, requested_bytes */
+#define GP_PART_RESERVED  2u /* segment, reserved_bytes */
+#define GP_PART_KIND      4u /* the kind's bytes and count */
+
+struct gp_move {
+    enum gp_wire_kind kind;
+    unsigned parts;
+    int64_t bytes;
+    int64_t requested_bytes;
+    int64_t class_bytes; /* the size that decides small or large: the whole block's */
+    int64_t count;       /* 1, or 0 when only bytes move */
+};
+
+/* Fills out[] with the gauges that move; returns how many.  Amounts are positive. */
+unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
+
+/* Which parts a plain block of this kind moves (accounting: managed, graph, imported and virtual bytes are never
+ * summed). */
+unsigned gp_gauge_parts(enum gp_wire_kind kind);
+
+/* The driver's footprint of a linear allocation, an estimate: up to 1 MiB in 512 B steps inside shared 2 MiB blocks,
+ * larger ones in whole 2 MiB pages (addresses observed in ROCm/hip issue 2257). */
+int64_t gp_gauge_rounded(int64_t bytes);
+
+/* Bits of gauges whose peaks `--allocated` and `--reserved` reset; all of them for totals. */
+uint64_t gp_gauge_mask(unsigned what);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * polled.h: quantities that no call tells: what pools and graphs hold.  They stand in gauges of their own and are
+ * folded into the reserved and allocated statistics when those are read.
+ *
+ *      reserved = own + pools' reserve + graphs' reserve          allocated = own + graphs' memory in use
+ *
+ * A peak of such a sum is known only at the instants of polls.  It is kept as a lower bound that never shows bytes
+ * which did not exist at once: the largest sum seen at a poll (with the smaller of the own bytes just before and just
+ * after it), the driver's own high watermark, and the own bytes' exact peak.
+ */
+#ifndef GP_ACCOUNT_POLLED_H
+#define GP_ACCOUNT_POLLED_H
+
+#include "ds/counter.h"
+#include <gpuprof/wire.h>
+#include <stdint.h>
+
+struct gp_account;
+
+#define GP_FOLDED 6 /* reserved, allocated, requested bytes: all and large */
+
+struct gp_polled {                                /* under gp_accounts.lock */
+    int64_t peaks[1 + GP_WIRE_SCOPES][GP_FOLDED]; /* since the last reset; of each scope */
+    int64_t before[GP_FOLDED];                    /* own bytes when the poll under way began */
+    int64_t graph_used_high, graph_reserved_high;
+};
+
+/* Folds the polled parts into the gauges of a snapshot; their peaks too. */
+void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges);
+/* The same for a scope's peaks; gauges: an unfolded snapshot. */
+void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks);
+/* Folded peaks that the mask's gauges cover start anew at the folded current values. */
+void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_gauge_value *folded);
+void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
+/* Moves a polled gauge to `now`; `high` (the driver's watermark) may raise the folded peak. */
+void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
+                   int64_t high);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ * tap.c: from gauges to the statistics that people know. */
+#include "account/tap.h"
+#include "account/account.h"
+#include <errno.h>
+#include <string.h>
+
+static struct gp_account *gp_tap_account(unsigned index)
+{
+    return index < GP_WIRE_DEVICES ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* A thread may free what another one's call has returned before that call's exit callback ran: the gauge is below zero
+ * for that instant, and no memory is what it then means. */
+static int64_t gp_tap_memory(int64_t current)
+{
+    return current > 0 ? current : 0;
+}
+
+static struct gp_wire_value gp_tap_value(const struct gp_gauge_value *gauge)
+{
+    return (struct gp_wire_value){gp_tap_memory(gauge->current), gauge->peak, gauge->allocated, gauge->freed};
+}
+
+/* Which gauge a statistic is; active ones follow the allocated ones and nothing is ever split: there is no
+ * sub-allocator. */
+static int gp_tap_gauge(enum gp_wire_stat stat)
+{
+    switch (stat) {
+    case GP_STAT_ALLOCATION:
+    case GP_STAT_ACTIVE:
+        return GP_GAUGE_ALLOCATION;
+    case GP_STAT_ALLOCATED_BYTES:
+    case GP_STAT_ACTIVE_BYTES:
+        return GP_GAUGE_ALLOCATED_BYTES;
+    case GP_STAT_SEGMENT:
+        return GP_GAUGE_SEGMENT;
+    case GP_STAT_RESERVED_BYTES:
+        return GP_GAUGE_RESERVED_BYTES;
+    case GP_STAT_REQUESTED_BYTES:
+        return GP_GAUGE_REQUESTED_BYTES;
+    default:
+        return -1;
+    }
+}
+
+static void gp_tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind kind, struct gp_wire_kind_value *out)
+{
+    const struct gp_gauge_value *bytes = &gauges[GP_GAUGE_KIND_BYTES + kind],
+                                *live = &gauges[GP_GAUGE_KIND_LIVE + kind];
+    *out = (struct gp_wire_kind_value){
+        .current_bytes = gp_tap_memory(bytes->current),
+        .peak_bytes = bytes->peak,
+        .allocated_bytes = bytes->allocated,
+        .freed_bytes = bytes->freed,
+        .live = gp_tap_memory(live->current),
+        .live_peak = live->peak,
+        .calls = live->allocated,
+        .reserved_bytes = -1,
+    };
+}
+
+static void gp_tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_device *out)
+{
+    for (unsigned stat = 0; stat < GP_STATS; stat++) {
+        int gauge = gp_tap_gauge(stat);
+        for (unsigned pool = 0; gauge >= 0 && pool < GP_POOLS; pool++)
+            out->stats[stat][pool] = gp_tap_value(&gauges[gauge + (int)pool]);
+    }
+    for (unsigned kind = 1; kind < GP_KINDS; kind++)
+        gp_tap_kind(gauges, kind, &out->kinds[kind]);
+    out->kinds[GP_KIND_POOL].reserved_bytes = gp_tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
+    out->kinds[GP_KIND_GRAPH].reserved_bytes = gp_tap_memory(gauges[GP_GAUGE_GRAPH_RESERVED].current);
+    out->linear_rounded_bytes = gp_tap_memory(gauges[GP_GAUGE_LINEAR_ROUNDED].current);
+    /* Every driver allocation is a segment here, as every cudaMalloc is one in PyTorch's own count. */
+    out->num_device_alloc = gauges[GP_GAUGE_SEGMENT].allocated;
+    out->num_device_free = gauges[GP_GAUGE_SEGMENT].freed;
+}
+
+static void gp_tap_scopes(struct gp_account *account, struct gp_wire_device *out)
+{
+    int64_t peaks[GP_GAUGES_MAX];
+    for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++) {
+        if (gp_counter_watch_read(account->counter, slot, peaks) != 0)
+            continue;
+        gp_polled_fold_scope(account, slot, peaks);
+        out->scopes[slot] =
+            (struct gp_wire_scope_value){peaks[GP_GAUGE_ALLOCATED_BYTES], peaks[GP_GAUGE_RESERVED_BYTES]};
+    }
+}
+
+bool gp_tap_device(unsigned index, struct gp_wire_device *out)
+{
+    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    struct gp_account *account = gp_tap_account(index);
+    memset(out, 0, sizeof(*out));
+    if (!account)
+        return false;
+    gp_counter_snapshot(account->counter, gauges);
+    gp_polled_fold(account, gauges);
+    gp_tap_statistics(gauges, out);
+    gp_tap_scopes(account, out);
+    out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
+    out->ordinal = index == GP_WIRE_HOST ? -1 : (int32_t)index;
+    out->num_ooms = (int64_t)__atomic_load_n(&account->x_ooms, __ATOMIC_RELAXED);
+    out->max_split_size = -1;
+    /* How much a context takes is for a measurement to say (-1 unknown); how many there are, we know. */
+    out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};
+    out->kinds[GP_KIND_CONTEXT].live = __atomic_load_n(&account->x_context_count, __ATOMIC_RELAXED);
+    gp_lock_take(&gp_accounts.lock);
+    memcpy(out->uuid, account->uuid, sizeof(out->uuid));
+    memcpy(out->name, account->name, sizeof(out->name));
+    out->total_bytes = account->total_bytes;
+    gp_lock_give(&gp_accounts.lock);
+    return true;
+}
+
+void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
+        return;
+    gp_lock_take(&gp_accounts.lock);
+    memcpy(account->uuid, uuid, sizeof(account->uuid));
+    strncpy(account->name, name, sizeof(account->name) - 1);
+    account->total_bytes = total_bytes;
+    gp_lock_give(&gp_accounts.lock);
+    __atomic_fetch_or(&account->x_flags, GP_DEVICE_IDENTIFIED, __ATOMIC_RELAXED);
+}
+
+static void gp_tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])
+{
+    for (unsigned stat = 0; stat < GP_STATS; stat++) {
+        int gauge = gp_tap_gauge(stat);
+        if (gauge >= 0)
+            out[stat] = gp_tap_value(&gauges[gauge]);
+    }
+}
+
+bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out)
+{
+    struct gp_gauge_value before[GP_GAUGES_MAX], after[GP_GAUGES_MAX];
+    struct gp_account *account = gp_tap_account(index);
+    if (!account)
+        return false;
+    memset(out, 0, sizeof(*out));
+    out->device = (int32_t)index;
+    uint64_t mask = gp_gauge_mask(what);
+    if (what == GP_RESET_ACCUMULATED) {
+        gp_counter_reset_totals(account->counter, mask, before, after);
+        __atomic_store_n(&account->x_ooms, 0, __ATOMIC_RELAXED);
+    } else {
+        gp_counter_reset_peaks(account->counter, mask, before, after);
+    }
+    gp_polled_fold(account, before);
+    if (what != GP_RESET_ACCUMULATED)
+        gp_polled_reset(account, mask, before);
+    gp_polled_fold(account, after);
+    gp_tap_all_pools(before, out->before);
+    gp_tap_all_pools(after, out->after);
+    return true;
+}
+
+int gp_tap_scope_begin(unsigned slot)
+{
+    uint32_t bit = 1u << slot;
+    if (slot >= GP_WIRE_SCOPES)
+        return -EINVAL;
+    /* The bit first: a device made from here on begins the scope itself (account.c), where -EBUSY says that it did. */
+    if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
+        return -EBUSY;
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_account *account = gp_tap_account(i);
+        if (account) {
+            gp_polled_scope_begin(account, slot);
+            gp_counter_watch_begin(account->counter, slot);
+        }
+    }
+    return 0;
+}
+
+int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
+{
+    int64_t peaks[GP_GAUGES_MAX];
+    uint32_t bit = 1u << slot;
+    if (slot >= GP_WIRE_SCOPES || !(__atomic_fetch_and(&gp_accounts.x_scopes, ~bit, __ATOMIC_ACQ_REL) & bit))
+        return -ENOENT;
+    memset(out, 0, GP_WIRE_DEVICES * sizeof(out[0]));
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_account *account = gp_tap_account(i);
+        if (!account || gp_counter_watch_end(account->counter, slot, peaks) != 0)
+            continue;
+        gp_polled_fold_scope(account, slot, peaks);
+        out[i] = (struct gp_wire_scope_value){peaks[GP_GAUGE_ALLOCATED_BYTES], peaks[GP_GAUGE_RESERVED_BYTES]};
+    }
+    return 0;
+}
+
+uint64_t gp_tap_events(void)
+{
+    return gp_ring_written(gp_accounts.setup.ring) +
+           __atomic_load_n(&gp_accounts.setup.lost[GP_LOST_RING], __ATOMIC_RELAXED);
+}

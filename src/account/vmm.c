@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vmm.c: physical allocations by handle, and their mappings.
+ *
+ * Record of a handle:   bytes = size, refs = references (create, retain, import), uses = mappings + multicast bindings,
+ *                       link = sum of its mappings' sizes.
+ * Record of a mapping:  key = address, bytes = size, link = handle.
+ *
+ * The memory lives while refs + uses > 0.  What it hands out is share(link) = min(bytes, link), so that two mappings of
+ * one handle count once.  An imported handle owns nothing here: its kind is `imported`, its size is what mappings show
+ * of it.
+ *
+ * An unmap may cover many mappings and may fail; between begin and end they stand in GP_SPACE_PENDING, their
+ * keys made unlike any other by the token in the top 12 bits (addresses end at bit 52 on every system that CUDA runs
+ * on).
+ */
+#include "account/account.h"
+#include "base/clock.h"
+#include <errno.h>
+
+#define GP_TOKEN_SHIFT 52
+
+static uint64_t gp_pending_key(uint64_t key, uint32_t token)
+{
+    return key ^ ((uint64_t)token << GP_TOKEN_SHIFT);
+}
+
+static int64_t gp_vmm_share(const struct gp_record *handle)
+{
+    return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
+}
+
+/* What a change of a handle's mappings moves. */
+struct gp_vmm_change {
+    /* in */
+    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which hands out nothing */
+    uint64_t extent; /* offset + bytes: the least that an imported handle's size can be */
+    /* out */
+    struct gp_record after;
+    int64_t share;    /* allocated bytes that come or go, >= 0 */
+    bool crossed;     /* first mapping came, or last one went */
+    bool died;        /* the record left the map: memory is free */
+    int64_t imported; /* bytes by which an imported handle grew or shrank */
+};
+
+static void gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+{
+    const struct gp_record *handle = &change->after;
+    if (handle->kind == GP_KIND_VIRTUAL)
+        return;
+    struct gp_move move = {
+        .kind = handle->kind,
+        .parts = GP_PART_ALLOCATED,
+        .bytes = change->share,
+        .requested_bytes = change->share,
+        .class_bytes = (int64_t)handle->bytes,
+        .count = change->crossed,
+    };
+    if (handle->kind == GP_KIND_IMPORTED) {
+        move.parts = GP_PART_KIND;
+        move.bytes = change->imported;
+    }
+    gp_account_move(handle->device, op, &move);
+}
+
+static void gp_vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
+{
+    if (handle->kind != GP_KIND_VMM)
+        return; /* imported or multicast: owns nothing here */
+    struct gp_move move = gp_account_block_move(handle);
+    gp_account_move(handle->device, op, &move);
+}
+
+/* ---- handles -------------------------------------------------------------------------------------------------- */
+
+static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, int device)
+{
+    struct gp_record old, record = {
+                              .key = handle,
+                              .space = GP_SPACE_VMM,
+                              .kind = (uint8_t)kind,
+                              .device = (uint8_t)device,
+                              .bytes = bytes,
+                              .requested_bytes = bytes,
+                              .time_ns = gp_clock_ns(),
+                              .refs = 1,
+                          };
+    if (!gp_account_of(device))
+        return;
+    int status = gp_map_insert(gp_accounts.objects, &record, &old);
+    if (status < 0) {
+        gp_feed_lost(GP_LOST_MAP);
+        return;
+    }
+    if (status == 1) {
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+        gp_vmm_move_physical(&old, GP_SUB);
+    }
+    gp_vmm_move_physical(&record, GP_ADD);
+    gp_event_record(GP_EVENT_SEGMENT_ALLOC, &record, 0);
+}
+
+void gp_feed_vmm_create(uint64_t handle, uint64_t bytes, int device)
+{
+    gp_vmm_insert(handle, GP_KIND_VMM, bytes, device);
+}
+
+static bool gp_vmm_reference(struct gp_record *handle, void *arg)
+{
+    (void)arg;
+    handle->refs++;
+    return false;
+}
+
+void gp_feed_vmm_object(uint64_t handle, int device)
+{
+    gp_vmm_insert(handle, GP_KIND_VIRTUAL, 0, device);
+}
+
+void gp_feed_vmm_import(uint64_t handle, int device)
+{
+    /* Importing what this process exported gives the same memory: one more reference. */
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_reference, NULL) != 0)
+        gp_vmm_insert(handle, GP_KIND_IMPORTED, 0, device);
+}
+
+void gp_feed_vmm_retain(uint64_t handle)
+{
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_reference, NULL) != 0)
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+}
+
+static bool gp_vmm_unreference(struct gp_record *handle, void *arg)
+{
+    struct gp_frame *frame = arg;
+    if (handle->refs > 0)
+        handle->refs--;
+    frame->record = *handle;
+    frame->died = handle->refs == 0 && handle->uses == 0;
+    return frame->died;
+}
+
+uint32_t gp_feed_vmm_release_begin(uint64_t handle)
+{
+    struct gp_frame *frame;
+    uint32_t token = gp_frame_get(&frame);
+    if (!token)
+        return 0;
+    frame->what = GP_SPACE_VMM;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_unreference, frame) != 0) {
+        gp_frame_put(token);
+        return 0;
+    }
+    if (frame->died)
+        gp_vmm_move_physical(&frame->record, GP_TAKE);
+    return token;
+}
+
+void gp_feed_vmm_release_end(uint32_t token, bool ok)
+{
+    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_VMM);
+    if (!frame)
+        return;
+    struct gp_record *record = &frame->record;
+    if (ok && frame->died) {
+        gp_vmm_move_physical(record, GP_TAKEN);
+        gp_event_record(GP_EVENT_SEGMENT_FREE, record, 0);
+    } else if (!ok && frame->died) {
+        record->refs = 1;
+        if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
+            gp_feed_lost(GP_LOST_MAP);
+        gp_vmm_move_physical(record, GP_PUTBACK);
+    } else if (!ok) {
+        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, gp_vmm_reference, NULL);
+    }
+    gp_frame_put(token);
+}
+
+/* ---- mappings ------------------------------------------------------------------------------------------------- */
+
+static bool gp_vmm_use(struct gp_record *handle, void *arg)
+{
+    struct gp_vmm_change *change = arg;
+    if (handle->kind == GP_KIND_IMPORTED && change->extent > handle->bytes) {
+        change->imported = (int64_t)(change->extent - handle->bytes);
+        handle->bytes = change->extent;
+    }
+    int64_t before = gp_vmm_share(handle);
+    change->crossed = change->bytes && handle->link == 0;
+    handle->uses++;
+    handle->link += change->bytes;
+    change->share = gp_vmm_share(handle) - before;
+    change->after = *handle;
+    return false;
+}
+
+static bool gp_vmm_unuse(struct gp_record *handle, void *arg)
+{
+    struct gp_vmm_change *change = arg;
+    int64_t before = gp_vmm_share(handle);
+    if (handle->uses > 0)
+        handle->uses--;
+    handle->link -= change->bytes < handle->link ? change->bytes : handle->link;
+    change->share = before - gp_vmm_share(handle);
+    change->crossed = change->bytes && handle->link == 0;
+    if (handle->kind == GP_KIND_IMPORTED && change->crossed) {
+        change->imported = (int64_t)handle->bytes;
+        handle->bytes = 0;
+    }
+    change->after = *handle;
+    change->died = handle->refs == 0 && handle->uses == 0;
+    return change->died;
+}
+
+void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
+{
+    struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) != 0) {
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+        return;
+    }
+    struct gp_record mapping = {
+        .key = address,
+        .space = GP_SPACE_MAPPING,
+        .kind = change.after.kind,
+        .device = change.after.device,
+        .bytes = bytes,
+        .requested_bytes = bytes,
+        .time_ns = gp_clock_ns(),
+        .link = handle,
+    };
+    if (gp_map_insert(gp_accounts.objects, &mapping, NULL) < 0)
+        gp_feed_lost(GP_LOST_MAP);
+    gp_vmm_move_share(&change, GP_ADD);
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
+}
+
+uint64_t gp_feed_vmm_handle_at(uint64_t address)
+{
+    struct gp_record mapping;
+    /* An address inside a mapping is allowed, but only its start is a key: walk down by the 2 MiB that every mapping
+     * starts on, at most 64 GiB, the size of the largest single mapping worth a linear search. */
+    const uint64_t page = 2u << 20;
+    for (uint64_t start = address & ~(page - 1), i = 0; i < 32768 && start; i++, start -= page)
+        if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, start, &mapping) == 0)
+            return address - start < mapping.bytes ? mapping.link : 0;
+    return 0;
+}
+
+/* Moves one mapping into GP_SPACE_PENDING and takes its part out of the totals. */
+static void gp_vmm_unmap_one(struct gp_record *mapping, uint32_t token)
+{
+    struct gp_vmm_change change = {.bytes = mapping->bytes};
+    mapping->refs = mapping->uses = 0;
+    mapping->requested_bytes = 0;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, gp_vmm_unuse, &change) == 0) {
+        gp_vmm_move_share(&change, GP_TAKE);
+        mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
+        mapping->uses = change.crossed;
+        mapping->refs = change.died;
+        mapping->ctx =
+            (uint32_t)(change.after.bytes > (1u << 20)); /* its class, small or large, if the handle is gone by then */
+    }
+    if (change.died) {
+        struct gp_record dead = change.after;
+        gp_vmm_move_physical(&dead, GP_TAKE);
+        dead.space = GP_SPACE_PENDING_HANDLE;
+        dead.key = gp_pending_key(dead.key, token);
+        gp_map_insert(gp_accounts.objects, &dead, NULL);
+    }
+    mapping->space = GP_SPACE_PENDING;
+    mapping->key = gp_pending_key(mapping->key, token);
+    if (gp_map_insert(gp_accounts.objects, mapping, NULL) < 0)
+        gp_feed_lost(GP_LOST_MAP);
+}
+
+uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes)
+{
+    struct gp_frame *frame;
+    struct gp_record mapping;
+    uint32_t token = gp_frame_get(&frame);
+    if (!token)
+        return 0;
+    frame->what = GP_SPACE_MAPPING;
+    frame->address = address;
+    uint64_t at = address;
+    while (at - address < bytes && gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, at, &mapping) == 0) {
+        uint64_t size = mapping.bytes ? mapping.bytes : 1;
+        gp_vmm_unmap_one(&mapping, token);
+        at += size;
+    }
+    frame->bytes = at - address;
+    return token;
+}
+
+/* The share that a pending mapping took, as a change that can be settled. */
+static struct gp_vmm_change gp_vmm_pending_change(const struct gp_record *mapping)
+{
+    return (struct gp_vmm_change){
+        .share = (int64_t)mapping->requested_bytes,
+        .imported = (int64_t)mapping->requested_bytes,
+        .crossed = mapping->uses,
+        .after = {.kind = mapping->kind, .device = mapping->device, .bytes = mapping->ctx ? 2u << 20 : 1},
+    };
+}
+
+static void gp_vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint32_t token)
+{
+    struct gp_vmm_change change = gp_vmm_pending_change(mapping);
+    struct gp_record dead, event = *mapping;
+    gp_vmm_move_share(&change, GP_TAKEN);
+    event.key = address;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &event, 0);
+    if (!mapping->refs)
+        return;
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, gp_pending_key(mapping->link, token), &dead) != 0)
+        return;
+    dead.key = mapping->link;
+    gp_vmm_move_physical(&dead, GP_TAKEN);
+    gp_event_record(GP_EVENT_SEGMENT_FREE, &dead, 0);
+}
+
+static bool gp_vmm_restore_use(struct gp_record *handle, void *arg)
+{
+    const struct gp_record *mapping = arg;
+    handle->uses++;
+    handle->link += mapping->bytes;
+    if (handle->kind == GP_KIND_IMPORTED && handle->bytes == 0)
+        handle->bytes = mapping->requested_bytes;
+    return false;
+}
+
+static void gp_vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t token)
+{
+    struct gp_vmm_change change = gp_vmm_pending_change(mapping);
+    struct gp_record dead;
+    /* The handle may have died at a later mapping of the same range: bring it back at the first one that misses it. */
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, gp_pending_key(mapping->link, token), &dead) == 0) {
+        dead.space = GP_SPACE_VMM;
+        dead.key = mapping->link;
+        gp_map_insert(gp_accounts.objects, &dead, NULL);
+        gp_vmm_move_physical(&dead, GP_PUTBACK);
+    }
+    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, gp_vmm_restore_use, mapping);
+    gp_vmm_move_share(&change, GP_PUTBACK);
+    mapping->space = GP_SPACE_MAPPING;
+    mapping->key = address;
+    mapping->requested_bytes = mapping->bytes;
+    mapping->refs = mapping->uses = mapping->ctx = 0;
+    gp_map_insert(gp_accounts.objects, mapping, NULL);
+}
+
+void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
+{
+    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_MAPPING);
+    if (!frame)
+        return;
+    struct gp_record mapping;
+    uint64_t at = frame->address, end = at + frame->bytes;
+    while (at < end && gp_map_take(gp_accounts.objects, GP_SPACE_PENDING, gp_pending_key(at, token), &mapping) == 0) {
+        uint64_t size = mapping.bytes ? mapping.bytes : 1;
+        if (ok)
+            gp_vmm_unmapped(&mapping, at, token);
+        else
+            gp_vmm_restore(&mapping, at, token);
+        at += size;
+    }
+    gp_frame_put(token);
+}
+
+/* ---- multicast ------------------------------------------------------------------------------------------------ */
+
+/* A binding is a mapping that hands out nothing; its key is unlike an address. */
+static uint64_t gp_binding_key(uint64_t object, uint64_t offset)
+{
+    return (object ^ (offset * 0x9e3779b97f4a7c15ull)) | 1ull; /* odd: no mapping starts on an odd address */
+}
+
+void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
+{
+    struct gp_vmm_change change = {0};
+    struct gp_record binding = {.key = gp_binding_key(object, offset), .space = GP_SPACE_MAPPING, .link = handle};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) == 0)
+        gp_map_insert(gp_accounts.objects, &binding, NULL);
+}
+
+void gp_feed_vmm_unbind(uint64_t object, uint64_t offset)
+{
+    struct gp_vmm_change change = {0};
+    struct gp_record binding;
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, gp_binding_key(object, offset), &binding) != 0)
+        return;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, binding.link, gp_vmm_unuse, &change) == 0 && change.died) {
+        gp_vmm_move_physical(&change.after, GP_SUB);
+        gp_event_record(GP_EVENT_SEGMENT_FREE, &change.after, 0);
+    }
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * compiler.h: the few compiler words that the project uses. */
+#ifndef GP_BASE_COMPILER_H
+#define GP_BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GP_LIKELY(_x)          __builtin_expect(!!(_x), 1)
+#define GP_UNLIKELY(_x)        __builtin_expect(!!(_x), 0)
+#define GP_COLD                __attribute__((cold, noinline))
+#define GP_EXPORT              __attribute__((visibility("default")))
+#define GP_PRINTF(_fmt, _args) __attribute__((format(printf, _fmt, _args)))
+
+/* Adjacent-line prefetch fetches pairs of 64-byte lines on x86-64, so a line that one thread owns is padded to two. */
+#define GP_LINE         128
+#define GP_ALIGNED_LINE __attribute__((aligned(GP_LINE)))
+
+#define GP_COUNT(_array) (sizeof(_array) / sizeof((_array)[0]))
+
+#ifdef NDEBUG
+#define GP_ASSERT(_x) ((void)0)
+#else
+#include <assert.h>
+#define GP_ASSERT(_x) assert(_x)
+#endif
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * log.h: what the library says about itself: nothing, unless GPUPROF_LOG=LEVEL[:FILE] asks.  Not for callbacks. */
+#ifndef GP_BASE_LOG_H
+#define GP_BASE_LOG_H
+
+#include "base/compiler.h"
+
+enum gp_log_level { GP_LOG_OFF, GP_LOG_ERROR, GP_LOG_WARN, GP_LOG_INFO, GP_LOG_DEBUG };
+
+/* file NULL: stderr.  0, or -errno of opening the file (then nothing is logged). */
+int gp_log_open(enum gp_log_level level, const char *file);
+void gp_log(enum gp_log_level level, const char *format, ...) GP_PRINTF(2, 3);
+
+#endif

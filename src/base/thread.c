@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * thread.c: per-thread record, and whether we are alive in this process. */
+#include "base/thread.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
+uint64_t *gp_thread_nested;
+
+/* A private page that the kernel empties in every child, however it was made (fork, clone, raw syscall): 0 means "not
+ * ours".  Costs one load; getpid() costs a system call, pthread_atfork misses raw forks. */
+static uint32_t *x_alive;
+static uint32_t x_thread_count;
+
+int gp_life_start(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
+        int error = errno;
+        munmap(page, 4096);
+        return -error;
+    }
+    __atomic_store_n((uint32_t *)page, 1, __ATOMIC_RELAXED);
+    /* [life.R] release: everything that start prepared; pairs with [life.A]. */
+    __atomic_store_n(&x_alive, page, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void gp_life_end(void)
+{
+    uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
+    if (page)
+        __atomic_store_n(page, 0, __ATOMIC_RELEASE);
+}
+
+bool gp_life_on(void)
+{
+    /* [life.A] acquire: pairs with [life.R]. */
+    uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
+    return page && __atomic_load_n(page, __ATOMIC_RELAXED) != 0;
+}
+
+static GP_COLD void gp_thread_first(struct gp_thread *me)
+{
+    me->number = __atomic_add_fetch(&x_thread_count, 1, __ATOMIC_RELAXED); /* a number, publishes nothing */
+    me->tid = (uint32_t)syscall(SYS_gettid);
+}
+
+bool gp_thread_enter(void)
+{
+    struct gp_thread *me = &gp_thread;
+    if (GP_UNLIKELY(!gp_life_on() || me->ignored))
+        return false;
+    if (GP_UNLIKELY(me->inside)) {
+        if (gp_thread_nested)
+            __atomic_fetch_add(gp_thread_nested, 1, __ATOMIC_RELAXED); /* a count */
+        return false;
+    }
+    me->inside = 1;
+    /* The compiler must not move our work before the guard: a signal handler on this thread looks at it. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (GP_UNLIKELY(me->number == 0))
+        gp_thread_first(me);
+    return true;
+}
+
+void gp_thread_leave(void)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    gp_thread.inside = 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * worker.c: see worker.h. */
+#include "base/worker.h"
+#include "base/thread.h"
+#include <pthread.h>
+#include <signal.h>
+
+/* CUDA's own frames run on the poller's stack; measured needs are far below, and the pages are touched only when used.
+ */
+#define GP_WORKER_STACK (256 << 10)
+
+struct gp_worker {
+    void *(*main)(void *);
+    const char *name;
+};
+
+static void *gp_worker_main(void *arg)
+{
+    const struct gp_worker *worker = arg;
+    pthread_setname_np(pthread_self(), worker->name);
+    gp_thread_enter(); /* gives the thread its number and tid ... */
+    gp_thread_leave();
+    gp_thread.ignored = 1; /* ... before its callbacks are ignored */
+    return worker->main(NULL);
+}
+
+int gp_worker_start(void *(*main)(void *), const char *name)
+{
+    static struct gp_worker workers[2]; /* drain and poll: started once each, by the thread that injects us */
+    static unsigned count;
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    struct gp_worker *worker = &workers[count++ % 2];
+    *worker = (struct gp_worker){main, name};
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, GP_WORKER_STACK);
+    /* A thread inherits its maker's mask: it must be born with every signal blocked. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&thread, &attr, gp_worker_main, worker);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return -error;
+}

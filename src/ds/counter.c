@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * counter.c: escrow counters (ds/counter.h has the contract, docs/counters.md the argument).  Called by the feed on
+ * every allocation and free, by the drain thread for snapshots.  Must never allocate, never fail an update, and never
+ * let a shard move while a peak is decided.
+ *
+ * Invariant, for every gauge, whenever the mutex is free:
+ *
+ *      limit = min(peak, active watches' peaks)
+ *      limit = current + pool.credit + sum over shards(credit),  pool.credit >= 0, every credit >= 0
+ *
+ * The pool is the cell of the slow path, guarded by the mutex.  A shard's fields belong to whoever moved its state word
+ * away from OPEN: to the thread that made it BUSY, or, while it is CLOSED, to the holder of the mutex.
+ * Zero means CLOSED: memory nobody touched is a shard that must register itself first.
+ */
+#define _GNU_SOURCE /* PTHREAD_MUTEX_ADAPTIVE_NP */
+#include "ds/counter.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/compiler.h"
+#include "base/testpoint.h"
+
+#define GP_SHARDS_MAX 1024
+
+/* An owner holds its shard for some 10-30 ns, 50 pauses are 0.5-2 us: who still waits then waits for a thread that is
+ * not running. */
+#define GP_SPINS 50
+
+/* Central updates between a closing and the next thought of opening.  Closing and opening cost about as much as 16
+ * central updates for a few shards; past 1024 the set is central for good in all but name. */
+#define GP_PATIENCE_MIN 16
+#define GP_PATIENCE_MAX 1024
+
+/* A shard that slept through this many openings in a row gets no credit (it stays open, for frees). */
+#define GP_IDLE_MAX 8
+
+/* Room is worth dealing when each shard could pay for this many events like the last one. */
+#define GP_DEAL_EVENTS 4
+
+enum { GP_SHARD_CLOSED, GP_SHARD_OPEN, GP_SHARD_BUSY };
+
+struct gp_cell {
+    int64_t credit;
+    int64_t allocated, freed;
+    int64_t taken; /* TAKE without its TAKEN or PUTBACK yet; below zero in a shard that only finishes others' */
+};
+
+struct gp_shard {
+    uint32_t state;
+    uint32_t idle; /* openings in a row without an update */
+    uint64_t ops;  /* updates in this opening */
+    uint64_t pad_[2];
+    struct gp_cell cells[]; /* cell 0 ends where the first 64-byte line ends */
+};
+
+struct gp_counter {
+    uint32_t gauges, shards; /* this line is never written again */
+    size_t stride, bytes;
+    char *first;
+
+    GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all that follows */
+    bool open;
+    uint32_t watching;       /* bit w: watch w is active */
+    uint32_t patience, stay; /* central updates per closing; how many are left */
+    uint64_t bought;         /* shard updates since the last opening that an update caused */
+    uint64_t slow;           /* updates that took the slow path, and slow operations */
+    uint64_t used[GP_SHARDS_MAX / 64];
+
+    GP_ALIGNED_LINE struct gp_cell pool[GP_GAUGES_MAX];
+    int64_t limit[GP_GAUGES_MAX];
+    int64_t peak[GP_GAUGES_MAX];
+    int64_t base[GP_GAUGES_MAX]; /* current = base + allocated - freed - taken: the second book, for gp_counter_check */
+    int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
+};
+
+static inline struct gp_shard *gp_shard_at(const struct gp_counter *set, unsigned index)
+{
+    return (struct gp_shard *)(set->first + index * set->stride);
+}
+
+static inline void gp_shard_pause(unsigned *spins)
+{
+    if (++*spins > GP_SPINS) {
+        sched_yield();
+        return;
+    }
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+/* OPEN -> next (BUSY: mine for one update; CLOSED: the slow path's).  False: the shard is closed.
+ * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]: the new owner sees the last one's cells. */
+static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
+{
+    /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would. */
+    if (__atomic_load_n(&shard->state, __ATOMIC_RELAXED) == GP_SHARD_CLOSED)
+        return false;
+    for (unsigned spins = 0;;) {
+        uint32_t seen = GP_SHARD_OPEN;
+        if (GP_LIKELY(
+                __atomic_compare_exchange_n(&shard->state, &seen, next, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+            return true;
+        if (seen == GP_SHARD_CLOSED)
+            return false;
+        gp_shard_pause(&spins);
+    }
+}
+
+/* Does every delta fit under its credit?  Operations that do not raise `current` always fit. */
+static inline bool gp_cells_cover(const struct gp_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
+                                  unsigned n)
+{
+    if (op != GP_ADD && op != GP_PUTBACK)
+        return true;
+    for (unsigned i = 0; i < n; i++)
+        if (GP_UNLIKELY(cells[deltas[i].gauge].credit < deltas[i].amount))
+            return false;
+    return true;
+}
+
+/* The one place that says what an operation does; cells are a shard's or the pool's.  One loop for each operation keeps
+ * the test of `op` out of the loop. */
+static inline void gp_cells_apply(struct gp_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
+                                  unsigned n)
+{
+#define GP_EACH(_credit, _total, _sign)                                                                                \
+    for (unsigned i = 0; i < n; i++) {                                                                                 \
+        struct gp_cell *cell = &cells[deltas[i].gauge];                                                                \
+        cell->credit += (_credit)*deltas[i].amount;                                                                    \
+        cell->_total += (_sign)*deltas[i].amount;                                                                      \
+    }
+    switch (op) {
+    case GP_ADD:
+        GP_EACH(-1, allocated, 1);
+        break;
+    case GP_SUB:
+        GP_EACH(1, freed, 1);
+        break;
+    case GP_TAKE:
+        GP_EACH(1, taken, 1);
+        break;
+    case GP_TAKEN:
+        GP_EACH(0, freed, 1);
+        GP_EACH(0, taken, -1);
+        break;
+    case GP_PUTBACK:
+        GP_EACH(-1, taken, -1);
+        break;
+    }
+#undef GP_EACH
+}
+
+/* One update on an open shard.  False: closed, or out of credit; nothing happened. */
+static inline bool gp_shard_apply(struct gp_shard *shard, enum gp_counter_op op, const struct gp_delta *deltas,
+                                  unsigned n)
+{
+    if (GP_UNLIKELY(!gp_shard_own(shard, GP_SHARD_BUSY)))
+        return false;
+    GP_TESTPOINT("counter.busy");
+    bool covered = gp_cells_cover(shard->cells, op, deltas, n);
+    if (GP_LIKELY(covered)) {
+        gp_cells_apply(shard->cells, op, deltas, n);
+        shard->ops++;
+        GP_TESTPOINT("counter.applied");
+    }
+    /* [counter.R1] release pairs with [counter.A1]. */
+    __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+    GP_TESTPOINT("counter.released");
+    return covered;
+}
+
+/* ---- slow path: everything below runs under the mutex ------------------------------------------------------------ */
+
+#define GP_EACH_USED(_set, _index)                                                                                     \
+    for (unsigned word_ = 0; word_ < GP_SHARDS_MAX / 64; word_++)                                                      \
+        for (uint64_t bits_ = (_set)->used[word_], _index;                                                             \
+             bits_ && ((_index = word_ * 64 + (unsigned)__builtin_ctzll(bits_)), 1); bits_ &= bits_ - 1)
+
+/* Takes everything out of a shard that has just been closed. */
+static void gp_shard_drain(struct gp_counter *set, struct gp_shard *shard)
+{
+    shard->idle = shard->ops ? 0 : shard->idle + (shard->idle < GP_IDLE_MAX);
+    set->bought += shard->ops;
+    shard->ops = 0;
+    for (unsigned g = 0; g < set->gauges; g++) {
+        struct gp_cell *from = &shard->cells[g], *to = &set->pool[g];
+        to->credit += from->credit;
+        to->allocated += from->allocated;
+        to->freed += from->freed;
+        to->taken += from->taken;
+        *from = (struct gp_cell){0};
+    }
+}
+
+/* Afterwards no update happens outside the mutex, and current = limit - pool.credit.  True: the set was open. */
+static bool gp_set_close(struct gp_counter *set)
+{
+    if (!set->open)
+        return false;
+    GP_EACH_USED(set, index)
+    {
+        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
+        if (gp_shard_own(shard, GP_SHARD_CLOSED)) {
+            GP_TESTPOINT("counter.closing");
+            gp_shard_drain(set, shard);
+        }
+    }
+    set->open = false;
+    GP_TESTPOINT("counter.closed");
+    return true;
+}
+
+static unsigned gp_set_active(const struct gp_counter *set)
+{
+    unsigned active = 0;
+    GP_EACH_USED(set, index) active += gp_shard_at(set, (unsigned)index)->idle < GP_IDLE_MAX;
+    return active;
+}
+
+/* Deals the pool out in equal shares and opens every used shard.  What does not divide stays in the pool. */
+static void gp_set_open(struct gp_counter *set)
+{
+    unsigned active = gp_set_active(set);
+    int64_t share[GP_GAUGES_MAX];
+    for (unsigned g = 0; g < set->gauges; g++) {
+        share[g] = active ? set->pool[g].credit / active : 0;
+        set->pool[g].credit -= share[g] * active;
+    }
+    set->open = true;
+    GP_EACH_USED(set, index)
+    {
+        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
+        for (unsigned g = 0; shard->idle < GP_IDLE_MAX && g < set->gauges; g++)
+            shard->cells[g].credit += share[g];
+        /* [counter.R2] release pairs with [counter.A1]. */
+        __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+        GP_TESTPOINT("counter.opened");
+    }
+}
+
+static inline int64_t gp_gauge_current(const struct gp_counter *set, unsigned g)
+{
+    return set->limit[g] - set->pool[g].credit;
+}
+
+/* The limit after a peak or a watch has changed; the difference goes to the pool, so that `current` stays.  An open set
+ * may only see its limit rise. */
+static void gp_gauge_limit(struct gp_counter *set, unsigned g)
+{
+    int64_t limit = set->peak[g];
+    for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
+        int64_t mark = set->watch[__builtin_ctz(bits)][g];
+        limit = mark < limit ? mark : limit;
+    }
+    set->pool[g].credit += limit - set->limit[g];
+    set->limit[g] = limit;
+}
+
+/* pool.credit < 0 says that current is above the limit: some watermark moves. */
+static inline void gp_gauge_raise(struct gp_counter *set, unsigned g)
+{
+    int64_t current = gp_gauge_current(set, g);
+    if (current > set->peak[g])
+        set->peak[g] = current;
+    if (!set->watching) { /* then limit = peak, and growth is this path's commonest customer */
+        set->limit[g] = current;
+        set->pool[g].credit = 0;
+        return;
+    }
+    for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
+        int64_t *mark = &set->watch[__builtin_ctz(bits)][g];
+        *mark = current > *mark ? current : *mark;
+    }
+    gp_gauge_limit(set, g);
+}
+
+/* Was the last opening worth its price?  The price grows with the shards that are visited. */
+static void gp_set_learn(struct gp_counter *set)
+{
+    uint64_t price = GP_PATIENCE_MIN;
+    for (unsigned word = 0; word < GP_COUNT(set->used); word++)
+        price += (uint64_t)__builtin_popcountll(set->used[word]) * GP_DEAL_EVENTS;
+    if (set->bought < price)
+        set->patience = set->patience < GP_PATIENCE_MAX ? set->patience * 2 : GP_PATIENCE_MAX;
+    else
+        set->patience = set->patience > GP_PATIENCE_MIN ? set->patience / 2 : GP_PATIENCE_MIN;
+    set->bought = 0;
+    set->stay = set->patience;
+}
+
+/* Opens the set if each active shard could pay for some events like this one; else asks again later. */
+static void gp_set_consider(struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
+{
+    int64_t events = (int64_t)gp_set_active(set) * GP_DEAL_EVENTS;
+    set->stay = GP_PATIENCE_MIN;
+    for (unsigned i = 0; i < n; i++)
+        if (set->pool[deltas[i].gauge].credit / events < deltas[i].amount)
+            return;
+    gp_set_open(set);
+}
+
+/* First use of a shard.  In an open set it starts open and poor, like one that slept. */
+static void gp_set_register(struct gp_counter *set, unsigned index)
+{
+    uint64_t bit = 1ull << (index % 64);
+    if (set->used[index / 64] & bit)
+        return;
+    set->used[index / 64] |= bit;
+    if (set->open) /* [counter.R2] as in gp_set_open */
+        __atomic_store_n(&gp_shard_at(set, index)->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+}
+
+static __attribute__((noinline)) void gp_counter_apply_slow(struct gp_counter *set, unsigned index,
+                                                            enum gp_counter_op op, const struct gp_delta *deltas,
+                                                            unsigned n)
+{
+    struct gp_shard *shard = gp_shard_at(set, index);
+    pthread_mutex_lock(&set->mutex);
+    set->slow++;
+    gp_set_register(set, index);
+    /* Who waited for the mutex while its holder opened the set must not close it again for nothing. */
+    if (set->open && gp_shard_apply(shard, op, deltas, n)) {
+        pthread_mutex_unlock(&set->mutex);
+        return;
+    }
+    if (gp_set_close(set))
+        gp_set_learn(set);
+    shard->idle = 0;
+    gp_cells_apply(set->pool, op, deltas, n);
+    for (unsigned i = 0; i < n; i++)
+        if (set->pool[deltas[i].gauge].credit < 0)
+            gp_gauge_raise(set, deltas[i].gauge);
+    GP_TESTPOINT("counter.central");
+    if (--set->stay == 0)
+        gp_set_consider(set, deltas, n);
+    pthread_mutex_unlock(&set->mutex);
+    GP_TESTPOINT("counter.unlocked");
+}
+
+void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
+                      unsigned n)
+{
+    if (GP_UNLIKELY(shard >= set->shards))
+        shard %= set->shards;      /* a division costs more than the rest of the check */
+#ifdef GP_COUNTER_MUTANT_OPEN_FREE /* negative control: frees that do not look at the state */
+    if (op == GP_SUB) {
+        gp_cells_apply(gp_shard_at(set, shard)->cells, op, deltas, n);
+        GP_TESTPOINT("counter.applied");
+        return;
+    }
+#endif
+    if (GP_UNLIKELY(!gp_shard_apply(gp_shard_at(set, shard), op, deltas, n)))
+        gp_counter_apply_slow(set, shard, op, deltas, n);
+}
+
+/* ---- the other operations ---------------------------------------------------------------------------------------- */
+
+static bool gp_set_enter(struct gp_counter *set)
+{
+    pthread_mutex_lock(&set->mutex);
+    set->slow++;
+    return gp_set_close(set);
+}
+
+/* reopen: the operation lowered no limit, so the room that was dealt before is there to be dealt again. */
+static void gp_set_leave(struct gp_counter *set, bool reopen)
+{
+    GP_TESTPOINT("counter.instant");
+    if (reopen)
+        gp_set_open(set);
+    pthread_mutex_unlock(&set->mutex);
+    GP_TESTPOINT("counter.unlocked");
+}
+
+static void gp_set_values(const struct gp_counter *set, struct gp_gauge_value *out)
+{
+    for (unsigned g = 0; out && g < set->gauges; g++)
+        out[g] =
+            (struct gp_gauge_value){gp_gauge_current(set, g), set->peak[g], set->pool[g].allocated, set->pool[g].freed};
+}
+
+void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out)
+{
+    bool was_open = gp_set_enter(set);
+    gp_set_values(set, out);
+    gp_set_leave(set, was_open);
+}
+
+void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+                            struct gp_gauge_value *after)
+{
+    gp_set_enter(set);
+    gp_set_values(set, before);
+    for (unsigned g = 0; g < set->gauges; g++)
+        if (mask >> g & 1) {
+            set->peak[g] = gp_gauge_current(set, g);
+            gp_gauge_limit(set, g);
+        }
+    gp_set_values(set, after);
+    gp_set_leave(set, false);
+}
+
+void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+                             struct gp_gauge_value *after)
+{
+    bool was_open = gp_set_enter(set);
+    gp_set_values(set, before);
+    for (unsigned g = 0; g < set->gauges; g++)
+        if (mask >> g & 1) {
+            set->base[g] += set->pool[g].allocated - set->pool[g].freed;
+            set->pool[g].allocated = set->pool[g].freed = 0;
+        }
+    gp_set_values(set, after);
+    gp_set_leave(set, was_open);
+}
+
+int gp_counter_watch_begin(struct gp_counter *set, unsigned watch)
+{
+    if (watch >= GP_WATCHES_MAX)
+        return -EINVAL;
+    bool was_open = gp_set_enter(set);
+    bool busy = set->watching >> watch & 1;
+    if (!busy) {
+        set->watching |= 1u << watch;
+        for (unsigned g = 0; g < set->gauges; g++) {
+            set->watch[watch][g] = gp_gauge_current(set, g);
+            gp_gauge_limit(set, g);
+        }
+    }
+    gp_set_leave(set, was_open && busy);
+    return busy ? -EBUSY : 0;
+}
+
+/* No watermark moves outside the mutex, so reading and ending need no closing. */
+static int gp_watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, bool end)
+{
+    if (watch >= GP_WATCHES_MAX)
+        return -EINVAL;
+    pthread_mutex_lock(&set->mutex);
+    set->slow++;
+    bool active = set->watching >> watch & 1;
+    if (active && peaks)
+        memcpy(peaks, set->watch[watch], set->gauges * sizeof peaks[0]);
+    if (active && end) {
+        set->watching &= ~(1u << watch);
+        for (unsigned g = 0; g < set->gauges; g++)
+            gp_gauge_limit(set, g);
+    }
+    gp_set_leave(set, false);
+    return active ? 0 : -ENOENT;
+}
+
+int gp_counter_watch_read(struct gp_counter *set, unsigned watch, int64_t *peaks)
+{
+    return gp_watch_finish(set, watch, peaks, false);
+}
+
+int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
+{
+    return gp_watch_finish(set, watch, peaks, true);
+}
+
+void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
+{
+    bool was_open = gp_set_enter(set);
+    int64_t change = value - gp_gauge_current(set, gauge);
+    struct gp_delta delta = {gauge, 0, change < 0 ? -change : change};
+    gp_cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
+    if (set->pool[gauge].credit < 0)
+        gp_gauge_raise(set, gauge);
+    gp_set_leave(set, was_open);
+}
+
+uint64_t gp_counter_slow_count(struct gp_counter *set)
+{
+    pthread_mutex_lock(&set->mutex);
+    uint64_t slow = set->slow;
+    pthread_mutex_unlock(&set->mutex);
+    return slow;
+}
+
+/* The two books must agree, and no credit may be below zero.  Credits are looked at before they are drained: the set is
+ * closed by hand here, one shard after the other. */
+int gp_counter_check(struct gp_counter *set)
+{
+    int wrong = 0;
+    pthread_mutex_lock(&set->mutex);
+    GP_EACH_USED(set, index)
+    {
+        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
+        bool owned = set->open && gp_shard_own(shard, GP_SHARD_BUSY);
+        for (unsigned g = 0; g < set->gauges; g++)
+            if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
+                wrong = -(int)g - 1;
+        if (owned) /* [counter.R1] */
+            __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+    }
+    bool was_open = gp_set_close(set);
+    for (unsigned g = 0; g < set->gauges; g++) {
+        const struct gp_cell *pool = &set->pool[g];
+        int64_t limit = set->limit[g];
+        gp_gauge_limit(set, g);
+        if (pool->credit < 0 || limit != set->limit[g] ||
+            gp_gauge_current(set, g) != set->base[g] + pool->allocated - pool->freed - pool->taken)
+            wrong = -(int)g - 1;
+    }
+    gp_set_leave(set, was_open);
+    return wrong;
+}
+
+int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
+{
+    if (gauges < 1 || gauges > GP_GAUGES_MAX || shards < 1 || shards > GP_SHARDS_MAX)
+        return -EINVAL;
+    size_t stride = sizeof(struct gp_shard) + gauges * sizeof(struct gp_cell);
+    stride = (stride + GP_LINE - 1) / GP_LINE * GP_LINE;
+    size_t head = (sizeof(struct gp_counter) + GP_LINE - 1) / GP_LINE * GP_LINE;
+    size_t bytes = head + stride * shards;
+    struct gp_counter *set = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (set == MAP_FAILED)
+        return -ENOMEM;
+    set->gauges = gauges;
+    set->shards = shards;
+    set->stride = stride;
+    set->bytes = bytes;
+    set->first = (char *)set + head;
+    set->patience = set->stay = GP_PATIENCE_MIN;
+    /* Adaptive: the mutex is held for less than a sleep and a wake-up cost. */
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&set->mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+    *out = set;
+    return 0;
+}
+
+void gp_counter_free(struct gp_counter *set)
+{
+    if (!set)
+        return;
+    pthread_mutex_destroy(&set->mutex);
+    munmap(set, set->bytes);
+}

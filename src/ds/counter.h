@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * counter.h: sharded gauges with exact, resettable peaks ("escrow" counters).
+ *
+ * A counter set holds up to GP_GAUGES_MAX gauges that change together: one allocation moves a dozen of them, and a
+ * snapshot shows all of them at one instant.  For every gauge
+ *
+ *      limit = min(peak, peaks of active watches)          limit = current + pool + sum over shards(credit)
+ *
+ * While credit lasts no watched peak can move, so nobody needs the total: a thread locks its own shard (one
+ * compare-and-swap on a line that others touch only on the slow path), takes from its credit or adds to it, unlocks.
+ * Out of credit, or shard closed: the slow path, under one mutex, closes every shard (each closed shard hands its
+ * credit back), and then current = limit - pool is exact.  It applies the change, raises peaks, and deals credit out
+ * again when the room is worth it; at the peak the set stays closed ("central"), because there every step may be a new
+ * maximum. Idea: escrow transactions (O'Neil, TODS 1986) applied to a running maximum.  Argument, model and figures:
+ * docs/counters.md.
+ */
+#ifndef GP_DS_COUNTER_H
+#define GP_DS_COUNTER_H
+
+#include <stdint.h>
+
+#define GP_GAUGES_MAX  64
+#define GP_WATCHES_MAX 16
+
+struct gp_counter;
+
+struct gp_delta {
+    uint32_t gauge;
+    uint32_t pad_;
+    int64_t amount; /* > 0 always; the operation gives the sign */
+};
+
+enum gp_counter_op {
+    GP_ADD,     /* current += n, allocated += n, peaks follow   : a successful allocation */
+    GP_SUB,     /* current -= n, freed += n                     : a free known to have succeeded */
+    GP_TAKE,    /* current -= n                                 : a free before the driver is called ... */
+    GP_TAKEN,   /*               freed += n                     : ... and it succeeded */
+    GP_PUTBACK, /* current += n                                 : ... and it failed: nothing happened */
+};
+
+struct gp_gauge_value {
+    int64_t current, peak, allocated, freed;
+};
+
+/* Makes a set of `gauges` gauges over `shards` shards in anonymous zeroed memory (mmap; no malloc).  Any number of
+ * threads may use one shard; they meet there.  0, -EINVAL (bounds: 1..GP_GAUGES_MAX, 1..1024), -ENOMEM. */
+int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards);
+void gp_counter_free(struct gp_counter *set);
+
+/* Applies the n changes of one event together.  A gauge may appear once in `deltas`.  Callers choose `shard` once per
+ * thread (taken modulo the number of shards).  No allocation; no system call unless the slow path's mutex is contended
+ * or a shard's owner was descheduled in mid-update (sched_yield).  Threads: any, but not in a forked child and not in a
+ * signal handler that interrupted an update of this set (the caller's guard).  Runs in callbacks; never fails. */
+void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
+                      unsigned n);
+
+/* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
+void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
+
+/* For gauges whose bit is set in mask: peak := current.  before/after may be NULL; filled for all gauges, same instant.
+ */
+void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+                            struct gp_gauge_value *after);
+/* allocated := freed := 0 for gauges in mask. */
+void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+                             struct gp_gauge_value *after);
+
+/* Watches: independent watermarks.  begin sets the watch's peak of every gauge to its current; read gives them;
+ * end reads and stops.  out: peaks[gauges].  0, -EINVAL (slot out of range), -EBUSY (begin: active), -ENOENT (not
+ * active). */
+int gp_counter_watch_begin(struct gp_counter *set, unsigned watch);
+int gp_counter_watch_read(struct gp_counter *set, unsigned watch, int64_t *peaks);
+int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks);
+
+/* Sets gauge to an absolute value at one instant (polled quantities): current := value, the difference goes to
+ * allocated or freed, peaks follow. */
+void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
+
+/* For benches and tests: how often the slow path ran, and the invariant at rest (0 or a negative gauge index - 1). */
+uint64_t gp_counter_slow_count(struct gp_counter *set);
+int gp_counter_check(struct gp_counter *set);
+
+#endif

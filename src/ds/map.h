@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * map.h: the pointer map: live things by (space, key).  Sharded by hash; every shard has its own lock and its own
+ * index, which grows a few entries at a time while others work; records never move.  So no operation ever waits for a
+ * whole rehash.  Memory comes from mmap, never from malloc.  Knows no CUDA: what a space or kind means is the caller's
+ * business.
+ */
+#ifndef GP_DS_MAP_H
+#define GP_DS_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gp_map;
+
+struct gp_record { /* one cache line */
+    uint64_t key;
+    uint8_t space; /* what kind of key; 0 is reserved for "empty" */
+    uint8_t kind;
+    uint8_t device;
+    uint8_t flags;
+    uint32_t ctx;
+    uint64_t bytes;
+    uint64_t requested_bytes;
+    uint64_t time_ns;
+    uint64_t link; /* another key: handle, pool, graph, stream */
+    uint32_t site;
+    uint32_t refs;
+    uint32_t uses;
+    uint32_t pad_;
+};
+_Static_assert(sizeof(struct gp_record) == 64, "one cache line");
+
+/* limit: most records that it may hold (memory is bounded by about 64 B x limit / 0.4).  0, -EINVAL, -ENOMEM. */
+int gp_map_new(struct gp_map **out, uint64_t limit);
+void gp_map_free(struct gp_map *map);
+
+/* 0 inserted; 1 replaced a live record of that key, copied to *old (may be NULL); -EINVAL space 0; -ENOSPC limit or
+ * memory: not inserted. */
+int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
+/* Removes and copies out.  0, -ENOENT. */
+int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
+/* Copies out.  0, -ENOENT. */
+int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
+
+/* Runs fn on the record under its shard's lock: fn may change every field but space and key, must be short, must not
+ * call into the map.  Returns true to remove the record.  0, -ENOENT (fn not run). */
+typedef bool (*gp_map_fn)(struct gp_record *record, void *arg);
+int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
+
+/* Runs fn on every record, one shard at a time (others go on meanwhile: records that come or go during the walk may or
+ * may not be seen; every record that stays is seen exactly once).  fn as above; true removes.  Returns how many were
+ * removed. */
+uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
+
+uint64_t gp_map_count(struct gp_map *map);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * session.h: the shared memory that viewers read (wire.h), and the thread that answers them.
+ */
+#ifndef GP_EXPORT_SESSION_H
+#define GP_EXPORT_SESSION_H
+
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gp_session {
+    struct gp_wire_header *header;
+    struct gp_wire_device *devices;
+    struct gp_wire_scope *scopes;
+    struct gp_wire_failure *failures;
+    struct gp_wire_mailbox *mailbox;
+    struct gp_wire_chunk *chunks;
+    uint32_t chunk_count;
+    int fd; /* the process may close it behind our back: used after start only to tell whether it is still ours */
+    uint64_t inode;
+};
+
+/* What the drain thread needs of the stages before it; set by inject/. */
+struct gp_session_hooks {
+    bool (*poll_now)(uint64_t timeout_ns); /* refresh polled quantities */
+    uint32_t (*driver_version)(void);
+    void (*yield)(void);                                           /* give up the subscriber */
+    void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
+};
+
+/* Makes the memfd, sizes, seals and maps it, fills the header.  0 or -errno; on error nothing is left behind. */
+int gp_session_open(struct gp_session *session);
+
+/* Publishes exact numbers of every device.  Our own threads and the exit path; waits for another publisher. */
+void gp_session_publish(void);
+
+/* Nobody will answer the mailbox. */
+void gp_session_mute(struct gp_session *session);
+
+/* Starts the drain thread: it sleeps on the doorbell and answers requests.  0 or -errno. */
+int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *hooks);
+
+/* The numbers are final. */
+void gp_session_close(struct gp_session *session);
+
+/* In a forked child: close our descriptor if it still is ours. */
+void gp_session_forget(struct gp_session *session);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * init.c: where the stages are put together, and how we live and die inside somebody's process.
+ *
+ * Start    InitializeInjection, inside the first cuInit, on the application's thread: session, accounts, our two
+ * threads, then the source; any failure before the source switches us off and says so in the session if there is one.
+ * Fork     CUDA is unusable in a forked child and so are we: gp_life_on() is false there (the page behind it is wiped),
+ * also after a raw fork.  The atfork handler only closes the child's copy of our descriptor, so that no viewer finds it
+ * twice. Exec     The descriptor is close-on-exec; the new program starts anew. Threads  A thread that dies leaves
+ * nothing to clean: counters are shared by number, a ring chunk is taken over by whoever needs it. dlclose  The library
+ * is linked nodelete: callbacks may be under way when somebody closes the last handle. Exit     The destructor runs
+ * after every atexit handler of the program, publishes the final numbers and switches us off.  No CUDA and no CUPTI
+ * there: the driver may be gone.  _exit and signals skip it, and the session dies with the process.
+ */
+#include "account/feed.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "ds/ring.h"
+#include "export/session.h"
+#include "inject/option.h"
+#include "source/source.h"
+#include <errno.h>
+#include <gpuprof/gpuprof.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* 2^24 live allocations take 2.6 GB of our own memory at worst: far beyond what a GPU's 512 B granules make sensible,
+ * and still a bound. */
+#define GP_MAP_LIMIT (1ull << 24)
+
+static struct gp_session gp_session_mine;
+static struct gp_ring gp_ring_mine;
+
+static void gp_inject_trouble(const char *what, int error)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    gp_log(GP_LOG_ERROR, "%s: %s: switched off", what, strerror(-error));
+    gp_life_end();
+    if (!header)
+        return;
+    gp_session_mute(&gp_session_mine);
+    snprintf(header->trouble, sizeof(header->trouble), "%s: %s", what, strerror(-error));
+    __atomic_fetch_or(&header->flags, GP_SESSION_DISABLED, __ATOMIC_RELEASE);
+}
+
+static int gp_inject_accounts(void)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    int error =
+        gp_ring_init(&gp_ring_mine, gp_session_mine.chunks, gp_session_mine.chunk_count, &header->lost[GP_LOST_RING]);
+    if (error)
+        return error;
+    gp_thread_nested = &header->lost[GP_LOST_NESTED];
+    return gp_feed_start(&(struct gp_feed_setup){
+        .ring = &gp_ring_mine,
+        .lost = header->lost,
+        .failures = gp_session_mine.failures,
+        .wake_poller = gp_poll_wake,
+        .poll_now = gp_poll_now,
+        .map_limit = GP_MAP_LIMIT,
+    });
+}
+
+static void gp_inject_threads(void)
+{
+    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event};
+    struct gp_wire_header *header = gp_session_mine.header;
+    int error = gp_poll_start();
+    if (error)
+        gp_log(GP_LOG_WARN, "no poll thread: %s: pools and graphs stay unknown", strerror(-error));
+    error = gp_drain_start(&gp_session_mine, &hooks);
+    if (!error)
+        return;
+    gp_session_mute(&gp_session_mine);
+    gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see the numbers of the end only", strerror(-error));
+    snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
+}
+
+static void gp_inject_source(void)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_source_status status = {0};
+    gp_cupti_start(&status);
+    header->source = status.source;
+    header->cupti_version = status.cupti_version;
+    header->enabled_callbacks = status.enabled;
+    memcpy(header->source_detail, status.detail, sizeof(header->source_detail));
+    gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
+}
+
+static void gp_inject_fork_child(void)
+{
+    gp_session_forget(&gp_session_mine);
+}
+
+static void gp_inject_start(void)
+{
+    char complaint[sizeof(gp_session_mine.header->options)];
+    gp_options_read(complaint, sizeof(complaint));
+    int error = gp_life_start();
+    if (error) {
+        gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
+        return;
+    }
+    error = gp_session_open(&gp_session_mine);
+    if (error) {
+        gp_inject_trouble("no session", error);
+        return;
+    }
+    memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
+    pthread_atfork(NULL, NULL, gp_inject_fork_child);
+    error = gp_inject_accounts();
+    if (error) {
+        gp_inject_trouble("no accounts", error);
+        return;
+    }
+    gp_thread_enter();
+    gp_feed_event(GP_EVENT_PROCESS_START, "");
+    gp_thread_leave();
+    gp_inject_threads();
+    gp_inject_source();
+    gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
+}
+
+GP_EXPORT int InitializeInjection(void)
+{
+    static uint32_t x_started;
+    int saved_errno = errno;
+    if (!__atomic_exchange_n(&x_started, 1, __ATOMIC_ACQ_REL))
+        gp_inject_start();
+    errno = saved_errno;
+    return 1;
+}
+
+GP_EXPORT const char *gpuprof_version(void)
+{
+#define GP_TEXT(_x)                        #_x
+#define GP_VERSION(_major, _minor, _patch) GP_TEXT(_major) "." GP_TEXT(_minor) "." GP_TEXT(_patch)
+    return GP_VERSION(GPUPROF_VERSION_MAJOR, GPUPROF_VERSION_MINOR, GPUPROF_VERSION_PATCH);
+}
+
+__attribute__((destructor)) static void gp_inject_end(void)
+{
+    int saved_errno = errno;
+    /* A signal handler that calls exit() may have interrupted our own code, whose locks it would wait for:
+     * gp_thread_enter says no. */
+    if (gp_session_mine.header && gp_thread_enter()) {
+        gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
+        gp_session_close(&gp_session_mine);
+        gp_life_end();
+        gp_thread_leave();
+    }
+    errno = saved_errno;
+}

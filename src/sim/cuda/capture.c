@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ * Stream capture: which streams capture into which graph, what a capture forbids, and how work becomes nodes.
+ * Called by every file that puts work into streams; captureapi.c has the entry points. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cuda/graph.h"
+
+struct sim_capture *sim_captures;
+
+/* What events point to that were recorded in a capture which has ended: they stay unusable until recorded anew. */
+static struct sim_capture sim_capture_over = {.invalid = true};
+
+void sim_capture_invalidate(struct sim_capture *c)
+{
+    c->invalid = true;
+}
+
+static CUresult sim_capture_broken(struct sim_capture *c, CUresult why)
+{
+    if (c->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    sim_capture_invalidate(c);
+    return why;
+}
+
+static void sim_capture_leave(struct sim_stream *s)
+{
+    s->capture = NULL;
+    sim_nodes_drop(&s->frontier);
+}
+
+void sim_capture_end(struct sim_capture *c)
+{
+    for (struct sim_stream *s = sim_stream_first(); s; s = s->next)
+        if (s->capture == c)
+            sim_capture_leave(s);
+    for (struct sim_event *e = sim_event_first(); e; e = e->next)
+        if (e->capture == c) {
+            e->capture = &sim_capture_over;
+            sim_nodes_drop(&e->frontier);
+        }
+    for (struct sim_capture **at = &sim_captures; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    c->graph->capture = NULL;
+    free(c);
+}
+
+/* ---- rules --------------------------------------------------------------------------------------------------------
+ */
+bool sim_stream_capturing(const struct sim_stream *s)
+{
+    return s->capture != NULL;
+}
+
+CUresult sim_capture_refuse(struct sim_stream *s)
+{
+    if (s->capture)
+        return sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return sim_capture_implicit(s);
+}
+
+/* Work in the legacy stream would wait for the blocking streams, and waiting for a capture is impossible. */
+CUresult sim_capture_implicit(const struct sim_stream *s)
+{
+    bool any = false;
+
+    if (s->kind != SIM_STREAM_LEGACY || s->capture)
+        return CUDA_SUCCESS;
+    for (struct sim_stream *o = sim_stream_first(); o; o = o->next)
+        if (o->capture && o->context == s->context && !o->non_blocking) {
+            sim_capture_invalidate(o->capture);
+            any = true;
+        }
+    return any ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+/* Does c forbid the calling thread an unsafe call? */
+static bool sim_capture_forbids(const struct sim_capture *c)
+{
+    if (sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return false;
+    if (c->thread == gettid())
+        return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+CUresult sim_capture_check(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (struct sim_capture *c = sim_captures; c; c = c->next)
+        if (sim_capture_forbids(c)) {
+            sim_capture_invalidate(c);
+            r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return r;
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------------------------
+ */
+CUresult sim_capture_node(struct sim_stream *s, CUgraphNodeParams *params, struct sim_node **out)
+{
+    struct sim_capture *c = s->capture;
+    CUresult r;
+
+    if (c->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    r = sim_node_add(c->graph, (const CUgraphNode *)s->frontier.at, s->frontier.count, params, out);
+    if (r)
+        return r;
+    s->frontier.count = 0;
+    sim_nodes_add(&s->frontier, *out);
+    sim_node_created(*out);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_work(struct sim_stream *s, const struct sim_work *work)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    struct sim_node *made;
+
+    if (s->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (work->type == SIM_WORK_NOTHING)
+        return CUDA_SUCCESS;
+    if (work->type == SIM_WORK_COPY) {
+        params.memcpy.copyCtx = sim_context_handle(s->context);
+        params.memcpy.copyParams = work->copy;
+    } else {
+        const CUDA_MEMSET_NODE_PARAMS *set = &work->set;
+
+        params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+        params.memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = set->dst,
+                                                     .pitch = set->pitch,
+                                                     .value = set->value,
+                                                     .elementSize = set->elementSize,
+                                                     .width = set->width,
+                                                     .height = set->height,
+                                                     .ctx = sim_context_handle(s->context)};
+    }
+    return sim_capture_node(s, &params, &made);
+}
+
+/* Of the pool only the place matters: graph memory never comes from a pool. */
+CUresult sim_graph_capture_alloc(struct sim_stream *s, const CUmemPoolProps *props, size_t bytes, CUdeviceptr *out)
+{
+    CUgraphNodeParams params = {
+        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        .alloc = {.poolProps = {.allocType = props->allocType, .location = props->location}, .bytesize = bytes}};
+    struct sim_node *made;
+    CUresult r = sim_capture_node(s, &params, &made);
+
+    if (!r)
+        *out = params.alloc.dptr;
+    return r;
+}
+
+CUresult sim_graph_capture_free(struct sim_stream *s, struct sim_memory *m)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {m->base}};
+    struct sim_node *made;
+
+    return sim_capture_node(s, &params, &made);
+}
+
+/* ---- events -------------------------------------------------------------------------------------------------------
+ */
+void sim_capture_event_clear(struct sim_event *e)
+{
+    e->capture = NULL;
+    sim_nodes_drop(&e->frontier);
+}
+
+CUresult sim_capture_event_refuse(struct sim_event *e)
+{
+    if (!e->capture)
+        return CUDA_SUCCESS;
+    if (e->capture != &sim_capture_over)
+        sim_capture_invalidate(e->capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+static CUresult sim_capture_event_node(struct sim_stream *s, CUgraphNodeType type, struct sim_event *e)
+{
+    CUgraphNodeParams params = {.type = type, .eventRecord = {(CUevent)e}};
+    struct sim_node *made;
+
+    return sim_capture_node(s, &params, &made);
+}
+
+/* external: the node records the event when the graph runs; else the event stands for the nodes so far. */
+CUresult sim_capture_event_record(struct sim_stream *s, struct sim_event *e, bool external)
+{
+    if (s->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (external)
+        return sim_capture_event_node(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e);
+    sim_capture_event_clear(e);
+    e->recorded = false;
+    e->capture = s->capture;
+    for (size_t i = 0; i < s->frontier.count; i++)
+        sim_nodes_add(&e->frontier, s->frontier.at[i]);
+    return CUDA_SUCCESS;
+}
+
+/* The stream goes on after the nodes that the event stands for, and joins the capture if it is not in it. */
+static CUresult sim_capture_join(struct sim_stream *s, const struct sim_event *e)
+{
+    if (e->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (s->kind == SIM_STREAM_LEGACY)
+        return sim_capture_broken(e->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    s->capture = e->capture;
+    for (size_t i = 0; i < e->frontier.count; i++)
+        sim_nodes_add(&s->frontier, e->frontier.at[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_event_wait(struct sim_stream *s, struct sim_event *e, bool external)
+{
+    if (s->capture && s->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (s->capture && external)
+        return sim_capture_event_node(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e);
+    if (e->capture == &sim_capture_over)
+        return s->capture ? sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+                          : CUDA_ERROR_CAPTURED_EVENT;
+    if (s->capture && !e->capture) /* work outside of the capture; an event that stands for none is no obstacle */
+        return e->recorded ? sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION) : CUDA_SUCCESS;
+    if (s->capture && s->capture != e->capture) {
+        sim_capture_invalidate(e->capture);
+        return sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
+    return sim_capture_join(s, e);
+}
+
+/* A capture cannot end without the stream that it began in, nor be whole without one that joined it. */
+void sim_capture_stream_gone(struct sim_stream *s)
+{
+    struct sim_capture *c = s->capture;
+
+    if (!c)
+        return;
+    sim_capture_invalidate(c);
+    if (c->origin == s) {
+        struct sim_graph *g = c->given ? NULL : c->graph;
+
+        sim_capture_end(c);
+        if (g)
+            sim_graph_drop(g);
+        return;
+    }
+    sim_capture_leave(s);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * What context.c, current.c and green.c share, and what a dying context asks of the owners of its memory.
+ * All with the lock held. */
+#ifndef SIM_CONTEXT_H
+#define SIM_CONTEXT_H
+
+#include "sim.h"
+
+struct sim_context *sim_context_usable(CUcontext handle); /* NULL: gone or going */
+CUresult sim_context_start(struct sim_context *context, int device, unsigned flags);
+void sim_context_end(struct sim_context *context);
+uint32_t sim_context_newest(void); /* the highest uid given so far */
+CUresult sim_context_push(struct sim_context *context);
+void sim_context_set(struct sim_context *context); /* replaces the top of the caller's stack, which is not empty */
+CUresult sim_primary_release(CUdevice dev);
+
+void sim_green_end(struct sim_context *primary); /* green contexts do not outlive what they are part of */
+void sim_modules_end(struct sim_context *context);
+void sim_arrays_end(struct sim_context *context);
+void sim_memory_end(struct sim_context *context); /* linear, managed, pinned, registered, imported, external */
+
+#endif

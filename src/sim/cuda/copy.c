@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ * cuMemcpy*: every form becomes one CUDA_MEMCPY3D and goes through one function to the stream.
+ * Entry points alone; the synchronous forms use the default stream of the call and wait for it. */
+#include "sim.h"
+
+#define SIM_HOST_END(side, pointer)   .side##MemoryType = CU_MEMORYTYPE_HOST, .side##Host = (void *)(pointer)
+#define SIM_DEVICE_END(side, address) .side##MemoryType = CU_MEMORYTYPE_DEVICE, .side##Device = (address)
+#define SIM_ANY_END(side, address)    .side##MemoryType = CU_MEMORYTYPE_UNIFIED, .side##Device = (address)
+#define SIM_ARRAY_END(side, array, offset)                                                                             \
+    .side##MemoryType = CU_MEMORYTYPE_ARRAY, .side##Array = (array), .side##XInBytes = (offset)
+#define SIM_LINE(bytes) .WidthInBytes = (bytes), .Height = 1, .Depth = 1
+
+static CUresult sim_copy(const CUDA_MEMCPY3D *copy, CUstream stream, unsigned flags)
+{
+    struct sim_context *context;
+    struct sim_work work;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !copy)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = sim_work_copy(copy, context, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return sim_stream_submit(sim_stream_default(stream), &work, flags);
+}
+
+static CUresult sim_copy_now(const CUDA_MEMCPY3D *copy)
+{
+    return sim_copy(copy, NULL, SIM_SUBMIT_SYNC);
+}
+
+#define SIM_COPY_NOW(...)        sim_copy_now(&(CUDA_MEMCPY3D){__VA_ARGS__})
+#define SIM_COPY_IN(stream, ...) sim_copy(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, 0)
+
+/* ---- one line ---------------------------------------------------------------------------------------------------- */
+
+SIM_API3_PTDS(305, 408, 4000, cuMemcpy, CUdeviceptr, dst, CUdeviceptr, src, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_ANY_END(dst, dst), SIM_ANY_END(src, src), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTSZ(306, 418, 4000, cuMemcpyAsync, CUdeviceptr, dst, CUdeviceptr, src, size_t, ByteCount, CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_ANY_END(dst, dst), SIM_ANY_END(src, src), SIM_LINE(ByteCount));
+}
+
+SIM_API3_PTDS(276, 397, 3020, cuMemcpyHtoD_v2, CUdeviceptr, dstDevice, const void *, srcHost, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_DEVICE_END(dst, dstDevice), SIM_HOST_END(src, srcHost), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTSZ(277, 421, 3020, cuMemcpyHtoDAsync_v2, CUdeviceptr, dstDevice, const void *, srcHost, size_t, ByteCount,
+              CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_DEVICE_END(dst, dstDevice), SIM_HOST_END(src, srcHost), SIM_LINE(ByteCount));
+}
+
+SIM_API3_PTDS(278, 398, 3020, cuMemcpyDtoH_v2, void *, dstHost, CUdeviceptr, srcDevice, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_HOST_END(dst, dstHost), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTSZ(279, 422, 3020, cuMemcpyDtoHAsync_v2, void *, dstHost, CUdeviceptr, srcDevice, size_t, ByteCount,
+              CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_HOST_END(dst, dstHost), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API3_PTDS(280, 399, 3020, cuMemcpyDtoD_v2, CUdeviceptr, dstDevice, CUdeviceptr, srcDevice, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTSZ(281, 423, 3020, cuMemcpyDtoDAsync_v2, CUdeviceptr, dstDevice, CUdeviceptr, srcDevice, size_t, ByteCount,
+              CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTDS(285, 400, 3020, cuMemcpyDtoA_v2, CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t,
+              ByteCount)
+{
+    return SIM_COPY_NOW(SIM_ARRAY_END(dst, dstArray, dstOffset), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTDS(284, 401, 3020, cuMemcpyAtoD_v2, CUdeviceptr, dstDevice, CUarray, srcArray, size_t, srcOffset, size_t,
+              ByteCount)
+{
+    return SIM_COPY_NOW(SIM_DEVICE_END(dst, dstDevice), SIM_ARRAY_END(src, srcArray, srcOffset), SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTDS(292, 402, 3020, cuMemcpyHtoA_v2, CUarray, dstArray, size_t, dstOffset, const void *, srcHost, size_t,
+              ByteCount)
+{
+    return SIM_COPY_NOW(SIM_ARRAY_END(dst, dstArray, dstOffset), SIM_HOST_END(src, srcHost), SIM_LINE(ByteCount));
+}
+
+SIM_API5_PTSZ(293, 419, 3020, cuMemcpyHtoAAsync_v2, CUarray, dstArray, size_t, dstOffset, const void *, srcHost, size_t,
+              ByteCount, CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_ARRAY_END(dst, dstArray, dstOffset), SIM_HOST_END(src, srcHost),
+                       SIM_LINE(ByteCount));
+}
+
+SIM_API4_PTDS(282, 403, 3020, cuMemcpyAtoH_v2, void *, dstHost, CUarray, srcArray, size_t, srcOffset, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_HOST_END(dst, dstHost), SIM_ARRAY_END(src, srcArray, srcOffset), SIM_LINE(ByteCount));
+}
+
+SIM_API5_PTSZ(283, 420, 3020, cuMemcpyAtoHAsync_v2, void *, dstHost, CUarray, srcArray, size_t, srcOffset, size_t,
+              ByteCount, CUstream, hStream)
+{
+    return SIM_COPY_IN(hStream, SIM_HOST_END(dst, dstHost), SIM_ARRAY_END(src, srcArray, srcOffset),
+                       SIM_LINE(ByteCount));
+}
+
+SIM_API5_PTDS(286, 404, 3020, cuMemcpyAtoA_v2, CUarray, dstArray, size_t, dstOffset, CUarray, srcArray, size_t,
+              srcOffset, size_t, ByteCount)
+{
+    return SIM_COPY_NOW(SIM_ARRAY_END(dst, dstArray, dstOffset), SIM_ARRAY_END(src, srcArray, srcOffset),
+                        SIM_LINE(ByteCount));
+}
+
+/* ---- planes and boxes -------------------------------------------------------------------------------------------- */
+
+static CUresult sim_copy_plane(const CUDA_MEMCPY2D *plane, CUstream stream, unsigned flags)
+{
+    if (!plane)
+        return sim_copy(NULL, stream, flags);
+    CUDA_MEMCPY3D copy = {.srcXInBytes = plane->srcXInBytes,
+                          .srcY = plane->srcY,
+                          .srcMemoryType = plane->srcMemoryType,
+                          .srcHost = plane->srcHost,
+                          .srcDevice = plane->srcDevice,
+                          .srcArray = plane->srcArray,
+                          .srcPitch = plane->srcPitch,
+                          .dstXInBytes = plane->dstXInBytes,
+                          .dstY = plane->dstY,
+                          .dstMemoryType = plane->dstMemoryType,
+                          .dstHost = plane->dstHost,
+                          .dstDevice = plane->dstDevice,
+                          .dstArray = plane->dstArray,
+                          .dstPitch = plane->dstPitch,
+                          .WidthInBytes = plane->WidthInBytes,
+                          .Height = plane->Height,
+                          .Depth = 1};
+    return sim_copy(&copy, stream, flags);
+}
+
+SIM_API1_PTDS(287, 405, 3020, cuMemcpy2D_v2, const CUDA_MEMCPY2D *, pCopy)
+{
+    return sim_copy_plane(pCopy, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API1_PTDS(288, 406, 3020, cuMemcpy2DUnaligned_v2, const CUDA_MEMCPY2D *, pCopy)
+{
+    return sim_copy_plane(pCopy, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API2_PTSZ(289, 424, 3020, cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *, pCopy, CUstream, hStream)
+{
+    return sim_copy_plane(pCopy, hStream, 0);
+}
+
+SIM_API1_PTDS(290, 407, 3020, cuMemcpy3D_v2, const CUDA_MEMCPY3D *, pCopy)
+{
+    return sim_copy(pCopy, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API2_PTSZ(291, 425, 3020, cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D *, pCopy, CUstream, hStream)
+{
+    return sim_copy(pCopy, hStream, 0);
+}
+
+/* ---- between contexts -------------------------------------------------------------------------------------------- */
+
+static CUresult sim_peers_check(CUcontext destination, CUcontext source)
+{
+    return sim_context_find(destination) && sim_context_find(source) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult sim_copy_peer(const CUDA_MEMCPY3D_PEER *peer, CUstream stream, unsigned flags)
+{
+    if (!peer)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_peers_check(peer->dstContext, peer->srcContext);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUDA_MEMCPY3D copy = {.srcXInBytes = peer->srcXInBytes,
+                          .srcY = peer->srcY,
+                          .srcZ = peer->srcZ,
+                          .srcLOD = peer->srcLOD,
+                          .srcMemoryType = peer->srcMemoryType,
+                          .srcHost = peer->srcHost,
+                          .srcDevice = peer->srcDevice,
+                          .srcArray = peer->srcArray,
+                          .srcPitch = peer->srcPitch,
+                          .srcHeight = peer->srcHeight,
+                          .dstXInBytes = peer->dstXInBytes,
+                          .dstY = peer->dstY,
+                          .dstZ = peer->dstZ,
+                          .dstLOD = peer->dstLOD,
+                          .dstMemoryType = peer->dstMemoryType,
+                          .dstHost = peer->dstHost,
+                          .dstDevice = peer->dstDevice,
+                          .dstArray = peer->dstArray,
+                          .dstPitch = peer->dstPitch,
+                          .dstHeight = peer->dstHeight,
+                          .WidthInBytes = peer->WidthInBytes,
+                          .Height = peer->Height,
+                          .Depth = peer->Depth};
+    return sim_copy(&copy, stream, flags);
+}
+
+SIM_API5_PTDS(318, 409, 4000, cuMemcpyPeer, CUdeviceptr, dstDevice, CUcontext, dstContext, CUdeviceptr, srcDevice,
+              CUcontext, srcContext, size_t, ByteCount)
+{
+    CUresult result = sim_peers_check(dstContext, srcContext);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return SIM_COPY_NOW(SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API6_PTSZ(319, 426, 4000, cuMemcpyPeerAsync, CUdeviceptr, dstDevice, CUcontext, dstContext, CUdeviceptr, srcDevice,
+              CUcontext, srcContext, size_t, ByteCount, CUstream, hStream)
+{
+    CUresult result = sim_peers_check(dstContext, srcContext);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return SIM_COPY_IN(hStream, SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+}
+
+SIM_API1_PTDS(320, 410, 4000, cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *, pCopy)
+{
+    return sim_copy_peer(pCopy, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API2_PTSZ(321, 427, 4000, cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER *, pCopy, CUstream, hStream)
+{
+    return sim_copy_peer(pCopy, hStream, 0);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ * The current context: stack, queries, limits and peers.
+ * Entry points alone; contexts themselves are in context.c. */
+#include "context.h"
+
+static CUresult sim_push(CUcontext ctx)
+{
+    struct sim_context *context = sim_context_usable(ctx);
+    return context ? sim_context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult sim_pop(CUcontext *pctx)
+{
+    if (sim_self.depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (pctx)
+        *pctx = sim_context_handle(sim_self.stack[sim_self.depth - 1].context);
+    sim_self.depth--;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(14, 2000, cuCtxPushCurrent, CUcontext, ctx)
+{
+    return sim_push(ctx);
+}
+
+SIM_API1(323, 4000, cuCtxPushCurrent_v2, CUcontext, ctx)
+{
+    return sim_push(ctx);
+}
+
+SIM_API1(15, 2000, cuCtxPopCurrent, CUcontext *, pctx)
+{
+    return sim_pop(pctx);
+}
+
+SIM_API1(324, 4000, cuCtxPopCurrent_v2, CUcontext *, pctx)
+{
+    return sim_pop(pctx);
+}
+
+/* NULL takes the top away; an empty stack gets one. */
+SIM_API1(303, 4000, cuCtxSetCurrent, CUcontext, ctx)
+{
+    struct sim_context *context = sim_context_usable(ctx);
+    if (ctx && !context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!ctx) {
+        sim_self.depth -= sim_self.depth > 0;
+        return CUDA_SUCCESS;
+    }
+    if (sim_self.depth == 0)
+        return sim_context_push(context);
+    sim_context_set(context);
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(304, 4000, cuCtxGetCurrent, CUcontext *, pctx)
+{
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = sim_self.depth ? sim_context_handle(sim_self.stack[sim_self.depth - 1].context) : NULL;
+    return CUDA_SUCCESS;
+}
+
+/* NULL: the current one. */
+static CUresult sim_context_named(CUcontext ctx, struct sim_context **context)
+{
+    if (!ctx)
+        return sim_context_current(context);
+    *context = sim_context_usable(ctx);
+    return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult sim_context_device(CUdevice *device, CUcontext ctx)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_named(ctx, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = context->device;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(16, 2000, cuCtxGetDevice, CUdevice *, device)
+{
+    return sim_context_device(device, NULL);
+}
+
+SIM_API2(795, 13000, cuCtxGetDevice_v2, CUdevice *, device, CUcontext, ctx)
+{
+    return sim_context_device(device, ctx);
+}
+
+SIM_API1(391, 7000, cuCtxGetFlags, unsigned int *, flags)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(705, 12010, cuCtxSetFlags, unsigned int, flags)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(695, 12000, cuCtxGetId, CUcontext, ctx, unsigned long long *, ctxId)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_named(ctx, &context);
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_INVALID_CONTEXT && ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
+    if (!ctxId)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctxId = context->uid;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(296, 3020, cuCtxGetApiVersion, CUcontext, ctx, unsigned int *, version)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_named(ctx, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = 3020; /* of every context made through the API of CUDA 3.2 or later */
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(299, 3020, cuCtxGetCacheConfig, CUfunc_cache *, pconfig)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !pconfig)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *pconfig = (CUfunc_cache)context->cache_config;
+    return result;
+}
+
+SIM_API1(300, 3020, cuCtxSetCacheConfig, CUfunc_cache, config)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && config > CU_FUNC_CACHE_PREFER_EQUAL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        context->cache_config = (int)config;
+    return result;
+}
+
+SIM_API0(568, 11000, cuCtxResetPersistingL2Cache)
+{
+    struct sim_context *context;
+    return sim_context_current(&context);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+SIM_API2(136, 3010, cuCtxSetLimit, CUlimit, limit, size_t, value)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
+        return CUDA_ERROR_INVALID_VALUE;
+    context->limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(137, 3010, cuCtxGetLimit, size_t *, pvalue, CUlimit, limit)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!pvalue || limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    *pvalue = context->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+/* ---- peers ------------------------------------------------------------------------------------------------------- */
+
+SIM_API2(313, 4000, cuCtxEnablePeerAccess, CUcontext, peerContext, unsigned int, Flags)
+{
+    struct sim_context *context, *peer = sim_context_usable(peerContext);
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (Flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!peer || peer == context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer->device == context->device)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (context->peers & UINT64_C(1) << peer->device)
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    context->peers |= UINT64_C(1) << peer->device;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(314, 4000, cuCtxDisablePeerAccess, CUcontext, peerContext)
+{
+    struct sim_context *context, *peer = sim_context_usable(peerContext);
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!peer)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!(context->peers & UINT64_C(1) << peer->device))
+        return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    context->peers &= ~(UINT64_C(1) << peer->device);
+    return CUDA_SUCCESS;
+}

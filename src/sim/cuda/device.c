@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ * The devices: how many, their identity, attributes and physical bytes.
+ * Called by cuInit and by everything that takes device memory.  Knows nothing of who takes it. */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sim_device sim_devices[SIM_MAX_DEVICES];
+int sim_device_count;
+extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
+
+static void sim_uuid_of(int physical, CUuuid *uuid)
+{
+    static const unsigned char stem[15] = {0x51, 0xb7, 0x0d, 0x3e, 0x9a, 0x42, 0x4c, 0x66,
+                                           0x8f, 0x10, 0x5e, 0xed, 0xc0, 0xde, 0x00};
+    memcpy(uuid->bytes, stem, sizeof stem);
+    uuid->bytes[15] = (char)physical;
+}
+
+void sim_device_uuid(int device, CUuuid *uuid)
+{
+    sim_uuid_of(sim_devices[device].physical, uuid);
+}
+
+static void sim_uuid_text(int physical, char text[48])
+{
+    CUuuid uuid;
+    sim_uuid_of(physical, &uuid);
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+             b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+/* One entry of CUDA_VISIBLE_DEVICES: a number or the beginning of a UUID; -1 when it names no device. */
+static int sim_visible_entry(const char *entry)
+{
+    char *end;
+    long number = strtol(entry, &end, 10);
+    if (end != entry && !*end)
+        return number >= 0 && number < sim_spec.devices ? (int)number : -1;
+    for (int physical = 0; physical < sim_spec.devices && !strncmp(entry, "GPU-", 4); physical++) {
+        char text[48];
+        sim_uuid_text(physical, text);
+        if (strncasecmp(text, entry, strlen(entry)) == 0)
+            return physical;
+    }
+    return -1;
+}
+
+static void sim_device_add(int physical)
+{
+    struct sim_device *device = &sim_devices[sim_device_count];
+    *device = (struct sim_device){.ordinal = sim_device_count, .physical = physical, .total = sim_spec.memory};
+    sim_device_count++;
+}
+
+/* The list ends at the first entry that names no device or one that is named already. */
+static int sim_visible_devices(const char *list)
+{
+    char *copy = strdup(list), *rest = copy, *entry;
+    if (!copy)
+        return -ENOMEM;
+    uint64_t seen = 0;
+    while ((entry = strsep(&rest, ","))) {
+        int physical = sim_visible_entry(entry);
+        if (physical < 0 || seen & UINT64_C(1) << physical)
+            break;
+        seen |= UINT64_C(1) << physical;
+        sim_device_add(physical);
+    }
+    free(copy);
+    return 0;
+}
+
+int sim_device_setup(void)
+{
+    for (struct sim_entry *const *at = __start_sim_entries; at < __stop_sim_entries; at++)
+        sim_clock_setup(*at);
+    sim_device_count = 0;
+    const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
+    if (visible && sim_visible_devices(visible) != 0)
+        return -ENOMEM;
+    for (int physical = 0; !visible && physical < sim_spec.devices; physical++)
+        sim_device_add(physical);
+    return sim_device_count ? 0 : -ENODEV;
+}
+
+struct sim_device *sim_device_get(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < sim_device_count ? &sim_devices[ordinal] : NULL;
+}
+
+CUresult sim_device_take(int ordinal, uint64_t bytes)
+{
+    struct sim_device *device = &sim_devices[ordinal];
+    if (bytes > device->total)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (device->used + bytes > device->total)
+        sim_pool_reclaim(ordinal);
+    if (device->used + bytes > device->total)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    device->used += bytes;
+    return CUDA_SUCCESS;
+}
+
+void sim_device_give(int ordinal, uint64_t bytes)
+{
+    sim_devices[ordinal].used -= bytes;
+}
+
+/* ---- entry points ------------------------------------------------------------------------------------------------ */
+
+SIM_API2(3, 2000, cuDeviceGet, CUdevice *, device, int, ordinal)
+{
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(4, 2000, cuDeviceGetCount, int *, count)
+{
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = sim_device_count;
+    return CUDA_SUCCESS;
+}
+
+SIM_API3(5, 2000, cuDeviceGetName, char *, name, int, len, CUdevice, dev)
+{
+    const struct sim_device *device = sim_device_get(dev);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!name || len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)len, "Simulated GPU %d", device->physical);
+    return CUDA_SUCCESS;
+}
+
+static CUresult sim_uuid_get(CUuuid *uuid, CUdevice dev)
+{
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!uuid)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_device_uuid(dev, uuid);
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(482, 9020, cuDeviceGetUuid, CUuuid *, uuid, CUdevice, dev)
+{
+    return sim_uuid_get(uuid, dev);
+}
+
+/* Differs from the first one for MIG instances alone, which the simulator has not. */
+SIM_API2(647, 11040, cuDeviceGetUuid_v2, CUuuid *, uuid, CUdevice, dev)
+{
+    return sim_uuid_get(uuid, dev);
+}
+
+SIM_API2(259, 3020, cuDeviceTotalMem_v2, size_t *, bytes, CUdevice, dev)
+{
+    const struct sim_device *device = sim_device_get(dev);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = device->total;
+    return CUDA_SUCCESS;
+}
+
+/* 9.0: a generation that has every memory feature which the simulator offers. */
+SIM_API3(6, 2000, cuDeviceComputeCapability, int *, major, int *, minor, CUdevice, dev)
+{
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    *major = 9;
+    *minor = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Attributes not named here are 0: the feature is absent.  Numbers are those of a compute capability 9.0 device, which
+ * the programming guide tabulates. */
+static const struct {
+    CUdevice_attribute attribute;
+    int value;
+} sim_attributes[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+    {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1755000},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
+    {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+    {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+    {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 52428800},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
+    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+    {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
+    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
+    {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
+    {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
+};
+
+SIM_API3(9, 2000, cuDeviceGetAttribute, int *, pi, CUdevice_attribute, attrib, CUdevice, dev)
+{
+    const struct sim_device *device = sim_device_get(dev);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!pi || attrib < CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pi = 0;
+    if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+        *pi = device->physical + 1;
+    for (size_t i = 0; i < sizeof sim_attributes / sizeof *sim_attributes; i++)
+        if (sim_attributes[i].attribute == attrib)
+            *pi = sim_attributes[i].value;
+    return CUDA_SUCCESS;
+}
+
+SIM_API3(332, 4010, cuDeviceGetPCIBusId, char *, pciBusId, int, len, CUdevice, dev)
+{
+    const struct sim_device *device = sim_device_get(dev);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!pciBusId || len < 13)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(pciBusId, (size_t)len, "0000:%02x:00.0", (unsigned)(device->physical + 1) & 0xff);
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(331, 4010, cuDeviceGetByPCIBusId, CUdevice *, dev, const char *, pciBusId)
+{
+    unsigned domain, bus, slot, function = 0;
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; i < sim_device_count; i++)
+        if (domain == 0 && slot == 0 && function == 0 && (int)bus == sim_devices[i].physical + 1) {
+            *dev = i;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIM_API3(312, 4000, cuDeviceCanAccessPeer, int *, canAccessPeer, CUdevice, dev, CUdevice, peerDev)
+{
+    if (!sim_device_get(dev) || !sim_device_get(peerDev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!canAccessPeer)
+        return CUDA_ERROR_INVALID_VALUE;
+    *canAccessPeer = dev != peerDev;
+    return CUDA_SUCCESS;
+}
+
+SIM_API4(454, 8000, cuDeviceGetP2PAttribute, int *, value, CUdevice_P2PAttribute, attrib, CUdevice, srcDevice, CUdevice,
+         dstDevice)
+{
+    if (!sim_device_get(srcDevice) || !sim_device_get(dstDevice) || srcDevice == dstDevice)
+        return CUDA_ERROR_INVALID_DEVICE;
+    switch (attrib) {
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        if (value)
+            *value = 0;
+        break;
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+        if (value)
+            *value = 1;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_API3(644, 11040, cuDeviceGetExecAffinitySupport, int *, pi, CUexecAffinityType, type, CUdevice, dev)
+{
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!pi || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pi = 0;
+    return CUDA_SUCCESS;
+}

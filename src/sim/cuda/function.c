@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * Functions of modules: lookup by handle and their attributes.  Launches are in launch.c. */
+#include "context.h"
+#include "module.h"
+
+/* A launch takes a CUkernel where a CUfunction is meant; it means the function in the current context. */
+struct sim_function *sim_function_find(CUfunction handle)
+{
+    for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
+        struct sim_context *context = sim_context_by_uid(uid);
+        for (struct sim_module *module = context ? context->modules : NULL; module; module = module->next)
+            for (struct sim_function *at = module->functions; at; at = at->next)
+                if ((CUfunction)at == handle)
+                    return at;
+    }
+    struct sim_kernel *kernel = sim_kernel_find((CUkernel)handle);
+    struct sim_function *function;
+    return kernel && sim_kernel_function(kernel, &function) == CUDA_SUCCESS ? function : NULL;
+}
+
+static CUresult sim_attribute(struct sim_function *function, CUfunction_attribute attribute, int **value)
+{
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = &function->attributes[attribute];
+    return CUDA_SUCCESS;
+}
+
+/* What a program may set; the rest is a fact of the code. */
+static bool sim_attribute_settable(CUfunction_attribute attribute)
+{
+    return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+           attribute >= CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+}
+
+SIM_API3(85, 2020, cuFuncGetAttribute, int *, pi, CUfunction_attribute, attrib, CUfunction, hfunc)
+{
+    int *value;
+    CUresult result = sim_attribute(sim_function_find(hfunc), attrib, &value);
+    if (result == CUDA_SUCCESS && !pi)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *pi = *value;
+    return result;
+}
+
+SIM_API3(481, 9000, cuFuncSetAttribute, CUfunction, hfunc, CUfunction_attribute, attrib, int, value)
+{
+    int *at;
+    CUresult result = sim_attribute(sim_function_find(hfunc), attrib, &at);
+    if (result == CUDA_SUCCESS && !sim_attribute_settable(attrib))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *at = value;
+    return result;
+}
+
+SIM_API4(686, 12000, cuKernelGetAttribute, int *, pi, CUfunction_attribute, attrib, CUkernel, kernel, CUdevice, dev)
+{
+    int *value;
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = sim_attribute(sim_function_find((CUfunction)kernel), attrib, &value);
+    if (result == CUDA_SUCCESS && !pi)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *pi = *value;
+    return result;
+}
+
+SIM_API4(687, 12000, cuKernelSetAttribute, CUfunction_attribute, attrib, int, val, CUkernel, kernel, CUdevice, dev)
+{
+    int *at;
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = sim_attribute(sim_function_find((CUfunction)kernel), attrib, &at);
+    if (result == CUDA_SUCCESS && !sim_attribute_settable(attrib))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *at = val;
+    return result;
+}
+
+/* The preference has no effect here, but a wrong handle or value is one. */
+static CUresult sim_cache_config(CUfunction handle, CUfunc_cache config)
+{
+    if (!sim_function_find(handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+SIM_API2(86, 3000, cuFuncSetCacheConfig, CUfunction, hfunc, CUfunc_cache, config)
+{
+    return sim_cache_config(hfunc, config);
+}
+
+SIM_API3(688, 12000, cuKernelSetCacheConfig, CUkernel, kernel, CUfunc_cache, config, CUdevice, dev)
+{
+    return sim_device_get(dev) ? sim_cache_config((CUfunction)kernel, config) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIM_API2(566, 11000, cuFuncGetModule, CUmodule *, hmod, CUfunction, hfunc)
+{
+    const struct sim_function *function = sim_function_find(hfunc);
+    if (!function || !hmod)
+        return function ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *hmod = (CUmodule)function->module;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
+{
+    const struct sim_function *function = sim_function_find(hfunc);
+    if (!function || !name)
+        return function ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *name = function->name;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(741, 12040, cuFuncIsLoaded, CUfunctionLoadingState *, state, CUfunction, function)
+{
+    if (!sim_function_find(function) || !state)
+        return state ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED; /* a module is loaded as a whole here */
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(742, 12040, cuFuncLoad, CUfunction, function)
+{
+    return sim_function_find(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * Code images: how long they are and which names they hold.  PTX is read as text, ELF and fat binaries by their
+ * headers; anything else is taken as a 0-terminated blob.  Called by module.c and library.c; keeps nothing. */
+#define _GNU_SOURCE
+#include "module.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The header of a fat binary: magic, version, header size, bytes after the header. */
+struct sim_fatbin {
+    uint32_t magic;
+    uint16_t version, header;
+    uint64_t size;
+};
+#define SIM_FATBIN_MAGIC 0xba55ed50u
+/* The largest end of header tables and sections. */
+static size_t sim_elf_size(const char *image)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, image, sizeof header);
+    size_t end = header.e_shoff + (size_t)header.e_shnum * header.e_shentsize;
+    size_t programs = header.e_phoff + (size_t)header.e_phnum * header.e_phentsize;
+    if (programs > end)
+        end = programs;
+    for (unsigned i = 0; i < header.e_shnum; i++) {
+        Elf64_Shdr section;
+        memcpy(&section, image + header.e_shoff + (size_t)i * header.e_shentsize, sizeof section);
+        if (section.sh_type != SHT_NOBITS && section.sh_offset + section.sh_size > end)
+            end = section.sh_offset + section.sh_size;
+    }
+    return end;
+}
+
+size_t sim_image_size(const char *image)
+{
+    uint32_t magic;
+    if (!image || !*image)
+        return 0;
+    if (strncmp(image, ELFMAG, SELFMAG) == 0)
+        return sim_elf_size(image);
+    memcpy(&magic, image, strnlen(image, sizeof magic) == sizeof magic ? sizeof magic : 1);
+    if (strnlen(image, sizeof magic) == sizeof magic && magic == SIM_FATBIN_MAGIC) {
+        struct sim_fatbin header;
+        memcpy(&header, image, sizeof header);
+        return header.header + header.size;
+    }
+    return strlen(image) + 1;
+}
+
+bool sim_image_text(const char *image)
+{
+    while (*image == ' ' || *image == '\n' || *image == '\t' || *image == '\r')
+        image++;
+    return (*image == '/' || *image == '.') && strstr(image, ".version");
+}
+
+static bool sim_name_char(char c)
+{
+    return c == '_' || c == '$' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool sim_text_kernel(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = strstr(text, ".entry"); at; at = strstr(at + 6, ".entry")) {
+        const char *word = at + 6 + strspn(at + 6, " \t\r\n");
+        if (strncmp(word, name, length) == 0 && !sim_name_char(word[length]))
+            return true;
+    }
+    return false;
+}
+
+/* ELF keeps a section .text.NAME for each kernel; of other binaries the names cannot be seen, so any is taken. */
+bool sim_image_kernel(const char *image, size_t size, const char *name)
+{
+    char section[512];
+    if (!name || !*name)
+        return false;
+    if (sim_image_text(image))
+        return sim_text_kernel(image, name);
+    if (strncmp(image, ELFMAG, SELFMAG) != 0)
+        return true;
+    int length = snprintf(section, sizeof section, ".text.%s", name);
+    return length < (int)sizeof section && memmem(image, size, section, (size_t)length + 1);
+}
+
+char *sim_image_file(const char *path, size_t *size)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NULL;
+    char *image = NULL;
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) > 0) {
+        *size = (size_t)ftell(file);
+        rewind(file);
+        image = calloc(1, *size + 1);
+        if (image && fread(image, 1, *size, file) != *size) {
+            free(image);
+            image = NULL;
+        }
+    }
+    fclose(file);
+    if (!image)
+        errno = EINVAL;
+    return image;
+}
+
+/* ".b32" and the like; 0: no type. */
+static size_t sim_type_size(const char *word, size_t length)
+{
+    if (length < 3 || !strchr("busf", word[1]))
+        return 0;
+    int bits = atoi(word + 2);
+    return bits >= 8 && bits <= 128 && bits % 8 == 0 ? (size_t)bits / 8 : 0;
+}
+
+/* One declaration after ".global": directives, a type, a name and perhaps [count]. */
+static bool sim_variable_read(const char *at, struct sim_variable *variable)
+{
+    size_t element = 0;
+    *variable = (struct sim_variable){.size = 0};
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        size_t length = strcspn(at, " \t\r\n;=[");
+        if (*at == '.') {
+            if (length >= 10 && !strncmp(at, ".attribute", 10))
+                variable->managed = memmem(at, strcspn(at, ")"), ".managed", 8) != NULL;
+            else if (sim_type_size(at, length))
+                element = sim_type_size(at, length);
+            at += length;
+            if (!strncmp(at - length, ".align", 6)) {
+                at += strspn(at, " \t\r\n");
+                at += strspn(at, "0123456789");
+            }
+            continue;
+        }
+        if (!element || length == 0 || length >= sizeof variable->name)
+            return false;
+        memcpy(variable->name, at, length);
+        const char *count = at + length + strspn(at + length, " \t");
+        variable->size = element * (*count == '[' ? strtoull(count + 1, NULL, 0) : 1);
+        return variable->size > 0;
+    }
+}
+
+bool sim_image_variable(const char **at, struct sim_variable *variable)
+{
+    while ((*at = strstr(*at, ".global"))) {
+        *at += 7;
+        /* "ld.global.f32 ..." is an instruction: declarations stand at the beginning of a word. */
+        if (((*at)[-8] == ' ' || (*at)[-8] == '\n' || (*at)[-8] == '\t') && sim_variable_read(*at, variable))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ * Kernel launches and host functions.  A kernel runs no code here: it takes virtual time and touches the memory that
+ * its parameters point to, all of it, reading and writing.  Called through the API and by graph nodes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/graph.h"
+#include "cuda/module.h"
+
+#define SIM_PARAM_MAX 64
+
+/* ---- parameters of PTX kernels ------------------------------------------------------------------------------------
+ */
+/* Bytes of one declaration: ".param .align 8 .b8 name[16]", ".param .u64 .ptr .global name". */
+static size_t sim_param_bytes(const char *at, const char *end)
+{
+    size_t element = 0, count = 1;
+    const char *bracket;
+
+    for (const char *dot = memchr(at, '.', (size_t)(end - at)); dot && !element;
+         dot = memchr(dot + 1, '.', (size_t)(end - dot - 1))) {
+        int bits = strchr("busf", dot[1]) ? atoi(dot + 2) : 0;
+
+        if (bits >= 8 && bits <= 128 && bits % 8 == 0)
+            element = (size_t)bits / 8;
+    }
+    bracket = memchr(at, '[', (size_t)(end - at));
+    if (bracket)
+        count = strtoul(bracket + 1, NULL, 0);
+    return element * count;
+}
+
+static void sim_params_read(struct sim_function *f, const char *at)
+{
+    const char *close;
+
+    f->param_count = 0;
+    at += strspn(at, " \t\r\n");
+    close = *at == '(' ? strchr(at, ')') : NULL;
+    if (!close)
+        return;
+    for (at++; at < close && f->param_count < SIM_PARAM_MAX; at++) {
+        const char *end = memchr(at, ',', (size_t)(close - at));
+        size_t bytes = sim_param_bytes(at, end ? end : close);
+
+        if (bytes && bytes <= UINT16_MAX)
+            f->param_size[f->param_count++] = (uint16_t)bytes;
+        at = end ? end : close;
+    }
+}
+
+/* -1: an image whose parameters cannot be read. */
+static void sim_params_look(struct sim_function *f)
+{
+    const char *image = f->module->image;
+    size_t length = strlen(f->name);
+
+    if (f->param_count != -2)
+        return;
+    f->param_count = -1;
+    if (!image || !sim_image_text(image))
+        return;
+    for (const char *at = strstr(image, ".entry"); at; at = strstr(at + 6, ".entry")) {
+        const char *word = at + 6 + strspn(at + 6, " \t\r\n");
+
+        if (!strncmp(word, f->name, length) && strchr(" \t\r\n(", word[length])) {
+            sim_params_read(f, word + length);
+            return;
+        }
+    }
+}
+
+static void sim_pointer_add(struct sim_kernel_pointers *out, const void *value)
+{
+    CUdeviceptr p;
+
+    memcpy(&p, value, sizeof p);
+    if (out->count < SIM_PARAM_MAX && (sim_memory_find(p) || sim_pool_covers(p)))
+        out->at[out->count++] = p;
+}
+
+/* The buffer form: parameters packed at their natural alignment; without sizes every aligned word may be a pointer. */
+static CUresult sim_pointers_packed(const struct sim_function *f, void **extra, struct sim_kernel_pointers *out)
+{
+    const char *buffer = NULL;
+    size_t size = 0, at = 0;
+
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2)
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = *(size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    if (size && !buffer)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (f->param_count < 0) {
+        for (; at + 8 <= size; at += 8)
+            sim_pointer_add(out, buffer + at);
+        return CUDA_SUCCESS;
+    }
+    for (int i = 0; i < f->param_count; i++) {
+        size_t bytes = f->param_size[i], align = bytes >= 8 ? 8 : bytes;
+
+        at = sim_round_up(at, align);
+        if (at + bytes > size)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (bytes == 8)
+            sim_pointer_add(out, buffer + at);
+        at += bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_kernel_pointers(CUfunction h, void **params, void **extra, struct sim_kernel_pointers *out)
+{
+    struct sim_function *f = sim_function_find(h);
+
+    *out = (struct sim_kernel_pointers){0};
+    if (!f)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_params_look(f);
+    if (params && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra)
+        return sim_pointers_packed(f, extra, out);
+    if (!params)
+        return f->param_count > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (f->param_count < 0) { /* only the first can be relied upon to be there */
+        if (params[0])
+            sim_pointer_add(out, params[0]);
+        return CUDA_SUCCESS;
+    }
+    for (int i = 0; i < f->param_count; i++) {
+        if (!params[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        if (f->param_size[i] == 8)
+            sim_pointer_add(out, params[i]);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------
+ */
+/* 2 us: what an empty kernel takes on the device; 100 threads a ns: about 10^5 resident threads that take 1 us each. */
+#define SIM_KERNEL_NS      2000
+#define SIM_THREADS_PER_NS 100
+
+void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct sim_memory *m = sim_memory_find(p->at[i]);
+
+        sim_access(s, m ? m->base : p->at[i], m ? m->size : 1, true, "kernel");
+    }
+    sim_stream_charge(s, SIM_KERNEL_NS + threads / SIM_THREADS_PER_NS);
+}
+
+/* Launch limits that every device since compute capability 3.0 has. */
+static bool sim_shape_valid(const CUlaunchConfig *c)
+{
+    const uint64_t block = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ;
+
+    return c->gridDimX && c->gridDimX <= 0x7fffffff && c->gridDimY && c->gridDimY <= 65535 && c->gridDimZ &&
+           c->gridDimZ <= 65535 && block && block <= 1024 && c->blockDimZ <= 64;
+}
+
+static CUresult sim_launch_captured(struct sim_stream *s, const CUlaunchConfig *c, CUfunction f, void **params,
+                                    void **extra)
+{
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                              .kernel = {.func = f,
+                                         .gridDimX = c->gridDimX,
+                                         .gridDimY = c->gridDimY,
+                                         .gridDimZ = c->gridDimZ,
+                                         .blockDimX = c->blockDimX,
+                                         .blockDimY = c->blockDimY,
+                                         .blockDimZ = c->blockDimZ,
+                                         .sharedMemBytes = c->sharedMemBytes,
+                                         .kernelParams = params,
+                                         .extra = extra}};
+    struct sim_node *made;
+
+    return sim_capture_node(s, &node, &made);
+}
+
+static CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra)
+{
+    struct sim_function *f = sim_function_find(h);
+    struct sim_kernel_pointers pointers;
+    struct sim_stream *s;
+    CUresult r = sim_stream_resolve(c->hStream, &s);
+
+    if (r)
+        return r;
+    if (!f || f->module->context_uid != s->context->uid)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_self.call->symbol = f->name;
+    if (!sim_shape_valid(c) || (c->numAttrs && !c->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sim_kernel_pointers(h, params, extra, &pointers);
+    if (r)
+        return r;
+    if (sim_stream_capturing(s))
+        return sim_launch_captured(s, c, h, params, extra);
+    r = sim_op_begin(s);
+    if (!r)
+        sim_kernel_run(s, &pointers,
+                       (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ * c->blockDimX * c->blockDimY * c->blockDimZ);
+    return r;
+}
+
+#define SIM_CONFIG                                                                                                     \
+    (CUlaunchConfig)                                                                                                   \
+    {                                                                                                                  \
+        .gridDimX = gridDimX, .gridDimY = gridDimY, .gridDimZ = gridDimZ, .blockDimX = blockDimX,                      \
+        .blockDimY = blockDimY, .blockDimZ = blockDimZ, .sharedMemBytes = sharedMemBytes, .hStream = hStream           \
+    }
+
+SIM_API11_PTSZ(307, 442, 4000, cuLaunchKernel, CUfunction, f, unsigned int, gridDimX, unsigned int, gridDimY,
+               unsigned int, gridDimZ, unsigned int, blockDimX, unsigned int, blockDimY, unsigned int, blockDimZ,
+               unsigned int, sharedMemBytes, CUstream, hStream, void **, kernelParams, void **, extra)
+{
+    return sim_launch(&SIM_CONFIG, f, kernelParams, extra);
+}
+
+SIM_API10_PTSZ(477, 478, 9000, cuLaunchCooperativeKernel, CUfunction, f, unsigned int, gridDimX, unsigned int, gridDimY,
+               unsigned int, gridDimZ, unsigned int, blockDimX, unsigned int, blockDimY, unsigned int, blockDimZ,
+               unsigned int, sharedMemBytes, CUstream, hStream, void **, kernelParams)
+{
+    return sim_launch(&SIM_CONFIG, f, kernelParams, NULL);
+}
+
+SIM_API4_PTSZ(652, 653, 11060, cuLaunchKernelEx, const CUlaunchConfig *, config, CUfunction, f, void **, kernelParams,
+              void **, extra)
+{
+    return config ? sim_launch(config, f, kernelParams, extra) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- host functions -----------------------------------------------------------------------------------------------
+ */
+/* Not sim_op_begin: that would wait on the calling thread for earlier host functions, which may wait for this one. */
+static CUresult sim_host_begin(struct sim_stream *s)
+{
+    CUresult r = sim_capture_implicit(s);
+
+    if (r)
+        return r;
+    sim_stream_order(s);
+    sim_vector_set(&s->point.clock, s->slot, sim_slot_tick(s->slot));
+    return CUDA_SUCCESS;
+}
+
+SIM_API3_PTSZ(527, 528, 10000, cuLaunchHostFunc, CUstream, hStream, CUhostFn, fn, void *, userData)
+{
+    struct sim_stream *s;
+    CUresult r = sim_stream_resolve(hStream, &s);
+
+    if (r || !fn)
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
+    if (sim_stream_capturing(s)) {
+        CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {fn, userData}};
+        struct sim_node *made;
+
+        return sim_capture_node(s, &node, &made);
+    }
+    r = sim_host_begin(s);
+    if (!r)
+        s->point.host_sequence = sim_host_enqueue(fn, userData);
+    return r;
+}
+
+struct callback {
+    CUstreamCallback fn;
+    CUstream stream;
+    void *data;
+};
+
+static void sim_callback_run(void *data)
+{
+    struct callback *c = data;
+
+    c->fn(c->stream, CUDA_SUCCESS, c->data);
+    free(c);
+}
+
+SIM_API4_PTSZ(346, 437, 5000, cuStreamAddCallback, CUstream, hStream, CUstreamCallback, callback, void *, userData,
+              unsigned int, flags)
+{
+    struct callback *c;
+    struct sim_stream *s;
+    CUresult r = sim_stream_resolve(hStream, &s);
+
+    if (r || !callback || flags)
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
+    r = sim_capture_refuse(s); /* a callback cannot be captured */
+    if (!r)
+        r = sim_host_begin(s);
+    if (r)
+        return r;
+    c = sim_grow(NULL, sizeof *c);
+    *c = (struct callback){callback, hStream, userData};
+    s->point.host_sequence = sim_host_enqueue(sim_callback_run, c);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * The ledger: the simulator's own account of what the process holds, independent of every tool, and its JSON form.
+ * Changed with the lock held by the files that own memory; written at exit (GPUPROF_SIM_LEDGER, %p = pid) and by
+ * sim_ledger_write, which programs find with dlsym.  Never consulted by the driver itself. */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
+
+struct sim_level {
+    int64_t current, peak;
+};
+struct sim_account {
+    struct sim_level reserved, allocated, kinds[SIM_KINDS];
+    uint64_t calls[SIM_KINDS]; /* successful calls that added to the kind */
+    uint64_t hazards;
+};
+/* Slot 0 is the host, slot d + 1 device d. */
+static struct sim_account sim_accounts[SIM_MAX_DEVICES + 1];
+static bool sim_disowned; /* forked child */
+
+static const char *const sim_kind_names[SIM_KINDS] = {
+    [SIM_LINEAR] = "linear",     [SIM_PITCHED] = "pitched", [SIM_ARRAY] = "array",
+    [SIM_VMM] = "vmm",           [SIM_POOL] = "pool",       [SIM_GRAPH] = "graph",
+    [SIM_MANAGED] = "managed",   [SIM_PINNED] = "pinned",   [SIM_REGISTERED] = "registered",
+    [SIM_IMPORTED] = "imported", [SIM_VIRTUAL] = "virtual"};
+
+static void sim_level_add(struct sim_level *level, int64_t bytes)
+{
+    level->current += bytes;
+    if (level->current > level->peak)
+        level->peak = level->current;
+}
+
+void sim_ledger_adjust(int device, enum sim_kind kind, int64_t bytes)
+{
+    sim_level_add(&sim_accounts[device + 1].kinds[kind], bytes);
+}
+
+void sim_ledger_kind(int device, enum sim_kind kind, int64_t bytes)
+{
+    sim_ledger_adjust(device, kind, bytes);
+    if (bytes > 0)
+        sim_accounts[device + 1].calls[kind]++;
+}
+
+void sim_ledger_reserved(int device, int64_t bytes)
+{
+    sim_level_add(&sim_accounts[device + 1].reserved, bytes);
+}
+
+void sim_ledger_allocated(int device, int64_t bytes)
+{
+    sim_level_add(&sim_accounts[device + 1].allocated, bytes);
+}
+
+void sim_ledger_owned(int device, enum sim_kind kind, int64_t bytes)
+{
+    sim_ledger_kind(device, kind, bytes);
+    sim_ledger_reserved(device, bytes);
+    sim_ledger_allocated(device, bytes);
+}
+
+void sim_ledger_hazard(int device)
+{
+    sim_accounts[device + 1].hazards++;
+}
+
+void sim_ledger_forget(void)
+{
+    sim_disowned = true;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static void sim_kinds_print(FILE *file, const struct sim_account *account)
+{
+    fputs("\"kinds\":{", file);
+    for (int kind = 0; kind < SIM_KINDS; kind++)
+        fprintf(file, "%s\"%s\":{\"current_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"calls\":%" PRIu64 "}",
+                kind ? "," : "", sim_kind_names[kind], account->kinds[kind].current, account->kinds[kind].peak,
+                account->calls[kind]);
+    fputc('}', file);
+}
+
+static void sim_calls_print(FILE *file, int device)
+{
+    const char *comma = "";
+    fputs("\"driver_calls\":{", file);
+    for (struct sim_entry *const *at = __start_sim_entries; at < __stop_sim_entries; at++) {
+        uint64_t calls = __atomic_load_n(&(*at)->calls[device], __ATOMIC_RELAXED);
+        if (calls == 0)
+            continue;
+        fprintf(file, "%s\"%s\":%" PRIu64, comma, (*at)->name, calls);
+        comma = ",";
+    }
+    fputc('}', file);
+}
+
+static void sim_device_print(FILE *file, int device)
+{
+    const struct sim_account *account = &sim_accounts[device + 1];
+    fprintf(file,
+            "%s{\"device\":%d,\"reserved_bytes\":{\"current\":%" PRId64 ",\"peak\":%" PRId64
+            "},\"allocated_bytes\":{\"current\":%" PRId64 ",\"peak\":%" PRId64 "},",
+            device ? "," : "", device, account->reserved.current, account->reserved.peak, account->allocated.current,
+            account->allocated.peak);
+    sim_kinds_print(file, account);
+    fputc(',', file);
+    sim_calls_print(file, device);
+    fprintf(file, ",\"hazards\":%" PRIu64 "}", account->hazards);
+}
+
+static void sim_ledger_print(FILE *file)
+{
+    fprintf(file, "{\"schema\":\"gpuprof.sim-ledger/1\",\"pid\":%d,\"simulated_ns\":%" PRIu64 ",\"devices\":[",
+            (int)getpid(), sim_clock_now());
+    for (int device = 0; device < sim_device_count; device++)
+        sim_device_print(file, device);
+    fputs("],\"host\":{", file);
+    sim_kinds_print(file, &sim_accounts[0]);
+    fputs("}}\n", file);
+}
+
+/* 0 or -errno.  A reader never sees half a file: it is written beside and renamed.  Any thread, no lock. */
+SIM_EXPORT int sim_ledger_write(const char *path);
+int sim_ledger_write(const char *path)
+{
+    char *temporary;
+    if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0)
+        return -ENOMEM;
+    FILE *file = fopen(temporary, "we");
+    int error = file ? 0 : -errno;
+    if (file) {
+        sim_lock();
+        sim_ledger_print(file);
+        sim_unlock();
+        bool bad = ferror(file);
+        if (fclose(file) != 0 || bad)
+            error = -EIO;
+        if (!error && rename(temporary, path) != 0)
+            error = -errno;
+        if (error)
+            unlink(temporary);
+    }
+    free(temporary);
+    return error;
+}
+
+/* The first %p of the pattern becomes the pid. */
+static char *sim_ledger_path(const char *pattern)
+{
+    char *path;
+    const char *pid = strstr(pattern, "%p");
+    int length = pid ? asprintf(&path, "%.*s%d%s", (int)(pid - pattern), pattern, (int)getpid(), pid + 2)
+                     : asprintf(&path, "%s", pattern);
+    return length < 0 ? NULL : path;
+}
+
+__attribute__((destructor)) static void sim_ledger_exit(void)
+{
+    const char *pattern = secure_getenv("GPUPROF_SIM_LEDGER");
+    if (!pattern || !*pattern || sim_disowned)
+        return;
+    char *path = sim_ledger_path(pattern);
+    int error = path ? sim_ledger_write(path) : -ENOMEM;
+    if (error)
+        fprintf(stderr, "gpuprof: sim: GPUPROF_SIM_LEDGER: %s: %s; name a file in a writable folder\n",
+                path ? path : pattern, strerror(-error));
+    free(path);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ * Libraries: code without a context.  A module of it appears in a context when a kernel or variable is first asked for
+ * there (lazy loading), or at once with CUDA_MODULE_LOADING=EAGER and a current context. */
+#define _GNU_SOURCE
+#include "context.h"
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sim_library {
+    struct sim_library *next;
+    char *image;
+    size_t size;
+    struct sim_kernel *kernels;
+};
+static struct sim_library *sim_libraries;
+
+static struct sim_library *sim_library_find(CUlibrary handle)
+{
+    for (struct sim_library *at = sim_libraries; at; at = at->next)
+        if ((CUlibrary)at == handle)
+            return at;
+    return NULL;
+}
+
+struct sim_kernel *sim_kernel_find(CUkernel handle)
+{
+    for (struct sim_library *library = sim_libraries; library; library = library->next)
+        for (struct sim_kernel *at = library->kernels; at; at = at->next)
+            if ((CUkernel)at == handle)
+                return at;
+    return NULL;
+}
+
+static struct sim_module *sim_library_loaded(const struct sim_library *library, const struct sim_context *context)
+{
+    for (struct sim_module *at = context->modules; at; at = at->next)
+        if (at->library == library)
+            return at;
+    return NULL;
+}
+
+/* The library's module in the current context. */
+static CUresult sim_library_module(struct sim_library *library, struct sim_module **out)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *out = sim_library_loaded(library, sim_context_owner(context));
+    return *out ? CUDA_SUCCESS : sim_module_load(library->image, library->size, library, out);
+}
+
+CUresult sim_kernel_function(struct sim_kernel *kernel, struct sim_function **out)
+{
+    struct sim_module *module;
+    CUresult result = sim_library_module(kernel->library, &module);
+    return result == CUDA_SUCCESS ? sim_module_function(module, kernel->name, out) : result;
+}
+
+static CUresult sim_library_load(CUlibrary *handle, const char *image, size_t size)
+{
+    struct sim_library *library = calloc(1, sizeof *library);
+    char *copy = calloc(1, size + 1);
+    if (!library || !copy) {
+        free(library);
+        free(copy);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(copy, image, size);
+    *library = (struct sim_library){.next = sim_libraries, .image = copy, .size = size};
+    sim_libraries = library;
+    *handle = (CUlibrary)library;
+    const char *mode = secure_getenv("CUDA_MODULE_LOADING");
+    struct sim_module *module;
+    if (mode && !strcmp(mode, "EAGER") && sim_context_peek())
+        return sim_library_module(library, &module);
+    return CUDA_SUCCESS;
+}
+
+SIM_API8(678, 12000, cuLibraryLoadData, CUlibrary *, library, const void *, code, CUjit_option *, jitOptions, void **,
+         jitOptionsValues, unsigned int, numJitOptions, CUlibraryOption *, libraryOptions, void **, libraryOptionValues,
+         unsigned int, numLibraryOptions)
+{
+    if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
+        (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t size = sim_image_size(code);
+    return size ? sim_library_load(library, code, size) : CUDA_ERROR_INVALID_IMAGE;
+}
+
+SIM_API8(679, 12000, cuLibraryLoadFromFile, CUlibrary *, library, const char *, fileName, CUjit_option *, jitOptions,
+         void **, jitOptionsValues, unsigned int, numJitOptions, CUlibraryOption *, libraryOptions, void **,
+         libraryOptionValues, unsigned int, numLibraryOptions)
+{
+    size_t size;
+    if (!library || !fileName || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
+        (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
+        return CUDA_ERROR_INVALID_VALUE;
+    char *image = sim_image_file(fileName, &size);
+    if (!image)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = sim_library_load(library, image, size);
+    free(image);
+    return result;
+}
+
+static void sim_library_free(struct sim_library *library)
+{
+    while (library->kernels) {
+        struct sim_kernel *kernel = library->kernels;
+        library->kernels = kernel->next;
+        free(kernel->name);
+        free(kernel);
+    }
+    free(library->image);
+    free(library);
+}
+
+SIM_API1(680, 12000, cuLibraryUnload, CUlibrary, library)
+{
+    struct sim_library *found = sim_library_find(library);
+    if (!found)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct sim_library **at = &sim_libraries;
+    while (*at != found)
+        at = &(*at)->next;
+    *at = found->next;
+    for (uint32_t uid = 1; uid <= sim_context_newest(); uid++) {
+        struct sim_context *context = sim_context_by_uid(uid);
+        struct sim_module *module = context ? sim_library_loaded(found, context) : NULL;
+        if (module)
+            sim_module_end(module);
+    }
+    sim_library_free(found);
+    return CUDA_SUCCESS;
+}
+
+SIM_API3(681, 12000, cuLibraryGetKernel, CUkernel *, pKernel, CUlibrary, library, const char *, name)
+{
+    struct sim_library *found = sim_library_find(library);
+    if (!found)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!pKernel || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_kernel *kernel = found->kernels;
+    while (kernel && strcmp(kernel->name, name))
+        kernel = kernel->next;
+    if (!kernel) {
+        if (!sim_image_kernel(found->image, found->size, name))
+            return CUDA_ERROR_NOT_FOUND;
+        char *copy = strdup(name);
+        kernel = calloc(1, sizeof *kernel);
+        if (!kernel || !copy) {
+            free(kernel);
+            free(copy);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        *kernel = (struct sim_kernel){found->kernels, found, copy};
+        found->kernels = kernel;
+    }
+    *pKernel = (CUkernel)kernel;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(682, 12000, cuLibraryGetModule, CUmodule *, pMod, CUlibrary, library)
+{
+    struct sim_library *found = sim_library_find(library);
+    struct sim_module *module;
+    if (!found || !pMod)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_library_module(found, &module);
+    if (result == CUDA_SUCCESS)
+        *pMod = (CUmodule)module;
+    return result;
+}
+
+static CUresult sim_library_variable(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name,
+                                     bool managed)
+{
+    struct sim_library *found = sim_library_find(library);
+    struct sim_module *module;
+    if (!found || !name)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_library_module(found, &module);
+    return result == CUDA_SUCCESS ? sim_module_variable(module, name, managed, dptr, bytes) : result;
+}
+
+SIM_API4(684, 12000, cuLibraryGetGlobal, CUdeviceptr *, dptr, size_t *, bytes, CUlibrary, library, const char *, name)
+{
+    return sim_library_variable(dptr, bytes, library, name, false);
+}
+
+SIM_API4(685, 12000, cuLibraryGetManaged, CUdeviceptr *, dptr, size_t *, bytes, CUlibrary, library, const char *, name)
+{
+    return sim_library_variable(dptr, bytes, library, name, true);
+}
+
+SIM_API2(683, 12000, cuKernelGetFunction, CUfunction *, pFunc, CUkernel, kernel)
+{
+    struct sim_kernel *found = sim_kernel_find(kernel);
+    struct sim_function *function;
+    if (!found || !pFunc)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_kernel_function(found, &function);
+    if (result == CUDA_SUCCESS)
+        *pFunc = (CUfunction)function;
+    return result;
+}
+
+SIM_API2(754, 12050, cuKernelGetLibrary, CUlibrary *, pLib, CUkernel, kernel)
+{
+    const struct sim_kernel *found = sim_kernel_find(kernel);
+    if (!found || !pLib)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *pLib = (CUlibrary)found->library;
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(719, 12030, cuKernelGetName, const char **, name, CUkernel, hfunc)
+{
+    const struct sim_kernel *found = sim_kernel_find(hfunc);
+    if (!found || !name)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *name = found->name;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ * Modules: a copy of the image in one context, its kernels and its variables.
+ * Their bytes count in cuMemGetInfo and in no kind of the ledger, as the driver tells nobody of them. */
+#define _GNU_SOURCE
+#include "module.h"
+#include "context.h"
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Code is uploaded in 64 KiB steps here; what a device takes is not documented. */
+#define SIM_CODE_STEP (64 * SIM_KIB)
+
+/* A variable's record is found by name through this. */
+struct sim_symbol {
+    struct sim_symbol *next;
+    struct sim_memory *memory;
+    char *name;
+    bool managed;
+};
+
+static uint32_t sim_module_id;
+
+struct sim_module *sim_module_find(CUmodule handle)
+{
+    for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
+        struct sim_context *context = sim_context_by_uid(uid);
+        for (struct sim_module *at = context ? context->modules : NULL; at; at = at->next)
+            if ((CUmodule)at == handle)
+                return at;
+    }
+    return NULL;
+}
+
+static void sim_symbols_free(struct sim_module *module)
+{
+    while (module->symbols) {
+        struct sim_symbol *symbol = module->symbols;
+        module->symbols = symbol->next;
+        struct sim_memory bytes = *symbol->memory;
+        sim_memory_remove(symbol->memory);
+        sim_bytes_give(&bytes, bytes.size);
+        free(symbol->memory);
+        free(symbol->name);
+        free(symbol);
+    }
+}
+
+static CUresult sim_symbol_new(struct sim_module *module, struct sim_context *context,
+                               const struct sim_variable *variable)
+{
+    struct sim_symbol *symbol = calloc(1, sizeof *symbol);
+    struct sim_memory *memory = calloc(1, sizeof *memory);
+    char *name = strdup(variable->name);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (symbol && memory && name) {
+        memory->size = variable->size;
+        memory->type = SIM_MEMORY_MODULE;
+        memory->device = module->device;
+        result = sim_bytes_take(memory, memory->size, 4096, sim_round_up(memory->size, 4096));
+    }
+    if (result != CUDA_SUCCESS) {
+        free(symbol);
+        free(memory);
+        free(name);
+        return result;
+    }
+    *symbol = (struct sim_symbol){module->symbols, memory, name, variable->managed};
+    module->symbols = symbol;
+    (void)context; /* the module owns it: it goes before the context's own list is freed */
+    sim_memory_insert(memory, NULL);
+    return CUDA_SUCCESS;
+}
+
+static void sim_module_free(struct sim_module *module)
+{
+    sim_symbols_free(module);
+    while (module->functions) {
+        struct sim_function *function = module->functions;
+        module->functions = function->next;
+        free(function->name);
+        free(function);
+    }
+    if (module->footprint)
+        sim_device_give(module->device, module->footprint);
+    free(module->image);
+    free(module);
+}
+
+static CUresult sim_module_fill(struct sim_module *module, struct sim_context *context, const char *image, size_t size)
+{
+    module->image = calloc(1, size + 1);
+    if (!module->image)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(module->image, image, size);
+    module->size = size;
+    module->device = context->device;
+    module->context_uid = context->uid;
+    uint64_t footprint = sim_round_up(size, SIM_CODE_STEP);
+    CUresult result = sim_device_take(module->device, footprint);
+    if (result == CUDA_SUCCESS)
+        module->footprint = footprint;
+    struct sim_variable variable;
+    const char *at = module->image;
+    while (result == CUDA_SUCCESS && sim_image_text(module->image) && sim_image_variable(&at, &variable))
+        result = sim_symbol_new(module, context, &variable);
+    return result;
+}
+
+static void sim_module_event(const struct sim_module *module, struct sim_context *context, uint32_t cbid)
+{
+    struct sim_tool_module payload = {module->id, module->size, module->image};
+    sim_tool_event(SIM_TOOL_RESOURCE, cbid, context, NULL, &payload);
+}
+
+CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out)
+{
+    struct sim_context *context;
+    /* Without the capture rules of allocations: a first launch inside a capture loads its code lazily. */
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    context = sim_context_owner(context);
+    struct sim_module *module = calloc(1, sizeof *module);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = sim_module_fill(module, context, image, size);
+    if (result != CUDA_SUCCESS) {
+        sim_module_free(module);
+        return result;
+    }
+    module->id = ++sim_module_id;
+    module->library = library;
+    module->next = context->modules;
+    context->modules = module;
+    *out = module;
+    sim_module_event(module, context, SIM_TOOL_MODULE_LOADED);
+    return CUDA_SUCCESS;
+}
+
+void sim_module_end(struct sim_module *module)
+{
+    struct sim_context *context = sim_context_by_uid(module->context_uid);
+    struct sim_module **at = &context->modules;
+    while (*at != module)
+        at = &(*at)->next;
+    *at = module->next; /* unlinked first: nobody finds it while the event runs without the lock */
+    sim_module_event(module, context, SIM_TOOL_MODULE_UNLOAD_STARTING);
+    sim_module_free(module);
+}
+
+void sim_modules_end(struct sim_context *context)
+{
+    while (context->modules)
+        sim_module_end(context->modules);
+}
+
+CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out)
+{
+    for (struct sim_function *at = module->functions; at; at = at->next)
+        if (!strcmp(at->name, name)) {
+            *out = at;
+            return CUDA_SUCCESS;
+        }
+    if (!sim_image_kernel(module->image, module->size, name))
+        return CUDA_ERROR_NOT_FOUND;
+    struct sim_function *function = calloc(1, sizeof *function);
+    char *copy = strdup(name);
+    if (!function || !copy) {
+        free(function);
+        free(copy);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *function = (struct sim_function){.next = module->functions, .module = module, .name = copy, .param_count = -2};
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+    function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
+    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
+    module->functions = function;
+    *out = function;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_module_variable(struct sim_module *module, const char *name, bool managed, CUdeviceptr *address,
+                             size_t *size)
+{
+    for (const struct sim_symbol *at = module->symbols; at; at = at->next)
+        if (at->managed == managed && !strcmp(at->name, name)) {
+            if (address)
+                *address = at->memory->base;
+            if (size)
+                *size = at->memory->size;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* ---- entry points ------------------------------------------------------------------------------------------------ */
+
+static CUresult sim_module_data(CUmodule *handle, const void *image)
+{
+    struct sim_module *module;
+    if (!handle || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t size = sim_image_size(image);
+    if (size == 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    CUresult result = sim_module_load(image, size, NULL, &module);
+    if (result == CUDA_SUCCESS)
+        *handle = (CUmodule)module;
+    return result;
+}
+
+SIM_API2(18, 2000, cuModuleLoad, CUmodule *, module, const char *, fname)
+{
+    struct sim_module *loaded;
+    size_t size;
+    if (!module || !fname)
+        return CUDA_ERROR_INVALID_VALUE;
+    char *image = sim_image_file(fname, &size);
+    if (!image)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = sim_module_load(image, size, NULL, &loaded);
+    free(image);
+    if (result == CUDA_SUCCESS)
+        *module = (CUmodule)loaded;
+    return result;
+}
+
+SIM_API2(19, 2000, cuModuleLoadData, CUmodule *, module, const void *, image)
+{
+    return sim_module_data(module, image);
+}
+
+SIM_API5(20, 2010, cuModuleLoadDataEx, CUmodule *, module, const void *, image, unsigned int, numOptions,
+         CUjit_option *, options, void **, optionValues)
+{
+    if (numOptions && (!options || !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_module_data(module, image);
+}
+
+SIM_API2(21, 2000, cuModuleLoadFatBinary, CUmodule *, module, const void *, fatCubin)
+{
+    return sim_module_data(module, fatCubin);
+}
+
+SIM_API1(22, 2000, cuModuleUnload, CUmodule, hmod)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sim_module *module = sim_module_find(hmod);
+    if (!module || module->library) /* a library's modules go with the library */
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_module_end(module);
+    return CUDA_SUCCESS;
+}
+
+SIM_API3(23, 2000, cuModuleGetFunction, CUfunction *, hfunc, CUmodule, hmod, const char *, name)
+{
+    struct sim_function *function;
+    struct sim_module *module = sim_module_find(hmod);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!hfunc || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_module_function(module, name, &function);
+    if (result == CUDA_SUCCESS)
+        *hfunc = (CUfunction)function;
+    return result;
+}
+
+SIM_API4(241, 3020, cuModuleGetGlobal_v2, CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name)
+{
+    struct sim_module *module = sim_module_find(hmod);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_module_variable(module, name, false, dptr, bytes);
+}
+
+SIM_API1(673, 11070, cuModuleGetLoadingMode, CUmoduleLoadingMode *, mode)
+{
+    const char *wanted = secure_getenv("CUDA_MODULE_LOADING");
+    if (!mode)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}

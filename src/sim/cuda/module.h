@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * What image.c, module.c, library.c and function.c share.  All with the lock held. */
+#ifndef SIM_MODULE_H
+#define SIM_MODULE_H
+
+#include "sim.h"
+
+/* image.c: what can be read out of an image without running it. */
+size_t sim_image_size(const char *image); /* 0: no image */
+bool sim_image_text(const char *image);   /* PTX */
+bool sim_image_kernel(const char *image, size_t size, const char *name);
+char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
+/* Variables of a PTX image, one a call: *at starts at the image.  False: no more. */
+struct sim_variable {
+    char name[256];
+    size_t size;
+    bool managed;
+};
+bool sim_image_variable(const char **at, struct sim_variable *variable);
+
+CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out);
+struct sim_module *sim_module_find(CUmodule handle);
+CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out);
+CUresult sim_module_variable(struct sim_module *module, const char *name, bool managed, CUdeviceptr *address,
+                             size_t *size);
+void sim_module_end(struct sim_module *module); /* drops the lock for the event */
+
+struct sim_kernel {
+    struct sim_kernel *next;
+    struct sim_library *library;
+    char *name;
+};
+struct sim_kernel *sim_kernel_find(CUkernel handle);
+/* The kernel's function in the current context; loads the library's module there when it is not yet. */
+CUresult sim_kernel_function(struct sim_kernel *kernel, struct sim_function **out);
+
+#endif

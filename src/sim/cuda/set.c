@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * cuMemset*: every form becomes one CUDA_MEMSET_NODE_PARAMS and goes through one function to the stream.
+ * Entry points alone.  The synchronous forms wait, as those of the simulated copies do. */
+#include "sim.h"
+
+static CUresult sim_set(CUDA_MEMSET_NODE_PARAMS set, CUstream stream, unsigned flags)
+{
+    struct sim_context *context;
+    struct sim_work work;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = sim_work_set(&set, context, &work);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return sim_stream_submit(sim_stream_default(stream), &work, flags);
+}
+
+/* One line of `count` elements; `rows` lines `pitch` bytes apart. */
+static CUresult sim_set_line(CUdeviceptr at, unsigned value, unsigned element, size_t count, CUstream stream,
+                             unsigned flags)
+{
+    return sim_set((CUDA_MEMSET_NODE_PARAMS){at, 0, value, element, count, 1}, stream, flags);
+}
+
+static CUresult sim_set_plane(CUdeviceptr at, size_t pitch, unsigned value, unsigned element, size_t width,
+                              size_t height, CUstream stream, unsigned flags)
+{
+    return sim_set((CUDA_MEMSET_NODE_PARAMS){at, pitch, value, element, width, height}, stream, flags);
+}
+
+SIM_API4_PTSZ(216, 428, 3020, cuMemsetD8Async, CUdeviceptr, dstDevice, unsigned char, uc, size_t, N, CUstream, hStream)
+{
+    return sim_set_line(dstDevice, uc, 1, N, hStream, 0);
+}
+
+SIM_API4_PTSZ(218, 429, 3020, cuMemsetD16Async, CUdeviceptr, dstDevice, unsigned short, us, size_t, N, CUstream,
+              hStream)
+{
+    return sim_set_line(dstDevice, us, 2, N, hStream, 0);
+}
+
+SIM_API4_PTSZ(220, 430, 3020, cuMemsetD32Async, CUdeviceptr, dstDevice, unsigned int, ui, size_t, N, CUstream, hStream)
+{
+    return sim_set_line(dstDevice, ui, 4, N, hStream, 0);
+}
+
+SIM_API6_PTSZ(222, 431, 3020, cuMemsetD2D8Async, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned char, uc, size_t,
+              Width, size_t, Height, CUstream, hStream)
+{
+    return sim_set_plane(dstDevice, dstPitch, uc, 1, Width, Height, hStream, 0);
+}
+
+SIM_API6_PTSZ(224, 432, 3020, cuMemsetD2D16Async, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned short, us, size_t,
+              Width, size_t, Height, CUstream, hStream)
+{
+    return sim_set_plane(dstDevice, dstPitch, us, 2, Width, Height, hStream, 0);
+}
+
+SIM_API6_PTSZ(226, 433, 3020, cuMemsetD2D32Async, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned int, ui, size_t,
+              Width, size_t, Height, CUstream, hStream)
+{
+    return sim_set_plane(dstDevice, dstPitch, ui, 4, Width, Height, hStream, 0);
+}
+
+SIM_API3_PTDS(249, 411, 3020, cuMemsetD8_v2, CUdeviceptr, dstDevice, unsigned char, uc, size_t, N)
+{
+    return sim_set_line(dstDevice, uc, 1, N, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API3_PTDS(250, 412, 3020, cuMemsetD16_v2, CUdeviceptr, dstDevice, unsigned short, us, size_t, N)
+{
+    return sim_set_line(dstDevice, us, 2, N, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API3_PTDS(251, 413, 3020, cuMemsetD32_v2, CUdeviceptr, dstDevice, unsigned int, ui, size_t, N)
+{
+    return sim_set_line(dstDevice, ui, 4, N, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API5_PTDS(252, 414, 3020, cuMemsetD2D8_v2, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned char, uc, size_t,
+              Width, size_t, Height)
+{
+    return sim_set_plane(dstDevice, dstPitch, uc, 1, Width, Height, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API5_PTDS(253, 415, 3020, cuMemsetD2D16_v2, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned short, us, size_t,
+              Width, size_t, Height)
+{
+    return sim_set_plane(dstDevice, dstPitch, us, 2, Width, Height, NULL, SIM_SUBMIT_SYNC);
+}
+
+SIM_API5_PTDS(254, 416, 3020, cuMemsetD2D32_v2, CUdeviceptr, dstDevice, size_t, dstPitch, unsigned int, ui, size_t,
+              Width, size_t, Height)
+{
+    return sim_set_plane(dstDevice, dstPitch, ui, 4, Width, Height, NULL, SIM_SUBMIT_SYNC);
+}

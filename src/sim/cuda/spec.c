@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * GPUPROF_SIM: devices=2,memory=16GiB,latency=zero|typical,faults=FILE.
+ * Read once, by cuInit.  Never guesses: what it cannot read is said on stderr and cuInit fails. */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 16 GiB: the memory of a common inference card, and more than a test program fills by accident. */
+struct sim_spec sim_spec = {.devices = 1, .memory = 16 * SIM_GIB};
+
+static int sim_spec_bad(const char *item, const char *why)
+{
+    fprintf(stderr,
+            "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes devices=1..%d,memory=SIZE,latency=zero|typical,"
+            "faults=FILE\n",
+            item, why, SIM_MAX_DEVICES);
+    return -EINVAL;
+}
+
+/* B, KiB..TiB or K..T, powers of two. */
+static int sim_size_read(const char *text, uint64_t *size)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (end == text || errno || *text == '-')
+        return -EINVAL;
+    int shift = 0;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        shift = 10 * (int)(unit - units + 1);
+        end++;
+        if (!strcmp(end, "iB"))
+            end += 2;
+    } else if (!strcmp(end, "B")) {
+        end++;
+    }
+    if (*end || value > UINT64_MAX >> shift)
+        return -EINVAL;
+    *size = (uint64_t)value << shift;
+    return 0;
+}
+
+static int sim_spec_item(char *item)
+{
+    char *value = strchr(item, '=');
+    if (!value)
+        return sim_spec_bad(item, "no value");
+    size_t key = (size_t)(value++ - item);
+    char *end;
+    if (key == 7 && !strncmp(item, "devices", key)) {
+        long count = strtol(value, &end, 10);
+        if (end == value || *end || count < 1 || count > SIM_MAX_DEVICES)
+            return sim_spec_bad(item, "not a number of devices");
+        sim_spec.devices = (int)count;
+    } else if (key == 6 && !strncmp(item, "memory", key)) {
+        /* A few 2 MiB pages must be left beside the context; 1 TiB is beyond any device of today. */
+        if (sim_size_read(value, &sim_spec.memory) != 0 || sim_spec.memory < 64 * SIM_MIB ||
+            sim_spec.memory > 1024 * SIM_GIB)
+            return sim_spec_bad(item, "not a size between 64MiB and 1TiB");
+    } else if (key == 7 && !strncmp(item, "latency", key)) {
+        if (strcmp(value, "zero") && strcmp(value, "typical"))
+            return sim_spec_bad(item, "neither zero nor typical");
+        sim_spec.latency = !strcmp(value, "typical");
+    } else if (key == 6 && !strncmp(item, "faults", key)) {
+        if (strlen(value) >= sizeof sim_spec.faults)
+            return sim_spec_bad(item, "path too long");
+        strcpy(sim_spec.faults, value);
+    } else {
+        return sim_spec_bad(item, "unknown key");
+    }
+    return 0;
+}
+
+int sim_spec_read(void)
+{
+    const char *text = secure_getenv("GPUPROF_SIM");
+    if (!text)
+        return 0;
+    char *copy = strdup(text);
+    if (!copy)
+        return -ENOMEM;
+    int error = 0;
+    char *state = NULL;
+    for (char *item = strtok_r(copy, ",", &state); item && !error; item = strtok_r(NULL, ",", &state))
+        error = sim_spec_item(item);
+    free(copy);
+    return error;
+}

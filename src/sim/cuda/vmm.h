@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * Virtual memory management from inside: shared by physical.c (handles and their lives, sharing), vmm.c (address
+ * ranges, mappings, access) and multicast.c.  Everything under the simulator's lock. */
+#ifndef SIM_VMM_H
+#define SIM_VMM_H
+
+#include "cuda/stream.h"
+
+/* A memory allocation behind a handle.  It lives while references + mappings + binds > 0; the handle can be named only
+ * while references > 0, and its value is given out again once the allocation is gone. */
+struct sim_physical {
+    CUmemGenericAllocationHandle handle;
+    size_t size;
+    CUmemAllocationProp prop;
+    int device;      /* SIM_HOST: host memory */
+    int fd;          /* its own memfd when it can be shared, else the common one */
+    uint64_t offset; /* in that file */
+    uint64_t references, mappings, binds;
+    uint64_t mapped_bytes;  /* sum of the sizes of its mappings */
+    uint64_t counted;       /* what of that the ledger has as allocated: at most size */
+    int import_device;      /* imported: whose ledger counts it while mapped */
+    bool imported, own_fd;
+    struct sim_multicast *multicast; /* not memory but a multicast object */
+};
+
+/* Last page of a shared allocation's memfd: what the importer must know. */
+#define SIM_PHYSICAL_MAGIC UINT64_C(0x737968702d6d6973)
+struct sim_physical_header {
+    uint64_t magic, size;
+    int physical; /* device, or SIM_HOST */
+    CUmemAllocationProp prop;
+};
+
+struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle h); /* NULL: no such handle with references */
+struct sim_physical *sim_physical_new(size_t size);                    /* with a handle and one reference */
+/* Frees the allocation when nothing holds it any more. */
+void sim_physical_settle(struct sim_physical *p);
+/* A mapping of `size` bytes comes (+) or goes (-): the ledger's allocated or imported bytes follow. */
+void sim_physical_mapped(struct sim_physical *p, int64_t size);
+/* The allocation mapped at an address, or NULL; *offset = place inside it. */
+struct sim_physical *sim_physical_at(CUdeviceptr address, size_t *offset);
+void sim_multicast_end(struct sim_physical *p);
+bool sim_multicast_complete(const struct sim_physical *p);
+
+#endif

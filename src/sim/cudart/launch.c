@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * Libraries, kernels and launches in the runtime.  A program without a CUDA compiler has no registered kernels; it gets
+ * its kernels from cudaLibraryGetKernel and launches them by handle, which the real runtime takes too.  Any other
+ * "function" is refused as an invalid device function. */
+#include "cudart/runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Kernels handed out and not unloaded since.  A program has few: a linear search is enough. */
+static struct {
+    pthread_mutex_t lock;
+    struct rt_kernel {
+        CUkernel kernel;
+        CUlibrary library;
+    } * known;
+    size_t count, capacity;
+} rt_kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool rt_kernel_known(CUkernel kernel)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&rt_kernels.lock);
+    for (size_t i = 0; i < rt_kernels.count && !found; i++)
+        found = rt_kernels.known[i].kernel == kernel;
+    pthread_mutex_unlock(&rt_kernels.lock);
+    return found;
+}
+
+static cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library)
+{
+    struct rt_kernel *grown;
+    bool room;
+
+    if (rt_kernel_known(kernel))
+        return cudaSuccess;
+    pthread_mutex_lock(&rt_kernels.lock);
+    if (rt_kernels.count == rt_kernels.capacity) {
+        size_t capacity = rt_kernels.capacity ? 2 * rt_kernels.capacity : 16;
+
+        grown = realloc(rt_kernels.known, capacity * sizeof *grown);
+        if (grown) {
+            rt_kernels.known = grown;
+            rt_kernels.capacity = capacity;
+        }
+    }
+    room = rt_kernels.count < rt_kernels.capacity;
+    if (room)
+        rt_kernels.known[rt_kernels.count++] = (struct rt_kernel){kernel, library};
+    pthread_mutex_unlock(&rt_kernels.lock);
+    return room ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+static void rt_kernel_forget(CUlibrary library)
+{
+    size_t kept = 0;
+
+    pthread_mutex_lock(&rt_kernels.lock);
+    for (size_t i = 0; i < rt_kernels.count; i++)
+        if (rt_kernels.known[i].library != library)
+            rt_kernels.known[kept++] = rt_kernels.known[i];
+    rt_kernels.count = kept;
+    pthread_mutex_unlock(&rt_kernels.lock);
+}
+
+cudaError_t rt_kernel_function(const void *func, CUfunction *function)
+{
+    CUkernel kernel = (CUkernel)(uintptr_t)func;
+
+    if (!func || !rt_kernel_known(kernel))
+        return cudaErrorInvalidDeviceFunction;
+    /* The driver takes a kernel where it takes a function. */
+    *function = (CUfunction)(uintptr_t)func;
+    return cudaSuccess;
+}
+
+RT_API(RT_CONTEXT, 470, cudaLibraryLoadData, cudaLibrary_t *, library, const void *, code, enum cudaJitOption *,
+       jitOptions, void **, jitOptionsValues, unsigned int, numJitOptions, enum cudaLibraryOption *, libraryOptions,
+       void **, libraryOptionValues, unsigned int, numLibraryOptions)
+{
+    return rt_error_from(D->cuLibraryLoadData(library, code, (CUjit_option *)jitOptions, jitOptionsValues,
+                                              numJitOptions, (CUlibraryOption *)libraryOptions, libraryOptionValues,
+                                              numLibraryOptions));
+}
+
+RT_API(RT_CONTEXT, 471, cudaLibraryLoadFromFile, cudaLibrary_t *, library, const char *, fileName, enum cudaJitOption *,
+       jitOptions, void **, jitOptionsValues, unsigned int, numJitOptions, enum cudaLibraryOption *, libraryOptions,
+       void **, libraryOptionValues, unsigned int, numLibraryOptions)
+{
+    return rt_error_from(D->cuLibraryLoadFromFile(library, fileName, (CUjit_option *)jitOptions, jitOptionsValues,
+                                                  numJitOptions, (CUlibraryOption *)libraryOptions, libraryOptionValues,
+                                                  numLibraryOptions));
+}
+
+RT_API(RT_CONTEXT, 472, cudaLibraryUnload, cudaLibrary_t, library)
+{
+    CUresult result = D->cuLibraryUnload(library);
+
+    if (!result)
+        rt_kernel_forget(library);
+    return rt_error_from(result);
+}
+
+RT_API(RT_CONTEXT, 473, cudaLibraryGetKernel, cudaKernel_t *, pKernel, cudaLibrary_t, library, const char *, name)
+{
+    CUresult result = D->cuLibraryGetKernel(pKernel, library, name);
+
+    return result ? rt_error_from(result) : rt_kernel_add(*pKernel, library);
+}
+
+RT_API(RT_CONTEXT, 474, cudaLibraryGetGlobal, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
+       name)
+{
+    CUdeviceptr pointer = 0;
+
+    return rt_store(D->cuLibraryGetGlobal(&pointer, bytes, library, name), &pointer, dptr);
+}
+
+RT_API(RT_CONTEXT, 475, cudaLibraryGetManaged, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
+       name)
+{
+    CUdeviceptr pointer = 0;
+
+    return rt_store(D->cuLibraryGetManaged(&pointer, bytes, library, name), &pointer, dptr);
+}
+
+RT_TWINS(RT_CONTEXT, 211, 214, _ptsz, cudaLaunchKernel, const void *, func, dim3, gridDim, dim3, blockDim, void **,
+         args, size_t, sharedMem, cudaStream_t, stream)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(func, &function);
+
+    if (status != cudaSuccess)
+        return status;
+    return rt_error_from(D->cuLaunchKernel(function, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y,
+                                           blockDim.z, (unsigned)sharedMem, stream, args, NULL));
+}
+
+RT_TWINS(RT_CONTEXT, 269, 270, _ptsz, cudaLaunchCooperativeKernel, const void *, func, dim3, gridDim, dim3, blockDim,
+         void **, args, size_t, sharedMem, cudaStream_t, stream)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(func, &function);
+
+    if (status != cudaSuccess)
+        return status;
+    return rt_error_from(D->cuLaunchCooperativeKernel(function, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y,
+                                                      blockDim.z, (unsigned)sharedMem, stream, args));
+}

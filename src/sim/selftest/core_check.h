@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * Checks of the simulator's own tests, and the ledger read back as numbers.  Included by core_*.c alone. */
+#ifndef SIM_CORE_CHECK_H
+#define SIM_CORE_CHECK_H
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check_passed, check_failed;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (condition)                                                                                                 \
+            check_passed++;                                                                                            \
+        else                                                                                                           \
+            check_failed++, fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                            \
+    } while (0)
+#define CHECK_EQ(actual, expected)                                                                                     \
+    do {                                                                                                               \
+        long long actual_ = (long long)(actual), expected_ = (long long)(expected);                                    \
+        if (actual_ == expected_)                                                                                      \
+            check_passed++;                                                                                            \
+        else                                                                                                           \
+            check_failed++,                                                                                            \
+                fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #actual, actual_, expected_);     \
+    } while (0)
+#define CHECK_OK(call) CHECK_EQ(call, CUDA_SUCCESS)
+
+static inline int check_done(void)
+{
+    printf("%d passed, %d failed\n", check_passed, check_failed);
+    return check_failed != 0;
+}
+
+/* The primary context of a device, current. */
+static inline CUcontext check_begin(int device)
+{
+    CUcontext context = NULL;
+    CHECK_OK(cuInit(0));
+    CHECK_OK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+/* The whole ledger as text; static storage. */
+static inline const char *check_ledger(void)
+{
+    static char text[262144];
+    char path[] = "/tmp/sim-ledger-XXXXXX";
+    int (*write_ledger)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "sim_ledger_write");
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write_ledger && write_ledger(path) == 0);
+    FILE *file = fopen(path, "r");
+    size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[length] = 0;
+    if (file)
+        fclose(file);
+    close(fd);
+    unlink(path);
+    return text;
+}
+
+/* Part of a device's account ("host" for device -1): `key` then `field`, e.g. "\"linear\"" and "\"current_bytes\":". */
+static inline long long check_number(int device, const char *key, const char *field)
+{
+    char head[32];
+    snprintf(head, sizeof head, device < 0 ? "\"host\":" : "{\"device\":%d,", device);
+    const char *at = strstr(check_ledger(), head);
+    at = at ? strstr(at, key) : NULL;
+    at = at ? strstr(at, field) : NULL;
+    return at ? atoll(at + strlen(field)) : -1;
+}
+
+static inline long long check_kind(int device, const char *kind, const char *field)
+{
+    char key[40], value[40];
+    snprintf(key, sizeof key, "\"%s\":{", kind);
+    snprintf(value, sizeof value, "\"%s\":", field);
+    return check_number(device, key, value);
+}
+
+static inline long long check_reserved(int device, const char *field)
+{
+    return check_number(device, "\"reserved_bytes\"", field);
+}
+
+static inline long long check_allocated(int device, const char *field)
+{
+    return check_number(device, "\"allocated_bytes\"", field);
+}
+
+#define CHECK_MIB (1ll << 20)
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * dispatch.c: the table of hooks in memory, and the way from a callback id to its row. */
+#include "source/dispatch.h"
+#include "account/feed.h"
+#include "base/thread.h"
+
+#define F(_type, _name)
+#define GP_HOOK(_id, _name, _handler, ...) {_id, #_name, &gp_on_##_handler},
+const struct gp_hook gp_hooks[] = {
+#include "source/hooks.def"
+};
+#undef GP_HOOK
+const unsigned gp_hook_count = GP_COUNT(gp_hooks);
+
+/* Row number + 1 by callback id.  1024 holds all ids of CUDA 13.0 (807) and room for the years of a minor version. */
+#define GP_IDS                             1024
+#define GP_HOOK(_id, _name, _handler, ...) GP_ROW_##_name,
+enum {
+#include "source/hooks.def"
+};
+#undef GP_HOOK
+#define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
+static const uint8_t gp_rows[GP_IDS] = {
+#include "source/hooks.def"
+};
+#undef GP_HOOK
+#undef F
+_Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
+
+int (*gp_call_ask_device)(void *context, uint32_t ctx);
+uint32_t (*gp_call_ask_number)(void *context);
+
+const struct gp_hook *gp_hook_find(uint32_t id)
+{
+    return id < GP_IDS && gp_rows[id] ? &gp_hooks[gp_rows[id] - 1] : NULL;
+}
+
+void gp_dispatch_enter(struct gp_call *call)
+{
+    *call->slot = 0;
+    gp_thread.node_type = 0;
+    if (call->hook->handler->enter)
+        call->hook->handler->enter(call);
+}
+
+void gp_dispatch_exit(struct gp_call *call)
+{
+    call->device = -1;
+    if (call->hook->handler->exit)
+        call->hook->handler->exit(call);
+    if (GP_UNLIKELY(!gp_call_ok(call)))
+        gp_feed_failed(call->hook->name, call->result, call->asked_bytes,
+                       call->device < 0 ? gp_call_device(call) : call->device);
+}
+
+int gp_call_device(const struct gp_call *call)
+{
+    int device = gp_feed_context_device(call->ctx);
+    if (GP_LIKELY(device >= 0) || !call->context || !gp_call_ask_device)
+        return device;
+    device = gp_call_ask_device(call->context, call->ctx);
+    if (device >= 0)
+        gp_feed_context_created(call->ctx, device);
+    return device;
+}

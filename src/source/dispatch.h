@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dispatch.h: from "this driver entry point is entered / has returned" to the handler of its row in hooks.def.  It does
+ * not know who says so: CUPTI's callbacks call it, and any other source of driver events can.
+ */
+#ifndef GP_SOURCE_DISPATCH_H
+#define GP_SOURCE_DISPATCH_H
+
+#include "source/params.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gp_hook;
+
+struct gp_call { /* one driver call, as its handler sees it */
+    const struct gp_hook *hook;
+    const void *params;
+    void *context;   /* current context, may be NULL */
+    uint32_t ctx;    /* its number; 0 none */
+    uint32_t result; /* at exit: CUresult */
+    uint64_t *slot;  /* one word shared between enter and exit of this call */
+    /* Filled by the exit handler, for the report of a failure. */
+    uint64_t asked_bytes;
+    int device;
+};
+
+struct gp_handler {
+    void (*enter)(struct gp_call *call); /* may be NULL */
+    void (*exit)(struct gp_call *call);  /* result tells success; may be NULL */
+};
+
+struct gp_hook {
+    uint32_t id;
+    const char *name;
+    const struct gp_handler *handler;
+};
+
+extern const struct gp_hook gp_hooks[];
+extern const unsigned gp_hook_count;
+
+/* The row of a driver callback id, or NULL. */
+const struct gp_hook *gp_hook_find(uint32_t id);
+
+/* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or parameters. */
+void gp_dispatch_enter(struct gp_call *call);
+void gp_dispatch_exit(struct gp_call *call);
+
+/* For handlers: device index of the current context, or -1. */
+int gp_call_device(const struct gp_call *call);
+/* Asks the source for a context's device when the accounts do not know it; set by the source.  -1 unknown. */
+extern int (*gp_call_ask_device)(void *context, uint32_t ctx);
+/* Asks the source for a context's number; 0 unknown. */
+extern uint32_t (*gp_call_ask_number)(void *context);
+
+static inline bool gp_call_ok(const struct gp_call *call)
+{
+    return call->result == 0;
+}
+
+#define GP_PARAMS(_call, _name) ((const struct gp_params_##_name *)(_call)->params)
+
+#define F(_type, _name)
+#define GP_HOOK(_id, _name, _handler, ...) extern const struct gp_handler gp_on_##_handler;
+#include "source/hooks.def"
+#undef GP_HOOK
+#undef F
+
+#endif

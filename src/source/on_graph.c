@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * on_graph.c: graphs with memory nodes, and stream capture (table F).  Launches are not looked at: the physical side is
+ * polled. */
+#include "account/feed.h"
+#include "base/thread.h"
+#include "source/dispatch.h"
+
+static void gp_on_alloc_node(struct gp_call *call, void *const *node, void *graph,
+                             const struct gp_cu_alloc_node *params)
+{
+    int device = params->pool.location.type == GP_CU_LOCATION_DEVICE ? params->pool.location.id : (int)GP_WIRE_HOST;
+    call->asked_bytes = params->bytes;
+    call->device = device;
+    if (gp_call_ok(call))
+        gp_feed_graph_node(params->address, params->bytes, device, (uint64_t)(uintptr_t)*node,
+                           (uint64_t)(uintptr_t)graph);
+}
+
+static void gp_on_graph_alloc_node_exit(struct gp_call *call)
+{
+    const struct gp_params_cuGraphAddMemAllocNode *params = GP_PARAMS(call, cuGraphAddMemAllocNode);
+    if (params->nodeParams)
+        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, params->nodeParams);
+}
+const struct gp_handler gp_on_graph_alloc_node = {NULL, gp_on_graph_alloc_node_exit};
+
+static void gp_on_graph_node_exit(struct gp_call *call)
+{
+    const struct gp_params_cuGraphAddNode *params = GP_PARAMS(call, cuGraphAddNode);
+    if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
+        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+}
+const struct gp_handler gp_on_graph_node = {NULL, gp_on_graph_node_exit};
+
+static void gp_on_graph_node_v2_exit(struct gp_call *call)
+{
+    const struct gp_params_cuGraphAddNode_v2 *params = GP_PARAMS(call, cuGraphAddNode_v2);
+    if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
+        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+}
+const struct gp_handler gp_on_graph_node_v2 = {NULL, gp_on_graph_node_v2_exit};
+
+static void gp_on_graph_change_exit(struct gp_call *call)
+{
+    (void)call;
+    gp_feed_poll_want(GP_POLL_GRAPHS);
+}
+const struct gp_handler gp_on_graph_change = {NULL, gp_on_graph_change_exit};
+
+static void gp_on_graph_destroy_enter(struct gp_call *call)
+{
+    *call->slot = gp_feed_graph_destroy_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuGraphDestroy)->hGraph);
+}
+
+static void gp_on_graph_destroy_exit(struct gp_call *call)
+{
+    gp_feed_graph_destroy_end((uint32_t)*call->slot, gp_call_ok(call));
+}
+const struct gp_handler gp_on_graph_destroy = {gp_on_graph_destroy_enter, gp_on_graph_destroy_exit};
+
+static void gp_on_capture_begin_exit(struct gp_call *call)
+{
+    if (gp_call_ok(call))
+        gp_feed_stream_capturing((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, true);
+}
+const struct gp_handler gp_on_capture_begin = {NULL, gp_on_capture_begin_exit};
+
+static void gp_on_capture_end_exit(struct gp_call *call)
+{
+    /* Also after a failure: an invalidated capture ends here too. */
+    gp_feed_stream_capturing((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, false);
+}
+const struct gp_handler gp_on_capture_end = {NULL, gp_on_capture_end_exit};

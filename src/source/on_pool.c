@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * on_pool.c: stream-ordered pools (table E). */
+#include "account/feed.h"
+#include "base/thread.h"
+#include "source/dispatch.h"
+
+/* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD). */
+static int gp_stream_device(const struct gp_call *call, uint64_t stream)
+{
+    int device = stream > 2 ? gp_feed_stream_device(stream) : GP_DEVICE_UNKNOWN;
+    return device < 0 ? gp_call_device(call) : device;
+}
+
+/* While a stream captures, the call makes a node and allocates nothing. */
+static bool gp_captured(uint64_t stream)
+{
+    return gp_thread.node_type == GP_CU_NODE_ALLOC + 1 || gp_feed_stream_is_capturing(stream);
+}
+
+static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint64_t bytes, uint64_t pool, int device,
+                             uint64_t stream)
+{
+    int pool_device = gp_feed_pool_device(pool);
+    if (pool_device >= 0)
+        device = pool_device; /* a device's current pool may lie on another device */
+    call->asked_bytes = bytes;
+    call->device = device;
+    if (!gp_call_ok(call))
+        return;
+    if (gp_captured(stream)) {
+        gp_feed_graph_node(*address, bytes, device, gp_thread.node_type ? gp_thread.node : 0,
+                           gp_thread.node_type ? gp_thread.graph : 0);
+        return;
+    }
+    struct gp_block block = {
+        .space = GP_SPACE_DEVICE,
+        .kind = GP_KIND_POOL,
+        .device = device,
+        .address = *address,
+        .bytes = bytes,
+        .requested_bytes = bytes,
+        .stream = stream,
+        .pool = pool,
+    };
+    gp_feed_alloc(&block);
+}
+
+static void gp_on_pool_alloc_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemAllocAsync *params = GP_PARAMS(call, cuMemAllocAsync);
+    uint64_t stream = (uint64_t)(uintptr_t)params->hStream;
+    int device = gp_stream_device(call, stream);
+    gp_on_pool_block(call, params->dptr, params->bytesize, gp_feed_pool_of(device), device, stream);
+}
+const struct gp_handler gp_on_pool_alloc = {NULL, gp_on_pool_alloc_exit};
+
+static void gp_on_pool_alloc_from_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemAllocFromPoolAsync *params = GP_PARAMS(call, cuMemAllocFromPoolAsync);
+    uint64_t stream = (uint64_t)(uintptr_t)params->hStream;
+    gp_on_pool_block(call, params->dptr, params->bytesize, (uint64_t)(uintptr_t)params->pool,
+                     gp_stream_device(call, stream), stream);
+}
+const struct gp_handler gp_on_pool_alloc_from = {NULL, gp_on_pool_alloc_from_exit};
+
+static void gp_on_pool_create_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemPoolCreate *params = GP_PARAMS(call, cuMemPoolCreate);
+    if (!gp_call_ok(call))
+        return;
+    const struct gp_cu_location *location = &params->poolProps->location;
+    int device = location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
+    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, device, false);
+}
+const struct gp_handler gp_on_pool_create = {NULL, gp_on_pool_create_exit};
+
+static void gp_on_pool_destroy_enter(struct gp_call *call)
+{
+    *call->slot = gp_feed_pool_destroy_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuMemPoolDestroy)->pool);
+}
+
+static void gp_on_pool_destroy_exit(struct gp_call *call)
+{
+    gp_feed_pool_destroy_end((uint32_t)*call->slot, gp_call_ok(call));
+}
+const struct gp_handler gp_on_pool_destroy = {gp_on_pool_destroy_enter, gp_on_pool_destroy_exit};
+
+static void gp_on_pool_change_exit(struct gp_call *call)
+{
+    (void)call;
+    gp_feed_poll_want(GP_POLL_POOLS);
+}
+const struct gp_handler gp_on_pool_change = {NULL, gp_on_pool_change_exit};
+
+static void gp_on_pool_set_exit(struct gp_call *call)
+{
+    const struct gp_params_cuDeviceSetMemPool *params = GP_PARAMS(call, cuDeviceSetMemPool);
+    if (gp_call_ok(call))
+        gp_feed_pool_use(params->dev, (uint64_t)(uintptr_t)params->pool);
+}
+const struct gp_handler gp_on_pool_set = {NULL, gp_on_pool_set_exit};
+
+static void gp_on_pool_set_at_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemSetMemPool *params = GP_PARAMS(call, cuMemSetMemPool);
+    if (gp_call_ok(call) && params->location->type == GP_CU_LOCATION_DEVICE)
+        gp_feed_pool_use(params->location->id, (uint64_t)(uintptr_t)params->pool);
+}
+const struct gp_handler gp_on_pool_set_at = {NULL, gp_on_pool_set_at_exit};
+
+static void gp_on_pool_import_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemPoolImportFromShareableHandle *params =
+        GP_PARAMS(call, cuMemPoolImportFromShareableHandle);
+    int device = gp_call_device(call);
+    if (gp_call_ok(call))
+        gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool_out, device < 0 ? 0 : device, true);
+}
+const struct gp_handler gp_on_pool_import = {NULL, gp_on_pool_import_exit};
+
+static void gp_on_pool_import_ptr_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemPoolImportPointer *params = GP_PARAMS(call, cuMemPoolImportPointer);
+    int device = gp_feed_pool_device((uint64_t)(uintptr_t)params->pool);
+    if (gp_call_ok(call))
+        gp_feed_pool_import_pointer(*params->ptr_out, device < 0 ? 0 : device);
+}
+const struct gp_handler gp_on_pool_import_ptr = {NULL, gp_on_pool_import_ptr_exit};

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * poll.c: what only the driver can tell: how much pools and graphs hold, how large an import is, which devices these
+ * are. CUDA forbids such calls in callbacks, so a thread of ours makes them, in relaxed capture mode (a query must not
+ * invalidate somebody's capture) and with its own callbacks ignored.  It sleeps until a callback or a viewer wants
+ * something.
+ */
+#include "account/feed.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/thread.h"
+#include "base/worker.h"
+#include "source/abi.h"
+#include "source/source.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+/* Reserves change after the last event too (a pool gives memory back at the next synchronisation): look again at these
+ * steps, then sleep.  10 looks a second is what a person can see; three looks cover the synchronisation that follows a
+ * step's last free. */
+#define GP_POLL_PERIOD_NS 100000000ull
+#define GP_POLL_TRAIL     3
+
+struct gp_driver {
+    int (*version)(int *);
+    int (*device_get)(int *, int);
+    int (*device_uuid)(uint8_t *, int);
+    int (*device_name)(char *, int, int);
+    int (*device_total)(size_t *, int);
+    int (*device_pool)(void **, int);
+    int (*device_default_pool)(void **, int);
+    int (*pool_get)(void *, int, void *);
+    int (*graph_get)(int, int, void *);
+    int (*pointer_get)(void *, int, uint64_t);
+    int (*exchange_capture_mode)(int *);
+};
+
+static struct gp_driver gp_driver;
+static uint32_t x_ring;     /* doorbell */
+static uint32_t x_asked;    /* viewers' requests */
+static uint32_t x_answered; /* the last request that is done */
+static uint32_t x_version;
+static uint32_t x_running;
+
+static bool gp_driver_bind(void)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } symbols[] = {
+        {"cuDriverGetVersion", offsetof(struct gp_driver, version)},
+        {"cuDeviceGet", offsetof(struct gp_driver, device_get)},
+        {"cuDeviceGetUuid_v2", offsetof(struct gp_driver, device_uuid)},
+        {"cuDeviceGetName", offsetof(struct gp_driver, device_name)},
+        {"cuDeviceTotalMem_v2", offsetof(struct gp_driver, device_total)},
+        {"cuDeviceGetMemPool", offsetof(struct gp_driver, device_pool)},
+        {"cuDeviceGetDefaultMemPool", offsetof(struct gp_driver, device_default_pool)},
+        {"cuMemPoolGetAttribute", offsetof(struct gp_driver, pool_get)},
+        {"cuDeviceGetGraphMemAttribute", offsetof(struct gp_driver, graph_get)},
+        {"cuPointerGetAttribute", offsetof(struct gp_driver, pointer_get)},
+        {"cuThreadExchangeStreamCaptureMode", offsetof(struct gp_driver, exchange_capture_mode)},
+    };
+    if (gp_driver.version)
+        return true;
+    /* The program has loaded the driver, or there would be no event: never load a second one. */
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        return false;
+    for (size_t i = 0; i < GP_COUNT(symbols); i++)
+        *(void **)((char *)&gp_driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
+    int version = 0, mode = GP_CU_CAPTURE_RELAXED;
+    if (gp_driver.version && gp_driver.version(&version) == 0)
+        __atomic_store_n(&x_version, (uint32_t)version, __ATOMIC_RELAXED);
+    if (gp_driver.exchange_capture_mode)
+        gp_driver.exchange_capture_mode(&mode);
+    return gp_driver.version != NULL;
+}
+
+static void gp_poll_devices(uint64_t devices)
+{
+    static uint64_t known;
+    for (int i = 0; i < (int)GP_WIRE_GPUS; i++) {
+        uint8_t uuid[16] = {0};
+        char name[64] = "";
+        size_t total = 0;
+        int device;
+        if (!(devices >> i & 1) || known >> i & 1 || !gp_driver.device_get || gp_driver.device_get(&device, i) != 0)
+            continue;
+        if (gp_driver.device_uuid)
+            gp_driver.device_uuid(uuid, device);
+        if (gp_driver.device_name)
+            gp_driver.device_name(name, sizeof(name), device);
+        bool sized = gp_driver.device_total && gp_driver.device_total(&total, device) == 0;
+        gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
+        known |= 1ull << i;
+    }
+}
+
+static int64_t gp_pool_attribute(void *pool, int attribute)
+{
+    uint64_t value = 0;
+    return gp_driver.pool_get(pool, attribute, &value) == 0 ? (int64_t)value : -1;
+}
+
+static void gp_poll_pool(uint64_t pool)
+{
+    if (!gp_feed_poll_enter(pool))
+        return; /* destroyed meanwhile */
+    void *handle = (void *)(uintptr_t)pool;
+    int64_t reserved = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
+    int64_t high = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
+    gp_feed_poll_leave();
+    if (reserved >= 0)
+        gp_feed_poll_pool(pool, reserved, high);
+}
+
+static void gp_poll_pools(uint64_t devices)
+{
+    struct gp_poll_pool
+        pools[256]; /* more pools than that in one process are polled in part: none is known to make ten */
+    for (int i = 0; i < (int)GP_WIRE_GPUS; i++) {
+        void *pool = NULL;
+        if (!(devices >> i & 1))
+            continue;
+        if (gp_driver.device_default_pool && gp_driver.device_default_pool(&pool, i) == 0 && pool)
+            gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
+        if (gp_driver.device_pool && gp_driver.device_pool(&pool, i) == 0 && pool)
+            gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
+    }
+    unsigned count = gp_driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
+    for (unsigned i = 0; i < count; i++)
+        gp_poll_pool(pools[i].pool);
+}
+
+static int64_t gp_graph_attribute(int device, int attribute)
+{
+    uint64_t value = 0;
+    return gp_driver.graph_get(device, attribute, &value) == 0 ? (int64_t)value : -1;
+}
+
+static void gp_poll_graphs(uint64_t devices)
+{
+    for (int i = 0; gp_driver.graph_get && i < (int)GP_WIRE_GPUS; i++) {
+        if (!(devices >> i & 1))
+            continue;
+        int64_t used = gp_graph_attribute(i, GP_CU_GRAPH_USED_CURRENT),
+                reserved = gp_graph_attribute(i, GP_CU_GRAPH_RESERVED_CURRENT);
+        if (used >= 0 && reserved >= 0)
+            gp_feed_poll_graph(i, used, gp_graph_attribute(i, GP_CU_GRAPH_USED_HIGH), reserved,
+                               gp_graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH));
+    }
+}
+
+static void gp_poll_imports(void)
+{
+    struct gp_poll_import import;
+    while (gp_driver.pointer_get && gp_feed_poll_import_next(&import)) {
+        size_t bytes = 0;
+        if (gp_driver.pointer_get(&bytes, GP_CU_POINTER_RANGE_SIZE, import.address) == 0 && bytes)
+            gp_feed_poll_import(&import, bytes);
+    }
+}
+
+static void gp_poll_around(uint64_t devices, unsigned ever, void (*note)(int device))
+{
+    for (int i = 0; i < (int)GP_WIRE_GPUS && ever & (GP_POLL_POOLS | GP_POLL_GRAPHS); i++)
+        if (devices >> i & 1)
+            note(i);
+}
+
+/* Pools and graphs are asked about only once something happened with them: the first question may make the driver
+ * create them. */
+static void gp_poll_once(unsigned wanted, unsigned *ever)
+{
+    uint64_t devices = gp_feed_devices();
+    *ever |= wanted;
+    if (!gp_driver_bind())
+        return;
+    gp_poll_devices(devices);
+    gp_poll_imports();
+    gp_poll_around(devices, *ever, gp_feed_poll_begin);
+    if (*ever & GP_POLL_POOLS)
+        gp_poll_pools(devices);
+    if (*ever & GP_POLL_GRAPHS)
+        gp_poll_graphs(devices);
+    gp_poll_around(devices, *ever, gp_feed_poll_end);
+}
+
+static void gp_poll_round(unsigned *ever, unsigned *trail)
+{
+    /* Requests made before this read are answered by the poll that follows it. */
+    uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
+    unsigned wanted = gp_feed_poll_wanted();
+    if (wanted & (GP_POLL_POOLS | GP_POLL_GRAPHS))
+        *trail = GP_POLL_TRAIL;
+    else if (*trail)
+        (*trail)--;
+    gp_poll_once(wanted, ever);
+    if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
+        /* [poll.R] release: what the poll found; pairs with [poll.A]. */
+        __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
+        gp_futex_wake(&x_answered);
+    }
+}
+
+static void *gp_poll_main(void *arg)
+{
+    unsigned ever = 0, trail = 0;
+    uint64_t last = 0;
+    (void)arg;
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&x_ring, __ATOMIC_ACQUIRE);
+        uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
+        uint64_t now = gp_clock_ns();
+        bool urgent = asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED);
+        if (urgent || now - last >= GP_POLL_PERIOD_NS) {
+            gp_poll_round(&ever, &trail);
+            last = gp_clock_ns();
+        }
+        if (!gp_life_on())
+            return NULL;
+        /* Events that come while we work rang the bell: look again, but not sooner than a period after the last look.
+         */
+        if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
+            gp_futex_wait(&x_ring, seen, trail ? GP_POLL_PERIOD_NS : UINT64_MAX);
+        now = gp_clock_ns();
+        if (now - last < GP_POLL_PERIOD_NS &&
+            __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE) == __atomic_load_n(&x_answered, __ATOMIC_RELAXED))
+            gp_futex_wait(&x_asked, __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE), GP_POLL_PERIOD_NS - (now - last));
+    }
+}
+
+int gp_poll_start(void)
+{
+    int error = gp_worker_start(gp_poll_main, "gpuprof-poll");
+    __atomic_store_n(&x_running, error == 0, __ATOMIC_RELEASE);
+    return error;
+}
+
+void gp_poll_wake(void)
+{
+    __atomic_fetch_add(&x_ring, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_ring);
+}
+
+bool gp_poll_now(uint64_t timeout_ns)
+{
+    if (!__atomic_load_n(&x_running, __ATOMIC_ACQUIRE))
+        return false;
+    uint32_t mine = __atomic_add_fetch(&x_asked, 1, __ATOMIC_ACQ_REL);
+    gp_futex_wake(&x_asked);
+    gp_poll_wake();
+    uint64_t deadline = gp_clock_ns() + timeout_ns;
+    for (;;) {
+        /* [poll.A] acquire: pairs with [poll.R]. */
+        uint32_t answered = __atomic_load_n(&x_answered, __ATOMIC_ACQUIRE);
+        uint64_t now = gp_clock_ns();
+        if ((int32_t)(answered - mine) >= 0)
+            return true;
+        if (now >= deadline)
+            return false;
+        gp_futex_wait(&x_answered, answered, deadline - now);
+    }
+}
+
+uint32_t gp_poll_driver_version(void)
+{
+    return __atomic_load_n(&x_version, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# `make gpu-bundle`: everything that a GPU machine needs to check gpuprof, in one folder of at most 60 MiB: the same tree as the repository's, with
+# what was built here and the shared libraries that such a machine may lack.  There: `cd gpu-bundle && tests/gpu/run.sh`.
+set -eu
+cd "$(dirname "$0")/../.."
+build=${1:-build}
+out=$build/gpu-bundle
+rm -rf "$out"
+mkdir -p "$out/build/bin" "$out/build/lib/gpuprof/bundled" "$out/build/tests" "$out/tests" "$out/src/sim"
+cp "$build/bin/gpuprof" "$out/build/bin/"
+cp "$build/lib/libgpuprof.so" "$out/build/lib/"
+cp -a "$build/lib/gpuprof/sim" "$out/build/lib/gpuprof/"
+cp -a "$build/examples" "$out/build/"
+mkdir "$out/build/tests/bench"
+find "$build/tests/bench" -maxdepth 1 -type f -perm -u+x -exec cp {} "$out/build/tests/bench/" \;
+cp -a tests/gpu tests/programs tests/bench "$out/tests/"
+cp -a src/sim/include "$out/src/sim/"
+cp Makefile LICENSE README.md "$out/"
+# The command finds these through its run path; libc and the loader are the machine's own.
+ldd "$build/bin/gpuprof" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $3}' |
+    while read -r library; do cp -L "$library" "$out/build/lib/gpuprof/bundled/"; done
+find "$out" -name '*.d' -delete
+kib=$(du -sk "$out" | cut -f1)
+[ "$kib" -le 61440 ] || { echo "bundle.sh: $kib KiB is more than 60 MiB"; exit 1; }
+echo "$out: $kib KiB"

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh: what `make check-gpu` runs.  Builds the test programs against the toolkit of this machine, then check.py runs
+# them with and without the profiler, compares, measures, and writes one JSON of figures.
+#
+#   run.sh [--dry-run] [--json FILE]      --dry-run: the same against the simulated GPU
+#
+# Environment: CUDA_HOME (default /usr/local/cuda), GPUPROF_BUILD (default: build beside this tree).
+# Needs bash, gcc (or nvcc), python3, coreutils.  Exit: 0 all passed, 1 something failed, 77 no GPU here.
+set -u
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../.." && pwd)
+build=${GPUPROF_BUILD:-$top/build}
+sim=$build/lib/gpuprof/sim
+dry=0
+stubs=
+nvcc=
+json=
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --dry-run) dry=1 ;;
+    --json)
+        [ $# -ge 2 ] || { echo "run.sh: --json needs a file" >&2; exit 2; }
+        json=$2
+        shift
+        ;;
+    *)
+        echo "usage: run.sh [--dry-run] [--json FILE]" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+absent() {
+    echo "no GPU check here: $1"
+    exit 77
+}
+
+for file in "$build/bin/gpuprof" "$build/lib/libgpuprof.so"; do
+    [ -e "$file" ] || { echo "run.sh: $file is missing: run make first" >&2; exit 1; }
+done
+command -v python3 > /dev/null || absent "python3 is not installed"
+cc=$(command -v gcc || command -v cc || true)
+
+work=$(mktemp -d /tmp/gpuprof-check-gpu-XXXXXX) || exit 1
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/sim" "$work/real"
+: "${json:=$work/figures.json}"
+
+# compile FOLDER INCLUDE LIBDIR SOURCE: a program that does not compile is reported by check.py as failed, by its absence.
+compile() {
+    local name
+    name=$(basename "$4" .c)
+    local libs=(-lcuda -lpthread -lm -ldl)
+    case $name in *_rt) libs=(-lcudart "${libs[@]}") ;; esac
+    if [ -n "$cc" ]; then
+        "$cc" -std=gnu11 -O1 -g -I"$2" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
+            > "$1/$name.log" 2>&1
+    else
+        "$nvcc" -x c -O1 -g -cudart shared -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" > "$1/$name.log" 2>&1
+    fi || { echo "does not compile: $name"; head -5 "$1/$name.log"; rm -f "$1/$name"; }
+}
+
+sources=("$top"/tests/programs/*.c "$here"/reconcile.c "$here"/cost_rt.c)
+if [ $dry -eq 0 ]; then
+    [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || absent "there is no /dev/nvidiactl"
+    cuda=${CUDA_HOME:-/usr/local/cuda}
+    nvcc=$(command -v nvcc || true)
+    [ -x "${nvcc:-}" ] || nvcc=$cuda/bin/nvcc
+    [ -e "$cuda/include/cuda.h" ] || absent "$cuda/include/cuda.h is missing: set CUDA_HOME to the toolkit"
+    [ -n "$cc" ] || [ -x "$nvcc" ] || absent "neither gcc nor nvcc is installed"
+    stubs=$cuda/lib64/stubs
+    for source in "${sources[@]}"; do
+        case $source in */enabled.c) continue ;; esac
+        compile "$work/real" "$cuda/include" "$cuda/lib64" "$source"
+    done
+    export LD_LIBRARY_PATH=$cuda/lib64:$cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+stubs=
+if [ -e "$sim/libcuda.so.1" ] && [ -n "$cc" ]; then
+    for source in "${sources[@]}"; do
+        compile "$work/sim" "$top/src/sim/include" "$sim" "$source"
+    done
+elif [ $dry -eq 1 ]; then
+    echo "run.sh: $sim is missing: run make first" >&2
+    exit 1
+fi
+[ -n "$cc" ] && "$cc" -shared -fPIC -o "$work/inject_zero.so" "$here/inject_zero.c"
+
+python3 "$here/check.py" --build "$build" --work "$work" --json "$json" $([ $dry -eq 1 ] && echo --dry-run)
+code=$?
+[ "$json" = "$work/figures.json" ] && cat "$json"
+exit $code

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which callbacks the library enables: exactly the rows of hooks.def, nothing of the hot path, no runtime callbacks.
+ * Read from the simulated driver, which is what a callback costs time in.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+#define ENABLED_DRIVER   1
+#define ENABLED_RUNTIME  2
+#define ENABLED_RESOURCE 3
+#define ENABLED_IDS      1024
+
+TestSuite(enabled, .timeout = 60);
+
+static const struct {
+    unsigned id;
+    const char *name;
+} hooks[] = {
+#define GP_HOOK(_id, _name, ...) {_id, #_name},
+#include "source/hooks.def"
+#undef GP_HOOK
+};
+
+/* What runs once per kernel, copy or wait (cupti_driver_cbid.h, CUDA 13.0): launches of every age, graph launches,
+ * host functions, event records and waits. */
+static const unsigned hot[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 527, 528,
+                               652, 653, 119, 121, 126, 295, 436, 440, 441, 587, 588};
+
+static char enabled[8][ENABLED_IDS];
+
+static int enabled_read(void)
+{
+    const char *argv[] = {path_program("enabled"), NULL};
+    struct spawn_options options = {.argv = argv, .want_library = true};
+    struct spawn_result result = {0};
+    unsigned domain, id;
+    int count = 0;
+    char *line;
+
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
+              result.out, result.err);
+    for (line = strtok(result.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (sscanf(line, "%u %u", &domain, &id) == 2 && domain < 8 && id < ENABLED_IDS) {
+            enabled[domain][id] = 1;
+            count++;
+        }
+    }
+    spawn_result_free(&result);
+    return count;
+}
+
+Test(enabled, the_driver_set_is_the_table)
+{
+    char expected[ENABLED_IDS] = {0};
+    size_t i;
+
+    cr_assert_gt(enabled_read(), 0);
+    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
+        expected[hooks[i].id] = 1;
+        cr_expect(enabled[ENABLED_DRIVER][hooks[i].id], "%u %s is in hooks.def and not enabled", hooks[i].id,
+                  hooks[i].name);
+    }
+    for (i = 0; i < ENABLED_IDS; i++) {
+        cr_expect(expected[i] || !enabled[ENABLED_DRIVER][i], "%zu is enabled and not in hooks.def", i);
+    }
+}
+
+Test(enabled, nothing_of_the_hot_path)
+{
+    size_t i;
+
+    cr_assert_gt(enabled_read(), 0);
+    for (i = 0; i < sizeof(hot) / sizeof(hot[0]); i++) {
+        cr_expect(!enabled[ENABLED_DRIVER][hot[i]], "%u is enabled", hot[i]);
+    }
+    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
+        cr_expect(strstr(hooks[i].name, "Launch") == NULL && strncmp(hooks[i].name, "cuMemcpy", 8) != 0 &&
+                      strncmp(hooks[i].name, "cuMemset", 8) != 0 && strncmp(hooks[i].name, "cuEvent", 7) != 0,
+                  "%s in hooks.def", hooks[i].name);
+    }
+    for (i = 0; i < ENABLED_IDS; i++) {
+        cr_expect(!enabled[ENABLED_RUNTIME][i], "runtime callback %zu is enabled", i);
+    }
+}
+
+Test(enabled, contexts_are_followed)
+{
+    cr_assert_gt(enabled_read(), 0);
+    cr_expect(enabled[ENABLED_RESOURCE][1], "CONTEXT_CREATED");
+    cr_expect(enabled[ENABLED_RESOURCE][2], "CONTEXT_DESTROY_STARTING");
+}

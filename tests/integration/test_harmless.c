@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The host program does not notice: what it prints on both outputs and how it ends is the same with the library as
+ * without, when everything works, when CUPTI is missing, taken, old or wrong, when settings are nonsense, and when any
+ * libc function fails inside the library.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/build.h"
+#include "lib/catalog.h"
+#include "lib/paths.h"
+
+TestSuite(harmless, .timeout = 90);
+
+/* Runs both ways with the same surroundings and expects the same.  `with_env` is what comes with the library. */
+static void harmless_same(const char *title, const struct spawn_options *base, const char *const *with_env)
+{
+    struct spawn_options options = *base;
+    struct spawn_result with = {0}, without = {0};
+
+    cr_assert_eq(spawn_run(&options, &without), 0);
+    cr_assert(!WIFEXITED(without.status) || WEXITSTATUS(without.status) < 125, "%s does not run at all: %s", title,
+              without.err);
+    options.want_library = true;
+    options.env = with_env;
+    cr_assert_eq(spawn_run(&options, &with), 0);
+    cr_expect_eq(with.status, without.status, "%s: with: %s (%d); without: %d", title, spawn_status_text(&with),
+                 with.status, without.status);
+    cr_expect_str_eq(with.out, without.out, "%s: stdout with:\n%s\nwithout:\n%s", title, with.out, without.out);
+    cr_expect_str_eq(with.err, without.err, "%s: stderr with:\n%s\nwithout:\n%s", title, with.err, without.err);
+    spawn_result_free(&with);
+    spawn_result_free(&without);
+}
+
+ParameterizedTestParameters(harmless, every_program_is_the_same)
+{
+    int *index = cr_malloc(sizeof(*index) * catalog_count);
+    size_t i;
+
+    for (i = 0; i < catalog_count; i++) {
+        index[i] = (int)i;
+    }
+    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+}
+
+ParameterizedTest(int *index, harmless, every_program_is_the_same)
+{
+    const struct catalog_entry *entry = &catalog[*index];
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+
+    catalog_options(entry, argv, &options);
+    harmless_same(catalog_title(entry), &options, NULL);
+}
+
+/* ---- surroundings -------------------------------------------------------------------------------------------- */
+
+static const char *const harmless_programs[] = {"harmless", "linear", "pool_default", "contexts", "fork", "linear_rt"};
+
+static void harmless_everywhere(const char *what, const char *const *env, const char *const *with_env)
+{
+    char title[128];
+    size_t i;
+
+    for (i = 0; i < sizeof(harmless_programs) / sizeof(harmless_programs[0]); i++) {
+        const char *argv[] = {path_program(harmless_programs[i]), NULL};
+        snprintf(title, sizeof(title), "%s, %s", what, harmless_programs[i]);
+        harmless_same(title, &(struct spawn_options){.argv = argv, .env = env}, with_env);
+    }
+}
+
+Test(harmless, settings_that_make_no_sense)
+{
+    static const char *const settings[] = {"GPUPROF_SOURCE=elsewhere",
+                                           "GPUPROF_ALLOCATOR=nothing",
+                                           "GPUPROF_MEMORY_LIMIT=-3 apples",
+                                           "GPUPROF_STACKS=tall",
+                                           "GPUPROF_RECORD=/nowhere/%p/%p/%s%n",
+                                           "GPUPROF_LOG=loud:/nowhere/at/all",
+                                           "GPUPROF_NO_SUCH_THING=1",
+                                           "GPUPROF_ALLOC_CONF=a:b,c",
+                                           "GPUPROF_SOURCE=",
+                                           "GPUPROF_LOG=",
+                                           "GPUPROF_SOURCE=hooks"};
+    size_t i;
+
+    for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *env[] = {settings[i], NULL};
+        harmless_everywhere(settings[i], NULL, env);
+    }
+}
+
+Test(harmless, the_library_is_missing_or_not_one)
+{
+    const char *const nowhere[] = {"CUDA_INJECTION64_PATH=/nowhere/libgpuprof.so", NULL};
+    const char *const text[] = {"CUDA_INJECTION64_PATH=/etc/passwd", NULL};
+
+    harmless_everywhere("missing library", NULL, nowhere);
+    harmless_everywhere("a text file", NULL, text);
+}
+
+Test(harmless, the_library_is_preloaded)
+{
+    char setting[512];
+    const char *both[] = {setting, NULL};
+    const char *alone[] = {setting, "CUDA_INJECTION64_PATH", NULL};
+
+    snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", path_library());
+    harmless_everywhere("preloaded and injected", NULL, both);
+    harmless_everywhere("preloaded alone", NULL, alone);
+}
+
+/* A program that never touches CUDA, with the library preloaded. */
+Test(harmless, a_program_without_cuda)
+{
+    char setting[512];
+    const char *env[] = {setting, NULL};
+    const char *argv[] = {"/bin/sh", "-c", "echo out; echo err >&2; exit 4", NULL};
+
+    snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", path_library());
+    harmless_same("sh", &(struct spawn_options){.argv = argv}, env);
+}
+
+/* ---- CUPTI --------------------------------------------------------------------------------------------------- */
+
+/* What stat says while the subscriber cannot be had: never "cupti", and no process may be hidden. */
+static void harmless_source(const char *env_setting)
+{
+    const char *env[] = {env_setting, NULL};
+    const char *argv[] = {path_program("linear"), NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    const char *source;
+    json_t *process;
+
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    process = ledger_stat(&diff, spawn.held[0]);
+    source = json_string_value(json_object_get(process, "source"));
+    cr_expect(source != NULL && strcmp(source, "cupti") != 0, "%s: source %s\n%s", env_setting,
+              source != NULL ? source : "missing", diff.text);
+    json_decref(process);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+}
+
+Test(harmless, cupti_is_taken_none_or_old)
+{
+    static const char *const settings[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", "GPUPROF_SIM_CUPTI=none",
+                                           "GPUPROF_SIM_CUPTI=old"};
+    size_t i;
+
+    for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *env[] = {settings[i], NULL};
+        harmless_everywhere(settings[i], env, env);
+    }
+    harmless_source(settings[0]);
+    harmless_source(settings[1]);
+}
+
+Test(harmless, cupti_is_missing_or_wrong)
+{
+    char *folder = build_folder();
+    char setting[600], link[512], target[512];
+    const char *env[] = {setting, NULL};
+
+    cr_assert_not_null(folder);
+    snprintf(target, sizeof(target), "%s/libcuda.so.1", path_sim());
+    snprintf(link, sizeof(link), "%s/libcuda.so.1", folder);
+    cr_assert_eq(symlink(target, link), 0);
+    snprintf(target, sizeof(target), "%s/libcudart.so.13", path_sim());
+    snprintf(link, sizeof(link), "%s/libcudart.so.13", folder);
+    cr_assert_eq(symlink(target, link), 0);
+    snprintf(setting, sizeof(setting), "LD_LIBRARY_PATH=%s", folder);
+    harmless_everywhere("no CUPTI", env, env);
+
+    cr_assert_eq(build_shared(folder, "tls.c", "libcupti.so.13", NULL), 0);
+    harmless_everywhere("a CUPTI without symbols", env, env);
+    build_remove(folder);
+}
+
+/* ---- what the machine refuses -------------------------------------------------------------------------------- */
+
+Test(harmless, no_memory_file_and_no_thread)
+{
+    const char *argv[] = {path_program("harmless"), NULL};
+    int which;
+
+    for (which = 1; which < 4; which++) {
+        struct spawn_options options = {
+            .argv = argv, .want_seccomp_memfd = which & 1, .want_seccomp_thread = (which & 2) != 0};
+        harmless_same("seccomp", &options, NULL);
+    }
+}
+
+#define HARMLESS_TLS 120 /* 16 bytes each: glibc 2.35's whole room for late libraries is 1664 bytes */
+
+/* With no room at all the loader may refuse the library, which must not show; with 128 bytes left it must work. */
+Test(harmless, static_tls_is_used_up)
+{
+    char *folder = build_folder(), paths[HARMLESS_TLS][64], *first;
+    const char *argv[HARMLESS_TLS + 2] = {path_program("static_tls")};
+    struct spawn_options options = {.argv = argv};
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    int i, opened = 0;
+
+    cr_assert_not_null(folder);
+    cr_assert_eq(build_shared(folder, "tls.c", "tls0.so", "-DTLS_BYTES=16"), 0);
+    for (i = 0; i < HARMLESS_TLS; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/tls%d.so", folder, i);
+        cr_assert(i == 0 || build_copy(paths[0], paths[i]) == 0);
+        argv[i + 1] = paths[i];
+    }
+    harmless_same("static TLS used up", &options, NULL);
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    first = strstr(result.out, "opened ");
+    opened = first != NULL ? atoi(first + 7) : 0;
+    cr_assert(opened > 8 && opened < HARMLESS_TLS, "the room was not used up, so nothing was tested:\n%s", result.out);
+    spawn_result_free(&result);
+    argv[opened - 8 + 1] = NULL;
+    check_against_ledger(&diff, &options, 1, &(struct ledger_rules){0}, &result);
+    cr_expect_eq(diff.count, 0, "with 128 bytes of static TLS left:\n%s", diff.text);
+    spawn_result_free(&result);
+    build_remove(folder);
+}
+
+/* ---- any libc function fails inside the library -------------------------------------------------------------- */
+
+static const char *const harmless_functions[] = {"memfd_create",
+                                                 "ftruncate",
+                                                 "ftruncate64",
+                                                 "fallocate",
+                                                 "posix_fallocate",
+                                                 "mmap",
+                                                 "mmap64",
+                                                 "mprotect",
+                                                 "madvise",
+                                                 "fcntl",
+                                                 "fcntl64",
+                                                 "open",
+                                                 "open64",
+                                                 "read",
+                                                 "pread",
+                                                 "write",
+                                                 "dlopen",
+                                                 "malloc",
+                                                 "calloc",
+                                                 "getrandom",
+                                                 "readlink",
+                                                 "pthread_create",
+                                                 "pthread_atfork",
+                                                 "pthread_key_create",
+                                                 "pthread_setname_np"};
+
+static long harmless_fail_once(const char *preload, const char *folder, const char *function, long number,
+                               const char *more)
+{
+    const char *argv[] = {path_program("harmless"), NULL};
+    char setting[128], count_setting[300], count_path[256];
+    const char *env[] = {preload, setting, count_setting, NULL};
+    char title[96];
+    long calls = -1;
+    FILE *file;
+
+    snprintf(setting, sizeof(setting), "GPUPROF_TEST_FAIL=%s:%ld%s:libgpuprof", function, number, more);
+    snprintf(count_path, sizeof(count_path), "%s/count", folder);
+    snprintf(count_setting, sizeof(count_setting), "GPUPROF_TEST_FAIL_COUNT=%s", count_path);
+    snprintf(title, sizeof(title), "%s call %ld%s fails in the library", function, number, more);
+    harmless_same(title, &(struct spawn_options){.argv = argv, .env = env}, env);
+    file = fopen(count_path, "r");
+    if (file == NULL || fscanf(file, "%ld", &calls) != 1) {
+        cr_expect(false, "%s: no count", title);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return calls;
+}
+
+Test(harmless, any_libc_function_may_fail, .timeout = 180)
+{
+    char *folder = build_folder(), preload[256];
+    long number, calls, fired = 0;
+    size_t i;
+
+    cr_assert_not_null(folder);
+    cr_assert_eq(build_shared(folder, "fail.c", "fail.so", NULL), 0);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/fail.so", folder);
+    for (i = 0; i < sizeof(harmless_functions) / sizeof(harmless_functions[0]); i++) {
+        number = 0;
+        do {
+            number++;
+            calls = harmless_fail_once(preload, folder, harmless_functions[i], number, "");
+            fired += calls >= number;
+        } while (calls >= number && number < 64);
+        if (calls > 0) {
+            harmless_fail_once(preload, folder, harmless_functions[i], 1, "+");
+        }
+    }
+    cr_expect_gt(fired, 5, "only %ld calls failed: the library is not reached by the preload", fired);
+    build_remove(folder);
+}

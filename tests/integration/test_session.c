@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A session from outside: sealed, gone with its process however that ends, reset and scoped exactly, traced by several
+ * viewers at once, wide enough for many devices.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* seals */
+#endif
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/ledger.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+#define MIB       (1024ll * 1024)
+#define ALLOCATED "devices/0/stats/allocated_bytes.all."
+#define RESERVED  "devices/0/stats/reserved_bytes.all."
+
+TestSuite(session, .timeout = 90);
+
+static void session_start(struct spawn *spawn, const char *program, const char *sim)
+{
+    const char *argv[] = {path_program(program), NULL};
+    struct spawn_options options = {.argv = argv, .sim = sim, .want_library = true, .want_hold = true};
+
+    cr_assert_eq(spawn_start(spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "%s did not come to its hold", program);
+}
+
+static void session_end(struct spawn *spawn)
+{
+    struct spawn_result result = {0};
+
+    spawn_finish(spawn, &result);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
+              result.out, result.err);
+    spawn_result_free(&result);
+}
+
+static long long session_value(pid_t pid, const char *path)
+{
+    struct ledger_diff diff = {0};
+    json_t *process = ledger_stat(&diff, pid);
+    long long value = json_at(process, path, -1);
+
+    cr_expect_not_null(process, "%s", diff.text);
+    json_decref(process);
+    return value;
+}
+
+/* The command's exit status; its JSON in *root_out when asked for (NULL if it was none). */
+static int session_command(json_t **root_out, const char *a, const char *b, const char *c, const char *d, const char *e,
+                           const char *f)
+{
+    struct spawn_result result = {0};
+    int status;
+
+    cr_assert_eq(spawn_command(&result, a, b, c, d, e, f, NULL), 0);
+    status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
+    if (root_out != NULL) {
+        *root_out = json_loads(result.out, 0, NULL);
+        cr_expect_not_null(*root_out, "%s: %s%s", a, result.out, result.err);
+    }
+    spawn_result_free(&result);
+    return status;
+}
+
+static const char *session_pid(pid_t pid)
+{
+    static char text[16];
+
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    return text;
+}
+
+/* ---- the memory file ----------------------------------------------------------------------------------------- */
+
+static int session_open(pid_t pid)
+{
+    char path[300], target[256];
+    struct dirent *entry;
+    int fd = -1;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir != NULL && fd < 0 && (entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid, entry->d_name);
+        ssize_t len = readlink(path, target, sizeof(target) - 1);
+        target[len > 0 ? len : 0] = '\0';
+        if (strstr(target, "memfd:gpuprof-session") != NULL) {
+            fd = open(path, O_RDWR | O_CLOEXEC);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return fd;
+}
+
+Test(session, is_sealed_against_every_change_of_size)
+{
+    struct spawn spawn;
+    int fd, seals, wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+    session_start(&spawn, "steps", NULL);
+    fd = session_open(spawn.held[0]);
+    cr_assert_geq(fd, 0, "no memfd named gpuprof-session");
+    seals = fcntl(fd, F_GET_SEALS);
+    cr_expect_eq(seals & wanted, wanted, "seals %d", seals);
+    cr_expect(ftruncate(fd, 0) != 0 && errno == EPERM);
+    cr_expect(ftruncate(fd, 1l << 30) != 0 && errno == EPERM);
+    close(fd);
+    session_end(&spawn);
+}
+
+/* ---- kill -9 ------------------------------------------------------------------------------------------------- */
+
+static int session_leftovers(void)
+{
+    static const char *const folders[] = {"/dev/shm", "/tmp", "/run", "/var/tmp"};
+    int found = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        DIR *dir = opendir(folders[i]);
+        struct dirent *entry;
+        while (dir != NULL && (entry = readdir(dir)) != NULL) {
+            /* Other tests of this run have folders of their own meanwhile. */
+            found += strstr(entry->d_name, "gpuprof") != NULL && strstr(entry->d_name, "gpuprof-test") == NULL;
+        }
+        if (dir != NULL) {
+            closedir(dir);
+        }
+    }
+    return found;
+}
+
+Test(session, killed_in_mid_update_leaves_nothing)
+{
+    int before = session_leftovers(), round;
+
+    for (round = 0; round < 10; round++) {
+        struct spawn_result result = {0};
+        struct timespec wait = {0, 3000000 + round * 7654321};
+        long long current, peak;
+        struct spawn spawn;
+        pid_t pid;
+
+        session_start(&spawn, "killed", NULL);
+        pid = spawn.held[0];
+        spawn_release(&spawn);
+        nanosleep(&wait, NULL);
+        /* Read while it changes: 1 MiB stays, at most 64 + 128 + 192 + 256 KiB come and go. */
+        current = session_value(pid, ALLOCATED "current");
+        cr_expect(current >= MIB && current <= MIB + 640 * 1024, "current %lld", current);
+        peak = session_value(pid, ALLOCATED "peak");
+        cr_expect(peak >= MIB && peak <= MIB + 640 * 1024, "peak %lld", peak);
+        spawn_kill(&spawn, SIGKILL);
+        spawn_finish(&spawn, &result);
+        cr_expect(WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGKILL, "%s", spawn_status_text(&result));
+        spawn_result_free(&result);
+        cr_expect_eq(session_command(NULL, "stat", "--json", "-p", session_pid(pid), NULL, NULL), 3);
+    }
+    cr_expect_eq(session_leftovers(), before, "files were left behind");
+}
+
+Test(session, unknown_processes_and_wrong_usage_have_their_exit_codes)
+{
+    cr_expect_eq(session_command(NULL, "stat", "--json", "-p", session_pid(getpid()), NULL, NULL), 3);
+    cr_expect_eq(session_command(NULL, "stat", "-p", "no-number", NULL, NULL, NULL), 2);
+    cr_expect_eq(session_command(NULL, "reset", "-p", session_pid(getpid()), NULL, NULL, NULL), 2);
+    cr_expect_eq(session_command(NULL, "no-such-command", NULL, NULL, NULL, NULL, NULL), 2);
+}
+
+/* ---- resets -------------------------------------------------------------------------------------------------- */
+
+static void session_reset(pid_t pid, const char *what, const char *key, long long before, long long after)
+{
+    json_t *root = NULL;
+    char path[128];
+
+    cr_expect_eq(session_command(&root, "reset", what, "--json", "-p", session_pid(pid), NULL), 0, "reset %s", what);
+    snprintf(path, sizeof(path), "processes/0/devices/0/before/%s", key);
+    cr_expect_eq(json_at(root, path, -1), before, "reset %s: before %lld, not %lld", what, json_at(root, path, -1),
+                 before);
+    snprintf(path, sizeof(path), "processes/0/devices/0/after/%s", key);
+    cr_expect_eq(json_at(root, path, -1), after, "reset %s: after %lld, not %lld", what, json_at(root, path, -1),
+                 after);
+    json_decref(root);
+}
+
+Test(session, resets_are_exact_and_touch_only_what_they_name)
+{
+    struct spawn spawn;
+    pid_t pid;
+
+    session_start(&spawn, "steps", NULL);
+    pid = spawn.held[0];
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), MIB);
+    cr_assert_eq(spawn_step(&spawn), 0); /* 4 MiB came and went */
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), 5 * MIB);
+    session_reset(pid, "--allocated", "allocated_bytes.all.peak", 5 * MIB, MIB);
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), MIB);
+    cr_expect_eq(session_value(pid, "devices/0/stats/allocation.all.peak"), 1);
+    cr_expect_eq(session_value(pid, RESERVED "peak"), 5 * MIB);
+    cr_assert_eq(spawn_step(&spawn), 0); /* 2 MiB came and went */
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), 3 * MIB);
+    cr_expect_eq(session_value(pid, RESERVED "peak"), 5 * MIB);
+    session_reset(pid, "--reserved", "reserved_bytes.all.peak", 5 * MIB, MIB);
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), 3 * MIB);
+    session_reset(pid, "--peaks", "allocated_bytes.all.peak", 3 * MIB, MIB);
+    cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 7 * MIB);
+    cr_expect_eq(session_command(NULL, "reset", "--accumulated", "-p", session_pid(pid), NULL, NULL), 0);
+    cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 0);
+    cr_expect_eq(session_value(pid, ALLOCATED "freed"), 0);
+    cr_expect_eq(session_value(pid, ALLOCATED "current"), MIB);
+    cr_assert_eq(spawn_step(&spawn), 0); /* 8 MiB came and went */
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), 9 * MIB);
+    cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 8 * MIB);
+    session_end(&spawn);
+}
+
+/* ---- scopes -------------------------------------------------------------------------------------------------- */
+
+static long long session_scope_peak(pid_t pid, const char *name)
+{
+    struct ledger_diff diff = {0};
+    json_t *process = ledger_stat(&diff, pid), *scope;
+    long long peak = -1;
+    size_t i;
+
+    json_array_foreach(json_object_get(process, "scopes"), i, scope)
+    {
+        const char *found = json_string_value(json_object_get(scope, "name"));
+        if (found != NULL && strcmp(found, name) == 0 && json_at(scope, "device", -1) == 0) {
+            peak = json_at(scope, "allocated_peak_bytes", -1);
+        }
+    }
+    json_decref(process);
+    return peak;
+}
+
+Test(session, scopes_keep_their_own_peaks_through_resets)
+{
+    struct spawn spawn;
+    pid_t pid;
+
+    session_start(&spawn, "steps", NULL);
+    pid = spawn.held[0];
+    cr_expect_eq(session_command(NULL, "scope", "begin", "outer", "-p", session_pid(pid), NULL), 0);
+    cr_expect_eq(session_scope_peak(pid, "outer"), MIB);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_expect_eq(session_command(NULL, "scope", "begin", "inner", "-p", session_pid(pid), NULL), 0);
+    cr_expect_eq(session_command(NULL, "reset", "--peaks", "-p", session_pid(pid), NULL, NULL), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_expect_eq(session_scope_peak(pid, "outer"), 5 * MIB);
+    cr_expect_eq(session_scope_peak(pid, "inner"), 3 * MIB);
+    cr_expect_eq(session_value(pid, ALLOCATED "peak"), 3 * MIB);
+    cr_expect_eq(session_command(NULL, "scope", "end", "inner", "-p", session_pid(pid), NULL), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_expect_eq(session_scope_peak(pid, "outer"), 9 * MIB);
+    cr_expect_eq(session_scope_peak(pid, "inner"), -1, "an ended scope is still listed");
+    cr_expect_neq(session_command(NULL, "scope", "end", "never-begun", "-p", session_pid(pid), NULL), 0);
+    session_end(&spawn);
+}
+
+/* ---- traces -------------------------------------------------------------------------------------------------- */
+
+static void session_trace_start(struct spawn *trace, pid_t pid)
+{
+    const char *argv[] = {path_command(), "trace", "--json", "-p", session_pid(pid), NULL};
+
+    cr_assert_eq(spawn_start(trace, &(struct spawn_options){.argv = argv}), 0);
+}
+
+/* One line for each alloc or free: "alloc 4194304". */
+static void session_trace_end(struct spawn *trace, char *summary, size_t size)
+{
+    struct spawn_result result = {0};
+    char *line, *rest;
+    size_t len = 0;
+
+    spawn_finish(trace, &result);
+    cr_expect(WIFEXITED(result.status), "trace: %s\n%s", spawn_status_text(&result), result.err);
+    rest = result.out;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        json_t *event = json_loads(line, 0, NULL);
+        const char *type = json_string_value(json_object_get(event, "event"));
+        if (type != NULL && (strcmp(type, "alloc") == 0 || strcmp(type, "free") == 0)) {
+            long long bytes = json_at(event, "size_bytes", -1);
+            len += (size_t)snprintf(summary + len, size - len, "%s %lld\n", type, bytes);
+        }
+        json_decref(event);
+    }
+    spawn_result_free(&result);
+}
+
+Test(session, two_traces_at_once_see_the_same_events)
+{
+    static const char expected[] =
+        "alloc 4194304\nfree 4194304\nalloc 2097152\nfree 2097152\nalloc 8388608\nfree 8388608\n";
+    struct timespec settle = {1, 0}; /* a trace says nothing when it is attached; starting it takes some 10 ms */
+    struct spawn spawn, first, second;
+    char seen_first[4096] = "", seen_second[4096] = "";
+
+    session_start(&spawn, "steps", NULL);
+    session_trace_start(&first, spawn.held[0]);
+    session_trace_start(&second, spawn.held[0]);
+    nanosleep(&settle, NULL);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    session_end(&spawn);
+    session_trace_end(&first, seen_first, sizeof(seen_first));
+    session_trace_end(&second, seen_second, sizeof(seen_second));
+    /* What came before the trace may be shown first (the ring remembers), but the end must be this. */
+    cr_expect(strlen(seen_first) >= strlen(expected) &&
+                  strcmp(seen_first + strlen(seen_first) - strlen(expected), expected) == 0,
+              "first trace:\n%s", seen_first);
+    cr_expect_str_eq(seen_first, seen_second);
+}
+
+/* ---- many devices -------------------------------------------------------------------------------------------- */
+
+Test(session, twenty_devices_are_told_apart)
+{
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    json_t *process, *devices;
+    size_t i, other;
+
+    session_start(&spawn, "devices", "devices=20,memory=1GiB");
+    process = ledger_stat(&diff, spawn.held[0]);
+    devices = json_object_get(process, "devices");
+    cr_assert_eq(json_array_size(devices), 20, "%zu devices\n%s", json_array_size(devices), diff.text);
+    for (i = 0; i < 20; i++) {
+        json_t *device = json_array_get(devices, i);
+        const char *uuid = json_string_value(json_object_get(device, "uuid"));
+        cr_expect_eq(json_at(device, "kinds/linear/current_bytes", -1), (long long)(i + 1) * MIB);
+        cr_expect_eq(json_at(device, "kinds/vmm/current_bytes", -1), 2 * MIB);
+        cr_expect_eq(json_at(device, "total_bytes", -1), 1024 * MIB);
+        for (other = 0; other < i; other++) {
+            const char *before = json_string_value(json_object_get(json_array_get(devices, other), "uuid"));
+            cr_expect(uuid != NULL && before != NULL && strcmp(uuid, before) != 0, "devices %zu and %zu", i, other);
+        }
+    }
+    json_decref(process);
+    session_end(&spawn);
+}
+
+/* All 122 names of torch.cuda.memory_stats are there, none null. */
+Test(session, stat_has_every_statistic_of_pytorch)
+{
+    static const char *const sets[] = {"allocation",      "segment",        "active",       "inactive_split",
+                                       "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes",
+                                       "requested_bytes"};
+    static const char *const pools[] = {"all", "small_pool", "large_pool"};
+    static const char *const values[] = {"current", "peak", "allocated", "freed"};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    json_t *process, *stats;
+    size_t set, pool, value;
+    char key[96];
+
+    session_start(&spawn, "linear", NULL);
+    process = ledger_stat(&diff, spawn.held[0]);
+    stats = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "stats");
+    cr_expect_eq(json_object_size(stats), 122, "%zu statistics", json_object_size(stats));
+    for (set = 0; set < 9; set++) {
+        for (pool = 0; pool < 3; pool++) {
+            for (value = 0; value < 4; value++) {
+                snprintf(key, sizeof(key), "%s.%s.%s", sets[set], pools[pool], values[value]);
+                cr_expect(json_is_integer(json_object_get(stats, key)), "%s", key);
+            }
+        }
+    }
+    json_decref(process);
+    session_end(&spawn);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * catalog.c: see catalog.h.  A new program in tests/programs gets a row here.
+ */
+#include "lib/catalog.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/paths.h"
+
+#define KIB 1024ll
+#define MIB (1024 * KIB)
+
+/* clang-format off */
+const struct catalog_entry catalog[] = {
+    {.name = "linear"},
+    {.name = "pitched"},
+    {.name = "arrays"},
+    {.name = "managed"},
+    {.name = "pinned"},
+    {.name = "pool_default", .rules = {.is_reserved_polled = true}},
+    {.name = "pool_created", .rules = {.is_reserved_polled = true}},
+    {.name = "pool_devices", .sim = "devices=2", .rules = {.is_reserved_polled = true}},
+    {.name = "vmm_twice"},
+    {.name = "vmm_release"},
+    {.name = "vmm_unmap"},
+    {.name = "vmm_host"},
+    {.name = "graph_nodes", .rules = {.is_reserved_polled = true}},
+    {.name = "graph_add_node", .rules = {.is_reserved_polled = true}},
+    {.name = "graph_capture", .rules = {.is_reserved_polled = true}},
+    {.name = "ipc", .processes = 2, .has_threads = true /* two processes: each counts its own calls */},
+    {.name = "shared_handle"},
+    {.name = "external"},
+    {.name = "contexts", .rules = {.is_reserved_polled = true}},
+    {.name = "primary"},
+    {.name = "errors"},
+    {.name = "oom", .sim = "memory=1GiB"},
+    {.name = "cross_thread"},
+    {.name = "exec"},
+    {.name = "exit_now", .exit_code = 7},
+    {.name = "exit_worker", .exit_code = 5, .has_threads = true},
+    {.name = "dlclose"},
+    {.name = "harmless"},
+    {.name = "ptsz", .rules = {.is_reserved_polled = true}},
+    {.name = "proc_address", .rules = {.is_reserved_polled = true}},
+    {.name = "devices", .sim = "devices=20,memory=1GiB", .note = "20"},
+    {.name = "devices", .sim = "devices=2", .note = "2"},
+    {.name = "static_tls"},
+    /* Slack: what the calls in flight on all threads can weigh together. */
+    {.name = "reuse", .has_threads = true, .rules = {.peak_slack_bytes = 8 * 2 * MIB}},
+    {.name = "short_threads", .has_threads = true, .rules = {.peak_slack_bytes = 10 * 8 * KIB}},
+    {.name = "fork", .has_threads = true, .rules = {.peak_slack_bytes = MIB / 2 + 64 * KIB}},
+    {.name = "mixed", .note = "1", .args = {"--seed", "1", "--steps", "400"}, .rules = {.is_reserved_polled = true}},
+    {.name = "mixed", .note = "2", .args = {"--seed", "2", "--steps", "400"}, .rules = {.is_reserved_polled = true}},
+    {.name = "mixed", .note = "3", .args = {"--seed", "77", "--steps", "2000"}, .rules = {.is_reserved_polled = true}},
+    {.name = "mixed", .note = "threads", .args = {"--seed", "5", "--steps", "500", "--threads", "6"}, .has_threads = true,
+     .rules = {.is_reserved_polled = true, .peak_slack_bytes = 6 * 6 * MIB}},
+    {.name = "linear_rt"},
+    {.name = "arrays_rt"},
+    {.name = "host_rt"},
+    {.name = "pools_rt", .rules = {.is_reserved_polled = true}},
+    {.name = "ptds_rt", .rules = {.is_reserved_polled = true}},
+    {.name = "graph_rt", .rules = {.is_reserved_polled = true}},
+    {.name = "reset_rt"},
+    {.name = "errors_rt"},
+    {.name = "devices_rt", .sim = "devices=3", .note = "3"},
+};
+/* clang-format on */
+const size_t catalog_count = sizeof(catalog) / sizeof(catalog[0]);
+
+const char *catalog_title(const struct catalog_entry *entry)
+{
+    static char title[64];
+
+    snprintf(title, sizeof(title), "%s%s%s", entry->name, entry->note != NULL ? " " : "",
+             entry->note != NULL ? entry->note : "");
+    return title;
+}
+
+void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options)
+{
+    int i;
+
+    argv[0] = path_program(entry->name);
+    for (i = 0; i < CATALOG_ARGS && entry->args[i] != NULL; i++) {
+        argv[i + 1] = entry->args[i];
+    }
+    argv[i + 1] = NULL;
+    *options = (struct spawn_options){.argv = argv, .sim = entry->sim};
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * catalog.h: every test program with how it is run and what may be expected of it.  One table, read by the accounting,
+ * fault and harmlessness tests.
+ */
+#ifndef TESTS_LIB_CATALOG_H
+#define TESTS_LIB_CATALOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/ledger.h"
+#include "lib/spawn.h"
+
+#define CATALOG_ARGS 6
+
+struct catalog_entry {
+    const char *name;
+    const char *args[CATALOG_ARGS];
+    const char *sim;  /* GPUPROF_SIM; NULL for one device of 16 GiB */
+    const char *note; /* distinguishes entries of one program */
+    int processes;    /* that hold at their end with a ledger each; 0 means 1 */
+    int exit_code;
+    struct ledger_rules rules;
+    bool has_threads; /* the order of calls differs from run to run: fault scripts by number hit different calls */
+};
+
+extern const struct catalog_entry catalog[];
+extern const size_t catalog_count;
+
+/* "name note": for messages and test names.  Static buffer. */
+const char *catalog_title(const struct catalog_entry *entry);
+/* Fills argv (of CATALOG_ARGS + 2) and the options that come from the entry. */
+void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options);
+
+#endif

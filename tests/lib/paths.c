@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * paths.c: see paths.h.  Called by every integration test; never touches the working directory.
+ */
+#include "lib/paths.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES (PATH_MAX + 64) /* the longest path, plus the longest name that is appended here */
+
+/* The folder `levels` above the test binary. */
+static const char *path_above(char *buffer, int levels)
+{
+    ssize_t len = readlink("/proc/self/exe", buffer, PATH_MAX - 1);
+
+    buffer[len > 0 ? len : 0] = '\0';
+    for (; levels > 0; levels--) {
+        char *slash = strrchr(buffer, '/');
+        if (slash == NULL) {
+            break;
+        }
+        *slash = '\0';
+    }
+    return buffer;
+}
+
+static const char *path_product(char *buffer, const char *relative)
+{
+    char top[PATH_BYTES];
+    const char *build = getenv("GPUPROF_BUILD");
+
+    if (build != NULL && realpath(build, top) != NULL) {
+        snprintf(buffer, PATH_BYTES + 64, "%s/%s", top, relative);
+    } else {
+        snprintf(buffer, PATH_BYTES + 64, "%s/build/%s", path_above(top, 4), relative);
+    }
+    return buffer;
+}
+
+const char *path_command(void)
+{
+    static char buffer[PATH_BYTES + 64];
+
+    return path_product(buffer, "bin/gpuprof");
+}
+
+const char *path_library(void)
+{
+    static char buffer[PATH_BYTES + 64];
+
+    return path_product(buffer, "lib/libgpuprof.so");
+}
+
+const char *path_sim(void)
+{
+    static char buffer[PATH_BYTES + 64];
+
+    return path_product(buffer, "lib/gpuprof/sim");
+}
+
+/* Programs are never sanitized, but each build tree has its own: the test's own tree is the one that make built. */
+const char *path_program(const char *name)
+{
+    static char buffer[PATH_BYTES + 64];
+    char folder[PATH_BYTES];
+
+    snprintf(buffer, sizeof(buffer), "%s/programs/%s", path_above(folder, 2), name);
+    return buffer;
+}
+
+const char *path_source(const char *relative)
+{
+    static char buffer[PATH_BYTES + 64];
+    char folder[PATH_BYTES];
+
+    snprintf(buffer, sizeof(buffer), "%s/%s", path_above(folder, 4), relative);
+    return buffer;
+}

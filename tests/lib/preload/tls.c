@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tls.c: a library that needs TLS_BYTES of static thread-local storage, for the test that uses all of it up.  Built by
+ * the test several times, each copy another file: the loader counts a library once.
+ */
+#ifndef TLS_BYTES
+#define TLS_BYTES 256
+#endif
+
+static __thread char room[TLS_BYTES] __attribute__((tls_model("initial-exec")));
+
+char *tls_room(void);
+char *tls_room(void)
+{
+    return room;
+}

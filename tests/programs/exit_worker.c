@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * exit() comes from a worker while the main thread waits and another thread sleeps.
+ * Leaves 3 MiB linear; exit code 5 (6 after a failed call).
+ */
+#include <cuda.h>
+
+#include "finish.h"
+#include "threads.h"
+
+static void thread_sleep(unsigned number)
+{
+    (void)number;
+    pause();
+}
+
+static void thread_exit(unsigned number)
+{
+    (void)number;
+    program_alloc(2 * MIB);
+    exit(5 + finish());
+}
+
+int main(void)
+{
+    struct thread_arg sleeper, leaver;
+
+    program_start();
+    program_alloc(MIB);
+    threads_start(&sleeper, 1, thread_sleep);
+    threads_start(&leaver, 1, thread_exit);
+    threads_join(&leaver, 1);
+    return 1;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli.h: runs the built command as people do, for test_cli.c and test_cli_run.c (one copy in each test program).  The
+ * binary is GPUPROF_BIN, or bin/gpuprof of the build tree that the test lies in.
+ */
+#ifndef GP_TESTS_UNIT_CLI_H
+#define GP_TESTS_UNIT_CLI_H
+
+#include <gpuprof/wire.h>
+#include <lib/session.h>
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OUTPUT_BYTES (1 << 20)
+
+struct result {
+    int status; /* as a shell gives it */
+    char *out, *err;
+};
+
+static char binary[4096], self[4096];
+
+static void find_binary(void)
+{
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    cr_assert_gt(n, 0);
+    self[n] = '\0';
+    const char *given = getenv("GPUPROF_BIN");
+    snprintf(binary, sizeof(binary), "%s", given ? given : self);
+    for (int i = 0; !given && i < 3; i++)
+        *strrchr(binary, '/') = '\0';
+    if (!given)
+        strcat(binary, "/bin/gpuprof");
+    cr_assert_eq(access(binary, X_OK), 0, "%s: build it first (make tool)", binary);
+    unsetenv("CUDA_INJECTION64_PATH");
+    unsetenv("GPUPROF_SIM");
+}
+
+static void drain(int ends[2], char *texts[2])
+{
+    size_t have[2] = {0};
+    struct pollfd polls[2] = {{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}};
+    while (polls[0].fd >= 0 || polls[1].fd >= 0) {
+        poll(polls, 2, 20000);
+        for (int i = 0; i < 2; i++) {
+            if (polls[i].fd < 0 || !polls[i].revents)
+                continue;
+            ssize_t n = read(polls[i].fd, texts[i] + have[i], OUTPUT_BYTES - 1 - have[i]);
+            if (n <= 0)
+                polls[i].fd = -1;
+            else
+                have[i] += (size_t)n;
+        }
+    }
+    texts[0][have[0]] = texts[1][have[1]] = '\0';
+}
+
+/* Starts the command; words are split at spaces; "@" stands for this test program. */
+static pid_t launch(const char *line, uid_t uid, int ends[2])
+{
+    int out[2], err[2];
+    cr_assert_eq(pipe2(out, O_CLOEXEC), 0);
+    cr_assert_eq(pipe2(err, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *words[32] = {binary}, copy[4096], *state = copy, *word;
+        int n = 1;
+        snprintf(copy, sizeof(copy), "%s", line);
+        while (line[0] && (word = strsep(&state, " ")))
+            words[n++] = strcmp(word, "@") == 0 ? self : word;
+        for (int i = 1; i < n; i++) {
+            if (strcmp(words[i], "--library=@") == 0 && asprintf(&words[i], "--library=%s", self) < 0)
+                _exit(98);
+        }
+        dup2(out[1], 1);
+        dup2(err[1], 2);
+        if (uid && setresuid(uid, uid, uid) != 0)
+            _exit(98);
+        execv(binary, words);
+        _exit(98);
+    }
+    close(out[1]);
+    close(err[1]);
+    ends[0] = out[0];
+    ends[1] = err[0];
+    return pid;
+}
+
+static struct result finish(pid_t pid, int ends[2])
+{
+    struct result r = {.out = malloc(OUTPUT_BYTES), .err = malloc(OUTPUT_BYTES)};
+    int status;
+    drain(ends, (char *[]){r.out, r.err});
+    waitpid(pid, &status, 0);
+    r.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    close(ends[0]);
+    close(ends[1]);
+    return r;
+}
+
+__attribute__((unused)) static struct result run_as(uid_t uid, const char *line)
+{
+    int ends[2];
+    if (!binary[0])
+        find_binary();
+    pid_t pid = launch(line, uid, ends);
+    return finish(pid, ends);
+}
+
+__attribute__((unused)) static struct result run(const char *format, ...)
+{
+    char line[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    return run_as(0, line);
+}
+
+/* Exit status, and on which stream which text must be. */
+__attribute__((unused)) static void expect(struct result r, int status, const char *out, const char *err)
+{
+    cr_assert_eq(r.status, status, "status %d instead of %d\nstdout: %s\nstderr: %s", r.status, status, r.out, r.err);
+    if (out)
+        cr_assert(strstr(r.out, out), "no '%s' in stdout: %s", out, r.out);
+    if (err)
+        cr_assert(strstr(r.err, err), "no '%s' in stderr: %s", err, r.err);
+    free(r.out);
+    free(r.err);
+}
+
+__attribute__((unused)) static json_t *expect_json(struct result r, const char *schema)
+{
+    json_error_t error;
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    json_t *top = json_loads(r.out, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(top, "line %d: %s\n%s", error.line, error.text, r.out);
+    cr_assert_str_eq(json_string_value(json_object_get(top, "schema")), schema);
+    free(r.out);
+    free(r.err);
+    return top;
+}
+
+__attribute__((unused)) static pid_t start(struct gp_test_process_options options)
+{
+    pid_t pid = gp_test_process_start(&options);
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT
+ * test_cli.c: the commands that look at processes, and wrong usage of all of them: exit codes, messages, output.  Run
+ * by the unit tests. */
+#define _GNU_SOURCE /* pipe2 */
+#include "cli.h"
+
+/* ---- wrong usage ----------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *line;
+    int status;
+    const char *err;
+} wrong[] = {
+    {"", 2, NULL},
+    {"statt", 2, "did you mean 'stat'"},
+    {"frobnicate", 2, "no such command"},
+    {"--frobnicate", 2, "unknown option"},
+    {"help frobnicate", 2, "no such command"},
+    {"record", 2, "not part of this version"},
+    {"report x", 2, "not part of this version"},
+    {"leaks", 2, "not part of this version"},
+    {"snapshot", 2, "not part of this version"},
+    {"export", 2, "not part of this version"},
+    {"replay", 2, "not part of this version"},
+    {"agent", 2, "not part of this version"},
+    {"help replay", 2, "not part of this version"},
+    {"stat --system", 77, "system agent"},
+    {"stat --garbage", 2, "--garbage"},
+    {"stat -z", 2, "-z"},
+    {"stat 123", 2, "-p"},
+    {"stat -p", 2, "needs a value"},
+    {"stat -p x", 2, "not a list of pids"},
+    {"stat -p 1,,2", 2, "not a list of pids"},
+    {"stat -p -1", 2, "not a list of pids"},
+    {"stat -p 0", 2, "not a list of pids"},
+    {"stat -p 1 --all", 2, "exclude"},
+    {"stat --json --summary --all", 2, "exclude"},
+    {"stat --json=yes", 2, "takes no value"},
+    {"stat --all --device 99", 2, "out of range"},
+    {"stat --all --device 99999999999999999999", 2, "out of range"},
+    {"stat --all --device x", 2, "not a device"},
+    {"stat -p 999999999", 3, "no such process"},
+    {"stat -p 1", 3, "pid 1"},
+    {"reset -p 1", 2, "--allocated"},
+    {"reset --allocated --reserved -p 1", 2, "one at a time"},
+    {"reset --peaks -p 999999999", 3, "no such process"},
+    {"reset --peaks --device 99 -p 1", 2, "out of range"},
+    {"scope", 2, "begin"},
+    {"scope frob x -p 1", 2, "not one of"},
+    {"scope begin -p 1", 2, "one name"},
+    {"scope begin a b -p 1", 2, "one name"},
+    {"scope list x -p 1", 2, "no name"},
+    {"scope begin 0123456789012345678901234567890123456789 -p 1", 2, "bytes"},
+    {"scope begin x -p 999999999", 3, "no such process"},
+    {"scope list -p 1,2", 2, "one process"},
+    {"mark -p 1", 2, "one name"},
+    {"mark 01234567890123456789012345678901 -p 1", 2, "bytes"},
+    {"mark x -p 999999999", 3, "no such process"},
+    {"trace -p 1 -- true", 2, "exclude"},
+    {"trace -p 1 --kind nonsense", 2, "not a kind"},
+    {"trace -p 1 --min 1Q", 2, "not a size"},
+    {"trace -p 1 --min 99999999999999T", 2, "out of range"},
+    {"trace -p 999999999", 3, "no such process"},
+    {"trace --sim -p 1", 2, "need a program"},
+    {"doctor extra", 2, "unexpected"},
+    {"doctor --frob", 2, "--frob"},
+    {"run", 2, "no program"},
+    {"run --library=@", 2, "no program"},
+    {"run --frob true", 2, "--frob"},
+    {"run --library=/nonexistent/libgpuprof.so true", 2, "No such file"},
+    {"run --library=/tmp true", 2, "not a file"},
+    {"run --stacks=native true", 2, "not part of this version"},
+    {"run --allocator=caching true", 2, "not part of this version"},
+    {"run --record=x true", 2, "not part of this version"},
+    {"run --limit=1GiB true", 2, "not part of this version"},
+    {"run --limit=99999999999999999999 true", 2, "out of range"},
+    {"run --limit=-1 true", 2, "not a size"},
+    {"run --library=@ --sim=devices=0 true", 2, "devices=0"},
+    {"run --library=@ --sim=devices=65 true", 2, "devices=65"},
+    {"run --library=@ --sim=memory=99999999999T true", 2, "memory="},
+    {"run --library=@ --sim=latency=slow true", 2, "latency="},
+    {"run --library=@ --sim=faults=/nonexistent true", 2, "faults="},
+    {"run --library=@ --sim=nonsense true", 2, "nonsense"},
+    {"run --library=@ /nonexistent/program", 127, "No such file"},
+    {"run --library=@ no-such-program-anywhere", 127, "No such file"},
+    {"run --library=@ /etc/passwd", 126, "denied"},
+    {"run --library=@ --summary no-such-program-anywhere", 127, "No such file"},
+    {"run --library=@ --summary /etc/passwd", 126, "denied"},
+};
+
+Test(cli, wrong_usage, .timeout = 60)
+{
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct result r = run("%s", wrong[i].line);
+        cr_assert_eq(r.status, wrong[i].status, "'%s': status %d\n%s%s", wrong[i].line, r.status, r.out, r.err);
+        if (wrong[i].err) {
+            cr_assert(strstr(r.err, wrong[i].err), "'%s': no '%s' in: %s", wrong[i].line, wrong[i].err, r.err);
+            cr_assert_eq(strncmp(r.err, "gpuprof: ", 9), 0, "'%s': %s", wrong[i].line, r.err);
+            cr_assert_str_empty(r.out, "'%s': data on stdout: %s", wrong[i].line, r.out);
+        }
+        free(r.out);
+        free(r.err);
+    }
+}
+
+Test(cli, help)
+{
+    static const char *const commands[] = {"run", "stat", "reset", "scope", "trace", "mark", "doctor"};
+    expect(run("--version"), 0, "gpuprof ", NULL);
+    expect(run("--help"), 0, "doctor", NULL);
+    expect(run("help"), 0, "usage: gpuprof COMMAND", NULL);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char usage[64];
+        snprintf(usage, sizeof(usage), "usage: gpuprof %s", commands[i]);
+        expect(run("help %s", commands[i]), 0, usage, NULL);
+        expect(run("%s --help", commands[i]), 0, usage, NULL);
+        expect(run("%s -h", commands[i]), 0, usage, NULL);
+    }
+}
+
+Test(cli, full_disk_is_a_failure)
+{
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (full < 0)
+        cr_skip("no /dev/full");
+    if (!binary[0])
+        find_binary();
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(full, 1);
+        dup2(open("/dev/null", O_WRONLY), 2);
+        execl(binary, binary, "--help", NULL);
+        _exit(98);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    cr_assert_eq(WEXITSTATUS(status), 1);
+}
+
+/* ---- processes --------------------------------------------------------------------------------------------------- */
+
+Test(cli, stat_of_a_process)
+{
+    pid_t pid = start((struct gp_test_process_options){.devices = 2});
+    expect(run("stat -p %d", pid), 0, "device 1", NULL);
+    json_t *top = expect_json(run("stat --json -p %d", pid), "gpuprof.stat/1");
+    json_t *process = json_array_get(json_object_get(top, "processes"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(process, "pid")), pid);
+    cr_assert_eq(json_array_size(json_object_get(process, "devices")), 2);
+    cr_assert_str_eq(json_string_value(json_object_get(process, "driver")), "sim");
+    cr_assert_str_eq(json_string_value(json_object_get(process, "state")), "live");
+    json_t *stats = json_object_get(json_array_get(json_object_get(process, "devices"), 1), "stats");
+    cr_assert_eq(json_object_size(stats), 122);
+    cr_assert_eq(json_integer_value(json_object_get(stats, "allocated_bytes.all.peak")), 4 << 20);
+    cr_assert_eq(json_integer_value(json_object_get(stats, "max_split_size")), -1);
+    cr_assert(json_is_object(json_object_get(json_object_get(process, "host"), "stats")));
+    json_decref(top);
+    struct result r = run("stat --summary --device 1 -p %d", pid);
+    int lines = 0;
+    for (char *at = r.out; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_assert_eq(lines, 47, "%s", r.out);
+    expect(r, 0, "device ID 1", NULL);
+    expect(run("stat --device 7 -p %d", pid), 2, NULL, "it has: 0, 1, host");
+    expect(run("stat --device host -p %d", pid), 0, "host", NULL);
+    gp_test_process_stop(pid);
+    expect(run("stat -p %d", pid), 3, NULL, "no such process");
+}
+
+Test(cli, reset_says_before_and_after)
+{
+    pid_t pid = start((struct gp_test_process_options){.devices = 2});
+    json_t *top = expect_json(run("reset --allocated --json --device 1 -p %d", pid), "gpuprof.reset/1");
+    json_t *process = json_array_get(json_object_get(top, "processes"), 0);
+    cr_assert_eq(json_array_size(json_object_get(process, "devices")), 1);
+    json_t *device = json_array_get(json_object_get(process, "devices"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(device, "device")), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(device, "reset")), "allocated");
+    json_t *before = json_object_get(device, "before"), *after = json_object_get(device, "after");
+    cr_assert_eq(json_integer_value(json_object_get(before, "allocated_bytes.all.peak")), 4 << 20);
+    cr_assert_eq(json_integer_value(json_object_get(after, "allocated_bytes.all.peak")), 2 << 20);
+    cr_assert_null(json_object_get(before, "reserved_bytes.all.peak"), "--allocated does not touch it");
+    json_decref(top);
+    top = expect_json(run("reset --accumulated --json -p %d", pid), "gpuprof.reset/1");
+    process = json_array_get(json_object_get(top, "processes"), 0);
+    cr_assert_eq(json_array_size(json_object_get(process, "devices")), 2);
+    device = json_array_get(json_object_get(process, "devices"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(json_object_get(device, "after"), "allocated_bytes.all.freed")), 0);
+    cr_assert(json_is_object(json_object_get(process, "host")));
+    json_decref(top);
+    expect(run("reset --peaks -p %d", pid), 0, "reserved_bytes.all.peak", NULL);
+    expect(run("reset --peaks --device 5 -p %d", pid), 2, NULL, "no such device");
+    gp_test_process_stop(pid);
+}
+
+Test(cli, scopes_and_marks)
+{
+    pid_t pid = start((struct gp_test_process_options){0});
+    expect(run("scope begin step -p %d", pid), 0, NULL, NULL);
+    expect(run("scope begin step -p %d", pid), 1, NULL, "already");
+    expect(run("scope list -p %d", pid), 0, "step", NULL);
+    json_t *top = expect_json(run("scope end step --json -p %d", pid), "gpuprof.scope/1");
+    json_t *scope = json_array_get(json_object_get(top, "scopes"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(scope, "allocated_peak_bytes")), 123456);
+    json_decref(top);
+    expect(run("scope end step -p %d", pid), 1, NULL, "no scope of this name");
+    expect(run("mark here -p %d", pid), 0, NULL, NULL);
+    gp_test_process_stop(pid);
+}
+
+Test(cli, silent_and_damaged_processes)
+{
+    pid_t pid = start((struct gp_test_process_options){.no_drain = true});
+    expect(run("stat -p %d", pid), 0, "did not answer", NULL);
+    expect(run("reset --peaks -p %d", pid), 1, NULL, "no answer");
+    gp_test_process_stop(pid);
+    pid = start((struct gp_test_process_options){.no_seal = true});
+    expect(run("stat -p %d", pid), 0, "damaged", NULL);
+    json_t *top = expect_json(run("stat --json -p %d", pid), "gpuprof.stat/1");
+    json_t *process = json_array_get(json_object_get(top, "processes"), 0);
+    cr_assert(json_is_null(json_object_get(process, "source")), "unknown is null");
+    cr_assert(json_is_null(json_object_get(process, "lost")));
+    json_decref(top);
+    expect(run("trace -p %d", pid), 3, NULL, "damaged");
+    gp_test_process_stop(pid);
+}
+
+/* Users of this test alone, so that processes of other tests do not count. */
+#define USER_A 54321
+#define USER_B 54322
+
+Test(cli, choice_without_pids)
+{
+    if (geteuid() != 0 || access("/proc/1/fd", R_OK) != 0)
+        cr_skip("needs root to become somebody else");
+    if (!binary[0])
+        find_binary();
+    struct result probe = run_as(USER_A, "--version");
+    free(probe.out);
+    free(probe.err);
+    if (probe.status != 0)
+        cr_skip("other users cannot reach the build tree");
+    expect(run_as(USER_A, "stat"), 3, NULL, "gpuprof run");
+    expect(run_as(USER_A, "reset --peaks"), 3, NULL, "gpuprof run");
+    pid_t one = start((struct gp_test_process_options){.uid = USER_A});
+    expect(run_as(USER_A, "stat"), 0, "device 0", NULL);
+    pid_t two = start((struct gp_test_process_options){.uid = USER_A, .comm = "second"});
+    struct result r = run_as(USER_A, "stat");
+    char number[16];
+    snprintf(number, sizeof(number), "%d", (int)two);
+    cr_assert(strstr(r.err, number), "%s", r.err);
+    expect(r, 2, NULL, "choose with -p");
+    json_t *top = expect_json(run_as(USER_A, "stat --all --json"), "gpuprof.stat/1");
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 2);
+    json_decref(top);
+    char line[64];
+    snprintf(line, sizeof(line), "stat -p %d", (int)one);
+    expect(run_as(USER_B, line), 3, NULL, "another user");
+    snprintf(line, sizeof(line), "reset --peaks -p %d", (int)one);
+    expect(run_as(USER_B, line), 3, NULL, "another user");
+    snprintf(line, sizeof(line), "trace -p %d", (int)one);
+    expect(run_as(USER_B, line), 3, NULL, "another user");
+    gp_test_process_stop(one);
+    gp_test_process_stop(two);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ * test_cli_run.c: the commands that start programs (run, trace) or look at the machine (doctor): environment, status,
+ * signals, events.  Run by the unit tests. */
+#define _GNU_SOURCE /* pipe2 */
+#include "cli.h"
+
+/* This same file is the program that `run` and `trace` start: with GP_TEST_PROFILED=MS it owns a session for so long.
+ */
+__attribute__((constructor)) static void be_profiled(void)
+{
+    const char *ms = getenv("GP_TEST_PROFILED");
+    struct gp_test_session s;
+    if (!ms)
+        return;
+    if (gp_test_session_make(&s, 64, true) != 0)
+        _exit(99);
+    gp_test_session_device(&s, 0, "Simulated GPU 0", 5 << 20);
+    for (uint64_t i = 0; i < 100; i++)
+        gp_test_session_event(&s, i % 2 ? GP_EVENT_FREE : GP_EVENT_ALLOC, i % 4 < 2 ? GP_KIND_LINEAR : GP_KIND_POOL, 0,
+                              0x7f0000000000 + i * 4096, 1000 + i);
+    gp_test_session_publish(&s);
+    gp_test_drain_start(&s);
+    if (getenv("GP_TEST_SAYS"))
+        printf("%s\n", getenv(getenv("GP_TEST_SAYS")) ? getenv(getenv("GP_TEST_SAYS")) : "(unset)");
+    fflush(stdout);
+    usleep((useconds_t)atoi(ms) * 1000);
+    gp_test_drain_stop(&s);
+    s.header->flags |= GP_SESSION_CLOSED;
+    gp_test_session_publish(&s);
+    _exit(7);
+}
+
+/* ---- run -----------------------------------------------------------------------------------------------------------
+ */
+
+Test(cli, run_sets_the_environment)
+{
+    find_binary();
+    setenv("GP_TEST_PROFILED", "0", 1);
+    setenv("GP_TEST_SAYS", "CUDA_INJECTION64_PATH", 1);
+    expect(run("run --library=@ -- @"), 7, self, NULL);
+    setenv("CUDA_INJECTION64_PATH", self, 1);
+    expect(run("run --library=@ -- @"), 7, self, NULL);
+    setenv("CUDA_INJECTION64_PATH", "/some/other/tool.so", 1);
+    expect(run("run --library=@ -- @"), 2, NULL, "already");
+    unsetenv("CUDA_INJECTION64_PATH");
+    expect(run("run --library=@ --stacks=off --allocator=off @"), 7, NULL, NULL);
+}
+
+Test(cli, run_on_the_simulated_gpu)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", command[9000];
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    chmod(folder, 0755);
+    /* The layout of an installation, in another place. */
+    snprintf(command, sizeof(command),
+             "mkdir -p %s/bin %s/lib/gpuprof/sim && cp %s %s/bin/gpuprof && touch %s/lib/libgpuprof.so "
+             "%s/lib/gpuprof/sim/libcuda.so.1",
+             folder, folder, binary, folder, folder, folder);
+    cr_assert_eq(system(command), 0);
+    snprintf(binary, sizeof(binary), "%s/bin/gpuprof", folder);
+    char sim[200], library[200];
+    snprintf(sim, sizeof(sim), "%s/lib/gpuprof/sim:/elsewhere", folder);
+    snprintf(library, sizeof(library), "%s/lib/libgpuprof.so", folder);
+    setenv("LD_LIBRARY_PATH", "/elsewhere", 1);
+    setenv("GP_TEST_PROFILED", "0", 1);
+    setenv("GP_TEST_SAYS", "LD_LIBRARY_PATH", 1);
+    expect(run("run --sim @"), 7, sim, NULL);
+    setenv("GP_TEST_SAYS", "CUDA_INJECTION64_PATH", 1);
+    expect(run("run --sim @"), 7, library, NULL);
+    setenv("GP_TEST_SAYS", "GPUPROF_SIM", 1);
+    expect(run("run --sim=devices=2,memory=1GiB @"), 7, "devices=2,memory=1GiB", NULL);
+    unsetenv("GP_TEST_PROFILED");
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+Test(cli, run_passes_the_status_on)
+{
+    static const char *const modes[] = {"", "--summary "};
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[100];
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/kill.sh", folder);
+    FILE *script = fopen(path, "w");
+    fputs("#!/bin/sh\nif [ \"$1\" ]; then kill -$1 $$; fi\nexit 42\n", script);
+    fclose(script);
+    chmod(path, 0755);
+    for (int i = 0; i < 2; i++) {
+        expect(run("run --library=@ %s-- true", modes[i]), 0, NULL, NULL);
+        expect(run("run --library=@ %s-- %s", modes[i], path), 42, NULL, NULL);
+        expect(run("run --library=@ %s-- %s KILL", modes[i], path), 128 + SIGKILL, NULL, NULL);
+        expect(run("run --library=@ %s-- %s TERM", modes[i], path), 128 + SIGTERM, NULL, NULL);
+    }
+    expect(run("run --library=@ --summary true"), 0, NULL, "no profiled process was seen");
+    unlink(path);
+    rmdir(folder);
+}
+
+Test(cli, run_with_summary)
+{
+    setenv("GP_TEST_PROFILED", "50", 1);
+    struct result r = run("run --library=@ --summary @");
+    cr_assert(strstr(r.out, "PyTorch CUDA memory summary"), "%s%s", r.out, r.err);
+    expect(r, 7, "5120 KiB", NULL);
+}
+
+/* INT, TERM and the rest reach the program; the command itself does not end before it. */
+Test(cli, run_passes_signals_on, .timeout = 60)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[100];
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/trap.sh", folder);
+    FILE *script = fopen(path, "w");
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        fprintf(script, "trap 'echo got %d; exit %zu' %d\n", numbers[i], 50 + i, numbers[i]);
+    fputs("echo ready\nwhile :; do sleep 0.02; done\n", script);
+    fclose(script);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        int ends[2];
+        char line[300], text[32] = "", got[32];
+        snprintf(line, sizeof(line), "run --library=@ --summary sh %s", path);
+        pid_t pid = launch(line, 0, ends);
+        cr_assert_gt(read(ends[0], text, sizeof(text) - 1), 0);
+        cr_assert(strstr(text, "ready"), "%s", text);
+        kill(pid, numbers[i]);
+        snprintf(got, sizeof(got), "got %d", numbers[i]);
+        expect(finish(pid, ends), 50 + (int)i, got, NULL);
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
+/* With SIGSTOP: the kernel drops SIGTSTP for process groups that no shell looks after, as here. */
+Test(cli, run_follows_stops, .timeout = 30)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[100], line[300];
+    int ends[2], status;
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/stop.sh", folder);
+    FILE *script = fopen(path, "w");
+    fputs("kill -STOP $$\nexit 33\n", script);
+    fclose(script);
+    snprintf(line, sizeof(line), "run --library=@ --summary sh %s", path);
+    pid_t pid = launch(line, 0, ends);
+    cr_assert_eq(waitpid(pid, &status, WUNTRACED), pid);
+    cr_assert(WIFSTOPPED(status), "the command stops when its program does");
+    kill(pid, SIGCONT);
+    expect(finish(pid, ends), 33, NULL, NULL);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* ---- trace ---------------------------------------------------------------------------------------------------------
+ */
+
+static int count_lines(const char *text, const char *word)
+{
+    int n = 0;
+    for (; (text = strstr(text, word)); text++)
+        n++;
+    return n;
+}
+
+Test(cli, trace_of_a_program)
+{
+    setenv("GP_TEST_PROFILED", "100", 1);
+    struct result r = run("trace --library=@ -- @");
+    cr_assert_eq(count_lines(r.out, "alloc("), 50, "%s%s", r.out, r.err);
+    cr_assert_eq(count_lines(r.out, "free("), 50);
+    expect(r, 7, "= 0x7f0000000000", "100 events shown, 0 missed, 0 lost");
+    r = run("trace --library=@ --json --kind pool --min 1051 -- @");
+    cr_assert_eq(count_lines(r.out, "gpuprof.trace/1"), 25, "%s", r.out);
+    char *end = strchr(r.out, '\n');
+    *end = '\0';
+    json_t *event = json_loads(r.out, 0, NULL);
+    cr_assert_str_eq(json_string_value(json_object_get(event, "kind")), "pool");
+    cr_assert_geq(json_integer_value(json_object_get(event, "size_bytes")), 1051);
+    json_decref(event);
+    expect(r, 7, NULL, "25 events shown");
+    expect(run("trace --library=@ -- true"), 0, NULL, "no profiled process");
+    expect(run("trace --library=@ -- no-such-program-anywhere"), 127, NULL, "No such file");
+}
+
+Test(cli, two_traces_at_once_and_interrupt)
+{
+    int a[2], b[2];
+    find_binary();
+    pid_t pid = start((struct gp_test_process_options){0});
+    char line[64];
+    snprintf(line, sizeof(line), "trace --backlog -p %d", (int)pid);
+    pid_t first = launch(line, 0, a), second = launch(line, 0, b);
+    usleep(300000);
+    expect(run("mark both -p %d", pid), 0, NULL, NULL);
+    usleep(200000);
+    kill(first, SIGINT);
+    struct result r = finish(first, a);
+    cr_assert_eq(count_lines(r.out, "linear"), 10, "%s%s", r.out, r.err);
+    expect(r, 0, "mark(", "11 events shown, 0 missed, 5 lost");
+    gp_test_process_stop(pid); /* ends the other one */
+    expect(finish(second, b), 0, "mark(", "11 events shown, 0 missed, 5 lost");
+}
+
+/* ---- doctor --------------------------------------------------------------------------------------------------------
+ */
+
+Test(cli, doctor, .timeout = 60)
+{
+    pid_t pid = start((struct gp_test_process_options){0});
+    json_t *top = expect_json(run("doctor --json"), "gpuprof.doctor/1");
+    json_t *checks = json_object_get(top, "checks"), *check;
+    size_t i, mine = 0;
+    char name[32];
+    snprintf(name, sizeof(name), "pid %d", (int)pid);
+    json_array_foreach(checks, i, check)
+    {
+        const char *result = json_string_value(json_object_get(check, "result"));
+        cr_assert(strcmp(result, "ok") == 0 || strcmp(result, "no") == 0 || strcmp(result, "unknown") == 0);
+        mine += strcmp(json_string_value(json_object_get(check, "check")), name) == 0;
+    }
+    cr_assert_eq(mine, 1);
+    json_decref(top);
+    expect(run("doctor"), 0, "not part of this version", NULL);
+    gp_test_process_stop(pid);
+}

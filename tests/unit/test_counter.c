@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_counter.c: ds/counter's contract, one thread at a time (races: tests/torture/counter.c). */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "ds/counter.h"
+
+static struct gp_counter *made(unsigned gauges, unsigned shards)
+{
+    struct gp_counter *set = NULL;
+    cr_assert_eq(gp_counter_new(&set, gauges, shards), 0);
+    return set;
+}
+
+static void change(struct gp_counter *set, unsigned shard, enum gp_counter_op op, unsigned gauge, int64_t amount)
+{
+    struct gp_delta delta = {gauge, 0, amount};
+    gp_counter_apply(set, shard, op, &delta, 1);
+}
+
+static void expect(struct gp_counter *set, unsigned gauge, int64_t current, int64_t peak, int64_t allocated,
+                   int64_t freed)
+{
+    struct gp_gauge_value values[GP_GAUGES_MAX];
+    gp_counter_snapshot(set, values);
+    cr_expect_eq(values[gauge].current, current, "current %lld, not %lld", (long long)values[gauge].current,
+                 (long long)current);
+    cr_expect_eq(values[gauge].peak, peak, "peak %lld, not %lld", (long long)values[gauge].peak, (long long)peak);
+    cr_expect_eq(values[gauge].allocated, allocated, "allocated %lld, not %lld", (long long)values[gauge].allocated,
+                 (long long)allocated);
+    cr_expect_eq(values[gauge].freed, freed, "freed %lld, not %lld", (long long)values[gauge].freed, (long long)freed);
+    cr_expect_eq(gp_counter_check(set), 0);
+}
+
+Test(counter, bounds)
+{
+    struct gp_counter *set = NULL;
+    cr_expect_eq(gp_counter_new(&set, 0, 1), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, GP_GAUGES_MAX + 1, 1), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, 1, 0), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, 1, 1025), -EINVAL);
+    set = made(GP_GAUGES_MAX, 1024);
+    change(set, 1023, GP_ADD, GP_GAUGES_MAX - 1, 5);
+    change(set, 5000000, GP_ADD, GP_GAUGES_MAX - 1, 5); /* taken modulo */
+    expect(set, GP_GAUGES_MAX - 1, 10, 10, 10, 0);
+    gp_counter_free(set);
+    gp_counter_free(NULL);
+}
+
+/* The shortest sequence on which per-thread peaks report 100. */
+Test(counter, threads_in_turn)
+{
+    struct gp_counter *set = made(1, 4);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_SUB, 0, 100);
+    change(set, 1, GP_ADD, 0, 60);
+    change(set, 0, GP_ADD, 0, 80);
+    expect(set, 0, 140, 140, 240, 100);
+    gp_counter_free(set);
+}
+
+/* One shard allocates, another frees, a third sees neither: per-thread peaks report 100 of 150. */
+Test(counter, freed_elsewhere)
+{
+    struct gp_counter *set = made(1, 4);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 1, GP_SUB, 0, 100);
+    change(set, 2, GP_ADD, 0, 60);
+    change(set, 1, GP_ADD, 0, 90);
+    expect(set, 0, 150, 150, 250, 100);
+    gp_counter_free(set);
+}
+
+Test(counter, free_in_two_steps)
+{
+    struct gp_counter *set = made(1, 2);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_TAKE, 0, 100);
+    expect(set, 0, 0, 100, 100, 0);
+    change(set, 1, GP_TAKEN, 0, 100);
+    expect(set, 0, 0, 100, 100, 100);
+    change(set, 0, GP_ADD, 0, 70);
+    change(set, 0, GP_TAKE, 0, 70);
+    change(set, 1, GP_ADD, 0, 60);
+    change(set, 0, GP_PUTBACK, 0, 70); /* the memory was there all the time: peaks follow */
+    expect(set, 0, 130, 130, 230, 100);
+    gp_counter_free(set);
+}
+
+Test(counter, below_zero_and_zero)
+{
+    struct gp_counter *set = made(1, 2);
+    change(set, 0, GP_SUB, 0, 30); /* memory that was allocated before anyone counted */
+    expect(set, 0, -30, 0, 0, 30);
+    change(set, 0, GP_ADD, 0, 0);
+    gp_counter_apply(set, 0, GP_ADD, NULL, 0);
+    expect(set, 0, -30, 0, 0, 30);
+    gp_counter_reset_peaks(set, 1, NULL, NULL);
+    expect(set, 0, -30, -30, 0, 30);
+    gp_counter_free(set);
+}
+
+Test(counter, reset_peaks_by_mask)
+{
+    struct gp_counter *set = made(2, 2);
+    struct gp_gauge_value before[2], after[2];
+    for (unsigned g = 0; g < 2; g++) {
+        change(set, 0, GP_ADD, g, 100);
+        change(set, 0, GP_SUB, g, 60);
+    }
+    gp_counter_reset_peaks(set, 1u << 1, before, after);
+    cr_expect_eq(before[1].peak, 100);
+    cr_expect_eq(after[1].peak, 40);
+    cr_expect_eq(after[0].peak, 100);
+    expect(set, 0, 40, 100, 100, 60);
+    expect(set, 1, 40, 40, 100, 60);
+    gp_counter_free(set);
+}
+
+Test(counter, reset_totals_by_mask)
+{
+    struct gp_counter *set = made(2, 2);
+    struct gp_gauge_value before[2], after[2];
+    for (unsigned g = 0; g < 2; g++) {
+        change(set, g, GP_ADD, g, 100);
+        change(set, g, GP_TAKE, g, 60);
+    }
+    gp_counter_reset_totals(set, 1, before, after);
+    cr_expect_eq(before[0].allocated, 100);
+    cr_expect_eq(after[0].allocated, 0);
+    cr_expect_eq(after[1].allocated, 100);
+    change(set, 1, GP_TAKEN, 0, 60); /* begun before the reset, finished after it */
+    expect(set, 0, 40, 100, 0, 60);
+    expect(set, 1, 40, 100, 100, 0);
+    gp_counter_free(set);
+}
+
+Test(counter, watches)
+{
+    struct gp_counter *set = made(2, 2);
+    int64_t peaks[2];
+    cr_expect_eq(gp_counter_watch_begin(set, GP_WATCHES_MAX), -EINVAL);
+    cr_expect_eq(gp_counter_watch_read(set, GP_WATCHES_MAX, peaks), -EINVAL);
+    cr_expect_eq(gp_counter_watch_end(set, 3, peaks), -ENOENT);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_SUB, 0, 90);
+    cr_expect_eq(gp_counter_watch_begin(set, 3), 0);
+    cr_expect_eq(gp_counter_watch_begin(set, 3), -EBUSY);
+    change(set, 1, GP_ADD, 0, 20);
+    change(set, 0, GP_SUB, 0, 20);
+    cr_expect_eq(gp_counter_watch_begin(set, 15), 0);
+    change(set, 0, GP_ADD, 0, 5);
+    gp_counter_reset_peaks(set, 3, NULL, NULL); /* does not touch watches */
+    cr_expect_eq(gp_counter_watch_read(set, 3, peaks), 0);
+    cr_expect_eq(peaks[0], 30);
+    cr_expect_eq(peaks[1], 0);
+    cr_expect_eq(gp_counter_watch_end(set, 15, peaks), 0);
+    cr_expect_eq(peaks[0], 15);
+    cr_expect_eq(gp_counter_watch_end(set, 3, NULL), 0);
+    cr_expect_eq(gp_counter_watch_read(set, 3, peaks), -ENOENT);
+    expect(set, 0, 15, 15, 125, 110);
+    gp_counter_free(set);
+}
+
+Test(counter, set_to_a_value)
+{
+    struct gp_counter *set = made(2, 2);
+    gp_counter_set(set, 1, 500);
+    gp_counter_set(set, 1, 200);
+    gp_counter_set(set, 1, 200);
+    expect(set, 1, 200, 500, 500, 300);
+    expect(set, 0, 0, 0, 0, 0);
+    gp_counter_free(set);
+}
+
+/* Below its peak the set must leave the slow path, and come back with nothing lost. */
+Test(counter, updates_stay_on_shards_below_the_peak)
+{
+    struct gp_counter *set = made(2, 8);
+    for (int i = 0; i < 64; i++)
+        for (unsigned shard = 0; shard < 8; shard++)
+            change(set, shard, GP_ADD, 0, 512);
+    for (int i = 0; i < 60; i++)
+        for (unsigned shard = 0; shard < 8; shard++)
+            change(set, shard, GP_SUB, 0, 512);
+    uint64_t slow = gp_counter_slow_count(set);
+    for (int i = 0; i < 10000; i++) {
+        change(set, i % 8, GP_ADD, 0, 512);
+        change(set, (i + 3) % 8, GP_SUB, 0, 512);
+    }
+    cr_expect_lt(gp_counter_slow_count(set) - slow, 500, "slow path %llu times in 20000",
+                 (unsigned long long)(gp_counter_slow_count(set) - slow));
+    expect(set, 0, 4 * 8 * 512, 64 * 8 * 512, (64 * 8 + 10000) * 512, (60 * 8 + 10000) * 512);
+    gp_counter_free(set);
+}
+
+/* A shard's credit is part of the room: who needs more than its share gets what the others hold. */
+Test(counter, one_shard_takes_all_the_room)
+{
+    struct gp_counter *set = made(1, 4);
+    change(set, 0, GP_ADD, 0, 100000);
+    change(set, 1, GP_SUB, 0, 90000);
+    for (int i = 0; i < 1000; i++) {
+        change(set, i % 4, GP_ADD, 0, 1);
+        change(set, i % 4, GP_SUB, 0, 1);
+    }
+    change(set, 2, GP_ADD, 0, 90000);
+    expect(set, 0, 100000, 100000, 100000 + 1000 + 90000, 90000 + 1000);
+    change(set, 3, GP_ADD, 0, 1);
+    expect(set, 0, 100001, 100001, 191001, 91000);
+    gp_counter_free(set);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT
+ * test_ringread.c: the event ring's reader: what it gives, what it says it missed, and what it makes of garbage. */
+#define _GNU_SOURCE
+#include "base/compiler.h"
+#include "collect/ringread.h"
+#include "ds/ring.h"
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define RING_OFFSET 8192u /* a session has other things in front */
+
+struct test_session {
+    struct gp_ring ring;
+    struct gp_ring_cursor cursor;
+    struct gp_wire_chunk *chunks;
+    uint64_t lost, time_ns;
+    int fd;
+};
+
+static struct test_session *gp_test_session(uint32_t chunk_count)
+{
+    struct test_session *t = aligned_alloc(_Alignof(struct test_session), sizeof *t);
+    memset(t, 0, sizeof *t);
+    size_t bytes = chunk_count * sizeof(struct gp_wire_chunk);
+    t->fd = memfd_create("test", MFD_CLOEXEC);
+    cr_assert_eq(ftruncate(t->fd, (off_t)(RING_OFFSET + bytes)), 0);
+    t->chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, RING_OFFSET);
+    cr_assert_eq(gp_ring_init(&t->ring, t->chunks, chunk_count, &t->lost), 0);
+    t->time_ns = 1000;
+    return t;
+}
+
+static void gp_test_close(struct test_session *t)
+{
+    munmap(t->chunks, t->ring.chunk_count * sizeof(struct gp_wire_chunk));
+    close(t->fd);
+    free(t);
+}
+
+static void gp_test_write(struct test_session *t, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct gp_wire_event event = {.time_ns = t->time_ns++, .type = GP_EVENT_ALLOC, .kind = GP_KIND_LINEAR};
+        event.bytes = event.time_ns * 3;
+        cr_assert_eq(gp_ring_write(&t->ring, &t->cursor, &event, 5), 0);
+    }
+}
+
+static struct gp_ringread *gp_test_reader(struct test_session *t, enum gp_ringread_start start)
+{
+    struct gp_ringread *reader = NULL;
+    cr_assert_eq(gp_ringread_new_fd(&reader, t->fd, RING_OFFSET, t->ring.chunk_count, start), 0);
+    return reader;
+}
+
+static struct gp_ringread_stats gp_test_stats(struct gp_ringread *reader)
+{
+    struct gp_ringread_stats stats;
+    gp_ringread_stats(reader, &stats);
+    return stats;
+}
+
+static void gp_test_balance(struct test_session *t, struct gp_ringread *reader)
+{
+    struct gp_ringread_stats s = gp_test_stats(reader);
+    cr_assert_eq(s.before + s.delivered + s.held + s.overwritten + s.damaged, gp_ring_written(&t->ring));
+    cr_assert_eq(s.damaged_chunks, 0);
+    cr_assert_eq(s.unsettled, 0);
+}
+
+Test(ringread, arguments)
+{
+    struct test_session *t = gp_test_session(4);
+    struct gp_ringread *reader;
+    cr_assert_eq(gp_ringread_new_fd(&reader, t->fd, 0, 0, GP_RINGREAD_OLDEST), -EINVAL);
+    cr_assert_eq(gp_ringread_new_fd(&reader, t->fd, 0, 3, GP_RINGREAD_OLDEST), -EINVAL);
+    cr_assert_eq(gp_ringread_new_fd(&reader, t->fd, 0, GP_RINGREAD_CHUNKS * 2, GP_RINGREAD_OLDEST), -EINVAL);
+    cr_assert_eq(gp_ringread_new(&reader, NULL, NULL, 4, GP_RINGREAD_OLDEST), -EINVAL);
+    gp_ringread_free(NULL);
+    gp_test_close(t);
+}
+
+Test(ringread, gives_every_event_once_in_order)
+{
+    struct test_session *t = gp_test_session(8);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+    const struct gp_wire_event *events;
+    uint64_t next = t->time_ns;
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
+    for (unsigned n = 0; n < 7 * GP_RING_EVENTS; n = n * 2 + 1) {
+        gp_test_write(t, n);
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), n);
+        for (unsigned i = 0; i < n; i++, next++) {
+            cr_assert_eq(events[i].time_ns, next);
+            cr_assert_eq(events[i].bytes, next * 3);
+            cr_assert_eq(events[i].seq, next - 1000);
+        }
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
+        gp_test_balance(t, reader);
+    }
+    cr_assert_eq(gp_test_stats(reader).overwritten, 0);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+Test(ringread, counts_what_it_missed_exactly)
+{
+    struct test_session *t = gp_test_session(4);
+    gp_test_write(t, 10 * GP_RING_EVENTS + 7);
+    struct gp_ringread *oldest = gp_test_reader(t, GP_RINGREAD_OLDEST), *now = gp_test_reader(t, GP_RINGREAD_NOW);
+    const struct gp_wire_event *events;
+    cr_assert_eq(gp_ringread_poll(oldest, UINT64_MAX, &events), 3 * GP_RING_EVENTS + 7);
+    cr_assert_eq(gp_test_stats(oldest).before, 7 * GP_RING_EVENTS);
+    cr_assert_eq(gp_ringread_poll(now, UINT64_MAX, &events), 0);
+    cr_assert_eq(gp_test_stats(now).before, 10 * GP_RING_EVENTS + 7);
+    gp_test_write(t, 6 * GP_RING_EVENTS);
+    for (unsigned i = 0; i < 2; i++) {
+        struct gp_ringread *reader = i ? now : oldest;
+        /* Of these, 56 went to the chunk in use, then five chunks and seven: four chunks are left to see. */
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 3 * GP_RING_EVENTS + 7);
+        cr_assert_eq(gp_test_stats(reader).overwritten, 3 * GP_RING_EVENTS - 7);
+        gp_test_balance(t, reader);
+        gp_ringread_free(reader);
+    }
+    gp_test_close(t);
+}
+
+Test(ringread, readers_are_independent_at_random_paces)
+{
+    struct test_session *t = gp_test_session(4);
+    struct gp_ringread *readers[5];
+    unsigned seed = 7;
+    for (unsigned i = 0; i < GP_COUNT(readers); i++)
+        readers[i] = gp_test_reader(t, i % 2 ? GP_RINGREAD_NOW : GP_RINGREAD_OLDEST);
+    for (unsigned step = 0; step < 5000; step++) {
+        gp_test_write(t, (unsigned)rand_r(&seed) % 150);
+        if (rand_r(&seed) % 5 == 0)
+            t->cursor = (struct gp_ring_cursor){0}; /* another thread goes on: a chunk stays partly filled */
+        for (unsigned i = 0; i < GP_COUNT(readers); i++) {
+            const struct gp_wire_event *events;
+            if ((unsigned)rand_r(&seed) % (i + 1))
+                continue;
+            ssize_t n = gp_ringread_poll(readers[i], UINT64_MAX, &events);
+            cr_assert_geq(n, 0);
+            for (ssize_t j = 1; j < n; j++)
+                cr_assert_eq(events[j].bytes, events[j].time_ns * 3);
+            gp_test_balance(t, readers[i]);
+        }
+    }
+    cr_assert_gt(gp_test_stats(readers[4]).overwritten, 0);
+    for (unsigned i = 0; i < GP_COUNT(readers); i++)
+        gp_ringread_free(readers[i]);
+    gp_test_close(t);
+}
+
+Test(ringread, a_horizon_holds_back_and_orders_across_polls)
+{
+    struct test_session *t = gp_test_session(8);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+    const struct gp_wire_event *events;
+    gp_test_write(t, 100); /* 1000 .. 1099 */
+    cr_assert_eq(gp_ringread_poll(reader, 1049, &events), 50);
+    cr_assert_eq(gp_test_stats(reader).held, 50);
+    gp_test_balance(t, reader);
+    t->time_ns = 1040; /* a thread that was slow to commit */
+    gp_test_write(t, 20);
+    cr_assert_eq(gp_ringread_poll(reader, 1070, &events), 41);
+    for (unsigned i = 1; i < 41; i++)
+        cr_assert_geq(events[i].time_ns, events[i - 1].time_ns);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 29);
+    cr_assert_eq(gp_test_stats(reader).held, 0);
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+Test(ringread, a_horizon_of_lies_does_not_grow_memory)
+{
+    struct test_session *t = gp_test_session(2);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+    const struct gp_wire_event *events;
+    for (unsigned i = 0; i < 1000; i++) {
+        gp_test_write(t, 2 * GP_RING_EVENTS);
+        cr_assert_geq(gp_ringread_poll(reader, 0, &events), 0);
+        cr_assert_leq(gp_test_stats(reader).held, 2 * GP_RING_EVENTS);
+    }
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+Test(ringread, a_killed_writer_leaves_its_events)
+{
+    struct test_session *t = gp_test_session(4);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+    const struct gp_wire_event *events;
+    gp_test_write(t, GP_RING_EVENTS + 20);
+    t->chunks[1].state |= GP_CHUNK_STATE(0, 1, 0);
+    memset(&t->chunks[1].events[20], 0xff, 32);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), GP_RING_EVENTS + 20);
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+/* A copier that lets the writer go round the circle between the first look and the copy, `moves` times. */
+struct test_race {
+    struct test_session *t;
+    unsigned moves;
+};
+
+static int gp_test_racing_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    struct test_race *race = arg;
+    memcpy(into, (const char *)race->t->chunks + offset, bytes);
+    if (offset % sizeof(struct gp_wire_chunk) == 0 && race->moves) {
+        race->moves--;
+        gp_test_write(race->t, 2 * GP_RING_EVENTS);
+    }
+    return 0;
+}
+
+Test(ringread, a_chunk_that_moves_during_the_copy_is_copied_again_or_left)
+{
+    for (unsigned moves = 1; moves < 12; moves++) {
+        struct test_session *t = gp_test_session(1);
+        struct test_race race = {t, moves};
+        struct gp_ringread *reader;
+        const struct gp_wire_event *events;
+        gp_test_write(t, 30);
+        cr_assert_eq(gp_ringread_new(&reader, gp_test_racing_copy, &race, 1, GP_RINGREAD_OLDEST), 0);
+        ssize_t n = gp_ringread_poll(reader, UINT64_MAX, &events);
+        struct gp_ringread_stats s = gp_test_stats(reader);
+        cr_assert_eq(s.damaged + s.damaged_chunks, 0);
+        cr_assert_eq(n == 0, s.unsettled == 1);
+        race.moves = 0;
+        for (int poll = 0; poll < 2; poll++) {
+            for (ssize_t i = 1; i < n; i++)
+                cr_assert_eq(events[i].seq, events[i - 1].seq + 1);
+            n = gp_ringread_poll(reader, UINT64_MAX, &events);
+        }
+        gp_test_balance(t, reader);
+        gp_ringread_free(reader);
+        gp_test_close(t);
+    }
+}
+
+/* ---- hostile ----------------------------------------------------------------------------------------------------- */
+
+Test(ringread, states_that_make_no_sense_are_left_alone)
+{
+    const struct {
+        uint64_t state, written_before;
+    } bad[] = {
+        {GP_CHUNK_STATE(0, 0, 1), 0},
+        {GP_CHUNK_STATE(0, 1, 0), 0},
+        {GP_CHUNK_STATE(2, 0, GP_RING_EVENTS + 1), 0},
+        {GP_CHUNK_STATE(2, 0, 255), 0},
+        {GP_CHUNK_STATE(3, 0, 1), 0},                  /* another chunk's turn */
+        {GP_CHUNK_STATE(2, 0, 1), 1},                  /* nothing can be before the first turn */
+        {GP_CHUNK_STATE(6, 0, 1), GP_RING_EVENTS + 1}, /* one turn before holds no more than that */
+        {GP_CHUNK_STATE((1ull << 55) - 2, 0, 1), 1ull << 62},
+        {UINT64_MAX, UINT64_MAX},
+    };
+    for (unsigned i = 0; i < GP_COUNT(bad); i++) {
+        struct test_session *t = gp_test_session(4);
+        struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+        const struct gp_wire_event *events;
+        gp_test_write(t, 10);
+        t->chunks[1].state = bad[i].state;
+        t->chunks[1].written_before = bad[i].written_before;
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 10, "case %u", i);
+        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 1, "case %u", i);
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
+        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 1, "counted once");
+        gp_ringread_free(reader);
+        gp_test_close(t);
+    }
+}
+
+Test(ringread, a_chunk_that_runs_backwards_is_left_alone)
+{
+    const struct {
+        uint64_t state, written_before;
+    } bad[] = {
+        {GP_CHUNK_STATE(9, 0, 29), 60}, /* fewer events in the same turn */
+        {GP_CHUNK_STATE(5, 0, 63), 60}, /* an earlier turn */
+        {GP_CHUNK_STATE(13, 0, 1), 89}, /* a sum below what was seen */
+        {0, 0},
+    };
+    for (unsigned i = 0; i < GP_COUNT(bad); i++) {
+        struct test_session *t = gp_test_session(4);
+        struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_NOW);
+        const struct gp_wire_event *events;
+        t->chunks[0].state = GP_CHUNK_STATE(9, 0, 30);
+        t->chunks[0].written_before = 60;
+        gp_ringread_poll(reader, UINT64_MAX, &events);
+        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 0);
+        cr_assert_eq(gp_test_stats(reader).damaged, 30, "thirty events of zeros");
+        t->chunks[0].state = bad[i].state;
+        t->chunks[0].written_before = bad[i].written_before;
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
+        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 1, "case %u", i);
+        gp_ringread_free(reader);
+        gp_test_close(t);
+    }
+}
+
+Test(ringread, events_that_make_no_sense_are_counted_and_kept_back)
+{
+    struct test_session *t = gp_test_session(4);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
+    const struct gp_wire_event *events;
+    gp_test_write(t, 10);
+    t->chunks[0].events[0].type = GP_EVENT_NONE;
+    t->chunks[0].events[1].type = GP_EVENT_TYPES;
+    t->chunks[0].events[2].kind = GP_KINDS;
+    t->chunks[0].events[3].device = GP_WIRE_DEVICES;
+    t->chunks[0].events[4].device = 254;
+    t->chunks[0].events[5].seq ^= 1ull << 63;
+    t->chunks[0].events[6].device = 255;
+    t->chunks[0].events[7].device = GP_WIRE_HOST;
+    t->chunks[0].events[8].pad_ = 3;
+    t->chunks[0].events[9].type = GP_EVENT_MARK;
+    memset(t->chunks[0].events[9].name, 0x1b, sizeof t->chunks[0].events[9].name);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 4);
+    cr_assert_eq(gp_test_stats(reader).damaged, 6);
+    cr_assert_eq(events[2].pad_, 0);
+    cr_assert_eq(strlen(events[3].name), sizeof events[3].name - 1);
+    cr_assert_eq(strspn(events[3].name, "?"), sizeof events[3].name - 1);
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+Test(ringread, a_descriptor_too_short_is_an_error_and_loses_nothing)
+{
+    struct test_session *t = gp_test_session(4);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST), *now;
+    const struct gp_wire_event *events;
+    gp_test_write(t, 10);
+    cr_assert_eq(ftruncate(t->fd, RING_OFFSET + 2 * sizeof(struct gp_wire_chunk)), 0);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), -EPROTO);
+    cr_assert_eq(gp_ringread_new_fd(&now, t->fd, RING_OFFSET, 4, GP_RINGREAD_NOW), -EPROTO);
+    cr_assert_eq(ftruncate(t->fd, RING_OFFSET + 4 * sizeof(struct gp_wire_chunk)), 0);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 10);
+    gp_ringread_free(reader);
+    cr_assert_eq(gp_ringread_new_fd(&now, -1, RING_OFFSET, 4, GP_RINGREAD_NOW), -EBADF);
+    gp_test_close(t);
+}
+
+/* Random damage between polls, from single bits to whole pages: no crash (run it under ASan), no event that breaks a
+ * bound, no more events than the ring holds. */
+Test(ringread, garbage, .timeout = 60)
+{
+    unsigned seed = 3;
+    for (unsigned round = 0; round < 300; round++) {
+        struct test_session *t = gp_test_session(4);
+        struct gp_ringread *reader = gp_test_reader(t, round % 2 ? GP_RINGREAD_NOW : GP_RINGREAD_OLDEST);
+        for (unsigned step = 0; step < 40; step++) {
+            const struct gp_wire_event *events;
+            unsigned char *bytes = (unsigned char *)t->chunks;
+            unsigned long at = (unsigned long)rand_r(&seed) % (4 * sizeof(struct gp_wire_chunk));
+            if (rand_r(&seed) % 3 == 0)
+                at = (at & ~4095ul) + at % 16;
+            bytes[at] ^= (unsigned char)(1u << rand_r(&seed) % 8);
+            if (rand_r(&seed) % 50 == 0)
+                memset(&t->chunks[at / 4096].events[3], rand_r(&seed), 1000);
+            t->chunks[rand_r(&seed) % 4].state += (uint64_t)rand_r(&seed) % 3 * 2048;
+            ssize_t n = gp_ringread_poll(reader, (uint64_t)rand_r(&seed), &events);
+            cr_assert(n >= 0 && n <= 8 * (ssize_t)GP_RING_EVENTS);
+            for (ssize_t i = 0; i < n; i++)
+                cr_assert(events[i].type < GP_EVENT_TYPES && events[i].kind < GP_KINDS);
+        }
+        gp_ringread_free(reader);
+        gp_test_close(t);
+    }
+}

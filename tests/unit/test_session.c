@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ * test_session.c: the reader of sessions reports every damage and survives everything.  Run by the unit tests. */
+#define _GNU_SOURCE /* memfd_create */
+#include <collect/peer.h>
+#include <lib/session.h>
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FIELD(_name)                                                                                                   \
+    {                                                                                                                  \
+#_name, offsetof(struct gp_wire_header, _name), sizeof(((struct gp_wire_header *)0)->_name)                    \
+    }
+
+static const struct {
+    const char *name;
+    size_t offset, bytes;
+} layout[] = {
+    FIELD(magic),           FIELD(abi),           FIELD(header_bytes),  FIELD(total_bytes),    FIELD(devices_offset),
+    FIELD(device_bytes),    FIELD(device_count),  FIELD(scopes_offset), FIELD(scope_bytes),    FIELD(scope_count),
+    FIELD(failures_offset), FIELD(failure_bytes), FIELD(failure_count), FIELD(mailbox_offset), FIELD(mailbox_bytes),
+    FIELD(slot_count),      FIELD(ring_offset),   FIELD(chunk_bytes),   FIELD(chunk_count)};
+
+static void make(struct gp_test_session *s)
+{
+    cr_assert_eq(gp_test_session_make(s, 8, true), 0);
+    gp_test_session_device(s, 0, "Simulated GPU 0", 1 << 20);
+    gp_test_session_host(s, 4096);
+    gp_test_session_scope(s, 3, "step", 99);
+    s->failures[1] = (struct gp_wire_failure){.api = "cuMemCreate", .error = 2, .count = 9};
+    gp_test_session_publish(s);
+}
+
+static int load(const struct gp_test_session *s, struct gp_peer *session, char problem[GP_PROBLEM_BYTES])
+{
+    problem[0] = '\0';
+    return gp_peer_adopt(session, dup(s->fd), problem);
+}
+
+static void read_all(const struct gp_test_session *s, struct gp_process *process)
+{
+    struct gp_peer session;
+    char problem[GP_PROBLEM_BYTES];
+    memset(process, 0, sizeof(*process));
+    cr_assert_eq(load(s, &session, problem), 0, "%s", problem);
+    cr_assert_eq(gp_peer_read(&session, process), 0);
+    gp_peer_close(&session);
+}
+
+Test(session, reads_what_was_written)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    make(&s);
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_STALE);
+    cr_assert_eq(p.device_count, 2);
+    cr_assert_eq(p.devices[0].wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 2 << 20);
+    cr_assert_str_eq(p.devices[0].name, "Simulated GPU 0");
+    cr_assert_str_eq(p.devices[0].uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf");
+    cr_assert(p.simulated);
+    cr_assert_eq(p.devices[1].index, (int)GP_WIRE_HOST);
+    cr_assert_eq(gp_device_number(&p.devices[1]), (int)GP_WIRE_HOST);
+    cr_assert_eq(p.devices[1].total_bytes, -1);
+    cr_assert_eq(p.scope_count, 1);
+    cr_assert_eq(p.scopes[0].slot, 3);
+    cr_assert_str_eq(p.scopes[0].name, "step");
+    cr_assert_eq(p.failure_count, 1);
+    cr_assert_eq(p.failures[0].count, 9);
+    gp_peer_drop(&p);
+    gp_test_session_free(&s);
+}
+
+Test(session, every_layout_field_is_checked)
+{
+    static const uint64_t values[] = {1,          7,          63,         1ull << 31, UINT32_MAX,
+                                      1ull << 32, 1ull << 62, 1ull << 63, UINT64_MAX, UINT64_MAX - 4095};
+    struct gp_test_session s;
+    make(&s);
+    struct gp_wire_header good = *s.header;
+    for (size_t f = 0; f < sizeof(layout) / sizeof(layout[0]); f++) {
+        for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+            struct gp_peer session;
+            char problem[GP_PROBLEM_BYTES];
+            uint64_t value = values[v], was = 0;
+            memcpy(&was, (char *)&good + layout[f].offset, layout[f].bytes);
+            if (layout[f].bytes == 4)
+                value &= UINT32_MAX;
+            if (value == was || (strcmp(layout[f].name, "chunk_count") == 0 && value == 1))
+                continue; /* a ring of one chunk fits */
+            memcpy((char *)s.header + layout[f].offset, &value, layout[f].bytes);
+            int rc = load(&s, &session, problem);
+            cr_assert(rc == -EPROTO || (f == 0 && value == 0 && rc == -ENOENT), "%s = %llx: %d", layout[f].name,
+                      (unsigned long long)value, rc);
+            cr_assert(rc == -ENOENT || problem[0], "%s: no reason given", layout[f].name);
+            *s.header = good;
+        }
+    }
+    gp_test_session_free(&s);
+}
+
+Test(session, every_layout_bit_is_checked)
+{
+    struct gp_test_session s;
+    make(&s);
+    for (size_t f = 0; f < sizeof(layout) / sizeof(layout[0]); f++) {
+        for (size_t bit = 0; bit < layout[f].bytes * 8; bit++) {
+            struct gp_peer session;
+            char problem[GP_PROBLEM_BYTES];
+            uint8_t *byte = (uint8_t *)s.header + layout[f].offset + bit / 8;
+            *byte ^= (uint8_t)(1u << bit % 8);
+            int rc = load(&s, &session, problem);
+            /* An offset that still lies inside, aligned and apart from the others cannot be told from a true one. */
+            uint64_t offset = 1;
+            if (strstr(layout[f].name, "_offset"))
+                memcpy(&offset, (char *)s.header + layout[f].offset, sizeof(offset));
+            bool harmless = rc == 0 && offset % (strstr(layout[f].name, "ring") ? 64 : 8) == 0;
+            cr_assert(rc == -EPROTO || harmless, "%s bit %zu: %d", layout[f].name, bit, rc);
+            if (rc == 0)
+                gp_peer_close(&session);
+            *byte ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+    gp_test_session_free(&s);
+}
+
+Test(session, seals_and_file_types)
+{
+    struct gp_test_session s;
+    struct gp_peer session;
+    char problem[GP_PROBLEM_BYTES] = "";
+    cr_assert_eq(gp_test_session_make(&s, 8, false), 0);
+    cr_assert_eq(load(&s, &session, problem), -EPROTO);
+    cr_assert(strstr(problem, "sealed"), "%s", problem);
+    s.header->magic = 0;
+    cr_assert_eq(load(&s, &session, problem), -ENOENT, "a session in the making is not damaged");
+    cr_assert_eq(fcntl(s.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL), 0);
+    s.header->magic = GP_WIRE_MAGIC;
+    cr_assert_eq(load(&s, &session, problem), -EPROTO, "two of three seals");
+    gp_test_session_free(&s);
+
+    int file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+    if (file >= 0) {
+        cr_assert_eq(gp_peer_adopt(&session, file, problem), -EPROTO);
+        cr_assert(strstr(problem, "memfd"), "%s", problem);
+    }
+    int small = memfd_create("small", MFD_ALLOW_SEALING);
+    cr_assert_eq(ftruncate(small, 100), 0);
+    cr_assert_eq(fcntl(small, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    cr_assert_eq(gp_peer_adopt(&session, small, problem), -EPROTO);
+    cr_assert(strstr(problem, "shorter"), "%s", problem);
+}
+
+Test(session, nothing_published_is_unknown)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    make(&s);
+    s.header->publish_ns = 0;
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_UNKNOWN);
+    cr_assert_eq(p.device_count, 0);
+    gp_peer_drop(&p);
+    gp_test_session_free(&s);
+}
+
+Test(session, unfinished_publication_is_unknown_and_bounded)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    struct timespec a, b;
+    make(&s);
+    s.header->publish_seq |= 1;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    read_all(&s, &p);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    cr_assert_eq(p.state, GP_PROCESS_UNKNOWN);
+    cr_assert(strstr(p.problem, "never finished"));
+    cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000, 500);
+    gp_test_session_free(&s);
+}
+
+/* Every signed count of a device row, made negative, is damage; the few that may be -1 are damage at -2. */
+Test(session, negative_counts_are_damage)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    make(&s);
+    size_t begin = offsetof(struct gp_wire_device, total_bytes), end = offsetof(struct gp_wire_device, reserved_);
+    for (size_t at = begin; at < end; at += sizeof(int64_t)) {
+        int64_t *value = (int64_t *)((char *)&s.devices[0] + at), was = *value;
+        *value = -2;
+        read_all(&s, &p);
+        cr_assert_eq(p.state, GP_PROCESS_DAMAGED, "offset %zu", at);
+        cr_assert_eq(p.device_count, 0);
+        cr_assert(strstr(p.problem, "device 0"), "%s", p.problem);
+        *value = INT64_MIN;
+        read_all(&s, &p);
+        cr_assert_eq(p.state, GP_PROCESS_DAMAGED, "offset %zu", at);
+        *value = was;
+    }
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_STALE, "the row is good again");
+    gp_peer_drop(&p);
+    gp_test_session_free(&s);
+}
+
+Test(session, other_values_out_of_range)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    make(&s);
+    s.devices[0].ordinal = 64;
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_DAMAGED);
+    s.devices[0].ordinal = 0;
+    s.scopes[5].in_use = 2;
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_DAMAGED);
+    cr_assert_eq(p.scope_count, 0);
+    s.scopes[5].in_use = 0;
+    s.header->source = 3;
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_DAMAGED);
+    s.header->source = 0;
+    s.header->publish_ns = UINT64_MAX;
+    read_all(&s, &p);
+    cr_assert_eq(p.state, GP_PROCESS_STALE);
+    cr_assert_eq(p.age_ns, 0, "a time in the future has no age");
+    gp_peer_drop(&p);
+    gp_test_session_free(&s);
+}
+
+Test(session, strings_are_cleaned)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    make(&s);
+    memset(s.header->trouble, 'x', sizeof(s.header->trouble)); /* no NUL */
+    strcpy(s.devices[0].name, "Bad\033[2J\n\xff\xc0\xaf Gr\xc3\xb6\xc3\x9f");
+    memset(s.scopes[3].name, '\x9b', sizeof(s.scopes[3].name));
+    memset(s.failures[1].api, 'A', sizeof(s.failures[1].api));
+    read_all(&s, &p);
+    cr_assert_eq(strlen(p.trouble), sizeof(p.trouble) - 1);
+    cr_assert_str_eq(p.devices[0].name, "Bad?[2J???? Gr\xc3\xb6\xc3\x9f");
+    cr_assert_eq(strspn(p.scopes[0].name, "?"), strlen(p.scopes[0].name));
+    cr_assert_eq(strlen(p.failures[0].api), sizeof(p.failures[0].api) - 1);
+    cr_assert_eq(p.devices[0].wire.name[0], 0, "only the cleaned name may be used");
+    gp_peer_drop(&p);
+    gp_test_session_free(&s);
+}
+
+/* ---- the owner publishes while it is read ---------------------------------------------------------------------- */
+
+struct publisher {
+    struct gp_test_session *s;
+    uint32_t running; /* atomic */
+};
+
+/* The same number in the first and in the last word that a reader copies, and a pause between publications in which it
+ * can succeed. */
+static void *publish_often(void *argument)
+{
+    struct publisher *p = argument;
+    for (int64_t n = 1; __atomic_load_n(&p->running, __ATOMIC_ACQUIRE); n++) {
+        __atomic_exchange_n(&p->s->header->publish_seq, p->s->header->publish_seq + 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&p->s->devices[0].total_bytes, n, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->s->devices[GP_WIRE_HOST].linear_rounded_bytes, n, __ATOMIC_RELAXED);
+        __atomic_store_n(&p->s->header->publish_seq, p->s->header->publish_seq + 1, __ATOMIC_RELEASE);
+        for (int i = 0; i < (n % 8 ? 2000 : 200000); i++)
+            __asm__ volatile("");
+    }
+    return NULL;
+}
+
+Test(session, publications_are_never_torn, .timeout = 60)
+{
+    struct gp_test_session s;
+    struct gp_process p;
+    pthread_t thread;
+    int good = 0;
+    make(&s);
+    s.devices[0].total_bytes = s.devices[GP_WIRE_HOST].linear_rounded_bytes = 0;
+    struct publisher publisher = {.s = &s, .running = 1};
+    cr_assert_eq(pthread_create(&thread, NULL, publish_often, &publisher), 0);
+    for (int i = 0; i < 2000; i++) {
+        read_all(&s, &p);
+        if (p.state == GP_PROCESS_STALE) {
+            good++;
+            cr_assert_eq(p.devices[0].wire.total_bytes, p.devices[1].wire.linear_rounded_bytes, "torn");
+        }
+        gp_peer_drop(&p);
+    }
+    __atomic_store_n(&publisher.running, 0, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    cr_assert_gt(good, 200);
+    gp_test_session_free(&s);
+}
+
+/* ---- somebody changes the session while it is read ------------------------------------------------------------ */
+
+struct mutator {
+    struct gp_test_session *s;
+    size_t bytes;
+    uint32_t running; /* atomic */
+    uint64_t flips;
+};
+
+static void *mutate(void *argument)
+{
+    struct mutator *m = argument;
+    uint64_t x = 88172645463325252ull;
+    while (__atomic_load_n(&m->running, __ATOMIC_ACQUIRE)) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        uint8_t *byte = (uint8_t *)m->s->map + x % (x >> 60 ? m->bytes : sizeof(struct gp_wire_header));
+        uint8_t was = __atomic_load_n(byte, __ATOMIC_RELAXED);
+        __atomic_store_n(byte, (uint8_t)(was ^ (x >> 40)), __ATOMIC_RELAXED);
+        for (int i = 0; i < 200; i++)
+            __asm__ volatile("");
+        __atomic_store_n(byte, was, __ATOMIC_RELAXED);
+        m->flips++;
+    }
+    return NULL;
+}
+
+static void check_bounds(const struct gp_process *p)
+{
+    cr_assert(p->device_count >= 0 && p->device_count <= (int)GP_WIRE_DEVICES);
+    cr_assert(p->scope_count >= 0 && p->scope_count <= (int)GP_WIRE_SCOPES);
+    cr_assert(p->failure_count >= 0 && p->failure_count <= (int)GP_WIRE_FAILURES);
+    cr_assert(memchr(p->trouble, 0, sizeof(p->trouble)) && memchr(p->allocator, 0, sizeof(p->allocator)));
+    for (int d = 0; d < p->device_count; d++) {
+        cr_assert(p->devices[d].index >= 0 && p->devices[d].index < (int)GP_WIRE_DEVICES);
+        cr_assert(memchr(p->devices[d].name, 0, sizeof(p->devices[d].name)));
+        for (int i = 0; i < GP_STATS; i++)
+            cr_assert_geq(p->devices[d].wire.stats[i][GP_POOL_ALL].current, 0);
+    }
+}
+
+Test(session, live_mutator, .timeout = 300)
+{
+    struct gp_test_session s;
+    const char *count = getenv("GP_TEST_MUTATOR_READS");
+    int reads = count ? atoi(count) : 100000, damaged = 0, refused = 0;
+    make(&s);
+    struct mutator m = {.s = &s, .bytes = (size_t)s.header->mailbox_offset, .running = 1};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, mutate, &m), 0);
+    for (int i = 0; i < reads; i++) {
+        struct gp_peer session;
+        char problem[GP_PROBLEM_BYTES];
+        if (load(&s, &session, problem) != 0) {
+            refused++;
+            continue;
+        }
+        struct gp_process p;
+        memset(&p, 0, sizeof(p));
+        cr_assert_eq(gp_peer_read(&session, &p), 0);
+        check_bounds(&p);
+        damaged += p.state == GP_PROCESS_DAMAGED;
+        gp_peer_drop(&p);
+        gp_peer_close(&session);
+    }
+    __atomic_store_n(&m.running, 0, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    fprintf(stderr, "live mutator: %d reads, %llu flips, %d refused, %d damaged\n", reads, (unsigned long long)m.flips,
+            refused, damaged);
+    cr_assert_gt(m.flips, 1000);
+    if (reads >= 100000)
+        cr_assert_gt(refused + damaged, 0, "the mutator must have been seen at least once");
+    gp_test_session_free(&s);
+}

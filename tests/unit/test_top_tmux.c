@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_top_tmux.c: the real command on a real terminal (tmux), watching processes with well-formed sessions.  A server
+ * of its own on a socket of its own; skipped where tmux is not installed.
+ */
+#include <base/clock.h>
+#include <base/compiler.h>
+#include <criterion/criterion.h>
+#include <lib/paths.h>
+#include <lib/session.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SCREEN_BYTES 65536
+#define WAIT_NS      10000000000ull /* a loaded machine; each wait ends as soon as what it waits for is there */
+
+static char socket_name[64];
+static char screen[SCREEN_BYTES];
+static pid_t watched[2];
+
+static int tmux(const char *format, ...)
+{
+    char arguments[2048], command[2300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arguments, sizeof(arguments), format, args);
+    va_end(args);
+    snprintf(command, sizeof(command), "tmux -L %s -f /dev/null %s 2>/dev/null", socket_name, arguments);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    size_t got = fread(screen, 1, sizeof(screen) - 1, pipe);
+    screen[got] = '\0';
+    return pclose(pipe);
+}
+
+static void see(const char *wanted, bool present)
+{
+    uint64_t end = gp_clock_ns() + WAIT_NS;
+    do {
+        tmux("capture-pane -p -t top");
+        if ((strstr(screen, wanted) != NULL) == present)
+            return;
+        usleep(50000);
+    } while (gp_clock_ns() < end);
+    cr_assert(false, "waited for \"%s\" to %s; the screen was:\n%s", wanted, present ? "come" : "go", screen);
+}
+
+static void type(const char *keys)
+{
+    cr_assert_eq(tmux("send-keys -t top %s", keys), 0);
+}
+
+/* A shell with a prompt that cannot be mistaken, so that what a program leaves behind is seen. */
+static void start(void)
+{
+    if (system("command -v tmux >/dev/null 2>&1") != 0)
+        cr_skip_test("tmux is not installed");
+    snprintf(socket_name, sizeof(socket_name), "gpuprof-test-%d", (int)getpid());
+    for (int i = 0; i < 2; i++) {
+        struct gp_test_process_options options = {.devices = 2, .comm = i ? "train" : "serve"};
+        watched[i] = gp_test_process_start(&options);
+        cr_assert_gt(watched[i], 0);
+    }
+    cr_assert_eq(tmux("new-session -d -s top -x 100 -y 30 \"env -u NO_COLOR LC_ALL=C.UTF-8 PS1='READY ' sh\""), 0);
+    see("READY", true);
+}
+
+static void finish(void)
+{
+    if (!socket_name[0])
+        return;
+    tmux("kill-server");
+    for (int i = 0; i < 2; i++) {
+        if (watched[i] > 0)
+            gp_test_process_stop(watched[i]);
+    }
+}
+
+static void run_top(const char *before, const char *options)
+{
+    char line[2048];
+    snprintf(line, sizeof(line), "\"%s '%s' top -p %d,%d %s; echo rc=\\$?\" Enter", before, path_command(),
+             (int)watched[0], (int)watched[1], options);
+    type(line);
+    see("F10Quit", true);
+}
+
+/* The shell is back, echoes what is typed and shows nothing of the frame. */
+static void restored(const char *rc)
+{
+    see(rc, true);
+    see("F10Quit", false);
+    type("'echo al''ive' Enter");
+    see("alive", true);
+    tmux("display-message -p -t top '#{cursor_flag} #{alternate_on}'");
+    cr_assert_str_eq(screen, "1 0\n", "the cursor is shown, the ordinary screen is back");
+}
+
+TestSuite(top, .init = start, .fini = finish, .timeout = 120);
+
+Test(top, shows_processes_and_quits_cleanly)
+{
+    char pid[16];
+    snprintf(pid, sizeof(pid), "%d", (int)watched[0]);
+    run_top("", "-d 0.2");
+    see(pid, true);
+    see("ALLOC", true);
+    see("linear", true); /* the details */
+    type("q");
+    restored("rc=0");
+}
+
+Test(top, resets_a_peak_after_a_question)
+{
+    run_top("", "-d 0.2");
+    see("live", true);
+    type("r");
+    see("y/n reset the allocated peak of", true);
+    type("n");
+    see("nothing was reset", true);
+    type("r y");
+    see("allocated peak reset:", true);
+    type("q");
+    restored("rc=0");
+}
+
+Test(top, follows_the_window_down_to_one_cell_and_back)
+{
+    run_top("", "-d 0.2");
+    static const char *const sizes[] = {"-x 60 -y 15", "-x 1 -y 1", "-x 7 -y 3", "-x 200 -y 50"};
+    for (size_t i = 0; i < GP_COUNT(sizes); i++)
+        cr_assert_eq(tmux("resize-window -t top %s", sizes[i]), 0);
+    see("UNTRACKED", true);
+    cr_assert_eq(tmux("resize-window -t top -x 60 -y 15"), 0);
+    see("UNTRACKED", false);
+    see("PEAK", true);
+    type("q");
+    restored("rc=0");
+}
+
+Test(top, stops_and_continues)
+{
+    run_top("", "-d 0.2");
+    type("C-z");
+    see("F10Quit", false);
+    see("READY", true);
+    type("fg Enter");
+    see("F10Quit", true);
+    type("C-c");
+    see("READY", true);
+    see("F10Quit", false);
+}
+
+Test(top, gives_the_terminal_back_when_terminated)
+{
+    run_top("timeout --foreground --preserve-status -s TERM 2", "-d 0.2");
+    restored("rc=143");
+}
+
+Test(top, gives_the_terminal_back_when_it_crashes)
+{
+    run_top("ulimit -c 0; timeout --foreground --preserve-status -s SEGV 2", "-d 0.2");
+    restored("rc=139");
+}
+
+Test(top, ends_after_the_samples_asked_for_and_honours_no_color)
+{
+    run_top("NO_COLOR=1", "-d 0.5 -n 6");
+    tmux("capture-pane -p -e -t top");
+    for (const char *p = screen; (p = strstr(p, "\033["));
+         p++) { /* 30 to 38 and 40 to 48 set a colour; 39 and 49 take it away */
+        for (const char *q = p + 2; *q && *q != 'm'; q++) {
+            bool first = q[-1] == '[' || q[-1] == ';';
+            cr_assert_not(first && (*q == '3' || *q == '4') && q[1] >= '0' && q[1] <= '8', "a colour:\n%s", screen);
+        }
+    }
+    restored("rc=0");
+}
+
+Test(top, without_utf8_shows_ascii)
+{
+    run_top("LC_ALL=C", "-d 0.2");
+    see("PEAK", true);
+    for (const char *p = screen; *p; p++)
+        cr_assert_lt((unsigned char)*p, 0x80, "%s", screen);
+    type("q");
+    restored("rc=0");
+}
+
+Test(top, a_dumb_terminal_gets_a_table)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "\"TERM=dumb '%s' top -p %d; echo rc=\\$?\" Enter", path_command(), (int)watched[0]);
+    type(line);
+    see("rc=0", true);
+    cr_assert_not_null(strstr(screen, "R-PEAK"));
+    cr_assert_null(strstr(screen, "F10Quit"));
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_view_draw.c: frames.  The golden ones are in tests/golden/top; GP_GOLDEN_UPDATE=1 writes them anew, to be read
+ * before they are believed.
+ */
+#include "view_fixture.h"
+
+#include <lib/paths.h>
+
+static void check_cells(const struct gp_grid *grid, const char *what)
+{
+    for (int y = 0; y < grid->rows; y++) {
+        for (int x = 0; x < grid->cols; x++) {
+            const struct gp_cell *cell = gp_grid_at(grid, y, x);
+            cr_assert_lt(cell->style, GP_STYLES);
+            if (cell->width == 2)
+                cr_assert(x + 1 < grid->cols && gp_grid_at(grid, y, x + 1)->width == 0, "%s: half a character", what);
+            else if (cell->width == 0)
+                cr_assert(x > 0 && gp_grid_at(grid, y, x - 1)->width == 2, "%s: half a character", what);
+            else
+                cr_assert(cell->glyph[0] && (unsigned char)cell->glyph[0] >= 0x20, "%s: control character", what);
+            cr_assert(!grid->ascii || (unsigned char)cell->glyph[0] < 0x80, "%s: not ASCII", what);
+        }
+    }
+}
+
+static void draw_all_modes(struct fix_view *view, struct gp_grid *grid, const char *what)
+{
+    static const int keys[] = {0, 't', 'd', 'H', '?', 'q', '>', GP_KEY_ESCAPE, '/', GP_KEY_ESCAPE, 'p', 'n'};
+    for (size_t i = 0; i < GP_COUNT(keys); i++) {
+        if (keys[i])
+            fix_key(view, keys[i]);
+        fix_draw(view, grid);
+        check_cells(grid, what);
+    }
+    fix_key(view, 't');
+    fix_key(view, 'H');
+    view->ui.by = GP_BY_PROCESS;
+}
+
+/* Every width with some heights and every height with some widths, all modes; each machine. */
+static void draw_sizes(const struct fix_machine *machine)
+{
+    struct fix_view view;
+    fix_open(&view, machine->make, 3);
+    static const int some[] = {1, 2, 3, 5, 9, 15, 24, 40, 80, 100, 131, 300};
+    for (int n = 1; n <= 300; n++) {
+        for (size_t i = 0; i < GP_COUNT(some); i++) {
+            struct gp_grid grid;
+            int rows = i % 2 ? some[i] : n, cols = i % 2 ? n : some[i];
+            if (rows > 100)
+                continue;
+            cr_assert_eq(gp_grid_init(&grid, rows, cols, n % 3 == 0), 0);
+            if (n < 12 || n % 16 == 0)
+                draw_all_modes(&view, &grid, machine->name);
+            fix_draw(&view, &grid);
+            check_cells(&grid, machine->name);
+            gp_grid_fini(&grid);
+        }
+    }
+    fix_close(&view);
+}
+
+Test(draw, fits_every_size_on_an_empty_machine)
+{
+    draw_sizes(&fix_machines[0]);
+}
+
+Test(draw, fits_every_size_on_a_typical_machine)
+{
+    draw_sizes(&fix_machines[1]);
+}
+
+Test(draw, fits_every_size_on_a_crowded_machine)
+{
+    draw_sizes(&fix_machines[2]);
+}
+
+Test(draw, fits_every_size_with_odd_values)
+{
+    draw_sizes(&fix_machines[3]);
+}
+
+Test(draw, before_the_first_sample_says_so)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_empty, 0);
+    cr_assert_eq(gp_grid_init(&grid, 10, 60, false), 0);
+    fix_draw(&view, &grid);
+    check_cells(&grid, "no sample");
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+/* ---- golden frames ------------------------------------------------------------------------------------------- */
+
+static char *frame_text(const struct gp_grid *grid)
+{
+    size_t bytes = (size_t)grid->rows * ((size_t)grid->cols * GP_CELL_BYTES + 1) + 1, used = 0;
+    char *text = malloc(bytes);
+    for (int y = 0; y < grid->rows; y++) {
+        used += gp_grid_line(grid, y, text + used, bytes - used);
+        text[used++] = '\n';
+    }
+    text[used] = '\0';
+    return text;
+}
+
+static char *read_all(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s is missing: GP_GOLDEN_UPDATE=1 writes it", path);
+    char *text = calloc(1, 1 << 20);
+    size_t got = fread(text, 1, (1 << 20) - 1, file);
+    cr_assert_gt(got, 0);
+    fclose(file);
+    return text;
+}
+
+static void golden(struct fix_view *view, int cols, int rows, bool ascii, const char *name)
+{
+    struct gp_grid grid;
+    char relative[128];
+    snprintf(relative, sizeof(relative), "tests/golden/top/%s.txt", name);
+    const char *path = path_source(relative);
+    cr_assert_eq(gp_grid_init(&grid, rows, cols, ascii), 0);
+    fix_draw(view, &grid);
+    char *now = frame_text(&grid);
+    if (getenv("GP_GOLDEN_UPDATE")) {
+        FILE *file = fopen(path, "w");
+        cr_assert_not_null(file, "%s", path);
+        fputs(now, file);
+        fclose(file);
+    }
+    char *wanted = read_all(path);
+    cr_assert(strcmp(now, wanted) == 0, "%s differs.  Now:\n%s", path, now);
+    free(wanted);
+    free(now);
+    gp_grid_fini(&grid);
+}
+
+Test(golden, frames_of_all_sizes)
+{
+    static const int sizes[][2] = {{40, 10}, {60, 15}, {80, 24}, {120, 40}, {200, 50}};
+    for (size_t m = 0; m < GP_COUNT(fix_machines); m++) {
+        struct fix_view view;
+        fix_open(&view, fix_machines[m].make, 20);
+        for (size_t i = 0; i < GP_COUNT(sizes); i++) {
+            for (int ascii = 0; ascii < 2; ascii++) {
+                char name[64];
+                snprintf(name, sizeof(name), "%s-%dx%d-%s", fix_machines[m].name, sizes[i][0], sizes[i][1],
+                         ascii ? "ascii" : "utf8");
+                golden(&view, sizes[i][0], sizes[i][1], ascii, name);
+            }
+        }
+        fix_close(&view);
+    }
+}
+
+Test(golden, modes)
+{
+    static const struct {
+        const char *name, *keys;
+    } modes[] = {{"help", "?"},     {"tree", "t"},        {"gpus", "dt"},      {"containers", "dd"}, {"sort", ">"},
+                 {"filter", "/tr"}, {"question", "   p"}, {"nobody", "/zz\n"}, {"host", "H"}};
+    for (size_t i = 0; i < GP_COUNT(modes); i++) {
+        struct fix_view view;
+        char name[64];
+        fix_open(&view, fix_typical, 20);
+        for (const char *p = modes[i].keys; *p; p++)
+            fix_key(&view, *p);
+        snprintf(name, sizeof(name), "mode-%s-100x30", modes[i].name);
+        golden(&view, 100, 30, false, name);
+        fix_close(&view);
+    }
+}
+
+/* ---- strokes ------------------------------------------------------------------------------------------------- */
+
+static void expect_bar(struct gp_bar bar, const char *wanted)
+{
+    struct gp_grid grid;
+    struct gp_draw draw = {.grid = &grid};
+    char text[64];
+    cr_assert_eq(gp_grid_init(&grid, 1, 10, true), 0);
+    gp_draw_bar(&draw, gp_grid_rect(&grid), 0, 0, 10, &bar);
+    gp_grid_line(&grid, 0, text, sizeof(text));
+    cr_assert_str_eq(text, wanted);
+    gp_grid_fini(&grid);
+}
+
+Test(draw, bars_show_parts_within_parts)
+{
+    expect_bar((struct gp_bar){30, 50, 20, 100, 40}, "###|=::...");
+    expect_bar((struct gp_bar){0, 0, 0, 100, 0}, "..........");
+    expect_bar((struct gp_bar){1, 2, 1, 1000000, 1}, "#:........");
+    expect_bar((struct gp_bar){100, 100, 0, 100, 100}, "##########");
+    expect_bar((struct gp_bar){500, 900, 900, 100, 900}, "#########|");
+    expect_bar((struct gp_bar){-1, -1, -1, 100, -1}, "..........");
+    expect_bar((struct gp_bar){5, 5, 5, -1, 5}, "unknown");
+}
+
+Test(text, numbers_keep_three_digits_and_know_the_unknown)
+{
+    static const struct {
+        int64_t bytes;
+        const char *wanted;
+    } cases[] = {{-1, "-"},          {0, "0"},          {1023, "1023"},      {1024, "1.0K"},
+                 {1047552, "1023K"}, {1048064, "1.0M"}, {104857600, "100M"}, {INT64_MAX, "8.0E"}};
+    char text[32];
+    for (size_t i = 0; i < GP_COUNT(cases); i++)
+        cr_assert_str_eq(gp_text_bytes(cases[i].bytes, GP_TEXT_SHORT, text, sizeof(text)), cases[i].wanted);
+    cr_assert_str_eq(gp_text_rate(NAN, text, sizeof(text)), "-");
+    cr_assert_str_eq(gp_text_rate(0, text, sizeof(text)), "0");
+    cr_assert_str_eq(gp_text_rate(12345, text, sizeof(text)), "12.3K");
+}
+
+Test(text, malformed_utf8_is_walked_byte_by_byte)
+{
+    static const char *const bad[] = {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xe6\xa8", "\xf4\x90\x80\x80", "\x80"};
+    for (size_t i = 0; i < GP_COUNT(bad); i++) {
+        uint32_t code;
+        cr_assert_eq(gp_text_decode(bad[i], &code), 1);
+        cr_assert_eq(code, 0xfffd);
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * test_view_layout.c: the rectangles of a frame, for every size. */
+#include <criterion/criterion.h>
+#include <view/layout.h>
+
+static bool inside(struct gp_rect r, int rows, int cols)
+{
+    return r.h >= 0 && r.w >= 0 && r.y >= 0 && r.x >= 0 && r.y + r.h <= rows && r.x + r.w <= cols;
+}
+
+static bool overlap(struct gp_rect a, struct gp_rect b)
+{
+    return a.h > 0 && b.h > 0 && a.w > 0 && b.w > 0 && a.y < b.y + b.h && b.y < a.y + a.h && a.x < b.x + b.w &&
+           b.x < a.x + a.w;
+}
+
+static void check(const struct gp_layout_wish *wish)
+{
+    struct gp_layout layout = gp_layout_of(wish);
+    struct gp_rect all[8 + 64] = {layout.title,  layout.alerts,  layout.header, layout.table,
+                                  layout.detail, layout.message, layout.footer, layout.gpus};
+    cr_assert_leq(layout.gpu_shown, wish->gpus);
+    for (int i = 0; i < layout.gpu_shown; i++) {
+        struct gp_rect gpu = gp_layout_gpu(&layout, i);
+        cr_assert(gpu.h > 0 && gpu.w > 0);
+        cr_assert(gpu.y >= layout.gpus.y && gpu.y + gpu.h <= layout.gpus.y + layout.gpus.h, "%dx%d gpu %d", wish->cols,
+                  wish->rows, i);
+        cr_assert(gpu.x + gpu.w <= layout.gpus.w);
+        for (int k = 0; k < i; k++)
+            cr_assert_not(overlap(gpu, gp_layout_gpu(&layout, k)));
+    }
+    int lines = 0;
+    for (int i = 0; i < 8; i++) {
+        cr_assert(inside(all[i], wish->rows, wish->cols), "%dx%d part %d", wish->cols, wish->rows, i);
+        lines += all[i].h;
+        for (int k = 0; k < i; k++)
+            cr_assert_not(overlap(all[i], all[k]), "%dx%d parts %d and %d", wish->cols, wish->rows, k, i);
+    }
+    cr_assert_eq(lines, wish->rows, "%dx%d: every line has an owner", wish->cols, wish->rows);
+}
+
+Test(layout, never_overlaps_and_stays_inside_for_every_size)
+{
+    static const int gpus[] = {0, 1, 2, 8, 56}, rows[] = {0, 3, 500}, details[] = {0, 2, 9};
+    for (int r = 1; r <= 100; r++) {
+        for (int c = 1; c <= 300; c++) {
+            for (int i = 0; i < 45; i++) {
+                struct gp_layout_wish wish = {r, c, i % 4, gpus[i % 5], rows[i / 5 % 3], details[i / 15]};
+                check(&wish);
+            }
+        }
+    }
+}
+
+Test(layout, gives_the_first_line_to_the_title_and_the_second_to_the_table)
+{
+    struct gp_layout_wish wish = {.rows = 2, .cols = 20, .alerts = 1, .gpus = 1, .table_rows = 5, .detail = 5};
+    struct gp_layout layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.title.h, 1);
+    cr_assert_eq(layout.table.h, 1);
+}
+
+Test(layout, keeps_losses_gpus_table_and_footer_at_60x15)
+{
+    struct gp_layout_wish wish = {.rows = 15, .cols = 60, .alerts = 2, .gpus = 2, .table_rows = 20, .detail = 6};
+    struct gp_layout layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.alerts.h, 2);
+    cr_assert_eq(layout.gpu_shown, 2);
+    cr_assert_eq(layout.footer.h, 1);
+    cr_assert_geq(layout.table.h, 3);
+}
+
+Test(layout, puts_many_gpus_side_by_side)
+{
+    struct gp_layout_wish wish = {.rows = 40, .cols = 160, .gpus = 56, .table_rows = 100};
+    struct gp_layout layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.gpu_columns, 4);
+    cr_assert_eq(layout.gpu_shown, 56);
+}
+
+Test(layout, survives_sizes_of_nothing)
+{
+    struct gp_layout_wish wish = {.rows = -1, .cols = 0, .alerts = 3, .gpus = 9, .table_rows = 9, .detail = 9};
+    struct gp_layout layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.title.h + layout.table.h + layout.gpus.h, 0);
+}

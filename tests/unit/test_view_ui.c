@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ * test_view_ui.c: keys. */
+#include "view_fixture.h"
+
+Test(ui, arrows_stay_in_the_table_and_follow_the_row)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, GP_KEY_UP);
+    cr_assert_eq(view.ui.cursor, 0);
+    fix_key(&view, GP_KEY_END);
+    cr_assert_eq(view.ui.cursor, 6);
+    fix_key(&view, GP_KEY_DOWN);
+    cr_assert_eq(view.ui.cursor, 6);
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, 'j');
+    struct gp_row_id chosen = view.ui.selected;
+    fix_key(&view, 'I');
+    cr_assert(gp_row_id_equal(&view.list.rows[view.ui.cursor].id, &chosen), "the row is followed, not the line");
+    fix_close(&view);
+}
+
+Test(ui, paging_keeps_the_cursor_on_the_screen)
+{
+    struct fix_view view;
+    fix_open(&view, fix_crowd, 1);
+    gp_ui_settle(&view.ui, &view.list, 10);
+    fix_key(&view, GP_KEY_PAGE_DOWN);
+    cr_assert(view.ui.cursor == 10 && view.ui.top == 1);
+    fix_key(&view, GP_KEY_END);
+    cr_assert(view.ui.cursor == 99 && view.ui.top == 90);
+    gp_ui_settle(&view.ui, &view.list, 200);
+    cr_assert_eq(view.ui.top, 0, "a taller screen shows all");
+    fix_close(&view);
+}
+
+Test(ui, reset_asks_first_and_names_one_row)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    cr_assert_eq(fix_key(&view, 'r'), GP_ACTION_NONE);
+    cr_assert_eq(view.ui.mode, GP_MODE_CONFIRM);
+    cr_assert_eq(view.ui.target_count, 1);
+    cr_assert_eq(view.ui.targets[0].pid, 4242);
+    cr_assert_eq(view.ui.targets[0].device_index, 0);
+    cr_assert_eq(fix_key(&view, 'x'), GP_ACTION_NONE);
+    cr_assert_eq(view.ui.mode, GP_MODE_CONFIRM, "any other key keeps asking");
+    cr_assert_eq(fix_key(&view, 'n'), GP_ACTION_NONE);
+    cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    fix_key(&view, 'p');
+    cr_assert_eq(view.ui.reset_what, GP_RESET_PEAKS);
+    cr_assert_eq(fix_key(&view, 'y'), GP_ACTION_RESET);
+    fix_close(&view);
+}
+
+Test(ui, reset_of_tagged_rows_takes_each_peak_once)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, ' ');
+    fix_key(&view, ' ');
+    cr_assert_eq(view.ui.tag_count, 2);
+    view.ui.tree = true;
+    fix_rows(&view);
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, ' '); /* the process that sums both */
+    fix_key(&view, 'R');
+    cr_assert_eq(view.ui.target_count, 2);
+    cr_assert_eq(view.ui.reset_what, GP_RESET_RESERVED);
+    fix_close(&view);
+}
+
+Test(ui, reset_of_what_cannot_answer_is_refused)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, GP_KEY_END);
+    fix_key(&view, 'r');
+    cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    cr_assert(view.ui.message_is_error && view.ui.message[0]);
+    fix_close(&view);
+}
+
+Test(ui, reset_of_a_gpu_takes_its_processes_and_not_the_host)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, 'd');
+    cr_assert_eq(view.ui.by, GP_BY_DEVICE);
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, 'r');
+    cr_assert_eq(view.ui.target_count, 2, "4242 and 77 on GPU 0; Xorg is not ours");
+    fix_close(&view);
+}
+
+Test(ui, the_filter_takes_text_and_gives_it_back)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, '/');
+    for (const char *p = "sq\xe9"; *p; p++) /* Latin-1 codes: characters, not bytes */
+        fix_key(&view, (unsigned char)*p);
+    cr_assert_str_eq(view.ui.filter, "sq\xc3\xa9");
+    fix_key(&view, GP_KEY_BACKSPACE);
+    cr_assert_str_eq(view.ui.filter, "sq");
+    for (int i = 0; i < 200; i++)
+        fix_key(&view, 0x6a21);
+    cr_assert_lt(strlen(view.ui.filter), sizeof(view.ui.filter));
+    cr_assert_eq(fix_key(&view, 'Q'), GP_ACTION_NONE);
+    fix_key(&view, GP_KEY_ESCAPE);
+    cr_assert_eq(view.ui.filter[0], '\0');
+    cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    fix_close(&view);
+}
+
+Test(ui, the_sort_menu_skips_the_bar_and_takes_the_choice)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    fix_key(&view, '>');
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, GP_KEY_UP);
+    cr_assert_eq(view.ui.sort_cursor, GP_COLUMN_PID);
+    for (int i = 0; i < 7; i++)
+        fix_key(&view, GP_KEY_DOWN);
+    cr_assert_eq(view.ui.sort_cursor, GP_COLUMN_ALLOCS);
+    fix_key(&view, GP_KEY_ENTER);
+    cr_assert_eq(view.ui.sort, GP_COLUMN_ALLOCS);
+    cr_assert_not(view.ui.ascending);
+    fix_close(&view);
+}
+
+Test(ui, the_interval_moves_in_steps_and_stops_at_its_limits)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    cr_assert_eq(fix_key(&view, '+'), GP_ACTION_INTERVAL);
+    cr_assert_eq(view.ui.interval_ms, 2000);
+    for (int i = 0; i < 30; i++)
+        fix_key(&view, '-');
+    cr_assert_eq(view.ui.interval_ms, 100);
+    for (int i = 0; i < 30; i++)
+        fix_key(&view, '+');
+    cr_assert_eq(view.ui.interval_ms, 3600000);
+    view.ui.interval_ms = 1700;
+    fix_key(&view, '-');
+    cr_assert_eq(view.ui.interval_ms, 1000);
+    fix_close(&view);
+}
+
+Test(ui, quit_keys_quit_and_k_kills_nobody)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 1);
+    cr_assert_eq(fix_key(&view, 'q'), GP_ACTION_QUIT);
+    cr_assert_eq(fix_key(&view, GP_KEY_F10), GP_ACTION_QUIT);
+    cr_assert_eq(fix_key(&view, 'k'), GP_ACTION_NONE);
+    cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    fix_close(&view);
+}
+
+Test(ui, any_sequence_of_keys_is_survived)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 2);
+    cr_assert_eq(gp_grid_init(&grid, 24, 80, false), 0);
+    unsigned seed = 1;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        int key = (seed >> 16) % 160;
+        fix_key(&view, key < 128 ? key : GP_KEY_BASE + 1 + (key - 128) % 20);
+        if (i % 37 == 0)
+            cr_assert_eq(gp_model_update(&view.model, (i % 2 ? fix_typical : fix_empty)((uint64_t)i)), 0);
+        fix_rows(&view);
+        fix_draw(&view, &grid);
+    }
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * child.c: runs a program beside the command: passes signals on, follows stops, keeps its status; see cmd.h.
+ *
+ * The child stays in the command's process group, so the terminal talks to both: signals that the kernel sent (^C, ^\,
+ * ^Z, a change of size) have reached it already and are not passed on a second time.  No handler is installed and no
+ * disposition changed: the signals are blocked and fetched one by one, and the child gets the old mask back.
+ */
+#include <cmd/cmd.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int gp_child_signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
+                                       SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH, SIGCHLD};
+
+static void gp_child_set(sigset_t *set)
+{
+    sigemptyset(set);
+    for (size_t i = 0; i < GP_COUNT(gp_child_signals); i++)
+        sigaddset(set, gp_child_signals[i]);
+}
+
+int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
+{
+    sigset_t set, before;
+    struct sigaction chld = {.sa_handler = SIG_DFL}, chld_before;
+    memset(child, 0, sizeof(*child));
+    gp_child_set(&set);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    /* A parent that ignored SIGCHLD would have the kernel throw the status away; the child keeps what it would have
+     * had. */
+    sigaction(SIGCHLD, &chld, &chld_before);
+    child->pid = fork();
+    if (child->pid == 0) {
+        sigaction(SIGCHLD, &chld_before, NULL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        _exit(gp_launch_exec(launch));
+    }
+    return child->pid < 0 ? -errno : 0;
+}
+
+static void gp_child_status(struct gp_child *child)
+{
+    int status;
+    while (!child->ended) {
+        pid_t pid = waitpid(child->pid, &status, WNOHANG | WUNTRACED);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid == 0)
+            return;
+        if (pid > 0 && WIFSTOPPED(status)) {
+            /* The shell must see a stopped job; when it continues us, the child goes on too. */
+            raise(SIGSTOP);
+            kill(child->pid, SIGCONT);
+            continue;
+        }
+        child->ended = true;
+        if (pid < 0)
+            child->status = GP_EXIT_FAILED;
+        else
+            child->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+}
+
+void gp_child_wait(struct gp_child *child, uint64_t timeout_ns)
+{
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    siginfo_t info;
+    sigset_t set;
+    gp_child_set(&set);
+    int number = sigtimedwait(&set, &info, &timeout);
+    bool from_user = number > 0 && info.si_code <= 0; /* kill, tgkill, sigqueue; the terminal's are SI_KERNEL */
+    if (from_user && number != SIGCHLD && !child->ended)
+        kill(child->pid, number);
+    gp_child_status(child);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd.h: the sub-commands and what they share: exit codes, messages, parsers of common option values, choice of
+ * processes.  main.c owns the table; a command never calls another one.
+ */
+#ifndef GP_CMD_H
+#define GP_CMD_H
+
+#include <base/compiler.h>
+#include <collect/collect.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define GP_VERSION "0.1.0"
+
+enum gp_exit {
+    GP_EXIT_OK = 0,
+    GP_EXIT_FAILED = 1,       /* failed while running */
+    GP_EXIT_USAGE = 2,        /* wrong usage */
+    GP_EXIT_NO_PROCESS = 3,   /* no such profiled process */
+    GP_EXIT_IMPOSSIBLE = 77,  /* not possible on this machine */
+    GP_EXIT_CANNOT_RUN = 126, /* as env(1): found, but it cannot be run */
+    GP_EXIT_NOT_FOUND = 127,  /* as env(1) */
+};
+
+/* argv[0] is the command's name.  Each returns an exit status; each understands -h and --help. */
+int gp_cmd_run(int argc, char **argv);
+int gp_cmd_top(int argc, char **argv); /* tools/cmd/top.c */
+int gp_cmd_stat(int argc, char **argv);
+int gp_cmd_reset(int argc, char **argv);
+int gp_cmd_scope(int argc, char **argv);
+int gp_cmd_trace(int argc, char **argv);
+int gp_cmd_mark(int argc, char **argv);
+int gp_cmd_doctor(int argc, char **argv);
+
+/* ---- messages.c ---------------------------------------------------------------------------------------------- */
+
+/* "gpuprof: COMMAND: ..." and a newline on stderr. */
+void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
+/* The same, then where the help is.  Returns GP_EXIT_USAGE, so that callers can return it. */
+int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
+/* For getopt_long with opterr = 0: says what was wrong with the option just read ('?' or ':'). */
+int gp_option_error(const char *command, int code, char **argv, int option_index, int option_char);
+/* What --system answers: this version has no system agent.  Returns GP_EXIT_IMPOSSIBLE. */
+int gp_no_agent(const char *command);
+/* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
+const char *gp_nearest(const char *word, const char *const *names, size_t count);
+
+/* ---- values.c ------------------------------------------------------------------------------------------------ */
+
+/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0, -EINVAL, -ERANGE (does
+ * not fit int64_t). */
+int gp_parse_size(const char *text, int64_t *bytes);
+/* A whole decimal number in [low, high].  0, -EINVAL, -ERANGE. */
+int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value);
+/* "12,34".  0 with *pids from malloc, -EINVAL, -ENOMEM. */
+int gp_parse_pids(const char *text, pid_t **pids, int *count);
+/* A device ordinal or "host" (GP_WIRE_HOST).  0, -EINVAL, -ERANGE. */
+int gp_parse_device(const char *text, int *device);
+
+/* ---- target.c ------------------------------------------------------------------------------------------------ */
+
+struct gp_target {
+    const char *command; /* for messages */
+    pid_t *pids;         /* from -p; NULL none.  Freed by gp_target_free */
+    int pid_count;
+    bool all;
+    int device; /* -1 every device */
+};
+
+#define GP_TARGET_INIT(_command)                                                                                       \
+    {                                                                                                                  \
+        .command = (_command), .pids = NULL, .pid_count = 0, .all = false, .device = -1                                \
+    }
+
+/* Takes -p and --device values, printing what is wrong.  GP_EXIT_OK or GP_EXIT_USAGE. */
+int gp_target_pids(struct gp_target *target, const char *text);
+int gp_target_device(struct gp_target *target, const char *text);
+void gp_target_free(struct gp_target *target);
+
+/* Collects the processes that the options name: the list of -p, every process with --all, else the only profiled
+ * process of the caller.  Processes that are known from NVML alone are left out.  Prints why not.
+ * GP_EXIT_OK, or the exit status with *system = NULL.  Free with gp_system_free. */
+int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system);
+
+/* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 (with a message): this
+ * process has no such device. */
+int gp_target_index(const struct gp_target *target, const struct gp_process *process);
+
+struct gp_refusal { /* what an error number of the process means for one command */
+    int error;      /* 0 ends the list */
+    const char *text;
+};
+
+/* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
+int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
+
+/* ---- launch.c, child.c
+ * ------------------------------------------------------------------------------------------------- */
+
+struct gp_launch {       /* how `run` and `trace --` start a program */
+    const char *command; /* for messages */
+    char library[4096];  /* libgpuprof.so, found by gp_launch_prepare or given */
+    const char *sim;     /* NULL: no simulated GPU; "": the default one */
+    char **argv;         /* NULL-terminated */
+};
+
+/* "libgpuprof.so", "gpuprof/sim/libcuda.so.1": its place beside this program (../lib, ../lib64, ...).  0; -ENOENT with
+ * the place where it was expected. */
+int gp_launch_find(char *path, size_t path_bytes, const char *below);
+/* Finds the library (unless given) and the simulator, checks the environment, sets the variables in this process's
+ * own environment, from which the program inherits them.  GP_EXIT_OK or an exit status, after a message. */
+int gp_launch_prepare(struct gp_launch *launch);
+/* Replaces this process.  Returns only on failure: 126 or 127, after a message. */
+int gp_launch_exec(const struct gp_launch *launch);
+
+struct gp_child {
+    pid_t pid;
+    bool ended;
+    int status; /* exit status as a shell gives it; valid once ended */
+};
+
+/* Forks and execs; from here signals for this process are passed on by gp_child_wait.  0 or -errno. */
+int gp_child_start(struct gp_child *child, const struct gp_launch *launch);
+/* Waits at most timeout_ns for news: passes signals on, follows stops and continues, sees the end. */
+void gp_child_wait(struct gp_child *child, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks everything before anything
+ * is started and leaves nothing behind. */
+#define _GNU_SOURCE /* asprintf */
+#include <cmd/cmd.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GP_INJECTION "CUDA_INJECTION64_PATH"
+
+/* Directory of this program without the last component ("/usr/local" of "/usr/local/bin/gpuprof").  0 or -errno. */
+static int gp_launch_prefix(char prefix[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
+    if (n < 0)
+        return -errno;
+    prefix[n] = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(prefix, '/');
+        if (!slash)
+            return -ENOENT;
+        *slash = '\0';
+    }
+    return 0;
+}
+
+int gp_launch_find(char *path, size_t path_bytes, const char *below)
+{
+    static const char *const folders[] = {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"};
+    char prefix[PATH_MAX];
+    int rc = gp_launch_prefix(prefix);
+    for (size_t i = 0; !rc && i < GP_COUNT(folders); i++) {
+        int n = snprintf(path, path_bytes, "%s/%s/%s", prefix, folders[i], below);
+        if (n > 0 && (size_t)n < path_bytes && access(path, R_OK) == 0)
+            return 0;
+    }
+    snprintf(path, path_bytes, "%s/lib/%s", rc ? "" : prefix, below);
+    return rc ? rc : -ENOENT;
+}
+
+static int gp_launch_library(struct gp_launch *launch)
+{
+    struct stat st;
+    char whole[PATH_MAX];
+    if (!launch->library[0] && gp_launch_find(launch->library, sizeof(launch->library), "libgpuprof.so") != 0) {
+        gp_error(launch->command, "%s: the library to load into the program is missing: build or install it (make lib)",
+                 launch->library);
+        return GP_EXIT_USAGE;
+    }
+    if (access(launch->library, R_OK) != 0 || stat(launch->library, &st) != 0 || !realpath(launch->library, whole)) {
+        gp_error(launch->command, "%s: cannot be loaded: %s", launch->library, strerror(errno));
+        return GP_EXIT_USAGE;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        gp_error(launch->command, "%s: cannot be loaded: not a file", launch->library);
+        return GP_EXIT_USAGE;
+    }
+    /* The loader of the program may start in another directory. */
+    snprintf(launch->library, sizeof(launch->library), "%s", whole);
+    const char *other = getenv(GP_INJECTION);
+    char other_whole[PATH_MAX];
+    if (other && other[0] && !(realpath(other, other_whole) && strcmp(other_whole, whole) == 0)) {
+        gp_error(launch->command,
+                 GP_INJECTION " is set to %s already: another tool wants to be loaded into the program "
+                              "and there is room for one: unset it first",
+                 other);
+        return GP_EXIT_USAGE;
+    }
+    return GP_EXIT_OK;
+}
+
+static int gp_spec_word(const char *command, const char *key, const char *value)
+{
+    int64_t number;
+    if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
+        return gp_usage_error(command, "--sim: devices=%s: from 1 to %u", value, GP_WIRE_GPUS);
+    if (strcmp(key, "memory") == 0 && (gp_parse_size(value, &number) != 0 || number <= 0))
+        return gp_usage_error(command, "--sim: memory=%s: not a size (like 512MiB or 16GiB), or out of range", value);
+    if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)
+        return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
+    if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
+        return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
+    return GP_EXIT_OK;
+}
+
+static int gp_spec_check(const char *command, const char *spec)
+{
+    static const char *const keys[] = {"devices", "memory", "latency", "faults"};
+    char *copy = strdup(spec), *state = copy, *word;
+    int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
+    while (!rc && spec[0] && (word = strsep(&state, ","))) {
+        char *value = strchr(word, '=');
+        bool known = false;
+        if (value)
+            *value++ = '\0';
+        for (size_t i = 0; i < GP_COUNT(keys); i++)
+            known |= strcmp(word, keys[i]) == 0;
+        if (!known || !value)
+            rc = gp_usage_error(
+                command, "--sim: '%s': expected devices=N, memory=SIZE, latency=zero|typical, faults=FILE", word);
+        else
+            rc = gp_spec_word(command, word, value);
+    }
+    free(copy);
+    return rc;
+}
+
+static int gp_launch_sim(const struct gp_launch *launch)
+{
+    char path[PATH_MAX], *joined = NULL;
+    int rc = gp_spec_check(launch->command, launch->sim);
+    if (rc)
+        return rc;
+    if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
+        gp_error(launch->command, "%s: the simulated GPU is missing: build or install it (make sim)", path);
+        return GP_EXIT_USAGE;
+    }
+    *strrchr(path, '/') = '\0';
+    const char *before = getenv("LD_LIBRARY_PATH");
+    /* An empty entry would mean the current directory: no colon without something after it. */
+    if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
+        return GP_EXIT_FAILED;
+    rc = setenv("LD_LIBRARY_PATH", joined, 1);
+    free(joined);
+    /* "--sim" alone keeps what the environment says. */
+    if (!rc)
+        rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
+int gp_launch_prepare(struct gp_launch *launch)
+{
+    if (!launch->argv || !launch->argv[0])
+        return gp_usage_error(launch->command, "no program given");
+    int rc = gp_launch_library(launch);
+    if (!rc && launch->sim)
+        rc = gp_launch_sim(launch);
+    if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)
+        rc = GP_EXIT_FAILED;
+    return rc;
+}
+
+int gp_launch_exec(const struct gp_launch *launch)
+{
+    execvp(launch->argv[0], launch->argv);
+    int error = errno;
+    gp_error(launch->command, "%s: %s", launch->argv[0], strerror(error));
+    return error == ENOENT ? GP_EXIT_NOT_FOUND : GP_EXIT_CANNOT_RUN;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * top.c: `gpuprof top`: options, and the choice between the screen, the printed table and JSON.  Called by main.c.
+ */
+#include <cmd/cmd.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <view/print.h>
+#include <view/screen.h>
+#include <view/term.h>
+#include <write/stats.h>
+#include <write/write.h>
+
+static const char gp_top_help[] =
+    "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container] "
+    "[--sort COLUMN]\n"
+    "\n"
+    "Shows who holds which GPU memory, live.  Without a terminal it prints one plain table.\n"
+    "\n"
+    "  -d, --delay SECS   between two samples, 0.1 to 3600 (1)\n"
+    "  -n, --samples N    end after N samples\n"
+    "  -1, --once         print one plain table and end; rates take two samples and are '-'\n"
+    "      --json         one object of schema gpuprof.top/1 a sample, each on its own line with -n\n"
+    "  -p, --pid PID,..   these processes alone\n"
+    "      --by WHAT      rows by process, device or container\n"
+    "      --sort COLUMN  one of the headers\n"
+    "\n"
+    "'-' (null in JSON) is unknown.  '~' contains estimates.  Peaks of a process are exact.  Peaks of a GPU or a "
+    "container\n"
+    "do not add up from those of its processes: '>=' (and the number in JSON) is the highest sum that this command "
+    "saw,\n"
+    "at least the highest peak of one member.  h on the screen lists the keys.\n";
+
+#define GP_TOP_ANSWER_NS                                                                                               \
+    100000000ull /* a running process answers in microseconds; a stopped one delays every frame                        \
+                  */
+
+struct gp_top {
+    struct gp_target target; /* -p */
+    struct gp_ui ui;
+    int64_t samples; /* 0: not said */
+    bool once, json, help, system;
+};
+
+/* ---- options ------------------------------------------------------------------------------------------------- */
+
+static int gp_top_delay(struct gp_top *top, const char *text)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0.1 && seconds <= 3600))
+        return gp_usage_error("top", "-d %s: not a number of seconds from 0.1 to 3600", text);
+    top->ui.interval_ms = (int)(seconds * 1000 + 0.5);
+    return GP_EXIT_OK;
+}
+
+static int gp_top_samples(struct gp_top *top, const char *text)
+{
+    if (gp_parse_number(text, 1, INT64_MAX, &top->samples) != 0)
+        return gp_usage_error("top", "-n %s: not a number of samples from 1", text);
+    return GP_EXIT_OK;
+}
+
+static int gp_top_by(struct gp_top *top, const char *text)
+{
+    static const char *const names[GP_BYS] = {"process", "device", "container"};
+    for (int i = 0; i < GP_BYS; i++) {
+        if (strcmp(names[i], text) == 0) {
+            top->ui.by = (enum gp_by)i;
+            return GP_EXIT_OK;
+        }
+    }
+    if (strcmp(text, "site") == 0)
+        return gp_usage_error("top", "--by site: it needs call sites, which this version does not record");
+    return gp_usage_error("top", "--by %s: must be process, device or container", text);
+}
+
+static int gp_top_sort(struct gp_top *top, const char *text)
+{
+    char names[256] = "";
+    enum gp_column_id column = gp_column_find(text);
+    if (column != GP_COLUMNS) {
+        top->ui.sort = column;
+        top->ui.ascending = !gp_columns[column].numeric;
+        return GP_EXIT_OK;
+    }
+    for (int i = 0; i < GP_COLUMNS; i++) {
+        size_t used = strlen(names);
+        if (i != GP_COLUMN_BAR)
+            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", gp_columns[i].name);
+    }
+    return gp_usage_error("top", "--sort %s: no such column: choose one of %s", text, names);
+}
+
+enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_BY, GP_TOP_SORT };
+
+static int gp_top_option(struct gp_top *top, int code, char **argv)
+{
+    switch (code) {
+    case 'd':
+        return gp_top_delay(top, optarg);
+    case 'n':
+        return gp_top_samples(top, optarg);
+    case '1':
+        top->once = true;
+        return GP_EXIT_OK;
+    case 'p':
+        return gp_target_pids(&top->target, optarg);
+    case 'h':
+        top->help = true;
+        return GP_EXIT_OK;
+    case GP_TOP_JSON:
+        top->json = true;
+        return GP_EXIT_OK;
+    case GP_TOP_SYSTEM:
+        top->system = true;
+        return GP_EXIT_OK;
+    case GP_TOP_BY:
+        return gp_top_by(top, optarg);
+    case GP_TOP_SORT:
+        return gp_top_sort(top, optarg);
+    default:
+        return gp_option_error("top", code, argv, optind, optopt);
+    }
+}
+
+static int gp_top_parse(int argc, char **argv, struct gp_top *top)
+{
+    static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
+                                            {"samples", required_argument, NULL, 'n'},
+                                            {"once", no_argument, NULL, '1'},
+                                            {"pid", required_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"json", no_argument, NULL, GP_TOP_JSON},
+                                            {"system", no_argument, NULL, GP_TOP_SYSTEM},
+                                            {"by", required_argument, NULL, GP_TOP_BY},
+                                            {"sort", required_argument, NULL, GP_TOP_SORT},
+                                            {NULL, 0, NULL, 0}};
+    int code, rc = GP_EXIT_OK;
+    optind = 0;
+    opterr = 0;
+    while (!rc && !top->help && (code = getopt_long(argc, argv, ":d:n:1p:h", options, NULL)) != -1)
+        rc = gp_top_option(top, code, argv);
+    if (!rc && !top->help && optind < argc)
+        rc = gp_usage_error("top", "%s: unexpected argument (processes are named with -p)", argv[optind]);
+    if (!rc && top->once && top->samples > 1)
+        rc = gp_usage_error("top", "--once and -n %lld: one or the other", (long long)top->samples);
+    return rc;
+}
+
+/* ---- printed ------------------------------------------------------------------------------------------------- */
+
+static void gp_top_note_losses(const struct gp_model *model)
+{
+    char causes[256] = "";
+    for (unsigned i = 0; i < GP_LOSTS; i++) {
+        size_t used = strlen(causes);
+        if (model->lost[i])
+            snprintf(causes + used, sizeof(causes) - used, "%s%s %llu", used ? ", " : "",
+                     gp_lost_name(i) ? gp_lost_name(i) : "other", (unsigned long long)model->lost[i]);
+    }
+    if (model->lost_total)
+        gp_error("top", "%llu events lost: %s: 'gpuprof stat' says by which process",
+                 (unsigned long long)model->lost_total, causes);
+}
+
+static void gp_top_notes(const struct gp_model *model)
+{
+    if (model->system->process_count == 0)
+        gp_error("top", "no profiled process: start one with 'gpuprof run CMD...'");
+    if (model->system->denied_count > 0)
+        gp_error("top", "%d processes of other users cannot be looked at: run as root to see them",
+                 model->system->denied_count);
+    gp_top_note_losses(model);
+}
+
+static int gp_top_json(const struct gp_model *model, const struct gp_row_list *list, bool line)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t time_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+    return gp_json_print(stdout, gp_print_json(model, list, time_ns), line);
+}
+
+/* One sample printed.  0 or -errno. */
+static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options *options, struct gp_model *model,
+                            struct gp_row_list *list, bool first)
+{
+    struct gp_system *system;
+    int err = gp_collect(options, &system);
+    if (!err)
+        err = gp_model_update(model, system);
+    if (!err)
+        err = gp_rows_build(model, &top->ui, list);
+    if (err)
+        return err;
+    if (top->json)
+        return gp_top_json(model, list, top->samples > 0);
+    if (!first)
+        putchar('\n');
+    gp_print_table(stdout, model, list, gp_term_utf8());
+    if (first)
+        gp_top_notes(model);
+    return fflush(stdout) == 0 ? 0 : -errno;
+}
+
+static int gp_top_print(struct gp_top *top, const struct gp_collect_options *options)
+{
+    struct gp_model model;
+    struct gp_row_list list = {0};
+    int64_t samples = top->samples > 0 ? top->samples : 1;
+    struct timespec pause = {top->ui.interval_ms / 1000, top->ui.interval_ms % 1000 * 1000000L};
+    int err = 0;
+    gp_model_init(&model);
+    if (top->json)
+        top->ui.by = GP_BY_PROCESS; /* the object has all of them */
+    for (int64_t i = 0; i < samples && !err; i++) {
+        if (i > 0)
+            nanosleep(&pause, NULL);
+        err = gp_top_print_one(top, options, &model, &list, i == 0);
+    }
+    gp_rows_fini(&list);
+    gp_model_fini(&model);
+    if (!err)
+        return GP_EXIT_OK;
+    gp_error("top", "cannot print: %s", strerror(-err));
+    return GP_EXIT_FAILED;
+}
+
+/* ---- command ------------------------------------------------------------------------------------------------- */
+
+static int gp_top_screen(struct gp_top *top, const struct gp_collect_options *options)
+{
+    int number = 0;
+    int err = gp_screen_run(options, &top->ui, top->samples, &number);
+    if (err == -ENOTTY) {
+        gp_error("top", "TERM=%s is unknown here: printing one table", getenv("TERM"));
+        return gp_top_print(top, options);
+    }
+    if (number) { /* whoever sent it sees that it was heeded */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    if (!err)
+        return GP_EXIT_OK;
+    gp_error("top", "the screen ended: %s", strerror(-err));
+    return GP_EXIT_FAILED;
+}
+
+/* Pids that were asked for and cannot be shown end the command before anything is shown. */
+static int gp_top_check_pids(const struct gp_top *top)
+{
+    int rc = GP_EXIT_OK;
+    for (int i = 0; i < top->target.pid_count; i++) {
+        char why[256];
+        if (gp_explain_pid(top->target.pids[i], why, sizeof(why)) == GP_PID_OK)
+            continue;
+        gp_error("top", "pid %d: %s", (int)top->target.pids[i], why);
+        rc = GP_EXIT_NO_PROCESS;
+    }
+    return rc;
+}
+
+int gp_cmd_top(int argc, char **argv)
+{
+    struct gp_top top = {.target = GP_TARGET_INIT("top")};
+    gp_ui_init(&top.ui);
+    int rc = gp_top_parse(argc, argv, &top);
+    if (!rc && top.help) {
+        fputs(gp_top_help, stdout);
+    } else if (!rc && top.system) {
+        rc = gp_no_agent("top");
+    } else if (!rc) {
+        rc = gp_top_check_pids(&top);
+        struct gp_collect_options options = {.pids = top.target.pids,
+                                             .pid_count = top.target.pid_count,
+                                             .exact = true,
+                                             .with_nvml = true,
+                                             .deadline_ns = GP_TOP_ANSWER_NS};
+        if (!rc)
+            rc = top.once || top.json || !gp_term_usable() ? gp_top_print(&top, &options)
+                                                           : gp_top_screen(&top, &options);
+    }
+    gp_target_free(&top.target);
+    return rc;
+}

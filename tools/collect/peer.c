@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ * peer.c: finds, opens and checks the layout of a session; see peer.h.  Copying the numbers is rows.c. */
+#define _GNU_SOURCE /* F_GET_SEALS */
+#include <collect/peer.h>
+
+#include <base/compiler.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define GP_SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* A session is about 2.6 MiB by default; a hostile one must not make a reader plan for more than this. */
+#define GP_PEER_MOST_BYTES (1ull << 30)
+
+/* readlinkat costs about a microsecond: a process with a million descriptors must not hold up everybody's view.  The
+ * library puts its descriptor near number 800. */
+#define GP_PEER_MOST_FDS 65536
+/* Descriptors of the right name that are not the process's own session (viewers, forked children hold others'). */
+#define GP_PEER_MOST_CANDIDATES 64
+
+struct gp_peer_part {
+    const char *name;
+    uint64_t offset, item_bytes, items, align;
+};
+
+static int gp_peer_problem(char problem[GP_PROBLEM_BYTES], const char *text)
+{
+    snprintf(problem, GP_PROBLEM_BYTES, "%s", text);
+    return -EPROTO;
+}
+
+static bool gp_part_inside(const struct gp_peer_part *part, uint64_t total, uint64_t *end)
+{
+    uint64_t bytes;
+    return part->offset >= sizeof(struct gp_wire_header) && part->offset % part->align == 0 &&
+           !__builtin_mul_overflow(part->item_bytes, part->items, &bytes) &&
+           !__builtin_add_overflow(part->offset, bytes, end) && *end <= total;
+}
+
+/* Sizes of items must be those of this build: another layout under the same ABI number is damage. */
+static int gp_peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROBLEM_BYTES])
+{
+    const struct gp_peer_part parts[] = {
+        {"devices", h->devices_offset, h->device_bytes, h->device_count, 8},
+        {"scopes", h->scopes_offset, h->scope_bytes, h->scope_count, 8},
+        {"failures", h->failures_offset, h->failure_bytes, h->failure_count, 8},
+        {"mailbox", h->mailbox_offset, h->mailbox_bytes, 1, 8},
+        {"ring", h->ring_offset, h->chunk_bytes, h->chunk_count, 64},
+    };
+    uint64_t ends[GP_COUNT(parts)];
+    for (size_t i = 0; i < GP_COUNT(parts); i++) {
+        if (!gp_part_inside(&parts[i], h->total_bytes, &ends[i])) {
+            snprintf(problem, GP_PROBLEM_BYTES, "header: the %s do not fit inside the session", parts[i].name);
+            return -EPROTO;
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (parts[i].offset < ends[j] && parts[j].offset < ends[i]) {
+                snprintf(problem, GP_PROBLEM_BYTES, "header: %s and %s overlap", parts[j].name, parts[i].name);
+                return -EPROTO;
+            }
+        }
+    }
+    return 0;
+}
+
+int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint64_t file_bytes,
+                  char problem[GP_PROBLEM_BYTES])
+{
+    if (h->magic == 0)
+        return -ENOENT;
+    if (h->magic != GP_WIRE_MAGIC)
+        return gp_peer_problem(problem, "header: wrong magic number");
+    if (h->abi != GP_WIRE_ABI) {
+        snprintf(problem, GP_PROBLEM_BYTES, "written by another version of gpuprof (ABI %u, this command reads %u)",
+                 h->abi, GP_WIRE_ABI);
+        return -EPROTO;
+    }
+    if (h->header_bytes != sizeof(*h) || h->device_bytes != sizeof(struct gp_wire_device) ||
+        h->scope_bytes != sizeof(struct gp_wire_scope) || h->failure_bytes != sizeof(struct gp_wire_failure) ||
+        h->mailbox_bytes != sizeof(struct gp_wire_mailbox) || h->chunk_bytes != sizeof(struct gp_wire_chunk))
+        return gp_peer_problem(problem, "header: sizes of parts are not those of this ABI");
+    if (h->device_count != GP_WIRE_DEVICES || h->scope_count != GP_WIRE_SCOPES ||
+        h->failure_count != GP_WIRE_FAILURES || h->slot_count != GP_WIRE_SLOTS)
+        return gp_peer_problem(problem, "header: counts of parts are not those of this ABI");
+    if (h->chunk_count == 0 || (h->chunk_count & (h->chunk_count - 1)) != 0)
+        return gp_peer_problem(problem, "header: the number of ring chunks is not a power of two");
+    if (h->total_bytes != file_bytes || file_bytes > GP_PEER_MOST_BYTES)
+        return gp_peer_problem(problem, "header: total size is not the size of the file");
+    int rc = gp_peer_check_parts(h, problem);
+    if (rc)
+        return rc;
+    memcpy(session->id, h->session_id, sizeof(session->id));
+    session->pid = h->pid;
+    session->start_ns = h->start_ns;
+    session->total_bytes = h->total_bytes;
+    session->devices_offset = h->devices_offset;
+    session->scopes_offset = h->scopes_offset;
+    session->failures_offset = h->failures_offset;
+    session->mailbox_offset = h->mailbox_offset;
+    session->ring_offset = h->ring_offset;
+    session->device_count = h->device_count;
+    session->scope_count = h->scope_count;
+    session->failure_count = h->failure_count;
+    session->slot_count = h->slot_count;
+    session->chunk_count = h->chunk_count;
+    return 0;
+}
+
+int gp_peer_fetch(const struct gp_peer *session, void *to, size_t bytes, uint64_t offset)
+{
+    for (size_t have = 0; have < bytes;) {
+        ssize_t n = pread(session->fd, (char *)to + have, bytes - have, (off_t)(offset + have));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EPROTO; /* shorter than it said: not sealed after all, or not the file that was checked */
+        have += (size_t)n;
+    }
+    return 0;
+}
+
+int gp_peer_load(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_wire_header header;
+    struct stat st;
+    memset(session, 0, sizeof(*session));
+    session->fd = fd;
+    int rc;
+    if (fstat(fd, &st) != 0 || st.st_size < (off_t)sizeof(header))
+        rc = gp_peer_problem(problem, "the file is shorter than a header");
+    else if (gp_peer_fetch(session, &header, sizeof(header), 0) != 0)
+        rc = gp_peer_problem(problem, "the header could not be read");
+    else
+        rc = gp_peer_check(session, &header, (uint64_t)st.st_size, problem);
+    if (rc)
+        gp_peer_close(session);
+    return rc;
+}
+
+int gp_peer_adopt(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES])
+{
+    struct statfs fs;
+    struct gp_wire_header header;
+    int seals = fcntl(fd, F_GET_SEALS);
+    const char *wrong = NULL;
+    if (seals < 0)
+        wrong = "not a memfd";
+    else if (fstatfs(fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC)
+        wrong = "not ordinary memory"; /* huge pages: touching a hole may be SIGBUS */
+    else if ((seals & GP_SEALS_NEEDED) != GP_SEALS_NEEDED)
+        wrong = "not sealed against shrinking and growing";
+    if (!wrong)
+        return gp_peer_load(session, fd, problem);
+    /* Unsealed with an unwritten header is a session in the making, not a damaged one. */
+    bool young = seals >= 0 && (pread(fd, &header.magic, sizeof(header.magic), 0) < (ssize_t)sizeof(header.magic) ||
+                                header.magic == 0);
+    session->fd = fd;
+    gp_peer_close(session);
+    return young ? -ENOENT : gp_peer_problem(problem, wrong);
+}
+
+static bool gp_peer_named(int fds, const char *name)
+{
+    static const char want[] = "/memfd:" GP_WIRE_SESSION_NAME " (deleted)";
+    char link[sizeof(want) + 1];
+    ssize_t n = readlinkat(fds, name, link, sizeof(link));
+    return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
+}
+
+/* One descriptor.  0: this is the process's own session; else as gp_peer_open. */
+static int gp_peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
+                       char problem[GP_PROBLEM_BYTES])
+{
+    /* Read-write because the mailbox is mapped through this descriptor; O_NONBLOCK in case the name lied. */
+    int fd = openat(fds, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return errno == ENOENT ? -ENOENT : -errno;
+    int rc = gp_peer_adopt(session, fd, problem);
+    if (rc)
+        return rc;
+    if (session->pid == (uint32_t)proc->ns_pid)
+        return 0;
+    /* A viewer, or a forked child, holds a session that is another process's. */
+    gp_peer_close(session);
+    return -ENOENT;
+}
+
+int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES])
+{
+    session->fd = -1;
+    problem[0] = '\0';
+    int fds = openat(proc->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fds < 0)
+        return errno == ENOENT ? -ESRCH : -errno;
+    DIR *dir = fdopendir(fds);
+    if (!dir) {
+        close(fds);
+        return -ENOMEM;
+    }
+    int found = -ENOENT, candidates = 0;
+    struct dirent *entry;
+    errno = 0;
+    for (int n = 0; n < GP_PEER_MOST_FDS && candidates < GP_PEER_MOST_CANDIDATES && (entry = readdir(dir)); n++) {
+        if (entry->d_name[0] == '.' || !gp_peer_named(fds, entry->d_name))
+            continue;
+        candidates++;
+        int rc = gp_peer_try(session, proc, fds, entry->d_name, problem);
+        if (rc == 0) {
+            found = 0;
+            break;
+        }
+        if (rc != -ENOENT && found != -EPROTO)
+            found = rc;
+    }
+    closedir(dir);
+    if (found == 0 && !gp_proc_alive(proc)) {
+        gp_peer_close(session);
+        return -ESRCH;
+    }
+    return found;
+}
+
+void gp_peer_close(struct gp_peer *session)
+{
+    if (session->fd >= 0)
+        close(session->fd);
+    session->fd = -1;
+}

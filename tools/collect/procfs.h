@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * procfs.h: what the kernel says about a process.  Identity (pid, start time, owner, container) comes from here alone,
+ * never from what a process says about itself.  An open directory /proc/PID is bound to one process: when that is gone
+ * every read through it fails, even if the pid has been given to another one meanwhile.
+ */
+#ifndef GP_COLLECT_PROCFS_H
+#define GP_COLLECT_PROCFS_H
+
+#include <collect/collect.h>
+
+struct gp_proc {
+    int dir; /* O_PATH descriptor of /proc/PID */
+    pid_t pid;
+    pid_t ns_pid; /* the pid that the process itself sees (innermost pid namespace) */
+    pid_t ppid;
+    uid_t uid; /* real */
+    uint64_t start_time;
+    bool zombie;
+    char comm[32];
+};
+
+/* 0, -ESRCH (no such process), -errno.  Close with gp_proc_close. */
+int gp_proc_open(struct gp_proc *proc, pid_t pid);
+void gp_proc_close(struct gp_proc *proc);
+/* Whether the process that was opened still exists (a zombie does not count). */
+bool gp_proc_alive(const struct gp_proc *proc);
+
+/* Fills pid, start_time, uid, ppid, comm, cmdline, user, container. */
+void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process);
+
+/* First 12 digits of the container id in the text of /proc/PID/cgroup; "" none. */
+void gp_proc_container(const char *cgroup, char *container, size_t container_bytes);
+
+/* Reads a file below the open directory; always NUL-terminated.  Bytes read or -errno. */
+ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes);
+
+/* Calls each(pid, context) for every pid in /proc, until it returns non-zero, which is returned.  0 or -errno. */
+int gp_proc_each(int (*each)(pid_t pid, void *context), void *context);
+
+/* Whether this command sees the machine's own pids (NVML speaks in these). */
+bool gp_proc_host_pids(void);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * column.c: see column.h.
+ */
+#include <view/column.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Widths: 7 holds "~99.9G" and "1023M" after a mark; printed ones hold ">=1023MiB". */
+const struct gp_column gp_columns[GP_COLUMNS] = {
+    [GP_COLUMN_PID] = {"PID", 7, 7, true, false, 100, "process id"},
+    [GP_COLUMN_USER] = {"USER", 8, 8, false, false, 60, "owner"},
+    [GP_COLUMN_DEV] = {"DEV", 4, 4, true, false, 85, "GPU, or host memory"},
+    [GP_COLUMN_ALLOC] = {"ALLOC", 7, 9, true, true, 99, "allocated now"},
+    [GP_COLUMN_PEAK] = {"PEAK", 7, 9, true, true, 95, "peak of allocated"},
+    [GP_COLUMN_RESERVED] = {"RESERVED", 8, 9, true, true, 90, "reserved from the driver now"},
+    [GP_COLUMN_RPEAK] = {"R-PEAK", 7, 9, true, true, 80, "peak of reserved"},
+    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 40, "allocated and reserved within the GPU"},
+    [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations a second"},
+    [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees a second"},
+    [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
+    [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU, but by no call that we saw"},
+    [GP_COLUMN_CONTAINER] = {"CONTAINER", 12, 12, false, false, 20, "container id"},
+    [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
+    [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
+};
+
+enum gp_column_id gp_column_find(const char *name)
+{
+    for (int i = 0; i < GP_COLUMNS; i++) {
+        if (i != GP_COLUMN_BAR && strcasecmp(gp_columns[i].name, name) == 0)
+            return (enum gp_column_id)i;
+    }
+    return GP_COLUMNS;
+}
+
+static int64_t gp_column_integer(enum gp_column_id id, const struct gp_row *row)
+{
+    switch (id) {
+    case GP_COLUMN_PID:
+        return row->id.pid > 0 ? row->id.pid : -1;
+    case GP_COLUMN_ALLOC:
+        return row->allocated;
+    case GP_COLUMN_PEAK:
+        return row->allocated_peak;
+    case GP_COLUMN_RESERVED:
+        return row->reserved;
+    case GP_COLUMN_RPEAK:
+        return row->reserved_peak;
+    case GP_COLUMN_LOST:
+        return row->lost;
+    case GP_COLUMN_UNTRACKED:
+        return row->untracked;
+    default:
+        return -1;
+    }
+}
+
+static const char *gp_column_device(const struct gp_row *row, const struct gp_model *model, char *out, size_t out_bytes)
+{
+    if (row->id.device == GP_MODEL_HOST)
+        snprintf(out, out_bytes, "host");
+    else if (row->id.device >= 0 && row->id.device < model->gpu_count)
+        snprintf(out, out_bytes, "%d", model->gpus[row->id.device].index);
+    else if (row->id.kind == GP_ROW_PROCESS && row->members > 1)
+        snprintf(out, out_bytes, "%dx", row->members);
+    else
+        snprintf(out, out_bytes, "-");
+    return out;
+}
+
+static const char *gp_column_command(const struct gp_row *row, const struct gp_model *model, char *out,
+                                     size_t out_bytes)
+{
+    const char *plural = row->members == 1 ? "process" : "processes";
+    if (row->process)
+        snprintf(out, out_bytes, "%s", row->process->cmdline[0] ? row->process->cmdline : row->process->comm);
+    else if (row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count)
+        snprintf(out, out_bytes, "%s: %d %s", model->gpus[row->id.device].name, row->members, plural);
+    else
+        snprintf(out, out_bytes, "%s: %d %s", row->id.container[0] ? row->id.container : "(no container)", row->members,
+                 plural);
+    return out;
+}
+
+/* "~": contains estimates.  ">=": the sum of a peak that only this viewer saw. */
+static const char *gp_column_bytes(enum gp_column_id id, const struct gp_row *row, enum gp_text_form form, bool ascii,
+                                   char *out, size_t out_bytes)
+{
+    int64_t bytes = gp_column_integer(id, row);
+    bool peak = id == GP_COLUMN_PEAK || id == GP_COLUMN_RPEAK;
+    const char *mark = bytes < 0 ? "" : peak && row->seen_peak ? (ascii ? ">=" : "\u2265") : row->estimated ? "~" : "";
+    char number[32];
+    snprintf(out, out_bytes, "%s%s", mark, gp_text_bytes(bytes, form, number, sizeof(number)));
+    return out;
+}
+
+const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
+                           enum gp_text_form form, bool ascii, char *out, size_t out_bytes)
+{
+    const struct gp_process *process = row->process;
+    switch (id) {
+    case GP_COLUMN_PID:
+        snprintf(out, out_bytes, row->id.pid > 0 ? "%d" : "-", (int)row->id.pid);
+        return out;
+    case GP_COLUMN_USER:
+        snprintf(out, out_bytes, "%s", process && process->user[0] ? process->user : "-");
+        return out;
+    case GP_COLUMN_DEV:
+        return gp_column_device(row, model, out, out_bytes);
+    case GP_COLUMN_ALLOC:
+    case GP_COLUMN_PEAK:
+    case GP_COLUMN_RESERVED:
+    case GP_COLUMN_RPEAK:
+    case GP_COLUMN_UNTRACKED:
+        return gp_column_bytes(id, row, form, ascii, out, out_bytes);
+    case GP_COLUMN_ALLOCS:
+        return gp_text_rate(row->allocs_per_s, out, out_bytes);
+    case GP_COLUMN_FREES:
+        return gp_text_rate(row->frees_per_s, out, out_bytes);
+    case GP_COLUMN_LOST:
+        return gp_text_count(row->lost, out, out_bytes);
+    case GP_COLUMN_CONTAINER:
+        snprintf(out, out_bytes, "%s",
+                 process && process->container[0] ? process->container
+                 : row->id.container[0]           ? row->id.container
+                                                  : "-");
+        return out;
+    case GP_COLUMN_STATE:
+        snprintf(out, out_bytes, "%s", gp_process_word(process));
+        return out;
+    case GP_COLUMN_COMMAND:
+        return gp_column_command(row, model, out, out_bytes);
+    default:
+        out[0] = '\0';
+        return out;
+    }
+}
+
+static int gp_column_order(double a, double b)
+{
+    return a < b ? -1 : a > b;
+}
+
+int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b,
+                      const struct gp_model *model, int *unknown)
+{
+    *unknown = 0;
+    if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
+        double x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
+        double y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
+        *unknown = (isnan(x) ? 1 : 0) | (isnan(y) ? 2 : 0);
+        return *unknown ? 0 : gp_column_order(x, y);
+    }
+    if (id == GP_COLUMN_DEV) {
+        int x = a->id.device, y = b->id.device;
+        *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
+        return *unknown ? 0 : (x > y) - (x < y);
+    }
+    if (gp_columns[id].numeric || id == GP_COLUMN_PID) {
+        int64_t x = gp_column_integer(id, a), y = gp_column_integer(id, b);
+        *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
+        return *unknown ? 0 : (x > y) - (x < y);
+    }
+    char left[512], right[512];
+    gp_column_text(id, a, model, GP_TEXT_SHORT, true, left, sizeof(left));
+    gp_column_text(id, b, model, GP_TEXT_SHORT, true, right, sizeof(right));
+    *unknown = (strcmp(left, "-") == 0 ? 1 : 0) | (strcmp(right, "-") == 0 ? 2 : 0);
+    return *unknown ? 0 : strcasecmp(left, right);
+}
+
+int gp_columns_fit(int width, enum gp_column_id ids[GP_COLUMNS], int *rest)
+{
+    /* Commands are told apart by their first word: 12 columns show most program names. */
+    const int command = 12;
+    bool dropped[GP_COLUMNS] = {false};
+    for (;;) {
+        int used = command, lowest = -1;
+        for (int i = 0; i < GP_COLUMN_COMMAND; i++) {
+            if (dropped[i])
+                continue;
+            used += gp_columns[i].width + 1;
+            if (i != GP_COLUMN_PID && (lowest < 0 || gp_columns[i].keep < gp_columns[lowest].keep))
+                lowest = i;
+        }
+        if (used <= width || lowest < 0) {
+            *rest = width - (used - command);
+            break;
+        }
+        dropped[lowest] = true;
+    }
+    int count = 0;
+    for (int i = 0; i < GP_COLUMNS; i++) {
+        if (!dropped[i])
+            ids[count++] = (enum gp_column_id)i;
+    }
+    if (*rest < 0)
+        *rest = 0;
+    return count;
+}

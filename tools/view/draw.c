@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * draw.c: see draw.h.  One frame: title, alerts, GPUs, table, details, message, keys.
+ */
+#include <view/draw.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <write/stats.h>
+
+#define GP_ALERTS 3 /* losses, processes that cannot be read, what is not visible at all */
+
+struct gp_alerts {
+    char text[GP_ALERTS][256];
+    enum gp_style style[GP_ALERTS];
+    int count;
+};
+
+static void gp_alerts_losses(struct gp_alerts *alerts, const struct gp_model *model)
+{
+    char *text = alerts->text[alerts->count];
+    size_t used =
+        (size_t)snprintf(text, sizeof(alerts->text[0]), "LOST %llu events:", (unsigned long long)model->lost_total);
+    for (unsigned i = 0; i < GP_LOSTS && used < sizeof(alerts->text[0]); i++) {
+        if (model->lost[i])
+            used += (size_t)snprintf(text + used, sizeof(alerts->text[0]) - used, " %s %llu",
+                                     gp_lost_name(i) ? gp_lost_name(i) : "other", (unsigned long long)model->lost[i]);
+    }
+    alerts->style[alerts->count++] = GP_STYLE_WARN;
+}
+
+static struct gp_alerts gp_alerts_of(const struct gp_model *model)
+{
+    struct gp_alerts alerts = {.count = 0};
+    if (!model->system)
+        return alerts;
+    if (model->lost_total)
+        gp_alerts_losses(&alerts, model);
+    int stale = model->states[GP_PROCESS_STALE], damaged = model->states[GP_PROCESS_DAMAGED];
+    if (stale || damaged) {
+        snprintf(alerts.text[alerts.count], sizeof(alerts.text[0]),
+                 "NOT EXACT: %d stale (stopped? last published numbers), %d damaged (numbers refused)", stale, damaged);
+        alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
+    }
+    return alerts;
+}
+
+struct gp_layout gp_draw_layout(const struct gp_draw *draw)
+{
+    struct gp_layout_wish wish = {.rows = draw->grid->rows,
+                                  .cols = draw->grid->cols,
+                                  .alerts = gp_alerts_of(draw->model).count,
+                                  .gpus = draw->model->gpu_count,
+                                  .table_rows = draw->list->count ? draw->list->count : 6,
+                                  .detail = draw->ui->detail ? gp_draw_detail_lines(draw) : 0};
+    return gp_layout_of(&wish);
+}
+
+static void gp_draw_title(const struct gp_draw *draw, struct gp_rect rect, const struct gp_alerts *alerts, int shown)
+{
+    const struct gp_model *model = draw->model;
+    int foreign = model->states[GP_PROCESS_FOREIGN], count = model->system ? model->system->process_count - foreign : 0;
+    char every[16];
+    int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "gpuprof top");
+    if (alerts->count > shown) /* on the first line where there is no room below it */
+        x = gp_grid_printf(draw->grid, rect, 0, x, alerts->style[shown], " %.24s", alerts->text[shown]);
+    x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d profiled", count);
+    if (foreign)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, ", %d other", foreign);
+    x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", %d GPU%s  every %s", model->gpu_count,
+                       model->gpu_count == 1 ? "" : "s",
+                       gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+    if (draw->ui->paused)
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_WARN, "  PAUSED");
+    if (draw->ui->tag_count)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d tagged", draw->ui->tag_count);
+    if (draw->ui->filter[0] && draw->ui->mode != GP_MODE_FILTER)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  filter: %s", draw->ui->filter);
+    if (model->system && !model->system->nvml)
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  NVML n/a: others unknown");
+    if (model->system && model->system->denied_count)
+        gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  %d of other users hidden", model->system->denied_count);
+}
+
+/* "Reset the allocated peak of 1234 train.py (13.1 GiB)? y/n": the question comes first, names are cut before it is. */
+static void gp_draw_question(const struct gp_draw *draw, struct gp_rect rect)
+{
+    const struct gp_ui *ui = draw->ui;
+    char allocated[32], reserved[32], peaks[80], what[256];
+    const struct gp_reset_target *first = &ui->targets[0];
+    gp_text_bytes(first->allocated_peak, GP_TEXT_LONG, allocated, sizeof(allocated));
+    gp_text_bytes(first->reserved_peak, GP_TEXT_LONG, reserved, sizeof(reserved));
+    if (ui->reset_what == GP_RESET_PEAKS)
+        snprintf(peaks, sizeof(peaks), "%s, %s", allocated, reserved);
+    else
+        snprintf(peaks, sizeof(peaks), "%s", ui->reset_what == GP_RESET_ALLOCATED ? allocated : reserved);
+    if (ui->target_count == 1)
+        snprintf(what, sizeof(what), "reset the %s peak of %d %s (%s)?", gp_reset_word(ui->reset_what), (int)first->pid,
+                 first->comm, peaks);
+    else
+        snprintf(what, sizeof(what), "reset the %s peaks of %d rows: %d %s (%s), ...?", gp_reset_word(ui->reset_what),
+                 ui->target_count, (int)first->pid, first->comm, peaks);
+    int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_WARN, "y/n ");
+    gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_BOLD, what);
+}
+
+static bool gp_draw_has_message(const struct gp_ui *ui)
+{
+    return ui->mode == GP_MODE_CONFIRM || ui->mode == GP_MODE_FILTER || ui->message[0];
+}
+
+static void gp_draw_message(const struct gp_draw *draw, struct gp_rect rect)
+{
+    const struct gp_ui *ui = draw->ui;
+    gp_grid_clear(draw->grid, rect);
+    if (ui->mode == GP_MODE_CONFIRM) {
+        gp_draw_question(draw, rect);
+    } else if (ui->mode == GP_MODE_FILTER) {
+        int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "filter: ");
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ui->filter);
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_SELECTED, " ");
+        gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  Enter keeps, Esc clears");
+    } else {
+        gp_grid_put(draw->grid, rect, 0, 0, ui->message_is_error ? GP_STYLE_ERROR : GP_STYLE_NORMAL, ui->message);
+    }
+}
+
+static void gp_draw_footer(const struct gp_draw *draw, struct gp_rect rect)
+{
+    int x = 0;
+    for (int i = 0; i < gp_key_help_count; i++) {
+        const struct gp_key_help *help = &gp_key_helps[i];
+        if (!help->label)
+            continue;
+        /* The first way to press it is the one shown; a key whose label does not fit is left out whole. */
+        char key[16];
+        snprintf(key, sizeof(key), "%.*s", (int)strcspn(help->keys, " "), help->keys);
+        if (x + (int)strlen(key) + (int)strlen(help->label) > rect.w)
+            break;
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_KEY, key);
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_LABEL, help->label) + 1;
+    }
+}
+
+void gp_draw_frame(const struct gp_draw *draw)
+{
+    struct gp_alerts alerts = gp_alerts_of(draw->model);
+    struct gp_layout layout = gp_draw_layout(draw);
+    gp_grid_clear(draw->grid, gp_grid_rect(draw->grid));
+    gp_draw_title(draw, layout.title, &alerts, layout.alerts.h);
+    for (int i = 0; i < layout.alerts.h; i++)
+        gp_grid_put(draw->grid, layout.alerts, i, 0, alerts.style[i], alerts.text[i]);
+    if (draw->ui->mode == GP_MODE_HELP) { /* in the place of all between the alerts and the message */
+        struct gp_rect body = layout.gpus;
+        body.h += layout.header.h + layout.table.h + layout.detail.h;
+        gp_draw_help(draw, body);
+    } else {
+        gp_draw_gpus(draw, &layout);
+        gp_draw_table(draw, &layout);
+        gp_draw_detail(draw, layout.detail);
+        if (draw->ui->mode == GP_MODE_SORT) {
+            struct gp_rect body = layout.table;
+            body.h += layout.detail.h;
+            gp_draw_sort(draw, body);
+        }
+    }
+    gp_draw_footer(draw, layout.footer);
+    if (gp_draw_has_message(draw->ui))
+        gp_draw_message(draw, layout.message.h ? layout.message : layout.footer.h ? layout.footer : layout.title);
+}

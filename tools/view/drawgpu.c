@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * drawgpu.c: the block of each GPU at the top: name, bar, numbers, the last minutes.
+ */
+#include <view/draw.h>
+
+#include <stdio.h>
+
+static const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
+{
+    const struct gp_row_list *list = &draw->model->lists[GP_LIST_DEVICES];
+    for (int i = 0; i < list->count; i++) {
+        if (list->rows[i].id.device == gpu)
+            return &list->rows[i];
+    }
+    return NULL;
+}
+
+static struct gp_bar gp_draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row *row)
+{
+    struct gp_bar bar = {row->allocated, row->reserved, -1, gpu->total_bytes, row->allocated_peak};
+    if (gpu->used_bytes >= 0) {
+        int64_t ours = row->reserved > 0 ? row->reserved : 0;
+        bar.other = gpu->used_bytes > ours ? gpu->used_bytes - ours : 0;
+    }
+    return bar;
+}
+
+/* "alloc 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many as fit, whole ones only. */
+static void gp_draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
+                                const struct gp_bar *bar, int x)
+{
+    char number[32], item[64];
+    const char *seen = row->seen_peak ? " seen" : "";
+    struct {
+        const char *label, *note;
+        int64_t bytes;
+        enum gp_style style;
+    } items[] = {{"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},
+                 {"peak", seen, row->allocated_peak, GP_STYLE_PEAK},
+                 {"reserved", "", bar->reserved, GP_STYLE_RESERVED},
+                 {"peak", seen, row->reserved_peak, GP_STYLE_NORMAL},
+                 {"others", "", bar->other, GP_STYLE_OTHER}};
+    for (size_t i = 0; i < GP_COUNT(items); i++) {
+        if (i == GP_COUNT(items) - 1 && items[i].bytes < 0)
+            break; /* without NVML nothing is said of others */
+        int length = snprintf(item, sizeof(item), "%s %s%s", items[i].label,
+                              gp_text_bytes(items[i].bytes, GP_TEXT_LONG, number, sizeof(number)), items[i].note);
+        if (x + length > rect.w)
+            return;
+        x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
+    }
+    int width = rect.w - x - 1 < GP_HISTORY ? rect.w - x - 1 : GP_HISTORY;
+    width = width > 60 ? 60 : width; /* a minute at the default interval; longer lines are hard to read */
+    if (width >= 8)
+        gp_draw_spark(draw, rect, 1, rect.w - width - 1, width, row->history);
+}
+
+static void gp_draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
+{
+    const struct gp_gpu *gpu = &draw->model->gpus[index];
+    const struct gp_row *row = gp_draw_gpu_row(draw, index);
+    if (!row || rect.h <= 0)
+        return;
+    struct gp_bar bar = gp_draw_gpu_bar(gpu, row);
+    char a[32], b[32], c[32], numbers[112];
+    snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_text_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
+             gp_text_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
+             gp_text_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
+    /* Numbers of up to 17 columns ("99.9G/99.9G/1023G"), a name of at most 28: the bar takes the rest. */
+    int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
+    gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
+    int x = draw->model->gpu_count > 10 ? 6 : 5; /* bars begin below one another */
+    if (name) {
+        struct gp_rect part = {rect.y, rect.x + x, 1, name};
+        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gpu->name[0] ? gpu->name : "-");
+        x += name + 1;
+    }
+    int width = rect.w - x - 2 - 18;
+    if (width >= 4) {
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "[");
+        gp_draw_bar(draw, rect, 0, x, width, &bar);
+        x = gp_grid_put(draw->grid, rect, 0, x + width, GP_STYLE_NORMAL, "]");
+    }
+    gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, numbers);
+    if (rect.h > 1)
+        gp_draw_gpu_numbers(draw, rect, row, &bar, 5);
+}
+
+void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
+{
+    int hidden = draw->model->gpu_count - layout->gpu_shown;
+    for (int i = 0; i < layout->gpu_shown; i++) {
+        struct gp_rect rect = gp_layout_gpu(layout, i);
+        if (hidden > 0 && i == layout->gpu_shown - 1)
+            gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_DIM, "and %d more GPUs: press d to list them", hidden + 1);
+        else
+            gp_draw_gpu(draw, rect, i);
+    }
+}

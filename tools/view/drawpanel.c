@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * drawpanel.c: details of the selected row, help, the sort menu, and what stands there when there is nothing to show.
+ */
+#include <view/draw.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <write/stats.h>
+
+const struct gp_row *gp_draw_selected(const struct gp_draw *draw)
+{
+    int cursor = draw->ui->cursor;
+    return cursor >= 0 && cursor < draw->list->count ? &draw->list->rows[cursor] : NULL;
+}
+
+static bool gp_kind_used(const struct gp_wire_kind_value *kind)
+{
+    return kind->calls > 0 || kind->current_bytes > 0 || kind->peak_bytes > 0 || kind->live > 0 || kind->live_peak > 0;
+}
+
+static bool gp_row_has_kinds(const struct gp_row *row)
+{
+    return row->device && gp_process_readable(row->process);
+}
+
+int gp_draw_detail_lines(const struct gp_draw *draw)
+{
+    const struct gp_row *row = gp_draw_selected(draw);
+    int lines = 2; /* a rule with the name, and where it comes from */
+    if (!row || !row->process)
+        return row ? 2 : 0;
+    lines += row->process->trouble[0] || row->process->problem[0] ? 1 : 0;
+    lines += row->process->options[0] ? 1 : 0;
+    lines += row->process->scope_count > 0 || row->process->failure_count > 0 ? 1 : 0;
+    if (gp_row_has_kinds(row)) {
+        lines++;
+        for (int i = 0; i < (int)GP_KINDS; i++)
+            lines += gp_kind_used(&row->device->wire.kinds[i]);
+    }
+    return lines;
+}
+
+static void gp_draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+{
+    gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS");
+    for (int i = 0; i < (int)GP_KINDS; i++) {
+        const struct gp_wire_kind_value *kind = &row->device->wire.kinds[i];
+        char current[32], peak[32], live[32], live_peak[32], calls[32];
+        if (!gp_kind_used(kind))
+            continue;
+        /* Summed into neither allocated nor reserved: see the help of stat. */
+        bool apart = i == GP_KIND_MANAGED || i == GP_KIND_GRAPH || i == GP_KIND_IMPORTED || i == GP_KIND_VIRTUAL;
+        gp_grid_printf(draw->grid, rect, y, 1, apart ? GP_STYLE_DIM : GP_STYLE_NORMAL, "%-10s %10s %10s %8s %7s %8s%s",
+                       gp_kind_name((unsigned)i) ? gp_kind_name((unsigned)i) : "?",
+                       gp_text_bytes(kind->current_bytes, GP_TEXT_LONG, current, sizeof(current)),
+                       gp_text_bytes(kind->peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
+                       gp_text_count(kind->live, live, sizeof(live)),
+                       gp_text_count(kind->live_peak, live_peak, sizeof(live_peak)),
+                       gp_text_count(kind->calls, calls, sizeof(calls)), apart ? "  not summed" : "");
+        struct gp_bar bar = {kind->current_bytes, -1, -1, kind->peak_bytes, -1};
+        int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
+        if (width >= 8 && !apart)
+            gp_draw_bar(draw, rect, y, 72, width, &bar);
+        y++;
+    }
+}
+
+static void gp_draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_process *process)
+{
+    int x = 1;
+    if (process->scope_count > 0)
+        x = gp_grid_put(draw->grid, rect, y, x, GP_STYLE_BOLD, "scopes ");
+    for (int i = 0; i < process->scope_count; i++)
+        x = gp_grid_printf(draw->grid, rect, y, x, GP_STYLE_NORMAL, "%s  ", process->scopes[i].name);
+    if (process->failure_count > 0)
+        x = gp_grid_put(draw->grid, rect, y, x, GP_STYLE_WARN, "failed calls ");
+    for (int i = 0; i < process->failure_count; i++) {
+        const struct gp_failure_view *failure = &process->failures[i];
+        x = gp_grid_printf(draw->grid, rect, y, x, GP_STYLE_NORMAL, "%s=%u x%llu  ", failure->api, failure->error,
+                           (unsigned long long)failure->count);
+    }
+}
+
+static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
+{
+    char text[32];
+    const struct gp_process *process = row->process;
+    const char *source = gp_source_name(process->source);
+    int x = 1;
+    if (process->state == GP_PROCESS_FOREIGN) {
+        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "not profiled: the driver says that it holds %s",
+                       gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+        return;
+    }
+    x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
+    if (process->source_detail[0])
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, " (%s)", process->source_detail);
+    if (process->allocator[0])
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  allocator %s", process->allocator);
+    if (process->container[0])
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  container %s", process->container);
+    if (row->untracked >= 0)
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  untracked %s",
+                           gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+    if (process->state == GP_PROCESS_STALE)
+        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  does not answer: numbers are %s old",
+                       gp_text_duration((double)process->age_ns / 1e9, text, sizeof(text)));
+    else if (process->state == GP_PROCESS_UNKNOWN)
+        gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "  has not published anything yet");
+}
+
+static void gp_draw_rule(const struct gp_draw *draw, struct gp_rect rect, const char *title)
+{
+    gp_grid_fill(draw->grid, rect, 0, 0, rect.w, GP_STYLE_DIM, draw->grid->ascii ? "-" : "\u2500");
+    gp_grid_printf(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " %s ", title);
+}
+
+void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
+{
+    const struct gp_row *row = gp_draw_selected(draw);
+    char title[160], device[32], command[512];
+    if (!row || rect.h <= 0)
+        return;
+    gp_column_text(GP_COLUMN_DEV, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, device, sizeof(device));
+    if (!row->process) {
+        gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
+        gp_draw_rule(draw, rect, command);
+        gp_grid_put(draw->grid, rect, 1, 1, GP_STYLE_DIM,
+                    "peaks of a sum are the highest that this viewer saw; t shows the members");
+        return;
+    }
+    const struct gp_process *process = row->process;
+    snprintf(title, sizeof(title), "%d %s, device %s", (int)row->id.pid, process->comm, device);
+    gp_draw_rule(draw, rect, title);
+    gp_draw_source(draw, rect, row);
+    int y = 2;
+    const char *trouble = process->problem[0] ? process->problem : process->trouble;
+    if (trouble[0])
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_ERROR, "trouble: %s", trouble);
+    if (process->options[0])
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN, "settings: %s", process->options);
+    if (process->scope_count > 0 || process->failure_count > 0)
+        gp_draw_scopes(draw, rect, y++, process);
+    if (gp_row_has_kinds(row))
+        gp_draw_kinds(draw, rect, y, row);
+}
+
+void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
+{
+    int y = 0;
+    gp_grid_clear(draw->grid, rect);
+    for (int i = draw->ui->help_top; i < gp_key_help_count && y < rect.h; i++, y++) {
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_BOLD, gp_key_helps[i].keys);
+        gp_grid_put(draw->grid, rect, y, 13, GP_STYLE_NORMAL, gp_key_helps[i].what);
+    }
+    static const char *const notes[] = {
+        "",
+        "Allocated is what the program asked for and holds; reserved is what it holds from the driver.",
+        "Bars: allocated, within reserved, within all that others hold, within the GPU; a mark at the peak.",
+        "\"-\" is unknown.  ~ contains estimates.  >= is the highest sum this viewer saw (peaks do not add up).",
+        "LOST counts events that were not recorded; totals do not come from events.",
+    };
+    for (size_t i = 0; i < GP_COUNT(notes) && y < rect.h; i++, y++)
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[i]);
+}
+
+void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
+{
+    int cursor = (int)draw->ui->sort_cursor;
+    int top = cursor >= rect.h - 1 ? cursor - rect.h + 2 : 0, y = 1;
+    struct gp_rect box = {rect.y, rect.x, rect.h, rect.w < 60 ? rect.w : 60};
+    gp_grid_clear(draw->grid, box);
+    gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter takes, Esc leaves)");
+    for (int i = top; i < GP_COLUMNS && y < box.h; i++) {
+        if (i == GP_COLUMN_BAR)
+            continue;
+        gp_grid_printf(draw->grid, box, y, 1, GP_STYLE_NORMAL, "%s %-10s %s", i == cursor ? ">" : " ",
+                       gp_columns[i].name, gp_columns[i].what);
+        if (i == cursor)
+            gp_grid_paint(draw->grid, box, y, GP_STYLE_SELECTED);
+        y++;
+    }
+}
+
+void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
+{
+    const struct gp_system *system = draw->model->system;
+    int y = rect.h > 6 ? 1 : 0;
+    if (!system) {
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_DIM, "looking for profiled processes ...");
+        return;
+    }
+    if (draw->ui->filter[0]) {
+        gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no row matches \"%s\": Esc clears the filter",
+                       draw->ui->filter);
+        return;
+    }
+    gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no profiled process yet: start one with");
+    gp_grid_put(draw->grid, rect, y + 1, 3, GP_STYLE_BOLD, "gpuprof run CMD...");
+    gp_grid_put(draw->grid, rect, y + 2, 1, GP_STYLE_NORMAL, "or with CUDA_INJECTION64_PATH=.../libgpuprof.so CMD...");
+    if (system->denied_count > 0)
+        gp_grid_printf(draw->grid, rect, y + 4, 1, GP_STYLE_WARN,
+                       "%d processes of other users cannot be looked at: run as root to see them",
+                       system->denied_count);
+}

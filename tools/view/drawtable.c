@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * drawtable.c: the header and the lines of the table.
+ */
+#include <view/draw.h>
+
+#include <string.h>
+
+static enum gp_style gp_draw_cell_style(enum gp_column_id id, const struct gp_row *row)
+{
+    const struct gp_process *process = row->process;
+    if (id == GP_COLUMN_LOST && row->lost > 0)
+        return GP_STYLE_WARN;
+    if (process && process->state == GP_PROCESS_DAMAGED)
+        return id == GP_COLUMN_STATE ? GP_STYLE_ERROR : GP_STYLE_DIM;
+    if (process && process->state == GP_PROCESS_STALE)
+        return id == GP_COLUMN_STATE ? GP_STYLE_WARN : GP_STYLE_DIM;
+    if (process && (process->state != GP_PROCESS_LIVE || process->closed))
+        return GP_STYLE_DIM;
+    if (id == GP_COLUMN_ALLOC)
+        return GP_STYLE_ALLOCATED;
+    if (id == GP_COLUMN_RESERVED)
+        return GP_STYLE_RESERVED;
+    if (id == GP_COLUMN_PEAK)
+        return GP_STYLE_PEAK;
+    return row->process ? GP_STYLE_NORMAL : GP_STYLE_BOLD;
+}
+
+/* Text in a field of its own: aligned, cut with a mark, `shift` columns scrolled away. */
+static void gp_draw_field(const struct gp_draw *draw, struct gp_rect field, bool right, int shift, enum gp_style style,
+                          const char *text)
+{
+    int width = gp_text_width(text);
+    if (field.w <= 0)
+        return;
+    int x = right && width < field.w ? field.w - width : -shift;
+    gp_grid_put(draw->grid, field, 0, x, style, text);
+    if (x + width > field.w)
+        gp_grid_put(draw->grid, field, 0, field.w - 1, style, draw->grid->ascii ? "+" : "\u2026");
+}
+
+static void gp_draw_line_bar(const struct gp_draw *draw, struct gp_rect field, const struct gp_row *row)
+{
+    if (row->id.device < 0)
+        return; /* host memory has no total, and a sum over GPUs none either */
+    struct gp_bar bar = {row->allocated, row->reserved, -1, row->total, row->allocated_peak};
+    if (row->allocated >= 0)
+        gp_draw_bar(draw, field, 0, 0, field.w, &bar);
+}
+
+static const char *gp_draw_branch(const struct gp_draw *draw, const struct gp_row *row)
+{
+    if (row->depth == 0)
+        return "";
+    if (draw->grid->ascii)
+        return row->last ? "`- " : "|- ";
+    return row->last ? "\u2514\u2500 " : "\u251c\u2500 ";
+}
+
+/* Where the screen is too narrow for the STATE column, numbers that are not exact are marked all the same. */
+static const char *gp_draw_mark(const struct gp_row *row)
+{
+    if (!row->process)
+        return " ";
+    return row->process->state == GP_PROCESS_DAMAGED ? "!" : row->process->state == GP_PROCESS_STALE ? "?" : " ";
+}
+
+static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const struct gp_row *row, bool selected)
+{
+    enum gp_column_id ids[GP_COLUMNS];
+    int rest, count = gp_columns_fit(line.w - 1, ids, &rest), x = 1;
+    char text[512];
+    bool tagged = gp_ui_tagged(draw->ui, &row->id);
+    gp_grid_put(draw->grid, line, 0, 0, GP_STYLE_NORMAL, tagged ? "*" : selected ? ">" : gp_draw_mark(row));
+    for (int i = 0; i < count; i++) {
+        const struct gp_column *column = &gp_columns[ids[i]];
+        struct gp_rect field = {line.y, line.x + x, 1, ids[i] == GP_COLUMN_COMMAND ? rest : column->width};
+        enum gp_style style = gp_draw_cell_style(ids[i], row);
+        if (field.x + field.w > line.x + line.w)
+            field.w = line.x + line.w - field.x;
+        if (ids[i] == GP_COLUMN_BAR) {
+            gp_draw_line_bar(draw, field, row);
+        } else if (ids[i] == GP_COLUMN_COMMAND) {
+            const char *branch = gp_draw_branch(draw, row);
+            gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
+            int used = field.w > 0 ? gp_grid_put(draw->grid, field, 0, 0, style, branch) : 0;
+            field.x += used;
+            field.w -= used;
+            gp_draw_field(draw, field, false, draw->ui->shift, style, text);
+        } else {
+            gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
+            gp_draw_field(draw, field, column->right, 0, style, text);
+        }
+        x += column->width + 1;
+    }
+    if (selected)
+        gp_grid_paint(draw->grid, line, 0, GP_STYLE_SELECTED);
+    else if (tagged)
+        gp_grid_paint(draw->grid, line, 0, GP_STYLE_TAGGED);
+}
+
+static void gp_draw_header(const struct gp_draw *draw, struct gp_rect line)
+{
+    enum gp_column_id ids[GP_COLUMNS];
+    int rest, count = gp_columns_fit(line.w - 1, ids, &rest), x = 1;
+    for (int i = 0; i < count; i++) {
+        const struct gp_column *column = &gp_columns[ids[i]];
+        struct gp_rect field = {line.y, line.x + x, line.h > 0, ids[i] == GP_COLUMN_COMMAND ? rest : column->width};
+        int before = x;
+        x += column->width + 1;
+        if (field.x + field.w > line.x + line.w)
+            field.w = line.x + line.w - field.x;
+        gp_draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, column->name);
+        if (ids[i] != draw->ui->sort)
+            continue;
+        /* The mark stands in the gap before the name, or after it where names begin at the left. */
+        int at =
+            column->right ? before + column->width - (int)strlen(column->name) - 1 : before + (int)strlen(column->name);
+        const char *mark =
+            draw->grid->ascii ? (draw->ui->ascending ? "^" : "v") : (draw->ui->ascending ? "\u25b2" : "\u25bc");
+        gp_grid_put(draw->grid, line, 0, at, GP_STYLE_NORMAL, mark);
+    }
+    gp_grid_paint(draw->grid, line, 0, GP_STYLE_HEADER);
+}
+
+void gp_draw_table(const struct gp_draw *draw, const struct gp_layout *layout)
+{
+    gp_draw_header(draw, layout->header);
+    for (int y = 0; y < layout->table.h; y++) {
+        int index = draw->ui->top + y;
+        if (index >= draw->list->count)
+            break;
+        struct gp_rect line = {layout->table.y + y, layout->table.x, 1, layout->table.w};
+        gp_draw_line(draw, line, &draw->list->rows[index], index == draw->ui->cursor);
+    }
+    if (draw->list->count == 0)
+        gp_draw_empty(draw, layout->table);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * layout.c: see layout.h.  Lines are dealt out in the order of what a person needs first: title, one line of table,
+ * header, footer, alerts, GPUs, message, detail; the table gets the rest.
+ */
+#include <view/layout.h>
+
+static int gp_least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int gp_take(int *left, int wanted)
+{
+    int taken = gp_least(*left, wanted < 0 ? 0 : wanted);
+    *left -= taken;
+    return taken;
+}
+
+static int gp_divide_up(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Two lines a GPU while that leaves the table the larger part; else one line; else side by side. */
+static int gp_layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
+{
+    layout->gpu_lines = 1;
+    layout->gpu_columns = 1;
+    layout->gpu_shown = 0;
+    if (gpus <= 0 || room <= 0)
+        return 0;
+    if (cols >= 50 && 2 * gpus <= room) { /* the second line's numbers need 50 columns */
+        layout->gpu_lines = 2;
+        layout->gpu_shown = gpus;
+        return 2 * gpus;
+    }
+    /* A GPU on one line needs 40 columns: a name, a bar of ten and three sizes. */
+    while (gp_divide_up(gpus, layout->gpu_columns) > room && cols / (layout->gpu_columns + 1) >= 40)
+        layout->gpu_columns++;
+    int lines = gp_least(gp_divide_up(gpus, layout->gpu_columns), room);
+    layout->gpu_shown = gp_least(gpus, lines * layout->gpu_columns);
+    return lines;
+}
+
+struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
+{
+    struct gp_layout layout = {.gpu_lines = 1, .gpu_columns = 1};
+    int cols = wish->cols > 0 ? wish->cols : 0;
+    int left = cols ? (wish->rows > 0 ? wish->rows : 0) : 0;
+    int title = gp_take(&left, 1);
+    int table = gp_take(&left, 1);
+    int header = gp_take(&left, 1);
+    int footer = gp_take(&left, 1);
+    int alerts = gp_take(&left, gp_least(wish->alerts, left > 6 ? 3 : 1));
+    int gpus = gp_take(&left, gp_layout_gpus(&layout, wish->gpus, cols, left > 24 ? left / 2 : (left + 1) * 2 / 5));
+    int message = left >= 4 ? gp_take(&left, 1) : 0;
+    /* The pane must leave the table half of the rest, and is no use below four lines. */
+    int spare = left + table - wish->table_rows;
+    int room = spare > (left + table) / 2 ? spare : (left + table) / 2;
+    int detail = room >= 4 && left >= 4 ? gp_take(&left, gp_least(wish->detail, room)) : 0;
+    table += left;
+
+    int y = 0;
+    struct gp_rect *const order[] = {&layout.title, &layout.alerts, &layout.gpus,    &layout.header,
+                                     &layout.table, &layout.detail, &layout.message, &layout.footer};
+    const int heights[] = {title, alerts, gpus, header, table, detail, message, footer};
+    for (size_t i = 0; i < GP_COUNT(order); i++) {
+        *order[i] = (struct gp_rect){y, 0, heights[i], cols};
+        y += heights[i];
+    }
+    return layout;
+}
+
+struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i)
+{
+    int columns = layout->gpu_columns;
+    int width = layout->gpus.w / columns;
+    struct gp_rect rect = {layout->gpus.y + i / columns * layout->gpu_lines, i % columns * width, layout->gpu_lines,
+                           width};
+    if (i < 0 || i >= layout->gpu_shown)
+        rect.h = rect.w = 0;
+    return rect;
+}

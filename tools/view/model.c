@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * model.c: see model.h.  One sample becomes pairs (process, device); pairs are summed into processes, GPUs and
+ * containers.  Peaks are never summed: two processes peak at different times.
+ */
+#include <view/model.h>
+
+#include <view/track.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool gp_process_readable(const struct gp_process *process)
+{
+    return process && (process->state == GP_PROCESS_LIVE || process->state == GP_PROCESS_STALE);
+}
+
+const char *gp_process_word(const struct gp_process *process)
+{
+    static const char *const words[] = {"live", "stale", "unknown", "damaged", "foreign"};
+    if (!process)
+        return "-";
+    if (gp_process_readable(process)) {
+        if (process->closed)
+            return "exited";
+        if (process->disabled)
+            return "disabled";
+        if (process->yielded)
+            return "yielded";
+    }
+    return words[process->state];
+}
+
+int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
+{
+    if (list->count == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 64;
+        struct gp_row *rows = realloc(list->rows, (size_t)capacity * sizeof(*rows));
+        if (!rows)
+            return -ENOMEM;
+        list->rows = rows;
+        list->capacity = capacity;
+    }
+    list->rows[list->count++] = *row;
+    return 0;
+}
+
+void gp_model_init(struct gp_model *model)
+{
+    memset(model, 0, sizeof(*model));
+}
+
+static void gp_model_clear(struct gp_model *model)
+{
+    for (int i = 0; i < GP_LISTS; i++)
+        model->lists[i].count = 0;
+    free(model->gpus);
+    model->gpus = NULL;
+    model->gpu_count = 0;
+    gp_system_free(model->system);
+    model->system = NULL;
+    memset(model->lost, 0, sizeof(model->lost));
+    memset(model->states, 0, sizeof(model->states));
+    model->lost_total = 0;
+}
+
+void gp_model_fini(struct gp_model *model)
+{
+    gp_model_clear(model);
+    for (int i = 0; i < GP_LISTS; i++)
+        free(model->lists[i].rows);
+    gp_track_free_all(model);
+    gp_model_init(model);
+}
+
+/* ---- GPUs ---------------------------------------------------------------------------------------------------- */
+
+static int gp_model_find_gpu(const struct gp_model *model, const struct gp_device_view *device)
+{
+    for (int i = 0; device->uuid[0] && i < model->gpu_count; i++) {
+        if (strcmp(model->gpus[i].uuid, device->uuid) == 0)
+            return i;
+    }
+    /* Without a uuid the ordinal is the best guess; it is wrong only under CUDA_VISIBLE_DEVICES before cuInit. */
+    for (int i = 0; i < model->gpu_count; i++) {
+        if (model->gpus[i].index == device->ordinal && (!device->uuid[0] || !model->gpus[i].uuid[0]))
+            return i;
+    }
+    return -1;
+}
+
+static int gp_model_free_index(const struct gp_model *model, int wanted)
+{
+    for (int i = 0; i < model->gpu_count; i++) {
+        if (model->gpus[i].index == wanted)
+            return gp_model_free_index(model, wanted + 1);
+    }
+    return wanted;
+}
+
+static int gp_model_gpu(struct gp_model *model, const struct gp_device_view *device)
+{
+    if (device->index == (int)GP_WIRE_HOST)
+        return GP_MODEL_HOST;
+    int found = gp_model_find_gpu(model, device);
+    if (found >= 0)
+        return found;
+    struct gp_gpu *gpus = realloc(model->gpus, (size_t)(model->gpu_count + 1) * sizeof(*gpus));
+    if (!gpus)
+        return GP_MODEL_NO_DEVICE;
+    model->gpus = gpus;
+    struct gp_gpu *gpu = &gpus[model->gpu_count];
+    *gpu = (struct gp_gpu){.total_bytes = device->total_bytes, .used_bytes = -1};
+    gpu->index = gp_model_free_index(model, device->ordinal < 0 ? 0 : device->ordinal);
+    memcpy(gpu->uuid, device->uuid, sizeof(gpu->uuid));
+    memcpy(gpu->name, device->name, sizeof(gpu->name));
+    return model->gpu_count++;
+}
+
+static int gp_model_take_gpus(struct gp_model *model)
+{
+    const struct gp_system *system = model->system;
+    model->gpus = calloc((size_t)system->gpu_count + 1, sizeof(*model->gpus));
+    if (!model->gpus)
+        return -ENOMEM;
+    if (system->gpu_count)
+        memcpy(model->gpus, system->gpus, (size_t)system->gpu_count * sizeof(*model->gpus));
+    model->gpu_count = system->gpu_count;
+    return 0;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------- */
+
+static struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
+{
+    return (struct gp_row){.id = {.kind = kind, .device = device},
+                           .allocated = -1,
+                           .allocated_peak = -1,
+                           .reserved = -1,
+                           .reserved_peak = -1,
+                           .untracked = -1,
+                           .total = -1,
+                           .lost = -1,
+                           .allocs_per_s = NAN,
+                           .frees_per_s = NAN};
+}
+
+static struct gp_row gp_row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
+{
+    struct gp_row row = gp_row_empty(GP_ROW_PAIR, device);
+    row.id.pid = process->pid;
+    row.id.start_time = process->start_time;
+    row.process = process;
+    row.device = view;
+    row.members = 1;
+    if (process->state != GP_PROCESS_FOREIGN && process->state != GP_PROCESS_DAMAGED) {
+        row.lost = 0;
+        for (int i = 0; i < (int)GP_LOSTS; i++)
+            row.lost += (int64_t)process->lost[i];
+    }
+    if (!view)
+        return row;
+    row.untracked = view->untracked_bytes;
+    row.total = view->total_bytes;
+    row.estimated = view->estimated;
+    if (gp_process_readable(process)) {
+        const struct gp_wire_value *allocated = &view->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL];
+        const struct gp_wire_value *reserved = &view->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL];
+        row.allocated = allocated->current;
+        row.allocated_peak = allocated->peak;
+        row.reserved = reserved->current;
+        row.reserved_peak = reserved->peak;
+    }
+    return row;
+}
+
+static int gp_model_add_pair(struct gp_model *model, struct gp_row *row)
+{
+    struct gp_track *track = gp_track_get(model, &row->id);
+    if (!track)
+        return -ENOMEM;
+    gp_track_rate(track, row, model->system->time_ns);
+    gp_track_push(track, row->allocated);
+    row->history = &track->history;
+    return gp_row_list_add(&model->lists[GP_LIST_PAIRS], row);
+}
+
+static int gp_model_add_process(struct gp_model *model, const struct gp_process *process)
+{
+    int err = 0;
+    model->states[process->state]++;
+    for (int i = 0; i < (int)GP_LOSTS && process->state != GP_PROCESS_FOREIGN; i++) {
+        model->lost[i] += process->lost[i];
+        model->lost_total += process->lost[i];
+    }
+    int devices = 0;
+    for (int i = 0; i < process->device_count && !err; i++) {
+        const struct gp_device_view *view = &process->devices[i];
+        int device = gp_model_gpu(model, view);
+        struct gp_row row = gp_row_of(process, view, device);
+        devices += device != GP_MODEL_HOST;
+        err = gp_model_add_pair(model, &row);
+    }
+    if (!devices && !err) { /* shown all the same: profiled, but nothing is known of a device */
+        struct gp_row row = gp_row_of(process, NULL, GP_MODEL_NO_DEVICE);
+        err = gp_model_add_pair(model, &row);
+    }
+    return err;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------------- */
+
+static void gp_sum_bytes(int64_t *sum, int64_t part)
+{
+    if (part >= 0)
+        *sum = *sum < 0 ? part : *sum + part;
+}
+
+static void gp_sum_rate(double *sum, double part)
+{
+    if (!isnan(part))
+        *sum = isnan(*sum) ? part : *sum + part;
+}
+
+static void gp_sum_most(int64_t *most, int64_t part)
+{
+    if (part > *most)
+        *most = part;
+}
+
+static struct gp_row *gp_model_group(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed)
+{
+    struct gp_row_list *list = &model->lists[which];
+    for (int i = list->count - 1; i >= 0; i--) { /* the group of the last pair is most often the one */
+        if (gp_row_id_equal(&list->rows[i].id, &seed->id))
+            return &list->rows[i];
+    }
+    return gp_row_list_add(list, seed) ? NULL : &list->rows[list->count - 1];
+}
+
+static int gp_model_sum(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed,
+                        const struct gp_row *pair)
+{
+    struct gp_row *group = gp_model_group(model, which, seed);
+    if (!group)
+        return -ENOMEM;
+    bool first_of_process = true;
+    if (which == GP_LIST_PROCESSES)
+        first_of_process = group->members == 0; /* losses belong to the process, each pair repeats them */
+    group->members++;
+    group->estimated |= pair->estimated;
+    gp_sum_bytes(&group->allocated, pair->allocated);
+    gp_sum_bytes(&group->reserved, pair->reserved);
+    gp_sum_bytes(&group->untracked, pair->untracked);
+    gp_sum_most(&group->allocated_peak, pair->allocated_peak);
+    gp_sum_most(&group->reserved_peak, pair->reserved_peak);
+    if (first_of_process)
+        gp_sum_bytes(&group->lost, pair->lost);
+    gp_sum_rate(&group->allocs_per_s, pair->allocs_per_s);
+    gp_sum_rate(&group->frees_per_s, pair->frees_per_s);
+    return 0;
+}
+
+static int gp_model_sum_pair(struct gp_model *model, const struct gp_row *pair)
+{
+    struct gp_row process = gp_row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
+    process.id.pid = pair->id.pid;
+    process.id.start_time = pair->id.start_time;
+    process.process = pair->process;
+    if (pair->id.device == GP_MODEL_HOST)
+        return 0; /* host memory is no part of a GPU's */
+    int err = gp_model_sum(model, GP_LIST_PROCESSES, &process, pair);
+    if (!err && pair->id.device >= 0) {
+        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, pair->id.device);
+        err = gp_model_sum(model, GP_LIST_DEVICES, &device, pair);
+    }
+    if (!err) {
+        struct gp_row container = gp_row_empty(GP_ROW_CONTAINER, pair->id.device);
+        memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
+        if (pair->id.device >= 0)
+            container.total = model->gpus[pair->id.device].total_bytes;
+        err = gp_model_sum(model, GP_LIST_CONTAINERS, &container, pair);
+    }
+    return err;
+}
+
+static int gp_model_finish(struct gp_model *model, struct gp_row *group)
+{
+    struct gp_track *track = gp_track_get(model, &group->id);
+    if (!track)
+        return -ENOMEM;
+    gp_track_peak(track, group);
+    gp_track_push(track, group->allocated);
+    group->history = &track->history;
+    return 0;
+}
+
+static int gp_model_build(struct gp_model *model)
+{
+    int err = gp_model_take_gpus(model);
+    for (int i = 0; i < model->system->process_count && !err; i++)
+        err = gp_model_add_process(model, &model->system->processes[i]);
+    for (int i = 0; i < model->gpu_count && !err; i++) { /* all GPUs are rows, also the idle ones, in order */
+        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, i);
+        device.total = model->gpus[i].total_bytes;
+        if (model->states[GP_PROCESS_DAMAGED] + model->states[GP_PROCESS_UNKNOWN] == 0)
+            device.allocated = device.reserved = device.allocated_peak = device.reserved_peak = 0;
+        err = gp_row_list_add(&model->lists[GP_LIST_DEVICES], &device);
+    }
+    for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && !err; i++)
+        err = gp_model_sum_pair(model, &model->lists[GP_LIST_PAIRS].rows[i]);
+    for (int which = GP_LIST_PROCESSES; which < GP_LISTS && !err; which++) {
+        for (int i = 0; i < model->lists[which].count && !err; i++)
+            err = gp_model_finish(model, &model->lists[which].rows[i]);
+    }
+    return err;
+}
+
+int gp_model_update(struct gp_model *model, struct gp_system *system)
+{
+    gp_model_clear(model);
+    model->system = system;
+    model->generation++;
+    int err = gp_model_build(model);
+    if (err)
+        gp_model_clear(model);
+    else
+        gp_track_sweep(model);
+    return err;
+}
+
+bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
+{
+    bool device = group->id.device == pair->id.device;
+    bool process = group->id.pid == pair->id.pid && group->id.start_time == pair->id.start_time;
+    switch (group->id.kind) {
+    case GP_ROW_PAIR:
+        return device && process;
+    case GP_ROW_PROCESS:
+        return process;
+    case GP_ROW_DEVICE:
+        return device;
+    case GP_ROW_CONTAINER:
+        return device && pair->process && strcmp(group->id.container, pair->process->container) == 0;
+    }
+    return false;
+}

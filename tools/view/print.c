@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * print.c: see print.h.
+ */
+#include <view/print.h>
+
+#include <math.h>
+#include <string.h>
+#include <write/write.h>
+
+/* Strings of other processes were made harmless by tools/collect; what remains is the reader's character set. */
+static void gp_print_field(FILE *out, const char *text, int width, bool right, bool utf8)
+{
+    int pad = width - gp_text_width(text);
+    uint32_t code;
+    if (right && pad > 0)
+        fprintf(out, "%*s", pad, "");
+    for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes) {
+        if (code < 0x20 || code == 0x7f || (code >= 0x80 && !utf8))
+            fputc('?', out);
+        else
+            fwrite(text, 1, (size_t)bytes, out);
+    }
+    if (!right && pad > 0)
+        fprintf(out, "%*s", pad, "");
+}
+
+void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list, bool utf8)
+{
+    char text[512];
+    for (int line = -1; line < list->count; line++) {
+        for (int i = 0; i < GP_COLUMNS; i++) {
+            const struct gp_column *column = &gp_columns[i];
+            if (i == GP_COLUMN_BAR)
+                continue;
+            if (line < 0)
+                snprintf(text, sizeof(text), "%s", column->name);
+            else
+                gp_column_text((enum gp_column_id)i, &list->rows[line], model, GP_TEXT_GLUED, true, text, sizeof(text));
+            if (i > 0)
+                fputc(' ', out);
+            gp_print_field(out, text, column->print_width, column->right, utf8);
+        }
+        fputc('\n', out);
+    }
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------- */
+
+static json_t *gp_json_rate(double rate)
+{
+    return isnan(rate) ? json_null() : json_real(rate);
+}
+
+static json_t *gp_json_device(const struct gp_model *model, int device)
+{
+    return device >= 0 && device < model->gpu_count ? json_integer(model->gpus[device].index) : json_null();
+}
+
+/* Adds the four byte fields that all rows share.  Consumes and returns `object`. */
+static json_t *gp_json_bytes(json_t *object, const struct gp_row *row)
+{
+    json_object_set_new(object, "allocated_bytes", gp_json_known(row->allocated));
+    json_object_set_new(object, "allocated_peak_bytes", gp_json_known(row->allocated_peak));
+    json_object_set_new(object, "reserved_bytes", gp_json_known(row->reserved));
+    json_object_set_new(object, "reserved_peak_bytes", gp_json_known(row->reserved_peak));
+    return object;
+}
+
+static json_t *gp_json_process(const struct gp_model *model, const struct gp_row *row)
+{
+    const struct gp_process *process = row->process;
+    json_t *object = json_object();
+    json_object_set_new(object, "pid", json_integer(process->pid));
+    json_object_set_new(object, "comm", json_string(process->comm));
+    json_object_set_new(object, "user", gp_json_text(process->user));
+    json_object_set_new(object, "container", gp_json_text(process->container));
+    json_object_set_new(object, "device", gp_json_device(model, row->id.device));
+    gp_json_bytes(object, row);
+    json_object_set_new(object, "allocs_per_s", gp_json_rate(row->allocs_per_s));
+    json_object_set_new(object, "frees_per_s", gp_json_rate(row->frees_per_s));
+    json_object_set_new(object, "lost_events", gp_json_known(row->lost));
+    json_object_set_new(object, "untracked_bytes", gp_json_known(row->untracked));
+    json_object_set_new(object, "state", json_string(gp_process_word(process)));
+    json_object_set_new(object, "estimated", json_boolean(row->estimated));
+    return object;
+}
+
+static json_t *gp_json_container(const struct gp_model *model, const struct gp_row *row)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "container", json_string(row->id.container));
+    json_object_set_new(object, "cgroup_id", json_null()); /* it takes the system agent to know it */
+    json_object_set_new(object, "device", gp_json_device(model, row->id.device));
+    gp_json_bytes(object, row);
+    json_object_set_new(object, "processes", json_integer(row->members));
+    return object;
+}
+
+static json_t *gp_json_gpu(const struct gp_model *model, const struct gp_row *row)
+{
+    const struct gp_gpu *gpu = &model->gpus[row->id.device];
+    json_t *object = json_object();
+    json_object_set_new(object, "device", json_integer(gpu->index));
+    json_object_set_new(object, "uuid", gp_json_text(gpu->uuid));
+    json_object_set_new(object, "name", gp_json_text(gpu->name));
+    json_object_set_new(object, "total_bytes", gp_json_known(gpu->total_bytes));
+    json_object_set_new(object, "used_bytes", gp_json_known(gpu->used_bytes));
+    return gp_json_bytes(object, row);
+}
+
+json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns)
+{
+    json_t *top = json_object(), *processes = json_array(), *containers = json_array(), *devices = json_array();
+    for (int i = 0; i < list->count; i++) {
+        if (list->rows[i].id.kind == GP_ROW_PAIR && list->rows[i].id.device != GP_MODEL_HOST)
+            json_array_append_new(processes, gp_json_process(model, &list->rows[i]));
+    }
+    for (int i = 0; i < model->lists[GP_LIST_CONTAINERS].count; i++) {
+        const struct gp_row *row = &model->lists[GP_LIST_CONTAINERS].rows[i];
+        if (row->id.container[0] && row->id.device >= 0)
+            json_array_append_new(containers, gp_json_container(model, row));
+    }
+    for (int i = 0; i < model->lists[GP_LIST_DEVICES].count; i++)
+        json_array_append_new(devices, gp_json_gpu(model, &model->lists[GP_LIST_DEVICES].rows[i]));
+    json_object_set_new(top, "schema", json_string("gpuprof.top/1"));
+    json_object_set_new(top, "time_ns", json_integer((json_int_t)time_ns));
+    json_object_set_new(top, "system", json_false());
+    /* Null objects (no memory) are refused by jansson along the way: one check at the end of the chain. */
+    int err = json_object_set_new(top, "processes", processes) | json_object_set_new(top, "containers", containers) |
+              json_object_set_new(top, "devices", devices);
+    if (err) {
+        json_decref(top);
+        return NULL;
+    }
+    return top;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * track.c: see track.h.
+ */
+#include <view/track.h>
+
+#include <base/compiler.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
+{
+    return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
+           strcmp(a->container, b->container) == 0;
+}
+
+static struct gp_track **gp_track_bucket(struct gp_model *model, const struct gp_row_id *id)
+{
+    /* FNV-1a: short keys, no adversary worth more (a chain of all rows is still walked in microseconds). */
+    uint64_t hash = 0xcbf29ce484222325ull;
+    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid, id->start_time, (uint64_t)id->device};
+    for (size_t i = 0; i < GP_COUNT(parts); i++)
+        hash = (hash ^ parts[i]) * 0x100000001b3ull;
+    for (const char *p = id->container; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 0x100000001b3ull;
+    return &model->tracks[(hash ^ hash >> 32) % GP_TRACK_BUCKETS];
+}
+
+struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id)
+{
+    struct gp_track **bucket = gp_track_bucket(model, id);
+    for (struct gp_track *track = *bucket; track; track = track->next) {
+        if (gp_row_id_equal(&track->id, id)) {
+            track->generation = model->generation;
+            return track;
+        }
+    }
+    struct gp_track *track = calloc(1, sizeof(*track));
+    if (!track)
+        return NULL;
+    track->id = *id;
+    track->generation = model->generation;
+    track->allocs_per_s = track->frees_per_s = NAN;
+    track->allocated_seen = track->reserved_seen = -1;
+    track->next = *bucket;
+    *bucket = track;
+    return track;
+}
+
+void gp_track_sweep(struct gp_model *model)
+{
+    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
+        for (struct gp_track **link = &model->tracks[i]; *link;) {
+            struct gp_track *track = *link;
+            if (track->generation == model->generation || track->id.kind == GP_ROW_DEVICE) {
+                link = &track->next;
+                continue;
+            }
+            *link = track->next;
+            free(track);
+        }
+    }
+}
+
+void gp_track_free_all(struct gp_model *model)
+{
+    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
+        while (model->tracks[i]) {
+            struct gp_track *track = model->tracks[i];
+            model->tracks[i] = track->next;
+            free(track);
+        }
+    }
+}
+
+void gp_track_push(struct gp_track *track, int64_t allocated)
+{
+    struct gp_history *history = &track->history;
+    history->samples[history->next] = allocated;
+    history->next = (history->next + 1) % GP_HISTORY;
+    if (history->count < GP_HISTORY)
+        history->count++;
+}
+
+int64_t gp_history_get(const struct gp_history *history, int back)
+{
+    if (!history || back < 0 || back >= history->count)
+        return -1;
+    return history->samples[(history->next - 1 - back + 2 * GP_HISTORY) % GP_HISTORY];
+}
+
+void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns)
+{
+    const struct gp_process *process = row->process;
+    row->allocs_per_s = row->frees_per_s = NAN;
+    if (!row->device || !gp_process_readable(process)) {
+        track->counted = false;
+        return;
+    }
+    const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
+    /* The process's own clock where it published again; the viewer's where it had nothing new to publish. */
+    bool published = process->publish_ns > track->publish_ns;
+    uint64_t elapsed = published ? process->publish_ns - track->publish_ns : time_ns - track->time_ns;
+    bool answered = published || process->state == GP_PROCESS_LIVE;
+    /* Counters that went back were reset: this interval's rate is not known. */
+    if (track->counted && answered && elapsed > 0 && time_ns > track->time_ns && counts->allocated >= track->allocs &&
+        counts->freed >= track->frees) {
+        row->allocs_per_s = (double)(counts->allocated - track->allocs) * 1e9 / (double)elapsed;
+        row->frees_per_s = (double)(counts->freed - track->frees) * 1e9 / (double)elapsed;
+    }
+    track->counted = true;
+    track->publish_ns = process->publish_ns;
+    track->time_ns = time_ns;
+    track->allocs = counts->allocated;
+    track->frees = counts->freed;
+}
+
+static void gp_track_raise(int64_t *seen, int64_t now, int64_t *peak)
+{
+    int64_t most = now > *peak ? now : *peak;
+    if (most > *seen)
+        *seen = most;
+    *peak = *seen;
+}
+
+void gp_track_peak(struct gp_track *track, struct gp_row *row)
+{
+    /* Of one member the peaks are exact, but those of members that have ended may be higher. */
+    int64_t exact_allocated = row->allocated_peak, exact_reserved = row->reserved_peak;
+    gp_track_raise(&track->allocated_seen, row->allocated, &row->allocated_peak);
+    gp_track_raise(&track->reserved_seen, row->reserved, &row->reserved_peak);
+    row->seen_peak = row->members > 1 || row->allocated_peak != exact_allocated || row->reserved_peak != exact_reserved;
+}
+
+void gp_model_forget_peaks(struct gp_model *model, uint32_t what)
+{
+    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
+        for (struct gp_track *track = model->tracks[i]; track; track = track->next) {
+            if (what & GP_RESET_ALLOCATED)
+                track->allocated_seen = -1;
+            if (what & GP_RESET_RESERVED)
+                track->reserved_seen = -1;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ui.h: what the person at the screen has chosen, and what a key changes in it.  Pure: a key press gives a new state
+ * and the name of the one thing that only the command's loop can do.
+ */
+#ifndef GP_VIEW_UI_H
+#define GP_VIEW_UI_H
+
+#include <view/column.h>
+#include <view/model.h>
+
+enum gp_key { /* beside the characters, which are their own code */
+              GP_KEY_NONE = 0,
+              GP_KEY_BACKSPACE = 8,
+              GP_KEY_TAB = 9,
+              GP_KEY_ENTER = 10,
+              GP_KEY_REDRAW = 12, /* Ctrl-L */
+              GP_KEY_ESCAPE = 27,
+              GP_KEY_BASE = 0x110000, /* above Unicode */
+              GP_KEY_UP,
+              GP_KEY_DOWN,
+              GP_KEY_LEFT,
+              GP_KEY_RIGHT,
+              GP_KEY_PAGE_UP,
+              GP_KEY_PAGE_DOWN,
+              GP_KEY_HOME,
+              GP_KEY_END,
+              GP_KEY_RESIZE,
+              GP_KEY_F1, /* F1..F10 follow one another */
+              GP_KEY_F10 = GP_KEY_F1 + 9,
+};
+
+enum gp_action {
+    GP_ACTION_NONE,
+    GP_ACTION_QUIT,
+    GP_ACTION_REFRESH,  /* take a sample now */
+    GP_ACTION_INTERVAL, /* the interval changed */
+    GP_ACTION_RESET,    /* send the requests in targets[] */
+    GP_ACTION_REDRAW,   /* the screen may be damaged: repaint all of it */
+};
+
+enum gp_mode { GP_MODE_NORMAL, GP_MODE_FILTER, GP_MODE_SORT, GP_MODE_CONFIRM, GP_MODE_HELP };
+enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BYS };
+
+#define GP_UI_TAGS   256 /* more than anybody tags by hand; one more is refused with a message */
+#define GP_UI_FILTER 64  /* bytes; what fits on a line beside its label */
+
+struct gp_reset_target { /* one request */
+    pid_t pid;
+    uint64_t start_time;
+    int device_index; /* in the session's devices[] */
+    int64_t allocated_peak, reserved_peak;
+    char comm[32];
+};
+
+struct gp_ui {
+    enum gp_mode mode;
+    enum gp_by by;
+    enum gp_column_id sort;
+    bool ascending, tree, host, detail, paused;
+    char filter[GP_UI_FILTER];
+    enum gp_column_id sort_cursor; /* in the sort menu */
+    int help_top;
+    struct gp_row_id selected;
+    int cursor, top, shift; /* selected line, first line shown, columns scrolled to the right in commands */
+    int page;               /* lines of the table on the screen: layout's answer, for PgUp and PgDn */
+    int tag_count;
+    struct gp_row_id tags[GP_UI_TAGS];
+    uint32_t reset_what;
+    int target_count;
+    struct gp_reset_target targets[GP_UI_TAGS];
+    int interval_ms;
+    char message[256];
+    bool message_is_error;
+};
+
+void gp_ui_init(struct gp_ui *ui);
+bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id);
+/* After a new sample, sort or size: keeps the selected row selected, else the line; keeps it on the screen. */
+void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page);
+/* `list` is what is on the screen (gp_rows_build). */
+enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, int key);
+void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...) GP_PRINTF(3, 4);
+
+/* "allocated", "reserved", "allocated and reserved". */
+const char *gp_reset_word(uint32_t what);
+
+/* One table for the help screen, the footer and the manual page. */
+struct gp_key_help {
+    const char *keys, *what;
+    const char *label; /* in the footer; NULL: not there */
+};
+extern const struct gp_key_help gp_key_helps[];
+extern const int gp_key_help_count;
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * statjson.c: schema gpuprof.stat/1 (and the parts of a process that other schemas share); see write.h. */
+#include <write/stats.h>
+#include <write/write.h>
+
+#include <stdint.h>
+
+json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks)
+{
+    bool host = device->index == (int)GP_WIRE_HOST;
+    return json_pack("{s:s,s:o,s:I,s:I}", "name", name, "device",
+                     host ? json_string("host") : json_integer(gp_device_number(device)), "allocated_peak_bytes",
+                     (json_int_t)peaks->allocated_peak_bytes, "reserved_peak_bytes",
+                     (json_int_t)peaks->reserved_peak_bytes);
+}
+
+static json_t *gp_stats_json(const struct gp_wire_device *device)
+{
+    const struct gp_stat_key *keys = gp_stat_keys();
+    json_t *object = json_object();
+    for (int i = 0; i < GP_STAT_KEYS; i++)
+        json_object_set_new(object, keys[i].name, json_integer(gp_stat_get(device, &keys[i])));
+    return object;
+}
+
+static json_t *gp_kinds_json(const struct gp_wire_device *device)
+{
+    json_t *object = json_object();
+    for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
+        const struct gp_wire_kind_value *v = &device->kinds[kind];
+        json_t *value = json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "current_bytes", gp_json_known(v->current_bytes),
+                                  "peak_bytes", gp_json_known(v->peak_bytes), "allocated_bytes",
+                                  gp_json_known(v->allocated_bytes), "freed_bytes", gp_json_known(v->freed_bytes),
+                                  "live", gp_json_known(v->live), "calls", gp_json_known(v->calls), "live_peak",
+                                  gp_json_known(v->live_peak), "reserved_bytes", gp_json_known(v->reserved_bytes));
+        json_object_set_new(object, gp_kind_name(kind), value);
+    }
+    return object;
+}
+
+static json_t *gp_device_json(const struct gp_device_view *device)
+{
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:I}", "device", gp_device_number(device), "uuid",
+                     gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
+                     gp_json_known(device->total_bytes), "stats", gp_stats_json(&device->wire), "kinds",
+                     gp_kinds_json(&device->wire), "untracked_bytes", gp_json_known(device->untracked_bytes),
+                     "estimated", device->estimated, "polled", device->polled, "linear_rounded_bytes",
+                     (json_int_t)device->wire.linear_rounded_bytes);
+}
+
+/* Scopes of the devices, or of the host (which is not a device that a script could pass on). */
+static json_t *gp_scopes_json(const struct gp_process *process, int only, bool host)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < process->scope_count; i++) {
+        const struct gp_scope_view *scope = &process->scopes[i];
+        for (int d = 0; d < process->device_count; d++) {
+            const struct gp_device_view *device = &process->devices[d];
+            bool is_host = device->index == (int)GP_WIRE_HOST;
+            if (is_host == host && (only < 0 || gp_device_number(device) == only))
+                json_array_append_new(array, gp_scope_json(scope->name, device, &device->wire.scopes[scope->slot]));
+        }
+    }
+    return array;
+}
+
+static json_t *gp_host_json(const struct gp_process *process)
+{
+    for (int i = 0; i < process->device_count; i++) {
+        const struct gp_device_view *device = &process->devices[i];
+        if (device->index == (int)GP_WIRE_HOST)
+            return json_pack("{s:o,s:o,s:o}", "stats", gp_stats_json(&device->wire), "kinds",
+                             gp_kinds_json(&device->wire), "scopes", gp_scopes_json(process, -1, true));
+    }
+    return json_null();
+}
+
+static json_t *gp_devices_json(const struct gp_process *process, int only)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < process->device_count; i++) {
+        const struct gp_device_view *device = &process->devices[i];
+        bool wanted = only < 0 || gp_device_number(device) == only;
+        if (wanted && device->index != (int)GP_WIRE_HOST)
+            json_array_append_new(array, gp_device_json(device));
+    }
+    return array;
+}
+
+static json_t *gp_lost_json(const struct gp_process *process)
+{
+    json_t *object = json_object();
+    for (unsigned i = 0; i < GP_LOSTS; i++) {
+        /* A count beyond 2^63 is not a count; jansson's integers are signed. */
+        if (gp_lost_name(i))
+            json_object_set_new(object, gp_lost_name(i),
+                                process->lost[i] <= INT64_MAX ? json_integer((json_int_t)process->lost[i])
+                                                              : json_null());
+    }
+    return object;
+}
+
+static json_t *gp_failures_json(const struct gp_process *process)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < process->failure_count; i++) {
+        const struct gp_failure_view *failure = &process->failures[i];
+        json_array_append_new(array,
+                              json_pack("{s:s,s:I,s:I}", "api", failure->api, "error", (json_int_t)failure->error,
+                                        "count", (json_int_t)(failure->count & INT64_MAX)));
+    }
+    return array;
+}
+
+static json_t *gp_driver_json(const struct gp_process *process)
+{
+    for (int i = 0; i < process->device_count; i++) {
+        if (process->devices[i].identified)
+            return json_string(process->simulated ? "sim" : "nvidia");
+    }
+    return json_null();
+}
+
+static json_t *gp_process_json(const struct gp_process *p, int only)
+{
+    static const char *const states[] = {"live", "stale", "unknown", "damaged", "foreign"};
+    bool known = p->state != GP_PROCESS_DAMAGED;
+    json_t *object = json_pack("{s:i,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pid", (int)p->pid, "comm", p->comm,
+                               "uid", (json_int_t)p->uid, "container", gp_json_text(p->container), "source",
+                               known ? json_string(gp_source_name(p->source)) : json_null(), "driver",
+                               gp_driver_json(p), "allocator", gp_json_text(p->allocator), "lost",
+                               known ? gp_lost_json(p) : json_null(), "devices", gp_devices_json(p, only), "host",
+                               only < 0 || only == (int)GP_WIRE_HOST ? gp_host_json(p) : json_null(), "scopes",
+                               gp_scopes_json(p, only, false));
+    json_t *more = json_pack(
+        "{s:s,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i}", "state", states[p->state], "problem",
+        gp_json_text(p->problem), "trouble", gp_json_text(p->trouble), "options_problem", gp_json_text(p->options),
+        "source_detail", gp_json_text(p->source_detail), "closed", p->closed, "disabled", p->disabled, "yielded",
+        p->yielded, "failures", gp_failures_json(p), "events",
+        known && p->publish_ns ? json_integer((json_int_t)(p->events & INT64_MAX)) : json_null(), "age_ns",
+        p->publish_ns ? json_integer((json_int_t)(p->age_ns & INT64_MAX)) : json_null(), "driver_version",
+        p->driver_version ? json_integer(p->driver_version) : json_null(), "cupti_version",
+        p->cupti_version ? json_integer(p->cupti_version) : json_null(), "user", p->user, "ppid", (int)p->ppid);
+    if (!object || !more || json_object_update(object, more) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    return object;
+}
+
+json_t *gp_stat_json(const struct gp_system *system, int device)
+{
+    json_t *processes = json_array();
+    for (int i = 0; i < system->process_count; i++) {
+        if (system->processes[i].state == GP_PROCESS_FOREIGN)
+            continue;
+        json_t *process = gp_process_json(&system->processes[i], device);
+        if (!process || json_array_append_new(processes, process) != 0) {
+            json_decref(processes);
+            return NULL;
+        }
+    }
+    return json_pack("{s:s,s:o}", "schema", "gpuprof.stat/1", "processes", processes);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * stattable.c: `gpuprof stat` for people; see write.h. */
+#include <write/stats.h>
+#include <write/write.h>
+
+#include <inttypes.h>
+
+static void gp_row_print(FILE *out, const char *name, const struct gp_wire_value *v)
+{
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
+    fprintf(out, "    %-12s %12s %12s %14s %14s\n", name, gp_size_text(a, v->current), gp_size_text(b, v->peak),
+            gp_size_text(c, v->allocated), gp_size_text(d, v->freed));
+}
+
+static void gp_kinds_print(FILE *out, const struct gp_wire_device *device)
+{
+    for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
+        const struct gp_wire_kind_value *v = &device->kinds[kind];
+        char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
+        if (v->calls <= 0 && v->current_bytes <= 0 && v->peak_bytes <= 0 && v->live <= 0)
+            continue;
+        fprintf(out, "      %-10s %12s %12s %14s %14s   live %" PRId64, gp_kind_name(kind),
+                gp_size_text(a, v->current_bytes), gp_size_text(b, v->peak_bytes), gp_size_text(c, v->allocated_bytes),
+                gp_size_text(d, v->freed_bytes), v->live);
+        if (v->calls >= 0)
+            fprintf(out, ", calls %" PRId64, v->calls);
+        fputc('\n', out);
+    }
+}
+
+static void gp_device_print(FILE *out, const struct gp_device_view *device)
+{
+    const struct gp_wire_device *d = &device->wire;
+    char text[GP_SIZE_TEXT];
+    if (device->index == (int)GP_WIRE_HOST) {
+        fprintf(out, "  host (pinned and registered memory)\n");
+    } else {
+        fprintf(out, "  device %d  %s", gp_device_number(device), device->name[0] ? device->name : "(name unknown)");
+        if (device->total_bytes >= 0)
+            fprintf(out, "  %s", gp_size_text(text, device->total_bytes));
+        fprintf(out, "  %s\n", device->uuid);
+    }
+    fprintf(out, "    %-12s %12s %12s %14s %14s\n", "", "CURRENT", "PEAK", "ALLOCATED", "FREED");
+    gp_row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
+    gp_row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
+    gp_kinds_print(out, d);
+    if (device->untracked_bytes >= 0)
+        fprintf(out, "    %-12s %12s   held from the driver beside all of the above (context, modules, libraries)\n",
+                "untracked", gp_size_text(text, device->untracked_bytes));
+    if (d->num_ooms || d->num_alloc_retries)
+        fprintf(out, "    out of memory %" PRId64 " times, retries %" PRId64 "\n", d->num_ooms, d->num_alloc_retries);
+    if (device->estimated)
+        fprintf(out, "    note: sizes of arrays are estimates\n");
+}
+
+static void gp_lost_print(FILE *out, const struct gp_process *process)
+{
+    bool any = false;
+    for (unsigned i = 0; i < GP_LOSTS; i++) {
+        if (!process->lost[i] || !gp_lost_name(i))
+            continue;
+        fprintf(out, "%s %s %" PRIu64, any ? "," : "  lost:", gp_lost_name(i), process->lost[i]);
+        any = true;
+    }
+    if (any)
+        fputc('\n', out);
+}
+
+void gp_notes_print(FILE *out, const struct gp_process *p)
+{
+    static const char *const states[] = {
+        [GP_PROCESS_STALE] = "did not answer: these are the numbers that it published last",
+        [GP_PROCESS_UNKNOWN] = "has not published anything yet",
+        [GP_PROCESS_DAMAGED] = "its session is damaged, nothing of it is shown",
+        [GP_PROCESS_FOREIGN] = "is not profiled",
+    };
+    if (p->state != GP_PROCESS_LIVE)
+        fprintf(out, "  state: %s%s%s\n", states[p->state], p->problem[0] ? ": " : "", p->problem);
+    if (p->closed)
+        fprintf(out, "  state: the program has ended, the numbers are final\n");
+    if (p->disabled)
+        fprintf(out, "  trouble: profiling switched itself off%s%s\n", p->trouble[0] ? ": " : "", p->trouble);
+    else if (p->trouble[0])
+        fprintf(out, "  trouble: %s\n", p->trouble);
+    if (p->yielded)
+        fprintf(out, "  note: the CUPTI subscriber was given up on request\n");
+    if (p->options[0])
+        fprintf(out, "  settings: %s\n", p->options);
+    gp_lost_print(out, p);
+    for (int i = 0; i < p->failure_count; i++)
+        fprintf(out, "  failed: %s with error %u, %" PRIu64 " times\n", p->failures[i].api, p->failures[i].error,
+                p->failures[i].count);
+}
+
+static void gp_scopes_print(FILE *out, const struct gp_process *process, int only)
+{
+    for (int i = 0; i < process->scope_count; i++) {
+        for (int d = 0; d < process->device_count; d++) {
+            const struct gp_device_view *device = &process->devices[d];
+            const struct gp_wire_scope_value *v = &device->wire.scopes[process->scopes[i].slot];
+            char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+            if (device->index == (int)GP_WIRE_HOST || (only >= 0 && gp_device_number(device) != only))
+                continue;
+            fprintf(out, "  scope %s, device %d: peak allocated %s, peak reserved %s\n", process->scopes[i].name,
+                    gp_device_number(device), gp_size_text(a, v->allocated_peak_bytes),
+                    gp_size_text(b, v->reserved_peak_bytes));
+        }
+    }
+}
+
+static void gp_process_print(FILE *out, const struct gp_process *p, int only)
+{
+    const char *source = gp_source_name(p->source);
+    fprintf(out, "PID %d  %s  user %s", (int)p->pid, p->comm, p->user);
+    if (p->container[0])
+        fprintf(out, "  container %s", p->container);
+    if (p->state != GP_PROCESS_DAMAGED)
+        fprintf(out, "  source %s%s%s%s", source ? source : "?", p->source_detail[0] ? " (" : "", p->source_detail,
+                p->source_detail[0] ? ")" : "");
+    fputc('\n', out);
+    gp_notes_print(out, p);
+    for (int i = 0; i < p->device_count; i++) {
+        if (only < 0 || gp_device_number(&p->devices[i]) == only)
+            gp_device_print(out, &p->devices[i]);
+    }
+    gp_scopes_print(out, p, only);
+}
+
+void gp_stat_table(FILE *out, const struct gp_system *system, int device)
+{
+    bool first = true;
+    for (int i = 0; i < system->process_count; i++) {
+        if (system->processes[i].state == GP_PROCESS_FOREIGN)
+            continue;
+        if (!first)
+            fputc('\n', out);
+        first = false;
+        gp_process_print(out, &system->processes[i], device);
+    }
+}

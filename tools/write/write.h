@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * write.h: what the commands print.  Each function turns collected values into text; none of them reads a process.
+ * JSON functions return new references and NULL when memory is out.
+ */
+#ifndef GP_WRITE_WRITE_H
+#define GP_WRITE_WRITE_H
+
+#include <collect/collect.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#define GP_SIZE_TEXT 24
+
+/* "1.5 GiB", "512 B"; four significant digits at most.  Negative: "-" (unknown). */
+const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
+
+/* The integer, or null if negative: unknown. */
+json_t *gp_json_known(int64_t value);
+/* "0x7f..." */
+json_t *gp_json_address(uint64_t address);
+/* The string, or null if empty. */
+json_t *gp_json_text(const char *text);
+/* Prints and frees; indented unless `line`.  0, -ENOMEM (object was NULL), -errno of the stream. */
+int gp_json_print(FILE *out, json_t *object, bool line);
+
+/* gpuprof.stat/1.  device: only this one (number as people know it); -1 all. */
+json_t *gp_stat_json(const struct gp_system *system, int device);
+/* A scope's peaks on one device; "device" is a number, or "host". */
+json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks);
+void gp_stat_table(FILE *out, const struct gp_system *system, int device);
+/* torch.cuda.memory_summary of one device, 47 lines. */
+void gp_summary_print(FILE *out, const struct gp_device_view *device);
+/* What there is to say about a process beside its numbers: state, losses, troubles; one line each. */
+void gp_notes_print(FILE *out, const struct gp_process *process);
+
+/* gpuprof.trace/1: one event. */
+struct gp_trace_place {
+    pid_t pid;
+    uint64_t start_ns; /* of the session */
+    bool simulated;
+};
+json_t *gp_event_json(const struct gp_trace_place *place, const struct gp_wire_event *event);
+void gp_event_line(FILE *out, const struct gp_trace_place *place, const struct gp_wire_event *event);
+
+#endif
