@@ -72,7 +72,8 @@ uint32_t gp_feed_primary_of(int device)
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
-/* Record: key = stream, ctx = its context, refs = 1 while it captures. */
+/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way, link = the graph being
+ * captured, once an allocation showed it. */
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 {
     struct gp_record record = {
@@ -84,7 +85,9 @@ void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 void gp_feed_stream_destroyed(uint64_t stream)
 {
     struct gp_record record;
-    gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record);
+    /* A capture that never ended goes with its stream, and so does the graph that nobody has seen. */
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs && record.link)
+        gp_feed_graph_gone(record.link);
 }
 
 int gp_feed_stream_device(uint64_t stream)
@@ -95,15 +98,40 @@ int gp_feed_stream_device(uint64_t stream)
     return gp_feed_context_device(record.ctx);
 }
 
-static bool gp_stream_set_capturing(struct gp_record *record, void *arg)
+struct gp_capture {
+    uint32_t refs;
+    uint64_t graph; /* in: the new one; out: the old one */
+};
+
+static bool gp_stream_set_capture(struct gp_record *record, void *arg)
 {
-    record->refs = *(bool *)arg;
+    struct gp_capture *capture = arg;
+    uint64_t old = record->link;
+    record->refs = capture->refs;
+    record->link = capture->graph;
+    capture->graph = old;
     return false;
 }
 
-void gp_feed_stream_capturing(uint64_t stream, bool capturing)
+void gp_feed_capture_begin(uint64_t stream)
 {
-    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capturing, &capturing);
+    struct gp_capture capture = {.refs = 1};
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture);
+}
+
+void gp_feed_capture_graph(uint64_t stream, uint64_t graph)
+{
+    struct gp_capture capture = {.refs = 1, .graph = graph};
+    if (gp_feed_stream_is_capturing(stream))
+        gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture);
+}
+
+void gp_feed_capture_end(uint64_t stream, bool discarded)
+{
+    struct gp_capture capture = {0};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture) == 0 &&
+        discarded && capture.graph)
+        gp_feed_graph_gone(capture.graph);
 }
 
 bool gp_feed_stream_is_capturing(uint64_t stream)

@@ -91,8 +91,8 @@ void gp_feed_vmm_unbind(uint64_t object, uint64_t offset);
 /* ---- pools, graphs, imports ----------------------------------------------------------------------------------- */
 
 void gp_feed_pool_create(uint64_t pool, int device, bool imported);
-/* Returns a token.  The driver may not be asked about a destroyed pool, so this waits, at most 10 ms, for a poll of this
- * very pool to end; and, if blocks of it are still out, which keep it alive, for a last poll of what it holds. */
+/* Returns a token.  The driver may not be asked about a destroyed pool, so this waits, at most 10 ms, for a poll of
+ * this very pool to end; and, if blocks of it are still out, which keep it alive, for a last poll of what it holds. */
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool);
 void gp_feed_pool_destroy_end(uint32_t token, bool ok);
 void gp_feed_pool_use(int device, uint64_t pool); /* the device's current pool changed; 0: the default one */
@@ -104,6 +104,8 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
 void gp_feed_graph_node_destroyed(uint64_t node);
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph);
 void gp_feed_graph_destroy_end(uint32_t token, bool ok);
+/* A graph vanished without a call that names it. */
+void gp_feed_graph_gone(uint64_t graph);
 bool gp_feed_graph_knows(uint64_t address);
 
 void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx);
@@ -125,7 +127,11 @@ uint32_t gp_feed_primary_of(int device);
 
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx);
 void gp_feed_stream_destroyed(uint64_t stream);
-void gp_feed_stream_capturing(uint64_t stream, bool capturing);
+/* A capture began in the stream; an allocation in it showed its graph; it ended, and the graph was handed out or
+ * discarded. */
+void gp_feed_capture_begin(uint64_t stream);
+void gp_feed_capture_graph(uint64_t stream, uint64_t graph);
+void gp_feed_capture_end(uint64_t stream, bool discarded);
 bool gp_feed_stream_is_capturing(uint64_t stream);
 int gp_feed_stream_device(uint64_t stream); /* GP_DEVICE_UNKNOWN: not a stream that we saw */
 
@@ -179,7 +185,7 @@ struct gp_feed_setup {
     struct gp_wire_failure *failures; /* GP_WIRE_FAILURES rows in the session */
     void (*wake_poller)(void);
     bool (*poll_now)(uint64_t timeout_ns); /* polls everything; false: not in time */
-    uint64_t map_limit; /* most live blocks that the pointer map may hold */
+    uint64_t map_limit;                    /* most live blocks that the pointer map may hold */
 };
 
 /* Once, before the first event.  0 or -errno: then nothing else here may be called. */

@@ -276,6 +276,12 @@ void gp_feed_graph_node_destroyed(uint64_t node)
         gp_graph_remove(&(struct gp_graph_match){.node = node});
 }
 
+void gp_feed_graph_gone(uint64_t graph)
+{
+    if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
+        gp_graph_remove(&(struct gp_graph_match){.graph = graph});
+}
+
 static bool gp_graph_tag(struct gp_record *record, void *arg)
 {
     const struct gp_graph_match *match = arg;

@@ -96,6 +96,8 @@ struct gp_cu_multicast_prop {
 #define GP_CU_GRAPH_RESERVED_CURRENT 2
 #define GP_CU_GRAPH_RESERVED_HIGH    3
 #define GP_CU_POINTER_RANGE_SIZE     12
+#define GP_CU_CAPTURE_INVALIDATED    901
+#define GP_CU_CAPTURE_UNJOINED       904
 #define GP_CU_CAPTURE_RELAXED        2
 
 /* ---- CUPTI ---------------------------------------------------------------------------------------------------- */

@@ -61,13 +61,15 @@ const struct gp_handler gp_on_graph_destroy = {gp_on_graph_destroy_enter, gp_on_
 static void gp_on_capture_begin_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_stream_capturing((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, true);
+        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream);
 }
 const struct gp_handler gp_on_capture_begin = {NULL, gp_on_capture_begin_exit};
 
 static void gp_on_capture_end_exit(struct gp_call *call)
 {
-    /* Also after a failure: an invalidated capture ends here too. */
-    gp_feed_stream_capturing((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, false);
+    /* These two errors end the capture and discard its graph; after any other the capture goes on. */
+    bool discarded = call->result == GP_CU_CAPTURE_INVALIDATED || call->result == GP_CU_CAPTURE_UNJOINED;
+    if (gp_call_ok(call) || discarded)
+        gp_feed_capture_end((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, discarded);
 }
 const struct gp_handler gp_on_capture_end = {NULL, gp_on_capture_end_exit};

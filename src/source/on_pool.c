@@ -28,8 +28,9 @@ static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint
     if (!gp_call_ok(call))
         return;
     if (gp_captured(stream)) {
-        gp_feed_graph_node(*address, bytes, device, gp_thread.node_type ? gp_thread.node : 0,
-                           gp_thread.node_type ? gp_thread.graph : 0);
+        uint64_t node = gp_thread.node_type ? gp_thread.node : 0, graph = gp_thread.node_type ? gp_thread.graph : 0;
+        gp_feed_graph_node(*address, bytes, device, node, graph);
+        gp_feed_capture_graph(stream, graph);
         return;
     }
     struct gp_block block = {

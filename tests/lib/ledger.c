@@ -140,14 +140,13 @@ static void ledger_compare_device(struct ledger_diff *diff, const json_t *profil
     reserved_peak = json_at(truth, "reserved_bytes/peak", 0);
     ledger_equal(diff, where, "allocated_bytes.all.current", json_at(stats, "allocated_bytes.all.current", 0),
                  allocated);
-    low = allocated_peak - rules->peak_slack_bytes;
+    low = rules->is_allocated_polled ? allocated : allocated_peak - rules->peak_slack_bytes;
     ledger_between(diff, where, "allocated_bytes.all.peak", json_at(stats, "allocated_bytes.all.peak", 0),
                    low > allocated ? low : allocated, allocated_peak);
     ledger_equal(diff, where, "reserved_bytes.all.current", json_at(stats, "reserved_bytes.all.current", 0), reserved);
     low = rules->is_reserved_polled ? reserved : reserved_peak - rules->peak_slack_bytes;
     ledger_between(diff, where, "reserved_bytes.all.peak", json_at(stats, "reserved_bytes.all.peak", 0),
-                   low > reserved ? low : reserved,
-                   reserved_peak);
+                   low > reserved ? low : reserved, reserved_peak);
     ledger_compare_kinds(diff, where, json_object_get(profiler, "kinds"), json_object_get(truth, "kinds"),
                          rules->peak_slack_bytes);
 }

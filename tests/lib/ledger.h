@@ -24,7 +24,8 @@
 #define LEDGER_DIFF_BYTES 8192
 
 struct ledger_rules {
-    bool is_reserved_polled;
+    bool is_reserved_polled;  /* pools and graphs: the reserved peak is a lower bound */
+    bool is_allocated_polled; /* graphs: what they hand out is polled too */
     long long peak_slack_bytes;
 };
 

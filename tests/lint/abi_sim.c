@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * abi_sim.c: facts of the driver's public interface that programs are compiled against.  Built twice by check-abi, with the simulator's cuda.h
- * and with NVIDIA's; the two outputs must be equal.
+ * abi_sim.c: facts of the driver's public interface that programs are compiled against.  Built twice by check-abi, with
+ * the simulator's cuda.h and with NVIDIA's; the two outputs must be equal.
  */
 #include <cuda.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #define SIZE(_type) printf("sizeof %s %zu\n", #_type, sizeof(_type))
-#define FIELD(_type, _field) printf("%s.%s %zu %zu\n", #_type, #_field, offsetof(_type, _field), sizeof(((_type *)0)->_field))
+#define FIELD(_type, _field)                                                                                           \
+    printf("%s.%s %zu %zu\n", #_type, #_field, offsetof(_type, _field), sizeof(((_type *)0)->_field))
 #define NUMBER(_name) printf("%s %lld\n", #_name, (long long)(_name))
 
 static void structs(void)

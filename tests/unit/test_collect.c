@@ -220,9 +220,12 @@ Test(collect, other_users)
 /* A process in a container knows itself by another pid than we do. */
 Test(collect, other_pid_namespace)
 {
-    if (unshare(CLONE_NEWPID) != 0)
+    int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    if (home < 0 || unshare(CLONE_NEWPID) != 0)
         cr_skip("needs root to make a pid namespace");
     pid_t pid = start((struct gp_test_process_options){0}); /* pid 1 in there */
+    cr_assert_eq(setns(home, CLONE_NEWPID), 0, "later children of this test belong home again");
+    close(home);
     struct gp_system *system;
     struct gp_process *p = collect(pid, true, 0, &system);
     cr_assert(p, "found although its session says pid 1");

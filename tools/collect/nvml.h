@@ -13,7 +13,7 @@
 #define GP_NVML_PROBLEM_BYTES 96
 
 struct gp_nvml_process {
-    uint32_t pid; /* in the machine's own pid namespace */
+    uint32_t pid;  /* in the machine's own pid namespace */
     int64_t bytes; /* -1: the driver does not tell */
 };
 
