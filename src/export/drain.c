@@ -167,11 +167,13 @@ static void gp_slot_serve(struct gp_wire_slot *slot)
         gp_futex_wake(&slot->state);
 }
 
-/* Takes back slots whose viewer died: they must stand in one state for GP_SLOT_STALE_NS. */
+/* Takes back slots whose viewer died: one request must stand in one state for GP_SLOT_STALE_NS.  The id tells a request
+ * from the next one in the same slot, which a sweep may find in the same state. */
 static bool gp_slots_sweep(void)
 {
     static struct {
         uint32_t state;
+        uint64_t request_id;
         uint64_t since_ns;
     } seen[GP_WIRE_SLOTS];
     uint64_t now = gp_clock_ns();
@@ -179,8 +181,10 @@ static bool gp_slots_sweep(void)
     for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
         struct gp_wire_slot *slot = &gp_session->mailbox->slots[i];
         uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
-        if (state != seen[i].state) {
+        uint64_t request_id = slot->request_id;
+        if (state != seen[i].state || request_id != seen[i].request_id) {
             seen[i].state = state;
+            seen[i].request_id = request_id;
             seen[i].since_ns = now;
         } else if (state != GP_SLOT_FREE && now - seen[i].since_ns > GP_SLOT_STALE_NS) {
             __atomic_compare_exchange_n(&slot->state, &state, GP_SLOT_FREE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);

@@ -388,3 +388,22 @@ Test(session, stat_has_every_statistic_of_pytorch)
     json_decref(process);
     session_end(&spawn);
 }
+
+/* Two viewers share the first slot for longer than a slot may be stale: each of their requests is a new one. */
+Test(session, viewers_may_come_again_and_again)
+{
+    struct spawn spawn = {0};
+    struct timespec begin, now, pause = {0, 150 * 1000 * 1000};
+    int asked = 0;
+
+    session_start(&spawn, "linear", NULL);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        cr_assert_geq(session_value(spawn.held[0], ALLOCATED "current"), 0, "request %d", asked);
+        asked++;
+        nanosleep(&pause, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < 7);
+    cr_expect_gt(asked, 20);
+    session_end(&spawn);
+}
