@@ -101,7 +101,7 @@ static void *thread_alloc(void *context)
 static void mode_case(CUstreamCaptureMode capture, CUstreamCaptureMode thread, CUresult here, CUresult there)
 {
     CUcontext context;
-    CUdeviceptr memory;
+    CUdeviceptr memory = 4096; /* never written where cuMemAlloc is refused, and captured sets check no address */
     pthread_t id;
     CUgraph graph = NULL;
 

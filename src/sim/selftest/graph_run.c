@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Kernels and graphs in motion: parameters as accesses, host functions in order, branches of a graph, child graphs,
  * clones, update, enabling, cycles. */
+#include <stdbool.h>
+
 #include "core_check.h"
 
 static const char image[] =
