@@ -257,12 +257,13 @@ struct gp_wire_chunk {
 
 /* A viewer maps this part alone.  It takes a slot (FREE -> CLAIMED by compare-and-swap), fills the request, stores
  * REQUESTED (release, pairs with [mail.A]), adds one to `doorbell` and futex-wakes it (shared futex), then waits on
- * `state` with a deadline.  The drain thread answers in `reply` and stores DONE; the viewer loads it (acquire, pairs
- * with [mail.R]), reads the answer and stores FREE.  A slot that stands in one state for GP_SLOT_STALE_NS, because its
+ * `state` with a deadline.  The drain thread takes it to SERVING, answers in `reply` and stores DONE; the viewer loads
+ * it (acquire, pairs with [mail.R]), reads the answer and stores FREE.  A viewer that gives up takes REQUESTED back to
+ * FREE and leaves SERVING alone.  A slot that stands in one state for GP_SLOT_STALE_NS, because its
  * viewer died, is taken back by the drain thread. */
 #define GP_SLOT_STALE_NS 5000000000ull /* five times the viewers' deadline of one second */
 
-enum gp_wire_slot_state { GP_SLOT_FREE, GP_SLOT_CLAIMED, GP_SLOT_REQUESTED, GP_SLOT_DONE };
+enum gp_wire_slot_state { GP_SLOT_FREE, GP_SLOT_CLAIMED, GP_SLOT_REQUESTED, GP_SLOT_DONE, GP_SLOT_SERVING };
 
 enum gp_wire_command {
     GP_COMMAND_NONE,

@@ -96,9 +96,9 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
 
 /* ---- frames --------------------------------------------------------------------------------------------------- */
 
-/* As many as calls that can be inside the driver at once: one per thread, and 4096 threads in cuMemFree is beyond what
- * a process does. */
-#define GP_FRAMES 4096u
+/* Tokens fit 12 bits (vmm.c).  As many as calls that can be inside the driver at once: one per thread, and 4095 threads
+ * in cuMemFree is beyond what a process does. */
+#define GP_FRAMES 4095u
 
 static struct gp_frame gp_frames[GP_FRAMES];
 

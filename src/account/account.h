@@ -61,8 +61,6 @@ struct gp_frame {
     uint64_t address, bytes;
     struct gp_record record;
     bool died; /* vmm: the record left the map */
-    bool dropped_count;
-    int64_t share;
 };
 
 /* Takes a free frame: its token, or 0 when all are in use (counted). */

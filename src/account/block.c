@@ -72,7 +72,7 @@ void gp_feed_alloc(const struct gp_block *block)
     if (GP_UNLIKELY(status == 1))
         gp_block_missed(&old);
     gp_block_move(&record, GP_ADD);
-    if (GP_UNLIKELY(block->estimated))
+    if (GP_UNLIKELY(block->estimated && block->device >= 0))
         gp_block_estimated(block->device);
     gp_block_pool(&record, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, block->stream);

@@ -10,14 +10,20 @@
 #define GP_CONTEXTS 1024u
 static uint64_t x_contexts[GP_CONTEXTS];
 
+void gp_feed_context_learned(uint32_t ctx, int device)
+{
+    if (gp_account_of(device))
+        __atomic_store_n(&x_contexts[ctx % GP_CONTEXTS], ((uint64_t)ctx << 8) | (uint64_t)(device + 1),
+                         __ATOMIC_RELAXED);
+}
+
 void gp_feed_context_created(uint32_t ctx, int device)
 {
-    if (!gp_account_of(device))
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
         return;
-    uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], fresh = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
-    if (__atomic_exchange_n(entry, fresh, __ATOMIC_RELAXED) == fresh)
-        return;
-    __atomic_fetch_add(&gp_account_of(device)->x_context_count, 1, __ATOMIC_RELAXED);
+    gp_feed_context_learned(ctx, device);
+    __atomic_fetch_add(&account->x_context_count, 1, __ATOMIC_RELAXED);
     gp_feed_poll_want(GP_POLL_DEVICES);
 }
 
@@ -40,16 +46,16 @@ static bool gp_context_owned(struct gp_record *record, void *arg)
     return true;
 }
 
-void gp_feed_context_destroyed(uint32_t ctx)
+void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
 {
     if (ctx == 0)
         return;
-    int device = gp_feed_context_device(ctx);
     gp_map_each(gp_accounts.blocks, gp_context_owned, &ctx);
     gp_map_each(gp_accounts.objects, gp_context_owned, &ctx);
     uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], old = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
-    if (!account || !__atomic_compare_exchange_n(entry, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    bool known = __atomic_compare_exchange_n(entry, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (!account || (!known && !announced))
         return;
     __atomic_fetch_sub(&account->x_context_count, 1, __ATOMIC_RELAXED);
     struct gp_wire_event event = {.type = GP_EVENT_CONTEXT_DESTROYED, .device = (uint8_t)device};
@@ -72,8 +78,8 @@ uint32_t gp_feed_primary_of(int device)
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
-/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way, link = the graph being
- * captured, once an allocation showed it. */
+/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way (2: into a graph of the
+ * program's own), link = the graph being captured, once an allocation showed it. */
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 {
     struct gp_record record = {
@@ -86,7 +92,7 @@ void gp_feed_stream_destroyed(uint64_t stream)
 {
     struct gp_record record;
     /* A capture that never ended goes with its stream, and so does the graph that nobody has seen. */
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs && record.link)
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs == 1 && record.link)
         gp_feed_graph_gone(record.link);
 }
 
@@ -113,17 +119,22 @@ static bool gp_stream_set_capture(struct gp_record *record, void *arg)
     return false;
 }
 
-void gp_feed_capture_begin(uint64_t stream)
+void gp_feed_capture_begin(uint64_t stream, bool own_graph)
 {
-    struct gp_capture capture = {.refs = 1};
+    struct gp_capture capture = {.refs = own_graph ? 1 : 2};
     gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture);
+}
+
+static bool gp_stream_set_graph(struct gp_record *record, void *arg)
+{
+    if (record->refs == 1)
+        record->link = *(uint64_t *)arg;
+    return false;
 }
 
 void gp_feed_capture_graph(uint64_t stream, uint64_t graph)
 {
-    struct gp_capture capture = {.refs = 1, .graph = graph};
-    if (gp_feed_stream_is_capturing(stream))
-        gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture);
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_graph, &graph);
 }
 
 void gp_feed_capture_end(uint64_t stream, bool discarded)

@@ -86,19 +86,23 @@ uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes);
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok);
 /* A multicast object keeps bound memory alive as a mapping does, but hands out nothing. */
 void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle);
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset);
+void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device);
 
 /* ---- pools, graphs, imports ----------------------------------------------------------------------------------- */
 
-void gp_feed_pool_create(uint64_t pool, int device, bool imported);
-/* Returns a token.  The driver may not be asked about a destroyed pool, so this waits, at most 10 ms, for a poll of
- * this very pool to end; and, if blocks of it are still out, which keep it alive, for a last poll of what it holds. */
+#define GP_POOL_IMPORTED 1u /* nothing can be allocated from it, nothing is polled */
+#define GP_POOL_MANAGED  2u /* hands out managed memory, which is never summed */
+void gp_feed_pool_create(uint64_t pool, int device, unsigned flags);
+/* Returns a token.  The driver may not be asked about a destroyed pool: this waits, at most a second, for a question
+ * about this very pool to end; and before that, at most 10 ms, for a last poll if blocks of it are out, which keep it
+ * alive. */
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool);
 void gp_feed_pool_destroy_end(uint32_t token, bool ok);
 void gp_feed_pool_use(int device, uint64_t pool); /* the device's current pool changed; 0: the default one */
 uint64_t gp_feed_pool_of(int device);
 /* Device of a pool that we know, else GP_DEVICE_UNKNOWN. */
 int gp_feed_pool_device(uint64_t pool);
+bool gp_feed_pool_is_managed(uint64_t pool);
 
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph);
 void gp_feed_graph_node_destroyed(uint64_t node);
@@ -120,7 +124,11 @@ void gp_feed_pool_import_pointer(uint64_t address, int device);
 void gp_feed_context_created(uint32_t ctx, int device);
 /* Frees, in the accounts, everything that the driver frees with a context: all blocks that carry its number.  VMM and
  * pool memory survive (cuda.h: cuCtxDestroy). */
-void gp_feed_context_destroyed(uint32_t ctx);
+/* device: the context's, or GP_DEVICE_UNKNOWN.  announced: the driver said so itself; else it is inferred and may be
+ * old news. */
+void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced);
+/* The device of a context that was made before we looked, or fell out of the table: not counted as created. */
+void gp_feed_context_learned(uint32_t ctx, int device);
 int gp_feed_context_device(uint32_t ctx);
 void gp_feed_primary_context(int device, uint32_t ctx);
 uint32_t gp_feed_primary_of(int device);
@@ -129,7 +137,7 @@ void gp_feed_stream_created(uint64_t stream, uint32_t ctx);
 void gp_feed_stream_destroyed(uint64_t stream);
 /* A capture began in the stream; an allocation in it showed its graph; it ended, and the graph was handed out or
  * discarded. */
-void gp_feed_capture_begin(uint64_t stream);
+void gp_feed_capture_begin(uint64_t stream, bool own_graph); /* false: into a graph that the program made and keeps */
 void gp_feed_capture_graph(uint64_t stream, uint64_t graph);
 void gp_feed_capture_end(uint64_t stream, bool discarded);
 bool gp_feed_stream_is_capturing(uint64_t stream);

@@ -129,20 +129,26 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
     int more = 1;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, gp_import_reference, &more) == 0)
         return; /* the driver gives the same address again and counts */
-    struct gp_record record = {
-        .key = address,
-        .space = GP_SPACE_IPC,
-        .kind = GP_KIND_IMPORTED,
-        .device = (uint8_t)device,
-        .ctx = ctx,
-        .time_ns = gp_clock_ns(),
-        .refs = 1,
-    };
+    struct gp_record old, record = {
+                              .key = address,
+                              .space = GP_SPACE_IPC,
+                              .kind = GP_KIND_IMPORTED,
+                              .device = (uint8_t)device,
+                              .ctx = ctx,
+                              .time_ns = gp_clock_ns(),
+                              .refs = 1,
+                          };
     if (!gp_account_of(device))
         return;
-    if (gp_map_insert(gp_accounts.objects, &record, NULL) < 0) {
+    int status = gp_map_insert(gp_accounts.objects, &record, &old);
+    if (status < 0) {
         gp_feed_lost(GP_LOST_MAP);
         return;
+    }
+    if (status == 1) { /* another thread opened it in between: one import with both references */
+        more = (int)old.refs;
+        gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, gp_import_reference, &more);
+        gp_import_move(&old, GP_SUB, (int64_t)old.bytes, 1);
     }
     gp_import_move(&record, GP_ADD, 0, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, 0);

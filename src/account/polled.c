@@ -47,6 +47,8 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
         gauge->current += part.current;
         gauge->allocated += part.allocated;
         gauge->freed += part.freed;
+        account->polled.peaks[0][i] =
+            gp_larger(account->polled.peaks[0][i], gauge->current); /* no peak below what is shown */
         gauge->peak = gp_larger(gauge->peak, account->polled.peaks[0][i]);
     }
     gp_lock_give(&gp_accounts.lock);

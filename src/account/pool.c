@@ -9,25 +9,39 @@
  */
 #include "account/account.h"
 #include "base/clock.h"
+#include "base/pause.h"
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 
-void gp_feed_pool_create(uint64_t pool, int device, bool imported)
+/* What a pool that no longer exists still counts as reserved. */
+static void gp_pool_gone(const struct gp_record *pool)
 {
-    struct gp_record record = {
-        .key = pool,
-        .space = GP_SPACE_POOL,
-        .kind = GP_KIND_POOL,
-        .device = (uint8_t)device,
-        .flags = imported,
-        .time_ns = gp_clock_ns(),
-        .refs = 1,
-    };
+    int64_t high = INT64_MAX; /* no watermark: nobody can be asked */
+    struct gp_account *account = gp_account_of(pool->device);
+    if (account)
+        gp_polled_set(account, GP_GAUGE_POOL_RESERVED, (int64_t)pool->bytes, 0, &high, 0);
+}
+
+void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
+{
+    struct gp_record old, record = {
+                              .key = pool,
+                              .space = GP_SPACE_POOL,
+                              .kind = GP_KIND_POOL,
+                              .device = (uint8_t)device,
+                              .flags = (uint8_t)flags,
+                              .time_ns = gp_clock_ns(),
+                              .refs = 1,
+                          };
     if (!gp_account_of(device))
         return;
-    if (gp_map_insert(gp_accounts.objects, &record, NULL) < 0)
+    int status = gp_map_insert(gp_accounts.objects, &record, &old);
+    if (status < 0)
         gp_feed_lost(GP_LOST_MAP);
+    if (status == 1) {
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+        gp_pool_gone(&old);
+    }
     gp_feed_poll_want(GP_POLL_POOLS);
 }
 
@@ -36,7 +50,7 @@ static uint64_t x_polling; /* the pool that the poller is asking the driver abou
 bool gp_feed_poll_enter(uint64_t pool)
 {
     struct gp_record record;
-    /* [poll.P] sequentially consistent store, then the lookup; the destroyer removes the record, then loads [poll.D]:
+    /* [poll.P] sequentially consistent store, then the lookup; the destroyer marks the record, then loads [poll.D]:
      * one of the two sees the other. */
     __atomic_store_n(&x_polling, pool, __ATOMIC_SEQ_CST);
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.refs == 1)
@@ -79,7 +93,7 @@ void gp_feed_poll_pool_found(uint64_t pool, int device)
 {
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) != 0)
-        gp_feed_pool_create(pool, device, false);
+        gp_feed_pool_create(pool, device, 0);
 }
 
 struct gp_pool_list {
@@ -125,10 +139,8 @@ static bool gp_pool_changed(struct gp_record *pool, void *arg)
 static int gp_pool_change(uint64_t pool, struct gp_pool_change *change)
 {
     int error = gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, gp_pool_changed, change);
-    struct gp_account *account = !error && change->gone.refs ? gp_account_of(change->gone.device) : NULL;
-    int64_t high = INT64_MAX; /* no watermark: the pool is gone */
-    if (account)
-        gp_polled_set(account, GP_GAUGE_POOL_RESERVED, (int64_t)change->gone.bytes, 0, &high, 0);
+    if (!error && change->gone.refs)
+        gp_pool_gone(&change->gone);
     return error;
 }
 
@@ -139,13 +151,14 @@ void gp_pool_count(uint64_t pool, int blocks)
 
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 {
-    const uint64_t patience_ns = 10000000; /* 10 ms: a pool query takes microseconds; past that we would rather risk our
-                                              poll than hold the program */
+    const uint64_t last_look_ns = 10000000; /* 10 ms: a poll takes microseconds unless the driver holds it up */
+    const uint64_t patience_ns =
+        1000000000; /* the driver must not be asked about a dead pool; past a second it will not answer at all */
     struct gp_frame *frame;
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.uses &&
         gp_accounts.setup.poll_now)
-        gp_accounts.setup.poll_now(patience_ns);
+        gp_accounts.setup.poll_now(last_look_ns);
     uint32_t token = gp_frame_get(&frame);
     if (!token)
         return 0;
@@ -157,9 +170,20 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
     }
     /* [poll.D]: pairs with [poll.P]. */
     uint64_t deadline = gp_clock_ns() + patience_ns;
-    while (__atomic_load_n(&x_polling, __ATOMIC_SEQ_CST) == pool && gp_clock_ns() < deadline)
-        sched_yield();
+    for (unsigned i = 0; __atomic_load_n(&x_polling, __ATOMIC_SEQ_CST) == pool && gp_clock_ns() < deadline; i++)
+        gp_pause(i);
     return token;
+}
+
+/* The driver makes the default pool current again where the destroyed one was (cuda.h: cuMemPoolDestroy). */
+static void gp_pool_not_current(uint64_t pool)
+{
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[i], __ATOMIC_ACQUIRE);
+        uint64_t current = pool;
+        if (account)
+            __atomic_compare_exchange_n(&account->x_pool, &current, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
 }
 
 void gp_feed_pool_destroy_end(uint32_t token, bool ok)
@@ -167,6 +191,8 @@ void gp_feed_pool_destroy_end(uint32_t token, bool ok)
     struct gp_frame *frame = gp_frame_of(token, GP_SPACE_POOL);
     if (!frame)
         return;
+    if (ok)
+        gp_pool_not_current(frame->address);
     gp_pool_change(frame->address, &(struct gp_pool_change){.refs_from = 2, .refs_to = ok ? 0 : 1});
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_POOLS);
@@ -184,6 +210,13 @@ uint64_t gp_feed_pool_of(int device)
 {
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     return account ? __atomic_load_n(&account->x_pool, __ATOMIC_RELAXED) : 0;
+}
+
+bool gp_feed_pool_is_managed(uint64_t pool)
+{
+    struct gp_record record;
+    return pool && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
+           record.flags & GP_POOL_MANAGED;
 }
 
 int gp_feed_pool_device(uint64_t pool)

@@ -71,6 +71,8 @@ static void gp_vmm_move_physical(const struct gp_record *handle, enum gp_counter
     gp_account_move(handle->device, op, &move);
 }
 
+static void gp_vmm_place(const struct gp_record *mapping);
+
 /* ---- handles -------------------------------------------------------------------------------------------------- */
 
 static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, int device)
@@ -93,7 +95,10 @@ static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t byte
         return;
     }
     if (status == 1) {
+        struct gp_vmm_change share = {
+            .share = gp_vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
         gp_feed_lost(GP_LOST_MISSED_FREE);
+        gp_vmm_move_share(&share, GP_SUB);
         gp_vmm_move_physical(&old, GP_SUB);
     }
     gp_vmm_move_physical(&record, GP_ADD);
@@ -229,8 +234,7 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .time_ns = gp_clock_ns(),
         .link = handle,
     };
-    if (gp_map_insert(gp_accounts.objects, &mapping, NULL) < 0)
-        gp_feed_lost(GP_LOST_MAP);
+    gp_vmm_place(&mapping);
     gp_vmm_move_share(&change, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
 }
@@ -370,28 +374,57 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 
 /* ---- multicast ------------------------------------------------------------------------------------------------ */
 
-/* A binding is a mapping that hands out nothing; its key is unlike an address. */
-static uint64_t gp_binding_key(uint64_t object, uint64_t offset)
+/* A binding is a mapping that hands out nothing.  One per device of the team: the device is part of its key, which is
+ * odd, unlike every address that a mapping starts on. */
+static uint64_t gp_binding_key(uint64_t object, uint64_t offset, int device)
 {
-    return (object ^ (offset * 0x9e3779b97f4a7c15ull)) | 1ull; /* odd: no mapping starts on an odd address */
+    return (object ^ ((offset + (uint64_t)(unsigned)device + 1) * 0x9e3779b97f4a7c15ull)) | 1ull;
+}
+
+/* Takes one use off a handle for good; the memory is free if it was the last. */
+static void gp_vmm_use_gone(uint64_t handle, uint64_t bytes)
+{
+    struct gp_vmm_change change = {.bytes = bytes};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_unuse, &change) != 0)
+        return;
+    gp_vmm_move_share(&change, GP_SUB);
+    if (change.died) {
+        gp_vmm_move_physical(&change.after, GP_SUB);
+        gp_event_record(GP_EVENT_SEGMENT_FREE, &change.after, 0);
+    }
+}
+
+/* Enters a mapping or binding; one that stood there before was undone without our seeing it. */
+static void gp_vmm_place(const struct gp_record *mapping)
+{
+    struct gp_record old;
+    int status = gp_map_insert(gp_accounts.objects, mapping, &old);
+    if (status < 0)
+        gp_feed_lost(GP_LOST_MAP);
+    if (status == 1) {
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+        gp_vmm_use_gone(old.link, old.bytes);
+    }
 }
 
 void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {0};
-    struct gp_record binding = {.key = gp_binding_key(object, offset), .space = GP_SPACE_MAPPING, .link = handle};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) == 0)
-        gp_map_insert(gp_accounts.objects, &binding, NULL);
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) != 0) {
+        gp_feed_lost(GP_LOST_MISSED_FREE);
+        return;
+    }
+    gp_vmm_place(&(struct gp_record){
+        .key = gp_binding_key(object, offset, change.after.device),
+        .space = GP_SPACE_MAPPING,
+        .device = change.after.device,
+        .link = handle,
+    });
 }
 
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset)
+void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device)
 {
-    struct gp_vmm_change change = {0};
     struct gp_record binding;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, gp_binding_key(object, offset), &binding) != 0)
-        return;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, binding.link, gp_vmm_unuse, &change) == 0 && change.died) {
-        gp_vmm_move_physical(&change.after, GP_SUB);
-        gp_event_record(GP_EVENT_SEGMENT_FREE, &change.after, 0);
-    }
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, gp_binding_key(object, offset, device), &binding) == 0)
+        gp_vmm_use_gone(binding.link, 0);
 }

@@ -2,6 +2,7 @@
  * worker.c: see worker.h. */
 #include "base/worker.h"
 #include "base/thread.h"
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -40,6 +41,12 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = pthread_create(&thread, &attr, gp_worker_main, worker);
+    if (error == EINVAL) { /* the C library takes the program's static TLS out of the stack: too large for ours */
+        pthread_attr_destroy(&attr);
+        pthread_attr_init(&attr);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        error = pthread_create(&thread, &attr, gp_worker_main, worker);
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return -error;

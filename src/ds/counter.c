@@ -24,13 +24,10 @@
 #include <sys/mman.h>
 
 #include "base/compiler.h"
+#include "base/pause.h"
 #include "base/testpoint.h"
 
 #define GP_SHARDS_MAX 1024
-
-/* An owner holds its shard for some 10-30 ns, 50 pauses are 0.5-2 us: who still waits then waits for a thread that is
- * not running. */
-#define GP_SPINS 50
 
 /* Central updates between a closing and the next thought of opening.  Closing and opening cost about as much as 16
  * central updates for a few shards; past 1024 the set is central for good in all but name. */
@@ -84,19 +81,6 @@ static inline struct gp_shard *gp_shard_at(const struct gp_counter *set, unsigne
     return (struct gp_shard *)(set->first + index * set->stride);
 }
 
-static inline void gp_shard_pause(unsigned *spins)
-{
-    if (++*spins > GP_SPINS) {
-        sched_yield();
-        return;
-    }
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 /* OPEN -> next (BUSY: mine for one update; CLOSED: the slow path's).  False: the shard is closed.
  * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]: the new owner sees the last one's cells. */
 static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
@@ -111,7 +95,7 @@ static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
             return true;
         if (seen == GP_SHARD_CLOSED)
             return false;
-        gp_shard_pause(&spins);
+        gp_pause(spins++);
     }
 }
 

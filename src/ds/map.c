@@ -19,12 +19,11 @@
  */
 #include "ds/map.h"
 #include "base/compiler.h"
+#include "base/pause.h"
 #include "base/testpoint.h"
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* 64 locks: with 16 threads that do nothing else, two meet in a shard about one time in eight. */
 #define GP_MAP_SHARD_BITS 6
@@ -98,25 +97,10 @@ static GP_COLD void gp_map_memory_give(void *memory, size_t bytes)
     errno = saved;
 }
 
-/* The holder works for some 100 ns, so spinning is right unless it was preempted.  Then yielding gives it the CPU, but
- * not past a waiter of a higher real-time priority: for that, sleep. */
 static GP_COLD void gp_map_wait(const uint32_t *lock)
 {
-    int saved = errno;
-    for (unsigned i = 0; __atomic_load_n(lock, __ATOMIC_RELAXED); i++) {
-        if (i < 128) {
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#elif defined(__aarch64__)
-            __asm__ volatile("yield");
-#endif
-        } else if (i < 144) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){0, 20000}, NULL);
-        }
-    }
-    errno = saved;
+    for (unsigned i = 0; __atomic_load_n(lock, __ATOMIC_RELAXED); i++)
+        gp_pause(i);
 }
 
 static inline void gp_map_lock(struct gp_map_shard *shard)

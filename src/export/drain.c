@@ -86,7 +86,7 @@ static int gp_scope_begin(const char *name)
 
 static int gp_scope_end(const char *name, struct gp_wire_slot *slot)
 {
-    struct gp_wire_scope_value peaks[GP_WIRE_DEVICES];
+    struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
     int index = gp_scope_find(name);
     if (index < 0)
         return -ENOENT;
@@ -144,8 +144,10 @@ static int gp_answer(struct gp_wire_slot *slot)
         gp_hooks_of_session.event(GP_EVENT_MARK, name);
         break;
     case GP_COMMAND_YIELD:
-        gp_hooks_of_session.yield();
-        __atomic_fetch_or(&gp_session->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
+        if (gp_hooks_of_session.yield())
+            __atomic_fetch_or(&gp_session->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
+        else
+            result = -EOPNOTSUPP;
         break;
     default:
         break;
@@ -157,14 +159,15 @@ static int gp_answer(struct gp_wire_slot *slot)
 static void gp_slot_serve(struct gp_wire_slot *slot)
 {
     uint32_t requested = GP_SLOT_REQUESTED;
-    /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED. */
-    if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != GP_SLOT_REQUESTED)
+    /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From SERVING on the slot
+     * is ours: a viewer that gives up leaves it, so no other one's request can stand where this answer is written. */
+    if (!__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
         return;
     slot->result = gp_answer(slot);
-    /* [mail.R] release: the answer; pairs with the viewer's load of DONE.  Compare-and-swap: a viewer that gave up has
-     * freed it. */
-    if (__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_DONE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        gp_futex_wake(&slot->state);
+    /* [mail.R] release: the answer; pairs with the viewer's load of DONE. */
+    __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE);
+    gp_futex_wake(&slot->state);
 }
 
 /* Takes back slots whose viewer died: one request must stand in one state for GP_SLOT_STALE_NS.  The id tells a request

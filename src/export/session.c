@@ -109,6 +109,7 @@ int gp_session_open(struct gp_session *session)
         .chunk_count = header.chunk_count,
         .fd = fd,
         .inode = (uint64_t)status.st_ino,
+        .device = (uint64_t)status.st_dev,
     };
     /* Somebody will answer: a viewer that comes before the drain thread runs waits for it instead of giving up. */
     session->mailbox->drain_tid = header.pid;
@@ -127,6 +128,7 @@ void gp_session_mute(struct gp_session *session)
 void gp_session_forget(struct gp_session *session)
 {
     struct stat status;
-    if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode)
+    if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
+        (uint64_t)status.st_dev == session->device)
         close(session->fd);
 }

@@ -18,14 +18,14 @@ struct gp_session {
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
     int fd; /* the process may close it behind our back: used after start only to tell whether it is still ours */
-    uint64_t inode;
+    uint64_t inode, device;
 };
 
 /* What the drain thread needs of the stages before it; set by inject/. */
 struct gp_session_hooks {
     bool (*poll_now)(uint64_t timeout_ns); /* refresh polled quantities */
     uint32_t (*driver_version)(void);
-    void (*yield)(void);                                           /* give up the subscriber */
+    bool (*yield)(void);                                           /* give up the subscriber; false: there is none */
     void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
 };
 

@@ -24,6 +24,7 @@
 #include <gpuprof/gpuprof.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* 2^24 live allocations take 2.6 GB of our own memory at worst: far beyond what a GPU's 512 B granules make sensible,
@@ -32,6 +33,7 @@
 
 static struct gp_session gp_session_mine;
 static struct gp_ring gp_ring_mine;
+static uint32_t x_ready; /* start is through: the exit path may use everything */
 
 static void gp_inject_trouble(const char *what, int error)
 {
@@ -63,14 +65,19 @@ static int gp_inject_accounts(void)
     });
 }
 
-static void gp_inject_threads(void)
+static void gp_inject_poller(void)
 {
-    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event};
-    struct gp_wire_header *header = gp_session_mine.header;
     int error = gp_poll_start();
     if (error)
         gp_log(GP_LOG_WARN, "no poll thread: %s: pools and graphs stay unknown", strerror(-error));
-    error = gp_drain_start(&gp_session_mine, &hooks);
+}
+
+/* After the source: a viewer may ask for the subscriber to be given up. */
+static void gp_inject_drain(void)
+{
+    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event};
+    struct gp_wire_header *header = gp_session_mine.header;
+    int error = gp_drain_start(&gp_session_mine, &hooks);
     if (!error)
         return;
     gp_session_mute(&gp_session_mine);
@@ -95,6 +102,12 @@ static void gp_inject_fork_child(void)
     gp_session_forget(&gp_session_mine);
 }
 
+static void gp_inject_exit(void)
+{
+    if (gp_life_on())
+        gp_poll_stop();
+}
+
 static void gp_inject_start(void)
 {
     char complaint[sizeof(gp_session_mine.header->options)];
@@ -111,6 +124,7 @@ static void gp_inject_start(void)
     }
     memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
     pthread_atfork(NULL, NULL, gp_inject_fork_child);
+    atexit(gp_inject_exit);
     error = gp_inject_accounts();
     if (error) {
         gp_inject_trouble("no accounts", error);
@@ -119,9 +133,14 @@ static void gp_inject_start(void)
     gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
-    gp_inject_threads();
+    gp_inject_poller();
     gp_inject_source();
+    gp_inject_drain();
+    gp_thread_enter();
     gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
+    gp_thread_leave();
+    /* [ready.R] release: all of the above; pairs with [ready.A]. */
+    __atomic_store_n(&x_ready, 1, __ATOMIC_RELEASE);
 }
 
 GP_EXPORT int InitializeInjection(void)
@@ -146,7 +165,8 @@ __attribute__((destructor)) static void gp_inject_end(void)
     int saved_errno = errno;
     /* A signal handler that calls exit() may have interrupted our own code, whose locks it would wait for:
      * gp_thread_enter says no. */
-    if (gp_session_mine.header && gp_thread_enter()) {
+    /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
+    if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
         gp_session_close(&gp_session_mine);
         gp_life_end();

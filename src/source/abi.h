@@ -35,6 +35,9 @@ struct gp_cu_location {
 #define GP_CU_LOCATION_HOST         2 /* 2, 3, 4: host, a NUMA node, the current NUMA node */
 #define GP_CU_LOCATION_NUMA_CURRENT 4
 
+#define GP_CU_ALLOCATION_PINNED  1
+#define GP_CU_ALLOCATION_MANAGED 2
+
 struct gp_cu_mem_prop {
     int type;
     int handle_types;

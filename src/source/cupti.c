@@ -86,7 +86,7 @@ static void gp_cupti_on_resource(uint32_t id, const struct gp_cupti_resource *da
         break;
     }
     case GP_CUPTI_CONTEXT_DESTROY_STARTING:
-        gp_feed_context_destroyed(gp_cupti_number(data->context));
+        gp_feed_context_destroyed(gp_cupti_number(data->context), gp_cupti_device(data->context, 0), true);
         break;
     case GP_CUPTI_STREAM_CREATED:
         gp_feed_stream_created((uint64_t)(uintptr_t)data->stream, gp_cupti_number(data->context));
@@ -110,7 +110,7 @@ static void gp_cupti_on_resource(uint32_t id, const struct gp_cupti_resource *da
         }
         break;
     case GP_CUPTI_GRAPHNODE_DESTROY_STARTING:
-        if (graph)
+        if (graph && graph->node_type == GP_CU_NODE_ALLOC) /* each costs a walk: kernel nodes are many */
             gp_feed_graph_node_destroyed((uint64_t)(uintptr_t)graph->node);
         break;
     default:
@@ -298,8 +298,11 @@ void gp_cupti_start(struct gp_source_status *out)
     }
 }
 
-void gp_cupti_yield(void)
+bool gp_cupti_yield(void)
 {
-    if (gp_cupti.subscriber && gp_cupti.unsubscribe && !__atomic_exchange_n(&gp_cupti.x_yielded, 1, __ATOMIC_ACQ_REL))
+    if (!gp_cupti.subscriber || !gp_cupti.unsubscribe)
+        return false;
+    if (!__atomic_exchange_n(&gp_cupti.x_yielded, 1, __ATOMIC_ACQ_REL))
         gp_cupti.unsubscribe(gp_cupti.subscriber);
+    return true;
 }

@@ -60,6 +60,6 @@ int gp_call_device(const struct gp_call *call)
         return device;
     device = gp_call_ask_device(call->context, call->ctx);
     if (device >= 0)
-        gp_feed_context_created(call->ctx, device);
+        gp_feed_context_learned(call->ctx, device);
     return device;
 }

@@ -75,6 +75,6 @@ static void gp_on_primary_reset_exit(struct gp_call *call)
 {
     /* Nothing is left to do if CONTEXT_DESTROY_STARTING came: the number owns no block any more. */
     if (gp_call_ok(call))
-        gp_feed_context_destroyed((uint32_t)*call->slot);
+        gp_feed_context_destroyed((uint32_t)*call->slot, GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev, false);
 }
 const struct gp_handler gp_on_primary_reset = {gp_on_primary_reset_enter, gp_on_primary_reset_exit};

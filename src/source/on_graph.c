@@ -61,9 +61,16 @@ const struct gp_handler gp_on_graph_destroy = {gp_on_graph_destroy_enter, gp_on_
 static void gp_on_capture_begin_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream);
+        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, true);
 }
 const struct gp_handler gp_on_capture_begin = {NULL, gp_on_capture_begin_exit};
+
+static void gp_on_capture_to_graph_exit(struct gp_call *call)
+{
+    if (gp_call_ok(call))
+        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream, false);
+}
+const struct gp_handler gp_on_capture_to_graph = {NULL, gp_on_capture_to_graph_exit};
 
 static void gp_on_capture_end_exit(struct gp_call *call)
 {

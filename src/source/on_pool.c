@@ -35,7 +35,7 @@ static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint
     }
     struct gp_block block = {
         .space = GP_SPACE_DEVICE,
-        .kind = GP_KIND_POOL,
+        .kind = gp_feed_pool_is_managed(pool) ? GP_KIND_MANAGED : GP_KIND_POOL,
         .device = device,
         .address = *address,
         .bytes = bytes,
@@ -71,7 +71,8 @@ static void gp_on_pool_create_exit(struct gp_call *call)
         return;
     const struct gp_cu_location *location = &params->poolProps->location;
     int device = location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
-    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, device, false);
+    unsigned flags = params->poolProps->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0;
+    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, device, flags);
 }
 const struct gp_handler gp_on_pool_create = {NULL, gp_on_pool_create_exit};
 
@@ -104,7 +105,7 @@ const struct gp_handler gp_on_pool_set = {NULL, gp_on_pool_set_exit};
 static void gp_on_pool_set_at_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemSetMemPool *params = GP_PARAMS(call, cuMemSetMemPool);
-    if (gp_call_ok(call) && params->location->type == GP_CU_LOCATION_DEVICE)
+    if (gp_call_ok(call) && params->location->type == GP_CU_LOCATION_DEVICE && params->type == GP_CU_ALLOCATION_PINNED)
         gp_feed_pool_use(params->location->id, (uint64_t)(uintptr_t)params->pool);
 }
 const struct gp_handler gp_on_pool_set_at = {NULL, gp_on_pool_set_at_exit};
@@ -115,7 +116,7 @@ static void gp_on_pool_import_exit(struct gp_call *call)
         GP_PARAMS(call, cuMemPoolImportFromShareableHandle);
     int device = gp_call_device(call);
     if (gp_call_ok(call))
-        gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool_out, device < 0 ? 0 : device, true);
+        gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool_out, device < 0 ? 0 : device, GP_POOL_IMPORTED);
 }
 const struct gp_handler gp_on_pool_import = {NULL, gp_on_pool_import_exit};
 

@@ -131,6 +131,6 @@ static void gp_on_multicast_unbind_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastUnbind *params = GP_PARAMS(call, cuMulticastUnbind);
     if (gp_call_ok(call))
-        gp_feed_vmm_unbind(params->mcHandle, params->mcOffset);
+        gp_feed_vmm_unbind(params->mcHandle, params->mcOffset, params->dev);
 }
 const struct gp_handler gp_on_multicast_unbind = {NULL, gp_on_multicast_unbind_exit};

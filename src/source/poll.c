@@ -14,6 +14,7 @@
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 /* Reserves change after the last event too (a pool gives memory back at the next synchronisation): look again at these
@@ -28,7 +29,6 @@ struct gp_driver {
     int (*device_uuid)(uint8_t *, int);
     int (*device_name)(char *, int, int);
     int (*device_total)(size_t *, int);
-    int (*device_pool)(void **, int);
     int (*device_default_pool)(void **, int);
     int (*pool_get)(void *, int, void *);
     int (*graph_get)(int, int, void *);
@@ -42,6 +42,8 @@ static uint32_t x_asked;    /* viewers' requests */
 static uint32_t x_answered; /* the last request that is done */
 static uint32_t x_version;
 static uint32_t x_running;
+static uint32_t x_busy; /* inside driver calls */
+static uint32_t x_stopped;
 
 static bool gp_driver_bind(void)
 {
@@ -54,7 +56,6 @@ static bool gp_driver_bind(void)
         {"cuDeviceGetUuid_v2", offsetof(struct gp_driver, device_uuid)},
         {"cuDeviceGetName", offsetof(struct gp_driver, device_name)},
         {"cuDeviceTotalMem_v2", offsetof(struct gp_driver, device_total)},
-        {"cuDeviceGetMemPool", offsetof(struct gp_driver, device_pool)},
         {"cuDeviceGetDefaultMemPool", offsetof(struct gp_driver, device_default_pool)},
         {"cuMemPoolGetAttribute", offsetof(struct gp_driver, pool_get)},
         {"cuDeviceGetGraphMemAttribute", offsetof(struct gp_driver, graph_get)},
@@ -69,12 +70,20 @@ static bool gp_driver_bind(void)
         return false;
     for (size_t i = 0; i < GP_COUNT(symbols); i++)
         *(void **)((char *)&gp_driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
-    int version = 0, mode = GP_CU_CAPTURE_RELAXED;
+    int version = 0;
     if (gp_driver.version && gp_driver.version(&version) == 0)
         __atomic_store_n(&x_version, (uint32_t)version, __ATOMIC_RELAXED);
-    if (gp_driver.exchange_capture_mode)
-        gp_driver.exchange_capture_mode(&mode);
     return gp_driver.version != NULL;
+}
+
+/* False until this thread is in relaxed mode: before that a question could invalidate somebody's capture. */
+static bool gp_driver_relaxed(void)
+{
+    static bool relaxed;
+    int mode = GP_CU_CAPTURE_RELAXED;
+    if (!relaxed)
+        relaxed = gp_driver.exchange_capture_mode && gp_driver.exchange_capture_mode(&mode) == 0;
+    return relaxed;
 }
 
 static void gp_poll_devices(uint64_t devices)
@@ -110,22 +119,21 @@ static void gp_poll_pool(uint64_t pool)
     void *handle = (void *)(uintptr_t)pool;
     int64_t reserved = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
     int64_t high = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
-    gp_feed_poll_leave();
     if (reserved >= 0)
         gp_feed_poll_pool(pool, reserved, high);
+    gp_feed_poll_leave();
 }
 
 static void gp_poll_pools(uint64_t devices)
 {
     struct gp_poll_pool
         pools[256]; /* more pools than that in one process are polled in part: none is known to make ten */
+    /* Default pools alone are looked up: they cannot be destroyed.  Every other pool was created before our eyes. */
     for (int i = 0; i < (int)GP_WIRE_GPUS; i++) {
         void *pool = NULL;
         if (!(devices >> i & 1))
             continue;
         if (gp_driver.device_default_pool && gp_driver.device_default_pool(&pool, i) == 0 && pool)
-            gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
-        if (gp_driver.device_pool && gp_driver.device_pool(&pool, i) == 0 && pool)
             gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
     }
     unsigned count = gp_driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
@@ -175,7 +183,7 @@ static void gp_poll_once(unsigned wanted, unsigned *ever)
 {
     uint64_t devices = gp_feed_devices();
     *ever |= wanted;
-    if (!gp_driver_bind())
+    if (!devices || !gp_driver_bind() || !gp_driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
     gp_poll_devices(devices);
     gp_poll_imports();
@@ -196,7 +204,12 @@ static void gp_poll_round(unsigned *ever, unsigned *trail)
         *trail = GP_POLL_TRAIL;
     else if (*trail)
         (*trail)--;
-    gp_poll_once(wanted, ever);
+    /* [stop.B] the flag, then the look at x_stopped; gp_poll_stop does it the other way round: one of the two sees the
+     * other. */
+    __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST))
+        gp_poll_once(wanted, ever);
+    __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
         /* [poll.R] release: what the poll found; pairs with [poll.A]. */
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
@@ -210,6 +223,8 @@ static void *gp_poll_main(void *arg)
     uint64_t last = 0;
     (void)arg;
     for (;;) {
+        if (!gp_life_on() || __atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
+            return NULL;
         uint32_t seen = __atomic_load_n(&x_ring, __ATOMIC_ACQUIRE);
         uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
         uint64_t now = gp_clock_ns();
@@ -218,8 +233,6 @@ static void *gp_poll_main(void *arg)
             gp_poll_round(&ever, &trail);
             last = gp_clock_ns();
         }
-        if (!gp_life_on())
-            return NULL;
         /* Events that come while we work rang the bell: look again, but not sooner than a period after the last look.
          */
         if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
@@ -262,6 +275,16 @@ bool gp_poll_now(uint64_t timeout_ns)
             return false;
         gp_futex_wait(&x_answered, answered, deadline - now);
     }
+}
+
+void gp_poll_stop(void)
+{
+    const uint64_t patience_ns = 20000000; /* a round takes well under a millisecond, unless the driver blocks it */
+    uint64_t deadline = gp_clock_ns() + patience_ns;
+    __atomic_store_n(&x_running, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
+    while (__atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && gp_clock_ns() < deadline)
+        sched_yield();
 }
 
 uint32_t gp_poll_driver_version(void)

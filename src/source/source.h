@@ -22,7 +22,7 @@ void gp_cupti_start(struct gp_source_status *out);
 
 /* Gives the subscriber up, so that another tool can have it.  Callbacks that are under way end by themselves.  Any
  * thread. */
-void gp_cupti_yield(void);
+bool gp_cupti_yield(void);
 
 /* The poller: a thread of ours that asks the driver about pools, graphs, imports and devices, off every callback.
  * 0 or -errno (no thread: polled quantities stay unknown). */
@@ -30,6 +30,9 @@ int gp_poll_start(void);
 void gp_poll_wake(void);
 /* Asks for a poll of everything now and waits at most timeout_ns.  False: not finished in time (the driver is busy). */
 bool gp_poll_now(uint64_t timeout_ns);
+/* No driver calls from here on; waits, at most 20 ms, for the round under way.  For the exit path: a driver that is
+ * being torn down may not be asked anything. */
+void gp_poll_stop(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);
 

@@ -132,16 +132,18 @@ int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_
         uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE); /* [mailbox.A1] */
         if (state == GP_SLOT_DONE)
             return gp_mailbox_take(box, slot, answer);
-        if (state != GP_SLOT_REQUESTED)
+        if (state != GP_SLOT_REQUESTED && state != GP_SLOT_SERVING)
             return -EPROTO; /* nobody but us may take it back this early */
         uint64_t now = gp_clock_ns();
         if (now >= deadline)
             break;
-        gp_futex_wait(&slot->state, GP_SLOT_REQUESTED, deadline - now);
+        gp_futex_wait(&slot->state, state, deadline - now);
     }
     uint32_t was = GP_SLOT_REQUESTED;
     if (__atomic_compare_exchange_n(&slot->state, &was, GP_SLOT_FREE, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return -ETIMEDOUT;
+    if (was == GP_SLOT_SERVING)
+        return -ETIMEDOUT; /* it is being answered, too late for us: the drain thread takes the slot back */
     return was == GP_SLOT_DONE ? gp_mailbox_take(box, slot, answer) : -EPROTO; /* answered at the last moment */
 }
 
@@ -154,6 +156,9 @@ int gp_mailbox_call(const struct gp_peer *session, struct gp_wire_slot *slot, ui
     while ((rc = gp_mailbox_post(&box, slot)) == -EAGAIN) {
         if (gp_clock_ns() >= deadline)
             break;
+        /* Slots of viewers that died are swept when the drain thread wakes. */
+        __atomic_fetch_add(&box.shared->doorbell, 1, __ATOMIC_RELEASE);
+        gp_futex_wake(&box.shared->doorbell);
         nanosleep(&(struct timespec){0, GP_SLOT_RETRY_NS}, NULL);
     }
     rc = rc ? -ETIMEDOUT : gp_mailbox_wait(&box, slot, deadline);

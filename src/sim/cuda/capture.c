@@ -49,8 +49,7 @@ void sim_capture_end(struct sim_capture *c)
     free(c);
 }
 
-/* ---- rules --------------------------------------------------------------------------------------------------------
- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 bool sim_stream_capturing(const struct sim_stream *s)
 {
     return s->capture != NULL;
@@ -100,8 +99,7 @@ CUresult sim_capture_check(void)
     return r;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 CUresult sim_capture_node(struct sim_stream *s, CUgraphNodeParams *params, struct sim_node **out)
 {
     struct sim_capture *c = s->capture;
@@ -167,8 +165,7 @@ CUresult sim_graph_capture_free(struct sim_stream *s, struct sim_memory *m)
     return sim_capture_node(s, &params, &made);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------
- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 void sim_capture_event_clear(struct sim_event *e)
 {
     e->capture = NULL;

@@ -5,8 +5,7 @@
 
 #include "cuda/graph.h"
 
-/* ---- begin --------------------------------------------------------------------------------------------------------
- */
+/* ---- begin ------------------------------------------------------------------------------------------------------- */
 static CUresult sim_capture_begin(CUstream h, CUstreamCaptureMode mode, struct sim_graph *given,
                                   const CUgraphNode *dependencies, size_t count)
 {
@@ -78,8 +77,7 @@ SIM_API6_PTSZ(720, 721, 12030, cuStreamBeginCaptureToGraph, CUstream, hStream, C
     return r ? r : sim_capture_begin(hStream, mode, g, dependencies, numDependencies);
 }
 
-/* ---- end ----------------------------------------------------------------------------------------------------------
- */
+/* ---- end --------------------------------------------------------------------------------------------------------- */
 /* Marks n and all it depends on; each node is put on the stack once. */
 static void sim_mark_past(struct sim_node *n, struct sim_node **stack)
 {
@@ -147,8 +145,7 @@ SIM_API2_PTSZ(497, 498, 10000, cuStreamEndCapture, CUstream, hStream, CUgraph *,
     return r;
 }
 
-/* ---- questions ----------------------------------------------------------------------------------------------------
- */
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 /* Asking about the legacy stream while a blocking stream captures is an error, but harms no capture. */
 static CUresult sim_capture_ask(CUstream h, struct sim_stream **out)
 {
@@ -230,8 +227,7 @@ SIM_API7_PTSZ(729, 730, 12030, cuStreamGetCaptureInfo_v3, CUstream, hStream, CUs
     return sim_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out, &s);
 }
 
-/* ---- redirect -----------------------------------------------------------------------------------------------------
- */
+/* ---- redirect ---------------------------------------------------------------------------------------------------- */
 static CUresult sim_capture_update(CUstream h, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
                                    unsigned int flags)
 {

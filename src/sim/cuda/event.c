@@ -156,8 +156,7 @@ SIM_API3_PTSZ(295, 436, 3020, cuStreamWaitEvent, CUstream, hStream, CUevent, hEv
     return r;
 }
 
-/* ---- the host asks or waits ---------------------------------------------------------------------------------------
- */
+/* ---- the host asks or waits -------------------------------------------------------------------------------------- */
 SIM_API1(120, 2000, cuEventQuery, CUevent, hEvent)
 {
     struct sim_event *e;
@@ -214,8 +213,7 @@ SIM_API3(780, 12080, cuEventElapsedTime_v2, float *, pMilliseconds, CUevent, hSt
     return sim_event_elapsed(pMilliseconds, hStart, hEnd);
 }
 
-/* ---- whole contexts -----------------------------------------------------------------------------------------------
- */
+/* ---- whole contexts ---------------------------------------------------------------------------------------------- */
 static CUresult sim_context_record(struct sim_context *c, CUevent h)
 {
     struct sim_event *e;
@@ -225,14 +223,14 @@ static CUresult sim_context_record(struct sim_context *c, CUevent h)
         return r;
     if (!c || e->context != sim_context_owner(c))
         return CUDA_ERROR_INVALID_HANDLE;
+    for (struct sim_stream *s = sim_stream_first(); s; s = s->next)
+        if (s->context == e->context && s->capture)
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sim_capture_event_clear(e);
     sim_point_drop(&e->point);
     for (struct sim_stream *s = sim_stream_first(); s; s = s->next)
-        if (s->context == e->context) {
-            if (s->capture)
-                return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (s->context == e->context)
             sim_point_join(&e->point, &s->point);
-        }
     e->recorded = true;
     return CUDA_SUCCESS;
 }

@@ -7,8 +7,7 @@
 
 #include "cuda/graph.h"
 
-/* ---- handles ------------------------------------------------------------------------------------------------------
- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 static void *sim_handles; /* a search tree of addresses: programs may hand in anything */
 
 static int sim_handle_order(const void *a, const void *b)
@@ -46,8 +45,7 @@ void sim_graph_event(uint32_t cbid, struct sim_tool_graph about)
     sim_tool_event(SIM_TOOL_RESOURCE, cbid, sim_context_peek(), NULL, &about);
 }
 
-/* ---- sets of nodes ------------------------------------------------------------------------------------------------
- */
+/* ---- sets of nodes ----------------------------------------------------------------------------------------------- */
 void sim_nodes_add(struct sim_nodes *n, struct sim_node *node)
 {
     for (size_t i = 0; i < n->count; i++)
@@ -72,8 +70,7 @@ void sim_nodes_remove(struct sim_nodes *n, const struct sim_node *node)
         }
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------------------------
- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 struct sim_graph *sim_graph_make(bool counted)
 {
     struct sim_graph *g = sim_grow(NULL, sizeof *g);
@@ -162,8 +159,7 @@ struct sim_node *sim_node_alike(const struct sim_graph *g, uint64_t original)
     return NULL;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 static struct sim_node *sim_node_link(struct sim_graph *g)
 {
     struct sim_node *n = sim_grow(NULL, sizeof *n);
@@ -194,16 +190,19 @@ void sim_node_drop(struct sim_node *n)
     sim_node_free(n);
 }
 
-/* A free node names an allocation that no other node of the graph frees. */
+/* A free node names an allocation that no other node of the graph frees.  *out is set, and held, on success alone: the
+ * caller's node would release it. */
 static CUresult sim_node_free_check(const struct sim_graph *g, CUdeviceptr address, struct sim_allocation **out)
 {
-    *out = sim_allocation_find(address);
-    if (!*out)
+    struct sim_allocation *a = sim_allocation_find(address);
+
+    if (!a)
         return CUDA_ERROR_INVALID_VALUE;
     for (const struct sim_node *n = g->first; n; n = n->next)
-        if (n->allocation == *out && n->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        if (n->allocation == a && n->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
             return CUDA_ERROR_INVALID_VALUE;
-    sim_allocation_hold(*out);
+    sim_allocation_hold(a);
+    *out = a;
     return CUDA_SUCCESS;
 }
 
@@ -283,8 +282,7 @@ void sim_node_created(struct sim_node *n)
         (struct sim_tool_graph){.graph = (CUgraph)n->graph, .node = (CUgraphNode)n, .node_type = n->params.type});
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------------------
- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 static void sim_node_copy(struct sim_node *n, const struct sim_node *from, bool counted)
 {
     n->original = from->id;
@@ -330,8 +328,7 @@ struct sim_graph *sim_graph_copy(const struct sim_graph *from, bool counted)
     return g;
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------------
- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 /* Moves each node that waits for nothing more to the end of the sorted list; a graph as most programs make it, every
  * node after its dependencies, is done in one pass. */
 bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle)

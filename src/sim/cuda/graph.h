@@ -77,8 +77,7 @@ struct sim_capture {
     bool invalid;
 };
 
-/* ---- handles (graph.c): graphs, nodes and execs that a program may name -------------------------------------------
- */
+/* ---- handles (graph.c): graphs, nodes and execs that a program may name ------------------------------------------ */
 enum sim_tag { SIM_TAG_GRAPH = 0x68706172, SIM_TAG_NODE = 0x65646f6e, SIM_TAG_EXEC = 0x63657865 };
 void sim_handle_add(void *object);
 void sim_handle_remove(void *object);
@@ -98,8 +97,7 @@ static inline struct sim_exec *sim_exec_of(CUgraphExec h)
 uint64_t sim_graph_id(void);
 void sim_graph_event(uint32_t cbid, struct sim_tool_graph about); /* drops the lock */
 
-/* ---- graphs and nodes (graph.c) -----------------------------------------------------------------------------------
- */
+/* ---- graphs and nodes (graph.c) ---------------------------------------------------------------------------------- */
 struct sim_graph *sim_graph_make(bool counted);
 void sim_graph_drop(struct sim_graph *g); /* with its nodes; events are the caller's */
 /* The program's graph goes, with its events: the handle is dead before the first of them. */
@@ -118,14 +116,12 @@ void sim_node_drop(struct sim_node *n);
 void sim_nodes_remove(struct sim_nodes *n, const struct sim_node *node);
 struct sim_node *sim_node_alike(const struct sim_graph *g, uint64_t original); /* the copy of that node, or NULL */
 
-/* ---- parameters (graphparams.c) -----------------------------------------------------------------------------------
- */
+/* ---- parameters (graphparams.c) ---------------------------------------------------------------------------------- */
 /* Takes a deep copy of *params into n; type and, for memory nodes, everything must stay as it is once set. */
 CUresult sim_params_take(struct sim_node *n, const CUgraphNodeParams *params);
 void sim_params_drop(struct sim_node *n);
 
-/* ---- memory (graphmem.c) ------------------------------------------------------------------------------------------
- */
+/* ---- memory (graphmem.c) ----------------------------------------------------------------------------------------- */
 CUresult sim_allocation_new(CUDA_MEM_ALLOC_NODE_PARAMS_v2 *params, struct sim_allocation **out);
 void sim_allocation_hold(struct sim_allocation *a);
 void sim_allocation_release(struct sim_allocation *a);
@@ -134,8 +130,7 @@ CUresult sim_allocation_map(struct sim_allocation *a);
 void sim_allocation_begin(struct sim_allocation *a, struct sim_stream *s); /* a launch allocates it */
 void sim_allocation_end(struct sim_allocation *a);                         /* freed, wherever */
 
-/* ---- execs (graphrun.c runs them, graphexec.c makes them) ---------------------------------------------------------
- */
+/* ---- execs (graphrun.c runs them, graphexec.c makes them) -------------------------------------------------------- */
 /* Runs a launch in s.  *e may be gone afterwards: another thread may destroy it while the lock is dropped. */
 CUresult sim_exec_launch(struct sim_exec *e, struct sim_stream *s);
 /* Puts pages behind all its allocations. */
@@ -144,8 +139,7 @@ CUresult sim_exec_upload(struct sim_exec *e);
 void sim_exec_source_gone(const struct sim_graph *g);
 void sim_exec_unlist(struct sim_exec *e);
 
-/* ---- captures (capture.c) -----------------------------------------------------------------------------------------
- */
+/* ---- captures (capture.c) ---------------------------------------------------------------------------------------- */
 extern struct sim_capture *sim_captures;
 void sim_capture_invalidate(struct sim_capture *c);
 void sim_capture_end(struct sim_capture *c); /* streams and events leave it; the graph is the caller's */

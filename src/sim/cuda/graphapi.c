@@ -4,8 +4,7 @@
 
 #include "cuda/graph.h"
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 SIM_API2(501, 10000, cuGraphCreate, CUgraph *, phGraph, unsigned int, flags)
 {
     struct sim_graph *g;
@@ -72,8 +71,7 @@ SIM_API3(524, 10000, cuGraphNodeFindInClone, CUgraphNode *, phNode, CUgraphNode,
     return *phNode ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 static CUresult sim_graph_add(CUgraphNode *out, CUgraph h, const CUgraphNode *dependencies, size_t count,
                               CUgraphNodeParams *params)
 {
@@ -265,8 +263,7 @@ SIM_API2(509, 10000, cuGraphNodeGetType, CUgraphNode, hNode, CUgraphNodeType *, 
     return CUDA_SUCCESS;
 }
 
-/* ---- lists: a NULL array asks for the number alone; what is left of a longer one is filled with NULL ---------------
- */
+/* ---- lists: a NULL array asks for the number alone; what is left of a longer one is filled with NULL ------------- */
 struct sim_list {
     CUgraphNode *first, *second; /* second: the other end of edges, or NULL */
     CUgraphEdgeData *data;
@@ -384,8 +381,7 @@ SIM_API4(726, 12030, cuGraphNodeGetDependentNodes_v2, CUgraphNode, hNode, CUgrap
     return sim_node_edges(hNode, dependentNodes, edgeData, numDependentNodes, true);
 }
 
-/* ---- edges --------------------------------------------------------------------------------------------------------
- */
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
 static bool sim_edge_there(const struct sim_node *from, const struct sim_node *to)
 {
     for (size_t i = 0; i < to->from.count; i++)

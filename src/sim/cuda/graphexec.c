@@ -22,8 +22,7 @@ void sim_exec_source_gone(const struct sim_graph *g)
             e->source = NULL;
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 #define SIM_EXEC_FLAGS                                                                                                 \
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |                            \
      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
@@ -170,8 +169,7 @@ SIM_API2(658, 12000, cuGraphExecGetFlags, CUgraphExec, hGraphExec, cuuint64_t *,
     return CUDA_SUCCESS;
 }
 
-/* ---- nodes in an exec ---------------------------------------------------------------------------------------------
- */
+/* ---- nodes in an exec -------------------------------------------------------------------------------------------- */
 static CUresult sim_exec_switch(CUgraphExec exec, CUgraphNode h, struct sim_node **out)
 {
     const struct sim_exec *e = sim_exec_of(exec);
@@ -205,8 +203,7 @@ SIM_API3(651, 11060, cuGraphNodeGetEnabled, CUgraphExec, hGraphExec, CUgraphNode
     return CUDA_SUCCESS;
 }
 
-/* ---- update -------------------------------------------------------------------------------------------------------
- */
+/* ---- update ------------------------------------------------------------------------------------------------------ */
 static CUgraphExecUpdateResult sim_node_differs(const struct sim_node *old, const struct sim_node *new);
 
 /* Both sorted the same way: node by node. */

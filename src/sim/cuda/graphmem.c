@@ -47,8 +47,7 @@ static void sim_graph_use(int device, int64_t bytes)
     sim_ledger_allocated(device, bytes);
 }
 
-/* ---- addresses ----------------------------------------------------------------------------------------------------
- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 bool sim_graph_memory_live(const struct sim_memory *m)
 {
     return ((const struct sim_allocation *)m->owner)->live;
@@ -100,8 +99,7 @@ struct sim_allocation *sim_allocation_find(CUdeviceptr address)
     return m && m->type == SIM_MEMORY_GRAPH && m->base == address ? m->owner : NULL;
 }
 
-/* ---- pages --------------------------------------------------------------------------------------------------------
- */
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
 CUresult sim_allocation_map(struct sim_allocation *a)
 {
     const int device = a->memory.device;
@@ -179,8 +177,7 @@ uint64_t sim_graph_reclaim(int device)
     return got;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 void sim_allocation_begin(struct sim_allocation *a, struct sim_stream *s)
 {
     if (!a->live) {
@@ -230,8 +227,7 @@ CUresult sim_graph_free_async(struct sim_memory *m, struct sim_stream *s)
     return CUDA_SUCCESS;
 }
 
-/* ---- the device's account -----------------------------------------------------------------------------------------
- */
+/* ---- the device's account ---------------------------------------------------------------------------------------- */
 SIM_API1(640, 11040, cuDeviceGraphMemTrim, CUdevice, device)
 {
     if (!sim_device_get(device))

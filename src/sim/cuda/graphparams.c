@@ -8,8 +8,7 @@
 
 #define SIM_ATTRIBUTES (CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING + 1)
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 /* One block: the pointer array, then each value at 16 bytes, the largest alignment of a parameter. */
 static void **sim_values_copy(const struct sim_function *f, void **params)
 {
@@ -79,8 +78,7 @@ static CUresult sim_kernel_take(struct sim_node *n, const CUgraphNodeParams *par
     return CUDA_SUCCESS;
 }
 
-/* ---- all types ----------------------------------------------------------------------------------------------------
- */
+/* ---- all types --------------------------------------------------------------------------------------------------- */
 static CUresult sim_alloc_take(struct sim_node *n, const CUgraphNodeParams *params)
 {
     size_t bytes = params->alloc.accessDescCount * sizeof *n->access;
@@ -140,8 +138,7 @@ void sim_params_drop(struct sim_node *n)
     free(n->access);
 }
 
-/* ---- get and set --------------------------------------------------------------------------------------------------
- */
+/* ---- get and set ------------------------------------------------------------------------------------------------- */
 static CUresult sim_params_of(CUgraphNode h, CUgraphNodeType type, const void *place, struct sim_node **out)
 {
     *out = sim_node_of(h);
@@ -440,8 +437,7 @@ SIM_API3(714, 12020, cuGraphExecNodeSetParams, CUgraphExec, hGraphExec, CUgraphN
     return nodeParams ? sim_params_set(hGraphExec, true, hNode, nodeParams) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- kernel attributes: kept, of no effect ------------------------------------------------------------------------
- */
+/* ---- kernel attributes: kept, of no effect ----------------------------------------------------------------------- */
 static CUresult sim_attributes_of(CUgraphNode h, CUkernelNodeAttrID attr, struct sim_node **out)
 {
     CUresult r = sim_params_of(h, CU_GRAPH_NODE_TYPE_KERNEL, h, out);

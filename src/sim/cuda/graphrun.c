@@ -6,8 +6,7 @@
 
 #include "cuda/graph.h"
 
-/* ---- pages --------------------------------------------------------------------------------------------------------
- */
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
 static void sim_pages_release(struct sim_graph *g, const struct sim_node *end)
 {
     for (struct sim_node *n = g->first; n != end; n = n->next)
@@ -48,8 +47,7 @@ CUresult sim_exec_upload(struct sim_exec *e)
     return r;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------------
- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 static bool sim_graph_allocates(const struct sim_graph *g, const struct sim_allocation *a)
 {
     for (const struct sim_node *n = g->first; n; n = n->next)
@@ -105,8 +103,7 @@ static CUresult sim_graph_check(const struct sim_exec *e, const struct sim_graph
     return r;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------
- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 static CUresult sim_graph_run(struct sim_graph *g, struct sim_stream *s);
 
 /* A node goes on in the chain of a dependency that nothing else has continued; the first root in the stream's own. */
@@ -231,8 +228,7 @@ static CUresult sim_graph_run(struct sim_graph *g, struct sim_stream *s)
     return r;
 }
 
-/* ---- launches -----------------------------------------------------------------------------------------------------
- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 static void sim_graph_free_live(struct sim_graph *g)
 {
     for (struct sim_node *n = g->first; n; n = n->next)

@@ -45,8 +45,7 @@ static uint32_t sim_slot_count;
 static struct sim_vector sim_host_vector;
 static int sim_hazard_talk = -1;
 
-/* ---- vectors ------------------------------------------------------------------------------------------------------
- */
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
 uint64_t sim_vector_get(const struct sim_vector *v, uint32_t slot)
 {
     return slot < v->count ? v->at[slot] : 0;
@@ -112,8 +111,7 @@ uint64_t sim_slot_tick(uint32_t slot)
     return ++sim_slots[slot].last;
 }
 
-/* ---- the ordered map ----------------------------------------------------------------------------------------------
- */
+/* ---- the ordered map --------------------------------------------------------------------------------------------- */
 static struct range *sim_range_new(uint64_t start, uint64_t end)
 {
     static uint32_t seed = 2463534242u; /* xorshift32's customary start; the order needs no secrecy */
@@ -207,8 +205,7 @@ static struct range *sim_tree_take(uint64_t start, uint64_t end, struct range **
     return middle;
 }
 
-/* ---- conflicts ----------------------------------------------------------------------------------------------------
- */
+/* ---- conflicts --------------------------------------------------------------------------------------------------- */
 struct actor {
     const struct sim_vector *clock;
     uint32_t slot;
@@ -375,8 +372,8 @@ void sim_hazard_born(struct sim_memory *memory)
 
 void sim_hazard_dying(struct sim_memory *memory)
 {
-    /* A pool's block ends in stream order: cuMemFreeAsync stands in the history as an access of its stream, and the next
-     * owner must come after that. */
+    /* A pool's block ends in stream order: cuMemFreeAsync stands in the history as an access of its stream, and the
+     * next owner must come after that. */
     if (memory->kind == SIM_POOL)
         return;
     if (sim_memory_on_device(memory))

@@ -9,8 +9,7 @@
 
 #define SIM_PARAM_MAX 64
 
-/* ---- parameters of PTX kernels ------------------------------------------------------------------------------------
- */
+/* ---- parameters of PTX kernels ----------------------------------------------------------------------------------- */
 /* Bytes of one declaration: ".param .align 8 .b8 name[16]", ".param .u64 .ptr .global name". */
 static size_t sim_param_bytes(const char *at, const char *end)
 {
@@ -140,8 +139,7 @@ CUresult sim_kernel_pointers(CUfunction h, void **params, void **extra, struct s
     return CUDA_SUCCESS;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------
- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 /* 2 us: what an empty kernel takes on the device; 100 threads a ns: about 10^5 resident threads that take 1 us each. */
 #define SIM_KERNEL_NS      2000
 #define SIM_THREADS_PER_NS 100
@@ -237,8 +235,7 @@ SIM_API4_PTSZ(652, 653, 11060, cuLaunchKernelEx, const CUlaunchConfig *, config,
     return config ? sim_launch(config, f, kernelParams, extra) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- host functions -----------------------------------------------------------------------------------------------
- */
+/* ---- host functions ---------------------------------------------------------------------------------------------- */
 /* Not sim_op_begin: that would wait on the calling thread for earlier host functions, which may wait for this one. */
 static CUresult sim_host_begin(struct sim_stream *s)
 {

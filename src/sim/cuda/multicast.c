@@ -35,7 +35,7 @@ static CUresult sim_multicast_prop_check(const CUmulticastObjectProp *prop)
     if (!prop || !prop->numDevices || prop->numDevices > (unsigned int)sim_device_count || prop->flags)
         return CUDA_ERROR_INVALID_VALUE;
     return prop->handleTypes & ~(unsigned long long)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_NOT_SUPPORTED
-                                                                                            : CUDA_SUCCESS;
+                                                                                             : CUDA_SUCCESS;
 }
 
 SIM_API2(706, 12010, cuMulticastCreate, CUmemGenericAllocationHandle *, mcHandle, const CUmulticastObjectProp *, prop)

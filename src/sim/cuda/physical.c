@@ -100,7 +100,7 @@ void sim_physical_mapped(struct sim_physical *p, int64_t size)
     p->counted = count;
 }
 
-/* ---- creation ----------------------------------------------------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 static CUresult sim_prop_check(const CUmemAllocationProp *prop, int *device)
 {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -199,8 +199,7 @@ SIM_API3(556, 10020, cuMemGetAllocationGranularity, size_t *, granularity, const
 
     if (r)
         return r;
-    if (!granularity ||
-        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+    if (!granularity || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
         return CUDA_ERROR_INVALID_VALUE;
     *granularity = SIM_VMM_GRANULARITY;
     return CUDA_SUCCESS;
@@ -217,7 +216,7 @@ SIM_API2(557, 10020, cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp
     return CUDA_SUCCESS;
 }
 
-/* ---- sharing ------------------------------------------------------------------------------------------------------ */
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
 static CUresult sim_fd_out(int fd, void *out)
 {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);

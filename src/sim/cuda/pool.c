@@ -11,8 +11,7 @@
 
 struct sim_pool *sim_pools;
 
-/* ---- backing ------------------------------------------------------------------------------------------------------
- */
+/* ---- backing ----------------------------------------------------------------------------------------------------- */
 static void sim_pool_count(struct sim_pool *p, int64_t reserved)
 {
     p->reserved += (uint64_t)reserved;
@@ -112,8 +111,7 @@ static CUresult sim_pool_grow(struct sim_pool *p, size_t need)
     return r ? sim_chunk_add(p, exact) : r;
 }
 
-/* ---- reuse --------------------------------------------------------------------------------------------------------
- */
+/* ---- reuse ------------------------------------------------------------------------------------------------------- */
 /* How willing: 0 same stream or long done, 1 event order, 2 finished by chance, 3 by making s wait; -1 not at all. */
 static int sim_piece_class(const struct sim_pool *p, const struct sim_piece *f, const struct sim_stream *s)
 {
@@ -234,8 +232,7 @@ CUresult sim_pool_alloc(struct sim_pool *p, size_t bytes, struct sim_stream *s, 
     return CUDA_SUCCESS;
 }
 
-/* ---- free ---------------------------------------------------------------------------------------------------------
- */
+/* ---- free -------------------------------------------------------------------------------------------------------- */
 /* freed: when the memory may be reused; NULL: now. */
 static void sim_piece_free(struct sim_piece *f, const struct sim_point *freed, uint32_t slot)
 {
@@ -276,8 +273,7 @@ CUresult sim_pool_free_async(struct sim_memory *m, struct sim_stream *s)
     return CUDA_SUCCESS;
 }
 
-/* ---- giving back --------------------------------------------------------------------------------------------------
- */
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
 static bool sim_chunk_idle(const struct sim_chunk *c, bool finished)
 {
     if (c->used_pieces)
@@ -343,8 +339,7 @@ bool sim_pool_covers(CUdeviceptr address)
     return false;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 struct sim_pool *sim_pool_make(const CUmemPoolProps *props, int device, bool standard, int fd)
 {
     struct sim_pool *p = sim_grow(NULL, sizeof *p);

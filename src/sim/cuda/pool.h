@@ -10,7 +10,7 @@
  * large enough that a loop of small allocations does not ask the device each time. */
 #define SIM_POOL_CHUNK (32 * SIM_MIB)
 /* Placement of allocations: cuMemAlloc's 512 bytes, so that switching between the two changes no alignment. */
-#define SIM_POOL_STEP ((size_t)512)
+#define SIM_POOL_STEP  ((size_t)512)
 #define SIM_POOL_MAGIC UINT64_C(0x6c6f6f702d6d6973)
 
 /* A stretch of a chunk, used or free.  The pieces of a chunk are a list by address without gaps. */

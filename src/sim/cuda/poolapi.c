@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuda/memory.h"
 #include "cuda/pool.h"
 
 /* Slot 0 is the host, slot d + 1 device d. */
@@ -44,8 +45,7 @@ CUresult sim_pool_find(CUmemoryPool h, struct sim_pool **out)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- allocation ---------------------------------------------------------------------------------------------------
- */
+/* ---- allocation -------------------------------------------------------------------------------------------------- */
 /* pool NULL: the current pool of the stream's device. */
 static CUresult sim_pool_alloc_call(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, bool named, CUstream hs)
 {
@@ -79,6 +79,26 @@ SIM_API4_PTSZ(611, 612, 11020, cuMemAllocFromPoolAsync, CUdeviceptr *, dptr, siz
     return sim_pool_alloc_call(dptr, bytesize, pool, true, hStream);
 }
 
+/* The programming guide lets cuMemAlloc's memory be freed in stream order too, which cuda.h does not mention.  It has
+ * no pool to go back to: it goes once the stream has come this far.  The wait drops the lock: look again. */
+static CUresult sim_linear_free_async(struct sim_memory *m, struct sim_stream *s)
+{
+    const CUdeviceptr base = m->base;
+    const uint64_t id = m->id;
+    CUresult r = sim_op_begin(s);
+
+    m = sim_memory_find(base);
+    if (r || !m || m->id != id)
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
+    sim_access(s, m->base, m->size, true, "cuMemFreeAsync");
+    sim_host_sync_stream(s);
+    m = sim_memory_find(base);
+    if (!m || m->id != id)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_memory_dispose(m);
+    return CUDA_SUCCESS;
+}
+
 SIM_API2_PTSZ(600, 601, 11020, cuMemFreeAsync, CUdeviceptr, dptr, CUstream, hStream)
 {
     struct sim_memory *m;
@@ -102,11 +122,10 @@ SIM_API2_PTSZ(600, 601, 11020, cuMemFreeAsync, CUdeviceptr, dptr, CUstream, hStr
         sim_point_wait_host(&s->point);
         return sim_pool_import_free(m);
     }
-    return CUDA_ERROR_INVALID_VALUE;
+    return m->type == SIM_MEMORY_LINEAR ? sim_linear_free_async(m, s) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 static CUresult sim_pool_place_of(const CUmemPoolProps *props, int *device)
 {
     const CUmemLocation *l = &props->location;
@@ -187,8 +206,7 @@ SIM_API2(602, 11020, cuMemPoolTrimTo, CUmemoryPool, pool, size_t, minBytesToKeep
     return r;
 }
 
-/* ---- which pool is current ----------------------------------------------------------------------------------------
- */
+/* ---- which pool is current --------------------------------------------------------------------------------------- */
 SIM_API2(606, 11020, cuDeviceGetDefaultMemPool, CUmemoryPool *, pool_out, CUdevice, dev)
 {
     if (!sim_device_get(dev))
@@ -267,8 +285,7 @@ SIM_API3(803, 13000, cuMemSetMemPool, CUmemLocation *, location, CUmemAllocation
     return r ? r : sim_pool_select(device, pool);
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------
- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 SIM_API3(603, 11020, cuMemPoolSetAttribute, CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value)
 {
     struct sim_pool *p;
@@ -334,8 +351,7 @@ SIM_API3(604, 11020, cuMemPoolGetAttribute, CUmemoryPool, pool, CUmemPool_attrib
     }
 }
 
-/* ---- access -------------------------------------------------------------------------------------------------------
- */
+/* ---- access ------------------------------------------------------------------------------------------------------ */
 static bool sim_access_flags_valid(CUmemAccess_flags f)
 {
     return f == CU_MEM_ACCESS_FLAGS_PROT_NONE || f == CU_MEM_ACCESS_FLAGS_PROT_READ ||
@@ -388,8 +404,7 @@ CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size
     return sim_pool_allows(f->chunk->pool, device, write);
 }
 
-/* ---- sharing ------------------------------------------------------------------------------------------------------
- */
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
 struct sim_export {
     uint64_t magic, inode, offset, size;
 };

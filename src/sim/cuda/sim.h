@@ -39,8 +39,7 @@ extern pthread_mutex_t sim_mutex;
 void sim_lock(void);
 void sim_unlock(void);
 
-/* ---- what the environment asks for (spec.c), read once in cuInit ---------------------------------------------------
- */
+/* ---- what the environment asks for (spec.c), read once in cuInit ------------------------------------------------- */
 struct sim_spec {
     int devices;       /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
     uint64_t memory;   /* bytes of each device */

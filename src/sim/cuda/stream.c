@@ -108,8 +108,7 @@ CUresult sim_stream_resolve(CUstream h, struct sim_stream **out)
     return CUDA_SUCCESS;
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------------
- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 /* The legacy stream waits for every blocking stream of its context and they wait for it. */
 void sim_stream_order(struct sim_stream *s)
 {
@@ -296,8 +295,7 @@ int sim_stream_id(struct sim_context *context, CUstream stream, int per_thread, 
     return 0;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 CUresult sim_stream_new(CUstream *out, struct sim_context *c, unsigned int flags, int priority, CUgreenCtx green)
 {
     struct sim_stream *s;
@@ -364,8 +362,7 @@ SIM_API1(127, 2000, cuStreamDestroy, CUstream, hStream)
     return sim_stream_destroy(hStream);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------
- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 SIM_API1_PTSZ(125, 439, 2000, cuStreamQuery, CUstream, hStream)
 {
     struct sim_stream *s;
@@ -397,8 +394,7 @@ SIM_API1_PTSZ(126, 440, 2000, cuStreamSynchronize, CUstream, hStream)
     return CUDA_SUCCESS;
 }
 
-/* ---- questions ----------------------------------------------------------------------------------------------------
- */
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 SIM_API2_PTSZ(368, 434, 5050, cuStreamGetPriority, CUstream, hStream, int *, priority)
 {
     struct sim_stream *s;
@@ -489,8 +485,7 @@ SIM_API4(758, 12050, cuGreenCtxStreamCreate, CUstream *, phStream, CUgreenCtx, g
     return sim_stream_new(phStream, c, flags, priority, greenCtx);
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------
- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 static bool sim_attribute_known(CUstreamAttrID attr)
 {
     return attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW || attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||

@@ -20,7 +20,7 @@
 /* realloc that never returns NULL: a simulator without memory for its own books has nothing to say. */
 void *sim_grow(void *old, size_t bytes);
 
-/* ---- order (hazard.c) --------------------------------------------------------------------------------------------- */
+/* ---- order (hazard.c) -------------------------------------------------------------------------------------------- */
 /* at[slot] = how far that slot's work is known to precede; missing slots count as 0. */
 struct sim_vector {
     uint32_t count;
@@ -64,9 +64,15 @@ uint64_t sim_host_enqueue(void (*fn)(void *), void *data);
 /* The host has observed that p is finished. */
 void sim_point_observe(const struct sim_point *p);
 
-/* ---- streams (stream.c) ------------------------------------------------------------------------------------------- */
+/* ---- streams (stream.c) ------------------------------------------------------------------------------------------ */
 /* BRANCH: a chain of a running graph.  REST: what destroyed streams left unfinished. */
-enum sim_stream_kind { SIM_STREAM_CREATED, SIM_STREAM_LEGACY, SIM_STREAM_PER_THREAD, SIM_STREAM_BRANCH, SIM_STREAM_REST };
+enum sim_stream_kind {
+    SIM_STREAM_CREATED,
+    SIM_STREAM_LEGACY,
+    SIM_STREAM_PER_THREAD,
+    SIM_STREAM_BRANCH,
+    SIM_STREAM_REST
+};
 
 struct sim_capture;
 struct sim_node;
@@ -116,7 +122,7 @@ void sim_host_sync_stream(struct sim_stream *s);
 void sim_host_sync_device(int device);
 bool sim_memory_on_device(const struct sim_memory *m);
 
-/* ---- capture (capture.c) ------------------------------------------------------------------------------------------ */
+/* ---- capture (capture.c) ----------------------------------------------------------------------------------------- */
 struct sim_event;
 bool sim_stream_capturing(const struct sim_stream *s);
 /* Rule for calls that can never be made on a capturing stream (query, synchronize). */
@@ -133,7 +139,7 @@ CUresult sim_capture_event_refuse(struct sim_event *e);
 void sim_nodes_add(struct sim_nodes *n, struct sim_node *node);
 void sim_nodes_drop(struct sim_nodes *n);
 
-/* ---- events (event.c) --------------------------------------------------------------------------------------------- */
+/* ---- events (event.c) -------------------------------------------------------------------------------------------- */
 struct sim_event {
     uint64_t magic;
     struct sim_event *next;
@@ -150,7 +156,7 @@ void sim_event_wait(struct sim_event *e, struct sim_stream *s);
 void sim_context_events_end(struct sim_context *c);
 struct sim_event *sim_event_first(void);
 
-/* ---- kernels (launch.c) ------------------------------------------------------------------------------------------- */
+/* ---- kernels (launch.c) ------------------------------------------------------------------------------------------ */
 /* The device pointers among a kernel's parameters, copied out at launch or node creation. */
 struct sim_kernel_pointers {
     uint32_t count;
@@ -159,7 +165,7 @@ struct sim_kernel_pointers {
 CUresult sim_kernel_pointers(CUfunction f, void **params, void **extra, struct sim_kernel_pointers *out);
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads);
 
-/* ---- pools (pool.c, poolapi.c) ------------------------------------------------------------------------------------ */
+/* ---- pools (pool.c, poolapi.c) ----------------------------------------------------------------------------------- */
 /* cuMemFree of pool memory; in stream order. */
 CUresult sim_pool_free(struct sim_memory *m);
 CUresult sim_pool_free_async(struct sim_memory *m, struct sim_stream *s);
@@ -172,7 +178,7 @@ CUresult sim_pool_find(CUmemoryPool h, struct sim_pool **out);
 /* Granularity of virtual memory: what drivers of the last generations answer for device memory. */
 #define SIM_VMM_GRANULARITY ((size_t)SIM_PAGE)
 
-/* ---- graphs (graph*.c) -------------------------------------------------------------------------------------------- */
+/* ---- graphs (graph*.c) ------------------------------------------------------------------------------------------- */
 CUresult sim_graph_capture_alloc(struct sim_stream *s, const CUmemPoolProps *props, size_t bytes, CUdeviceptr *out);
 CUresult sim_graph_capture_free(struct sim_stream *s, struct sim_memory *m);
 CUresult sim_graph_free(struct sim_memory *m);

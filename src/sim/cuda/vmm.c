@@ -29,7 +29,7 @@ struct sim_tile { /* one mapped piece of a sparse array */
 static struct sim_reservation *sim_reservations;
 static struct sim_tile *sim_tiles;
 
-/* ---- reservations ------------------------------------------------------------------------------------------------- */
+/* ---- reservations ------------------------------------------------------------------------------------------------ */
 SIM_API5(547, 10020, cuMemAddressReserve, CUdeviceptr *, ptr, size_t, size, size_t, alignment, CUdeviceptr, addr,
          unsigned long long, flags)
 {
@@ -90,7 +90,7 @@ SIM_API2(548, 10020, cuMemAddressFree, CUdeviceptr, ptr, size_t, size)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- mappings ----------------------------------------------------------------------------------------------------- */
+/* ---- mappings ---------------------------------------------------------------------------------------------------- */
 struct sim_physical *sim_physical_at(CUdeviceptr address, size_t *offset)
 {
     struct sim_memory *m = sim_memory_find(address);
@@ -200,7 +200,7 @@ SIM_API2(552, 10020, cuMemUnmap, CUdeviceptr, ptr, size_t, size)
     return CUDA_SUCCESS;
 }
 
-/* ---- access ------------------------------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------------------------------ */
 static bool sim_location_slot(const CUmemLocation *l, int *slot)
 {
     switch (l->type) {
@@ -271,7 +271,7 @@ SIM_API3(558, 10020, cuMemGetAccess, unsigned long long *, flags, const CUmemLoc
     return CUDA_SUCCESS;
 }
 
-/* ---- tiles of sparse arrays --------------------------------------------------------------------------------------- */
+/* ---- tiles of sparse arrays -------------------------------------------------------------------------------------- */
 static bool sim_tile_same(const CUarrayMapInfo *a, const CUarrayMapInfo *b)
 {
     return a->resource.array == b->resource.array && a->subresourceType == b->subresourceType &&

@@ -16,9 +16,9 @@ struct sim_physical {
     int fd;          /* its own memfd when it can be shared, else the common one */
     uint64_t offset; /* in that file */
     uint64_t references, mappings, binds;
-    uint64_t mapped_bytes;  /* sum of the sizes of its mappings */
-    uint64_t counted;       /* what of that the ledger has as allocated: at most size */
-    int import_device;      /* imported: whose ledger counts it while mapped */
+    uint64_t mapped_bytes; /* sum of the sizes of its mappings */
+    uint64_t counted;      /* what of that the ledger has as allocated: at most size */
+    int import_device;     /* imported: whose ledger counts it while mapped */
     bool imported, own_fd;
     struct sim_multicast *multicast; /* not memory but a multicast object */
 };
@@ -32,7 +32,7 @@ struct sim_physical_header {
 };
 
 struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle h); /* NULL: no such handle with references */
-struct sim_physical *sim_physical_new(size_t size);                    /* with a handle and one reference */
+struct sim_physical *sim_physical_new(size_t size);                     /* with a handle and one reference */
 /* Frees the allocation when nothing holds it any more. */
 void sim_physical_settle(struct sim_physical *p);
 /* A mapping of `size` bytes comes (+) or goes (-): the ledger's allocated or imported bytes follow. */

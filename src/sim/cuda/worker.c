@@ -118,8 +118,7 @@ void sim_point_wait_host(const struct sim_point *p)
     sim_lock();
 }
 
-/* ---- points -------------------------------------------------------------------------------------------------------
- */
+/* ---- points ------------------------------------------------------------------------------------------------------ */
 void sim_point_join(struct sim_point *into, const struct sim_point *from)
 {
     sim_vector_join(&into->clock, &from->clock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Checks of the simulator's own tests, and the ledger read back as numbers.  Included by core_*.c alone. */
+ * Checks of the simulator's own tests, the ledger read back as numbers, and words between two processes.  Included by
+ * the tests of the driver API. */
 #ifndef SIM_CORE_CHECK_H
 #define SIM_CORE_CHECK_H
 
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int check_passed, check_failed;
@@ -92,6 +94,48 @@ static inline long long check_reserved(int device, const char *field)
 static inline long long check_allocated(int device, const char *field)
 {
     return check_number(device, "\"allocated_bytes\"", field);
+}
+
+/* ---- two processes over a socketpair ----------------------------------------------------------------------------- */
+/* The other side reached this point; it is gone: a failure, not a hang. */
+static inline void check_tell(int line)
+{
+    CHECK(write(line, "x", 1) == 1);
+}
+
+static inline void check_wait(int line)
+{
+    char byte;
+    CHECK(read(line, &byte, 1) == 1);
+}
+
+union check_packet {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static inline void check_send(int line, int fd)
+{
+    union check_packet packet = {.head = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS}};
+    struct iovec byte = {"x", 1};
+    struct msghdr message = {
+        .msg_iov = &byte, .msg_iovlen = 1, .msg_control = packet.bytes, .msg_controllen = sizeof packet};
+    memcpy(CMSG_DATA(&packet.head), &fd, sizeof fd);
+    CHECK(sendmsg(line, &message, 0) == 1);
+}
+
+static inline int check_receive(int line)
+{
+    union check_packet packet;
+    char byte;
+    int fd = -1;
+    struct iovec room = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &room, .msg_iovlen = 1, .msg_control = packet.bytes, .msg_controllen = sizeof packet};
+    CHECK(recvmsg(line, &message, 0) == 1);
+    if (message.msg_controllen >= sizeof packet.head)
+        memcpy(&fd, CMSG_DATA(&packet.head), sizeof fd);
+    return fd;
 }
 
 #define CHECK_MIB (1ll << 20)

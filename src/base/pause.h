@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * pause.h: how to wait for somebody who holds something for nanoseconds. */
+#ifndef GP_BASE_PAUSE_H
+#define GP_BASE_PAUSE_H
+
+#include "base/compiler.h"
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* round: 0, 1, 2 ... of one wait.  Spins first: the holder needs some 100 ns unless it was preempted.  Then yields,
+ * which gives it the CPU, but not past a waiter of higher real-time priority: for that, sleeps 20 us.  The sleep is a
+ * raw system call, because libc's is a cancellation point, and unwinding from here would go through the driver's
+ * frames.  Keeps errno. */
+static inline void gp_pause(unsigned round)
+{
+    if (GP_LIKELY(round < 128)) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("isb" ::: "memory");
+#endif
+        return;
+    }
+    int saved = errno;
+    if (round < 144)
+        sched_yield();
+    else
+        syscall(SYS_nanosleep, &(struct timespec){0, 20000}, NULL);
+    errno = saved;
+}
+
+#endif
