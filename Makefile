@@ -88,10 +88,12 @@ $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
 # ---- products --------------------------------------------------------------------------------------------------------
+# Libraries are linked aside and moved into place: a program that runs keeps the one that it mapped.
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-z,now -Wl,-z,nodelete -o $@ $(TARGET_OBJ) -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -lpthread -ldl
+	$(Q)mv -f $@.new $@
 comma := ,
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.
@@ -110,7 +112,8 @@ $(BIN): $(TOOL_OBJ)
 define simlib
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@ $(filter %.o,$^) -lpthread -ldl -lm
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@.new $(filter %.o,$^) -lpthread -ldl -lm
+	$(Q)mv -f $@.new $@
 endef
 $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
 	$(call simlib)
@@ -158,7 +161,7 @@ demo: needs-build ## build, then watch a simulated training run live
 	$(Q)examples/demo.sh $(B)
 
 check: needs-check ## build everything and prove it; ends with "N passed, N failed, N skipped"
-	$(again) all unit integration programs testtools
+	$(again) all unit integration programs testtools benches
 	$(again) MODE=asan unit fuzz
 	$(again) MODE=tsan torture
 	$(Q)tests/check

@@ -23,6 +23,15 @@ static struct seen seen[64];
 static int count;
 static CUpti_SubscriberHandle subscriber;
 
+/* How many parameters of 8 bytes the calls begin with whose parameters are looked at; others may have less. */
+static int parameters(const struct seen *of)
+{
+    if (of->domain == RUNTIME)
+        return of->cbid == 20 ? 2 : of->cbid == 22; /* cudaMalloc, cudaFree */
+    /* cuMemAlloc_v2, cuMemAllocAsync and its twin; cuMemFree_v2 */
+    return of->cbid == 243 || of->cbid == 598 || of->cbid == 599 ? 2 : of->cbid == 245;
+}
+
 static void record(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *cbdata)
 {
     const CUpti_CallbackData *data = cbdata;
@@ -38,10 +47,11 @@ static void record(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId cbi
     to->site = (int)data->callbackSite;
     to->name = data->functionName;
     to->context_uid = data->contextUid;
-    if (data->functionParams) {
+    const int words = parameters(to);
+    if (words > 0)
         memcpy(&to->first, data->functionParams, 8);
+    if (words > 1)
         memcpy(&to->second, (const char *)data->functionParams + 8, 8);
-    }
     CHECK((data->functionReturnValue != NULL) == (data->callbackSite == CUPTI_API_EXIT));
     to->result = data->functionReturnValue ? *(const int *)data->functionReturnValue : -1;
     /* One slot per invocation: EXIT finds what ENTER left, whatever nested in between. */
