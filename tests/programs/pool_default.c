@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The device's default pool: used bytes follow the calls, reserved bytes the pool's own rules.  A pool's pointer may be
- * freed by cuMemFreeAsync, on another stream, and by cuMemFree.
+ * freed by cuMemFreeAsync, on another stream, and by cuMemFree; linear memory by cuMemFreeAsync too.
  * Leaves 1 MiB + 7 B used.
  */
 #include <cuda.h>
@@ -10,7 +10,7 @@
 
 int main(void)
 {
-    CUdeviceptr pointers[5] = {0};
+    CUdeviceptr pointers[5] = {0}, linear = 0;
     CUstream one = NULL, other = NULL;
     CUmemoryPool pool = NULL;
     unsigned i;
@@ -28,6 +28,8 @@ int main(void)
     CHECK(cuMemFreeAsync(pointers[4], NULL));
     CHECK(cuStreamSynchronize(other));
     CHECK(cuCtxSynchronize());
+    CHECK(cuMemAlloc(&linear, 9 * MIB));
+    CHECK(cuMemFreeAsync(linear, one));
     CHECK(cuDeviceGetDefaultMemPool(&pool, device));
     CHECK(cuMemPoolTrimTo(pool, 0));
     REPORT("size 0", cuMemAllocAsync(&pointers[1], 0, one));
