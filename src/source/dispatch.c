@@ -4,7 +4,6 @@
 #include "account/feed.h"
 #include "base/thread.h"
 
-#define F(_type, _name)
 #define GP_HOOK(_id, _name, _handler, ...) {_id, #_name, &gp_on_##_handler},
 const struct gp_hook gp_hooks[] = {
 #include "source/hooks.def"
@@ -24,7 +23,6 @@ static const uint8_t gp_rows[GP_IDS] = {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
-#undef F
 _Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
 
 int (*gp_call_ask_device)(void *context, uint32_t ctx);

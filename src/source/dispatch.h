@@ -59,10 +59,8 @@ static inline bool gp_call_ok(const struct gp_call *call)
 
 #define GP_PARAMS(_call, _name) ((const struct gp_params_##_name *)(_call)->params)
 
-#define F(_type, _name)
 #define GP_HOOK(_id, _name, _handler, ...) extern const struct gp_handler gp_on_##_handler;
 #include "source/hooks.def"
 #undef GP_HOOK
-#undef F
 
 #endif

@@ -4,14 +4,14 @@
 #define GP_SOURCE_PARAMS_H
 
 #include "source/abi.h"
+#include "source/each.h"
 
-#define F(_type, _name) _type _name;
+#define GP_PARAMS_FIELD(_type, _name) _type _name;
 #define GP_HOOK(_id, _name, _handler, ...)                                                                             \
     struct gp_params_##_name {                                                                                         \
-        __VA_ARGS__                                                                                                    \
+        GP_EACH(GP_PARAMS_FIELD, __VA_ARGS__)                                                                          \
     };
 #include "source/hooks.def"
 #undef GP_HOOK
-#undef F
 
 #endif

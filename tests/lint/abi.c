@@ -15,13 +15,11 @@
 #define SAME_NUMBER(_ours, _theirs) _Static_assert((int)(_ours) == (int)(_theirs), #_ours)
 
 /* Every row of hooks.def: callback id, size and each parameter. */
-#define F(_type, _field)
 #define GP_HOOK(_id, _name, _handler, ...)                                                                             \
     SAME_NUMBER(_id, CUPTI_DRIVER_TRACE_CBID_##_name);                                                                 \
     SAME_SIZE(struct gp_params_##_name, _name##_params);
 #include "source/hooks.def"
 #undef GP_HOOK
-#undef F
 #include "abi_fields.inc"
 
 SAME_SIZE(struct gp_cu_array_desc, CUDA_ARRAY_DESCRIPTOR);
