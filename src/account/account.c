@@ -22,6 +22,7 @@ static struct gp_account *gp_account_new(void)
         return NULL;
     }
     account->total_bytes = -1;
+    account->x_split_limit = -1;
     account->x_flags = GP_DEVICE_PRESENT;
     return account;
 }

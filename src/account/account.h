@@ -19,7 +19,9 @@
 struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
     uint64_t x_ooms;
-    uint32_t x_flags; /* GP_DEVICE_* */
+    uint64_t x_counts[GP_FEED_COUNTS];
+    int64_t x_split_limit; /* max_split_size; -1 none */
+    uint32_t x_flags;      /* GP_DEVICE_* */
     uint32_t x_context_count;
     uint64_t x_pool;    /* the device's current pool if the program set one, else 0 */
     uint32_t x_primary; /* primary context's number */

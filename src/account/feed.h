@@ -146,6 +146,23 @@ int gp_feed_stream_device(uint64_t stream); /* GP_DEVICE_UNKNOWN: not a stream t
 void gp_feed_module_loaded(uint32_t module, uint64_t bytes, uint32_t ctx);
 void gp_feed_module_unloaded(uint32_t module);
 
+/* ---- our own cache ---------------------------------------------------------------------------------------------- */
+
+/* Memory that src/cache holds and hands out never comes through the functions above: the cache moves the device's
+ * gauges by itself, together with its blocks, so that peaks over both are exact. */
+struct gp_counter;
+/* The device's gauges; NULL: out of range or no memory. */
+struct gp_counter *gp_feed_cache_gauges(int device);
+/* What the cache counts beside its gauges. */
+enum gp_feed_count { GP_FEED_RETRIES, GP_FEED_SYNCS, GP_FEED_DEVICE_ALLOCS, GP_FEED_DEVICE_FREES, GP_FEED_COUNTS };
+/* DEVICE_*: driver calls that got or gave back memory without a segment of their own (pages of a growable one). */
+void gp_feed_cache_count(int device, enum gp_feed_count what, uint64_t n);
+/* PyTorch's max_split_size; -1 no limit. */
+void gp_feed_cache_split_limit(int device, int64_t bytes);
+/* An event of the cache into the ring. */
+void gp_feed_cache_event(enum gp_wire_event_type type, int device, uint64_t address, uint64_t bytes,
+                         uint64_t requested_bytes, uint64_t stream);
+
 /* ---- what the poller learned ---------------------------------------------------------------------------------- */
 
 struct gp_poll_pool {

@@ -29,6 +29,8 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
     if (move->parts & GP_PART_ALLOCATED) {
         gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATION, pool, move->count);
         gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATED_BYTES, pool, move->bytes);
+        gp_deltas_put_pools(&deltas, GP_GAUGE_ACTIVE, pool, move->count);
+        gp_deltas_put_pools(&deltas, GP_GAUGE_ACTIVE_BYTES, pool, move->bytes);
         gp_deltas_put_pools(&deltas, GP_GAUGE_REQUESTED_BYTES, pool, move->requested_bytes);
     }
     if (move->parts & GP_PART_RESERVED) {
@@ -79,13 +81,11 @@ uint64_t gp_gauge_mask(unsigned what)
     if (what == GP_RESET_ACCUMULATED)
         return gp_gauge_bits(0, GP_GAUGES);
     if (what & GP_RESET_ALLOCATED)
-        mask |= gp_gauge_bits(GP_GAUGE_ALLOCATION, GP_POOLS) | gp_gauge_bits(GP_GAUGE_ALLOCATED_BYTES, GP_POOLS) |
-                gp_gauge_bits(GP_GAUGE_REQUESTED_BYTES, GP_POOLS);
+        mask |= gp_gauge_bits(GP_GAUGE_ALLOCATION, GP_GAUGE_SEGMENT - GP_GAUGE_ALLOCATION);
     if (what & GP_RESET_RESERVED)
-        mask |= gp_gauge_bits(GP_GAUGE_SEGMENT, GP_POOLS) | gp_gauge_bits(GP_GAUGE_RESERVED_BYTES, GP_POOLS);
-    /* Both resets together also start the kinds' peaks anew: a kind is neither allocated nor reserved alone. */
+        mask |= gp_gauge_bits(GP_GAUGE_SEGMENT, GP_GAUGE_OVERSIZE_ALLOCATIONS - GP_GAUGE_SEGMENT);
+    /* Both resets together also start what is neither allocated nor reserved alone: oversize ones, kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
-        mask |= gp_gauge_bits(GP_GAUGE_KIND_BYTES, 2 * GP_KINDS) |
-                gp_gauge_bits(GP_GAUGE_POOL_RESERVED, GP_GAUGES - GP_GAUGE_POOL_RESERVED);
+        mask |= gp_gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
     return mask;
 }

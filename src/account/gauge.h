@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gauge.h: which gauges one device has, and which of them an event moves.  What is not a gauge of its own is derived
- * when the numbers are published: without a sub-allocator `active` equals `allocation`, and nothing is ever split.
+ * gauge.h: which gauges one device has, and which of them an event moves.
  */
 #ifndef GP_ACCOUNT_GAUGE_H
 #define GP_ACCOUNT_GAUGE_H
@@ -11,12 +10,19 @@
 #include <stdbool.h>
 
 enum gp_gauge {
-    GP_GAUGE_ALLOCATION = 0, /* each of the first five has GP_POOLS gauges: all, small, large */
-    GP_GAUGE_SEGMENT = GP_GAUGE_ALLOCATION + GP_POOLS,
-    GP_GAUGE_ALLOCATED_BYTES = GP_GAUGE_SEGMENT + GP_POOLS,
-    GP_GAUGE_RESERVED_BYTES = GP_GAUGE_ALLOCATED_BYTES + GP_POOLS,
-    GP_GAUGE_REQUESTED_BYTES = GP_GAUGE_RESERVED_BYTES + GP_POOLS,
-    GP_GAUGE_KIND_BYTES = GP_GAUGE_REQUESTED_BYTES + GP_POOLS,
+    /* Each of the first nine has GP_POOLS gauges: all, small, large.  What one allocation moves lies together. */
+    GP_GAUGE_ALLOCATION = 0,
+    GP_GAUGE_ALLOCATED_BYTES = GP_GAUGE_ALLOCATION + GP_POOLS,
+    GP_GAUGE_ACTIVE = GP_GAUGE_ALLOCATED_BYTES + GP_POOLS,
+    GP_GAUGE_ACTIVE_BYTES = GP_GAUGE_ACTIVE + GP_POOLS,
+    GP_GAUGE_REQUESTED_BYTES = GP_GAUGE_ACTIVE_BYTES + GP_POOLS,
+    GP_GAUGE_SEGMENT = GP_GAUGE_REQUESTED_BYTES + GP_POOLS,
+    GP_GAUGE_RESERVED_BYTES = GP_GAUGE_SEGMENT + GP_POOLS,
+    GP_GAUGE_INACTIVE_SPLIT = GP_GAUGE_RESERVED_BYTES + GP_POOLS, /* this one and the next: our cache alone */
+    GP_GAUGE_INACTIVE_SPLIT_BYTES = GP_GAUGE_INACTIVE_SPLIT + GP_POOLS,
+    GP_GAUGE_OVERSIZE_ALLOCATIONS = GP_GAUGE_INACTIVE_SPLIT_BYTES + GP_POOLS,
+    GP_GAUGE_OVERSIZE_SEGMENTS,
+    GP_GAUGE_KIND_BYTES,
     GP_GAUGE_KIND_LIVE = GP_GAUGE_KIND_BYTES + GP_KINDS,
     GP_GAUGE_POOL_RESERVED = GP_GAUGE_KIND_LIVE + GP_KINDS,
     GP_GAUGE_GRAPH_RESERVED,
@@ -26,11 +32,11 @@ enum gp_gauge {
 };
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
 
-/* The most gauges that one event moves: five statistics in two pools, kind bytes and count, the rounded estimate. */
-#define GP_DELTAS 16
+/* The most gauges that one event moves: seven statistics in two pools, kind bytes and count, the rounded estimate. */
+#define GP_DELTAS 20
 
 /* Parts of an event: what it moves. */
-#define GP_PART_ALLOCATED 1u /* allocation, allocated_bytes, requested_bytes */
+#define GP_PART_ALLOCATED 1u /* allocation, allocated_bytes, active, active_bytes, requested_bytes */
 #define GP_PART_RESERVED  2u /* segment, reserved_bytes */
 #define GP_PART_KIND      4u /* the kind's bytes and count */
 

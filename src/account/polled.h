@@ -18,7 +18,7 @@
 
 struct gp_account;
 
-#define GP_FOLDED 6 /* reserved, allocated, requested bytes: all and large */
+#define GP_FOLDED 8 /* reserved, allocated, active, requested bytes: all and large */
 
 struct gp_polled {                                /* under gp_accounts.lock */
     int64_t peaks[1 + GP_WIRE_SCOPES][GP_FOLDED]; /* since the last reset; of each scope */

@@ -22,27 +22,18 @@ static struct gp_wire_value gp_tap_value(const struct gp_gauge_value *gauge)
     return (struct gp_wire_value){gp_tap_memory(gauge->current), gauge->peak, gauge->allocated, gauge->freed};
 }
 
-/* Which gauge a statistic is; active ones follow the allocated ones and nothing is ever split: there is no
- * sub-allocator. */
-static int gp_tap_gauge(enum gp_wire_stat stat)
-{
-    switch (stat) {
-    case GP_STAT_ALLOCATION:
-    case GP_STAT_ACTIVE:
-        return GP_GAUGE_ALLOCATION;
-    case GP_STAT_ALLOCATED_BYTES:
-    case GP_STAT_ACTIVE_BYTES:
-        return GP_GAUGE_ALLOCATED_BYTES;
-    case GP_STAT_SEGMENT:
-        return GP_GAUGE_SEGMENT;
-    case GP_STAT_RESERVED_BYTES:
-        return GP_GAUGE_RESERVED_BYTES;
-    case GP_STAT_REQUESTED_BYTES:
-        return GP_GAUGE_REQUESTED_BYTES;
-    default:
-        return -1;
-    }
-}
+/* Which gauge a statistic is. */
+static const uint8_t gp_tap_gauges[GP_STATS] = {
+    [GP_STAT_ALLOCATION] = GP_GAUGE_ALLOCATION,
+    [GP_STAT_SEGMENT] = GP_GAUGE_SEGMENT,
+    [GP_STAT_ACTIVE] = GP_GAUGE_ACTIVE,
+    [GP_STAT_INACTIVE_SPLIT] = GP_GAUGE_INACTIVE_SPLIT,
+    [GP_STAT_ALLOCATED_BYTES] = GP_GAUGE_ALLOCATED_BYTES,
+    [GP_STAT_RESERVED_BYTES] = GP_GAUGE_RESERVED_BYTES,
+    [GP_STAT_ACTIVE_BYTES] = GP_GAUGE_ACTIVE_BYTES,
+    [GP_STAT_INACTIVE_SPLIT_BYTES] = GP_GAUGE_INACTIVE_SPLIT_BYTES,
+    [GP_STAT_REQUESTED_BYTES] = GP_GAUGE_REQUESTED_BYTES,
+};
 
 static void gp_tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind kind, struct gp_wire_kind_value *out)
 {
@@ -62,11 +53,11 @@ static void gp_tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind k
 
 static void gp_tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_device *out)
 {
-    for (unsigned stat = 0; stat < GP_STATS; stat++) {
-        int gauge = gp_tap_gauge(stat);
-        for (unsigned pool = 0; gauge >= 0 && pool < GP_POOLS; pool++)
-            out->stats[stat][pool] = gp_tap_value(&gauges[gauge + (int)pool]);
-    }
+    for (unsigned stat = 0; stat < GP_STATS; stat++)
+        for (unsigned pool = 0; pool < GP_POOLS; pool++)
+            out->stats[stat][pool] = gp_tap_value(&gauges[gp_tap_gauges[stat] + pool]);
+    out->oversize_allocations = gp_tap_value(&gauges[GP_GAUGE_OVERSIZE_ALLOCATIONS]);
+    out->oversize_segments = gp_tap_value(&gauges[GP_GAUGE_OVERSIZE_SEGMENTS]);
     for (unsigned kind = 1; kind < GP_KINDS; kind++)
         gp_tap_kind(gauges, kind, &out->kinds[kind]);
     out->kinds[GP_KIND_POOL].reserved_bytes = gp_tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
@@ -103,7 +94,11 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
     out->ordinal = index == GP_WIRE_HOST ? -1 : (int32_t)index;
     out->num_ooms = (int64_t)__atomic_load_n(&account->x_ooms, __ATOMIC_RELAXED);
-    out->max_split_size = -1;
+    out->max_split_size = __atomic_load_n(&account->x_split_limit, __ATOMIC_RELAXED);
+    out->num_alloc_retries = (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_RETRIES], __ATOMIC_RELAXED);
+    out->num_sync_all_streams = (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_SYNCS], __ATOMIC_RELAXED);
+    out->num_device_alloc += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_ALLOCS], __ATOMIC_RELAXED);
+    out->num_device_free += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_FREES], __ATOMIC_RELAXED);
     /* How much a context takes is for a measurement to say (-1 unknown); how many there are, we know. */
     out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};
     out->kinds[GP_KIND_CONTEXT].live = __atomic_load_n(&account->x_context_count, __ATOMIC_RELAXED);
@@ -130,11 +125,8 @@ void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, i
 
 static void gp_tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])
 {
-    for (unsigned stat = 0; stat < GP_STATS; stat++) {
-        int gauge = gp_tap_gauge(stat);
-        if (gauge >= 0)
-            out[stat] = gp_tap_value(&gauges[gauge]);
-    }
+    for (unsigned stat = 0; stat < GP_STATS; stat++)
+        out[stat] = gp_tap_value(&gauges[gp_tap_gauges[stat]]);
 }
 
 bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out)
@@ -149,6 +141,8 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     if (what == GP_RESET_ACCUMULATED) {
         gp_counter_reset_totals(account->counter, mask, before, after);
         __atomic_store_n(&account->x_ooms, 0, __ATOMIC_RELAXED);
+        for (unsigned i = 0; i < GP_FEED_COUNTS; i++)
+            __atomic_store_n(&account->x_counts[i], 0, __ATOMIC_RELAXED);
     } else {
         gp_counter_reset_peaks(account->counter, mask, before, after);
     }

@@ -15,7 +15,7 @@ struct gp_thread {
     uint32_t number; /* 1, 2, 3 ... in order of first event; 0 not yet: chooses the counter shard */
     uint32_t tid;
     uint8_t inside;     /* our code is running on this thread */
-    uint8_t ignored;    /* one of our own threads: its driver calls are not the program's */
+    uint8_t ignored;    /* its driver calls are not the program's: one of our own threads, or our cache at work */
     uint16_t node_type; /* graph node made during the current driver call (CUgraphNodeType), + 1; 0 none */
     uint32_t pad_;
     uint64_t node;       /* its handle ... */
@@ -33,6 +33,20 @@ extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exe
  * needs a leave. */
 bool gp_thread_enter(void);
 void gp_thread_leave(void);
+
+/* Around driver calls that our own code makes on the program's thread: nobody accounts them.  Nests; gives the old
+ * value for gp_thread_heed. */
+static inline uint8_t gp_thread_ignore(void)
+{
+    uint8_t before = gp_thread.ignored;
+    gp_thread.ignored = 1;
+    return before;
+}
+
+static inline void gp_thread_heed(uint8_t before)
+{
+    gp_thread.ignored = before;
+}
 
 /* Process-wide life: off until gp_life_start, off for good in a forked child (also raw fork: the page is wiped) and
  * after gp_life_end.  0 or -errno from start. */
