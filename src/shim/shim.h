@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * shim.h: the cache bound to the driver: behind the program's own cuMemAlloc and cuMemFree (serve.c), behind PyTorch's
+ * pluggable allocator (torch.c) and behind gpuprof.h (capi.c).  Called by inject/ and by the entry points themselves.
+ */
+#ifndef GP_SHIM_SHIM_H
+#define GP_SHIM_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gp_shim_setup {
+    const char *allocator; /* policy; NULL or "": none was asked for: only the explicit entry points use the cache */
+    const char *conf;      /* GPUPROF_ALLOC_CONF or NULL */
+    uint64_t limit_bytes;  /* GPUPROF_MEMORY_LIMIT; 0 none */
+};
+
+/* Checks the settings and, if an allocator was asked for and the hooks are in place, serves the program's own calls from
+ * now on.  Once, after the source, before the program's cuInit returns; no CUDA calls.  False with a sentence in why if a setting
+ * cannot be used (the default, or no allocator, is then in force). */
+bool gp_shim_start(const struct gp_shim_setup *setup, char *why, size_t why_bytes);
+/* The policy's name if program calls are served, else "off". */
+const char *gp_shim_name(void);
+/* No driver call from here on (the exit path). */
+void gp_shim_stop(void);
+
+#endif
