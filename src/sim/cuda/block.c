@@ -73,6 +73,7 @@ static CUresult sim_block_new(struct sim_context *context, struct sim_block **ou
         free(block);
         return result;
     }
+    sim_clock_pages(SIM_PAGES_ALLOC, SIM_PAGE);
     block->bound = SIM_STEPS;
     block->next = context->blocks;
     context->blocks = block;
@@ -107,6 +108,7 @@ static void sim_block_end(struct sim_block *block, struct sim_context *context)
     while (*at != block)
         at = &(*at)->next;
     *at = block->next;
+    sim_clock_pages(SIM_PAGES_FREE, SIM_PAGE);
     sim_bytes_give(&block->bytes, SIM_PAGE);
     free(block);
 }

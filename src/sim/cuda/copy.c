@@ -10,7 +10,12 @@
     .side##MemoryType = CU_MEMORYTYPE_ARRAY, .side##Array = (array), .side##XInBytes = (offset)
 #define SIM_LINE(bytes) .WidthInBytes = (bytes), .Height = 1, .Depth = 1
 
-static CUresult sim_copy(const CUDA_MEMCPY3D *copy, CUstream stream, unsigned flags)
+/* The two contexts of a peer copy: each device reaches its own side, where a plain copy's device reaches both. */
+struct sim_ends {
+    const struct sim_context *destination, *source;
+};
+
+static CUresult sim_copy(const CUDA_MEMCPY3D *copy, const struct sim_ends *ends, CUstream stream, unsigned flags)
 {
     struct sim_context *context;
     struct sim_work work;
@@ -21,16 +26,20 @@ static CUresult sim_copy(const CUDA_MEMCPY3D *copy, CUstream stream, unsigned fl
         result = sim_work_copy(copy, context, &work);
     if (result != CUDA_SUCCESS)
         return result;
+    if (ends) {
+        work.destination.device = ends->destination->device;
+        work.source.device = ends->source->device;
+    }
     return sim_stream_submit(sim_stream_default(stream), &work, flags);
 }
 
 static CUresult sim_copy_now(const CUDA_MEMCPY3D *copy)
 {
-    return sim_copy(copy, NULL, SIM_SUBMIT_SYNC);
+    return sim_copy(copy, NULL, NULL, SIM_SUBMIT_SYNC);
 }
 
 #define SIM_COPY_NOW(...)        sim_copy_now(&(CUDA_MEMCPY3D){__VA_ARGS__})
-#define SIM_COPY_IN(stream, ...) sim_copy(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, 0)
+#define SIM_COPY_IN(stream, ...) sim_copy(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, stream, 0)
 
 /* ---- one line ---------------------------------------------------------------------------------------------------- */
 
@@ -126,7 +135,7 @@ SIM_API5_PTDS(286, 404, 3020, cuMemcpyAtoA_v2, CUarray, dstArray, size_t, dstOff
 static CUresult sim_copy_plane(const CUDA_MEMCPY2D *plane, CUstream stream, unsigned flags)
 {
     if (!plane)
-        return sim_copy(NULL, stream, flags);
+        return sim_copy(NULL, NULL, stream, flags);
     CUDA_MEMCPY3D copy = {.srcXInBytes = plane->srcXInBytes,
                           .srcY = plane->srcY,
                           .srcMemoryType = plane->srcMemoryType,
@@ -144,7 +153,7 @@ static CUresult sim_copy_plane(const CUDA_MEMCPY2D *plane, CUstream stream, unsi
                           .WidthInBytes = plane->WidthInBytes,
                           .Height = plane->Height,
                           .Depth = 1};
-    return sim_copy(&copy, stream, flags);
+    return sim_copy(&copy, NULL, stream, flags);
 }
 
 SIM_API1_PTDS(287, 405, 3020, cuMemcpy2D_v2, const CUDA_MEMCPY2D *, pCopy)
@@ -164,26 +173,40 @@ SIM_API2_PTSZ(289, 424, 3020, cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *, pCopy, 
 
 SIM_API1_PTDS(290, 407, 3020, cuMemcpy3D_v2, const CUDA_MEMCPY3D *, pCopy)
 {
-    return sim_copy(pCopy, NULL, SIM_SUBMIT_SYNC);
+    return sim_copy(pCopy, NULL, NULL, SIM_SUBMIT_SYNC);
 }
 
 SIM_API2_PTSZ(291, 425, 3020, cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D *, pCopy, CUstream, hStream)
 {
-    return sim_copy(pCopy, hStream, 0);
+    return sim_copy(pCopy, NULL, hStream, 0);
 }
 
 /* ---- between contexts -------------------------------------------------------------------------------------------- */
 
-static CUresult sim_peers_check(CUcontext destination, CUcontext source)
+/* Works without peer access between the two devices: a copy is then staged through the host. */
+static CUresult sim_peers_find(CUcontext destination, CUcontext source, struct sim_ends *ends)
 {
-    return sim_context_find(destination) && sim_context_find(source) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    *ends = (struct sim_ends){sim_context_find(destination), sim_context_find(source)};
+    return ends->destination && ends->source ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult sim_copy_line(CUdeviceptr to, CUcontext destination, CUdeviceptr from, CUcontext source, size_t bytes,
+                              CUstream stream, unsigned flags)
+{
+    struct sim_ends ends;
+    CUresult result = sim_peers_find(destination, source, &ends);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return sim_copy(&(CUDA_MEMCPY3D){SIM_DEVICE_END(dst, to), SIM_DEVICE_END(src, from), SIM_LINE(bytes)}, &ends,
+                    stream, flags);
 }
 
 static CUresult sim_copy_peer(const CUDA_MEMCPY3D_PEER *peer, CUstream stream, unsigned flags)
 {
     if (!peer)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = sim_peers_check(peer->dstContext, peer->srcContext);
+    struct sim_ends ends;
+    CUresult result = sim_peers_find(peer->dstContext, peer->srcContext, &ends);
     if (result != CUDA_SUCCESS)
         return result;
     CUDA_MEMCPY3D copy = {.srcXInBytes = peer->srcXInBytes,
@@ -209,25 +232,19 @@ static CUresult sim_copy_peer(const CUDA_MEMCPY3D_PEER *peer, CUstream stream, u
                           .WidthInBytes = peer->WidthInBytes,
                           .Height = peer->Height,
                           .Depth = peer->Depth};
-    return sim_copy(&copy, stream, flags);
+    return sim_copy(&copy, &ends, stream, flags);
 }
 
 SIM_API5_PTDS(318, 409, 4000, cuMemcpyPeer, CUdeviceptr, dstDevice, CUcontext, dstContext, CUdeviceptr, srcDevice,
               CUcontext, srcContext, size_t, ByteCount)
 {
-    CUresult result = sim_peers_check(dstContext, srcContext);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return SIM_COPY_NOW(SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+    return sim_copy_line(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, SIM_SUBMIT_SYNC);
 }
 
 SIM_API6_PTSZ(319, 426, 4000, cuMemcpyPeerAsync, CUdeviceptr, dstDevice, CUcontext, dstContext, CUdeviceptr, srcDevice,
               CUcontext, srcContext, size_t, ByteCount, CUstream, hStream)
 {
-    CUresult result = sim_peers_check(dstContext, srcContext);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return SIM_COPY_IN(hStream, SIM_DEVICE_END(dst, dstDevice), SIM_DEVICE_END(src, srcDevice), SIM_LINE(ByteCount));
+    return sim_copy_line(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, 0);
 }
 
 SIM_API1_PTDS(320, 410, 4000, cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *, pCopy)

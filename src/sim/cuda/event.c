@@ -157,13 +157,22 @@ SIM_API3_PTSZ(295, 436, 3020, cuStreamWaitEvent, CUstream, hStream, CUevent, hEv
 }
 
 /* ---- the host asks or waits -------------------------------------------------------------------------------------- */
+/* Asking an event is among the calls that a capture forbids to other threads too, even if the event has nothing to do
+ * with it (pytorch/pytorch pull 148594, 104555). */
+static CUresult sim_event_ask(CUevent h, struct sim_event **out)
+{
+    CUresult r = sim_event_find(h, out);
+
+    if (!r)
+        r = sim_capture_event_refuse(*out);
+    return r ? r : sim_capture_check();
+}
+
 SIM_API1(120, 2000, cuEventQuery, CUevent, hEvent)
 {
     struct sim_event *e;
-    CUresult r = sim_event_find(hEvent, &e);
+    CUresult r = sim_event_ask(hEvent, &e);
 
-    if (!r)
-        r = sim_capture_event_refuse(e);
     if (r || !e->recorded)
         return r;
     if (!sim_point_finished(&e->point))
@@ -175,10 +184,8 @@ SIM_API1(120, 2000, cuEventQuery, CUevent, hEvent)
 SIM_API1(121, 2000, cuEventSynchronize, CUevent, hEvent)
 {
     struct sim_event *e;
-    CUresult r = sim_event_find(hEvent, &e);
+    CUresult r = sim_event_ask(hEvent, &e);
 
-    if (!r)
-        r = sim_capture_event_refuse(e);
     if (!r && e->recorded)
         sim_point_wait(&e->point);
     return r;

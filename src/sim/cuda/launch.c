@@ -144,11 +144,24 @@ CUresult sim_kernel_pointers(CUfunction h, void **params, void **extra, struct s
 #define SIM_KERNEL_NS      2000
 #define SIM_THREADS_PER_NS 100
 
+/* Kernels have no staging: what the launching context may not reach faults on a device.  That fault comes late and ends
+ * the context, so here it is counted as a hazard. */
+static bool sim_kernel_reaches(const struct sim_stream *s, struct sim_memory *m)
+{
+    if (m->access)
+        return m->access(m, 0, m->size, s->device, false) == CUDA_SUCCESS;
+    if (m->device == s->device || m->type == SIM_MEMORY_MANAGED || !sim_memory_on_device(m))
+        return true;
+    return s->context->peers >> m->device & 1;
+}
+
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads)
 {
     for (uint32_t i = 0; i < p->count; i++) {
-        const struct sim_memory *m = sim_memory_find(p->at[i]);
+        struct sim_memory *m = sim_memory_find(p->at[i]);
 
+        if (m && !sim_kernel_reaches(s, m))
+            sim_hazard_report(s->device, m->base, m->size, "kernel", "its device has no access to this memory");
         sim_access(s, m ? m->base : p->at[i], m ? m->size : 1, true, "kernel");
     }
     sim_stream_charge(s, SIM_KERNEL_NS + threads / SIM_THREADS_PER_NS);

@@ -75,6 +75,7 @@ static CUresult sim_linear_new(enum sim_kind kind, size_t size, CUdeviceptr *add
         free(memory);
         return result;
     }
+    sim_clock_pages(SIM_PAGES_ALLOC, memory->footprint); /* a piece of a block has none */
     sim_memory_insert(memory, context);
     sim_ledger_owned(memory->device, kind, (int64_t)size);
     *address = memory->base;
@@ -137,10 +138,12 @@ SIM_API3(371, 6000, cuMemAllocManaged, CUdeviceptr *, dptr, size_t, bytesize, un
 static void sim_linear_dispose(struct sim_memory *memory)
 {
     sim_ledger_owned(memory->device, memory->kind, -(int64_t)memory->size);
-    if (memory->block)
+    if (memory->block) {
         sim_block_give(memory);
-    else
-        sim_bytes_give(memory, sim_round_up(memory->size, SIM_PAGE));
+        return;
+    }
+    sim_clock_pages(SIM_PAGES_FREE, memory->footprint);
+    sim_bytes_give(memory, sim_round_up(memory->size, SIM_PAGE));
 }
 
 /* The record's type says whose bytes they are. */
@@ -158,6 +161,7 @@ void sim_memory_dispose(struct sim_memory *memory)
     case SIM_MEMORY_MANAGED:
         free(memory->owner); /* advice */
         sim_ledger_kind(memory->device, SIM_MANAGED, -(int64_t)memory->size);
+        sim_clock_pages(SIM_PAGES_FREE, memory->size);
         sim_bytes_give(memory, memory->size);
         break;
     case SIM_MEMORY_PINNED:

@@ -152,6 +152,7 @@ SIM_API4(549, 10020, cuMemCreate, CUmemGenericAllocationHandle *, handle, size_t
         return CUDA_ERROR_INVALID_VALUE;
     if (device != SIM_HOST && sim_device_take(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    sim_clock_pages(SIM_PAGES_CREATE, size);
     p = sim_physical_new(size);
     p->prop = *prop;
     p->device = device;

@@ -59,6 +59,10 @@ extern int sim_fault_active; /* relaxed loads; set before cuInit returns */
 uint64_t sim_clock_now(void);
 void sim_clock_add(uint64_t ns); /* nothing with latency=zero */
 void sim_clock_setup(struct sim_entry *entry);
+/* The part of a call's cost that depends on the pages it takes or gives: charged by linear.c, block.c and physical.c.
+ */
+enum sim_pages { SIM_PAGES_CREATE, SIM_PAGES_ALLOC, SIM_PAGES_FREE };
+void sim_clock_pages(enum sim_pages what, uint64_t bytes);
 /* Virtual ns to move bytes: over PCIe (host <-> device) or inside device memory; 0 with latency=zero. */
 uint64_t sim_clock_copy_ns(size_t bytes, bool host);
 
@@ -221,6 +225,7 @@ struct sim_side {
     CUdeviceptr base;    /* address of the first byte that is touched */
     size_t pitch, slice; /* bytes from row to row, from slice to slice */
     bool host;           /* pageable host memory or an array's storage: not a record, never checked */
+    int device;          /* which device must be able to reach it */
 };
 struct sim_work {
     enum sim_work_type type;

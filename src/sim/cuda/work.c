@@ -84,7 +84,10 @@ CUresult sim_work_copy(const CUDA_MEMCPY3D *copy, struct sim_context *context, s
         return CUDA_SUCCESS;
     }
     CUresult result = sim_side_make(&source, work, &work->source);
-    return result == CUDA_SUCCESS ? sim_side_make(&destination, work, &work->destination) : result;
+    if (result == CUDA_SUCCESS)
+        result = sim_side_make(&destination, work, &work->destination);
+    work->source.device = work->destination.device = context->device;
+    return result;
 }
 
 CUresult sim_work_set(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_context *context, struct sim_work *work)
@@ -107,7 +110,8 @@ CUresult sim_work_set(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_context *co
     size_t pitch = set->height > 1 ? set->pitch : work->width;
     if (set->width > SIZE_MAX / element || !set->dst || set->dst % element || pitch % element || pitch < work->width)
         return CUDA_ERROR_INVALID_VALUE;
-    work->destination = (struct sim_side){.base = set->dst, .pitch = pitch, .slice = pitch * set->height};
+    work->destination =
+        (struct sim_side){.base = set->dst, .pitch = pitch, .slice = pitch * set->height, .device = context->device};
     return CUDA_SUCCESS;
 }
 
@@ -119,7 +123,7 @@ static CUresult sim_side_check(const struct sim_work *work, const struct sim_sid
         return CUDA_SUCCESS;
     size_t span = (work->depth - 1) * side->slice + (work->height - 1) * side->pitch + work->width;
     struct sim_memory *first;
-    CUresult result = sim_memory_check(side->base, span, work->device, write, &first);
+    CUresult result = sim_memory_check(side->base, span, side->device, write, &first);
     /* A pool pointer that was freed is no error of this call on a device either: the detector counts the use. */
     if (!first && sim_pool_covers(side->base))
         return CUDA_SUCCESS;

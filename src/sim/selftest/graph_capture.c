@@ -139,6 +139,58 @@ static void modes(void)
     mode_case(relaxed, global, yes, yes);
 }
 
+struct asked {
+    CUcontext context;
+    CUevent event;
+    CUstreamCaptureMode mode;
+    CUresult query, wait;
+};
+
+static void *thread_ask(void *data)
+{
+    struct asked *asked = data;
+    CUstreamCaptureMode mode = asked->mode;
+
+    CHECK_OK(cuCtxSetCurrent(asked->context));
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    asked->query = cuEventQuery(asked->event);
+    asked->wait = cuEventSynchronize(asked->event);
+    return NULL;
+}
+
+/* An event that has nothing to do with the capture, asked by another thread: refused as an allocation would be. */
+static void ask_case(CUevent event, CUstreamCaptureMode capture, CUstreamCaptureMode thread, CUresult expected)
+{
+    struct asked asked = {.event = event, .mode = thread};
+    CUgraph graph = NULL;
+    pthread_t id;
+
+    CHECK_OK(cuCtxGetCurrent(&asked.context));
+    CHECK_OK(cuStreamBeginCapture(stream, capture));
+    CHECK_EQ(pthread_create(&id, NULL, thread_ask, &asked), 0);
+    pthread_join(id, NULL);
+    CHECK_EQ(asked.query, expected);
+    CHECK_EQ(asked.wait, expected);
+    CHECK_EQ(cuStreamEndCapture(stream, &graph), expected ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+    if (graph)
+        CHECK_OK(cuGraphDestroy(graph));
+}
+
+static void asking(void)
+{
+    const CUstreamCaptureMode global = CU_STREAM_CAPTURE_MODE_GLOBAL, local = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                              relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUevent event;
+
+    CHECK_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK_OK(cuEventRecord(event, other));
+    ask_case(event, global, global, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ask_case(event, global, local, CUDA_SUCCESS);
+    ask_case(event, global, relaxed, CUDA_SUCCESS);
+    ask_case(event, local, global, CUDA_SUCCESS);
+    CHECK_OK(cuEventDestroy(event));
+}
+
 static void streams(void)
 {
     CUevent fork, join, outer;
@@ -188,6 +240,7 @@ static void streams(void)
 static void blocking(void)
 {
     CUstream plain;
+    CUevent event;
     CUgraph graph;
     CUdeviceptr memory;
 
@@ -197,6 +250,11 @@ static void blocking(void)
     CHECK_OK(cuMemsetD8Async(memory, 0, 16, other));
     CHECK_EQ(cuMemsetD8Async(memory, 0, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     CHECK_EQ(cuStreamEndCapture(plain, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK_OK(cuStreamBeginCapture(plain, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_EQ(cuEventRecord(event, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    CHECK_EQ(cuStreamEndCapture(plain, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK_OK(cuEventDestroy(event));
     /* A stream that dies takes its capture with it. */
     CHECK_OK(cuStreamBeginCapture(plain, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK_OK(cuStreamDestroy(plain));
@@ -241,6 +299,7 @@ int main(void)
     memory_nodes();
     table->attach(NULL, NULL, NULL);
     modes();
+    asking();
     streams();
     blocking();
     given_graph();
