@@ -8,8 +8,8 @@
  * Freed with GP_FREE_ORDERED it may be given again at once to the same stream, because the stream keeps its work in
  * order (PyTorch's rule, CUDACachingAllocator).  Every other reuse needs a proof that earlier work is done: a fence of
  * the backend that was recorded after the free and has been reached.  So: another stream; a block that other streams
- * used (gp_cache_record_stream); memory that leaves for the driver; and every block freed with GP_FREE_UNORDERED, as
- * cuMemFree's promise is about all streams.
+ * used (gp_cache_record_stream); pages that are unmapped; and every block freed with GP_FREE_UNORDERED, as cuMemFree's
+ * promise is about all streams.  backend.free waits for the memory's work by itself, as cuMemFree does.
  *
  * Locks.  The backend is called with no lock held that alloc or free take on their fast path; a backend may be slow,
  * and may be re-entered by its own callbacks as long as these do not call the cache on the same thread.
@@ -44,7 +44,7 @@ struct gp_backend {
     uint64_t
         page_bytes; /* granularity of create and map (2 MiB); 0: no virtual memory management, the calls may be NULL */
 
-    /* One driver allocation. */
+    /* One driver allocation.  free waits until no work uses it. */
     uint32_t (*allocate)(void *self, uint64_t bytes, uint64_t *address);
     uint32_t (*free)(void *self, uint64_t address);
 
@@ -156,9 +156,6 @@ bool gp_cache_owns(struct gp_cache *cache, uint64_t address);
 /* The driver allocation that a live block lies in; dedicated: it is the block itself. */
 bool gp_cache_segment_of(struct gp_cache *cache, uint64_t address, uint64_t *base, uint64_t *bytes, bool *dedicated);
 
-/* All work submitted before this call began is done (the caller saw a synchronisation of the whole device): what waits
- * for a fence is idle now. */
-void gp_cache_synchronized(struct gp_cache *cache);
 /* The stream is being destroyed: its idle memory may serve others after the next fence. */
 void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream);
 

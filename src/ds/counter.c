@@ -9,6 +9,8 @@
  *      limit = min(peak, active watches' peaks)
  *      limit = current + pool.credit + sum over shards(credit),  pool.credit >= 0, every credit >= 0
  *
+ * where a shard's credit for a gauge is its cell's and that of the bundle that the gauge belongs to.
+ *
  * The pool is the cell of the slow path, guarded by the mutex.  A shard's fields belong to whoever moved its state word
  * away from OPEN: to the thread that made it BUSY, or, while it is CLOSED, to the holder of the mutex.
  * Zero means CLOSED: memory nobody touched is a shard that must register itself first.
@@ -37,10 +39,8 @@
 /* A shard that slept through this many openings in a row gets no credit (it stays open, for frees). */
 #define GP_IDLE_MAX 8
 
-/* Room is worth dealing when each shard could pay for this many events like the last one. */
+/* Room is worth sharing when each shard could pay for this many events like the last one. */
 #define GP_DEAL_EVENTS 4
-
-enum { GP_SHARD_CLOSED, GP_SHARD_OPEN, GP_SHARD_BUSY };
 
 struct gp_cell {
     int64_t credit;
@@ -49,11 +49,8 @@ struct gp_cell {
 };
 
 struct gp_shard {
-    uint32_t state;
-    uint32_t idle; /* openings in a row without an update */
-    uint64_t ops;  /* updates in this opening */
-    uint64_t pad_[2];
-    struct gp_cell cells[]; /* cell 0 ends where the first 64-byte line ends */
+    struct gp_gate gate;
+    struct gp_cell cells[];
 };
 
 struct gp_counter {
@@ -68,6 +65,8 @@ struct gp_counter {
     uint64_t bought;         /* shard updates since the last opening that an update caused */
     uint64_t slow;           /* updates that took the slow path, and slow operations */
     uint64_t used[GP_SHARDS_MAX / 64];
+    uint64_t bundle[GP_BUNDLES]; /* bit g: gauge g */
+    bool frozen_open;            /* between freeze and thaw: it was open before */
 
     GP_ALIGNED_LINE struct gp_cell pool[GP_GAUGES_MAX];
     int64_t limit[GP_GAUGES_MAX];
@@ -86,14 +85,14 @@ static inline struct gp_shard *gp_shard_at(const struct gp_counter *set, unsigne
 static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
 {
     /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would. */
-    if (__atomic_load_n(&shard->state, __ATOMIC_RELAXED) == GP_SHARD_CLOSED)
+    if (__atomic_load_n(&shard->gate.state, __ATOMIC_RELAXED) == GP_GATE_CLOSED)
         return false;
     for (unsigned spins = 0;;) {
-        uint32_t seen = GP_SHARD_OPEN;
-        if (GP_LIKELY(
-                __atomic_compare_exchange_n(&shard->state, &seen, next, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+        uint32_t seen = GP_GATE_OPEN;
+        if (GP_LIKELY(__atomic_compare_exchange_n(&shard->gate.state, &seen, next, false, __ATOMIC_ACQUIRE,
+                                                  __ATOMIC_RELAXED)))
             return true;
-        if (seen == GP_SHARD_CLOSED)
+        if (seen == GP_GATE_CLOSED)
             return false;
         gp_pause(spins++);
     }
@@ -143,21 +142,62 @@ static inline void gp_cells_apply(struct gp_cell *cells, enum gp_counter_op op, 
 #undef GP_EACH
 }
 
-/* One update on an open shard.  False: closed, or out of credit; nothing happened. */
-static inline bool gp_shard_apply(struct gp_shard *shard, enum gp_counter_op op, const struct gp_delta *deltas,
-                                  unsigned n)
+/* Bundle b's credit moves to its gauges' cells, or `amount` from each of these to it. */
+static void gp_gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
 {
-    if (GP_UNLIKELY(!gp_shard_own(shard, GP_SHARD_BUSY)))
+    for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1)
+        shard->cells[__builtin_ctzll(bits)].credit -= amount;
+    shard->gate.bundle[b].credit += amount;
+}
+
+static int64_t gp_gate_least(const struct gp_counter *set, const struct gp_shard *shard, unsigned b)
+{
+    int64_t least = INT64_MAX;
+    for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
+        int64_t credit = shard->cells[__builtin_ctzll(bits)].credit;
+        least = credit < least ? credit : least;
+    }
+    return least == INT64_MAX ? 0 : least;
+}
+
+GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+{
+    struct gp_shard *shard = (struct gp_shard *)gate;
+    bool enough = amounts != NULL;
+    for (unsigned b = 0; b < GP_BUNDLES; b++) {
+        int64_t have = gate->bundle[b].credit;
+        if (!amounts) {
+            gp_gate_shift(set, shard, b, -have);
+            enough |= have > 0;
+            continue;
+        }
+        if (have >= amounts[b])
+            continue;
+        /* Half of what there is, or what is needed if that is more: ordinary updates need credit too. */
+        int64_t least = gp_gate_least(set, shard, b), want = amounts[b] - have;
+        gp_gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
+        enough &= gate->bundle[b].credit >= amounts[b];
+    }
+    return enough;
+}
+
+/* One update on an open shard.  False: closed, or out of credit; nothing happened. */
+static inline bool gp_shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
+                                  const struct gp_delta *deltas, unsigned n)
+{
+    if (GP_UNLIKELY(!gp_shard_own(shard, GP_GATE_BUSY)))
         return false;
     GP_TESTPOINT("counter.busy");
     bool covered = gp_cells_cover(shard->cells, op, deltas, n);
+    if (GP_UNLIKELY(!covered))
+        covered = gp_gate_recharge(set, &shard->gate, NULL) && gp_cells_cover(shard->cells, op, deltas, n);
     if (GP_LIKELY(covered)) {
         gp_cells_apply(shard->cells, op, deltas, n);
-        shard->ops++;
+        shard->gate.ops++;
         GP_TESTPOINT("counter.applied");
     }
     /* [counter.R1] release pairs with [counter.A1]. */
-    __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+    __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     GP_TESTPOINT("counter.released");
     return covered;
 }
@@ -172,9 +212,18 @@ static inline bool gp_shard_apply(struct gp_shard *shard, enum gp_counter_op op,
 /* Takes everything out of a shard that has just been closed. */
 static void gp_shard_drain(struct gp_counter *set, struct gp_shard *shard)
 {
-    shard->idle = shard->ops ? 0 : shard->idle + (shard->idle < GP_IDLE_MAX);
-    set->bought += shard->ops;
-    shard->ops = 0;
+    shard->gate.idle = shard->gate.ops ? 0 : shard->gate.idle + (shard->gate.idle < GP_IDLE_MAX);
+    set->bought += shard->gate.ops;
+    shard->gate.ops = 0;
+    for (unsigned b = 0; b < GP_BUNDLES; b++) {
+        for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
+            struct gp_cell *cell = &shard->cells[__builtin_ctzll(bits)];
+            cell->credit += shard->gate.bundle[b].credit;
+            cell->allocated += shard->gate.bundle[b].allocated;
+            cell->freed += shard->gate.bundle[b].freed;
+        }
+        memset(&shard->gate.bundle[b], 0, sizeof shard->gate.bundle[b]);
+    }
     for (unsigned g = 0; g < set->gauges; g++) {
         struct gp_cell *from = &shard->cells[g], *to = &set->pool[g];
         to->credit += from->credit;
@@ -193,7 +242,7 @@ static bool gp_set_close(struct gp_counter *set)
     GP_EACH_USED(set, index)
     {
         struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
-        if (gp_shard_own(shard, GP_SHARD_CLOSED)) {
+        if (gp_shard_own(shard, GP_GATE_CLOSED)) {
             GP_TESTPOINT("counter.closing");
             gp_shard_drain(set, shard);
         }
@@ -206,29 +255,40 @@ static bool gp_set_close(struct gp_counter *set)
 static unsigned gp_set_active(const struct gp_counter *set)
 {
     unsigned active = 0;
-    GP_EACH_USED(set, index) active += gp_shard_at(set, (unsigned)index)->idle < GP_IDLE_MAX;
+    GP_EACH_USED(set, index) active += gp_shard_at(set, (unsigned)index)->gate.idle < GP_IDLE_MAX;
     return active;
 }
 
-/* Deals the pool out in equal shares and opens every used shard.  What does not divide stays in the pool. */
-static void gp_set_open(struct gp_counter *set)
+/* Deals the pool out and opens every used shard.  Shares are equal, and what does not divide stays in the pool. scarce:
+ * of these gauges everything goes to one shard, for which it is enough. */
+static void gp_set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shard *favourite)
 {
     unsigned active = gp_set_active(set);
     int64_t share[GP_GAUGES_MAX];
     for (unsigned g = 0; g < set->gauges; g++) {
-        share[g] = active ? set->pool[g].credit / active : 0;
+        share[g] = active && !(scarce >> g & 1) ? set->pool[g].credit / active : 0;
         set->pool[g].credit -= share[g] * active;
+    }
+    for (; scarce; scarce &= scarce - 1) {
+        unsigned g = (unsigned)__builtin_ctzll(scarce);
+        favourite->cells[g].credit += set->pool[g].credit;
+        set->pool[g].credit = 0;
     }
     set->open = true;
     GP_EACH_USED(set, index)
     {
         struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
-        for (unsigned g = 0; shard->idle < GP_IDLE_MAX && g < set->gauges; g++)
+        for (unsigned g = 0; shard->gate.idle < GP_IDLE_MAX && g < set->gauges; g++)
             shard->cells[g].credit += share[g];
         /* [counter.R2] release pairs with [counter.A1]. */
-        __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+        __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
         GP_TESTPOINT("counter.opened");
     }
+}
+
+static void gp_set_open(struct gp_counter *set)
+{
+    gp_set_open_for(set, 0, NULL);
 }
 
 static inline int64_t gp_gauge_current(const struct gp_counter *set, unsigned g)
@@ -281,15 +341,22 @@ static void gp_set_learn(struct gp_counter *set)
     set->stay = set->patience;
 }
 
-/* Opens the set if each active shard could pay for some events like this one; else asks again later. */
-static void gp_set_consider(struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
+/* Opens the set if there is room for another event like this one; else asks again after the next.  Where there is too
+ * little to share (a thread that frees one block and takes another keeps the number of blocks at its peak) the shard
+ * that this event came from gets it: the others find their own when they free.  Whether that pays, gp_set_learn sees.
+ */
+static void gp_set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
 {
+    uint64_t scarce = 0;
+    set->stay = 1;
+    for (unsigned i = 0; i < n; i++)
+        if (set->pool[deltas[i].gauge].credit < deltas[i].amount)
+            return;
     int64_t events = (int64_t)gp_set_active(set) * GP_DEAL_EVENTS;
-    set->stay = GP_PATIENCE_MIN;
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit / events < deltas[i].amount)
-            return;
-    gp_set_open(set);
+            scarce |= 1ull << deltas[i].gauge;
+    gp_set_open_for(set, scarce, shard);
 }
 
 /* First use of a shard.  In an open set it starts open and poor, like one that slept. */
@@ -300,7 +367,7 @@ static void gp_set_register(struct gp_counter *set, unsigned index)
         return;
     set->used[index / 64] |= bit;
     if (set->open) /* [counter.R2] as in gp_set_open */
-        __atomic_store_n(&gp_shard_at(set, index)->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+        __atomic_store_n(&gp_shard_at(set, index)->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
 }
 
 static __attribute__((noinline)) void gp_counter_apply_slow(struct gp_counter *set, unsigned index,
@@ -312,20 +379,20 @@ static __attribute__((noinline)) void gp_counter_apply_slow(struct gp_counter *s
     set->slow++;
     gp_set_register(set, index);
     /* Who waited for the mutex while its holder opened the set must not close it again for nothing. */
-    if (set->open && gp_shard_apply(shard, op, deltas, n)) {
+    if (set->open && gp_shard_apply(set, shard, op, deltas, n)) {
         pthread_mutex_unlock(&set->mutex);
         return;
     }
     if (gp_set_close(set))
         gp_set_learn(set);
-    shard->idle = 0;
+    shard->gate.idle = 0;
     gp_cells_apply(set->pool, op, deltas, n);
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < 0)
             gp_gauge_raise(set, deltas[i].gauge);
     GP_TESTPOINT("counter.central");
     if (--set->stay == 0)
-        gp_set_consider(set, deltas, n);
+        gp_set_consider(set, shard, deltas, n);
     pthread_mutex_unlock(&set->mutex);
     GP_TESTPOINT("counter.unlocked");
 }
@@ -342,8 +409,46 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
         return;
     }
 #endif
-    if (GP_UNLIKELY(!gp_shard_apply(gp_shard_at(set, shard), op, deltas, n)))
+    if (GP_UNLIKELY(!gp_shard_apply(set, gp_shard_at(set, shard), op, deltas, n)))
         gp_counter_apply_slow(set, shard, op, deltas, n);
+}
+
+/* ---- gates ------------------------------------------------------------------------------------------------------- */
+
+struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard)
+{
+    return &gp_shard_at(set, shard < set->shards ? shard : shard % set->shards)->gate;
+}
+
+unsigned gp_counter_shards(const struct gp_counter *set)
+{
+    return set->shards;
+}
+
+bool gp_counter_used(const struct gp_counter *set, unsigned shard)
+{
+    return set->used[shard / 64] >> shard % 64 & 1;
+}
+
+static bool gp_set_enter(struct gp_counter *set);
+static void gp_set_leave(struct gp_counter *set, bool reopen);
+
+void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges)
+{
+    bool was_open = gp_set_enter(set);
+    set->bundle[bundle] = gauges;
+    gp_set_leave(set, was_open);
+}
+
+void gp_counter_freeze(struct gp_counter *set)
+{
+    bool was_open = gp_set_enter(set);
+    set->frozen_open = was_open;
+}
+
+void gp_counter_thaw(struct gp_counter *set)
+{
+    gp_set_leave(set, set->frozen_open);
 }
 
 /* ---- the other operations ---------------------------------------------------------------------------------------- */
@@ -481,12 +586,15 @@ int gp_counter_check(struct gp_counter *set)
     GP_EACH_USED(set, index)
     {
         struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
-        bool owned = set->open && gp_shard_own(shard, GP_SHARD_BUSY);
+        bool owned = set->open && gp_shard_own(shard, GP_GATE_BUSY);
         for (unsigned g = 0; g < set->gauges; g++)
             if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
                 wrong = -(int)g - 1;
+        for (unsigned b = 0; b < GP_BUNDLES; b++)
+            if (shard->gate.bundle[b].credit < 0 || (!owned && shard->gate.bundle[b].credit))
+                wrong = -(int)__builtin_ctzll(set->bundle[b] | 1ull << 63) - 1;
         if (owned) /* [counter.R1] */
-            __atomic_store_n(&shard->state, GP_SHARD_OPEN, __ATOMIC_RELEASE);
+            __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     }
     bool was_open = gp_set_close(set);
     for (unsigned g = 0; g < set->gauges; g++) {

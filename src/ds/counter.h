@@ -18,6 +18,8 @@
 #ifndef GP_DS_COUNTER_H
 #define GP_DS_COUNTER_H
 
+#include "base/testpoint.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GP_GAUGES_MAX  64
@@ -76,6 +78,89 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
 /* Sets gauge to an absolute value at one instant (polled quantities): current := value, the difference goes to
  * allocated or freed, peaks follow. */
 void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
+
+/* ---- gates: one lock word for the counters and for something else ------------------------------------------------ */
+
+/* A shard's lock may guard data of the caller's too, so that one compare-and-swap pays for both: gp_gate_hold, work on
+ * that data, gp_gate_add or gp_gate_sub, gp_gate_release.  While a gate is held every slow path waits for it: tens of
+ * nanoseconds, no system call, no lock.
+ *
+ * What moves under a gate moves in bundles: gauges that always change by the same amount have one cell in the shard. An
+ * allocation moves twelve gauges and three bundles. */
+#define GP_BUNDLES 3
+
+struct gp_gate { /* the head of a shard; private to the functions below */
+    uint32_t state;
+    uint32_t idle; /* openings in a row without an update */
+    uint64_t ops;  /* updates in this opening */
+    struct {
+        int64_t credit, allocated, freed; /* credit counts for every gauge of the bundle */
+    } bundle[GP_BUNDLES];
+};
+enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
+
+/* The gauges of a bundle, a bit each; no gauge may be in two.  Before the first gate is held. */
+void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
+unsigned gp_counter_shards(const struct gp_counter *set);
+/* Did anybody use that shard?  Between freeze and thaw. */
+bool gp_counter_used(const struct gp_counter *set, unsigned shard);
+struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
+
+/* Credit for the bundles out of the shard's own, or the other way round for them all (amounts NULL); the gate is held.
+ * false: there is not enough. */
+bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES]);
+
+/* false: the set is closed (at the peak, or somebody looks at it): take the ordinary way.
+ * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]. */
+static inline bool gp_gate_hold(struct gp_gate *gate)
+{
+    uint32_t seen = GP_GATE_OPEN;
+    /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would.
+     * Busy: another thread of this shard; the ordinary way is no slower than to wait. */
+    return __atomic_load_n(&gate->state, __ATOMIC_RELAXED) == GP_GATE_OPEN &&
+           __atomic_compare_exchange_n(&gate->state, &seen, GP_GATE_BUSY, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* [counter.R1] release pairs with [counter.A1]. */
+static inline void gp_gate_release(struct gp_gate *gate)
+{
+    GP_TESTPOINT("counter.gate");
+    __atomic_store_n(&gate->state, GP_GATE_OPEN, __ATOMIC_RELEASE);
+    GP_TESTPOINT("counter.released");
+}
+
+/* GP_ADD of one event.  false: out of credit, nothing happened. */
+static inline bool gp_gate_add(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+{
+    bool enough = true;
+    for (unsigned b = 0; b < GP_BUNDLES; b++)
+        enough &= gate->bundle[b].credit >= amounts[b];
+    if (__builtin_expect(!enough, 0) && !gp_gate_recharge(set, gate, amounts))
+        return false;
+    for (unsigned b = 0; b < GP_BUNDLES; b++) {
+        gate->bundle[b].credit -= amounts[b];
+        gate->bundle[b].allocated += amounts[b];
+    }
+    gate->ops++;
+    GP_TESTPOINT("counter.applied");
+    return true;
+}
+
+/* GP_SUB of one event. */
+static inline void gp_gate_sub(struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+{
+    for (unsigned b = 0; b < GP_BUNDLES; b++) {
+        gate->bundle[b].credit += amounts[b];
+        gate->bundle[b].freed += amounts[b];
+    }
+    gate->ops++;
+    GP_TESTPOINT("counter.applied");
+}
+
+/* Between the two no gate is held and no gauge moves; calls of this set in between would wait for themselves.  For
+ * visits of what the gates guard. */
+void gp_counter_freeze(struct gp_counter *set);
+void gp_counter_thaw(struct gp_counter *set);
 
 /* For benches and tests: how often the slow path ran, and the invariant at rest (0 or a negative gauge index - 1). */
 uint64_t gp_counter_slow_count(struct gp_counter *set);

@@ -17,6 +17,13 @@
 #define gp_counter_set          gp_mutant_set
 #define gp_counter_slow_count   gp_mutant_slow_count
 #define gp_counter_check        gp_mutant_check
+#define gp_counter_bundle       gp_mutant_bundle
+#define gp_counter_shards       gp_mutant_shards
+#define gp_counter_used         gp_mutant_used
+#define gp_counter_gate         gp_mutant_gate
+#define gp_counter_freeze       gp_mutant_freeze
+#define gp_counter_thaw         gp_mutant_thaw
+#define gp_gate_recharge        gp_mutant_recharge
 
 #include "../../src/ds/counter.c"
 

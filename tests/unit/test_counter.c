@@ -212,3 +212,41 @@ Test(counter, one_shard_takes_all_the_room)
     expect(set, 0, 100001, 100001, 191001, 91000);
     gp_counter_free(set);
 }
+
+/* Two gauges in one bundle move by one cell, and nobody who looks can tell. */
+Test(counter, gates)
+{
+    struct gp_counter *set = made(3, 4);
+    struct gp_gate *gate = gp_counter_gate(set, 1);
+    const int64_t one[GP_BUNDLES] = {100, 1, 0}, much[GP_BUNDLES] = {100, 1000, 0};
+    gp_counter_bundle(set, 0, 1u << 0 | 1u << 1);
+    gp_counter_bundle(set, 1, 1u << 2);
+    cr_expect_not(gp_gate_hold(gate), "nobody has used the shard yet");
+    for (unsigned i = 0; i < 64; i++)
+        for (unsigned g = 0; g < 3; g++)
+            change(set, 1, GP_ADD, g, g == 2 ? 1 : 100);
+    for (unsigned i = 0; i < 64; i++)
+        for (unsigned g = 0; g < 3; g++)
+            change(set, 1, GP_SUB, g, g == 2 ? 1 : 100);
+    cr_assert(gp_gate_hold(gate), "64 events below the peak the shard is open");
+    cr_expect_not(gp_gate_hold(gate), "it is held");
+    cr_expect(gp_gate_add(set, gate, one));
+    cr_expect_not(gp_gate_add(set, gate, much), "beyond the peak");
+    gp_gate_sub(gate, one);
+    cr_expect(gp_gate_add(set, gate, one));
+    gp_gate_release(gate);
+    expect(set, 0, 100, 6400, 6600, 6500);
+    expect(set, 1, 100, 6400, 6600, 6500);
+    expect(set, 2, 1, 64, 66, 65);
+    gp_counter_freeze(set);
+    cr_expect_not(gp_gate_hold(gate));
+    cr_expect(gp_counter_used(set, 1));
+    cr_expect_not(gp_counter_used(set, 2));
+    gp_counter_thaw(set);
+    cr_assert(gp_gate_hold(gate));
+    gp_gate_release(gate);
+    /* An ordinary update finds the credit that lies in the bundle. */
+    change(set, 1, GP_ADD, 0, 6300);
+    expect(set, 0, 6400, 6400, 12900, 6500);
+    gp_counter_free(set);
+}

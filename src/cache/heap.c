@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * heap.c: idle memory: which block is given, how it is cut, and how neighbours join again.  Everything here runs under
+ * the cache's lock and calls no backend.
+ *
+ * Invariants:  the blocks of a segment lie without gap or overlap from its begin to its end;  two neighbours are never
+ * both idle, or both unmapped;  a heap's index holds exactly its idle blocks, and heap.idle_bytes is their sum.
+ */
+#include "cache/inner.h"
+
+struct gp_heap *gp_heap_of(struct gp_cache *cache, uint64_t stream, uint64_t pool, bool small, bool linear,
+                           bool dedicated)
+{
+    struct gp_heap *heap;
+    for (heap = cache->heaps; heap; heap = heap->next)
+        if (heap->stream == stream && heap->pool == pool && heap->small == small && heap->linear == linear &&
+            heap->dedicated == dedicated)
+            return heap;
+    heap = gp_slab_take(&cache->heap_records);
+    if (!heap)
+        return NULL;
+    heap->stream = stream;
+    heap->pool = pool;
+    heap->small = small;
+    heap->linear = linear;
+    heap->dedicated = dedicated;
+    for (const struct gp_pool *private = cache->pools; private; private = private->next)
+        heap->pinned |= pool && private->id == pool;
+    heap->next = cache->heaps;
+    cache->heaps = heap;
+    return heap;
+}
+
+static struct gp_heap *gp_heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+{
+    struct gp_heap *heap;
+    for (heap = cache->heaps; heap; heap = heap->next)
+        if (heap != like && heap->stream == stream && heap->pool == like->pool && heap->small == like->small &&
+            heap->linear == like->linear && heap->dedicated == like->dedicated)
+            break;
+    return heap;
+}
+
+bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
+{
+    struct gp_heap *into = gp_heap_like(cache, heap, GP_STREAM_GONE);
+    if (!into) {
+        heap->stream = GP_STREAM_GONE;
+        return false;
+    }
+    for (struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
+        if (segment->heap != heap)
+            continue;
+        segment->heap = into;
+        for (struct gp_block *block = segment->first; block; block = block->after) {
+            if (gp_block_state(block) == GP_BLOCK_IDLE)
+                gp_index_take(&heap->idle, block), gp_index_put(&into->idle, block);
+            if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
+                gp_index_take(&heap->unmapped, block), gp_index_put(&into->unmapped, block);
+        }
+    }
+    into->idle_bytes += heap->idle_bytes;
+    into->unordered_bytes += heap->unordered_bytes;
+    *place = heap->next; /* the record stays: a thread that allocates for the dying stream may hold it */
+    return true;
+}
+
+bool gp_block_small(const struct gp_cache *cache, const struct gp_block *block)
+{
+    return cache->policy.small_bytes ? block->segment->heap->small : block->bytes <= 1u << 20;
+}
+
+bool gp_block_is_split(const struct gp_block *block)
+{
+    return !block->segment->growable && (block->before || block->after);
+}
+
+struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes)
+{
+    struct gp_block *block = gp_table_ready(cache, address) ? gp_slab_take(&cache->blocks) : NULL;
+    if (!block)
+        return NULL;
+    block->address = address;
+    block->bytes = bytes;
+    block->segment = segment;
+    gp_block_become(block, GP_BLOCK_TAKEN);
+    gp_table_set(cache, address, block);
+    return block;
+}
+
+void gp_block_drop(struct gp_cache *cache, struct gp_block *block)
+{
+    gp_table_set(cache, block->address, NULL);
+    gp_block_become(block, GP_BLOCK_SPARE);
+    block->address = 0;
+    gp_slab_give(&cache->blocks, block);
+}
+
+struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes)
+{
+    struct gp_block *rest =
+        gp_block_new(cache, block->segment, block->address + first_bytes, block->bytes - first_bytes);
+    if (!rest)
+        return NULL;
+    gp_block_become(rest, gp_block_state(block));
+    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* thread.c may look at it */
+    rest->born = block->born;
+    rest->epoch = block->epoch;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after)
+        rest->after->before = rest;
+    block->after = rest;
+    block->bytes = first_bytes;
+    return rest;
+}
+
+/* `block` swallows its right neighbour, which is in no index. */
+static void gp_block_swallow(struct gp_cache *cache, struct gp_block *block)
+{
+    struct gp_block *gone = block->after;
+    block->bytes += gone->bytes;
+    block->after = gone->after;
+    if (block->after)
+        block->after->before = block;
+    if (gone->born < block->born)
+        block->born = gone->born;
+    if (gone->epoch > block->epoch)
+        block->epoch = gone->epoch;
+    gp_block_drop(cache, gone);
+}
+
+static void gp_idle_count(struct gp_cache *cache, const struct gp_block *block, bool up)
+{
+    struct gp_heap *heap = block->segment->heap;
+    uint64_t bytes = up ? block->bytes : -block->bytes;
+    heap->idle_bytes += bytes;
+    cache->idle_bytes += bytes;
+    if (heap->dedicated)
+        cache->dedicated_idle_bytes += bytes;
+    if (gp_block_is_split(block))
+        gp_gauges_split(cache, block, up);
+}
+
+void gp_block_unidle(struct gp_cache *cache, struct gp_block *block)
+{
+    gp_index_take(&block->segment->heap->idle, block);
+    gp_idle_count(cache, block, false);
+}
+
+void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
+{
+    block->requested_bytes = 0;
+    block->oversize = false;
+    __atomic_store_n(&block->stream, block->segment->heap->stream, __ATOMIC_RELAXED); /* thread.c may look at it */
+    block->born = cache->clock;
+    block->epoch = cache->epoch;
+    if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE) {
+        gp_block_unidle(cache, block->after);
+        gp_block_swallow(cache, block);
+    }
+    if (block->before && gp_block_state(block->before) == GP_BLOCK_IDLE) {
+        block = block->before;
+        gp_block_unidle(cache, block);
+        gp_block_swallow(cache, block);
+        block->born = cache->clock;
+        block->epoch = cache->epoch;
+    }
+    gp_block_become(block, GP_BLOCK_IDLE);
+    gp_index_put(&block->segment->heap->idle, block);
+    gp_idle_count(cache, block, true);
+}
+
+void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
+{
+    struct gp_index *index = &block->segment->heap->unmapped;
+    block->requested_bytes = 0;
+    if (block->after && gp_block_state(block->after) == GP_BLOCK_UNMAPPED) {
+        gp_index_take(index, block->after);
+        gp_block_swallow(cache, block);
+    }
+    if (block->before && gp_block_state(block->before) == GP_BLOCK_UNMAPPED) {
+        block = block->before;
+        gp_index_take(index, block);
+        gp_block_swallow(cache, block);
+    }
+    gp_block_become(block, GP_BLOCK_UNMAPPED);
+    gp_index_put(index, block);
+}
+
+/* An idle block that a dedicated request may have whole: the waste stays below an eighth, as it does in the driver's
+ * own rounding of 16 MiB to 2 MiB steps. */
+static struct gp_block *gp_heap_whole(struct gp_heap *heap, uint64_t bytes)
+{
+    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
+}
+
+struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
+{
+    if (heap->dedicated)
+        return gp_heap_whole(heap, bytes);
+    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    /* A larger one is no better: the rules only refuse what is too large. */
+    return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
+}
+
+/* Takes `bytes` of an idle block and puts the rest back.  Without memory for a record the whole block is given. */
+static struct gp_block *gp_heap_carve(struct gp_cache *cache, struct gp_block *block, uint64_t bytes)
+{
+    const struct gp_policy *policy = &cache->policy;
+    const struct gp_segment *segment = block->segment;
+    uint64_t born = block->born, epoch = block->epoch;
+    gp_block_unidle(cache, block);
+    if (block->bytes > bytes && !segment->heap->dedicated &&
+        gp_policy_splits(policy, block->bytes, bytes, segment->heap->small, segment->growable)) {
+        bool high = policy->takes_high_end;
+        struct gp_block *rest = gp_block_cut(cache, block, high ? block->bytes - bytes : bytes);
+        if (rest) {
+            struct gp_block *idle = high ? block : rest;
+            block = high ? rest : block;
+            gp_block_become(block, GP_BLOCK_TAKEN); /* before its neighbour looks for idle ones to join */
+            gp_block_idle(cache, idle);
+            idle->born = born;
+            idle->epoch = epoch;
+        }
+    }
+    return block;
+}
+
+struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
+                               uint64_t bytes)
+{
+    block = gp_heap_carve(cache, block, bytes);
+    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* as stream: thread.c */
+    __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
+    block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);
+    gp_block_become(block, gp_thread_suits(cache, block) ? GP_BLOCK_LOCAL | GP_BLOCK_LIVE : GP_BLOCK_LIVE);
+    uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;
+    if (used > cache->peak_bytes)
+        cache->peak_bytes = used;
+    return block;
+}
+
+struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
+                              uint64_t bytes)
+{
+    struct gp_block *block = gp_heap_find(cache, heap, bytes);
+    return block ? gp_block_give(cache, block, request, bytes) : NULL;
+}

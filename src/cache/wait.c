@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wait.c: freed blocks that work may still use.  A block goes
+ *
+ *      live -> open batch (unordered free: any stream may use it)  -> fence over all streams   -> idle
+ *      live -> asked (other streams were recorded)                 -> fence over those streams -> idle
+ *
+ * Fences are recorded after the free and only ever asked under `grow`; a block that waits is in exactly one list.
+ */
+#include "cache/inner.h"
+
+/* An open batch is closed at 64 blocks or 32 MiB: a fence costs a few driver calls, which these share, and what waits
+ * is not more than a large page. */
+#define GP_BATCH_BLOCKS 64
+#define GP_BATCH_BYTES  (32u << 20)
+/* Blocks that other streams used share a fence by four: each is one record and one question less, and a block waits for
+ * three more frees at most; an allocation that finds nothing records at once.  A policy that stands for PyTorch: one
+ * each. */
+#define GP_ASKED_BLOCKS 4
+/* A free asks about fences when there are as many: allocations ask before they look elsewhere, so there is no hurry,
+ * and a question costs about as much as a fence.  A policy that stands for PyTorch asks at once. */
+#define GP_FENCES_UNASKED 16
+/* More streams on one block than that: a fence over all of them. */
+#define GP_FENCE_STREAMS 16
+
+void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered)
+{
+    gp_block_become(block, GP_BLOCK_WAITING);
+    block->unordered = unordered;
+    block->segment->heap->unordered_bytes += unordered ? block->bytes : 0;
+    cache->waiting_bytes += block->bytes;
+    if (unordered || !block->uses) {
+        block->left = cache->open.blocks;
+        cache->open.blocks = block;
+        cache->open.bytes += block->bytes;
+        cache->open.count++;
+    } else {
+        block->left = cache->asked;
+        cache->asked = block;
+        cache->asked_count++;
+    }
+}
+
+bool gp_wait_wants_record(const struct gp_cache *cache)
+{
+    return cache->asked_count >= (cache->policy.moves_pages ? GP_ASKED_BLOCKS : 1) ||
+           cache->open.count >= GP_BATCH_BLOCKS || cache->open.bytes >= GP_BATCH_BYTES;
+}
+
+void gp_uses_drop(struct gp_cache *cache, struct gp_block *block)
+{
+    struct gp_uses *next;
+    for (struct gp_uses *use = block->uses; use; use = next) {
+        next = use->next;
+        gp_slab_give(&cache->use_records, use);
+    }
+    block->uses = NULL;
+}
+
+/* Under lock: the work is done, the blocks are idle. */
+static void gp_wait_over(struct gp_cache *cache, struct gp_block *blocks)
+{
+    struct gp_block *next;
+    for (struct gp_block *block = blocks; block; block = next) {
+        next = block->left;
+        block->left = NULL;
+        block->segment->heap->unordered_bytes -= block->unordered ? block->bytes : 0;
+        cache->waiting_bytes -= block->bytes;
+        gp_uses_drop(cache, block);
+        gp_gauges_done(cache, block);
+        gp_block_idle(cache, block);
+    }
+}
+
+void gp_wait_forget(struct gp_cache *cache)
+{
+    struct gp_block *open = cache->open.blocks, *asked = cache->asked;
+    struct gp_batch *next;
+    cache->open = (struct gp_batch){0};
+    cache->asked = NULL;
+    cache->asked_count = 0;
+    gp_wait_over(cache, open);
+    gp_wait_over(cache, asked);
+    for (struct gp_batch *batch = cache->fenced; batch; batch = next) {
+        next = batch->next;
+        gp_wait_over(cache, batch->blocks);
+        gp_slab_give(&cache->batch_records, batch);
+    }
+    cache->fenced = cache->fenced_last = NULL;
+    cache->fences = 0;
+}
+
+struct gp_streams { /* of one fence */
+    uint64_t at[GP_FENCE_STREAMS];
+    unsigned count;
+    bool all;
+};
+
+static void gp_streams_add(struct gp_streams *streams, uint64_t stream)
+{
+    streams->all |= stream == GP_STREAM_GONE || stream == GP_STREAM_ANY;
+    for (unsigned i = 0; i < streams->count; i++)
+        if (streams->at[i] == stream)
+            return;
+    if (streams->count == GP_FENCE_STREAMS)
+        streams->all = true;
+    else
+        streams->at[streams->count++] = stream;
+}
+
+/* NULL: everything. */
+static uint32_t gp_wait_call_record(struct gp_cache *cache, const struct gp_streams *streams, uint64_t *fence)
+{
+    if (streams && !streams->all) {
+        gp_cache_called(cache);
+        uint32_t error = cache->backend.record(cache->backend.self, streams->at, streams->count, fence);
+        /* Else a stream is gone, perhaps: then a fence over everything there is. */
+        if (error == 0 || error == GP_BACKEND_FORBIDDEN)
+            return error;
+    }
+    gp_cache_called(cache);
+    return cache->backend.record(cache->backend.self, NULL, 0, fence);
+}
+
+/* Under lock. */
+static void gp_wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
+{
+    struct gp_block *next;
+    for (struct gp_block *block = blocks; block; block = next) {
+        next = block->left;
+        block->left = cache->open.blocks;
+        cache->open.blocks = block;
+        cache->open.bytes += block->bytes;
+        cache->open.count++;
+    }
+}
+
+/* Puts the blocks behind the fence. */
+static void gp_wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
+{
+    gp_lock_take(&cache->lock);
+    struct gp_batch *batch = gp_slab_take(&cache->batch_records);
+    if (batch) {
+        batch->blocks = blocks;
+        batch->fence = fence;
+        if (cache->fenced_last)
+            cache->fenced_last->next = batch;
+        else
+            cache->fenced = batch;
+        cache->fenced_last = batch;
+    }
+    cache->fences += batch != NULL;
+    gp_lock_give(&cache->lock);
+    if (batch)
+        return;
+    gp_cache_called(cache);
+    uint32_t error = cache->backend.wait(cache->backend.self, fence);
+    gp_lock_take(&cache->lock);
+    if (error) /* the fence is gone and proved nothing */
+        gp_wait_reopen(cache, blocks);
+    else
+        gp_wait_over(cache, blocks);
+    gp_lock_give(&cache->lock);
+}
+
+/* Under lock: takes blocks that wait for a fence of their own, up to `most`, and whose it is to be. */
+static struct gp_block *gp_wait_take_asked(struct gp_cache *cache, unsigned most, struct gp_streams *streams)
+{
+    struct gp_block *blocks = cache->asked, **end = &blocks;
+    for (; *end && most; most--) {
+        for (const struct gp_uses *use = (*end)->uses; use; use = use->next)
+            gp_streams_add(streams, use->stream);
+        end = &(*end)->left;
+        cache->asked_count--;
+    }
+    cache->asked = *end;
+    *end = NULL;
+    return blocks;
+}
+
+static void gp_wait_record_asked(struct gp_cache *cache)
+{
+    for (;;) {
+        uint64_t fence;
+        struct gp_streams streams = {.count = 0};
+        gp_lock_take(&cache->lock);
+        struct gp_block *blocks = gp_wait_take_asked(cache, cache->policy.moves_pages ? UINT32_MAX : 1, &streams),
+                        *next;
+        gp_lock_give(&cache->lock);
+        if (!blocks)
+            return;
+        if (gp_wait_call_record(cache, &streams, &fence) == 0) {
+            gp_wait_fence(cache, blocks, fence);
+            continue;
+        }
+        gp_lock_take(&cache->lock); /* not now: they keep waiting */
+        for (; blocks; blocks = next) {
+            next = blocks->left;
+            blocks->left = cache->asked;
+            cache->asked = blocks;
+            cache->asked_count++;
+        }
+        gp_lock_give(&cache->lock);
+        return;
+    }
+}
+
+static void gp_wait_record_open(struct gp_cache *cache)
+{
+    uint64_t fence;
+    gp_lock_take(&cache->lock);
+    struct gp_batch batch = cache->open;
+    cache->open = (struct gp_batch){0};
+    gp_lock_give(&cache->lock);
+    if (!batch.blocks)
+        return;
+    if (gp_wait_call_record(cache, NULL, &fence) == 0) {
+        gp_wait_fence(cache, batch.blocks, fence);
+        return;
+    }
+    struct gp_block *last = batch.blocks;
+    while (last->left)
+        last = last->left;
+    gp_lock_take(&cache->lock);
+    last->left = cache->open.blocks;
+    cache->open.blocks = batch.blocks;
+    cache->open.bytes += batch.bytes;
+    cache->open.count += batch.count;
+    gp_lock_give(&cache->lock);
+}
+
+/* `fenced` changes under both locks, so it may be walked under `grow` alone. */
+static void gp_wait_ask(struct gp_cache *cache, bool wait)
+{
+    struct gp_batch **place = &cache->fenced, *last = NULL;
+    while (*place) {
+        struct gp_batch *batch = *place;
+        gp_cache_called(cache);
+        uint32_t error = wait ? cache->backend.wait(cache->backend.self, batch->fence)
+                              : cache->backend.query(cache->backend.self, batch->fence);
+        if (error == GP_BACKEND_BUSY || error == GP_BACKEND_FORBIDDEN) {
+            last = batch;
+            place = &batch->next;
+            continue;
+        }
+        gp_lock_take(&cache->lock);
+        *place = batch->next;
+        if (cache->fenced_last == batch)
+            cache->fenced_last = last;
+        if (error) /* the fence is gone and proved nothing: another one */
+            gp_wait_reopen(cache, batch->blocks);
+        else
+            gp_wait_over(cache, batch->blocks);
+        gp_slab_give(&cache->batch_records, batch);
+        cache->fences--;
+        gp_lock_give(&cache->lock);
+    }
+}
+
+void gp_wait_record(struct gp_cache *cache)
+{
+    gp_lock_take(&cache->lock);
+    uint64_t before = cache->fences;
+    gp_lock_give(&cache->lock);
+    gp_wait_record_asked(cache);
+    gp_wait_record_open(cache);
+    if (!cache->policy.moves_pages || before >= GP_FENCES_UNASKED)
+        gp_wait_ask(cache, false);
+}
+
+void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait)
+{
+    gp_wait_record_asked(cache);
+    if (open_too)
+        gp_wait_record_open(cache);
+    gp_wait_ask(cache, wait);
+}
+
+bool gp_wait_all(struct gp_cache *cache)
+{
+    uint64_t fence;
+    gp_lock_take(&cache->lock);
+    uint64_t epoch = cache->epoch++; /* what becomes idle from here on may have work behind the fence */
+    gp_lock_give(&cache->lock);
+    if (gp_wait_call_record(cache, NULL, &fence) != 0)
+        return false;
+    gp_cache_called(cache);
+    if (cache->backend.wait(cache->backend.self, fence) != 0)
+        return false;
+    gp_lock_take(&cache->lock);
+    cache->settled = epoch;
+    gp_lock_give(&cache->lock);
+    __atomic_fetch_add(&cache->x_syncs, 1, __ATOMIC_RELAXED); /* a count */
+    gp_cache_tell(cache, GP_CACHE_SYNC_ALL, 0, 0, 0);
+    return true;
+}

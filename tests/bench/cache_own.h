@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * cache_own.h: our cache as a contender, over a driver that costs nothing.  Used by bench_cache.c, and by
+ * peer/cache_bare.c, which is the same cache without its statistics. */
+#ifndef GP_BENCH_CACHE_OWN_H
+#define GP_BENCH_CACHE_OWN_H
+
+#include "bench/cache_load.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
+
+/* ---- a driver that costs nothing -------------------------------------------------------------------------------- */
+
+static uint64_t bump_next = 1ull << 40, bump_calls;
+#define BUMP_PAGE (2ull << 20)
+
+static uint32_t bump_allocate(void *self, uint64_t bytes, uint64_t *address)
+{
+    (void)self;
+    __atomic_fetch_add(&bump_calls, 1, __ATOMIC_RELAXED);
+    *address = __atomic_fetch_add(&bump_next, (bytes + BUMP_PAGE - 1) / BUMP_PAGE * BUMP_PAGE, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static uint32_t bump_free(void *self, uint64_t address)
+{
+    (void)self;
+    (void)address;
+    __atomic_fetch_add(&bump_calls, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static uint32_t bump_reserve(void *self, uint64_t bytes, uint64_t *address)
+{
+    return bump_allocate(self, bytes, address);
+}
+
+static uint32_t bump_range(void *self, uint64_t address, uint64_t bytes)
+{
+    (void)bytes;
+    return bump_free(self, address);
+}
+
+static uint32_t bump_create(void *self, uint64_t bytes, uint64_t *handle)
+{
+    return bump_allocate(self, bytes, handle);
+}
+
+static uint32_t bump_map(void *self, uint64_t address, uint64_t bytes, const uint64_t *handles,
+                         const uint64_t *handle_bytes, unsigned count)
+{
+    (void)bytes;
+    (void)handles;
+    (void)handle_bytes;
+    (void)count;
+    return bump_free(self, address);
+}
+
+static uint32_t bump_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
+{
+    (void)self;
+    (void)streams;
+    (void)count;
+    *fence = 1;
+    return 0;
+}
+
+static uint32_t bump_reached(void *self, uint64_t fence)
+{
+    (void)self;
+    (void)fence;
+    return 0;
+}
+
+static uint32_t bump_memory(void *self, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)self;
+    *free_bytes = *total_bytes = 80ull << 30;
+    return 0;
+}
+
+/* ---- contenders ------------------------------------------------------------------------------------------------- */
+
+static void *cache_create(const char *policy)
+{
+    struct gp_cache *cache;
+    struct gp_cache_setup setup = {
+        .policy = gp_policy_find(policy),
+        .backend = {.page_bytes = BUMP_PAGE,
+                    .allocate = bump_allocate,
+                    .free = bump_free,
+                    .reserve = bump_reserve,
+                    .unreserve = bump_range,
+                    .create = bump_create,
+                    .destroy = bump_free,
+                    .map = bump_map,
+                    .unmap = bump_range,
+                    .record = bump_record,
+                    .query = bump_reached,
+                    .wait = bump_reached,
+                    .memory = bump_memory},
+    };
+    if (!setup.policy || gp_cache_new(&cache, &setup) != 0)
+        abort();
+    return cache;
+}
+
+static void *caching_create(void)
+{
+    return cache_create("caching");
+}
+
+static inline void *pytorch_create(void)
+{
+    return cache_create("pytorch");
+}
+
+static void cache_destroy(void *cache)
+{
+    gp_cache_free((struct gp_cache *)cache);
+}
+
+static uint64_t cache_alloc(void *cache, uint64_t bytes, uint64_t stream, unsigned thread)
+{
+    struct gp_request request = {.bytes = bytes, .stream = stream, .shard = thread + 1};
+    struct gp_grant grant;
+    if (gp_cache_alloc((struct gp_cache *)cache, &request, &grant) != 0)
+        abort();
+    return grant.address;
+}
+
+static void cache_free(void *cache, uint64_t address, uint64_t stream, unsigned thread)
+{
+    (void)stream;
+    if (!gp_cache_release((struct gp_cache *)cache, address, GP_FREE_ORDERED, thread + 1, NULL))
+        abort();
+}
+
+static uint64_t cache_calls(void *cache)
+{
+    (void)cache;
+    return __atomic_load_n(&bump_calls, __ATOMIC_RELAXED);
+}
+
+#endif

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cache_thread.c: the threads' own caches (src/cache/thread.c): who gets what they hold, that every statistic is
+ * exact while they hold it, and that whoever asks for the whole sees it.  Races: tests/torture/cache.c.
+ */
+#include "cache/cache.h"
+#include "cache/policy.h"
+#include "ds/counter.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define KIB(_n) ((uint64_t)(_n) << 10)
+#define MIB(_n) ((uint64_t)(_n) << 20)
+
+/* A device of numbers: addresses only rise, memory has a bound, fences are reached at once. */
+struct device {
+    uint64_t next, held, capacity, created, records;
+    uint64_t bytes[256];
+};
+
+static uint32_t device_get(struct device *device, uint64_t bytes)
+{
+    if (device->held + bytes > device->capacity)
+        return GP_BACKEND_OOM;
+    device->held += bytes;
+    return 0;
+}
+
+static uint32_t device_allocate(void *self, uint64_t bytes, uint64_t *address)
+{
+    struct device *device = self;
+    *address = device->next;
+    device->next += bytes;
+    return device_get(device, bytes);
+}
+
+static uint32_t device_free(void *self, uint64_t address)
+{
+    (void)self, (void)address;
+    return 0;
+}
+
+static uint32_t device_reserve(void *self, uint64_t bytes, uint64_t *address)
+{
+    struct device *device = self;
+    *address = device->next;
+    device->next += bytes;
+    return 0;
+}
+
+static uint32_t device_unreserve(void *self, uint64_t address, uint64_t bytes)
+{
+    (void)self, (void)address, (void)bytes;
+    return 0;
+}
+
+static uint32_t device_create(void *self, uint64_t bytes, uint64_t *handle)
+{
+    struct device *device = self;
+    cr_assert_lt(device->created, sizeof device->bytes / sizeof device->bytes[0]);
+    *handle = device->created++;
+    device->bytes[*handle] = bytes;
+    return device_get(device, bytes);
+}
+
+static uint32_t device_destroy(void *self, uint64_t handle)
+{
+    struct device *device = self;
+    device->held -= device->bytes[handle];
+    return 0;
+}
+
+static uint32_t device_map(void *self, uint64_t address, uint64_t bytes, const uint64_t *handles,
+                           const uint64_t *handle_bytes, unsigned count)
+{
+    (void)self, (void)address, (void)bytes, (void)handles, (void)handle_bytes, (void)count;
+    return 0;
+}
+
+static uint32_t device_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
+{
+    struct device *device = self;
+    (void)streams, (void)count;
+    *fence = ++device->records;
+    return 0;
+}
+
+static uint32_t device_reached(void *self, uint64_t fence)
+{
+    (void)self, (void)fence;
+    return 0;
+}
+
+static uint32_t device_memory(void *self, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct device *device = self;
+    *total_bytes = device->capacity;
+    *free_bytes = device->capacity - device->held;
+    return 0;
+}
+
+static struct device device;
+
+static struct gp_cache *made(uint64_t capacity, const struct gp_policy *policy)
+{
+    struct gp_cache *cache = NULL;
+    device = (struct device){.next = 1ull << 40, .capacity = capacity};
+    struct gp_cache_setup setup = {
+        .policy = policy,
+        .backend = {.self = &device,
+                    .page_bytes = MIB(2),
+                    .allocate = device_allocate,
+                    .free = device_free,
+                    .reserve = device_reserve,
+                    .unreserve = device_unreserve,
+                    .create = device_create,
+                    .destroy = device_destroy,
+                    .map = device_map,
+                    .unmap = device_unreserve,
+                    .record = device_record,
+                    .query = device_reached,
+                    .wait = device_reached,
+                    .memory = device_memory},
+    };
+    cr_assert_eq(gp_cache_new(&cache, &setup), 0);
+    return cache;
+}
+
+static uint64_t took(struct gp_cache *cache, uint64_t bytes, uint64_t stream, unsigned shard)
+{
+    struct gp_request request = {.bytes = bytes, .stream = stream, .shard = shard};
+    struct gp_grant grant;
+    cr_assert_eq(gp_cache_alloc(cache, &request, &grant), 0);
+    cr_assert_eq(grant.requested_bytes, bytes);
+    cr_assert_geq(grant.bytes, bytes);
+    cr_assert_eq(grant.stream, stream);
+    return grant.address;
+}
+
+static void gave(struct gp_cache *cache, uint64_t address, unsigned shard)
+{
+    cr_assert(gp_cache_release(cache, address, GP_FREE_ORDERED, shard, NULL));
+}
+
+/* Leaves room below every peak: at a peak the gates are closed and blocks go the long way. */
+static void warm(struct gp_cache *cache, uint64_t stream, unsigned shard)
+{
+    uint64_t held[64];
+    for (unsigned turn = 0; turn < 64; turn++) {
+        for (unsigned i = 0; i < 64; i++)
+            held[i] = took(cache, KIB(64), stream, shard);
+        for (unsigned i = 0; i < 64; i++)
+            gave(cache, held[i], shard);
+    }
+}
+
+static struct gp_gauge_value gauge(struct gp_cache *cache, unsigned which)
+{
+    struct gp_gauge_value values[GP_GAUGES_MAX];
+    gp_counter_snapshot(gp_cache_gauges(cache), values);
+    return values[which];
+}
+
+static void right(struct gp_cache *cache)
+{
+    char why[160] = "";
+    cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
+}
+
+/* A block in a thread's cache has not joined its neighbours: the next of its size is the last that was freed, though a
+ * lower one lies idle. */
+Test(cache_thread, last_freed_first)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    uint64_t a = took(cache, KIB(64), 7, 1), b = took(cache, KIB(64), 7, 1), c = took(cache, KIB(64), 7, 1);
+    gave(cache, a, 1);
+    gave(cache, c, 1);
+    gave(cache, b, 1);
+    cr_expect_eq(took(cache, KIB(64), 7, 1), b);
+    cr_expect_eq(took(cache, KIB(64), 7, 1), c);
+    cr_expect_eq(took(cache, KIB(64), 7, 1), a);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* Another stream's thread cache never serves: nothing orders the two. */
+Test(cache_thread, streams_stay_apart)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    warm(cache, 8, 1);
+    uint64_t a = took(cache, KIB(64), 7, 1);
+    gave(cache, a, 1);
+    cr_expect_neq(took(cache, KIB(64), 8, 1), a);
+    cr_expect_eq(took(cache, KIB(64), 7, 1), a);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* What the policy calls close enough: an eighth. */
+Test(cache_thread, slack)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    uint64_t a = took(cache, KIB(144), 7, 1);
+    gave(cache, a, 1);
+    cr_expect_eq(took(cache, KIB(128), 7, 1), a); /* 144 = 128 + 128 / 8 */
+    gave(cache, a, 1);
+    cr_expect_neq(took(cache, KIB(127), 7, 1), a); /* 144 > 127 + 127 / 8 */
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* The same totals, whichever way blocks went. */
+Test(cache_thread, statistics)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    struct gp_gauge_value before = gauge(cache, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_SMALL);
+    cr_assert_eq(before.current, 0);
+    cr_assert_eq(before.peak, (int64_t)(64 * KIB(64)));
+    uint64_t a = took(cache, 1000, 7, 1), b = took(cache, KIB(64), 7, 1);
+    cr_expect_eq(gauge(cache, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_SMALL).current, 1024 + (int64_t)KIB(64));
+    cr_expect_eq(gauge(cache, GP_GAUGE_REQUESTED_BYTES + GP_POOL_ALL).current, 1000 + (int64_t)KIB(64));
+    cr_expect_eq(gauge(cache, GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR).current, 1000 + (int64_t)KIB(64));
+    cr_expect_eq(gauge(cache, GP_GAUGE_ALLOCATION + GP_POOL_LARGE).allocated, 0);
+    gave(cache, a, 1);
+    gave(cache, b, 1);
+    struct gp_gauge_value after = gauge(cache, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_SMALL);
+    cr_expect_eq(after.allocated - before.allocated, 1024 + (int64_t)KIB(64));
+    cr_expect_eq(after.freed - before.freed, after.allocated - before.allocated);
+    cr_expect_eq(after.peak, before.peak);
+    cr_expect_eq(gauge(cache, GP_GAUGE_ACTIVE + GP_POOL_ALL).current, 0);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+Test(cache_thread, freed_twice)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    uint64_t a = took(cache, KIB(64), 7, 1);
+    gave(cache, a, 1);
+    cr_expect_not(gp_cache_release(cache, a, GP_FREE_ORDERED, 1, NULL));
+    cr_expect_not(gp_cache_release(cache, a, GP_FREE_ORDERED, 2, NULL));
+    cr_expect_not(gp_cache_release(cache, a + 512, GP_FREE_ORDERED, 1, NULL));
+    cr_expect_not(gp_cache_record_stream(cache, a, 9));
+    cr_expect_not(gp_cache_find(cache, a, NULL));
+    cr_expect(gp_cache_owns(cache, a));
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* A thread keeps what it frees, whoever allocated it. */
+Test(cache_thread, freed_by_another)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    warm(cache, 7, 2);
+    uint64_t a = took(cache, KIB(64), 7, 1);
+    gave(cache, a, 2);
+    cr_expect_eq(took(cache, KIB(64), 7, 2), a);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* Other streams' work, and frees without an order, need a fence: such blocks go the long way. */
+Test(cache_thread, used_elsewhere)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    uint64_t used[4], records = device.records;
+    for (unsigned i = 0; i < 4; i++)
+        cr_assert(gp_cache_record_stream(cache, used[i] = took(cache, KIB(64), 7, 1), 9));
+    for (unsigned i = 0; i < 4; i++)
+        gave(cache, used[i], 1);
+    cr_expect_eq(device.records, records + 1); /* four share a fence */
+    uint64_t b = took(cache, KIB(64), 7, 1);
+    cr_assert(gp_cache_release(cache, b, GP_FREE_UNORDERED, 1, NULL));
+    struct gp_cache_numbers numbers;
+    gp_cache_numbers(cache, &numbers);
+    cr_expect_geq(numbers.waiting_bytes, KIB(64));
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* The whole cache's idle memory is what a request gets before it fails, and what an empty cache gives back. */
+Test(cache_thread, nothing_is_hidden)
+{
+    struct gp_cache *cache = made(MIB(64), gp_policy_find("caching"));
+    struct gp_cache_numbers numbers;
+    warm(cache, 7, 1);
+    gp_cache_numbers(cache, &numbers);
+    cr_expect_eq(numbers.allocated_bytes, 0);
+    cr_expect_eq(numbers.idle_bytes, numbers.reserved_bytes);
+    warm(cache, 7, 1);
+    gave(cache, took(cache, MIB(64), 7, 1), 1);
+    warm(cache, 7, 1);
+    gave(cache, took(cache, MIB(64), 9, 2), 2);
+    gp_cache_trim(cache, 0);
+    cr_expect_eq(device.held, 0);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* More than the policy allows goes to the heap, oldest sizes in turn. */
+Test(cache_thread, bounded)
+{
+    struct gp_policy policy = *gp_policy_find("caching");
+    policy.thread_blocks = 16;
+    struct gp_cache *cache = made(MIB(512), &policy);
+    warm(cache, 7, 1);
+    uint64_t held[64];
+    for (unsigned i = 0; i < 64; i++)
+        held[i] = took(cache, KIB(64), 7, 1);
+    for (unsigned i = 0; i < 64; i++)
+        gave(cache, held[i], 1);
+    /* 48 of 64 neighbours at least have joined: a block of 16 of them is there without new memory. */
+    uint64_t reserved = device.held;
+    took(cache, MIB(1), 7, 2);
+    cr_expect_eq(device.held, reserved);
+    right(cache);
+    gp_cache_free(cache);
+}
+
+/* The stream's number comes again: what the old one left is not in the new one's order. */
+Test(cache_thread, stream_gone)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    warm(cache, 7, 1);
+    uint64_t a = took(cache, KIB(64), 7, 1), b = took(cache, KIB(64), 7, 1);
+    gave(cache, a, 1);
+    gp_cache_stream_gone(cache, 7);
+    uint64_t records = device.records;
+    gave(cache, b, 1); /* long way: behind a fence */
+    uint64_t c = took(cache, KIB(64), 7, 1);
+    cr_expect(c != a || device.records > records);
+    right(cache);
+    gp_cache_free(cache);
+}
