@@ -45,25 +45,29 @@ FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base ds account source cache shim export inject,$(wildcard src/$d/*.c))
+TARGET_SRC := $(foreach d,base ds account source cache shim export api inject,$(wildcard src/$d/*.c))
+SHIM_SRC   := $(wildcard src/preload/*.c)
 TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
-TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o)
+SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
+# The text of an OOM report is the one piece that the library's log and the tools share.
+TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(B)/obj/src/base/oomtext.o $(B)/obj/src/base/oomadvice.o
 SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 
 LIB  := $(B)/lib/libgpuprof.so
+SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 
 TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw 2>/dev/null || echo -ljansson -lncursesw -ltinfo) -ldl -lpthread
 
 .PHONY: all lib tool sim examples help
 all: lib tool sim examples ## build everything that a person runs
-lib: $(LIB)
+lib: $(LIB) $(SHIM)
 tool: $(BIN)
 sim: $(SIM)
 examples: $(EXAMPLES)
@@ -80,6 +84,9 @@ endef
 
 $(B)/obj/src/sim/%.o: src/sim/%.c $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
+# Preloaded into programs that are not sanitized.
+$(B)/obj/src/preload/%.o: src/preload/%.c $(STAMP)
+	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)))
 $(B)/obj/src/%.o: src/%.c $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
@@ -92,9 +99,16 @@ $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -lpthread -ldl
 	$(Q)mv -f $@.new $@
 comma := ,
+
+# In front of programs (LD_PRELOAD): what it jumps to is the very copy of libgpuprof.so that lies beside it.
+$(SHIM): $(SHIM_OBJ) src/preload/libgpuprof-shim.map $(LIB)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/preload/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof -ldl
+	$(Q)mv -f $@.new $@
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.
 $(B)/libtarget.a: $(TARGET_OBJ)
@@ -123,10 +137,16 @@ $(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
 $(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
 	$(call simlib,src/sim/cudart/libcudart.map)
 	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
+# The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
+$(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@; ar rcs $@ $^
 
-# Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too.
+# Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
+# the static runtime alone (*_srt.c).
 PROGRAM_CFLAGS = $(filter-out -fsanitize% -fno-sanitize% --coverage,$(ALL_CFLAGS)) -Isrc/sim/include -Iinclude
-PROGRAM_LIBS = $(if $(filter %_rt,$*),-lcudart) -lcuda -lpthread -lm -ldl
+PROGRAM_LIBS = $(if $(filter %_srt,$*),-lcudart_static,$(if $(filter %_rt,$*),-lcudart) -lcuda) -lpthread -lm -ldl
 define program
 	$(call say,PROG,$@)
 	@mkdir -p $(@D)
@@ -180,10 +200,13 @@ check-gpu: ## on a machine with a GPU: everything under tests/gpu; 77 without on
 format: ## clang-format every C file
 	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i
 
+VERSION = $(shell awk '/define GPUPROF_VERSION_/ {v = v "." $$3} END {print substr(v, 2)}' include/gpuprof/gpuprof.h)
 install: all ## install under PREFIX
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/gpuprof/sim $(DESTDIR)$(PREFIX)/include/gpuprof $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/gpuprof/sim $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/gpuprof $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
-	install -m 755 $(LIB) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(LIB) $(SHIM) $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/gpuprof/sim/
 	install -m 644 include/gpuprof/*.h $(DESTDIR)$(PREFIX)/include/gpuprof/
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' deploy/gpuprof.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
+	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/

@@ -6,7 +6,7 @@
  * seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and check the copy; the one part that
  * a viewer maps and writes is the mailbox.  Layout, every part at the offset that the header names:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | mailbox | ring chunks
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | mailbox | ring chunks
  *
  * Everything but the mailbox is written by the profiled process alone.  The reader trusts nothing in here: see
  * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF programs and other
@@ -129,6 +129,56 @@ struct gp_wire_failure { /* failed calls by API and error */
     uint64_t count;
 };
 
+/* ---- out of memory -------------------------------------------------------------------------------------------- */
+
+/* 12 groups name nearly all the bytes of real programs, whose sizes repeat, and leave room for the rest of a page. */
+#define GP_OOM_HOLDERS 12u
+
+#define GP_OOM_CACHE   1u /* our cache served the request: the idle numbers are known */
+#define GP_OOM_DRIVER  2u /* free_bytes and total_bytes are the driver's, as of driver_ns */
+#define GP_OOM_PENDING 4u /* the driver is still to be asked */
+#define GP_OOM_PARTIAL 8u /* more sizes than could be told apart: a group may be in the rest in part */
+
+struct gp_wire_oom_holder { /* live blocks of one kind and size */
+    uint64_t block_bytes;
+    uint64_t count;
+    uint32_t site; /* call-site id; 0 unknown */
+    uint8_t kind;
+    uint8_t pad_[3];
+};
+
+/* The last failed request of the process, as it was then.  Unknown numbers are -1.  An OOM that another thread reports
+ * at the same instant may be the one that is kept; count has them all. */
+struct gp_wire_oom {
+    /* Odd while the rest is being written ([oom.W]); a reader does as with publish_seq ([oom.R]). 0: there was none. */
+    uint64_t seq;
+    uint64_t count; /* out-of-memory errors of the process so far */
+    uint64_t time_ns;
+    uint64_t driver_ns;
+    uint64_t holders_ns; /* when the holders were listed; 0 never */
+    char api[48];
+    uint32_t error;
+    uint32_t flags; /* GP_OOM_* */
+    int32_t device; /* index in devices[]; -1 unknown */
+    uint32_t tid;
+    uint64_t asked_bytes; /* 0: the call does not say */
+    uint64_t stream;      /* 0: none, or not known */
+    int64_t free_bytes, total_bytes;
+    int64_t reserved_bytes, allocated_bytes;
+    int64_t pool_reserved_bytes, graph_reserved_bytes, graph_used_bytes; /* at the last poll */
+    int64_t kinds[GP_KINDS];                                             /* current bytes */
+    /* With GP_OOM_CACHE. */
+    int64_t limit_bytes; /* 0 none */
+    int64_t idle_bytes, largest_idle_bytes, releasable_bytes, waiting_bytes, idle_pieces, pinning_blocks;
+    char policy[16];
+    char conf[128];
+    /* By bytes, the largest first; what they leave out is the rest. */
+    uint32_t holder_count;
+    uint32_t pad_;
+    struct gp_wire_oom_holder holders[GP_OOM_HOLDERS];
+    int64_t rest_bytes, rest_count;
+};
+
 /* ---- header -------------------------------------------------------------------------------------------------- */
 
 enum gp_wire_source { GP_SOURCE_NONE, GP_SOURCE_CUPTI, GP_SOURCE_HOOKS };
@@ -189,7 +239,11 @@ struct gp_wire_header {
     uint64_t lost[GP_LOSTS];
     uint64_t events; /* published with the devices: events tried (written + ring_full) */
     uint64_t enabled_callbacks;
-    uint8_t reserved_[184];
+
+    /* One struct gp_wire_oom; a library that knows none leaves both 0. */
+    uint64_t oom_offset;
+    uint32_t oom_bytes, pad2_;
+    uint8_t reserved_[168];
 };
 
 /* ---- events -------------------------------------------------------------------------------------------------- */
@@ -315,6 +369,8 @@ _Static_assert(sizeof(struct gp_wire_kind_value) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_scope) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_failure) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_event) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_oom_holder) == 24, "wire");
+_Static_assert(sizeof(struct gp_wire_oom) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_chunk) == 4096, "wire");
 _Static_assert(sizeof(struct gp_wire_header) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_header) <= 4096, "wire");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * account.c: the devices' accounts, frames for calls under way, and starting up. */
 #include "account/account.h"
+#include "account/tap.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include <errno.h>
@@ -144,9 +145,12 @@ void gp_feed_lost(enum gp_wire_lost cause)
 }
 
 static uint32_t x_wanted;
+static uint32_t x_ever; /* all that was ever wanted */
 
 void gp_feed_poll_want(unsigned bits)
 {
+    if (GP_UNLIKELY(bits & ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* a look first: pools want at every call */
+        __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);              /* flags, publish nothing */
     /* One system call per idle-to-busy change, none while the poller has not looked yet. */
     if (__atomic_fetch_or(&x_wanted, bits, __ATOMIC_ACQ_REL) == 0 && gp_accounts.setup.wake_poller)
         gp_accounts.setup.wake_poller();
@@ -155,6 +159,11 @@ void gp_feed_poll_want(unsigned bits)
 unsigned gp_feed_poll_wanted(void)
 {
     return __atomic_exchange_n(&x_wanted, 0, __ATOMIC_ACQ_REL);
+}
+
+bool gp_tap_polled(void)
+{
+    return __atomic_load_n(&x_ever, __ATOMIC_RELAXED) & (GP_POLL_POOLS | GP_POLL_GRAPHS);
 }
 
 int gp_feed_start(const struct gp_feed_setup *setup)

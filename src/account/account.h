@@ -56,6 +56,10 @@ void gp_pool_count(uint64_t pool, int blocks);
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
 void gp_event_write(struct gp_wire_event *event);
 
+/* oom.c: keeps the facts of a request that failed; a context is about to die. */
+void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);
+void gp_oom_context_gone(uint32_t ctx);
+
 /* A frame keeps what a begin took until its end.  Its number + 1 is the token. */
 struct gp_frame {
     uint32_t x_busy;

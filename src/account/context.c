@@ -50,6 +50,7 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
 {
     if (ctx == 0)
         return;
+    gp_oom_context_gone(ctx);
     gp_map_each(gp_accounts.blocks, gp_context_owned, &ctx);
     gp_map_each(gp_accounts.objects, gp_context_owned, &ctx);
     uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], old = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);

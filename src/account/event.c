@@ -85,4 +85,5 @@ void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, i
     event.bytes = requested_bytes;
     event.requested_bytes = requested_bytes;
     gp_event_write(&event);
+    gp_oom_capture(api, error, requested_bytes, device);
 }

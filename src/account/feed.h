@@ -65,6 +65,9 @@ void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 /* A call failed with the driver's error; requested bytes for OOM, device as above. */
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device);
 #define GP_ERROR_OUT_OF_MEMORY 2u /* CUDA_ERROR_OUT_OF_MEMORY */
+/* Right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside our cache: the current context,
+ * in which the driver can be asked for its free bytes.  Waits for the poller's answer, at most 5 ms. */
+void gp_feed_oom_context(uint32_t ctx, uint64_t context);
 /* Occurrences that are counted and not decoded. */
 void gp_feed_lost(enum gp_wire_lost cause);
 
@@ -163,6 +166,25 @@ void gp_feed_cache_split_limit(int device, int64_t bytes);
 void gp_feed_cache_event(enum gp_wire_event_type type, int device, uint64_t address, uint64_t bytes,
                          uint64_t requested_bytes, uint64_t stream);
 
+/* What the cache knows when a request failed for good (struct gp_cache_numbers, and what was asked of the driver). */
+struct gp_feed_oom {
+    uint64_t stream;
+    uint64_t limit_bytes;            /* in force; 0 none */
+    int64_t free_bytes, total_bytes; /* the driver's, just now; -1 unknown */
+    uint64_t idle_bytes, idle_pieces, largest_idle_bytes, releasable_bytes, waiting_bytes, pinning_blocks;
+    const char *policy;
+    const char *conf; /* GPUPROF_ALLOC_CONF; may be NULL */
+};
+/* Right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread: adds to the report of that failure,
+ * unless another one has replaced it meanwhile. */
+void gp_feed_oom_cache(int device, const struct gp_feed_oom *facts);
+/* Calls visit once for every live block of our cache on the device, with its size.  Set once by the shim; runs inside
+ * gp_feed_failed, on the failing thread, with no lock of the accounts held: the caller of gp_feed_failed may hold none
+ * of the cache's.  visit takes no lock. */
+typedef void gp_feed_block_fn(void *arg, uint64_t bytes);
+typedef void gp_feed_cache_walk_fn(int device, void *arg, gp_feed_block_fn *visit);
+void gp_feed_oom_walker(gp_feed_cache_walk_fn *walk);
+
 /* ---- what the poller learned ---------------------------------------------------------------------------------- */
 
 struct gp_poll_pool {
@@ -191,11 +213,19 @@ struct gp_poll_import {
 bool gp_feed_poll_import_next(struct gp_poll_import *out);
 void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes);
 
+/* A report of out of memory that wants the driver's numbers: true gives its context, which cannot be destroyed
+ * unnoticed until gp_feed_poll_oom_leave brings the answer (-1 unknown). */
+bool gp_feed_poll_oom_enter(uint64_t *context);
+void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes);
+/* The newest report, once: for the log. */
+bool gp_feed_poll_oom_report(struct gp_wire_oom *out);
+
 /* What there is to poll, as bits; cleared by reading.  A callback that makes the word non-zero calls the waker. */
 #define GP_POLL_DEVICES 1u
 #define GP_POLL_POOLS   2u
 #define GP_POLL_GRAPHS  4u
 #define GP_POLL_IMPORTS 8u
+#define GP_POLL_OOM     16u /* a report of out of memory to complete or to log */
 void gp_feed_poll_want(unsigned bits);
 unsigned gp_feed_poll_wanted(void);
 
@@ -208,6 +238,7 @@ struct gp_feed_setup {
     struct gp_ring *ring;
     uint64_t *lost;                   /* GP_LOSTS words in the session */
     struct gp_wire_failure *failures; /* GP_WIRE_FAILURES rows in the session */
+    struct gp_wire_oom *oom;          /* in the session; NULL: reports are not kept */
     void (*wake_poller)(void);
     bool (*poll_now)(uint64_t timeout_ns); /* polls everything; false: not in time */
     uint64_t map_limit;                    /* most live blocks that the pointer map may hold */

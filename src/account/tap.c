@@ -10,6 +10,11 @@ static struct gp_account *gp_tap_account(unsigned index)
     return index < GP_WIRE_DEVICES ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
 }
 
+bool gp_tap_known(unsigned index)
+{
+    return gp_tap_account(index) != NULL;
+}
+
 /* A thread may free what another one's call has returned before that call's exit callback ran: the gauge is below zero
  * for that instant, and no memory is what it then means. */
 static int64_t gp_tap_memory(int64_t current)
@@ -68,16 +73,18 @@ static void gp_tap_statistics(const struct gp_gauge_value *gauges, struct gp_wir
     out->num_device_free = gauges[GP_GAUGE_SEGMENT].freed;
 }
 
-static void gp_tap_scopes(struct gp_account *account, struct gp_wire_device *out)
+typedef int gp_tap_watch_fn(struct gp_counter *set, unsigned watch, int64_t *peaks);
+
+static int gp_tap_scope(struct gp_account *account, unsigned slot, gp_tap_watch_fn *watch,
+                        struct gp_wire_scope_value *out)
 {
     int64_t peaks[GP_GAUGES_MAX];
-    for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++) {
-        if (gp_counter_watch_read(account->counter, slot, peaks) != 0)
-            continue;
-        gp_polled_fold_scope(account, slot, peaks);
-        out->scopes[slot] =
-            (struct gp_wire_scope_value){peaks[GP_GAUGE_ALLOCATED_BYTES], peaks[GP_GAUGE_RESERVED_BYTES]};
-    }
+    int error = watch(account->counter, slot, peaks);
+    if (error)
+        return error;
+    gp_polled_fold_scope(account, slot, peaks);
+    *out = (struct gp_wire_scope_value){peaks[GP_GAUGE_ALLOCATED_BYTES], peaks[GP_GAUGE_RESERVED_BYTES]};
+    return 0;
 }
 
 bool gp_tap_device(unsigned index, struct gp_wire_device *out)
@@ -90,7 +97,8 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     gp_counter_snapshot(account->counter, gauges);
     gp_polled_fold(account, gauges);
     gp_tap_statistics(gauges, out);
-    gp_tap_scopes(account, out);
+    for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++)
+        gp_tap_scope(account, slot, gp_counter_watch_read, &out->scopes[slot]);
     out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
     out->ordinal = index == GP_WIRE_HOST ? -1 : (int32_t)index;
     out->num_ooms = (int64_t)__atomic_load_n(&account->x_ooms, __ATOMIC_RELAXED);
@@ -175,19 +183,22 @@ int gp_tap_scope_begin(unsigned slot)
 
 int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
 {
-    int64_t peaks[GP_GAUGES_MAX];
     uint32_t bit = 1u << slot;
     if (slot >= GP_WIRE_SCOPES || !(__atomic_fetch_and(&gp_accounts.x_scopes, ~bit, __ATOMIC_ACQ_REL) & bit))
         return -ENOENT;
     memset(out, 0, GP_WIRE_DEVICES * sizeof(out[0]));
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         struct gp_account *account = gp_tap_account(i);
-        if (!account || gp_counter_watch_end(account->counter, slot, peaks) != 0)
-            continue;
-        gp_polled_fold_scope(account, slot, peaks);
-        out[i] = (struct gp_wire_scope_value){peaks[GP_GAUGE_ALLOCATED_BYTES], peaks[GP_GAUGE_RESERVED_BYTES]};
+        if (account)
+            gp_tap_scope(account, slot, gp_counter_watch_end, &out[i]);
     }
     return 0;
+}
+
+int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value *out)
+{
+    struct gp_account *account = gp_tap_account(index);
+    return account ? gp_tap_scope(account, slot, gp_counter_watch_read, out) : -ENODEV;
 }
 
 uint64_t gp_tap_events(void)

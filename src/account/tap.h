@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The index was used. */
+bool gp_tap_known(unsigned index);
+
 /* One device at one instant.  False: the index was never used. */
 bool gp_tap_device(unsigned index, struct gp_wire_device *out);
 
@@ -19,6 +22,22 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
 /* Scopes by slot, on every device at once.  begin: 0, -EBUSY.  end: fills the peaks of each device; 0, -ENOENT. */
 int gp_tap_scope_begin(unsigned slot);
 int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES]);
+/* One device's peaks so far: 0, -ENODEV (index never used), -ENOENT. */
+int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value *out);
+
+/* The program has used pools or graphs: parts of the numbers are as of the last poll. */
+bool gp_tap_polled(void);
+
+/* Every block that counts as allocated, and every physical allocation, once each, in no order; what comes or goes
+ * meanwhile may be left out.  visit runs under the map's locks: short, and no call into the accounts. */
+struct gp_tap_block {
+    uint64_t address; /* kind vmm: the handle */
+    uint64_t bytes, requested_bytes;
+    uint64_t live_bytes; /* handed out of it; less than bytes only where vmm memory is not mapped */
+    uint8_t kind;
+};
+typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
+void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit);
 
 /* Events tried so far (written and lost). */
 uint64_t gp_tap_events(void);

@@ -1,100 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * drain.c: publishes numbers and answers the mailbox.  Viewers are not trusted either: a slot is read once, its fields
- * are bounded, and nothing that a viewer writes is used as an address or a length.
+ * drain.c: answers the mailbox.  Viewers are not trusted either: a slot is read once, its fields are bounded, and
+ * nothing that a viewer writes is used as an address or a length.
  */
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/lock.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "export/session.h"
 #include <errno.h>
 #include <string.h>
 
-/* The driver may hold its locks for a long call; the viewer's own deadline is a second. */
-#define GP_POLL_PATIENCE_NS 50000000ull
-
 static struct gp_session *gp_session;
 static struct gp_session_hooks gp_hooks_of_session;
-static struct gp_lock gp_publish_lock = GP_LOCK_INIT(GP_RANK_PUBLISH);
-
-/* ---- publishing ----------------------------------------------------------------------------------------------- */
-
-/* Readers copy between two equal even values of publish_seq.  The words in between are plain: a torn copy is thrown
- * away. */
-void gp_session_publish(void)
-{
-    static struct gp_wire_device
-        device; /* 2 KiB, too much for a small thread's stack beside the rest; under the lock */
-    struct gp_wire_header *header = gp_session->header;
-    gp_lock_take(&gp_publish_lock);
-    uint64_t seq = header->publish_seq;
-    /* [publish.W] the odd value must be seen before any word changes: exchange is a full barrier; pairs with the
-     * reader's first load. */
-    __atomic_exchange_n(&header->publish_seq, seq + 1, __ATOMIC_SEQ_CST);
-    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
-        if (gp_tap_device(i, &device))
-            gp_session->devices[i] = device;
-    header->events = gp_tap_events();
-    if (gp_hooks_of_session.driver_version)
-        header->driver_version = gp_hooks_of_session.driver_version();
-    header->publish_ns = gp_clock_ns();
-    /* [publish.R] release: the words; pairs with the reader's second load. */
-    __atomic_store_n(&header->publish_seq, seq + 2, __ATOMIC_RELEASE);
-    gp_lock_give(&gp_publish_lock);
-}
-
-void gp_session_close(struct gp_session *session)
-{
-    gp_session_publish();
-    __atomic_fetch_or(&session->header->flags, GP_SESSION_CLOSED, __ATOMIC_RELEASE);
-}
-
-/* ---- scopes --------------------------------------------------------------------------------------------------- */
-
-static int gp_scope_find(const char *name)
-{
-    for (int i = 0; i < (int)GP_WIRE_SCOPES; i++)
-        if (gp_session->scopes[i].in_use &&
-            strncmp(gp_session->scopes[i].name, name, sizeof(gp_session->scopes[i].name)) == 0)
-            return i;
-    return -1;
-}
-
-static int gp_scope_begin(const char *name)
-{
-    if (!*name)
-        return -EINVAL;
-    if (gp_scope_find(name) >= 0)
-        return -EEXIST;
-    for (unsigned i = 0; i < GP_WIRE_SCOPES; i++) {
-        struct gp_wire_scope *scope = &gp_session->scopes[i];
-        if (scope->in_use)
-            continue;
-        int error = gp_tap_scope_begin(i);
-        if (error)
-            return error;
-        memcpy(scope->name, name, sizeof(scope->name));
-        scope->begin_ns = gp_clock_ns();
-        __atomic_store_n(&scope->in_use, 1, __ATOMIC_RELEASE);
-        return 0;
-    }
-    return -ENOSPC;
-}
-
-static int gp_scope_end(const char *name, struct gp_wire_slot *slot)
-{
-    struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
-    int index = gp_scope_find(name);
-    if (index < 0)
-        return -ENOENT;
-    int error = gp_tap_scope_end((unsigned)index, peaks);
-    memcpy(slot->scope, peaks, sizeof(peaks));
-    __atomic_store_n(&gp_session->scopes[index].in_use, 0, __ATOMIC_RELEASE);
-    return error;
-}
 
 /* ---- requests ------------------------------------------------------------------------------------------------- */
 
@@ -116,6 +35,22 @@ static int gp_answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *s
     return count || device < 0 ? 0 : -ENODEV;
 }
 
+/* A viewer ends a scope by its name alone, so it may not begin a second one of that name. */
+static int gp_answer_begin(const char *name)
+{
+    int handle = gp_scope_begin(name, false);
+    return handle < 0 ? handle : 0;
+}
+
+static int gp_answer_end(const char *name, struct gp_wire_slot *slot)
+{
+    struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
+    int handle = gp_scope_find(name);
+    int error = handle < 0 ? handle : gp_scope_end(handle, peaks);
+    memcpy(slot->scope, peaks, sizeof(peaks));
+    return error;
+}
+
 static int gp_answer(struct gp_wire_slot *slot)
 {
     char name[sizeof(slot->name)];
@@ -127,18 +62,17 @@ static int gp_answer(struct gp_wire_slot *slot)
     slot->reply_count = 0;
     if (command == GP_COMMAND_NONE || command >= GP_COMMANDS)
         return -EINVAL;
-    if (gp_hooks_of_session.poll_now)
-        gp_hooks_of_session.poll_now(GP_POLL_PATIENCE_NS);
+    gp_session_poll();
     switch (command) {
     case GP_COMMAND_RESET:
         result = gp_answer_reset(what, device, slot);
         gp_hooks_of_session.event(GP_EVENT_RESET, "");
         break;
     case GP_COMMAND_SCOPE_BEGIN:
-        result = gp_scope_begin(name);
+        result = gp_answer_begin(name);
         break;
     case GP_COMMAND_SCOPE_END:
-        result = gp_scope_end(name, slot);
+        result = gp_answer_end(name, slot);
         break;
     case GP_COMMAND_MARK:
         gp_hooks_of_session.event(GP_EVENT_MARK, name);
@@ -217,5 +151,6 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *ho
 {
     gp_session = session;
     gp_hooks_of_session = *hooks;
+    gp_session_share(session, hooks);
     return gp_worker_start(gp_drain_main, "gpuprof-drain");
 }

@@ -42,6 +42,7 @@ static struct gp_wire_header gp_session_layout(void)
         .scope_count = GP_WIRE_SCOPES,
         .failure_bytes = sizeof(struct gp_wire_failure),
         .failure_count = GP_WIRE_FAILURES,
+        .oom_bytes = sizeof(struct gp_wire_oom),
         .mailbox_bytes = sizeof(struct gp_wire_mailbox),
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
@@ -50,7 +51,8 @@ static struct gp_wire_header gp_session_layout(void)
     header.devices_offset = GP_PAGE;
     header.scopes_offset = gp_page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
     header.failures_offset = header.scopes_offset + (uint64_t)header.scope_bytes * header.scope_count;
-    header.mailbox_offset = gp_page_up(header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count);
+    header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
+    header.mailbox_offset = gp_page_up(header.oom_offset + header.oom_bytes);
     header.ring_offset = gp_page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
     return header;
@@ -104,6 +106,7 @@ int gp_session_open(struct gp_session *session)
         .devices = (struct gp_wire_device *)(base + header.devices_offset),
         .scopes = (struct gp_wire_scope *)(base + header.scopes_offset),
         .failures = (struct gp_wire_failure *)(base + header.failures_offset),
+        .oom = (struct gp_wire_oom *)(base + header.oom_offset),
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,

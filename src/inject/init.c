@@ -14,11 +14,14 @@
  */
 #include "account/feed.h"
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
 #include "export/session.h"
 #include "inject/option.h"
+#include "shim/shim.h"
+#include "source/hooks.h"
 #include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -26,6 +29,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* 2^24 live allocations take 2.6 GB of our own memory at worst: far beyond what a GPU's 512 B granules make sensible,
  * and still a bound. */
@@ -33,7 +38,9 @@
 
 static struct gp_session gp_session_mine;
 static struct gp_ring gp_ring_mine;
-static uint32_t x_ready; /* start is through: the exit path may use everything */
+static uint64_t x_starter; /* process << 32 | thread that starts us; 0: nobody yet */
+static uint32_t x_through; /* start is over, whatever came of it */
+static uint32_t x_ready;   /* start went well: the exit path may use everything */
 
 static void gp_inject_trouble(const char *what, int error)
 {
@@ -59,6 +66,7 @@ static int gp_inject_accounts(void)
         .ring = &gp_ring_mine,
         .lost = header->lost,
         .failures = gp_session_mine.failures,
+        .oom = gp_session_mine.oom,
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
@@ -85,16 +93,36 @@ static void gp_inject_drain(void)
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
 
-static void gp_inject_source(void)
+/* auto: CUPTI, which sees more; where it cannot be had, what is in front of the driver anyway. */
+static void gp_inject_source(enum gp_option_source wanted)
 {
     struct gp_wire_header *header = gp_session_mine.header;
     struct gp_source_status status = {0};
-    gp_cupti_start(&status);
+    if (wanted == GP_OPTION_HOOKS)
+        gp_hooks_start(&status);
+    else
+        gp_cupti_start(&status);
+    if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
+        struct gp_source_status hooks = {.cupti_version = status.cupti_version};
+        gp_hooks_start(&hooks);
+        snprintf(hooks.detail, sizeof(hooks.detail), "driver hooks, as %.110s", status.detail);
+        status = hooks;
+    }
     header->source = status.source;
     header->cupti_version = status.cupti_version;
     header->enabled_callbacks = status.enabled;
     memcpy(header->source_detail, status.detail, sizeof(header->source_detail));
     gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
+}
+
+static void gp_inject_shim(const struct gp_options *options)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_shim_setup setup = {options->allocator, options->conf, options->limit_bytes};
+    char why[96] = "";
+    if (!gp_shim_start(&setup, why, sizeof(why)))
+        gp_option_complain(header->options, sizeof(header->options), why);
+    snprintf(header->allocator, sizeof(header->allocator), "%s", gp_shim_name());
 }
 
 static void gp_inject_fork_child(void)
@@ -104,14 +132,17 @@ static void gp_inject_fork_child(void)
 
 static void gp_inject_exit(void)
 {
-    if (gp_life_on())
-        gp_poll_stop();
+    if (!gp_life_on())
+        return;
+    gp_shim_stop();
+    gp_poll_stop();
 }
 
 static void gp_inject_start(void)
 {
     char complaint[sizeof(gp_session_mine.header->options)];
-    gp_options_read(complaint, sizeof(complaint));
+    struct gp_options options;
+    gp_options_read(&options, complaint, sizeof(complaint));
     int error = gp_life_start();
     if (error) {
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
@@ -134,7 +165,8 @@ static void gp_inject_start(void)
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
     gp_inject_poller();
-    gp_inject_source();
+    gp_inject_source(options.source);
+    gp_inject_shim(&options);
     gp_inject_drain();
     gp_thread_enter();
     gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
@@ -143,12 +175,34 @@ static void gp_inject_start(void)
     __atomic_store_n(&x_ready, 1, __ATOMIC_RELEASE);
 }
 
+/* Another thread's start: its caller may return to a program that allocates at once, and those calls are the program's
+ * too.  Bounded, because who starts us opens CUPTI, and this thread may be in a constructor, under the loader's lock.
+ */
+static void gp_inject_wait(void)
+{
+    const uint64_t patience_ns = 5000000000ull; /* ten times what the slowest CUPTI takes to load from a cold disk */
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
+    /* [through.A] acquire: pairs with [through.R]. */
+    while (!__atomic_load_n(&x_through, __ATOMIC_ACQUIRE) && now < deadline) {
+        gp_futex_wait(&x_through, 0, deadline - now);
+        now = gp_clock_ns();
+    }
+}
+
 GP_EXPORT int InitializeInjection(void)
 {
-    static uint32_t x_started;
+    if (__atomic_load_n(&x_through, __ATOMIC_ACQUIRE)) /* [through.A] */
+        return 1;
     int saved_errno = errno;
-    if (!__atomic_exchange_n(&x_started, 1, __ATOMIC_ACQ_REL))
+    uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;
+    if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         gp_inject_start();
+        /* [through.R] release: all that start did; pairs with [through.A]. */
+        __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
+        gp_futex_wake(&x_through);
+    } else if (starter != me && starter >> 32 == process >> 32) { /* not our own start's cuInit, nor a forked child */
+        gp_inject_wait();
+    }
     errno = saved_errno;
     return 1;
 }

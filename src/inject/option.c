@@ -7,21 +7,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Each parser: true, or false with a short reason in why. */
-static bool gp_parse_source(const char *value, const char **why)
+static bool gp_parse_source(struct gp_options *out, const char *value, const char **why)
 {
-    if (strcmp(value, "auto") == 0 || strcmp(value, "cupti") == 0)
-        return true;
-    *why = strcmp(value, "hooks") == 0 ? "is not part of this version" : "must be auto or cupti";
+    static const char *const words[] = {
+        [GP_OPTION_AUTO] = "auto", [GP_OPTION_CUPTI] = "cupti", [GP_OPTION_HOOKS] = "hooks"};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            out->source = (enum gp_option_source)i;
+            return true;
+        }
+    *why = "must be auto, cupti or hooks";
     return false;
 }
 
-static bool gp_parse_log(const char *value, const char **why)
+static bool gp_parse_log(struct gp_options *out, const char *value, const char **why)
 {
     static const char *const levels[] = {"off", "error", "warning", "info", "debug"};
     size_t length = strcspn(value, ":");
     const char *file = value[length] ? value + length + 1 : NULL;
+    (void)out;
     for (size_t i = 0; i < GP_COUNT(levels); i++) {
         if (strlen(levels[i]) != length || strncmp(levels[i], value, length) != 0)
             continue;
@@ -32,9 +39,52 @@ static bool gp_parse_log(const char *value, const char **why)
     return false;
 }
 
+/* Both are judged by shim/, which knows the policies. */
+static bool gp_parse_allocator(struct gp_options *out, const char *value, const char **why)
+{
+    (void)why;
+    out->allocator = value;
+    return true;
+}
+
+static bool gp_parse_conf(struct gp_options *out, const char *value, const char **why)
+{
+    (void)why;
+    out->conf = value;
+    return true;
+}
+
+/* The SIZE of the command's options: digits, then B, KiB, MiB, GiB, TiB or K, M, G, T, any case. */
+static bool gp_parse_limit(struct gp_options *out, const char *value, const char **why)
+{
+    static const struct {
+        const char *name;
+        unsigned shift;
+    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+    uint64_t number = 0;
+    const char *at = value;
+    bool fits = true;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        fits &= number <= (uint64_t)INT64_MAX / 10 - 1;
+        number = fits ? number * 10 + (uint64_t)(*at - '0') : number;
+    }
+    *why = "must be a size, like 512MiB or 16GiB";
+    for (size_t i = 0; at > value && i < GP_COUNT(units); i++) {
+        if (strcasecmp(at, units[i].name) != 0)
+            continue;
+        *why = "is out of range";
+        if (!fits || number == 0 || number > (uint64_t)INT64_MAX >> units[i].shift)
+            return false;
+        out->limit_bytes = number << units[i].shift;
+        return true;
+    }
+    return false;
+}
+
 static const struct gp_option {
     const char *name;
-    bool (*parse)(const char *value, const char **why);
+    bool (*parse)(struct gp_options *out, const char *value, const char **why);
 } gp_options[] = {
 #define GP_OPTION(_name, _parser, _help) {#_name, gp_parse_##_parser},
 #define GP_LATER(_name)                  {#_name, NULL},
@@ -43,17 +93,24 @@ static const struct gp_option {
 #undef GP_LATER
 };
 
-void gp_options_read(char *complaint, size_t complaint_bytes)
+void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sentence)
 {
-    size_t used = 0;
+    size_t used = strnlen(complaint, complaint_bytes);
+    if (used < complaint_bytes)
+        snprintf(complaint + used, complaint_bytes - used, "%s%s", used ? "; " : "", sentence);
+    gp_log(GP_LOG_WARN, "%s: the default is used", sentence);
+}
+
+void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes)
+{
+    char sentence[128];
     complaint[0] = '\0';
+    *out = (struct gp_options){0};
     for (size_t i = 0; i < GP_COUNT(gp_options); i++) {
         const char *value = secure_getenv(gp_options[i].name), *why = "is not part of this version";
-        if (!value || !*value || (gp_options[i].parse && gp_options[i].parse(value, &why)))
+        if (!value || !*value || (gp_options[i].parse && gp_options[i].parse(out, value, &why)))
             continue;
-        if (used < complaint_bytes)
-            used += (size_t)snprintf(complaint + used, complaint_bytes - used, "%s%s=%.24s %s", used ? "; " : "",
-                                     gp_options[i].name, value, why);
-        gp_log(GP_LOG_WARN, "%s=%s %s: the default is used", gp_options[i].name, value, why);
+        snprintf(sentence, sizeof(sentence), "%s=%.24s %s", gp_options[i].name, value, why);
+        gp_option_complain(complaint, complaint_bytes, sentence);
     }
 }

@@ -4,9 +4,23 @@
 #define GP_INJECT_OPTION_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+enum gp_option_source { GP_OPTION_AUTO, GP_OPTION_CUPTI, GP_OPTION_HOOKS };
+
+/* What was set and understood; the strings are the environment's own. */
+struct gp_options {
+    enum gp_option_source source;
+    const char *allocator; /* NULL: none was asked for.  It and conf are read by shim/ */
+    const char *conf;
+    uint64_t limit_bytes; /* 0: none */
+};
 
 /* Reads every row of option.def with secure_getenv.  What could not be used is described in complaint ("" if nothing).
  */
-void gp_options_read(char *complaint, size_t complaint_bytes);
+void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes);
+
+/* Adds one sentence to complaint, and logs it. */
+void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sentence);
 
 #endif

@@ -10,18 +10,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct gp_cache_segment;
+struct gp_cache_block;
+
 struct gp_shim_setup {
     const char *allocator; /* policy; NULL or "": none was asked for: only the explicit entry points use the cache */
     const char *conf;      /* GPUPROF_ALLOC_CONF or NULL */
     uint64_t limit_bytes;  /* GPUPROF_MEMORY_LIMIT; 0 none */
 };
 
-/* Checks the settings and, if an allocator was asked for and the hooks are in place, serves the program's own calls from
- * now on.  Once, after the source, before the program's cuInit returns; no CUDA calls.  False with a sentence in why if a setting
- * cannot be used (the default, or no allocator, is then in force). */
+/* Checks the settings and, if an allocator was asked for and the hooks are in place, serves the program's own calls
+ * from now on.  Once, after the source, before the program's cuInit returns; no CUDA calls.  False with a sentence in
+ * why if a setting cannot be used (the default, or no allocator, is then in force). */
 bool gp_shim_start(const struct gp_shim_setup *setup, char *why, size_t why_bytes);
 /* The policy's name if program calls are served, else "off". */
 const char *gp_shim_name(void);
+/* As gp_cache_walk, over our caches on that device.  Inside gp_thread_enter. */
+typedef bool gp_shim_segment_fn(void *arg, const struct gp_cache_segment *segment);
+typedef bool gp_shim_block_fn(void *arg, const struct gp_cache_block *block);
+void gp_shim_walk(int device, void *arg, gp_shim_segment_fn *segment, gp_shim_block_fn *block);
 /* No driver call from here on (the exit path). */
 void gp_shim_stop(void);
 

@@ -46,9 +46,12 @@ void gp_dispatch_exit(struct gp_call *call)
     call->device = -1;
     if (call->hook->handler->exit)
         call->hook->handler->exit(call);
-    if (GP_UNLIKELY(!gp_call_ok(call)))
+    if (GP_UNLIKELY(!gp_call_ok(call))) {
         gp_feed_failed(call->hook->name, call->result, call->asked_bytes,
                        call->device < 0 ? gp_call_device(call) : call->device);
+        if (call->result == GP_ERROR_OUT_OF_MEMORY)
+            gp_feed_oom_context(call->ctx, (uint64_t)(uintptr_t)call->context);
+    }
 }
 
 int gp_call_device(const struct gp_call *call)

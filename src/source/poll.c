@@ -8,6 +8,8 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/log.h"
+#include "base/oomtext.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "source/abi.h"
@@ -34,6 +36,9 @@ struct gp_driver {
     int (*graph_get)(int, int, void *);
     int (*pointer_get)(void *, int, uint64_t);
     int (*exchange_capture_mode)(int *);
+    int (*context_push)(void *);
+    int (*context_pop)(void **);
+    int (*memory_info)(size_t *, size_t *);
 };
 
 static struct gp_driver gp_driver;
@@ -61,6 +66,9 @@ static bool gp_driver_bind(void)
         {"cuDeviceGetGraphMemAttribute", offsetof(struct gp_driver, graph_get)},
         {"cuPointerGetAttribute", offsetof(struct gp_driver, pointer_get)},
         {"cuThreadExchangeStreamCaptureMode", offsetof(struct gp_driver, exchange_capture_mode)},
+        {"cuCtxPushCurrent_v2", offsetof(struct gp_driver, context_push)},
+        {"cuCtxPopCurrent_v2", offsetof(struct gp_driver, context_pop)},
+        {"cuMemGetInfo_v2", offsetof(struct gp_driver, memory_info)},
     };
     if (gp_driver.version)
         return true;
@@ -170,6 +178,36 @@ static void gp_poll_imports(void)
     }
 }
 
+/* What was free when a request failed: as soon after it as can be, and in its context. */
+static void gp_poll_oom(void)
+{
+    uint64_t context;
+    size_t free_bytes = 0, total_bytes = 0;
+    bool known = false;
+    if (!gp_driver.context_push || !gp_driver.context_pop || !gp_driver.memory_info ||
+        !gp_feed_poll_oom_enter(&context))
+        return;
+    if (gp_driver.context_push((void *)(uintptr_t)context) == 0) {
+        void *popped;
+        known = gp_driver.memory_info(&free_bytes, &total_bytes) == 0;
+        gp_driver.context_pop(&popped);
+    }
+    gp_feed_poll_oom_leave(known ? (int64_t)free_bytes : -1, known ? (int64_t)total_bytes : -1);
+}
+
+/* Here and not where it failed: a log may block, a callback may not. */
+static void gp_poll_oom_log(void)
+{
+    struct gp_wire_oom oom;
+    char page[GP_OOM_PAGE_BYTES], *rest = page, *line;
+    if (!gp_feed_poll_oom_report(&oom))
+        return;
+    gp_oom_page(page, sizeof(page), &(struct gp_oom_facts){.oom = &oom, .untracked_bytes = -1});
+    while ((line = strsep(&rest, "\n")))
+        if (*line)
+            gp_log(GP_LOG_INFO, "%s", line);
+}
+
 static void gp_poll_around(uint64_t devices, unsigned ever, void (*note)(int device))
 {
     for (int i = 0; i < (int)GP_WIRE_GPUS && ever & (GP_POLL_POOLS | GP_POLL_GRAPHS); i++)
@@ -185,6 +223,7 @@ static void gp_poll_once(unsigned wanted, unsigned *ever)
     *ever |= wanted;
     if (!devices || !gp_driver_bind() || !gp_driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
+    gp_poll_oom();
     gp_poll_devices(devices);
     gp_poll_imports();
     gp_poll_around(devices, *ever, gp_feed_poll_begin);
@@ -210,6 +249,8 @@ static void gp_poll_round(unsigned *ever, unsigned *trail)
     if (!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST))
         gp_poll_once(wanted, ever);
     __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
+    if (wanted & GP_POLL_OOM)
+        gp_poll_oom_log();
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
         /* [poll.R] release: what the poll found; pairs with [poll.A]. */
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * name.c: the statistics' names and places.  The order is part of the interface (sorted, as PyTorch's dictionaries are;
+ * what is added later comes last), and tests/golden/api keeps it.
+ */
+#include "api/api.h"
+#include <stddef.h>
+#include <string.h>
+
+#define GP_AT(_name, _field)                                                                                           \
+    {                                                                                                                  \
+        _name, offsetof(struct gp_wire_device, _field)                                                                 \
+    }
+#define GP_VALUE(_name, _field)                                                                                        \
+    GP_AT(_name ".allocated", _field.allocated), GP_AT(_name ".current", _field.current),                              \
+        GP_AT(_name ".freed", _field.freed), GP_AT(_name ".peak", _field.peak)
+#define GP_POOLED(_name, _stat)                                                                                        \
+    GP_VALUE(_name ".all", stats[_stat][GP_POOL_ALL]), GP_VALUE(_name ".large_pool", stats[_stat][GP_POOL_LARGE]),     \
+        GP_VALUE(_name ".small_pool", stats[_stat][GP_POOL_SMALL])
+
+const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS] = {
+    GP_POOLED("active", GP_STAT_ACTIVE),
+    GP_POOLED("active_bytes", GP_STAT_ACTIVE_BYTES),
+    GP_POOLED("allocated_bytes", GP_STAT_ALLOCATED_BYTES),
+    GP_POOLED("allocation", GP_STAT_ALLOCATION),
+    GP_POOLED("inactive_split", GP_STAT_INACTIVE_SPLIT),
+    GP_POOLED("inactive_split_bytes", GP_STAT_INACTIVE_SPLIT_BYTES),
+    GP_AT("max_split_size", max_split_size),
+    GP_AT("num_alloc_retries", num_alloc_retries),
+    GP_AT("num_device_alloc", num_device_alloc),
+    GP_AT("num_device_free", num_device_free),
+    GP_AT("num_ooms", num_ooms),
+    GP_AT("num_sync_all_streams", num_sync_all_streams),
+    GP_VALUE("oversize_allocations", oversize_allocations),
+    GP_VALUE("oversize_segments", oversize_segments),
+    GP_POOLED("requested_bytes", GP_STAT_REQUESTED_BYTES),
+    GP_POOLED("reserved_bytes", GP_STAT_RESERVED_BYTES),
+    GP_POOLED("segment", GP_STAT_SEGMENT),
+};
+
+/* PyTorch's host allocator calls what it holds pinned `allocated`, what the program uses of it `active`: on a device
+ * these are reserved and allocated. */
+const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS] = {
+    GP_VALUE("active_bytes", stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]),
+    GP_VALUE("active_requests", stats[GP_STAT_ALLOCATION][GP_POOL_ALL]),
+    GP_VALUE("allocated_bytes", stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]),
+    GP_VALUE("allocations", stats[GP_STAT_SEGMENT][GP_POOL_ALL]),
+    GP_AT("num_host_alloc", num_device_alloc),
+    GP_AT("num_host_free", num_device_free),
+};
+
+int64_t gp_api_value(const struct gp_wire_device *device, const struct gp_api_stat *stat)
+{
+    int64_t value;
+    memcpy(&value, (const char *)device + stat->offset, sizeof(value));
+    return value;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hooks.c: one wrapper and one pass per row of hooks.def and wrap.def, and what surrounds an accounted call.  Called by
+ * programs, through libgpuprof-shim.so and the pointers that hooks_lookup.c hands out, on their threads, at any time
+ * from before cuInit to after exit handlers: as long as nobody serves or accounts, a wrapper costs three loads.
+ */
+#include "base/thread.h"
+#include "source/hooks_row.h"
+#include <errno.h>
+#include <gpuprof/wire.h>
+#include <stdio.h>
+#include <string.h>
+
+static void *x_servers[GP_HOOKS_ROWS];
+static uint32_t x_sourced; /* hooks are the source of events */
+
+static const char *const gp_hooks_names[] = {
+#define GP_HOOK(_id, _name, _handler, ...) #_name,
+#define GP_WRAP(_name, ...)                #_name,
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+};
+
+bool gp_hooks_serve(const char *name, void *server)
+{
+    for (size_t i = 0; i < GP_COUNT(gp_hooks_names); i++)
+        if (strcmp(gp_hooks_names[i], name) == 0) {
+            /* [serve.R] release: what the server uses; pairs with [serve.A]. */
+            __atomic_store_n(&x_servers[i], server, __ATOMIC_RELEASE);
+            return true;
+        }
+    return false;
+}
+
+/* The row's server, if the call is the program's. */
+static inline void *gp_hooks_server(enum gp_hooks_row row)
+{
+    /* [serve.A] acquire: pairs with [serve.R]. */
+    void *server = __atomic_load_n(&x_servers[row], __ATOMIC_ACQUIRE);
+    if (GP_LIKELY(!server) || gp_thread.inside || gp_thread.ignored || !gp_life_on())
+        return NULL;
+    return server;
+}
+
+static inline bool gp_hooks_sourced(void)
+{
+    return __atomic_load_n(&x_sourced, __ATOMIC_ACQUIRE); /* [hooks.A] pairs with [hooks.R] */
+}
+
+/* ---- around an accounted call ------------------------------------------------------------------------------------ */
+
+/* False: not ours to look at.  The thread is ignored until the end: what the driver calls by itself is not the
+ * program's. */
+static bool gp_hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
+{
+    const struct gp_hooks_resource *resource = &gp_hooks_resources[row];
+    if (!gp_thread_enter())
+        return false;
+    int saved_errno = errno;
+    *call = (struct gp_hooks_call){
+        .call = {.hook = (unsigned)row < gp_hook_count ? &gp_hooks[row] : NULL, .params = params, .slot = &call->slot},
+        .resource = resource->before || resource->after ? resource : NULL,
+    };
+    if (call->resource && resource->before)
+        resource->before(call);
+    if (call->call.hook)
+        gp_dispatch_enter(&call->call);
+    errno = saved_errno;
+    gp_thread_leave();
+    call->heed = gp_thread_ignore();
+    return true;
+}
+
+static uint32_t gp_hooks_end(struct gp_hooks_call *call, uint32_t result)
+{
+    gp_thread_heed(call->heed);
+    if (!gp_thread_enter())
+        return result; /* switched off meanwhile */
+    int saved_errno = errno;
+    call->call.result = result;
+    const struct gp_hooks_resource *resource = call->resource;
+    bool has_after = resource && resource->after;
+    if (has_after && resource->is_maker)
+        resource->after(call);
+    if (!call->own) /* else the current context may be the one that just died */
+        gp_hooks_current(&call->call);
+    if (has_after && !resource->is_maker)
+        resource->after(call);
+    if (call->call.hook)
+        gp_dispatch_exit(&call->call);
+    errno = saved_errno;
+    gp_thread_leave();
+    return result;
+}
+
+/* ---- one wrapper and one pass a row ------------------------------------------------------------------------------ */
+
+#define GP_HOOKS_NAME(_type, _name) _name
+#define GP_HOOKS_ARGS(...)          (GP_LIST(GP_HOOKS_NAME, __VA_ARGS__))
+#define GP_HOOKS_PARAMS(...)        (GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__))
+
+#define GP_HOOKS_WRAPPER(_name, ...)                                                                                   \
+    uint32_t gp_wrap_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
+    {                                                                                                                  \
+        uint32_t(*server) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_server(GP_HOOKS_##_name);                            \
+        return server ? server GP_HOOKS_ARGS(__VA_ARGS__) : gp_pass_##_name GP_HOOKS_ARGS(__VA_ARGS__);                \
+    }
+
+#define GP_HOOKS_ACCOUNTED(_name, ...)                                                                                 \
+    uint32_t gp_pass_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
+    {                                                                                                                  \
+        uint32_t(*real) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_real(GP_HOOKS_##_name);                                \
+        if (GP_UNLIKELY(!real))                                                                                        \
+            return GP_HOOKS_NO_DRIVER;                                                                                 \
+        if (!gp_hooks_sourced())                                                                                       \
+            return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
+        struct gp_params_##_name params = {GP_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                       \
+        struct gp_hooks_call call;                                                                                     \
+        if (!gp_hooks_begin(&call, GP_HOOKS_##_name, &params))                                                         \
+            return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
+        return gp_hooks_end(&call, real GP_HOOKS_ARGS(__VA_ARGS__));                                                   \
+    }                                                                                                                  \
+    GP_HOOKS_WRAPPER(_name, __VA_ARGS__)
+
+#define GP_HOOKS_PLAIN(_name, ...)                                                                                     \
+    uint32_t gp_pass_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
+    {                                                                                                                  \
+        uint32_t(*real) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_real(GP_HOOKS_##_name);                                \
+        return GP_LIKELY(real) ? real GP_HOOKS_ARGS(__VA_ARGS__) : GP_HOOKS_NO_DRIVER;                                 \
+    }                                                                                                                  \
+    GP_HOOKS_WRAPPER(_name, __VA_ARGS__)
+
+#define GP_HOOK(_id, _name, _handler, ...) GP_HOOKS_ACCOUNTED(_name, __VA_ARGS__)
+#define GP_WRAP(_name, ...)                GP_HOOKS_PLAIN(_name, __VA_ARGS__)
+#define GP_RESOURCE(_name, ...)            GP_HOOKS_ACCOUNTED(_name, __VA_ARGS__)
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+bool gp_hooks_start(struct gp_source_status *out)
+{
+    if (!gp_hooks_present()) {
+        snprintf(out->detail, sizeof(out->detail), "libgpuprof-shim.so is not preloaded");
+        return false;
+    }
+    gp_hooks_resource_start();
+    out->source = GP_SOURCE_HOOKS;
+    out->enabled = gp_hooks_real_count();
+    snprintf(out->detail, sizeof(out->detail), "libgpuprof-shim.so");
+    /* [hooks.R] release: the driver's functions and the accounts; pairs with [hooks.A]. */
+    __atomic_store_n(&x_sourced, 1, __ATOMIC_RELEASE);
+    return true;
+}

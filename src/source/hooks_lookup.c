@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hooks_lookup.c: the driver's own functions, and what programs get that ask for them: by dlsym, by cuGetProcAddress.
+ * Never guesses: a wrapper takes the place of a function only where the answer is, by address, that very function of
+ * the driver.  Never loads a driver.  Leaves no dlerror and no errno behind: a program may look at them after a call
+ * that succeeded.
+ */
+#include "base/compiler.h"
+#include "source/hooks_row.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* In libgpuprof-shim.so: the next definition of a symbol after that library.  NULL where it is not loaded. */
+extern void *gpuprof_preload_next(const char *name) __attribute__((weak));
+
+static const struct {
+    const char *name;
+    void *wrapper;
+} gp_hooks_table[GP_HOOKS_ROWS] = {
+#define GP_HOOK(_id, _name, _handler, ...) {#_name, gp_wrap_##_name},
+#define GP_WRAP(_name, ...)                {#_name, gp_wrap_##_name},
+#define GP_SELF(_name, ...)                {#_name, gp_wrap_##_name},
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+};
+
+static void *x_reals[GP_HOOKS_ROWS]; /* &gp_hooks_none: this driver has no such function */
+static char gp_hooks_none;
+
+/* ---- the driver -------------------------------------------------------------------------------------------------- */
+
+/* dlsym is in front of libc's when libgpuprof-shim.so is: ask for libc's by its version. */
+static void *gp_hooks_dlsym(void *handle, const char *name)
+{
+    static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
+    static void *x_dlsym;
+    void *found = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED); /* a code address: needs no order */
+    for (size_t i = 0; !found && i < GP_COUNT(versions); i++)
+        found = dlvsym(RTLD_DEFAULT, "dlsym", versions[i]); /* not RTLD_NEXT: libc may stand before this library */
+    if (!found)
+        return NULL;
+    __atomic_store_n(&x_dlsym, found, __ATOMIC_RELAXED);
+    int saved_errno = errno;
+    void *symbol = ((void *(*)(void *, const char *))found)(handle, name);
+    if (!symbol)
+        dlerror();
+    errno = saved_errno;
+    return symbol;
+}
+
+/* The handle is kept: the driver stays mapped until the end, as our pointers into it do. */
+static void *gp_hooks_driver_handle(void)
+{
+    static void *x_handle;
+    void *handle = __atomic_load_n(&x_handle, __ATOMIC_RELAXED);
+    if (GP_LIKELY(handle))
+        return handle;
+    int saved_errno = errno;
+    handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        dlerror();
+    errno = saved_errno;
+    __atomic_store_n(&x_handle, handle, __ATOMIC_RELAXED);
+    return handle;
+}
+
+static bool gp_hooks_have_driver(void)
+{
+    return gp_hooks_driver_handle() != NULL;
+}
+
+void *gp_hooks_driver(const char *name)
+{
+    void *handle = gp_hooks_driver_handle();
+    if (GP_LIKELY(handle))
+        return gp_hooks_dlsym(handle, name);
+    return gpuprof_preload_next ? gpuprof_preload_next(name) : NULL; /* dlopen may fail for its own reasons */
+}
+
+static GP_COLD void *gp_hooks_real_find(enum gp_hooks_row row)
+{
+    bool known = gp_hooks_have_driver(); /* before: another thread may be loading it, and a NULL be old news */
+    void *real = gp_hooks_driver(gp_hooks_table[row].name);
+    if (known)
+        __atomic_store_n(&x_reals[row], real ? real : &gp_hooks_none, __ATOMIC_RELAXED);
+    return real;
+}
+
+void *gp_hooks_real(enum gp_hooks_row row)
+{
+    void *real = __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED); /* a code address: needs no order */
+    if (GP_UNLIKELY(!real))
+        return gp_hooks_real_find(row);
+    return GP_LIKELY(real != &gp_hooks_none) ? real : NULL;
+}
+
+unsigned gp_hooks_real_count(void)
+{
+    unsigned count = 0;
+    for (int row = 0; row < GP_HOOKS_ROWS; row++)
+        count += gp_hooks_real(row) != NULL;
+    return count;
+}
+
+/* ---- who is in front --------------------------------------------------------------------------------------------- */
+
+static const void *gp_hooks_object(const void *address)
+{
+    Dl_info info;
+    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+bool gp_hooks_present(void)
+{
+    const void *shim = gp_hooks_object((void *)gpuprof_preload_next), *libc = gp_hooks_object((void *)sysconf);
+    void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
+    if (!program)
+        return false;
+    /* A library that came with dlopen may be global, but stands behind libc, and what is linked does not see it. */
+    const void *init = gp_hooks_object(gp_hooks_dlsym(program, "cuInit"));
+    const void *lookup = gp_hooks_object(gp_hooks_dlsym(program, "dlsym"));
+    dlclose(program);
+    return init == shim && lookup != libc;
+}
+
+/* CUPTI and the driver's companions look the driver up too: what they do with it is not the program's, and a server in
+ * front of them could call them back. */
+static bool gp_hooks_is_insider(const void *caller)
+{
+    static const char *const insiders[] = {"libcuda.so", "libcupti.so", "libnvidia-", "libcudadebugger", "libgpuprof"};
+    Dl_info info;
+    if (!dladdr(caller, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
+    for (size_t i = 0; i < GP_COUNT(insiders); i++)
+        if (strncmp(name, insiders[i], strlen(insiders[i])) == 0)
+            return true;
+    return false;
+}
+
+/* ---- what is handed out ------------------------------------------------------------------------------------------ */
+
+static int gp_hooks_row_of(const char *name)
+{
+    for (int row = 0; row < GP_HOOKS_ROWS; row++)
+        if (strcmp(gp_hooks_table[row].name, name) == 0)
+            return row;
+    return -1;
+}
+
+bool gp_hooks_is_missing(const char *name)
+{
+    int row = gp_hooks_row_of(name);
+    return row >= 0 && (!gp_hooks_have_driver() || !gp_hooks_real(row));
+}
+
+void *gp_hooks_wrap_symbol(const char *name, void *real, const void *caller)
+{
+    int row = gp_hooks_row_of(name);
+    if (row < 0 || !gp_hooks_have_driver() || gp_hooks_real(row) != real || gp_hooks_is_insider(caller))
+        return real;
+    return gp_hooks_table[row].wrapper;
+}
+
+/* NAME, NAME_v2, NAME_ptsz, NAME_v2_ptsz are forms of NAME. */
+static bool gp_hooks_is_form(const char *row, const char *name, size_t length)
+{
+    if (strncmp(row, name, length) != 0)
+        return false;
+    row += length;
+    if (row[0] == '_' && row[1] == 'v' && row[2] >= '2' && row[2] <= '9')
+        row += 3;
+    return *row == '\0' || strcmp(row, "_ptsz") == 0 || strcmp(row, "_ptds") == 0;
+}
+
+void *gp_hooks_wrap(const char *name, void *real)
+{
+    size_t length = strlen(name);
+    if (!real || length < 3 || !gp_hooks_have_driver())
+        return real;
+    for (int row = 0; row < GP_HOOKS_ROWS; row++)
+        if (gp_hooks_is_form(gp_hooks_table[row].name, name, length) && gp_hooks_real(row) == real)
+            return gp_hooks_table[row].wrapper;
+    return real;
+}
+
+/* ---- cuGetProcAddress -------------------------------------------------------------------------------------------- */
+
+/* Both forms: the driver answers first, whatever it says stands, and only a function that it found is looked at. */
+uint32_t gp_wrap_cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags)
+{
+    uint32_t (*real)(const char *, void **, int, uint64_t) = gp_hooks_real(GP_HOOKS_cuGetProcAddress);
+    if (!real)
+        return GP_HOOKS_NO_DRIVER;
+    uint32_t result = real(symbol, found, version, flags);
+    if (result == 0 && symbol && found && *found)
+        *found = gp_hooks_wrap(symbol, *found);
+    return result;
+}
+
+uint32_t gp_wrap_cuGetProcAddress_v2(const char *symbol, void **found, int version, uint64_t flags, int *status)
+{
+    uint32_t (*real)(const char *, void **, int, uint64_t, int *) = gp_hooks_real(GP_HOOKS_cuGetProcAddress_v2);
+    if (!real)
+        return GP_HOOKS_NO_DRIVER;
+    uint32_t result = real(symbol, found, version, flags, status);
+    if (result == 0 && symbol && found && *found)
+        *found = gp_hooks_wrap(symbol, *found);
+    return result;
+}
