@@ -33,6 +33,8 @@ int gp_cmd_scope(int argc, char **argv);
 int gp_cmd_trace(int argc, char **argv);
 int gp_cmd_mark(int argc, char **argv);
 int gp_cmd_doctor(int argc, char **argv);
+int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
+int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 
@@ -104,6 +106,8 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     char library[4096];  /* libgpuprof.so, found by gp_launch_prepare or given */
     const char *sim;     /* NULL: no simulated GPU; "": the default one */
     char **argv;         /* NULL-terminated */
+    /* The caching allocator: NULL leaves the environment's own setting. */
+    const char *allocator, *limit, *conf;
 };
 
 /* "libgpuprof.so", "gpuprof/sim/libcuda.so.1": its place beside this program (../lib, ../lib64, ...).  0; -ENOENT with
@@ -112,6 +116,11 @@ int gp_launch_find(char *path, size_t path_bytes, const char *below);
 /* Finds the library (unless given) and the simulator, checks the environment, sets the variables in this process's
  * own environment, from which the program inherits them.  GP_EXIT_OK or an exit status, after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
+/* The part of gp_launch_prepare that puts libgpuprof-shim.so in front of the driver, if an allocator or hooks are asked
+ * for. */
+int gp_launch_shim(const struct gp_launch *launch);
+/* Names that --allocator takes, in the order of the documentation; NULL after the last. */
+const char *gp_allocator_name(unsigned index);
 /* Replaces this process.  Returns only on failure: 126 or 127, after a message. */
 int gp_launch_exec(const struct gp_launch *launch);
 

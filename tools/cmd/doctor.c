@@ -107,6 +107,31 @@ static void gp_check_library(struct gp_doctor *doctor)
                  other);
 }
 
+/* The allocator and the driver hooks come by LD_PRELOAD. */
+static void gp_check_shim(struct gp_doctor *doctor)
+{
+    char path[PATH_MAX];
+    struct gp_probe probe;
+    if (gp_launch_find(path, sizeof(path), "libgpuprof-shim.so") != 0) {
+        gp_check(doctor, "shim", GP_NO, "build or install it: make, or make install PREFIX=...",
+                 "%s is missing: no --allocator, no GPUPROF_SOURCE=hooks", path);
+        return;
+    }
+    if (strpbrk(path, " \t\n:;")) {
+        gp_check(doctor, "shim", GP_NO, "install gpuprof somewhere else",
+                 "%s: a path with a space or a colon cannot be preloaded", path);
+        return;
+    }
+    gp_probe_preload(path, &probe);
+    if (probe.ok)
+        gp_check(doctor, "shim", GP_OK, NULL,
+                 "LD_PRELOAD works: --allocator and GPUPROF_SOURCE=hooks do, but for programs that are linked "
+                 "statically as a whole or change their user");
+    else
+        gp_check(doctor, "shim", GP_NO, "build or install it again; a sandbox may forbid LD_PRELOAD", "%s: %s", path,
+                 probe.text);
+}
+
 static void gp_check_driver(struct gp_doctor *doctor)
 {
     struct gp_probe probe;
@@ -230,6 +255,7 @@ int gp_cmd_doctor(int argc, char **argv)
     doctor.checks = json_array();
     gp_check_kernel(&doctor);
     gp_check_library(&doctor);
+    gp_check_shim(&doctor);
     gp_check_driver(&doctor);
     gp_check_cupti(&doctor);
     gp_check_nvml(&doctor);

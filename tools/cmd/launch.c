@@ -141,6 +141,8 @@ int gp_launch_prepare(struct gp_launch *launch)
     int rc = gp_launch_library(launch);
     if (!rc && launch->sim)
         rc = gp_launch_sim(launch);
+    if (!rc)
+        rc = gp_launch_shim(launch);
     if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)
         rc = GP_EXIT_FAILED;
     return rc;

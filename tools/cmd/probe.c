@@ -84,6 +84,30 @@ static void gp_look_devices(const char *path, struct gp_probe *probe)
         gp_probe_result(probe, "cuDeviceGetCount", get(&count), count);
 }
 
+/* The loader says on standard error what it cannot preload, and goes on. */
+static void gp_look_preload(const char *path, struct gp_probe *probe)
+{
+    int ends[2], status = 0;
+    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0) {
+        char *argv[] = {"gpuprof", "help", NULL};
+        dup2(ends[1], STDERR_FILENO);
+        setenv("LD_PRELOAD", path, 1);
+        execv("/proc/self/exe", argv);
+        _exit(127);
+    }
+    if (pid < 0) {
+        snprintf(probe->text, sizeof(probe->text), "%s", strerror(errno));
+        return;
+    }
+    close(ends[1]);
+    ssize_t n = read(ends[0], probe->text, sizeof(probe->text) - 1);
+    probe->text[n > 0 ? n : 0] = '\0';
+    probe->text[strcspn(probe->text, "\n")] = '\0';
+    waitpid(pid, &status, 0);
+    probe->ok = n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 static void gp_probe_child(gp_probe_fn look, const char *path, int out)
 {
     struct gp_probe probe;
@@ -134,6 +158,11 @@ static void gp_probe_run(gp_probe_fn look, const char *path, struct gp_probe *pr
 void gp_probe_library(const char *path, struct gp_probe *probe)
 {
     gp_probe_run(gp_look_library, path, probe);
+}
+
+void gp_probe_preload(const char *path, struct gp_probe *probe)
+{
+    gp_probe_run(gp_look_preload, path, probe);
 }
 
 void gp_probe_cupti(const char *path, struct gp_probe *probe)

@@ -17,6 +17,8 @@ struct gp_probe {
 
 /* Whether the library loads and has InitializeInjection. */
 void gp_probe_library(const char *path, struct gp_probe *probe);
+/* Whether the dynamic loader preloads it: into this very command. */
+void gp_probe_preload(const char *path, struct gp_probe *probe);
 /* number: cuptiGetVersion. */
 void gp_probe_cupti(const char *path, struct gp_probe *probe);
 /* number: cuDriverGetVersion. */

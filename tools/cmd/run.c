@@ -10,25 +10,43 @@
 #include <string.h>
 
 static const char gp_run_help[] =
-    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--library=FILE] [--] CMD...\n"
+    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]]\n"
+    "                   [--library=FILE] [--] CMD...\n"
     "\n"
     "Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD initialises it.\n"
     "Signals are passed on; the exit status is CMD's (128 + N if signal N killed it, 126 or 127 if it could not be "
     "run).\n"
+    "If CMD fails after a request for GPU memory failed, a page on standard error says why and what would help.\n"
     "\n"
     "      --sim[=SPEC]     on the simulated GPU; SPEC: devices=N,memory=SIZE,latency=zero|typical,faults=FILE\n"
     "      --summary        prints the table of torch.cuda.memory_summary when CMD has ended\n"
+    "      --allocator=NAME serves CMD's cuMemAlloc and cudaMalloc from a cache: caching, pytorch, auto_growth,\n"
+    "                       prealloc, passthrough or off; by LD_PRELOAD, so not for statically linked programs\n"
+    "      --limit=SIZE     the most that the allocator may reserve on a device\n"
+    "      --alloc-conf=..  its settings, in the words of PYTORCH_CUDA_ALLOC_CONF\n"
     "      --library=FILE   another libgpuprof.so than the one beside this program\n"
     "\n"
-    "--allocator, --limit, --record and --stacks are not in this version ('off' is accepted).\n";
+    "GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT and GPUPROF_ALLOC_CONF do the same; GPUPROF_SOURCE=hooks takes events "
+    "from\n"
+    "the driver's entry points instead of CUPTI.  --record and --stacks are not in this version.\n";
 
-enum { GP_RUN_SIM = 256, GP_RUN_SUMMARY, GP_RUN_LIBRARY, GP_RUN_ALLOCATOR, GP_RUN_LIMIT, GP_RUN_RECORD, GP_RUN_STACKS };
+enum {
+    GP_RUN_SIM = 256,
+    GP_RUN_SUMMARY,
+    GP_RUN_LIBRARY,
+    GP_RUN_ALLOCATOR,
+    GP_RUN_LIMIT,
+    GP_RUN_CONF,
+    GP_RUN_RECORD,
+    GP_RUN_STACKS
+};
 
 /* While nothing is found a short program may come and go: 200 us apart costs 5 % of a CPU, so only for the first
- * seconds; afterwards programs that live for less than 2 ms may be missed.  Later ones are children: a look at all is
- * 20 ms apart. */
+ * seconds, and 1 ms apart where the report of a failure is all that is wanted; afterwards programs that live for less
+ * than 2 ms may be missed.  Later ones are children: a look at all is 20 ms apart. */
 #define GP_LOOK_FIRST_NS 3000000000ull
 #define GP_LOOK_FAST_NS  200000ull
+#define GP_LOOK_CALM_NS  1000000ull
 #define GP_LOOK_NS       2000000ull
 #define GP_LOOK_DEEP_NS  20000000ull
 
@@ -39,13 +57,9 @@ struct gp_run_options {
 
 static int gp_run_refuse(int code, const char *value)
 {
-    static const char *const names[] = {"--allocator", "--limit", "--record", "--stacks"};
-    int64_t size;
-    if (strcmp(value, "off") == 0 && (code == GP_RUN_ALLOCATOR || code == GP_RUN_STACKS))
+    if (strcmp(value, "off") == 0 && code == GP_RUN_STACKS)
         return GP_EXIT_OK;
-    if (code == GP_RUN_LIMIT && gp_parse_size(value, &size) != 0)
-        return gp_usage_error("run", "--limit=%s: not a size (like 512MiB or 16GiB), or out of range", value);
-    gp_error("run", "%s=%s: not part of this version", names[code - GP_RUN_ALLOCATOR], value);
+    gp_error("run", "%s=%s: not part of this version", code == GP_RUN_RECORD ? "--record" : "--stacks", value);
     return GP_EXIT_USAGE;
 }
 
@@ -56,6 +70,7 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
                                             {"library", required_argument, NULL, GP_RUN_LIBRARY},
                                             {"allocator", required_argument, NULL, GP_RUN_ALLOCATOR},
                                             {"limit", required_argument, NULL, GP_RUN_LIMIT},
+                                            {"alloc-conf", required_argument, NULL, GP_RUN_CONF},
                                             {"record", required_argument, NULL, GP_RUN_RECORD},
                                             {"stacks", required_argument, NULL, GP_RUN_STACKS},
                                             {"help", no_argument, NULL, 'h'},
@@ -74,6 +89,15 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
         case GP_RUN_LIBRARY:
             snprintf(o->launch.library, sizeof(o->launch.library), "%s", optarg);
             break;
+        case GP_RUN_ALLOCATOR:
+            o->launch.allocator = optarg;
+            break;
+        case GP_RUN_LIMIT:
+            o->launch.limit = optarg;
+            break;
+        case GP_RUN_CONF:
+            o->launch.conf = optarg;
+            break;
         case 'h':
             o->help = true;
             return GP_EXIT_OK;
@@ -88,7 +112,7 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
     return rc;
 }
 
-static void gp_run_watch(struct gp_child *child, struct gp_watch *watch)
+static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, uint64_t first_ns)
 {
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
@@ -97,7 +121,7 @@ static void gp_run_watch(struct gp_child *child, struct gp_watch *watch)
         gp_watch_look(watch, child->pid, deep);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
-        uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_FAST_NS : GP_LOOK_NS;
+        uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
         gp_child_wait(child, pause);
     }
 }
@@ -107,10 +131,6 @@ static void gp_run_summary(struct gp_watch *watch)
     for (int i = 0; i < watch->count; i++) {
         struct gp_watched *watched = watch->watched[i];
         struct gp_process *process = &watched->process;
-        if (gp_watch_read(watched) != 0) {
-            gp_error("run", "out of memory");
-            return;
-        }
         printf("PID %d  %s\n", (int)process->pid, process->comm);
         process->closed = false; /* that it has ended goes without saying here */
         if (process->state == GP_PROCESS_STALE)
@@ -129,6 +149,28 @@ static void gp_run_summary(struct gp_watch *watch)
     fflush(stdout);
 }
 
+/* The pages of those that ran out of GPU memory. */
+static void gp_run_ooms(struct gp_watch *watch)
+{
+    for (int i = 0; i < watch->count; i++) {
+        if (!watch->watched[i]->process.oom.count)
+            continue;
+        fputs("gpuprof: ", stderr);
+        gp_oom_print(stderr, &watch->watched[i]->process);
+    }
+}
+
+static bool gp_run_read(struct gp_watch *watch)
+{
+    for (int i = 0; i < watch->count; i++) {
+        if (gp_watch_read(watch->watched[i]) != 0) {
+            gp_error("run", "out of memory");
+            return false;
+        }
+    }
+    return true;
+}
+
 int gp_cmd_run(int argc, char **argv)
 {
     struct gp_run_options o = {.launch = {.command = "run"}};
@@ -143,15 +185,19 @@ int gp_cmd_run(int argc, char **argv)
         rc = gp_launch_prepare(&o.launch);
     if (rc)
         return rc;
-    if (!o.summary)
-        return gp_launch_exec(&o.launch);
     rc = gp_child_start(&child, &o.launch);
     if (rc) {
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    gp_run_watch(&child, &watch);
-    gp_run_summary(&watch);
+    gp_run_watch(&child, &watch, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    if (gp_run_read(&watch)) {
+        if (o.summary)
+            gp_run_summary(&watch);
+        /* A program that ended well has dealt with it. */
+        if (o.summary || child.status != 0)
+            gp_run_ooms(&watch);
+    }
     gp_watch_free(&watch);
     return child.status;
 }

@@ -128,6 +128,7 @@ static int gp_collect_read(struct gp_collecting *c)
             process->state = GP_PROCESS_DAMAGED;
             gp_peer_drop(process);
             process->scope_count = process->failure_count = 0;
+            memset(&process->oom, 0, sizeof(process->oom));
             snprintf(process->problem, sizeof(process->problem), "mailbox: the answer to a request makes no sense");
         }
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * rows.c: copies the numbers of a session and checks every one; the second half of peer.h. */
+#include <collect/oom.h>
 #include <collect/peer.h>
 #include <collect/text.h>
 
@@ -21,6 +22,7 @@ struct gp_copy {
     struct gp_wire_device devices[GP_WIRE_DEVICES];
     struct gp_wire_scope scopes[GP_WIRE_SCOPES];
     struct gp_wire_failure failures[GP_WIRE_FAILURES];
+    struct gp_wire_oom oom;
 };
 
 static int gp_copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -42,6 +44,24 @@ static int gp_copy_once(const struct gp_peer *s, struct gp_copy *copy)
     return rc;
 }
 
+/* The last report that is whole; while one is written again and again, none. */
+static int gp_copy_oom(const struct gp_peer *s, struct gp_wire_oom *oom)
+{
+    uint64_t after;
+    int rc = 0;
+    for (int i = 0; i < GP_READ_TRIES && !rc && s->oom_offset; i++) {
+        if (i)
+            nanosleep(&(struct timespec){0, GP_READ_PAUSE_NS}, NULL);
+        rc = gp_peer_fetch(s, oom, sizeof(*oom), s->oom_offset);
+        if (!rc)
+            rc = gp_peer_fetch(s, &after, sizeof(after), s->oom_offset + offsetof(struct gp_wire_oom, seq));
+        if (!rc && after == oom->seq && !(after & 1))
+            return 0;
+    }
+    memset(oom, 0, sizeof(*oom));
+    return rc;
+}
+
 static int gp_copy_take(const struct gp_peer *s, struct gp_copy *copy)
 {
     int rc = -EAGAIN;
@@ -52,6 +72,8 @@ static int gp_copy_take(const struct gp_peer *s, struct gp_copy *copy)
     }
     if (!rc) /* rows of their own, each written once: not under publish_seq */
         rc = gp_peer_fetch(s, copy->failures, sizeof(copy->failures), s->failures_offset);
+    if (!rc)
+        rc = gp_copy_oom(s, &copy->oom);
     return rc;
 }
 
@@ -194,6 +216,7 @@ static void gp_rows_reject(struct gp_process *process)
     gp_peer_drop(process);
     process->scope_count = 0;
     process->failure_count = 0;
+    memset(&process->oom, 0, sizeof(process->oom));
     process->simulated = false;
     process->state = GP_PROCESS_DAMAGED;
 }
@@ -204,6 +227,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
     if (!copy)
         return -ENOMEM;
     process->state = GP_PROCESS_UNKNOWN;
+    process->session_ns = session->start_ns;
+    memset(&process->oom, 0, sizeof(process->oom));
     int rc = gp_copy_take(session, copy);
     if (rc == -EAGAIN) {
         snprintf(process->problem, sizeof(process->problem),
@@ -221,6 +246,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         rc = gp_rows_take(copy, process);
         if (!rc)
             rc = gp_scopes_take(copy, process);
+        if (!rc)
+            rc = gp_oom_take(&copy->oom, process);
     }
     free(copy);
     if (rc && rc != -ENOMEM) {

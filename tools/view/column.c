@@ -130,7 +130,9 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
                                                   : "-");
         return out;
     case GP_COLUMN_STATE:
-        snprintf(out, out_bytes, "%s", gp_process_word(process));
+        /* What a person must see first; the other words are about the profiler. */
+        snprintf(out, out_bytes, "%s",
+                 process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
         return out;
     case GP_COLUMN_COMMAND:
         return gp_column_command(row, model, out, out_bytes);

@@ -138,6 +138,16 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     const char *trouble = process->problem[0] ? process->problem : process->trouble;
     if (trouble[0])
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_ERROR, "trouble: %s", trouble);
+    if (process->oom.count) {
+        char asked[32];
+        const struct gp_wire_oom *oom = &process->oom;
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_ERROR,
+                       "out of memory %llu times, last: %s asked for %s (gpuprof stat -p %d says why)",
+                       (unsigned long long)oom->count, oom->api,
+                       gp_text_bytes(oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes, GP_TEXT_LONG,
+                                     asked, sizeof(asked)),
+                       (int)process->pid);
+    }
     if (process->options[0])
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN, "settings: %s", process->options);
     if (process->scope_count > 0 || process->failure_count > 0)

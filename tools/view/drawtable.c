@@ -15,6 +15,8 @@ static enum gp_style gp_draw_cell_style(enum gp_column_id id, const struct gp_ro
         return id == GP_COLUMN_STATE ? GP_STYLE_ERROR : GP_STYLE_DIM;
     if (process && process->state == GP_PROCESS_STALE)
         return id == GP_COLUMN_STATE ? GP_STYLE_WARN : GP_STYLE_DIM;
+    if (process && process->oom.count && id == GP_COLUMN_STATE && gp_process_live(process))
+        return GP_STYLE_ERROR;
     if (process && (process->state != GP_PROCESS_LIVE || process->closed))
         return GP_STYLE_DIM;
     if (id == GP_COLUMN_ALLOC)

@@ -33,6 +33,11 @@ const char *gp_process_word(const struct gp_process *process)
     return words[process->state];
 }
 
+bool gp_process_live(const struct gp_process *process)
+{
+    return process->state == GP_PROCESS_LIVE && !process->closed && !process->disabled && !process->yielded;
+}
+
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
 {
     if (list->count == list->capacity) {

@@ -80,6 +80,8 @@ int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or
 bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair);
 /* "live", "stale", ..., or what the process said of itself: "exited", "disabled", "yielded". */
 const char *gp_process_word(const struct gp_process *process);
+/* It answers and nothing is out of the ordinary. */
+bool gp_process_live(const struct gp_process *process);
 /* The statistics can be trusted: published, validated, from our library. */
 bool gp_process_readable(const struct gp_process *process);
 /* Sample `back` before the newest; -1 unknown or not that old. */

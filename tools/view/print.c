@@ -82,6 +82,7 @@ static json_t *gp_json_process(const struct gp_model *model, const struct gp_row
     json_object_set_new(object, "lost_events", gp_json_known(row->lost));
     json_object_set_new(object, "untracked_bytes", gp_json_known(row->untracked));
     json_object_set_new(object, "state", json_string(gp_process_word(process)));
+    json_object_set_new(object, "ooms", json_integer((json_int_t)(process->oom.count & INT64_MAX)));
     json_object_set_new(object, "estimated", json_boolean(row->estimated));
     return object;
 }

@@ -4,6 +4,7 @@
 #include <write/write.h>
 
 #include <inttypes.h>
+#include <string.h>
 
 static void gp_row_print(FILE *out, const char *name, const struct gp_wire_value *v)
 {
@@ -117,6 +118,8 @@ static void gp_process_print(FILE *out, const struct gp_process *p, int only)
     if (p->state != GP_PROCESS_DAMAGED)
         fprintf(out, "  source %s%s%s%s", source ? source : "?", p->source_detail[0] ? " (" : "", p->source_detail,
                 p->source_detail[0] ? ")" : "");
+    if (p->allocator[0] && strcmp(p->allocator, "off") != 0)
+        fprintf(out, "  allocator %s", p->allocator);
     fputc('\n', out);
     gp_notes_print(out, p);
     for (int i = 0; i < p->device_count; i++) {
@@ -124,6 +127,10 @@ static void gp_process_print(FILE *out, const struct gp_process *p, int only)
             gp_device_print(out, &p->devices[i]);
     }
     gp_scopes_print(out, p, only);
+    if (p->oom.count && (only < 0 || only == p->oom.device)) {
+        fputc('\n', out);
+        gp_oom_print(out, p);
+    }
 }
 
 void gp_stat_table(FILE *out, const struct gp_system *system, int device)

@@ -31,6 +31,10 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
 void gp_stat_table(FILE *out, const struct gp_system *system, int device);
 /* torch.cuda.memory_summary of one device, 47 lines. */
 void gp_summary_print(FILE *out, const struct gp_device_view *device);
+/* The page of the last request that failed for lack of memory; nothing if there was none. */
+void gp_oom_print(FILE *out, const struct gp_process *process);
+/* The same as JSON: null if there was none. */
+json_t *gp_oom_json(const struct gp_process *process);
 /* What there is to say about a process beside its numbers: state, losses, troubles; one line each. */
 void gp_notes_print(FILE *out, const struct gp_process *process);
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * play.h: the replay's child, from its first line to its last; run.c forks and waits for it. */
+#ifndef GP_REPLAY_PLAY_H
+#define GP_REPLAY_PLAY_H
+
+#include "run.h"
+
+/* Fills *result, which is shared with the parent.  `folder` is for ledgers.  Never returns an error another way than in
+ * result->complete and result->why. */
+void gp_replay_play(const struct gp_replay_trace *trace, const struct gp_replay_settings *settings, const char *folder,
+                    struct gp_replay_result *result);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ * torch.c: PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): the trace of each device, behind the blocks
+ * that lived when it began.  Called through the table in read.c.
+ *
+ * An alloc entry says what was requested; free_requested is where the program let go.  segment_* entries are the affair
+ * of the allocator that is replaced here.  A snapshot names no thread, and does not say which streams a block was
+ * recorded for: a block that waited for other streams is simply free from its free_requested on. */
+#include "pickle.h"
+#include "trace.h"
+
+#include <base/compiler.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gp_entry { /* of the traces of all devices, to be put in order of time */
+    const struct gp_pickle *at;
+    int64_t time_us;
+    uint32_t device, order;
+};
+
+struct gp_snapshot {
+    struct gp_replay_builder *b;
+    const struct gp_pickle *traces, *segments;
+    struct gp_entry *entries;
+    uint32_t count;
+    struct gp_replay_map seen; /* address -> its state while looking for what lived at the beginning */
+};
+
+enum { GP_SEEN_LIVE = 1, GP_SEEN_GONE = 2 };
+
+static bool gp_torch_knows(const uint8_t *data, size_t bytes)
+{
+    /* PROTO, a version, and a dictionary: behind a frame from protocol 4 on. */
+    return bytes >= 3 && data[0] == 0x80 && data[1] >= 2 && data[1] <= 5;
+}
+
+static int gp_entry_compare(const void *left, const void *right)
+{
+    const struct gp_entry *l = left, *r = right;
+    if (l->time_us != r->time_us)
+        return l->time_us < r->time_us ? -1 : 1;
+    return l->order < r->order ? -1 : l->order > r->order;
+}
+
+/* Snapshots without times keep the order of each device, one device after the other. */
+static int gp_snapshot_entries(struct gp_snapshot *s)
+{
+    uint32_t total = 0, order = 0;
+    for (uint32_t d = 0; d < gp_pickle_count(s->traces); d++) {
+        uint32_t count = gp_pickle_count(gp_pickle_at(s->traces, d));
+        /* The same list may be named many times by a hostile file: the sum is bounded, not the parts. */
+        if (count > GP_REPLAY_OPS - total)
+            return -E2BIG;
+        total += count;
+    }
+    s->entries = calloc(total + 1u, sizeof(s->entries[0]));
+    if (!s->entries)
+        return -ENOMEM;
+    for (uint32_t d = 0; d < gp_pickle_count(s->traces); d++) {
+        const struct gp_pickle *trace = gp_pickle_at(s->traces, d);
+        int64_t last = 0;
+        for (uint32_t i = 0; i < gp_pickle_count(trace); i++) {
+            const struct gp_pickle *at = gp_pickle_at(trace, i);
+            int64_t time_us = gp_pickle_number(gp_pickle_get(at, "time_us"), last);
+            last = time_us > last ? time_us : last; /* a device's own order holds, whatever its clock did */
+            s->entries[s->count++] = (struct gp_entry){at, last, d, order++};
+        }
+    }
+    qsort(s->entries, s->count, sizeof(s->entries[0]), gp_entry_compare);
+    return 0;
+}
+
+static uint64_t gp_entry_address(const struct gp_pickle *entry)
+{
+    return (uint64_t)gp_pickle_number(gp_pickle_get(entry, "addr"), 0);
+}
+
+static int gp_snapshot_block(struct gp_snapshot *s, const struct gp_pickle *from, uint64_t address, const char *bytes,
+                             uint32_t device)
+{
+    uint32_t stream;
+    int64_t size = gp_pickle_number(gp_pickle_get(from, bytes), 0);
+    int rc = gp_replay_stream(s->b, (uint64_t)gp_pickle_number(gp_pickle_get(from, "stream"), 0), &stream);
+    if (size < 0) {
+        gp_replay_say(&s->b->problem, "a block of a negative size");
+        return -EINVAL;
+    }
+    return rc ? rc : gp_replay_alloc(s->b, address, (uint64_t)size, stream, 0, device);
+}
+
+/* What the trace frees without having allocated it lived when it began; its free says how large it is. */
+static int gp_snapshot_freed(struct gp_snapshot *s)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < s->count; i++) {
+        const struct gp_pickle *entry = s->entries[i].at, *action = gp_pickle_get(entry, "action");
+        bool alloc = gp_pickle_is(action, "alloc");
+        uint64_t address = gp_entry_address(entry);
+        uint32_t state = 0;
+        if (!alloc && !gp_pickle_is(action, "free_requested") && !gp_pickle_is(action, "free_completed"))
+            continue;
+        if (!alloc && !gp_replay_map_get(&s->seen, address, &state))
+            rc = gp_snapshot_block(s, entry, address, "size", s->entries[i].device);
+        if (!rc && gp_replay_map_set(&s->seen, address, alloc ? GP_SEEN_LIVE : GP_SEEN_GONE) != 0)
+            rc = -ENOMEM;
+    }
+    return rc;
+}
+
+static int gp_snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *segment, uint64_t *looked)
+{
+    const struct gp_pickle *blocks = gp_pickle_get(segment, "blocks");
+    int64_t device = gp_pickle_number(gp_pickle_get(segment, "device"), 0);
+    uint64_t address = (uint64_t)gp_pickle_number(gp_pickle_get(segment, "address"), 0);
+    int rc = device >= 0 && device < (int64_t)GP_REPLAY_DEVICES ? 0 : -ERANGE;
+    if (rc)
+        gp_replay_say(&s->b->problem, "a segment of device %lld", (long long)device);
+    for (uint32_t i = 0; !rc && i < gp_pickle_count(blocks); i++) {
+        const struct gp_pickle *block = gp_pickle_at(blocks, i);
+        uint32_t state = 0;
+        if (++*looked > GP_REPLAY_OPS)
+            return -E2BIG;
+        /* Older snapshots give no address: the blocks follow each other. */
+        uint64_t at = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address);
+        address = at + (uint64_t)gp_pickle_number(gp_pickle_get(block, "size"), 0);
+        bool live = gp_pickle_is(gp_pickle_get(block, "state"), "active_allocated");
+        if (live && !(gp_replay_map_get(&s->seen, at, &state) && state == GP_SEEN_LIVE)) {
+            /* The stream is the segment's; the size the block's. */
+            uint32_t stream;
+            int64_t size = gp_pickle_number(gp_pickle_get(block, "requested_size"),
+                                            gp_pickle_number(gp_pickle_get(block, "size"), 0));
+            rc = gp_replay_stream(s->b, (uint64_t)gp_pickle_number(gp_pickle_get(segment, "stream"), 0), &stream);
+            /* Named apart from the trace's blocks, which may have had this address before. */
+            if (!rc)
+                rc = gp_replay_alloc(s->b, at ^ 1ull << 63, (uint64_t)(size < 0 ? 0 : size), stream, 0,
+                                     (uint32_t)device);
+        }
+    }
+    return rc;
+}
+
+static int gp_snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry)
+{
+    const struct gp_pickle *action = gp_pickle_get(entry->at, "action");
+    uint64_t address = gp_entry_address(entry->at);
+    uint32_t number;
+    if (gp_pickle_is(action, "alloc"))
+        return gp_snapshot_block(s, entry->at, address, "size", entry->device);
+    if (gp_pickle_is(action, "free_requested") || gp_pickle_is(action, "free_completed")) {
+        /* The second of the pair finds nothing. */
+        return gp_replay_map_get(&s->b->live, address, &number) ? gp_replay_free(s->b, address, GP_REPLAY_ANY, 0) : 0;
+    }
+    s->b->trace->left_out += !gp_pickle_is(action, "snapshot");
+    return gp_pickle_is(action, "oom") ? gp_replay_mark(s->b, "oom", 3, 0) : 0;
+}
+
+static int gp_snapshot_read(struct gp_snapshot *s)
+{
+    uint64_t looked = 0;
+    int rc = gp_snapshot_entries(s);
+    if (!rc)
+        rc = gp_snapshot_freed(s);
+    for (uint32_t i = 0; !rc && i < gp_pickle_count(s->segments); i++)
+        rc = gp_snapshot_segment(s, gp_pickle_at(s->segments, i), &looked);
+    for (uint32_t i = 0; !rc && i < s->count; i++)
+        rc = gp_snapshot_entry(s, &s->entries[i]);
+    if ((rc == -ENOMEM || rc == -E2BIG) && !s->b->problem.text[0])
+        gp_replay_say(&s->b->problem, rc == -ENOMEM ? "out of memory" : "more entries than a trace may have");
+    return rc;
+}
+
+static int gp_torch_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
+{
+    struct gp_pickle_file file;
+    int rc = gp_pickle_read(&file, data, bytes);
+    if (rc) {
+        gp_replay_say(&b->problem, "a pickle, but at byte %zu: %s", file.position,
+                      file.why        ? file.why
+                      : rc == -ENOMEM ? "out of memory"
+                                      : "larger than any snapshot");
+    } else {
+        struct gp_snapshot s = {.b = b,
+                                .traces = gp_pickle_get(&file.root, "device_traces"),
+                                .segments = gp_pickle_get(&file.root, "segments")};
+        if (!s.traces) {
+            gp_replay_say(&b->problem, "a pickle, but no PyTorch snapshot: it has no 'device_traces'");
+            rc = -EINVAL;
+        } else {
+            rc = gp_snapshot_read(&s);
+        }
+        free(s.entries);
+        gp_replay_map_free(&s.seen);
+    }
+    gp_pickle_free(&file);
+    return rc;
+}
+
+const struct gp_replay_reader gp_replay_torch = {"PyTorch snapshot", gp_torch_knows, gp_torch_read};
