@@ -20,7 +20,7 @@ define testprogram
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
 endef
 # These run the command itself.
-$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_top_tmux $(INTEGRATION): | $(BIN) $(LIB) $(SIM)
+$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
@@ -28,28 +28,49 @@ $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/lib
 $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 
-# Torture programs compile the data structure themselves, with its test points open.
+# Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
 TORTURE_SRC := $(wildcard src/ds/*.c)
+TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
+TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
+$(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
+$(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_TESTPOINTS -MMD -MP -o $@ $< $(TORTURE_SRC) -lpthread -lm
+	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_TESTPOINTS -MMD -MP -o $@ $< $(TORTURE_SRC) $(TORTURE_MORE) -lpthread -lm
+
+# cub's caching allocator, a peer of bench_cache: only where NVIDIA's toolkit brings its header and there is a C++ compiler.
+CUB_HEADER := $(wildcard $(CUDA_HOME)/include/cccl/cub/util_allocator.cuh)
+CUB_PEER := $(if $(and $(CUB_HEADER),$(shell command -v $(CXX))),$(B)/tests/bench/cub.so)
+# Our cache with counters that count nothing.
+CACHE_BARE := $(B)/tests/bench/cache_bare.so
+$(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard src/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) src/ds/counter.h src/base/lock.c $(STAMP)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -include tests/bench/peer/no_gauges.h -fPIC -shared -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
+$(B)/tests/bench/cub.so: tests/bench/cxx/bench_cub.cc tests/bench/cache_load.h
+	$(call say,CXX,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -O2 -fPIC -shared -Wl,-Bsymbolic -I$(CUDA_HOME)/include -I$(CUDA_HOME)/include/cccl -o $@ $<
 
 .PHONY: unit integration torture programs benches
 unit: $(UNIT)
 integration: $(INTEGRATION)
 torture: $(TORTURE)
 programs: $(PROGRAMS)
-benches: $(BENCHES)
+benches: $(BENCHES) $(CUB_PEER) $(CACHE_BARE)
 
 # Fuzz targets: linked with a main that replays files, so that any compiler runs the corpus; `make fuzzers` links libFuzzer instead.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,$(B)/fuzzers/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(B)/tests/fuzz/%: tests/fuzz/%.c $(B)/obj/tests/lib/session.o $(B)/libtools.a $(B)/libtarget.a $(STAMP)
+$(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(STAMP)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
-$(B)/fuzzers/%: tests/fuzz/fuzz_%.c tests/lib/session.c $(wildcard tools/collect/*.c tools/write/*.c) $(STAMP)
+$(B)/fuzzers/session: tests/lib/session.c $(wildcard src/base/oom*.c) $(wildcard tools/collect/*.c tools/write/*.c)
+$(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
+$(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle,tools/replay/$f.c)
+$(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(TOOL_LIBS)
 

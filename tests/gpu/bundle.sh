@@ -9,7 +9,7 @@ out=$build/gpu-bundle
 rm -rf "$out"
 mkdir -p "$out/build/bin" "$out/build/lib/gpuprof/bundled" "$out/build/tests" "$out/tests" "$out/src/sim"
 cp "$build/bin/gpuprof" "$out/build/bin/"
-cp "$build/lib/libgpuprof.so" "$out/build/lib/"
+cp "$build/lib/libgpuprof.so" "$build/lib/libgpuprof-shim.so" "$out/build/lib/"
 cp -a "$build/lib/gpuprof/sim" "$out/build/lib/gpuprof/"
 cp -a "$build/examples" "$out/build/"
 mkdir "$out/build/tests/bench"

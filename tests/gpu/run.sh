@@ -56,7 +56,10 @@ compile() {
     local name
     name=$(basename "$4" .c)
     local libs=(-lcuda -lpthread -lm -ldl)
-    case $name in *_rt) libs=(-lcudart "${libs[@]}") ;; esac
+    case $name in
+    *_srt) libs=(-lcudart_static -lpthread -lm -ldl -lrt) ;;
+    *_rt) libs=(-lcudart "${libs[@]}") ;;
+    esac
     if [ -n "$cc" ]; then
         "$cc" -std=gnu11 -O1 -g -I"$2" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
             > "$1/$name.log" 2>&1

@@ -44,7 +44,9 @@ static void test_header_fill(struct gp_wire_header *h, uint32_t chunk_count)
     h->failures_offset = h->scopes_offset + sizeof(struct gp_wire_scope) * GP_WIRE_SCOPES;
     h->failure_bytes = sizeof(struct gp_wire_failure);
     h->failure_count = GP_WIRE_FAILURES;
-    h->mailbox_offset = PAGE_UP(h->failures_offset + sizeof(struct gp_wire_failure) * GP_WIRE_FAILURES);
+    h->oom_offset = h->failures_offset + sizeof(struct gp_wire_failure) * GP_WIRE_FAILURES;
+    h->oom_bytes = sizeof(struct gp_wire_oom);
+    h->mailbox_offset = PAGE_UP(h->oom_offset + sizeof(struct gp_wire_oom));
     h->mailbox_bytes = sizeof(struct gp_wire_mailbox);
     h->slot_count = GP_WIRE_SLOTS;
     h->ring_offset = PAGE_UP(h->mailbox_offset + sizeof(struct gp_wire_mailbox));
@@ -78,6 +80,7 @@ int gp_test_session_make(struct gp_test_session *s, uint32_t chunk_count, bool s
     s->devices = (void *)(base + header.devices_offset);
     s->scopes = (void *)(base + header.scopes_offset);
     s->failures = (void *)(base + header.failures_offset);
+    s->oom = (void *)(base + header.oom_offset);
     s->mailbox = (void *)(base + header.mailbox_offset);
     s->chunks = (void *)(base + header.ring_offset);
     memcpy(base, &header, sizeof(header));

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -83,7 +84,7 @@ static void spawn_environment(const struct spawn_options *options)
 {
     static const char *const ours[] = {"CUDA_", "GPUPROF_", "LD_PRELOAD=", "LD_LIBRARY_PATH=", "NVTX_"};
     const char *library = path_library(), *sim = path_sim(); /* before GPUPROF_BUILD goes too */
-    char number[16];
+    char number[16], shim[PATH_MAX];
     size_t i;
     char **entry;
 
@@ -99,7 +100,11 @@ static void spawn_environment(const struct spawn_options *options)
         unsetenv(name); /* moves the rest down: same place again */
     }
     setenv("LD_LIBRARY_PATH", sim, 1);
-    if (options->want_library) {
+    if (options->want_library && options->source != NULL) {
+        snprintf(shim, sizeof(shim), "%.*s/libgpuprof-shim.so", (int)(strrchr(library, '/') - library), library);
+        setenv("LD_PRELOAD", shim, 1);
+        setenv("GPUPROF_SOURCE", options->source, 1);
+    } else if (options->want_library) {
         setenv("CUDA_INJECTION64_PATH", library, 1);
     }
     if (options->sim != NULL) {

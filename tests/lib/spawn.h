@@ -19,7 +19,8 @@
 struct spawn_options {
     const char *const *argv; /* argv[0] is the absolute path; NULL-terminated */
     const char *const *env; /* "NAME=VALUE" or "NAME" to remove, after the base environment; NULL-terminated, or NULL */
-    bool want_library;      /* CUDA_INJECTION64_PATH */
+    bool want_library;      /* CUDA_INJECTION64_PATH, or as `source` says */
+    const char *source;     /* GPUPROF_SOURCE; the library comes by LD_PRELOAD of libgpuprof-shim.so alone */
     bool want_hold;         /* the program stops in finish() until spawn_release */
     const char *sim;        /* GPUPROF_SIM; NULL for its default */
     bool want_seccomp_thread; /* pthread_create fails with EPERM */

@@ -4,6 +4,18 @@
  * difference is a failed static assertion.  check-abi skips where the headers are not installed.
  */
 #include "source/params.h"
+/* Those of wrap.def, which CUPTI describes too: the product makes structs of a part of them only.  Before cuda.h, which
+ * gives some of these names another meaning. */
+#define GP_ABI_STRUCT(_name, ...)                                                                                      \
+    struct gp_params_##_name {                                                                                         \
+        GP_EACH(GP_PARAMS_FIELD, __VA_ARGS__)                                                                          \
+    };
+#define GP_WRAP(_name, ...)     GP_ABI_STRUCT(_name, __VA_ARGS__)
+#define GP_RESOURCE(_name, ...) GP_ABI_STRUCT(_name, __VA_ARGS__)
+#define GP_SELF(_name, ...)     GP_ABI_STRUCT(_name, __VA_ARGS__)
+#include "source/wrap.def"
+#undef GP_WRAP
+
 #include <cuda.h>
 #include <cupti.h>
 

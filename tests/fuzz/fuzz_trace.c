@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fuzz_trace.c: feeds bytes to the readers of traces.  Nothing may crash, hang, leak or read out of bounds; a trace
+ * that is accepted keeps every promise of trace.h, and its text form is read back to the same text.
+ *
+ *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itools -Itests ... : libFuzzer
+ *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
+ * ways and cut at every length.  Prints "N inputs".
+ */
+#include <replay/trace.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint64_t accepted, refused;
+
+static void promise(bool kept)
+{
+    if (!kept)
+        abort();
+}
+
+/* Blocks are born once, in order, die at most once, and are used only between. */
+static void check(const struct gp_replay_trace *trace)
+{
+    uint8_t *state = calloc(trace->blocks + 1u, 1);
+    uint32_t born = 0;
+    for (uint32_t i = 0; i < trace->count; i++) {
+        const struct gp_replay_op *op = &trace->ops[i];
+        promise(op->kind < GP_REPLAY_KINDS && op->thread < trace->threads && op->device < trace->devices);
+        promise(op->stream == GP_REPLAY_ANY || op->stream < trace->streams);
+        if (op->kind == GP_REPLAY_ALLOC) {
+            promise(op->block == born++ && op->bytes <= GP_REPLAY_BYTES && op->stream != GP_REPLAY_ANY);
+            state[op->block] = 1;
+        } else if (op->kind == GP_REPLAY_FREE || op->kind == GP_REPLAY_RECORD) {
+            promise(op->block < trace->blocks && state[op->block] == 1);
+            promise(op->kind == GP_REPLAY_FREE || op->stream != GP_REPLAY_ANY);
+            state[op->block] = op->kind == GP_REPLAY_FREE ? 2 : 1;
+        } else if (op->kind == GP_REPLAY_MARK) {
+            promise(op->block < trace->name_count);
+        }
+    }
+    promise(born == trace->blocks);
+    free(state);
+}
+
+static char *text_of(const struct gp_replay_trace *trace, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, bytes);
+    promise(out && gp_replay_write(out, trace) == 0);
+    fclose(out);
+    return text;
+}
+
+static void again(const struct gp_replay_trace *trace)
+{
+    struct gp_replay_trace second;
+    struct gp_replay_problem problem;
+    size_t bytes, second_bytes;
+    char *text = text_of(trace, &bytes);
+    promise(gp_replay_read(&second, (const uint8_t *)text, bytes, &problem) == 0);
+    char *second_text = text_of(&second, &second_bytes);
+    promise(bytes == second_bytes && memcmp(text, second_text, bytes) == 0);
+    gp_replay_trace_free(&second);
+    free(second_text);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gp_replay_trace trace;
+    struct gp_replay_problem problem;
+    if (gp_replay_read(&trace, data, size, &problem) != 0) {
+        promise(problem.text[0] && !trace.ops && trace.count == 0);
+        refused++;
+        return 0;
+    }
+    accepted++;
+    check(&trace);
+    again(&trace);
+    gp_replay_trace_free(&trace);
+    return 0;
+}
+
+#ifdef GP_FUZZ_REPLAY
+
+static void input(const uint8_t *data, size_t size)
+{
+    /* A block of exactly this size: a sanitizer sees the first byte beyond. */
+    uint8_t *copy = malloc(size ? size : 1);
+    memcpy(copy, data, size);
+    LLVMFuzzerTestOneInput(copy, size);
+    free(copy);
+}
+
+static void replay(const char *path)
+{
+    static const uint8_t flips[] = {0x01, 0x20, 0x80, 0xff};
+    FILE *file = fopen(path, "r");
+    static uint8_t data[1 << 16];
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    size_t size = fread(data, 1, sizeof(data), file);
+    fclose(file);
+    input(data, size);
+    for (size_t at = 0; at < size; at++) {
+        for (size_t i = 0; i < sizeof(flips); i++) {
+            data[at] ^= flips[i];
+            input(data, size);
+            data[at] ^= flips[i];
+        }
+        input(data, at);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        replay(argv[i]);
+    printf("%llu inputs: %llu refused, %llu accepted\n", (unsigned long long)(refused + accepted),
+           (unsigned long long)refused, (unsigned long long)accepted);
+    return accepted && refused ? 0 : 1;
+}
+#endif

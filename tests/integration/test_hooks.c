@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Driver hooks in the place of CUPTI: every program of the catalog with libgpuprof-shim.so preloaded and nothing else.
+ * The numbers equal the simulated GPU's ledger, and what stat prints equals what it prints with CUPTI as the source.
+ * Where CUPTI is taken the hooks come by themselves.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/catalog.h"
+#include "lib/paths.h"
+
+TestSuite(hooks, .timeout = 90);
+
+static struct criterion_test_params hooks_each(void)
+{
+    int *index = cr_malloc(sizeof(*index) * catalog_count);
+    size_t i;
+
+    for (i = 0; i < catalog_count; i++) {
+        index[i] = (int)i;
+    }
+    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+}
+
+/* ---- the ledger ---------------------------------------------------------------------------------------------- */
+
+static void hooks_check_ledger(const struct catalog_entry *entry, const char *source, const char *const *env)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+
+    catalog_options(entry, argv, &options);
+    options.source = source;
+    options.env = env;
+    check_against_ledger(&diff, &options, entry->processes == 0 ? 1 : entry->processes, &entry->rules, &result);
+    cr_expect(diff.count == 0, "%s: with hooks gpuprof differs from the ledger:\n%s", catalog_title(entry), diff.text);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == entry->exit_code, "%s: %s\n%s%s",
+              catalog_title(entry), spawn_status_text(&result), result.out, result.err);
+    spawn_result_free(&result);
+}
+
+ParameterizedTestParameters(hooks, each_program_equals_the_ledger)
+{
+    return hooks_each();
+}
+
+ParameterizedTest(int *index, hooks, each_program_equals_the_ledger)
+{
+    hooks_check_ledger(&catalog[*index], "hooks", NULL);
+}
+
+/* ---- CUPTI --------------------------------------------------------------------------------------------------- */
+
+/* stat of the program at its documented end; "source" must be `expected`, and `detail` part of its explanation. */
+static json_t *hooks_stat(const struct catalog_entry *entry, const char *source, const char *const *env,
+                          const char *expected, const char *detail)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    json_t *process = NULL;
+
+    catalog_options(entry, argv, &options);
+    options.source = source;
+    options.env = env;
+    options.want_library = options.want_hold = true;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    if (spawn_wait_held(&spawn, 1) == 0) {
+        process = ledger_stat(&diff, spawn.held[0]);
+    }
+    spawn_finish(&spawn, &result);
+    cr_assert_not_null(process, "%s: no stat: %s\n%s", catalog_title(entry), diff.text, result.err);
+    spawn_result_free(&result);
+    cr_expect_str_eq(json_string_value(json_object_get(process, "source")), expected, "%s: source",
+                     catalog_title(entry));
+    cr_expect_not_null(strstr(json_string_value(json_object_get(process, "source_detail")), detail),
+                       "%s: source_detail \"%s\" does not say \"%s\"", catalog_title(entry),
+                       json_string_value(json_object_get(process, "source_detail")), detail);
+    return process;
+}
+
+/* What tells two runs apart though nothing differs.  Modules that are no ELF image are CUPTI's alone: it alone is told
+ * what the driver made of PTX; hook_contexts loads ELF images. */
+static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool has_module)
+{
+    static const char *const run[] = {"pid", "ppid", "source", "source_detail", "cupti_version", "age_ns", "oom"};
+    bool has_elf = strcmp(entry->name, "hook_contexts") == 0;
+    size_t i;
+    json_t *device, *value;
+    const char *kind;
+
+    for (i = 0; i < sizeof(run) / sizeof(run[0]); i++) {
+        json_object_del(process, run[i]);
+    }
+    if (has_module && !has_elf) {
+        json_object_del(process, "events");
+    }
+    json_array_foreach(json_object_get(process, "devices"), i, device)
+    {
+        json_t *kinds = json_object_get(device, "kinds");
+
+        if (!has_elf) {
+            json_object_del(kinds, "module");
+        }
+        if (entry->rules.is_reserved_polled) { /* the polled part comes at another moment */
+            json_object_del(device, "stats");
+            json_object_foreach(kinds, kind, value) json_object_del(value, "reserved_bytes");
+        }
+    }
+}
+
+ParameterizedTestParameters(hooks, each_program_is_as_with_cupti)
+{
+    return hooks_each();
+}
+
+ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)
+{
+    const struct catalog_entry *entry = &catalog[*index];
+    json_t *hooks, *cupti;
+    bool has_module;
+
+    if (entry->has_threads || entry->processes > 1) {
+        return; /* peaks differ from run to run */
+    }
+    hooks = hooks_stat(entry, "hooks", NULL, "hooks", "libgpuprof-shim.so");
+    cupti = hooks_stat(entry, "cupti", NULL, "cupti", "libcupti");
+    has_module = json_at(cupti, "devices/0/kinds/module/calls", 0) != 0;
+    hooks_strip(hooks, entry, has_module);
+    hooks_strip(cupti, entry, has_module);
+    if (!json_equal(hooks, cupti)) {
+        char *one = json_dumps(hooks, JSON_INDENT(1) | JSON_SORT_KEYS),
+             *two = json_dumps(cupti, JSON_INDENT(1) | JSON_SORT_KEYS);
+        size_t at = 0;
+        while (one[at] != '\0' && one[at] == two[at]) {
+            at++;
+        }
+        at = at > 200 ? at - 200 : 0;
+        cr_expect(false, "%s: hooks:\n%.400s\n...\ncupti:\n%.400s", catalog_title(entry), one + at, two + at);
+        free(one);
+        free(two);
+    }
+    json_decref(hooks);
+    json_decref(cupti);
+}
+
+static const struct catalog_entry *hooks_entry(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < catalog_count && strcmp(catalog[i].name, name) != 0; i++) {
+    }
+    cr_assert(i < catalog_count);
+    return &catalog[i];
+}
+
+/* The subscriber is somebody else's, or CUPTI is not there: the hooks take over, and say why; unless CUPTI alone was
+ * asked for. */
+Test(hooks, take_over_where_cupti_cannot_be_had)
+{
+    static const char *const settings[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", "GPUPROF_SIM_CUPTI=none"};
+    static const char *const names[] = {"linear", "graph_capture", "linear_rt", "contexts"};
+    size_t i, j;
+
+    for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *env[] = {settings[i], NULL};
+        for (j = 0; j < sizeof(names) / sizeof(names[0]); j++) {
+            hooks_check_ledger(hooks_entry(names[j]), "auto", env);
+        }
+        json_decref(hooks_stat(hooks_entry("linear"), "auto", env, "hooks", i == 0 ? "Nsight" : "driver hooks"));
+        json_decref(hooks_stat(hooks_entry("linear"), "cupti", env, "none", i == 0 ? "Nsight" : ""));
+    }
+    json_decref(hooks_stat(hooks_entry("linear"), "auto", NULL, "cupti", "libcupti"));
+}
+
+/* Both at once: the driver injects the library that the preload brought. */
+Test(hooks, are_there_with_the_injection_too)
+{
+    char setting[512];
+    const char *env[] = {setting, NULL};
+
+    snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
+    hooks_check_ledger(hooks_entry("linear"), "hooks", env);
+    hooks_check_ledger(hooks_entry("proc_address"), "hooks", env);
+    json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "hooks", ""));
+}
+
+/* Asked for, and nobody is in front: no source, and the reason. */
+Test(hooks, say_so_when_nobody_is_in_front)
+{
+    char setting[512];
+    const char *env[] = {setting, "LD_PRELOAD", NULL};
+
+    snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
+    json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "none", "not preloaded"));
+}
+
+Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
+{
+    int seed;
+
+    for (seed = 200; seed < 215; seed++) {
+        char number[16];
+        struct catalog_entry entry = {.name = "mixed",
+                                      .args = {"--seed", number, "--steps", "600"},
+                                      .note = number,
+                                      .rules = {.is_reserved_polled = true}};
+
+        snprintf(number, sizeof(number), "%d", seed);
+        hooks_check_ledger(&entry, "hooks", NULL);
+    }
+}

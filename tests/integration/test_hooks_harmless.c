@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libgpuprof-shim.so in front of a program changes nothing of it: with every source, in processes that never see a GPU,
+ * and for lookups that a library in front could answer wrongly.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/build.h"
+#include "lib/catalog.h"
+#include "lib/paths.h"
+
+TestSuite(hooks_harmless, .timeout = 120);
+
+/* With the library behind the preload, and without: the same ends and the same bytes. */
+static void hooks_same(const char *title, const struct spawn_options *base, const char *source, const char *const *env)
+{
+    struct spawn_options options = *base;
+    struct spawn_result with = {0}, without = {0};
+
+    cr_assert_eq(spawn_run(&options, &without), 0);
+    cr_assert(!WIFEXITED(without.status) || WEXITSTATUS(without.status) < 125, "%s does not run at all: %s", title,
+              without.err);
+    options.want_library = true;
+    options.source = source;
+    options.env = env != NULL ? env : base->env;
+    cr_assert_eq(spawn_run(&options, &with), 0);
+    cr_expect_eq(with.status, without.status, "%s, %s: with: %s; without: %d", title, source, spawn_status_text(&with),
+                 without.status);
+    cr_expect_str_eq(with.out, without.out, "%s, %s: stdout with:\n%s\nwithout:\n%s", title, source, with.out,
+                     without.out);
+    cr_expect_str_eq(with.err, without.err, "%s, %s: stderr with:\n%s\nwithout:\n%s", title, source, with.err,
+                     without.err);
+    spawn_result_free(&with);
+    spawn_result_free(&without);
+}
+
+ParameterizedTestParameters(hooks_harmless, every_program_is_the_same)
+{
+    int *index = cr_malloc(sizeof(*index) * catalog_count);
+    size_t i;
+
+    for (i = 0; i < catalog_count; i++) {
+        index[i] = (int)i;
+    }
+    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+}
+
+ParameterizedTest(int *index, hooks_harmless, every_program_is_the_same)
+{
+    const struct catalog_entry *entry = &catalog[*index];
+    const char *argv[CATALOG_ARGS + 2];
+    const char *const none[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", NULL};
+    struct spawn_options options;
+
+    catalog_options(entry, argv, &options);
+    hooks_same(catalog_title(entry), &options, "hooks", NULL);
+    hooks_same(catalog_title(entry), &options, "cupti", NULL);
+    options.env = none; /* wrappers without a source */
+    hooks_same(catalog_title(entry), &options, "cupti", none);
+}
+
+/* Nothing below a preload may notice it that has no GPU: interpreters, pipes, children, environment. */
+Test(hooks_harmless, processes_without_cuda)
+{
+    static const char *const scripts[] = {
+        "echo out; echo err >&2; exit 4",
+        "i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo $i | cat; done | sort -n | tail -n 3",
+        "trap 'echo caught' TERM; kill -TERM $$; (exit 3); echo $?; ulimit -c; umask",
+        "ls /proc/self/fd | wc -l; cat /proc/self/comm; awk '/Threads/ {print $2}' /proc/self/status",
+        "cat /proc/self/maps | grep -c libcuda",
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+        const char *argv[] = {"/bin/sh", "-c", scripts[i], NULL};
+        hooks_same(scripts[i], &(struct spawn_options){.argv = argv}, "auto", NULL);
+    }
+}
+
+/* The answers of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depend on who asks: a hook that calls instead of jumping is
+ * taken for the caller.  And names of the driver are unknown where there is no driver. */
+Test(hooks_harmless, lookups_that_depend_on_their_caller)
+{
+    char *folder = build_folder(), first[256], needed[300];
+    const char *argv[] = {path_program("hook_caller_srt"), first, NULL};
+    struct spawn_options options = {.argv = argv};
+    struct spawn_result result = {0};
+
+    cr_assert_not_null(folder);
+    snprintf(first, sizeof(first), "%s/first.so", folder);
+    snprintf(needed, sizeof(needed), "-Wl,--no-as-needed,%s/second.so", folder);
+    cr_assert_eq(build_shared(folder, "caller.c", "second.so", "-DCALLER_SECOND"), 0);
+    cr_assert_eq(build_shared(folder, "caller.c", "first.so", needed), 0);
+    hooks_same("lookups", &options, "hooks", NULL);
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_expect_not_null(strstr(result.out, "plug-in: by default 7, next 8\n"), "the plug-in tests nothing:\n%s",
+                       result.out);
+    spawn_result_free(&result);
+    build_remove(folder);
+}
+
+static const char *const hooks_programs[] = {"harmless", "linear", "pool_default", "contexts", "fork", "linear_rt"};
+
+Test(hooks_harmless, settings_that_make_no_sense)
+{
+    static const char *const settings[] = {"GPUPROF_SOURCE=elsewhere", "GPUPROF_MEMORY_LIMIT=-3 apples",
+                                           "GPUPROF_MEMORY_LIMIT=99999999999999999999T",
+                                           "GPUPROF_LOG=loud:/nowhere/at/all", "GPUPROF_ALLOC_CONF=a:b,c"};
+    size_t i, j;
+
+    for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        for (j = 0; j < sizeof(hooks_programs) / sizeof(hooks_programs[0]); j++) {
+            const char *env[] = {settings[i], NULL};
+            const char *argv[] = {path_program(hooks_programs[j]), NULL};
+            hooks_same(settings[i], &(struct spawn_options){.argv = argv}, "hooks", env);
+        }
+    }
+}
+
+/* libc fails inside our libraries: calls that can no more be accounted for still reach the driver. */
+Test(hooks_harmless, libc_fails_in_the_library)
+{
+    static const char *const functions[] = {"dlopen", "mmap", "memfd_create", "madvise", "pthread_create", "malloc"};
+    char *folder = build_folder(), setting[128], preload[700];
+    size_t i, j;
+    int number;
+
+    cr_assert_not_null(folder);
+    cr_assert_eq(build_shared(folder, "fail.c", "fail.so", NULL), 0);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/fail.so:%.*s/libgpuprof-shim.so", folder,
+             (int)(strrchr(path_library(), '/') - path_library()), path_library());
+    for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        for (number = 1; number < 4; number++) {
+            const char *env[] = {preload, setting, NULL};
+            snprintf(setting, sizeof(setting), "GPUPROF_TEST_FAIL=%s:%d%s:libgpuprof", functions[i], number,
+                     number == 3 ? "+" : "");
+            for (j = 0; j < sizeof(hooks_programs) / sizeof(hooks_programs[0]); j++) {
+                const char *argv[] = {path_program(hooks_programs[j]), NULL};
+                hooks_same(setting, &(struct spawn_options){.argv = argv}, "hooks", env);
+            }
+        }
+    }
+    build_remove(folder);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program's own cuMemAlloc and cuMemFree behind the cache, on the simulated GPU: every program of the catalog
+ * prints and returns under each allocator what it does without one; the simulator, which knows the order of all work,
+ * sees no use of memory that the program's order does not protect; and what the profiler calls reserved is what the
+ * driver has handed out.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/catalog.h"
+#include "lib/paths.h"
+
+TestSuite(shim, .timeout = 120);
+
+static const char *const shim_policies[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough"};
+#define SHIM_POLICIES (sizeof(shim_policies) / sizeof(shim_policies[0]))
+
+/* Programs whose own order is not enough: they free pool memory with cuMemFree, which waits for nothing, and are saved,
+ * if at all, by another cuMemFree that happens to wait for the whole device.  A cached free does not. */
+static const char *const shim_borrowers[] = {"mixed", "pools_rt"};
+/* prealloc takes most of the device in one piece for the first context, as its user wants.  These need the rest, or
+ * export a part of it. */
+static const char *const shim_crowded[] = {"contexts", "shim_context", "shim_ipc", "shim_range"};
+
+struct shim_env {
+    char preload[512], allocator[64], ledger[96], conf[128];
+    const char *env[8];
+};
+
+static void shim_env(struct shim_env *env, const char *policy, const char *conf)
+{
+    const char *library = path_library();
+
+    snprintf(env->preload, sizeof(env->preload), "LD_PRELOAD=%.*s/libgpuprof-shim.so",
+             (int)(strrchr(library, '/') - library), library);
+    snprintf(env->allocator, sizeof(env->allocator), "GPUPROF_ALLOCATOR=%s", policy);
+    snprintf(env->conf, sizeof(env->conf), "GPUPROF_ALLOC_CONF=%s", conf != NULL ? conf : "");
+    snprintf(env->ledger, sizeof(env->ledger), "GPUPROF_TEST_LEDGER=/tmp/gpuprof-test-shim-%d-%%p.json", (int)getpid());
+    env->env[0] = env->preload;
+    env->env[1] = env->allocator;
+    env->env[2] = env->conf;
+    env->env[3] = env->ledger;
+    env->env[4] = NULL;
+}
+
+static bool shim_is_one_of(const char *name, const char *const *list, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count && strcmp(name, list[i]) != 0; i++) {
+    }
+    return i < count;
+}
+#define SHIM_IS_ONE_OF(_name, _list) shim_is_one_of(_name, _list, sizeof(_list) / sizeof((_list)[0]))
+
+static void shim_same(const char *title, const char *policy, const struct spawn_result *with,
+                      const struct spawn_result *without)
+{
+    cr_expect_eq(with->status, without->status, "%s under %s: %s (%d); without: %d\n%s", title, policy,
+                 spawn_status_text(with), with->status, without->status, with->err);
+    cr_expect_str_eq(with->out, without->out, "%s under %s: stdout with:\n%s\nwithout:\n%s", title, policy, with->out,
+                     without->out);
+    cr_expect_str_eq(with->err, without->err, "%s under %s: stderr with:\n%s\nwithout:\n%s", title, policy, with->err,
+                     without->err);
+}
+
+static long long shim_hazards(const json_t *ledger)
+{
+    long long hazards = 0;
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(json_object_get(ledger, "devices"), i, device) hazards += json_at(device, "hazards", 0);
+    return hazards;
+}
+
+/* Held at its end: the simulator's hazards, and the profiler's reserved bytes against the driver's. */
+/* loose: a free that the driver refused leaves memory that nobody has. */
+static void shim_look(const struct catalog_entry *entry, const char *policy, pid_t pid, bool loose)
+{
+    const char *title = catalog_title(entry);
+    struct ledger_diff diff = {0};
+    char form[96];
+    json_t *ledger, *process, *device;
+    size_t i;
+
+    snprintf(form, sizeof(form), "/tmp/gpuprof-test-shim-%d-%%p.json", (int)getpid());
+    ledger = ledger_load(&diff, form, pid);
+    process = ledger_stat(&diff, pid);
+    cr_expect(ledger != NULL && process != NULL, "%s under %s: %s", title, policy, diff.text);
+    cr_expect(shim_hazards(ledger) == 0 || SHIM_IS_ONE_OF(entry->name, shim_borrowers), "%s under %s: %lld hazards",
+              title, policy, shim_hazards(ledger));
+    json_array_foreach(json_object_get(process, "devices"), i, device)
+    {
+        const json_t *truth = json_array_get(json_object_get(ledger, "devices"), i);
+        long long has = json_at(json_object_get(device, "stats"), "reserved_bytes.all.current", -1);
+        long long gave = json_at(truth, "reserved_bytes/current", -2);
+        cr_expect(has == gave || (loose && has < gave), "%s under %s: device %zu: reserved %lld, the driver gave %lld",
+                  title, policy, i, has, gave);
+    }
+    json_decref(ledger);
+    json_decref(process);
+}
+
+/* Entries of programs that were written for this; the others run once more only where it is quick. */
+static bool shim_is_ours(const struct catalog_entry *entry)
+{
+    return strncmp(entry->name, "shim_", 5) == 0;
+}
+
+static void shim_run(const struct catalog_entry *entry, const char *policy, const char *conf, const char *sim)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result with = {0}, without = {0};
+    struct shim_env env;
+    struct spawn spawn;
+    int i;
+
+    catalog_options(entry, argv, &options);
+    if (sim != NULL) {
+        options.sim = sim;
+    }
+    cr_assert_eq(spawn_run(&options, &without), 0);
+    shim_env(&env, policy, conf);
+    options.env = env.env;
+    options.want_library = true;
+    options.want_hold = true;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    spawn_wait_held(&spawn, entry->processes == 0 ? 1 : entry->processes);
+    for (i = 0; i < spawn.held_count; i++) {
+        shim_look(entry, policy, spawn.held[i], false);
+    }
+    spawn_finish(&spawn, &with);
+    shim_same(catalog_title(entry), policy, &with, &without);
+    spawn_result_free(&with);
+    spawn_result_free(&without);
+}
+
+ParameterizedTestParameters(shim, every_program_is_the_same)
+{
+    int *index = cr_malloc(sizeof(*index) * catalog_count);
+    size_t i;
+
+    for (i = 0; i < catalog_count; i++) {
+        index[i] = (int)i;
+    }
+    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+}
+
+ParameterizedTest(int *index, shim, every_program_is_the_same)
+{
+    size_t i;
+
+    for (i = 0; i < SHIM_POLICIES; i++) {
+        if (strcmp(shim_policies[i], "prealloc") != 0 || !SHIM_IS_ONE_OF(catalog[*index].name, shim_crowded)) {
+            shim_run(&catalog[*index], shim_policies[i], NULL, NULL);
+        }
+    }
+}
+
+/* Work takes time: what was submitted is still under way when memory is freed and given again. */
+Test(shim, with_unfinished_work)
+{
+    char sim[128];
+    size_t i, k;
+
+    for (i = 0; i < catalog_count; i++) {
+        if (!shim_is_ours(&catalog[i])) {
+            continue;
+        }
+        snprintf(sim, sizeof(sim), "%s%slatency=typical", catalog[i].sim != NULL ? catalog[i].sim : "",
+                 catalog[i].sim != NULL ? "," : "");
+        for (k = 0; k < SHIM_POLICIES; k++) {
+            if (strcmp(shim_policies[k], "prealloc") != 0 || !SHIM_IS_ONE_OF(catalog[i].name, shim_crowded)) {
+                shim_run(&catalog[i], shim_policies[k], NULL, sim);
+            }
+        }
+    }
+}
+
+/* Growable segments by request.  Some programs then see what such memory is: it has no legacy IPC, and is copied
+ * between devices only where they are peers. */
+Test(shim, with_growable_segments)
+{
+    static const char *const apart[] = {"shim_ipc", "shim_range", "ipc", "shim_peer"};
+    size_t i;
+
+    for (i = 0; i < catalog_count; i++) {
+        if (!SHIM_IS_ONE_OF(catalog[i].name, apart)) {
+            shim_run(&catalog[i], "caching", "expandable_segments:True", NULL);
+        }
+    }
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+/* The driver refuses what the cache asks for itself, once or from then on.  Such a call is not the program's, so what
+ * the program sees may be an error that it would not have seen, or none where it would have: but it ends by itself, and
+ * no memory is used that is not its own. */
+static void shim_fault(const struct catalog_entry *entry, const char *api, int number, const char *onwards, int error)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result result = {0};
+    struct shim_env env;
+    struct spawn spawn;
+    char faults[96];
+    int i;
+
+    catalog_options(entry, argv, &options);
+    shim_env(&env, "caching", NULL);
+    snprintf(faults, sizeof(faults), "GPUPROF_SIM_FAULTS=%s %d%s fail %d", api, number, onwards, error);
+    env.env[4] = faults;
+    env.env[5] = NULL;
+    options.env = env.env;
+    options.want_library = true;
+    options.want_hold = true;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    spawn_wait_held(&spawn, 1);
+    for (i = 0; i < spawn.held_count; i++) {
+        shim_look(entry, faults, spawn.held[i], strcmp(api, "cuMemFree_v2") == 0);
+    }
+    spawn_finish(&spawn, &result);
+    cr_expect(WIFEXITED(result.status), "%s under \"%s\": %s\n%s", entry->name, faults, spawn_status_text(&result),
+              result.err);
+    spawn_result_free(&result);
+}
+
+static const char *const shim_calls[] = {
+    "cuMemAlloc_v2",     "cuMemFree_v2",        "cuEventCreate",
+    "cuEventRecord",     "cuEventQuery",        "cuEventSynchronize",
+    "cuStreamWaitEvent", "cuStreamIsCapturing", "cuStreamQuery",
+    "cuCtxGetCurrent",   "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode",
+    "cuStreamCreate",    "cuMemGetInfo_v2",     "cuDevicePrimaryCtxGetState"};
+#define SHIM_CALLS (sizeof(shim_calls) / sizeof(shim_calls[0]))
+
+ParameterizedTestParameters(shim, any_driver_call_may_fail)
+{
+    int *index = cr_malloc(sizeof(*index) * SHIM_CALLS);
+    size_t i;
+
+    for (i = 0; i < SHIM_CALLS; i++) {
+        index[i] = (int)i;
+    }
+    return cr_make_param_array(int, index, SHIM_CALLS, (void (*)(struct criterion_test_params *))NULL);
+}
+
+ParameterizedTest(int *index, shim, any_driver_call_may_fail)
+{
+    static const char *const programs[] = {"shim_streams", "shim_oom_retry", "shim_context", "shim_capture"};
+    static const int numbers[] = {1, 3, 20};
+    size_t i, k;
+
+    for (i = 0; i < catalog_count; i++) {
+        if (!SHIM_IS_ONE_OF(catalog[i].name, programs)) {
+            continue;
+        }
+        for (k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+            shim_fault(&catalog[i], shim_calls[*index], numbers[k], "", k % 2 == 0 ? 2 : 999);
+        }
+        shim_fault(&catalog[i], shim_calls[*index], 4, "+", 2);
+    }
+}
+
+/* ---- the explicit interfaces --------------------------------------------------------------------------------------
+ */
+
+static void shim_lend(const char *what, bool preload, const char *policy, const char *sim, char **reference)
+{
+    const struct catalog_entry entry = {.name = "lend"};
+    const char *argv[] = {path_program("lend"), NULL};
+    struct spawn_options options = {.argv = argv, .sim = sim, .want_library = true, .want_hold = true};
+    struct spawn_result result = {0};
+    struct shim_env env;
+    struct spawn spawn;
+
+    shim_env(&env, policy, NULL);
+    if (!preload) {
+        env.env[0] = "LD_PRELOAD";
+        env.env[1] = "GPUPROF_ALLOCATOR";
+    }
+    options.env = env.env;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_expect_eq(spawn_wait_held(&spawn, 1), 0, "%s: it never came to its end", what);
+    if (spawn.held_count == 1) {
+        shim_look(&entry, what, spawn.held[0], false);
+    }
+    spawn_finish(&spawn, &result);
+    cr_expect_eq(result.status, 0, "%s: %s\n%s%s", what, spawn_status_text(&result), result.out, result.err);
+    if (*reference == NULL) {
+        *reference = strdup(result.out);
+    }
+    cr_expect_str_eq(result.out, *reference, "%s:\n%s\nfirst:\n%s", what, result.out, *reference);
+    spawn_result_free(&result);
+}
+
+Test(shim, explicit_interfaces)
+{
+    char *reference = NULL;
+
+    shim_lend("injected alone", false, "", NULL, &reference);
+    cr_expect(strstr(reference, "the same stream gets it again: 0") == NULL &&
+                  strstr(reference, "driver calls of 1000 pairs: 0") != NULL &&
+                  strstr(reference, "given to nobody else: 0") == NULL && strstr(reference, " 1 wrong") == NULL,
+              "%s", reference);
+    shim_lend("injected alone, slow", false, "", "latency=typical", &reference);
+    shim_lend("preloaded", true, "", NULL, &reference);
+    shim_lend("preloaded and serving", true, "caching", NULL, &reference);
+    shim_lend("preloaded and serving, slow", true, "caching", "latency=typical", &reference);
+    free(reference);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * caller.c: a plug-in, opened RTLD_LOCAL, whose lookups are answered by where they come from: its own symbol is in its
+ * own scope alone, and what comes next is what the library that it needs (this file with CALLER_SECOND) has.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <stdio.h>
+
+#ifdef CALLER_SECOND
+int caller_mark = 8;
+#else
+int caller_mark = 7;
+void caller_ask(void);
+
+void caller_ask(void)
+{
+    int *mine = dlsym(RTLD_DEFAULT, "caller_mark"), *next = dlsym(RTLD_NEXT, "caller_mark");
+
+    printf("plug-in: by default %d, next %d\n", mine != NULL ? *mine : 0, next != NULL ? *next : 0);
+}
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pattern.h: a block filled with a number of its own and read back, for the programs that show whose memory is whose.
+ * Included after cuda.h and finish.h.  Never looks at device memory but by copies.
+ */
+#ifndef GPUPROF_TEST_PATTERN_H
+#define GPUPROF_TEST_PATTERN_H
+
+/* Numerical Recipes' generator: good enough to choose by its high bits. */
+static PROGRAM_UNUSED unsigned random_next(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Words of `value`, then single bytes of its lowest. */
+static PROGRAM_UNUSED void pattern_fill(CUdeviceptr at, size_t bytes, unsigned value, CUstream stream)
+{
+    if (bytes >= 4) {
+        CHECK(cuMemsetD32Async(at, value, bytes / 4, stream));
+    }
+    if (bytes % 4 != 0) {
+        CHECK(cuMemsetD8Async(at + bytes / 4 * 4, (unsigned char)value, bytes % 4, stream));
+    }
+}
+
+/* Bytes that differ; the stream that filled them is waited for first. */
+static PROGRAM_UNUSED size_t pattern_wrong(CUdeviceptr at, size_t bytes, unsigned value, CUstream stream)
+{
+    static __thread unsigned char chunk[256 * 1024]; /* small enough for the processor's cache */
+    size_t wrong = 0, done, part, i;
+
+    CHECK(cuStreamSynchronize(stream));
+    for (done = 0; done < bytes; done += part) {
+        part = bytes - done < sizeof(chunk) ? bytes - done : sizeof(chunk);
+        if (CHECK(cuMemcpyDtoH(chunk, at + done, part)) != 0) {
+            return bytes;
+        }
+        for (i = 0; i < part; i++) {
+            size_t place = done + i;
+            unsigned shift = place / 4 * 4 + 4 <= bytes ? place % 4 * 8 : 0;
+
+            wrong += chunk[i] != (unsigned char)(value >> shift);
+        }
+    }
+    return wrong;
+}
+
+#endif

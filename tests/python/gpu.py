@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""The CUDA driver through ctypes, for the tests: contexts, memory, pinned memory, streams.  Must not import gpuprof."""
+import ctypes
+
+MIB = 1 << 20
+
+_pointer = ctypes.c_uint64
+_loaded = []
+
+
+def driver():
+    """libcuda.so.1, initialised; AssertionError where there is none."""
+    if not _loaded:
+        library = ctypes.CDLL("libcuda.so.1")
+        library.cuMemAlloc_v2.argtypes = [ctypes.POINTER(_pointer), ctypes.c_size_t]
+        library.cuMemFree_v2.argtypes = [_pointer]
+        library.cuMemHostAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_uint]
+        library.cuMemFreeHost.argtypes = [ctypes.c_void_p]
+        library.cuCtxSetCurrent.argtypes = [ctypes.c_void_p]
+        library.cuDevicePrimaryCtxRetain.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int]
+        check(library.cuInit(0))
+        _loaded.append(library)
+    return _loaded[0]
+
+
+def check(result):
+    assert result == 0, f"CUDA driver: error {result}"
+
+
+def use(device):
+    """Makes the device's primary context current in this thread."""
+    context = ctypes.c_void_p()
+    check(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    check(driver().cuCtxSetCurrent(context))
+
+
+def alloc(size):
+    pointer = _pointer()
+    check(driver().cuMemAlloc_v2(ctypes.byref(pointer), size))
+    return pointer.value
+
+
+def alloc_fails(size):
+    """True if the driver has no memory for it."""
+    return driver().cuMemAlloc_v2(ctypes.byref(_pointer()), size) == 2
+
+
+def free(pointer):
+    check(driver().cuMemFree_v2(pointer))
+
+
+def host_alloc(size):
+    pointer = ctypes.c_void_p()
+    check(driver().cuMemHostAlloc(ctypes.byref(pointer), size, 0))
+    return pointer.value
+
+
+def host_free(pointer):
+    check(driver().cuMemFreeHost(pointer))
