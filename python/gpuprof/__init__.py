@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""gpuprof: exact GPU memory statistics of this process, under the names that people know.
+
+Run the program under gpuprof (`gpuprof run python train.py`, or CUDA_INJECTION64_PATH=.../libgpuprof.so) and ask:
+
+>>> import gpuprof
+>>> gpuprof.reset_peak_memory_stats()
+>>> with gpuprof.scope("step") as step:
+...     pass                                   # work
+>>> gpuprof.max_memory_allocated() >= gpuprof.memory_allocated()
+True
+>>> step.peak_allocated() <= gpuprof.max_memory_allocated()
+True
+
+Without gpuprof in the process everything is harmless: numbers are 0, dictionaries empty, resets do nothing (`is_active()` is False).  The package
+is pure Python, needs nothing but the standard library, and starts no thread.  Where systems disagree about a name (Paddle's
+reset_max_memory_allocated resets one peak, PyTorch's all) the functions here say which meaning they have, and `gpuprof.compat.torch`,
+`.paddle`, `.tensorflow` and `.rmm` have each system's own.
+"""
+from . import compat
+from ._device import DeviceError
+from ._library import is_active
+from ._scope import mark, scope
+from ._snapshot import snapshot
+from ._stats import (
+    get_memory_info,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_reserved,
+    reset_memory_stats,
+    reset_peak_host_memory_stats,
+    reset_peak_memory_stats,
+)
+from ._summary import memory_summary
+from ._torch import patch, torch_allocator, unpatch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceError",
+    "compat",
+    "get_memory_info",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "is_active",
+    "mark",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "patch",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "reset_memory_stats",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+    "scope",
+    "snapshot",
+    "torch_allocator",
+    "unpatch",
+]

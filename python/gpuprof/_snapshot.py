@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: MIT
+"""A memory snapshot in PyTorch's format: for pytorch.org/memory_viz, torch's _memory_viz.py and `gpuprof replay`.
+
+What the viewers need, and this file keeps: pickle protocol 4 without its rarer opcodes, integers of at most 8 bytes, blocks that cover their
+segment without gap, one trace for every device index, and every address of a trace inside a segment.
+"""
+from __future__ import annotations
+
+import bisect
+import os
+import pickle
+import time
+import warnings
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from . import _library, _session
+from ._library import Piece
+
+_DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or of no device
+# GP_KIND_*: linear, pitched, array, vmm, pool: what counts as allocated.  Graph, managed, imported and virtual memory is not summed.
+_KINDS = frozenset((1, 2, 3, 4, 5))
+_SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
+_STATES = ("active_allocated", "active_pending_free", "inactive")
+_UNMAPPED = 3
+_GROWABLE, _SMALL, _CACHE = 1, 2, 4  # flags of a segment
+_TORCH_POOL = 1 << 63  # pools of PyTorch's graphs; the rest are gpuprof_begin_pool's
+
+_Entry = Dict[str, Any]
+
+
+# ---- segments and blocks ---------------------------------------------------------------------------------------------
+
+
+def _walk(library: Any, device: int) -> List[Piece]:
+    room = 256
+    while True:
+        pieces = (Piece * room)()
+        there_are = library.gpuprof_walk(device, pieces, room)
+        if there_are <= room:
+            return list(pieces[: max(0, there_are)])
+        room = there_are + there_are // 4  # the program goes on meanwhile
+
+
+def _pool_id(pool: int) -> Any:
+    if pool & _TORCH_POOL:
+        return (pool >> 32 & 0x7FFFFFFF, pool & 0xFFFFFFFF)
+    return (0, pool & (_TORCH_POOL - 1))
+
+
+def _segment(device: int, head: Piece, address: int) -> _Entry:
+    small = bool(head.flags & _SMALL) if head.flags & _CACHE else head.bytes <= _SMALL_BYTES
+    return {
+        "device": device,
+        "address": address,
+        "total_size": 0,
+        "allocated_size": 0,
+        "active_size": 0,
+        "requested_size": 0,
+        "stream": head.stream,
+        "segment_type": "small" if small else "large",
+        "segment_pool_id": _pool_id(head.pool),
+        "is_expandable": bool(head.flags & _GROWABLE),
+        "frames": [],
+        "blocks": [],
+    }
+
+
+def _add_block(segment: _Entry, piece: Piece) -> None:
+    active = piece.state in (0, 1)
+    requested = (piece.requested_bytes or piece.bytes) if active else 0
+    segment["total_size"] += piece.bytes
+    segment["allocated_size"] += piece.bytes if piece.state == 0 else 0
+    segment["active_size"] += piece.bytes if active else 0
+    segment["requested_size"] += requested
+    segment["blocks"].append(
+        {
+            "address": piece.address,
+            "size": piece.bytes,
+            "requested_size": requested,
+            "state": _STATES[piece.state],
+            "frames": [],
+        }
+    )
+
+
+def _segments(device: int, pieces: Iterable[Piece]) -> List[_Entry]:
+    """One segment for each run of mapped blocks, as PyTorch shows its expandable segments."""
+    out: List[_Entry] = []
+    head: Optional[Piece] = None
+    run: Optional[_Entry] = None
+    for piece in pieces:
+        if piece.what == 0:
+            head, run = piece, None
+        elif head is None or piece.state == _UNMAPPED:
+            run = None
+        else:
+            if run is None:
+                run = _segment(device, head, piece.address)
+                out.append(run)
+            _add_block(run, piece)
+    return out
+
+
+# ---- trace -----------------------------------------------------------------------------------------------------------
+
+
+class _Known:
+    """The cache's segments while a trace is gone through: what lies in none of them the program got for itself."""
+
+    def __init__(self, addresses: Dict[int, int], ranges: Iterable[Tuple[int, int]] = ()) -> None:
+        self._bytes = dict(addresses)
+        self._starts = sorted(addresses)
+        self._ranges = list(ranges)  # (begin, end) of addresses that are the cache's all the time, mapped or not
+
+    def add(self, address: int, size: int) -> None:
+        if address not in self._bytes:
+            bisect.insort(self._starts, address)
+        self._bytes[address] = size
+
+    def remove(self, address: int) -> None:
+        if self._bytes.pop(address, None) is not None:
+            del self._starts[bisect.bisect_left(self._starts, address)]
+
+    def holds(self, address: int) -> bool:
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at >= 0 and address < self._starts[at] + self._bytes[self._starts[at]]:
+            return True
+        return any(begin <= address < end for begin, end in self._ranges)
+
+
+def _at_begin(events: List[_session.Event], segments: List[Piece]) -> _Known:
+    """The cache's segments when the trace began: those of now that it does not begin, and those that it ends without having begun."""
+    begins, ends = (_session.SEGMENT_ALLOC, _session.SEGMENT_MAP), (_session.SEGMENT_FREE, _session.SEGMENT_UNMAP)
+    begun: Dict[int, bool] = {}  # is the first that the trace says of an address its begin?
+    older: Dict[int, int] = {}
+    for event in events:
+        if event.type in ends and event.address not in begun:
+            older[event.address] = event.bytes
+        if event.type in begins + ends:
+            begun.setdefault(event.address, event.type in begins)
+    old = [piece for piece in segments if not begun.get(piece.address, False)]
+    for piece in old:
+        if not piece.flags & _GROWABLE:
+            older.setdefault(piece.address, piece.bytes)
+    return _Known(older, [(piece.address, piece.address + piece.bytes) for piece in old if piece.flags & _GROWABLE])
+
+
+class _Trace:
+    def __init__(self, known: _Known, offset_ns: int, oom: Optional[_session.Oom]) -> None:
+        self.entries: List[_Entry] = []
+        self._known = known
+        self._offset_ns = offset_ns
+        self._oom = oom
+
+    def _add(self, action: str, event: _session.Event, size: int) -> None:
+        entry = {"action": action, "addr": event.address, "size": size, "stream": event.stream}
+        entry["time_us"] = (event.time_ns + self._offset_ns) // 1000
+        entry["frames"] = []
+        self.entries.append(entry)
+
+    def _block(self, event: _session.Event) -> None:
+        size, own = event.requested_bytes or event.bytes, not self._known.holds(event.address)
+        if event.type == _session.ALLOC:
+            if own:
+                self._add("segment_alloc", event, event.bytes)
+            self._add("alloc", event, size)
+        else:
+            self._add("free_requested", event, size)
+            self._add("free_completed", event, size)
+            if own:
+                self._add("segment_free", event, event.bytes)
+
+    def _failure(self, event: _session.Event) -> None:
+        self._add("oom", event, event.requested_bytes or event.bytes)
+        entry, oom = self.entries[-1], self._oom
+        del entry["addr"]
+        told = oom is not None and oom.device == event.device and oom.time_ns >= event.time_ns
+        entry["device_free"] = oom.free_bytes if oom is not None and told else -1  # -1: not known for older ones
+
+    def add(self, event: _session.Event) -> None:
+        names = {
+            _session.SEGMENT_ALLOC: "segment_alloc",
+            _session.SEGMENT_FREE: "segment_free",
+            _session.SEGMENT_MAP: "segment_map",
+            _session.SEGMENT_UNMAP: "segment_unmap",
+        }
+        if event.type in (_session.ALLOC, _session.FREE):
+            if event.kind in _KINDS:
+                self._block(event)
+        elif event.type == _session.OOM:
+            self._failure(event)
+        elif event.type in names:
+            self._add(names[event.type], event, event.bytes)
+            if event.type in (_session.SEGMENT_ALLOC, _session.SEGMENT_MAP):
+                self._known.add(event.address, event.bytes)
+            else:
+                self._known.remove(event.address)
+
+
+def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entry]:
+    """Marks: NAME begins, /NAME ends."""
+    out = []
+    for event in events:
+        if event.type == _session.MARK:
+            ends = event.name.startswith("/")
+            out.append(
+                {
+                    "stage": "END" if ends else "START",
+                    "name": event.name[1:] if ends else event.name,
+                    "device": 0,  # a mark is the process's; the viewers want a device
+                    "time_us": (event.time_ns + offset_ns) // 1000,
+                }
+            )
+    return out
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
+def _settings() -> _Entry:
+    """Keys that torch's tools read; the values are of gpuprof's cache, whose settings have the same names."""
+    conf = os.environ.get("GPUPROF_ALLOC_CONF", "")
+    options = dict(part.split(":", 1) for part in conf.split(",") if ":" in part)
+    megabytes = options.get("max_split_size_mb", "")
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": conf,
+        "max_split_size": int(megabytes) << 20 if megabytes.isdigit() else -1,
+        "expandable_segments": options.get("expandable_segments", "False") == "True",
+        "gpuprof_allocator": os.environ.get("GPUPROF_ALLOCATOR", ""),
+    }
+
+
+def build() -> Dict[str, Any]:
+    """The snapshot as a dictionary (torch.cuda.memory._snapshot)."""
+    library = _library.active()
+    segments: List[_Entry] = []
+    traces: List[List[_Entry]] = []
+    if library is None:
+        return {"segments": [], "device_traces": [[]], "allocator_settings": _settings(), "external_annotations": []}
+    offset_ns, begun_ns = time.time_ns() - time.monotonic_ns(), time.monotonic_ns()
+    pieces = [_walk(library, device) for device in range(library.gpuprof_device_count())]
+    session = _session.read()
+    events = [event for event in session.events if event.time_ns <= begun_ns]  # what came later the walk may have missed
+    devices = max([len(pieces), 1] + [event.device + 1 for event in events if event.device < _DEVICES])
+    for device in range(devices):
+        mine = pieces[device] if device < len(pieces) else []
+        segments += _segments(device, mine)
+        its_events = [event for event in events if event.device == device]
+        cached = [piece for piece in mine if piece.what == 0 and piece.flags & _CACHE]
+        trace = _Trace(_at_begin(its_events, cached), offset_ns, session.oom)
+        for event in its_events:
+            trace.add(event)
+        traces.append(trace.entries)
+    return {
+        "segments": segments,
+        "device_traces": traces,
+        "allocator_settings": _settings(),
+        "external_annotations": _annotations(events, offset_ns),
+    }
+
+
+def snapshot(path: Any) -> None:
+    """Writes a snapshot of this process that pytorch.org/memory_viz shows: what is allocated where, on every device, and the last events
+    (some 32 thousand) with their times; marks appear as annotations.  Call sites (frames) are empty.
+
+    Not active: a valid snapshot without memory, and a RuntimeWarning.
+    """
+    if not _library.is_active():
+        warnings.warn("gpuprof: snapshot: gpuprof does not count in this process: the file is empty", RuntimeWarning, stacklevel=2)
+    data = pickle.dumps(build(), protocol=4)
+    with open(path, "wb") as file:
+        file.write(data)

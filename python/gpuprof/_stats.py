@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""Memory statistics under the names and with the meanings of torch.cuda, Paddle's two resets and TensorFlow's two functions.
+
+Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty, resets do nothing, exactly as torch.cuda behaves
+before CUDA is initialised.  `gpuprof.is_active()` tells the difference.  Any thread may call them; all numbers of one dictionary are of one instant.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from . import _device, _library
+
+Device = Union[int, str, None, Any]
+
+_names: Dict[str, List[str]] = {}
+
+
+def _stat_names(function: str) -> List[str]:
+    if not _names.get(function):
+        _names[function] = _library.names(function)
+    return _names[function]
+
+
+def _flat(device: Device) -> Optional[Dict[str, int]]:
+    """All statistics of one instant; None: not active.  A device that was not used yet has zeros."""
+    number = _device.number(device)
+    library = _library.active()
+    if library is None:
+        return None
+    names = _stat_names("gpuprof_stat_name")
+    values = (ctypes.c_int64 * len(names))()
+    if library.gpuprof_memory_stats(number, values, len(names)) == 0:
+        return dict(zip(names, values))
+    return {name: -1 if name == "max_split_size" else 0 for name in names}
+
+
+def _nested(flat: Dict[str, int]) -> Dict[str, Any]:
+    """
+    >>> _nested({"a.all.peak": 1, "a.all.freed": 2, "n": 3})
+    {'a': {'all': {'peak': 1, 'freed': 2}}, 'n': 3}
+    """
+    out: Dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        level = out
+        for part in path:
+            level = level.setdefault(part, {})
+        level[last] = value
+    return out
+
+
+def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
+    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; empty if not active.
+
+    >>> len(memory_stats()) == (122 if _library.is_active() else 0)
+    True
+    """
+    return OrderedDict(sorted((_flat(device) or {}).items()))
+
+
+def memory_stats_as_nested_dict(device: Device = None) -> Dict[str, Any]:
+    """The same as a nested dictionary: `stats["allocated_bytes"]["all"]["peak"]`."""
+    return _nested(_flat(device) or {})
+
+
+def _one(function: str, device: Device) -> int:
+    number = _device.number(device)
+    library = _library.active()
+    return max(0, getattr(library, function)(number)) if library is not None else 0
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Bytes that the program holds now."""
+    return _one("gpuprof_memory_allocated", device)
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """The most bytes that it held at once since the start or the last reset: exact, whichever threads allocated.
+
+    >>> max_memory_allocated() >= memory_allocated()
+    True
+    """
+    return _one("gpuprof_max_memory_allocated", device)
+
+
+def memory_reserved(device: Device = None) -> int:
+    """Bytes that the process holds from the driver."""
+    return _one("gpuprof_memory_reserved", device)
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    """The most bytes that it held from the driver at once since the start or the last reset."""
+    return _one("gpuprof_max_memory_reserved", device)
+
+
+def _reset(function: str, device: Device) -> None:
+    number = _device.number(device)
+    library = _library.active()
+    if library is not None:
+        getattr(library, function)(number)
+
+
+def reset_max_memory_allocated(device: Device = None) -> None:
+    """Peak := current for allocated memory alone, Paddle's meaning.  PyTorch's deprecated alias of this name resets every peak: that is
+    `reset_peak_memory_stats`, and `gpuprof.compat.torch.reset_max_memory_allocated`."""
+    _reset("gpuprof_reset_max_memory_allocated", device)
+
+
+def reset_max_memory_reserved(device: Device = None) -> None:
+    """Peak := current for reserved memory alone (Paddle)."""
+    _reset("gpuprof_reset_max_memory_reserved", device)
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Peak := current for every statistic (PyTorch)."""
+    _reset("gpuprof_reset_peak_memory_stats", device)
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """allocated := freed := 0 for every statistic, and the event counts (PyTorch)."""
+    _reset("gpuprof_reset_accumulated_memory_stats", device)
+
+
+def get_memory_info(device: Device = None) -> Dict[str, int]:
+    """`{"current": bytes, "peak": bytes}` in use, as `tf.config.experimental.get_memory_info`.
+
+    >>> sorted(get_memory_info("GPU:0"))
+    ['current', 'peak']
+    """
+    stats = _flat(device) or {}
+    return {"current": stats.get("allocated_bytes.all.current", 0), "peak": stats.get("allocated_bytes.all.peak", 0)}
+
+
+def reset_memory_stats(device: Device = None) -> None:
+    """As `tf.config.experimental.reset_memory_stats`: the peak of what is in use becomes the current value; TensorFlow leaves the peak of
+    its pool alone, and so does this the reserved one."""
+    reset_max_memory_allocated(device)
+
+
+def mem_get_info(device: Device = None) -> Tuple[int, int]:
+    """(free, total) bytes of the device as the driver says it (`torch.cuda.mem_get_info`); (0, 0) without
+    libgpuprof.so in the process or a driver."""
+    number = _device.number(device)
+    library = _library.library()
+    free, total = ctypes.c_int64(0), ctypes.c_int64(0)
+    if library is None or library.gpuprof_mem_get_info(number, ctypes.byref(free), ctypes.byref(total)) != 0:
+        return 0, 0
+    return free.value, total.value
+
+
+# ---- pinned host memory ----------------------------------------------------------------------------------------------
+
+
+def _host() -> Dict[str, int]:
+    library = _library.active()
+    if library is None:
+        return {}
+    names = _stat_names("gpuprof_host_stat_name")
+    values = (ctypes.c_int64 * max(1, len(names)))()
+    if library.gpuprof_host_memory_stats(values, len(names)) != 0:
+        return dict.fromkeys(names, 0)
+    return dict(zip(names, values))
+
+
+def host_memory_stats() -> "OrderedDict[str, int]":
+    """Pinned host memory under the names of `torch.cuda.host_memory_stats`; peaks are exact.  The times of that function
+    (host_alloc_time, host_free_time) are not measured and not there."""
+    return OrderedDict(sorted(_host().items()))
+
+
+def host_memory_stats_as_nested_dict() -> Dict[str, Any]:
+    """The same as a nested dictionary: `stats["allocated_bytes"]["peak"]`."""
+    return _nested(_host())
+
+
+def _reset_host(what: int) -> None:
+    library = _library.active()
+    if library is not None:
+        library.gpuprof_reset_host_memory_stats(what)
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Peak := current for pinned host memory."""
+    _reset_host(0)
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """allocated := freed := 0 for pinned host memory."""
+    _reset_host(1)
