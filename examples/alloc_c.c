@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * gpuprof's caching allocator from C (driver API): a solver whose scratch arrays change size from step to step and are
  * used on two streams.  Blocks are ordered by stream: freed, they can be had again at once on the stream that they were
- * allocated for; what another stream uses is recorded first.  In steady state no driver call is left, which is what the
- * last line shows.
+ * allocated for; what another stream uses is recorded first.  In steady state no memory comes from the driver any more:
+ * the calls that the last line counts are the events behind the one recorded stream, at most two a step.
  *
  * The library is opened at run time, so that the program starts on machines without it as well: there it allocates from
  * the driver.  (Linking with -lgpuprof and calling gpuprof_alloc directly is just as good.)
@@ -113,7 +113,7 @@ int main(int count, char **arguments)
     CHECK_CU(cuCtxSynchronize());
     printf("alloc_c: %ld steps", steps);
     if (allocator.driver_calls)
-        printf(", peak %.1f MiB, driver calls for memory: %lld before the middle, %lld after it",
+        printf(", peak %.1f MiB, the cache's driver calls: %lld before the middle, %lld after it",
                (double)allocator.max_memory_allocated(0) / 1048576, (long long)calls_half,
                (long long)(allocator.driver_calls(0) - calls_half));
     printf("\n");

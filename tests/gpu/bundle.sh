@@ -16,6 +16,7 @@ mkdir "$out/build/tests/bench"
 find "$build/tests/bench" -maxdepth 1 -type f -perm -u+x -exec cp {} "$out/build/tests/bench/" \;
 cp -a tests/gpu tests/programs tests/bench "$out/tests/"
 cp -a src/sim/include "$out/src/sim/"
+cp -a include "$out/"
 cp Makefile LICENSE README.md "$out/"
 # The command finds these through its run path; libc and the loader are the machine's own.
 ldd "$build/bin/gpuprof" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $3}' |

@@ -19,12 +19,13 @@ import time
 
 TIMEOUT_S = 60  # a program takes seconds at most; the first CUDA call on a machine with many GPUs some ten
 
-# Programs that are not run plainly: they never end, or need arguments.
-SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt"}
+# Programs that are not run plainly: they never end, need arguments, or ask gpuprof itself.
+SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "hook_caller_srt", "oom_fail", "lend",
+           "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk"}
 # More than one process holds at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Threads allocate at the same time: peaks differ from run to run.
-CONCURRENT = {"reuse", "short_threads", "fork", "killed"}
+CONCURRENT = {"reuse", "short_threads", "fork", "killed", "shim_exit"}
 # What the two machines may print differently: another API's memory exists on the simulated GPU alone.
 MACHINE_DEPENDENT = {"external", "oom", "devices", "devices_rt", "pool_devices", "harmless", "mixed"}
 

@@ -61,10 +61,10 @@ compile() {
     *_rt) libs=(-lcudart "${libs[@]}") ;;
     esac
     if [ -n "$cc" ]; then
-        "$cc" -std=gnu11 -O1 -g -I"$2" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
+        "$cc" -std=gnu11 -O1 -g -I"$2" -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
             > "$1/$name.log" 2>&1
     else
-        "$nvcc" -x c -O1 -g -cudart shared -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" > "$1/$name.log" 2>&1
+        "$nvcc" -x c -O1 -g -cudart shared -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" > "$1/$name.log" 2>&1
     fi || { echo "does not compile: $name"; head -5 "$1/$name.log"; rm -f "$1/$name"; }
 }
 
