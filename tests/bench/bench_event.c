@@ -182,7 +182,9 @@ int main(void)
     void *chunks =
         mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
-        gp_feed_start(&(struct gp_feed_setup){&ring, lost, failures, wake_nobody, NULL, 1u << 24}) != 0) {
+        gp_feed_start(&(struct gp_feed_setup){
+            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = wake_nobody, .map_limit = 1u << 24}) !=
+            0) {
         fprintf(stderr, "bench_event: cannot set up\n");
         return 1;
     }
