@@ -58,39 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef GP_FUZZ_REPLAY
-#include <dirent.h>
-#include <sys/stat.h>
-
-static uint64_t inputs;
-
-static void replay(const char *path)
-{
-    struct stat st;
-    DIR *folder = opendir(path);
-    struct dirent *entry;
-    while (folder && (entry = readdir(folder))) {
-        char below[4096];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
-        replay(below);
-    }
-    if (folder) {
-        closedir(folder);
-        return;
-    }
-    FILE *file = fopen(path, "r");
-    if (!file || fstat(fileno(file), &st) != 0) {
-        perror(path);
-        exit(1);
-    }
-    uint8_t *data = malloc((size_t)st.st_size + 1);
-    size_t n = fread(data, 1, (size_t)st.st_size, file);
-    fclose(file);
-    LLVMFuzzerTestOneInput(data, n);
-    free(data);
-    inputs++;
-}
+#include "fuzz/files.h"
 
 /* Random operations of a fixed seed, with every switch in turn. */
 static void make(unsigned place, unsigned number)
