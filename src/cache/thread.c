@@ -236,8 +236,7 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     return true;
 }
 
-/* ---- all threads
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- all threads ------------------------------------------------------------------------------------------- */
 
 uint64_t gp_thread_held(struct gp_cache *cache)
 {
