@@ -25,7 +25,7 @@ SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "
 # More than one process holds at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Threads allocate at the same time: peaks differ from run to run.
-CONCURRENT = {"reuse", "short_threads", "fork", "killed", "shim_exit", "shim_threads"}
+CONCURRENT = {"reuse", "short_threads", "fork", "killed", "shim_exit", "shim_fork", "shim_threads"}
 # What the two machines may print differently: another API's memory exists on the simulated GPU alone.
 MACHINE_DEPENDENT = {"external", "oom", "devices", "devices_rt", "pool_devices", "harmless", "mixed"}
 
