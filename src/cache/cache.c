@@ -271,10 +271,8 @@ static bool gp_want_moves(const struct gp_want *want)
 static struct gp_block *gp_want_foreign(struct gp_want *want, bool gone, bool quiet)
 {
     struct gp_cache *cache = want->cache;
-    const struct gp_heap *own = want->heap;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
-        if (heap == own || heap->pool != own->pool || heap->small != own->small || heap->dedicated != own->dedicated ||
-            heap->linear != own->linear || (gone && heap->stream != GP_STREAM_GONE))
+        if (heap == want->heap || !gp_heap_alike(heap, want->heap) || (gone && heap->stream != GP_STREAM_GONE))
             continue;
         struct gp_block *fit = gp_heap_find(cache, heap, want->bytes);
         if (fit && (!quiet || fit->epoch <= cache->settled))
@@ -368,26 +366,36 @@ static bool gp_want_climb(struct gp_want *want)
     return gp_want_memory(want) || gp_want_retry(want);
 }
 
+/* Under lock. */
+static bool gp_want_heap(struct gp_want *want)
+{
+    const struct gp_policy *policy = &want->cache->policy;
+    const struct gp_request *request = want->request;
+    bool dedicated = request->flags & GP_REQUEST_DEDICATED;
+    struct gp_heap like = {
+        .pool = request->pool,
+        .small = gp_policy_is_small(policy, want->bytes),
+        .linear = dedicated || request->flags & GP_REQUEST_LINEAR || !policy->growable,
+        .dedicated = dedicated,
+    };
+    want->heap = gp_heap_of(want->cache, &like, request->stream);
+    return want->heap != NULL;
+}
+
 static uint32_t gp_cache_alloc_slow(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
     gp_lock_take(&cache->grow);
-    bool served = gp_want_climb(want);
+    gp_lock_take(&cache->lock);
+    bool served = gp_want_heap(want); /* again: the stream may have been destroyed since */
+    gp_lock_give(&cache->lock);
+    served = served && gp_want_climb(want);
     gp_lock_give(&cache->grow);
     if (served)
         return 0;
     if (want->error == GP_BACKEND_OOM)
         gp_cache_tell(cache, GP_CACHE_OOM, 0, want->request->bytes, want->request->stream);
     return want->error ? want->error : GP_BACKEND_OOM;
-}
-
-static struct gp_heap *gp_cache_heap(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes)
-{
-    bool dedicated = request->flags & GP_REQUEST_DEDICATED;
-    bool linear = dedicated || request->flags & GP_REQUEST_LINEAR || !cache->policy.growable;
-    bool small = gp_policy_is_small(&cache->policy, bytes);
-    /* Where idle memory may go to any stream at once there is but one heap: nobody frees ordered there. */
-    return gp_heap_of(cache, request->stream, request->pool, small, linear, dedicated);
 }
 
 uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
@@ -402,12 +410,9 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
         return 0;
     gp_lock_take(&cache->lock);
     cache->clock++;
-    want.heap = gp_cache_heap(cache, request, want.bytes);
-    if (want.heap)
+    if (gp_want_heap(&want))
         want.block = gp_heap_give(cache, want.heap, request, want.bytes);
     gp_lock_give(&cache->lock);
-    if (!want.heap)
-        return GP_BACKEND_OOM;
     if (!want.block) {
         uint32_t error = gp_cache_alloc_slow(&want);
         if (error)
@@ -496,6 +501,7 @@ bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_ord
         return true;
     return gp_cache_release_slow(cache, address, order, shard, out);
 }
+
 bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t stream)
 {
     gp_lock_take(&cache->lock);
@@ -522,6 +528,7 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
 /* Its number may come again for another stream: nothing may carry it any longer. */
 void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
 {
+    gp_lock_take(&cache->grow); /* who grows a heap counts on it */
     gp_lock_take(&cache->lock);
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
         for (struct gp_block *block = segment->first; block; block = block->after)
@@ -541,6 +548,7 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
                     use->stream = GP_STREAM_GONE;
         }
     gp_lock_give(&cache->lock);
+    gp_lock_give(&cache->grow);
 }
 
 uint64_t gp_cache_trim(struct gp_cache *cache, uint64_t keep_bytes)

@@ -8,36 +8,35 @@
  */
 #include "cache/inner.h"
 
-struct gp_heap *gp_heap_of(struct gp_cache *cache, uint64_t stream, uint64_t pool, bool small, bool linear,
-                           bool dedicated)
+bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 {
-    struct gp_heap *heap;
-    for (heap = cache->heaps; heap; heap = heap->next)
-        if (heap->stream == stream && heap->pool == pool && heap->small == small && heap->linear == linear &&
-            heap->dedicated == dedicated)
-            return heap;
-    heap = gp_slab_take(&cache->heap_records);
-    if (!heap)
-        return NULL;
-    heap->stream = stream;
-    heap->pool = pool;
-    heap->small = small;
-    heap->linear = linear;
-    heap->dedicated = dedicated;
-    for (const struct gp_pool *private = cache->pools; private; private = private->next)
-        heap->pinned |= pool && private->id == pool;
-    heap->next = cache->heaps;
-    cache->heaps = heap;
+    return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
+           one->dedicated == other->dedicated;
+}
+
+/* That one of the stream which is like `like`, and not itself; NULL: none. */
+static struct gp_heap *gp_heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+{
+    struct gp_heap *heap = cache->heaps;
+    while (heap && !(heap != like && heap->stream == stream && gp_heap_alike(heap, like)))
+        heap = heap->next;
     return heap;
 }
 
-static struct gp_heap *gp_heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
-    struct gp_heap *heap;
-    for (heap = cache->heaps; heap; heap = heap->next)
-        if (heap != like && heap->stream == stream && heap->pool == like->pool && heap->small == like->small &&
-            heap->linear == like->linear && heap->dedicated == like->dedicated)
-            break;
+    struct gp_heap *heap = gp_heap_like(cache, like, stream);
+    if (heap || !(heap = gp_slab_take(&cache->heap_records)))
+        return heap;
+    heap->stream = stream;
+    heap->pool = like->pool;
+    heap->small = like->small;
+    heap->linear = like->linear;
+    heap->dedicated = like->dedicated;
+    for (const struct gp_pool *private = cache->pools; private; private = private->next)
+        heap->pinned |= heap->pool && private->id == heap->pool;
+    heap->next = cache->heaps;
+    cache->heaps = heap;
     return heap;
 }
 
@@ -61,7 +60,8 @@ bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap
     }
     into->idle_bytes += heap->idle_bytes;
     into->unordered_bytes += heap->unordered_bytes;
-    *place = heap->next; /* the record stays: a thread that allocates for the dying stream may hold it */
+    *place = heap->next;
+    gp_slab_give(&cache->heap_records, heap); /* `grow` is held: no thread is beyond its first look */
     return true;
 }
 

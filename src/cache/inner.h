@@ -214,8 +214,10 @@ struct gp_block *gp_index_fit(const struct gp_index *index, uint64_t bytes);
 struct gp_block *gp_index_largest(const struct gp_index *index);
 
 /* heap.c: under lock */
-struct gp_heap *gp_heap_of(struct gp_cache *cache, uint64_t stream, uint64_t pool, bool small, bool linear,
-                           bool dedicated);
+/* Of the same pool and class, for whatever streams. */
+bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
+/* The heap of the stream that is alike, or a new one.  NULL: no memory. */
+struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
 struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
 void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_block_idle(struct gp_cache *cache, struct gp_block *block); /* joins its neighbours and enters the index */
@@ -231,7 +233,7 @@ struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, cons
 struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
                                uint64_t bytes);
 /* The stream of a heap is gone: joins it with the others of its class.  True: *place, which pointed to it, points to
- * the next one; false: it is the first and stays. */
+ * the next one; false: it is the first and stays.  Under grow too. */
 bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
 bool gp_block_is_split(const struct gp_block *block);
 bool gp_block_small(const struct gp_cache *cache, const struct gp_block *block);
@@ -263,7 +265,7 @@ void gp_segment_collect(struct gp_cache *cache);
 void gp_segment_trim_dedicated(struct gp_cache *cache);
 /* This one, which is idle as a whole: its records go under `lock`, its memory without. */
 struct gp_gone {
-    struct gp_heap *heap;
+    struct gp_heap heap; /* a copy: the heap itself may go meanwhile */
     uint64_t address, bytes;
     bool first_chunk;
 };

@@ -106,8 +106,8 @@ static void gp_page_insert(struct gp_segment *segment, struct gp_page *page)
     *place = page;
 }
 
-/* What is mapped beyond the need, because calls cost by the call: a 64th of the reserve (small blocks: a 256th), within
- * half of what the slack leaves. */
+/* What is mapped beyond the need, because calls cost by the call: a 32nd of the reserve (small blocks: a 128th), within
+ * three quarters of what the slack leaves. */
 static uint64_t gp_page_ahead(const struct gp_cache *cache, const struct gp_heap *heap, uint64_t need)
 {
     if (!cache->policy.moves_pages)
@@ -126,13 +126,18 @@ static uint64_t gp_page_ahead(const struct gp_cache *cache, const struct gp_heap
 
 /* ---- where to grow ----------------------------------------------------------------------------------------------- */
 
+static bool gp_page_is_idle(const struct gp_block *block)
+{
+    return block && gp_block_state(block) == GP_BLOCK_IDLE;
+}
+
 /* Bytes that mapping all of `block` would make contiguous with the idle memory before it (and after it). */
 static uint64_t gp_page_reach(const struct gp_block *block)
 {
     uint64_t bytes = block->bytes;
-    if (block->before && gp_block_state(block->before) == GP_BLOCK_IDLE)
+    if (gp_page_is_idle(block->before))
         bytes += block->before->bytes;
-    if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE)
+    if (gp_page_is_idle(block->after))
         bytes += block->after->bytes;
     return bytes;
 }
@@ -165,20 +170,26 @@ static void gp_page_hold(struct gp_block *block)
     gp_block_become(block, GP_BLOCK_TAKEN);
 }
 
-static void gp_page_let(struct gp_block *block)
+/* Back as it was, with its age; what became idle beside it meanwhile joins it. */
+static void gp_page_let(struct gp_cache *cache, struct gp_block *block)
 {
     if (!block)
         return;
     gp_block_become(block, GP_BLOCK_IDLE);
     gp_index_put(&block->segment->heap->idle, block);
+    if (gp_page_is_idle(block->before) || gp_page_is_idle(block->after)) {
+        gp_block_unidle(cache, block);
+        gp_block_idle(cache, block);
+    }
 }
 
-/* Under lock: claims the idle block before the hole and cuts the hole to what is needed. */
+/* Under lock: claims the idle block before the hole and cuts the hole to what is needed.  No idle block of the heap is
+ * as large as the request. */
 static bool gp_page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
                           struct gp_site *site)
 {
     struct gp_heap *heap = hole->segment->heap;
-    struct gp_block *before = hole->before && gp_block_state(hole->before) == GP_BLOCK_IDLE ? hole->before : NULL;
+    struct gp_block *before = gp_page_is_idle(hole->before) ? hole->before : NULL;
     struct gp_block *after = NULL;
     uint64_t have = before ? before->bytes : 0;
     uint64_t need = gp_page_round(cache, bytes - have);
@@ -207,31 +218,35 @@ static bool gp_page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_
     return true;
 }
 
-/* Finds or makes a place for `bytes`. */
-static bool gp_page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
-                         struct gp_site *site)
+/* Finds or makes a place for `bytes`.  GP_BACKEND_BUSY: nothing is to be mapped, so much was freed meanwhile. */
+static uint32_t gp_page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
+                             struct gp_site *site)
 {
     for (int round = 0; round < 2; round++) {
         struct gp_block *hole = NULL;
         bool claimed = false;
         gp_lock_take(&cache->lock);
-        gp_page_choose(heap->unmapped.root, bytes, &hole);
+        bool freed = gp_heap_find(cache, heap, bytes) != NULL;
+        if (!freed)
+            gp_page_choose(heap->unmapped.root, bytes, &hole);
         if (hole)
             claimed = gp_page_claim(cache, hole, bytes, how, site);
         gp_lock_give(&cache->lock);
+        if (freed)
+            return GP_BACKEND_BUSY;
         if (hole)
-            return claimed;
+            return claimed ? 0 : GP_BACKEND_OOM;
         if (!gp_page_range(cache, heap, bytes))
-            return false;
+            return GP_BACKEND_OOM;
     }
-    return false;
+    return GP_BACKEND_OOM;
 }
 
 static void gp_page_unclaim(struct gp_cache *cache, const struct gp_site *site)
 {
     gp_lock_take(&cache->lock);
-    gp_page_let(site->before);
-    gp_page_let(site->after);
+    gp_page_let(cache, site->before);
+    gp_page_let(cache, site->after);
     gp_block_unmapped(cache, site->hole);
     gp_lock_give(&cache->lock);
 }
@@ -505,8 +520,8 @@ static void gp_page_settle(struct gp_cache *cache, const struct gp_site *site, u
     struct gp_heap *heap = site->segment->heap;
     gp_lock_take(&cache->lock);
     struct gp_block *hole = site->hole, *rest = NULL;
-    gp_page_let(site->before);
-    gp_page_let(site->after);
+    gp_page_let(cache, site->before);
+    gp_page_let(cache, site->after);
     if (mapped && mapped < site->bytes) {
         rest = gp_block_cut(cache, hole, mapped);
         GP_ASSERT(rest);
@@ -535,15 +550,15 @@ static void gp_page_gather(struct gp_cache *cache, const struct gp_heap *heap, u
     }
 }
 
-uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
-                      enum gp_growth how, struct gp_block **out)
+/* Maps what the request lacks of idle memory in one piece. */
+static uint32_t gp_page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
 {
     struct gp_site site;
     struct gp_taken taken = {0};
     uint64_t mapped = 0;
-    uint32_t error = 0;
-    if (!gp_page_site(cache, heap, bytes, how, &site))
-        return GP_BACKEND_OOM;
+    uint32_t error = gp_page_site(cache, heap, bytes, how, &site);
+    if (error)
+        return error;
     if (how != GP_GROW_MOVE && !gp_segment_allowed(cache, site.bytes)) {
         gp_page_unclaim(cache, &site);
         return GP_BACKEND_OOM;
@@ -561,7 +576,14 @@ uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct
     gp_taken_destroy(cache, &taken);
     if (mapped)
         gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream);
-    if (error)
+    return error;
+}
+
+uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
+                      enum gp_growth how, struct gp_block **out)
+{
+    uint32_t error = gp_page_fill(cache, heap, bytes, how);
+    if (error && error != GP_BACKEND_BUSY)
         return error;
     gp_lock_take(&cache->lock);
     *out = gp_heap_give(cache, heap, request, bytes);

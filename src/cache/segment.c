@@ -163,7 +163,7 @@ static bool gp_segment_free(struct gp_cache *cache, uint64_t address, uint64_t b
 
 void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_gone *out)
 {
-    *out = (struct gp_gone){segment->heap, segment->address, segment->bytes, segment->first_chunk};
+    *out = (struct gp_gone){*segment->heap, segment->address, segment->bytes, segment->first_chunk};
     gp_block_unidle(cache, segment->first);
     cache->reserved_bytes -= segment->bytes;
     gp_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
@@ -172,13 +172,11 @@ void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, 
 
 bool gp_segment_free_gone(struct gp_cache *cache, const struct gp_gone *gone)
 {
-    if (gp_segment_free(cache, gone->address, gone->bytes, gone->heap->stream))
+    if (gp_segment_free(cache, gone->address, gone->bytes, gone->heap.stream))
         return true;
     /* Still ours, then; as nobody waited for its work, it goes where a fence comes before every use. */
-    const struct gp_heap *heap = gone->heap;
     gp_lock_take(&cache->lock);
-    struct gp_heap *after_fence =
-        gp_heap_of(cache, GP_STREAM_GONE, heap->pool, heap->small, heap->linear, heap->dedicated);
+    struct gp_heap *after_fence = gp_heap_of(cache, &gone->heap, GP_STREAM_GONE);
     if (after_fence)
         gp_segment_link(cache, after_fence, gone->address, gone->bytes, gone->first_chunk);
     gp_lock_give(&cache->lock);

@@ -90,6 +90,28 @@ static json_t *fault_count(const struct catalog_entry *entry, bool want_library)
     return sum;
 }
 
+/* The library's poller (src/source/poll.c) asks the driver at its own times: whether a count of calls shows it depends on
+ * how long the program ran, so what it may call is named here. */
+static bool fault_is_polled(const char *name)
+{
+    static const char *const names[] = {
+        "cuDriverGetVersion",        "cuDeviceGet",           "cuDeviceGetUuid",
+        "cuDeviceGetName",           "cuDeviceTotalMem",      "cuDeviceGetDefaultMemPool",
+        "cuMemPoolGetAttribute",     "cuMemGetInfo",          "cuDeviceGetGraphMemAttribute",
+        "cuPointerGetAttribute",     "cuCtxPushCurrent",      "cuCtxPopCurrent",
+        "cuThreadExchangeStreamCaptureMode",
+    };
+    size_t i, bytes;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        bytes = strlen(names[i]);
+        if (strncmp(name, names[i], bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '_')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void fault_plan_make(struct fault_plan *plan)
 {
     json_t *alone = fault_count(plan->entry, false), *profiled = fault_count(plan->entry, true), *count;
@@ -103,7 +125,7 @@ static void fault_plan_make(struct fault_plan *plan)
         }
         snprintf(api->name, sizeof(api->name), "%s", name);
         api->calls = (long)json_integer_value(count);
-        api->is_shared = json_at(profiled, name, 0) != api->calls;
+        api->is_shared = fault_is_polled(name) || json_at(profiled, name, 0) != api->calls;
         plan->api_count++;
     }
     json_decref(alone);

@@ -253,6 +253,98 @@ static void slow_free(struct slow *slow, uint64_t address, enum gp_free_order or
     cr_assert(gp_cache_release(slow->cache, address, order, 1, NULL));
 }
 
+/* ---- memory that is freed while the cache makes room for another request ------------------------------------------ */
+
+struct freed { /* what the next call of that kind frees, from the inside */
+    struct fakedev dev;
+    struct gp_cache *cache;
+    enum fakedev_call call;
+    uint64_t address;
+};
+
+static void freed_enter(void *arg, enum fakedev_call call)
+{
+    struct freed *freed = arg;
+    uint64_t address = call == freed->call ? freed->address : 0;
+    if (!address)
+        return;
+    freed->address = 0;
+    cr_assert(gp_cache_release(freed->cache, address, GP_FREE_ORDERED, 1, NULL));
+}
+
+static uint64_t freed_alloc(struct freed *freed, uint64_t bytes)
+{
+    struct gp_request request = {.bytes = bytes, .stream = 2, .shard = 1};
+    struct gp_grant grant = {0};
+    cr_assert_eq(gp_cache_alloc(freed->cache, &request, &grant), 0);
+    return grant.address;
+}
+
+static void freed_open(struct freed *freed)
+{
+    cr_assert_eq(fakedev_init(&freed->dev, 256 * MIB, 2 * MIB), 0);
+    fakedev_stream_open(&freed->dev, 2);
+    freed->dev.arg = freed;
+    freed->dev.enter = freed_enter;
+    struct gp_cache_setup setup = {.policy = gp_policy_find("caching"), .backend = fakedev_backend(&freed->dev)};
+    cr_assert_eq(gp_cache_new(&freed->cache, &setup), 0);
+}
+
+static void freed_close(struct freed *freed)
+{
+    char why[192];
+    cr_assert_eq(freed->address, 0, "the window was never reached");
+    cr_assert_eq(gp_cache_check(freed->cache, why, sizeof why), 0, "%s", why);
+    gp_cache_free(freed->cache);
+    cr_assert_eq(freed->dev.faults, 0, "%s", freed->dev.fault);
+    fakedev_fini(&freed->dev);
+}
+
+/* The making of a page fails once, and what another thread freed meanwhile is enough: by less than a page, by more. */
+Test(cache_model, freed_memory_is_enough_after_all)
+{
+    static const uint64_t wants[] = {9 * MIB, 10 * MIB - 512, 10 * MIB, 5 * MIB};
+    for (unsigned i = 0; i < sizeof wants / sizeof wants[0]; i++) {
+        struct freed freed = {.call = FAKEDEV_CREATE};
+        freed_open(&freed);
+        uint64_t address = freed_alloc(&freed, 10 * MIB);
+        struct gp_cache_numbers numbers;
+        /* Whatever was mapped ahead is taken, so that the request has to grow. */
+        gp_cache_numbers(freed.cache, &numbers);
+        if (numbers.idle_bytes)
+            freed_alloc(&freed, numbers.idle_bytes);
+        uint64_t reserved = freed.dev.held;
+        freed.address = address;
+        freed.dev.fail_kind_at[FAKEDEV_CREATE] = freed.dev.calls[FAKEDEV_CREATE] + 1;
+        freed.dev.fail_code = GP_BACKEND_OOM;
+        cr_assert_eq(freed_alloc(&freed, wants[i]), address);
+        cr_expect_eq(freed.dev.held, reserved);
+        freed_close(&freed);
+    }
+}
+
+/* A growth counts on the idle block before its place; the block before that one is freed while pages are mapped, and
+ * the mapping fails. */
+Test(cache_model, freed_beside_the_place_of_growth)
+{
+    struct freed freed = {.call = FAKEDEV_MAP};
+    struct gp_cache_numbers numbers;
+    freed_open(&freed);
+    uint64_t beside = freed_alloc(&freed, 4 * MIB), last = freed_alloc(&freed, 4 * MIB);
+    gp_cache_numbers(freed.cache, &numbers);
+    if (numbers.idle_bytes) {
+        beside = last;
+        last = freed_alloc(&freed, numbers.idle_bytes);
+    }
+    cr_assert(gp_cache_release(freed.cache, last, GP_FREE_ORDERED, 1, NULL));
+    freed.address = beside;
+    freed.dev.fail_kind_at[FAKEDEV_MAP] = freed.dev.calls[FAKEDEV_MAP] + 1;
+    struct gp_request request = {.bytes = 40 * MIB, .stream = 2, .shard = 1};
+    struct gp_grant grant;
+    cr_assert_eq(gp_cache_alloc(freed.cache, &request, &grant), FAKEDEV_FAILED);
+    freed_close(&freed);
+}
+
 /* Growth, a driver allocation, fences, giving back: each calls the backend. */
 static void slow_owner(struct slow *slow)
 {
