@@ -45,7 +45,7 @@ FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base ds account source cache shim export api inject,$(wildcard src/$d/*.c))
+TARGET_SRC := $(foreach d,base ds site record account source cache shim export api inject,$(wildcard src/$d/*.c))
 SHIM_SRC   := $(wildcard src/preload/*.c)
 TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
@@ -63,7 +63,7 @@ SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 
-TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw 2>/dev/null || echo -ljansson -lncursesw -ltinfo) -ldl -lpthread
+TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz) -ldl -lpthread -lm
 
 .PHONY: all lib tool sim examples help
 all: lib tool sim examples ## build everything that a person runs
@@ -99,7 +99,7 @@ $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -l:libzstd.a -lpthread -ldl
 	$(Q)mv -f $@.new $@
 comma := ,
 

@@ -6,7 +6,7 @@
  * seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and check the copy; the one part that
  * a viewer maps and writes is the mailbox.  Layout, every part at the offset that the header names:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | mailbox | ring chunks
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | mailbox | ring chunks | sites
  *
  * Everything but the mailbox is written by the profiled process alone.  The reader trusts nothing in here: see
  * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF programs and other
@@ -243,7 +243,78 @@ struct gp_wire_header {
     /* One struct gp_wire_oom; a library that knows none leaves both 0. */
     uint64_t oom_offset;
     uint32_t oom_bytes, pad2_;
-    uint8_t reserved_[168];
+    /* The call-site tables, which begin with a struct gp_wire_sites; 0: stacks are off. */
+    uint64_t sites_offset, sites_bytes;
+    /* The recording that the process writes about itself (GPUPROF_RECORD). */
+    uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for it */
+    uint32_t record_state;          /* enum gp_wire_record; changes last */
+    int32_t record_errno;           /* why it ended early */
+    uint8_t reserved_[128];
+};
+
+enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
+
+/* ---- call sites ------------------------------------------------------------------------------------------------ */
+
+/* Everything here is written once, before the count that covers it (release, [site.R]; a reader loads the count first,
+ * acquire, [site.A]), but for the live numbers of a row. A site is one stack on one device with one kind of memory; its
+ * id is its row's index, and row 0 is "unknown".
+ *
+ *      at the last peak of the device's bytes, a site held   row.peak_seq == devices[row.device].peak_seq
+ *                                                            ? row.at_peak_bytes : row.live_bytes
+ *
+ * exactly if no call was in flight at that instant; with n threads inside a call then, give or take their n blocks. */
+
+#define GP_SITE_FRAMES 128u /* deepest stack kept: PyTorch's with Python and C++ frames take about 100 */
+
+enum gp_wire_frame_type { GP_FRAME_NATIVE = 1, GP_FRAME_PYTHON };
+
+struct gp_wire_frame {
+    union {
+        uint64_t pc; /* native: return address in the process's address space; of the innermost frame too */
+        struct {
+            uint32_t function, file; /* Python: offsets in the strings */
+        };
+    };
+    uint32_t line; /* Python */
+    uint32_t type;
+};
+
+struct gp_wire_site {
+    uint64_t first_frame;
+    uint32_t frame_count; /* innermost first */
+    uint8_t kind, device;
+    uint8_t truncated; /* the stack was deeper */
+    uint8_t pad_;
+    uint64_t hash;
+    /* Live numbers, each by itself. */
+    int64_t live_bytes, live_count;
+    int64_t peak_bytes;             /* of live_bytes, since the start or the last reset of peaks */
+    int64_t at_peak_bytes;          /* see above */
+    uint64_t peak_seq;              /* of the device, when at_peak_bytes was kept */
+    int64_t allocated_bytes, calls; /* ever */
+    uint64_t reserved_[6];
+};
+
+struct gp_wire_site_device {
+    int64_t live_bytes, peak_bytes; /* over all sites of the device */
+    uint64_t peak_seq, peak_ns;
+};
+
+#define GP_SITES_NATIVE 1u /* modes */
+#define GP_SITES_PYTHON 2u
+
+struct gp_wire_sites {
+    uint32_t row_bytes, frame_bytes;
+    uint32_t row_limit, frame_limit, string_limit;
+    uint32_t modes;
+    uint64_t rows_offset, frames_offset, strings_offset; /* from the begin of this struct */
+    uint32_t rows, frames, strings;                      /* in use; strings in bytes */
+    uint32_t pad_;
+    uint64_t lost_rows, lost_frames, lost_strings; /* calls that got site 0, or a shorter stack, for want of room */
+    uint64_t captures;                             /* stacks taken */
+    uint8_t reserved_[32];
+    struct gp_wire_site_device devices[GP_WIRE_DEVICES];
 };
 
 /* ---- events -------------------------------------------------------------------------------------------------- */
@@ -326,7 +397,8 @@ enum gp_wire_command {
     GP_COMMAND_SCOPE_BEGIN,
     GP_COMMAND_SCOPE_END,
     GP_COMMAND_MARK,
-    GP_COMMAND_YIELD, /* give up the CUPTI subscriber */
+    GP_COMMAND_YIELD,  /* give up the CUPTI subscriber */
+    GP_COMMAND_PIECES, /* lay out every piece of memory, for a viewer to take away: see struct gp_wire_pieces */
     GP_COMMANDS
 };
 
@@ -352,9 +424,35 @@ struct gp_wire_slot {
     uint64_t request_id;
     char name[40]; /* scope or mark */
     uint32_t reply_count;
-    uint32_t pad_;
+    int32_t fd; /* pieces: descriptor of the memfd in the process, until the slot is FREE again */
     struct gp_wire_scope_value scope[GP_WIRE_DEVICES]; /* scope end: final peaks, by device */
     struct gp_wire_before_after reply[GP_WIRE_DEVICES];
+};
+
+/* A memfd named GP_WIRE_PIECES_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
+ * memory that is no segment of our cache is a segment of its own with one block.  Others go on meanwhile: what comes or
+ * goes during the walk may be missing. */
+#define GP_WIRE_PIECES_NAME "gpuprof-pieces"
+struct gp_wire_pieces {
+    uint64_t magic; /* GP_WIRE_MAGIC */
+    uint64_t count;
+    uint64_t begin_ns, end_ns;
+    uint32_t piece_bytes;
+    uint32_t pad_;
+    uint64_t reserved_[3];
+};
+
+/* what, state and flags are those of struct gpuprof_piece (gpuprof.h). */
+struct gp_wire_piece {
+    uint64_t address, bytes;
+    uint64_t requested_bytes; /* of live blocks; else 0 */
+    uint64_t stream;
+    uint64_t pool;    /* private pool; 0 none */
+    uint64_t time_ns; /* when it was allocated; 0 unknown */
+    uint32_t site;
+    uint8_t what, state, kind, flags;
+    uint32_t device; /* index in devices[] */
+    uint32_t pad_;
 };
 
 struct gp_wire_mailbox {
@@ -371,6 +469,10 @@ _Static_assert(sizeof(struct gp_wire_failure) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_event) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_oom_holder) == 24, "wire");
 _Static_assert(sizeof(struct gp_wire_oom) % 8 == 0, "wire");
+_Static_assert(sizeof(struct gp_wire_frame) == 16, "wire");
+_Static_assert(sizeof(struct gp_wire_site) == 128, "wire");
+_Static_assert(sizeof(struct gp_wire_piece) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_pieces) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_chunk) == 4096, "wire");
 _Static_assert(sizeof(struct gp_wire_header) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_header) <= 4096, "wire");

@@ -19,6 +19,9 @@
 /* 2 MiB of events, 32 256 of them: at ten looks a second a reader keeps up with 320 000 events a second, and an
  * untouched ring costs nothing.  With the rest the session stays under 3 MiB. */
 #define GP_SESSION_CHUNKS 512u
+/* For the recorder 32 MiB, half a million events: a quarter of a second at two million a second, which a writer that is
+ * kept from running for a moment makes up again. */
+#define GP_SESSION_CHUNKS_WIDE 8192u
 
 #define GP_PAGE 4096u
 
@@ -30,7 +33,7 @@ static uint64_t gp_page_up(uint64_t bytes)
     return (bytes + GP_PAGE - 1) / GP_PAGE * GP_PAGE;
 }
 
-static struct gp_wire_header gp_session_layout(void)
+static struct gp_wire_header gp_session_layout(const struct gp_session_size *size)
 {
     struct gp_wire_header header = {
         .magic = GP_WIRE_MAGIC,
@@ -46,7 +49,8 @@ static struct gp_wire_header gp_session_layout(void)
         .mailbox_bytes = sizeof(struct gp_wire_mailbox),
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
-        .chunk_count = GP_SESSION_CHUNKS,
+        .chunk_count = size->wide ? GP_SESSION_CHUNKS_WIDE : GP_SESSION_CHUNKS,
+        .sites_bytes = gp_page_up(size->sites_bytes),
     };
     header.devices_offset = GP_PAGE;
     header.scopes_offset = gp_page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
@@ -55,6 +59,8 @@ static struct gp_wire_header gp_session_layout(void)
     header.mailbox_offset = gp_page_up(header.oom_offset + header.oom_bytes);
     header.ring_offset = gp_page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
+    header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
+    header.total_bytes += header.sites_bytes;
     return header;
 }
 
@@ -79,9 +85,9 @@ static int gp_session_memfd(uint64_t bytes)
     return fd;
 }
 
-int gp_session_open(struct gp_session *session)
+int gp_session_open(struct gp_session *session, const struct gp_session_size *size)
 {
-    struct gp_wire_header header = gp_session_layout();
+    struct gp_wire_header header = gp_session_layout(size);
     struct stat status = {0};
     int fd = gp_session_memfd(header.total_bytes);
     if (fd < 0)
@@ -110,6 +116,7 @@ int gp_session_open(struct gp_session *session)
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,
+        .sites = header.sites_bytes ? base + header.sites_offset : NULL,
         .fd = fd,
         .inode = (uint64_t)status.st_ino,
         .device = (uint64_t)status.st_dev,

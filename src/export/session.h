@@ -18,6 +18,7 @@ struct gp_session {
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
+    void *sites; /* NULL none */
     int fd; /* the process may close it behind our back: used after start only to tell whether it is still ours */
     uint64_t inode, device;
 };
@@ -30,8 +31,13 @@ struct gp_session_hooks {
     void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
 };
 
+struct gp_session_size {
+    uint64_t sites_bytes; /* room for the call-site tables (site/site.h); 0 none */
+    bool wide;            /* a ring for a recorder that must not miss anything */
+};
+
 /* Makes the memfd, sizes, seals and maps it, fills the header.  0 or -errno; on error nothing is left behind. */
-int gp_session_open(struct gp_session *session);
+int gp_session_open(struct gp_session *session, const struct gp_session_size *size);
 
 /* ---- publish.c: from here on, after gp_drain_start, whether or not its thread could be had ----------------------- */
 

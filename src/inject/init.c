@@ -148,7 +148,7 @@ static void gp_inject_start(void)
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
         return;
     }
-    error = gp_session_open(&gp_session_mine);
+    error = gp_session_open(&gp_session_mine, &(struct gp_session_size){0});
     if (error) {
         gp_inject_trouble("no session", error);
         return;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * recmake.h: recordings by hand, for tests of analyses, exports and the report.  No function fails: out of memory
+ * aborts.
+ */
+#ifndef GP_TESTS_LIB_RECMAKE_H
+#define GP_TESTS_LIB_RECMAKE_H
+
+#include <recording/recording.h>
+
+struct recmake;
+
+/* One device (index 0, "Test GPU", total_bytes), nothing else. */
+struct recmake *recmake_new(int64_t total_bytes);
+uint32_t recmake_string(struct recmake *make, const char *text);
+uint32_t recmake_device(struct recmake *make, uint8_t index, int64_t total_bytes); /* its index in devices */
+/* A site with one Python frame per (function, file, line), innermost first; ends with function NULL. */
+struct recmake_frame {
+    const char *function, *file;
+    uint32_t line;
+};
+uint32_t recmake_site(struct recmake *make, uint8_t kind, const struct recmake_frame *frames);
+/* Time of what follows; begins with 1 s. */
+void recmake_at(struct recmake *make, uint64_t time_ns);
+void recmake_alloc(struct recmake *make, uint32_t device, uint8_t kind, uint64_t address, uint64_t bytes,
+                   uint32_t site);
+void recmake_free(struct recmake *make, uint32_t device, uint8_t kind, uint64_t address);
+void recmake_mark(struct recmake *make, const char *name);
+/* Any event, with everything said. */
+void recmake_event(struct recmake *make, const struct gp_rec_event *event);
+void recmake_sample(struct recmake *make, const struct gp_rec_sample *sample);
+/* Ends it 1 ms after the last event, matches frees, counts the sites' numbers.  Free with gp_recording_free. */
+struct gp_recording *recmake_done(struct recmake *make);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * recording.h: a recording in memory, as analyses, exports and the report see it.  read.c fills it from a file, whose
+ * every byte is hostile: what stands here was checked (indexes are in range, strings are NUL-terminated UTF-8, events
+ * are in order of time).  Constant once it is filled; any number of threads may read.
+ */
+#ifndef GP_RECORDING_RECORDING_H
+#define GP_RECORDING_RECORDING_H
+
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GP_REC_NO_DEVICE 255u
+#define GP_REC_OTHERS    65535u /* stream: beyond the 65 535 that are told apart */
+#define GP_REC_NONE      UINT32_MAX
+
+/* 10^7 of them open in less than 500 MB: 40 bytes each, and 4 for `peer`. */
+struct gp_rec_event {
+    uint64_t time_ns; /* CLOCK_MONOTONIC of the recorded machine */
+    uint64_t address;
+    uint64_t bytes;   /* granted; mark: offset of its name in the strings */
+    uint32_t unused;  /* granted - requested */
+    uint32_t site;    /* index in sites; 0 unknown */
+    uint32_t thread;  /* index in threads */
+    uint16_t stream;  /* index in streams */
+    uint8_t type : 4; /* enum gp_wire_event_type */
+    uint8_t kind : 4; /* enum gp_wire_kind */
+    uint8_t device;   /* index in devices; GP_REC_NO_DEVICE */
+};
+_Static_assert(sizeof(struct gp_rec_event) == 40 && GP_EVENT_TYPES <= 16 && GP_KINDS <= 16, "see above");
+
+struct gp_rec_device {
+    uint8_t index;   /* in the session; GP_WIRE_HOST is the host */
+    int32_t ordinal; /* -1 host */
+    char uuid[48], name[64];
+    int64_t total_bytes;        /* -1 unknown */
+    bool has_last;              /* the statistics below are the final ones */
+    struct gp_wire_device last; /* at the recording's end */
+};
+
+struct gp_rec_sample { /* what was measured beside the events; unknown is -1 */
+    uint64_t time_ns;
+    uint32_t device; /* index in devices */
+    int64_t allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes;
+    int64_t used_bytes;    /* of the whole device, by NVML */
+    int64_t process_bytes; /* of this process, by NVML */
+};
+
+struct gp_rec_frame {
+    uint64_t pc;             /* native; else 0 */
+    uint32_t function, file; /* Python: offsets in the strings; else 0 ("") */
+    uint32_t line;
+    uint32_t module; /* native: index in modules; GP_REC_NONE */
+};
+
+struct gp_rec_site {
+    uint32_t first_frame, frame_count; /* innermost first */
+    uint8_t device, kind;              /* device: index in the session */
+    bool truncated;
+    int64_t live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes, calls; /* at the end */
+};
+
+struct gp_rec_module { /* one executable mapping */
+    uint64_t start, end, offset;
+    uint32_t path;     /* offset in the strings */
+    uint32_t build_id; /* offset in the strings, as hex digits; 0: none */
+};
+
+struct gp_rec_thread {
+    uint32_t tid;
+    uint32_t name; /* offset in the strings */
+};
+
+struct gp_recording {
+    /* The process. */
+    uint32_t pid;
+    const char *comm, *command_line, *host; /* "" unknown */
+    uint32_t source;                        /* enum gp_wire_source */
+    const char *allocator;                  /* "off" or the policy */
+    uint32_t driver_version;                /* 0 unknown */
+    uint64_t begin_ns, end_ns;              /* of what is recorded, CLOCK_MONOTONIC */
+    uint64_t begin_unix_ns;                 /* the same instant on the wall clock */
+
+    /* Was it all?  tried = delivered + dropped, as the process itself counted, when the recording ended. */
+    bool complete;   /* ended by its writer: else the file was cut, and ends with its last sound block */
+    bool from_start; /* recorded since the process's first event: what was live before is `baseline` */
+    uint64_t tried, delivered, dropped;
+    uint64_t damaged_blocks; /* skipped for a wrong checksum */
+
+    struct gp_rec_event *events;
+    size_t event_count;
+    /* For an ALLOC the index of its FREE, for a FREE of its ALLOC; GP_REC_NONE: live at the end, or begun before (and
+     * event_count + i: the i-th of baseline). */
+    uint32_t *peer;
+    /* What was live when recording began: ALLOC events, of the time when they were allocated if that is known. */
+    struct gp_rec_event *baseline;
+    size_t baseline_count;
+
+    struct gp_rec_device *devices;
+    uint32_t device_count;
+    struct gp_rec_sample *samples;
+    size_t sample_count;
+    struct gp_rec_site *sites; /* [0] is unknown */
+    uint32_t site_count;
+    struct gp_rec_frame *frames;
+    uint32_t frame_count;
+    struct gp_rec_module *modules;
+    uint32_t module_count;
+    struct gp_rec_thread *threads;
+    uint32_t thread_count;
+    uint64_t *streams;
+    uint32_t stream_count;
+    char *strings; /* [0] is "" */
+    uint32_t string_bytes;
+
+    bool has_oom;
+    struct gp_wire_oom oom; /* the last one */
+    uint64_t lost[GP_LOSTS];
+};
+
+static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
+{
+    return event->bytes - event->unused;
+}
+
+/* read.c.  Opens, checks, loads.  0; -errno of the file; -EPROTO with what is wrong in `why` (not a recording, of a
+ * newer version, nothing sound in it).  A cut file is no error: see complete.  progress: may be NULL; gets parts of
+ * 1000. */
+typedef void gp_rec_progress_fn(void *arg, unsigned parts);
+int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
+                      gp_rec_progress_fn *progress, void *arg);
+/* The same out of memory, for tests and fuzzing. */
+int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
+void gp_recording_free(struct gp_recording *recording);
+
+/* match.c.  Fills peer from the events: an ALLOC belongs to the next FREE of its address on its device and kind space.
+ * Called by the readers; a builder of recordings (tests, import) calls it too.  0 or -ENOMEM. */
+int gp_recording_match(struct gp_recording *recording);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * symbol.h: from addresses to names: function, file and line of each frame, inlined calls included, by elfutils; never
+ * in the target.  Objects are found by path and checked by build id; debug files in /usr/lib/debug, and through
+ * debuginfod where DEBUGINFOD_URLS is set.  Threads: one at a time.
+ */
+#ifndef GP_SYMBOL_SYMBOL_H
+#define GP_SYMBOL_SYMBOL_H
+
+#include <recording/recording.h>
+
+struct gp_frame_text {
+    const char *function; /* demangled; "0x7f..." when nothing is known */
+    const char *file;     /* "" unknown */
+    const char *module;   /* base name of the object; "" Python */
+    uint32_t line;        /* 0 unknown */
+    bool python, inlined;
+};
+
+struct gp_symbols;
+
+/* What symbols are looked up in; the arrays stay the caller's and must outlive it. root: prefix of the objects' paths
+ * ("" or /proc/PID/root). */
+struct gp_symbol_source {
+    const struct gp_rec_site *sites;
+    const struct gp_rec_frame *frames;
+    const struct gp_rec_module *modules;
+    const char *strings;
+    uint32_t site_count, frame_count, module_count;
+    const char *root;
+};
+
+int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source);
+void gp_symbols_free(struct gp_symbols *symbols);
+
+/* The stack of a site as people want to see it, innermost first: without the driver's and our own frames at its inner
+ * end (libcuda, libcupti, libgpuprof and their callbacks; libcudart's entry point stays), Python frames in the place
+ * of the interpreter's (_PyEval_*, ...) with the native ones below them.  Site 0, or nothing known: one frame
+ * "[unknown]".  Valid until gp_symbols_free.  Returns the number, >= 1. */
+uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
+
+/* The one frame by which a site is called in a table: the innermost that is the user's own (Python before native; not
+ * in a system library if there is another).  Never NULL. */
+const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
+
+/* "function (file:line)", cut in the middle of the path to fit. */
+void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
+
+#endif
