@@ -90,15 +90,23 @@ static json_t *fault_count(const struct catalog_entry *entry, bool want_library)
     return sum;
 }
 
-/* The library's poller (src/source/poll.c) asks the driver at its own times: whether a count of calls shows it depends on
- * how long the program ran, so what it may call is named here. */
+/* The library's poller (src/source/poll.c) asks the driver at its own times: whether a count of calls shows it depends
+ * on how long the program ran, so what it may call is named here. */
 static bool fault_is_polled(const char *name)
 {
     static const char *const names[] = {
-        "cuDriverGetVersion",        "cuDeviceGet",           "cuDeviceGetUuid",
-        "cuDeviceGetName",           "cuDeviceTotalMem",      "cuDeviceGetDefaultMemPool",
-        "cuMemPoolGetAttribute",     "cuMemGetInfo",          "cuDeviceGetGraphMemAttribute",
-        "cuPointerGetAttribute",     "cuCtxPushCurrent",      "cuCtxPopCurrent",
+        "cuDriverGetVersion",
+        "cuDeviceGet",
+        "cuDeviceGetUuid",
+        "cuDeviceGetName",
+        "cuDeviceTotalMem",
+        "cuDeviceGetDefaultMemPool",
+        "cuMemPoolGetAttribute",
+        "cuMemGetInfo",
+        "cuDeviceGetGraphMemAttribute",
+        "cuPointerGetAttribute",
+        "cuCtxPushCurrent",
+        "cuCtxPopCurrent",
         "cuThreadExchangeStreamCaptureMode",
     };
     size_t i, bytes;
