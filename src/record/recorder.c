@@ -3,7 +3,6 @@
 #include "record/recorder.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/text.h"
 #include "record/file.h"
 #include "record/modules.h"
 #include <errno.h>
@@ -21,6 +20,10 @@
 #define GP_RECORDER_TIDS 16384u
 /* Rows that are copied at a time. */
 #define GP_RECORDER_ROWS 1024u
+
+_Static_assert(offsetof(struct gp_wire_header, flags) % 8 == 0 && offsetof(struct gp_wire_header, lost) % 8 == 0 &&
+                   offsetof(struct gp_wire_header, publish_seq) % 8 == 0,
+               "copied in words");
 
 struct gp_recorder {
     struct gp_recorder_setup setup;
