@@ -36,6 +36,9 @@ struct gp_session_size {
     bool wide;            /* a ring for a recorder that must not miss anything */
 };
 
+/* An empty memfd that can be sealed, close-on-exec, with a number beyond those that programs count on.  -errno. */
+int gp_session_memfd(const char *name);
+
 /* Makes the memfd, sizes, seals and maps it, fills the header.  0 or -errno; on error nothing is left behind. */
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size);
 
