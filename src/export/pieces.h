@@ -13,8 +13,8 @@
  * call into either. */
 typedef void gp_piece_fn(void *arg, const struct gp_wire_piece *piece);
 
-/* index: a device, GP_WIRE_HOST, or GP_PIECES_EVERY.  The cache's segments by address, each followed by its blocks; then
- * the program's own memory in no order, see struct gp_wire_pieces. */
+/* index: a device, GP_WIRE_HOST, or GP_PIECES_EVERY.  The cache's segments by address, each followed by its blocks;
+ * then the program's own memory in no order, see struct gp_wire_pieces. */
 #define GP_PIECES_EVERY UINT32_MAX
 void gp_pieces_walk(unsigned index, void *arg, gp_piece_fn *visit);
 

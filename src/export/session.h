@@ -19,7 +19,7 @@ struct gp_session {
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
     void *sites; /* NULL none */
-    int fd; /* the process may close it behind our back: used after start only to tell whether it is still ours */
+    int fd;      /* the process may close it behind our back: used after start only to tell whether it is still ours */
     uint64_t inode, device;
 };
 

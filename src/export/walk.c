@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * walk.c: every segment and block of a device, or of all: our caches', then what the program holds itself (pieces.h). */
+ * walk.c: every segment and block of a device, or of all: our caches', then what the program holds itself (pieces.h).
+ */
 #include "account/tap.h"
 #include "base/compiler.h"
 #include "cache/cache.h"

@@ -188,8 +188,7 @@ static int gp_pieces_open(const struct gp_proc *proc, int number, char *why, siz
     if (fd < 0)
         return -errno;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals >= 0 && (seals & GP_PIECES_SEALS) == GP_PIECES_SEALS && fstatfs(fd, &fs) == 0 &&
-        fs.f_type == TMPFS_MAGIC)
+    if (seals >= 0 && (seals & GP_PIECES_SEALS) == GP_PIECES_SEALS && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
         return fd;
     close(fd);
     return gp_pieces_say(why, why_bytes, "the file is not sealed");

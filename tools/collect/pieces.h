@@ -24,8 +24,8 @@ struct gp_pieces {
 };
 
 /* Asks, waits, copies, checks.  deadline_ns: for the whole, 0: five seconds.  0; -ESRCH (not profiled), -EACCES,
- * -ETIMEDOUT, -EBUSY (others take all its time), -ENOMEM, -EPROTO (what it gave makes no sense: `why`), or the process's
- * own -errno (-EINVAL: its library knows no pieces).  why may be NULL. */
+ * -ETIMEDOUT, -EBUSY (others take all its time), -ENOMEM, -EPROTO (what it gave makes no sense: `why`), or the
+ * process's own -errno (-EINVAL: its library knows no pieces).  why may be NULL. */
 int gp_pieces_take(pid_t pid, struct gp_pieces *out, uint64_t deadline_ns, char *why, size_t why_bytes);
 void gp_pieces_free(struct gp_pieces *pieces);
 
