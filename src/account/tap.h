@@ -29,9 +29,10 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 bool gp_tap_polled(void);
 
 /* Every block that counts as allocated, and every physical allocation, once each, in no order; what comes or goes
- * meanwhile may be left out.  index: GP_TAP_EVERY for all devices in one walk.  visit runs under the map's locks, which
- * are given back every few dozen records: short, and no call into the accounts. */
+ * meanwhile may be left out.  index: GP_TAP_EVERY for all devices in one walk.  visit runs under the map's locks:
+ * short, and no call into the accounts.  rest runs under none, every GP_TAP_REST blocks or fewer. */
 #define GP_TAP_EVERY UINT32_MAX
+#define GP_TAP_REST  64u
 struct gp_tap_block {
     uint64_t address; /* kind vmm: the handle */
     uint64_t bytes, requested_bytes;
@@ -41,9 +42,7 @@ struct gp_tap_block {
     uint8_t kind, device;
 };
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
-void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit);
-/* How many that would be now, or a few more: records of all devices and kinds. */
-uint64_t gp_tap_block_count(void);
+void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
 
 /* Events tried so far (written and lost). */
 uint64_t gp_tap_events(void);

@@ -7,7 +7,9 @@ struct gp_tap_walk {
     unsigned index;
     void *arg;
     gp_tap_block_fn *visit;
+    void (*rest)(void *arg);
 };
+_Static_assert(GP_TAP_REST == GP_MAP_WALK, "tap.h");
 
 static void gp_tap_visit(const struct gp_tap_walk *walk, const struct gp_record *record, uint64_t live_bytes)
 {
@@ -45,14 +47,15 @@ static bool gp_tap_visit_handle(struct gp_record *record, void *arg)
     return false;
 }
 
-void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit)
+static void gp_tap_rest(void *arg)
 {
-    struct gp_tap_walk walk = {index, arg, visit};
-    gp_map_each(gp_accounts.blocks, gp_tap_visit_block, &walk);
-    gp_map_each(gp_accounts.objects, gp_tap_visit_handle, &walk);
+    const struct gp_tap_walk *walk = arg;
+    walk->rest(walk->arg);
 }
 
-uint64_t gp_tap_block_count(void)
+void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg))
 {
-    return gp_map_count(gp_accounts.blocks) + gp_map_count(gp_accounts.objects);
+    struct gp_tap_walk walk = {index, arg, visit, rest};
+    gp_map_each_rest(gp_accounts.blocks, gp_tap_visit_block, gp_tap_rest, &walk);
+    gp_map_each_rest(gp_accounts.objects, gp_tap_visit_handle, gp_tap_rest, &walk);
 }

@@ -51,7 +51,7 @@ GP_EXPORT int64_t gpuprof_walk(int device, struct gpuprof_piece *pieces, uint64_
         return -1;
     bool known = gp_tap_known(index);
     if (known)
-        gp_pieces_walk(index, &walk, gp_api_visit);
+        gp_pieces_walk(index, &walk, gp_api_visit, NULL);
     gp_api_leave(saved_errno);
     return known ? (int64_t)walk.count : -1;
 }

@@ -9,14 +9,15 @@
 #include <gpuprof/wire.h>
 #include <stdint.h>
 
-/* visit runs under a lock of the cache or of the pointer map, for a few dozen pieces at a time: short, no waiting, no
- * call into either. */
+/* visit runs under a lock of the cache or of the pointer map: short, no waiting, no call into either.  rest (may be
+ * NULL) runs under none, after GP_PIECES_REST pieces at most. */
 typedef void gp_piece_fn(void *arg, const struct gp_wire_piece *piece);
+#define GP_PIECES_REST 256u
 
 /* index: a device, GP_WIRE_HOST, or GP_PIECES_EVERY.  The cache's segments by address, each followed by its blocks;
  * then the program's own memory in no order, see struct gp_wire_pieces. */
 #define GP_PIECES_EVERY UINT32_MAX
-void gp_pieces_walk(unsigned index, void *arg, gp_piece_fn *visit);
+void gp_pieces_walk(unsigned index, void *arg, gp_piece_fn *visit, void (*rest)(void *arg));
 
 /* ---- the drain thread ------------------------------------------------------------------------------------------- */
 

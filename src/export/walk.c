@@ -13,9 +13,13 @@ _Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAIT
                "gpuprof.h");
 _Static_assert(GP_PIECE_SEGMENT == GPUPROF_SEGMENT && GP_PIECE_BLOCK == GPUPROF_BLOCK, "gpuprof.h");
 
+/* Each of the tap's blocks may be three pieces. */
+_Static_assert(GP_PIECES_REST >= 3 * GP_TAP_REST && GP_PIECES_REST >= 2 * GP_CACHE_REST, "pieces.h");
+
 struct gp_pieces_walking {
     void *arg;
     gp_piece_fn *visit;
+    void (*rest)(void *arg);
     unsigned index;
     uint64_t pool; /* of the segment whose blocks come */
 };
@@ -101,11 +105,18 @@ static void gp_pieces_own(void *arg, const struct gp_tap_block *block)
         walk->visit(walk->arg, &piece);
 }
 
-void gp_pieces_walk(unsigned index, void *arg, gp_piece_fn *visit)
+static void gp_pieces_rest(void *arg)
 {
-    struct gp_pieces_walking walk = {.arg = arg, .visit = visit};
+    const struct gp_pieces_walking *walk = arg;
+    if (walk->rest)
+        walk->rest(walk->arg);
+}
+
+void gp_pieces_walk(unsigned index, void *arg, gp_piece_fn *visit, void (*rest)(void *arg))
+{
+    struct gp_pieces_walking walk = {.arg = arg, .visit = visit, .rest = rest};
     for (walk.index = 0; walk.index < GP_WIRE_GPUS; walk.index++)
         if (index == GP_PIECES_EVERY || index == walk.index)
-            gp_shim_walk((int)walk.index, &walk, gp_pieces_segment, gp_pieces_block);
-    gp_tap_blocks(index == GP_PIECES_EVERY ? GP_TAP_EVERY : index, &walk, gp_pieces_own);
+            gp_shim_tour((int)walk.index, &walk, gp_pieces_segment, gp_pieces_block, gp_pieces_rest);
+    gp_tap_blocks(index == GP_PIECES_EVERY ? GP_TAP_EVERY : index, &walk, gp_pieces_own, gp_pieces_rest);
 }

@@ -142,26 +142,36 @@ static void gp_file_block(struct gp_snap_file *file, const struct gp_map_block *
                                                       block->state});
 }
 
+static void gp_file_end(struct gp_snap_file *file, uint32_t index, const struct gp_map_segment *segment, uint64_t begin,
+                        uint64_t end)
+{
+    if (begin == end)
+        return;
+    gp_snap_segment_end(file->snap);
+    if (segment->cached)
+        gp_ranges_add(&file->cached[index], begin, end - begin);
+}
+
 /* As many of PyTorch's segments as there are runs of memory in it. */
 static void gp_file_segment(struct gp_snap_file *file, uint32_t index, const struct gp_segments *all,
                             const struct gp_map_segment *segment)
 {
-    bool open = false;
+    uint64_t begin = 0, end = 0; /* of the run; equal: none */
     for (uint32_t i = 0; i < segment->block_count; i++) {
         const struct gp_map_block *block = &all->blocks[segment->first_block + i];
-        bool mapped = block->state != GPUPROF_UNMAPPED;
-        if (open && !mapped)
-            gp_snap_segment_end(file->snap);
-        if (!open && mapped)
+        if (block->state == GPUPROF_UNMAPPED) {
+            gp_file_end(file, index, segment, begin, end);
+            begin = end;
+            continue;
+        }
+        if (begin == end) {
             gp_file_begin(file, index, segment, block);
-        open = mapped;
-        if (mapped)
-            gp_file_block(file, block);
-        if (mapped && segment->cached)
-            gp_ranges_add(&file->cached[index], block->address, block->bytes);
+            begin = block->address;
+        }
+        gp_file_block(file, block);
+        end = block->address + block->bytes;
     }
-    if (open)
-        gp_snap_segment_end(file->snap);
+    gp_file_end(file, index, segment, begin, end);
 }
 
 static int gp_file_device(struct gp_snap_file *file, uint32_t device)

@@ -40,6 +40,15 @@ static void gp_live_block(struct gp_snap_live *live, const struct gp_wire_piece 
                   &(struct gp_snap_block){piece->address, piece->bytes, requested, piece->site, piece->state});
 }
 
+static void gp_live_end(struct gp_snap_live *live, const struct gp_wire_piece *head, uint64_t begin, uint64_t end)
+{
+    if (begin == end)
+        return;
+    gp_snap_segment_end(live->snap);
+    if (head->flags & GPUPROF_OURS)
+        gp_ranges_add(&live->cached[head->device], begin, end - begin);
+}
+
 /* One segment, with its blocks from `at` on: as many of PyTorch's as it has runs of mapped memory.  Where the next one
  * begins. */
 static uint64_t gp_live_segment(struct gp_snap_live *live, uint64_t at)
@@ -49,24 +58,19 @@ static uint64_t gp_live_segment(struct gp_snap_live *live, uint64_t at)
     uint64_t begin = 0, end = 0; /* of the run; equal: none */
     for (; at < pieces->count && pieces->pieces[at].what == GP_PIECE_BLOCK; at++) {
         const struct gp_wire_piece *block = &pieces->pieces[at];
-        bool mapped = block->state != GPUPROF_UNMAPPED;
-        if (!mapped && begin != end)
-            gp_snap_segment_end(live->snap);
-        if (!mapped)
+        if (block->state == GPUPROF_UNMAPPED) {
+            gp_live_end(live, head, begin, end);
             begin = end;
-        if (mapped && begin == end) {
+            continue;
+        }
+        if (begin == end) {
             gp_live_begin(live, head, block->address);
             begin = block->address;
         }
-        if (mapped) {
-            gp_live_block(live, block);
-            end = block->address + block->bytes;
-        }
-        if (mapped && head->flags & GPUPROF_OURS)
-            gp_ranges_add(&live->cached[head->device], block->address, block->bytes);
+        gp_live_block(live, block);
+        end = block->address + block->bytes;
     }
-    if (begin != end)
-        gp_snap_segment_end(live->snap);
+    gp_live_end(live, head, begin, end);
     return at;
 }
 
