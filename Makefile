@@ -52,6 +52,9 @@ TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
 # The text of an OOM report is the one piece that the library's log and the tools share.
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(B)/obj/src/base/oomtext.o $(B)/obj/src/base/oomadvice.o
+# Messages of pprof's schema, made by protoc-c.
+PROFILE_PB := $(B)/gen/profile.pb-c
+TOOL_OBJ   += $(B)/obj/gen/profile.pb-c.o
 SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
@@ -91,6 +94,15 @@ $(B)/obj/src/%.o: src/%.c $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 	$(call compile,$(TOOL_CFLAGS))
+$(PROFILE_PB).c: tools/export/profile.proto
+	$(call say,PROTO,$@)
+	@mkdir -p $(@D)
+	$(Q)protoc-c -Itools/export --c_out=$(@D) $<
+$(PROFILE_PB).h: $(PROFILE_PB).c ;
+$(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
+	$(call compile,$(ALL_CFLAGS) -I$(B)/gen)
+$(B)/obj/tools/export/pprof.o: TOOL_CFLAGS += -I$(B)/gen
+$(B)/obj/tools/export/pprof.o: | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
