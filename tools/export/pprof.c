@@ -6,7 +6,7 @@
  * leaves as soon as it is known, as a Profile of its own with nothing else in it; only what was named before is kept.
  */
 #include <export/formats.h>
-#include <export/intern.h>
+#include <export/keys.h>
 #include <write/stats.h>
 
 #include <errno.h>
@@ -27,7 +27,7 @@ struct gp_pprof {
     struct gp_export *export;
     struct gp_out *out;
     z_stream zip;
-    struct gp_intern strings, functions, locations;
+    struct gp_keys strings, functions, locations;
     uint64_t *stack; /* location ids of one sample */
     uint8_t *packed;
     size_t packed_room;
@@ -75,13 +75,12 @@ static void gp_pprof_put(struct gp_pprof *p, const Perftools__Profiles__Profile 
 
 /* ---- what is named once ------------------------------------------------------------------------------------------ */
 
-static uint32_t gp_pprof_number(struct gp_pprof *p, struct gp_intern *intern, const void *key, size_t bytes,
-                                bool *is_new)
+static uint32_t gp_pprof_number(struct gp_pprof *p, struct gp_keys *keys, const void *key, size_t bytes, bool *is_new)
 {
     uint32_t number = 0;
     *is_new = false;
     if (!p->rc)
-        p->rc = gp_intern(intern, key, bytes, &number, is_new);
+        p->rc = gp_keys_number(keys, key, bytes, &number, is_new);
     return number;
 }
 
@@ -324,9 +323,9 @@ int gp_export_pprof(struct gp_export *export, struct gp_out *out)
     if (!p.rc)
         gp_pprof_zip(&p, "", 0, Z_FINISH);
     deflateEnd(&p.zip);
-    gp_intern_free(&p.strings);
-    gp_intern_free(&p.functions);
-    gp_intern_free(&p.locations);
+    gp_keys_free(&p.strings);
+    gp_keys_free(&p.functions);
+    gp_keys_free(&p.locations);
     free(p.stack);
     free(p.packed);
     free(sums.rows);
