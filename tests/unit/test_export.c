@@ -353,11 +353,11 @@ Test(export, a_recording_of_nothing_is_a_valid_file, .timeout = 60)
 
 /* ---- native frames ----------------------------------------------------------------------------------------------- */
 
-extern const char export_probe[];
+extern const char export_probe[]; /* a return address: behind the instruction that it is looked up by */
 
 static inline __attribute__((always_inline)) void export_inlined(void)
 {
-    __asm__ volatile(".globl export_probe\nexport_probe: nop");
+    __asm__ volatile(".globl export_probe\nnop\nexport_probe: nop");
 }
 
 __attribute__((noinline)) static void export_outer(void)
