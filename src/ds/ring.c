@@ -10,7 +10,7 @@
  * because both words change in one 16-byte compare-and-swap when the chunk gets a new owner, and COUNT alone changes
  * when an event is committed.  The turn in `state` only rises, so no value of `state` comes twice.
  *
- * Partners (the reader's are in tools/collect/ringread.c):
+ * Partners (the reader's are in src/record/ringread.c):
  *      [ring.R1] commit, release       pairs with [ring.A1] the next owner's swap and the reader's first look, acquire:
  *                                      who sees n events committed sees their words.
  *      [ring.R2] event words, release  pairs with [ring.A2] the reader's copy, acquire: who copies a word of a later

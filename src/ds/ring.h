@@ -3,7 +3,7 @@
  * ring.h: the event ring's writing side.  The memory is the session's (wire.h: struct gp_wire_chunk); readers are other
  * processes that only look.  A thread owns one chunk at a time through its cursor; the oldest chunk is overwritten when
  * the circle is full, so writers never wait for readers and every reader can count what it missed
- * (sum over chunks of written_before + count).  The reader lives in tools/collect/ringread.c.
+ * (sum over chunks of written_before + count).  The reader lives in src/record/ringread.c.
  */
 #ifndef GP_DS_RING_H
 #define GP_DS_RING_H

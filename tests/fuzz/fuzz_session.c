@@ -12,8 +12,8 @@
  */
 #include <collect/mailbox.h>
 #include <collect/peer.h>
-#include <collect/ringread.h>
 #include <lib/session.h>
+#include <record/ringread.h>
 #include <write/write.h>
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"
-#include "collect/ringread.h"
+#include "record/ringread.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -23,9 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The reader belongs to the tools, which torture programs do not link. */
-#include "collect/ringread.c"
-#include "collect/text.c"
+/* The reader belongs to the recorder, which torture programs do not link. */
+#include "base/text.c"
+#include "record/ringread.c"
 
 #define TORTURE_WRITERS 4u
 #define TORTURE_EVENTS  (1u << 24) /* per writer and round; a bit each in every reader's record */

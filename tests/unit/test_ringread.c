@@ -2,8 +2,8 @@
  * test_ringread.c: the event ring's reader: what it gives, what it says it missed, and what it makes of garbage. */
 #define _GNU_SOURCE
 #include "base/compiler.h"
-#include "collect/ringread.h"
 #include "ds/ring.h"
+#include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * trace.c: `gpuprof trace`: every event as it happens.  Called by main.c.  Only looks: the process does not notice. */
 #include <cmd/cmd.h>
-#include <collect/ringread.h>
 #include <collect/watch.h>
+#include <record/ringread.h>
 #include <write/stats.h>
 #include <write/write.h>
 

@@ -2,60 +2,7 @@
  * text.c: see text.h. */
 #include <collect/text.h>
 
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-/* Bytes of the UTF-8 character at `at`, its code in *code; 0 if it is not valid (overlong, surrogate, cut off). */
-static size_t gp_text_decode(const unsigned char *at, size_t left, uint32_t *code)
-{
-    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = at[0] < 0x80             ? 1
-                    : (at[0] & 0xe0) == 0xc0 ? 2
-                    : (at[0] & 0xf0) == 0xe0 ? 3
-                    : (at[0] & 0xf8) == 0xf0 ? 4
-                                             : 0;
-    if (length == 0 || length > left)
-        return 0;
-    *code = length == 1 ? at[0] : at[0] & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-        *code = (*code << 6) | (at[i] & 0x3fu);
-    }
-    if (*code < lowest[length] || *code > 0x10ffff || (*code >= 0xd800 && *code <= 0xdfff))
-        return 0;
-    return length;
-}
-
-static int gp_text_printable(uint32_t code)
-{
-    if (code < 0x20 || (code >= 0x7f && code < 0xa0))
-        return 0;
-    if ((code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
-        return 0;
-    return code != 0xfeff;
-}
-
-void gp_text_clean(char *to, size_t to_bytes, const char *from, size_t from_bytes)
-{
-    size_t out = 0, in = 0;
-    size_t length = strnlen(from, from_bytes);
-    while (in < length) {
-        uint32_t code = 0;
-        size_t n = gp_text_decode((const unsigned char *)from + in, length - in, &code);
-        int good = n && gp_text_printable(code);
-        if (out + (good ? n : 1) >= to_bytes)
-            break;
-        if (good)
-            memcpy(to + out, from + in, n);
-        else
-            to[out] = '?';
-        out += good ? n : 1;
-        in += n ? n : 1;
-    }
-    to[out] = '\0';
-}
 
 void gp_text_uuid(char *to, size_t to_bytes, const unsigned char u[16])
 {

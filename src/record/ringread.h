@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringread.h: reads another process's event ring.  Called by whoever shows or stores events; must never write into the
- * ring, trust a word of it, or read events from memory that its owner can still change: everything is copied first.
+ * ringread.h: reads an event ring, another process's or our own.  Called by whoever shows or stores events; must never
+ * write into the ring, trust a word of it, or read events from memory that its owner can still change: everything is
+ * copied first.  Never calls malloc: the recorder runs inside somebody's program.
  *
  * Any number of readers may follow one ring; each has its own account of what it was given, and at rest, exactly,
  *
@@ -9,8 +10,8 @@
  *
  * as long as no chunk is marked damaged.  Threads: one at a time per reader.
  */
-#ifndef GP_COLLECT_RINGREAD_H
-#define GP_COLLECT_RINGREAD_H
+#ifndef GP_RECORD_RINGREAD_H
+#define GP_RECORD_RINGREAD_H
 
 #include <gpuprof/wire.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringread.c: reads another process's event ring.  Must never use a word before it is copied and checked, and must
+ * ringread.c: reads an event ring.  Must never use a word before it is copied and checked, and must
  * never wait for the writer.  Picture and argument: docs/ring.md.
  *
  * A chunk is copied in three steps: look at `state`; copy written_before and the events that are new; look at `state`
@@ -10,18 +10,25 @@
  * words and [ring.R3] the swap Between two preads the order is the kernel's: it takes and drops a reference on the
  * page, which orders on every machine that it runs on.
  */
-#include "collect/ringread.h"
+#include "record/ringread.h"
 #include "base/compiler.h"
-#include "collect/text.h"
+#include "base/text.h"
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* An attempt takes about a microsecond and fails only if the circle came round to this chunk meanwhile, so a second one
  * is rare and a fifth means a ring that is much too small for its writers. */
 #define GP_RINGREAD_TRIES 4
+
+/* Rings up to this size are looked at whole.  In a larger one (a recorder's) only chunks that can have changed are:
+ * those that are not full, and those from the frontier on, until a stretch of chunks that nobody has taken yet.  A
+ * thread that was stopped while it took a chunk leaves a gap of one, and its chunk is seen by the poll after it. */
+#define GP_RINGREAD_WHOLE      512u
+#define GP_RINGREAD_GAP        64u
+#define GP_RINGREAD_GAP_AT_END 1024u /* in the poll that nothing comes after */
 
 struct gp_ringread_chunk { /* what this reader knows of a chunk */
     uint64_t turn;
@@ -43,7 +50,10 @@ struct gp_ringread {
     enum gp_ringread_start start;
     struct gp_ringread_stats stats;
     struct gp_wire_event *events; /* `given` handed out by the last poll, then `held` */
+    struct gp_wire_event *spare;  /* as much again, to sort in */
     size_t given, held, room;
+    uint64_t newest; /* highest turn seen */
+    size_t bytes;    /* of this struct */
     int fd;
     uint64_t fd_offset;
     struct gp_wire_chunk copied;
@@ -112,18 +122,31 @@ static bool gp_ringread_check(struct gp_wire_event *event, uint64_t seq)
     return true;
 }
 
+/* The events are needed in a process where malloc is not ours to call.  Pages count when they are touched. */
+static void *gp_ringread_map(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
 static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
 {
     size_t need = reader->given + reader->held + more;
     if (need <= reader->room)
         return 0;
-    size_t room = reader->room ? reader->room * 2 : 4 * GP_RING_EVENTS;
+    size_t room = reader->room ? reader->room * 2 : 16 * GP_RING_EVENTS;
     while (room < need)
         room *= 2;
-    struct gp_wire_event *events = realloc(reader->events, room * sizeof *events);
+    struct gp_wire_event *events = gp_ringread_map(2 * room * sizeof *events);
     if (!events)
         return -ENOMEM;
+    if (reader->room) {
+        struct gp_wire_event *first = reader->events < reader->spare ? reader->events : reader->spare;
+        memcpy(events, reader->events, (reader->given + reader->held) * sizeof *events);
+        munmap(first, 2 * reader->room * sizeof *events);
+    }
     reader->events = events;
+    reader->spare = events + room;
     reader->room = room;
     return 0;
 }
@@ -205,19 +228,57 @@ static int gp_ringread_try(struct gp_ringread *reader, uint32_t index)
     return 0;
 }
 
-static int gp_ringread_scan(struct gp_ringread *reader)
+static int gp_ringread_visit(struct gp_ringread *reader, uint32_t index)
 {
-    reader->stats.unsettled = 0;
-    for (uint32_t i = 0; i < reader->chunk_count; i++) {
-        int rc = 1;
-        for (int attempt = 0; rc == 1 && attempt < GP_RINGREAD_TRIES && !reader->chunks[i].damaged; attempt++)
-            rc = gp_ringread_try(reader, i);
+    struct gp_ringread_chunk *known = &reader->chunks[index];
+    int rc = 1;
+    for (int attempt = 0; rc == 1 && attempt < GP_RINGREAD_TRIES && !known->damaged; attempt++)
+        rc = gp_ringread_try(reader, index);
+    if (rc < 0)
+        return rc;
+    if (rc == 1 && !known->damaged)
+        reader->stats.unsettled++;
+    if (known->turn > reader->newest)
+        reader->newest = known->turn;
+    return 0;
+}
+
+/* The frontier: from the newest turn on. */
+static int gp_ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
+{
+    uint32_t gap = 0;
+    for (uint32_t i = 0; i < reader->chunk_count && gap < gap_limit; i++) {
+        uint32_t index = (uint32_t)(reader->newest + gap) & (reader->chunk_count - 1);
+        uint64_t before = reader->newest;
+        int rc = gp_ringread_visit(reader, index);
         if (rc < 0)
             return rc;
-        if (rc == 1 && !reader->chunks[i].damaged)
-            reader->stats.unsettled++;
+        gap = reader->newest > before ? 0 : gap + 1;
     }
     return 0;
+}
+
+/* A chunk that is full keeps its turn until the frontier comes round to it. */
+static bool gp_ringread_closed(const struct gp_ringread *reader, uint32_t index)
+{
+    const struct gp_ringread_chunk *known = &reader->chunks[index];
+    uint64_t behind = (reader->newest - 1 - index) & (reader->chunk_count - 1);
+    uint64_t expected =
+        reader->newest > behind ? reader->newest - behind : 0; /* the newest turn that it can have had */
+    return expected == 0 || (known->known && known->count == GP_RING_EVENTS && known->turn >= expected);
+}
+
+static int gp_ringread_scan(struct gp_ringread *reader, bool last)
+{
+    bool whole = reader->chunk_count <= GP_RINGREAD_WHOLE;
+    int rc = 0;
+    reader->stats.unsettled = 0;
+    if (!whole)
+        rc = gp_ringread_ahead(reader, last ? GP_RINGREAD_GAP_AT_END : GP_RINGREAD_GAP);
+    for (uint32_t i = 0; rc == 0 && i < reader->chunk_count; i++)
+        if (whole || !gp_ringread_closed(reader, i))
+            rc = gp_ringread_visit(reader, i);
+    return rc;
 }
 
 static int gp_ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t chunk_count,
@@ -225,9 +286,11 @@ static int gp_ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint3
 {
     if (!out || !copy || chunk_count == 0 || (chunk_count & (chunk_count - 1)) || chunk_count > GP_RINGREAD_CHUNKS)
         return -EINVAL;
-    *out = calloc(1, sizeof **out + (size_t)chunk_count * sizeof(*out)->chunks[0]);
+    size_t size = sizeof **out + (size_t)chunk_count * sizeof(*out)->chunks[0];
+    *out = gp_ringread_map(size);
     if (!*out)
         return -ENOMEM;
+    (*out)->bytes = size;
     (*out)->copy = copy;
     (*out)->chunk_count = chunk_count;
     (*out)->start = start;
@@ -237,7 +300,7 @@ static int gp_ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint3
 /* "Now" is when the reader is made, not when it polls first. */
 static int gp_ringread_begin(struct gp_ringread **out)
 {
-    int rc = (*out)->start == GP_RINGREAD_NOW ? gp_ringread_scan(*out) : 0;
+    int rc = (*out)->start == GP_RINGREAD_NOW ? gp_ringread_scan(*out, false) : 0;
     if (rc < 0) {
         gp_ringread_free(*out);
         *out = NULL;
@@ -271,16 +334,49 @@ void gp_ringread_free(struct gp_ringread *reader)
 {
     if (!reader)
         return;
-    free(reader->events);
-    free(reader);
+    if (reader->room)
+        munmap(reader->events < reader->spare ? reader->events : reader->spare,
+               2 * reader->room * sizeof *reader->events);
+    munmap(reader, reader->bytes);
 }
 
-static int gp_ringread_order(const void *left, const void *right)
+static bool gp_ringread_later(const struct gp_wire_event *a, const struct gp_wire_event *b)
 {
-    const struct gp_wire_event *a = left, *b = right;
-    if (a->time_ns != b->time_ns)
-        return a->time_ns < b->time_ns ? -1 : 1;
-    return a->seq < b->seq ? -1 : a->seq > b->seq;
+    return a->time_ns != b->time_ns ? a->time_ns > b->time_ns : a->seq > b->seq;
+}
+
+/* End of the ordered run that begins at `at`. */
+static size_t gp_ringread_run(const struct gp_wire_event *events, size_t at, size_t count)
+{
+    for (at++; at < count && !gp_ringread_later(&events[at - 1], &events[at]); at++)
+        ;
+    return at < count ? at : count;
+}
+
+/* Merges [at, middle) and [middle, end) of `from` into `to`. */
+static void gp_ringread_merge(struct gp_wire_event *to, const struct gp_wire_event *from, size_t at, size_t middle,
+                              size_t end)
+{
+    for (size_t left = at, right = middle; at < end; at++) {
+        bool second = right < end && (left == middle || gp_ringread_later(&from[left], &from[right]));
+        to[at] = from[second ? right++ : left++];
+    }
+}
+
+/* Merges the runs that are there: a chunk is one, and a lone thread's chunks are one together.  qsort calls malloc. */
+static void gp_ringread_sort(struct gp_ringread *reader)
+{
+    size_t count = reader->held;
+    while (gp_ringread_run(reader->events, 0, count) < count) {
+        for (size_t at = 0, middle, end; at < count; at = end) {
+            middle = gp_ringread_run(reader->events, at, count);
+            end = middle < count ? gp_ringread_run(reader->events, middle, count) : count;
+            gp_ringread_merge(reader->spare, reader->events, at, middle, end);
+        }
+        struct gp_wire_event *sorted = reader->spare;
+        reader->spare = reader->events;
+        reader->events = sorted;
+    }
 }
 
 ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const struct gp_wire_event **events)
@@ -288,11 +384,11 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     if (reader->held)
         memmove(reader->events, reader->events + reader->given, reader->held * sizeof *reader->events);
     reader->given = 0;
-    int rc = gp_ringread_scan(reader);
+    int rc = gp_ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
     if (reader->held > 1)
-        qsort(reader->events, reader->held, sizeof *reader->events, gp_ringread_order);
+        gp_ringread_sort(reader);
     size_t give = reader->held;
     while (give > 0 && reader->events[give - 1].time_ns > horizon_ns)
         give--;

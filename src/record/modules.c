@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * modules.c: executable mappings and build ids; see modules.h. */
+#include "record/modules.h"
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Paths of GP_MODULES_MOST objects of 256 bytes each; touched as needed. */
+#define GP_MODULES_PATHS (1u << 20)
+/* One line of maps: numbers, and a path of at most 4095 bytes, each of which the kernel may write as four. */
+#define GP_MODULES_LINE (20u << 10)
+/* An object has a dozen program headers, and a build id's note is among the first few hundred bytes of its segment. */
+#define GP_MODULES_HEADERS 128u
+#define GP_MODULES_NOTES   4096u
+
+struct gp_modules_line { /* what a line of maps says */
+    uint64_t start, end, offset, inode;
+    bool executable;
+    const char *path;
+};
+
+struct gp_modules_work { /* in the arena, behind what the caller keeps */
+    char line[GP_MODULES_LINE];
+    char full[GP_MODULES_LINE + 64];
+    Elf64_Phdr headers[GP_MODULES_HEADERS];
+    uint8_t notes[GP_MODULES_NOTES];
+};
+
+static size_t gp_modules_arena(void)
+{
+    return GP_MODULES_MOST * sizeof(struct gp_module) + GP_MODULES_PATHS + sizeof(struct gp_modules_work);
+}
+
+/* ---- build ids ------------------------------------------------------------------------------------------------- */
+
+static bool gp_modules_pread(int fd, void *into, size_t bytes, uint64_t offset)
+{
+    return offset <= INT64_MAX - bytes && pread(fd, into, bytes, (off_t)offset) == (ssize_t)bytes;
+}
+
+/* The note NT_GNU_BUILD_ID among `bytes` of notes. */
+static void gp_modules_note(struct gp_module *module, const uint8_t *notes, size_t bytes)
+{
+    Elf64_Nhdr note;
+    for (size_t at = 0; bytes - at >= sizeof(note);) {
+        memcpy(&note, notes + at, sizeof(note));
+        at += sizeof(note);
+        uint64_t name = ((uint64_t)note.n_namesz + 3) & ~3ull, text = ((uint64_t)note.n_descsz + 3) & ~3ull;
+        if (name > bytes - at || text > bytes - at - name)
+            return;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + at, "GNU", 4) == 0 &&
+            note.n_descsz > 0 && note.n_descsz <= sizeof(module->build_id)) {
+            module->build_id_bytes = (uint8_t)note.n_descsz;
+            memcpy(module->build_id, notes + at + name, note.n_descsz);
+            return;
+        }
+        at += name + text;
+    }
+}
+
+static void gp_modules_elf(struct gp_module *module, struct gp_modules_work *work, int fd)
+{
+    Elf64_Ehdr elf;
+    if (!gp_modules_pread(fd, &elf, sizeof(elf), 0) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+        elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_ident[EI_DATA] != ELFDATA2LSB ||
+        elf.e_phentsize != sizeof(Elf64_Phdr))
+        return;
+    size_t count = elf.e_phnum < GP_MODULES_HEADERS ? elf.e_phnum : GP_MODULES_HEADERS;
+    if (!gp_modules_pread(fd, work->headers, count * sizeof(Elf64_Phdr), elf.e_phoff))
+        return;
+    for (size_t i = 0; i < count && !module->build_id_bytes; i++) {
+        const Elf64_Phdr *header = &work->headers[i];
+        if (header->p_type != PT_NOTE)
+            continue;
+        size_t bytes = header->p_filesz < sizeof(work->notes) ? header->p_filesz : sizeof(work->notes);
+        if (gp_modules_pread(fd, work->notes, bytes, header->p_offset))
+            gp_modules_note(module, work->notes, bytes);
+    }
+}
+
+/* The path is that of the process's own file system.  What lies there now need not be what was mapped: device and inode
+ * tell, but on file systems with layers (overlay, btrfs) where maps and stat disagree about the device. */
+static void gp_modules_build_id(struct gp_module *module, struct gp_modules_work *work,
+                                const struct gp_modules_line *line, const char *proc)
+{
+    struct stat status;
+    if (module->path[0] != '/')
+        return;
+    snprintf(work->full, sizeof(work->full), "%s/root%s", proc, module->path);
+    int fd = open(work->full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == line->inode)
+        gp_modules_elf(module, work, fd);
+    close(fd);
+}
+
+/* ---- maps ------------------------------------------------------------------------------------------------------- */
+
+static bool gp_modules_number(const char **at, unsigned base, char end, uint64_t *out)
+{
+    uint64_t value = 0;
+    const char *start = *at;
+    for (;; (*at)++) {
+        char c = **at;
+        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                                                : 99;
+        if (digit >= base)
+            break;
+        value = value * base + digit;
+    }
+    if (*at == start || (**at != end && !(end == ' ' && **at == '\0')))
+        return false;
+    *at += **at != '\0';
+    *out = value;
+    return true;
+}
+
+/* "start-end perms offset major:minor inode   path" */
+static bool gp_modules_parse(const char *text, struct gp_modules_line *line)
+{
+    uint64_t major, minor;
+    if (!gp_modules_number(&text, 16, '-', &line->start) || !gp_modules_number(&text, 16, ' ', &line->end) ||
+        strlen(text) < 5)
+        return false;
+    line->executable = text[2] == 'x';
+    text += 5;
+    if (!gp_modules_number(&text, 16, ' ', &line->offset) || !gp_modules_number(&text, 16, ':', &major) ||
+        !gp_modules_number(&text, 16, ' ', &minor) || !gp_modules_number(&text, 10, ' ', &line->inode))
+        return false;
+    line->path = text + strspn(text, " ");
+    return line->end > line->start;
+}
+
+static void gp_modules_add(struct gp_modules *modules, struct gp_modules_work *work, const char *proc)
+{
+    struct gp_modules_line line;
+    if (!gp_modules_parse(work->line, &line) || !line.executable)
+        return;
+    const struct gp_module *last = modules->count ? &modules->rows[modules->count - 1] : NULL;
+    size_t length = strlen(line.path) + 1;
+    bool same = last && strcmp(last->path, line.path) == 0 && *line.path == '/';
+    if (modules->count == GP_MODULES_MOST || (!same && length > GP_MODULES_PATHS - modules->path_bytes) ||
+        (last && line.start < last->end)) {
+        modules->truncated = true;
+        return;
+    }
+    struct gp_module *module = &modules->rows[modules->count++];
+    *module = (struct gp_module){.start = line.start, .end = line.end, .offset = line.offset};
+    if (same) {
+        module->path = last->path;
+        module->build_id_bytes = last->build_id_bytes;
+        memcpy(module->build_id, last->build_id, sizeof(module->build_id));
+        return;
+    }
+    module->path = memcpy(modules->paths + modules->path_bytes, line.path, length);
+    modules->path_bytes += (uint32_t)length;
+    gp_modules_build_id(module, work, &line, proc);
+}
+
+/* Lines that are longer than a line can be are no lines of maps: what follows is left out. */
+static int gp_modules_lines(struct gp_modules *modules, struct gp_modules_work *work, const char *proc, int fd)
+{
+    size_t used = 0;
+    for (;;) {
+        ssize_t got = read(fd, work->line + used, sizeof(work->line) - 1 - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            return 0;
+        used += (size_t)got;
+        work->line[used] = '\0';
+        char *end;
+        while ((end = memchr(work->line, '\n', used))) {
+            size_t length = (size_t)(end - work->line) + 1;
+            *end = '\0';
+            gp_modules_add(modules, work, proc);
+            memmove(work->line, work->line + length, used - length);
+            used -= length;
+        }
+        if (used == sizeof(work->line) - 1) {
+            modules->truncated = true;
+            return 0;
+        }
+    }
+}
+
+int gp_modules_read(struct gp_modules *modules, const char *proc)
+{
+    char name[64];
+    memset(modules, 0, sizeof(*modules));
+    snprintf(name, sizeof(name), "%.50s/maps", proc);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    char *arena = mmap(NULL, gp_modules_arena(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int error = arena == MAP_FAILED ? -ENOMEM : 0;
+    if (!error) {
+        modules->rows = (struct gp_module *)(void *)arena;
+        modules->paths = arena + GP_MODULES_MOST * sizeof(struct gp_module);
+        error =
+            gp_modules_lines(modules, (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS), proc, fd);
+        if (error)
+            gp_modules_free(modules);
+    }
+    close(fd);
+    return error;
+}
+
+const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc)
+{
+    uint32_t low = 0, high = modules->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (modules->rows[middle].end <= pc)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < modules->count && modules->rows[low].start <= pc ? &modules->rows[low] : NULL;
+}
+
+void gp_modules_free(struct gp_modules *modules)
+{
+    if (modules->rows)
+        munmap(modules->rows, gp_modules_arena());
+    memset(modules, 0, sizeof(*modules));
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * modules.h: what code a process has mapped, from /proc/PID/maps, and the build ids of the files, by which symbols are
+ * found later and elsewhere.  Called by the recorder, in the program and beside it, and by live views of sites.  The
+ * files may be anything: every number in them is checked.  Never calls malloc.
+ */
+#ifndef GP_RECORD_MODULES_H
+#define GP_RECORD_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* PyTorch maps about 500 objects. */
+#define GP_MODULES_MOST 4096u
+
+struct gp_module { /* one executable mapping */
+    uint64_t start, end, offset;
+    const char *path; /* as in maps; "" none */
+    uint8_t build_id[32];
+    uint8_t build_id_bytes; /* 0: none found */
+};
+
+struct gp_modules {
+    struct gp_module *rows; /* by address */
+    uint32_t count;
+    bool truncated; /* there were more */
+    char *paths;
+    uint32_t path_bytes;
+};
+
+/* Of the process whose directory is `proc` ("/proc/123", "/proc/self").  0; -errno, nothing to free then. */
+int gp_modules_read(struct gp_modules *modules, const char *proc);
+/* The one that holds the address, or NULL. */
+const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc);
+void gp_modules_free(struct gp_modules *modules);
+
+#endif
