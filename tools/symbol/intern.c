@@ -2,7 +2,7 @@
  * intern.c: see intern.h. */
 #include <symbol/intern.h>
 
-#include <collect/text.h>
+#include <base/text.h>
 #include <stdlib.h>
 #include <string.h>
 
