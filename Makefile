@@ -171,6 +171,7 @@ $(B)/examples/%: examples/%.c $(STAMP) | $(SIM)
 $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
 
+include tools/report/report.mk
 include tests/tests.mk
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -83,4 +83,8 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
-testtools: $(PRELOADS)
+# Makes the pages that tests/web opens in a browser.
+MKREPORT := $(B)/tests/web/mkreport
+$(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
+	$(testprogram)
+testtools: $(PRELOADS) $(MKREPORT)

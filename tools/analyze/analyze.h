@@ -70,7 +70,8 @@ struct gp_peak_part {
 struct gp_peak {
     uint32_t device;
     uint64_t time_ns;
-    int64_t bytes; /* = sum of the parts */
+    uint32_t event_index; /* of the last event that is in it; GP_REC_NONE: none, it is what there was before */
+    int64_t bytes;        /* = sum of the parts */
     uint32_t count;
     struct gp_peak_part parts[]; /* the largest first */
 };

@@ -227,9 +227,9 @@ static bool gp_leak_judge(const struct gp_leak_search *search, uint32_t index, s
 
 static struct gp_leaks *gp_leak_result(const struct gp_leak_search *search)
 {
-    size_t curves = (size_t)search->curve_count * search->points;
-    struct gp_leaks *leaks =
-        calloc(1, sizeof(*leaks) + (search->curve_count + 1) * sizeof(struct gp_leak) + (curves + 1) * sizeof(int64_t));
+    size_t width = search->points + 1;
+    struct gp_leaks *leaks = calloc(1, sizeof(*leaks) + (search->curve_count + 1) * sizeof(struct gp_leak) +
+                                           (search->curve_count + 1) * width * sizeof(int64_t));
     if (!leaks)
         return NULL;
     leaks->steps = search->steps->count;
@@ -248,8 +248,7 @@ static struct gp_leaks *gp_leak_result(const struct gp_leak_search *search)
         uint64_t key = (uint64_t)leak->kind << 40 | (uint64_t)leak->site << 8 | leak->device;
         for (uint32_t k = 0; k < search->curve_count; k++) {
             if (search->curves[k].key == key)
-                memcpy(&leaks->kept[(size_t)i * search->points], &search->kept[(size_t)k * (search->points + 1)],
-                       search->points * sizeof(int64_t));
+                memcpy(&leaks->kept[i * width], &search->kept[k * width], width * sizeof(int64_t));
         }
     }
     leaks->why = leaks->count ? "" : "no call site holds more with every step";

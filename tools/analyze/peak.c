@@ -40,13 +40,14 @@ static int gp_peak_compare(const void *one, const void *other)
     return a->kind < b->kind ? -1 : a->kind > b->kind;
 }
 
-static struct gp_peak *gp_peak_make(const struct gp_tally *tally, uint32_t device, uint64_t time_ns)
+static struct gp_peak *gp_peak_make(const struct gp_tally *tally, uint32_t device, uint64_t time_ns, uint32_t event)
 {
     struct gp_peak *peak = calloc(1, sizeof(*peak) + (tally->count + 1) * sizeof(struct gp_peak_part));
     if (!peak)
         return NULL;
     peak->device = device;
     peak->time_ns = time_ns;
+    peak->event_index = event;
     for (size_t i = 0; i < tally->count; i++) {
         const struct gp_tally_row *row = &tally->rows[i];
         if (row->bytes == 0 && row->count == 0)
@@ -67,16 +68,18 @@ struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64
     struct gp_flow_change change;
     struct gp_tally tally = {0};
     struct gp_peak *peak = NULL;
+    uint32_t event = GP_REC_NONE;
     bool ok = true;
     while (ok && changes++ < moment && gp_flow_next(&walk, &change)) {
         if (at_ns && change.event != GP_REC_NONE && change.time_ns > at_ns)
             break;
+        event = change.event;
         if (change.item->device == device && change.what & GP_FLOW_SUMMED)
             ok = gp_tally_move(&tally, (uint64_t)change.item->site << 8 | change.item->kind, change.item->bytes,
                                change.add);
     }
     if (ok)
-        peak = gp_peak_make(&tally, device, time_ns);
+        peak = gp_peak_make(&tally, device, time_ns, event);
     gp_tally_fini(&tally);
     return peak;
 }

@@ -151,7 +151,7 @@ static struct gp_beat gp_beats_best(struct gp_beats *beats, double even, bool si
 
 static bool gp_steps_nvtx(const char *name)
 {
-    return strncmp(name, "nvtx:", 5) == 0;
+    return strncmp(name, "nvtx:", 5) == 0 || strncmp(name, "nvtx.", 5) == 0; /* ranges, points */
 }
 
 /* "step 12" and "step 13" are one name; "/nvtx:..." ends a range and begins nothing. */

@@ -11,7 +11,7 @@
 #define GP_TREND_BACK 0.25
 /* A habit of growing, with this chance only of having been still for so long, has ended. */
 #define GP_TREND_STILL 0.01
-/* Growth of the second half against the first. */
+/* Growth of the second half against the first.  Fewer rises there are chance unless they are too few for it. */
 #define GP_TREND_FLAT 0.25
 
 struct gp_trend_steps {
@@ -105,6 +105,15 @@ static double gp_trend_halves(const int64_t *values, uint32_t count)
     return second >= first ? 1 : second <= 0 ? 0 : second / first;
 }
 
+static bool gp_trend_flattens(const int64_t *values, uint32_t count)
+{
+    uint32_t middle = count / 2, first = gp_trend_count(values, middle + 1).rises;
+    uint32_t second = gp_trend_count(values + middle, count - middle).rises;
+    if (gp_trend_halves(values, count) >= GP_TREND_FLAT)
+        return false;
+    return second * 2 >= first || gp_trend_chance(first, second) <= GP_TREND_CHANCE;
+}
+
 static enum gp_trend_verdict gp_trend_judge(const int64_t *values, uint32_t count, const struct gp_trend_steps *steps)
 {
     if (count < 4)
@@ -115,7 +124,7 @@ static enum gp_trend_verdict gp_trend_judge(const int64_t *values, uint32_t coun
         return GP_TREND_FALLS;
     if (gp_trend_stillness(steps, count) < GP_TREND_STILL)
         return GP_TREND_STOPPED;
-    return gp_trend_halves(values, count) < GP_TREND_FLAT ? GP_TREND_FLATTENS : GP_TREND_GROWS;
+    return gp_trend_flattens(values, count) ? GP_TREND_FLATTENS : GP_TREND_GROWS;
 }
 
 bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend)

@@ -7,7 +7,7 @@
 
 struct gp_match {
     uint32_t *slots; /* index of a live allocation + 1; open addressing, linear probing */
-    uint64_t mask;
+    uint64_t mask, live;
     const struct gp_recording *recording;
 };
 
@@ -107,9 +107,10 @@ static bool gp_match_late(const struct gp_recording *recording, uint32_t alloc, 
            recording->events[close].time_ns - recording->events[alloc].time_ns < GP_MATCH_LATE_NS;
 }
 
-static void gp_match_open(struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static void gp_match_open(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
 {
     uint32_t old = *slot - 1;
+    match->live += !*slot;
     if (*slot && old < recording->event_count) {
         recording->peer[old] = i;
         recording->peer[i] = old;
@@ -117,7 +118,7 @@ static void gp_match_open(struct gp_recording *recording, uint32_t *slot, uint32
     *slot = i + 1;
 }
 
-static void gp_match_close(const struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static void gp_match_close(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
 {
     uint32_t alloc = *slot - 1;
     if (gp_match_late(recording, alloc, i)) {
@@ -129,38 +130,67 @@ static void gp_match_close(const struct gp_match *match, struct gp_recording *re
     if (alloc < recording->event_count)
         recording->peer[alloc] = i;
     gp_match_remove(match, slot);
+    match->live--;
+}
+
+/* Room for one more: half of the table stays empty. It grows with what is live, not with what ever was: what a program
+ * holds at a time fits into a processor's caches. */
+static bool gp_match_room(struct gp_match *match)
+{
+    if (match->slots && (match->live + 1) * 2 <= match->mask + 1)
+        return true;
+    struct gp_match old = *match;
+    match->mask = old.slots ? old.mask * 2 + 1 : 1023;
+    match->slots = calloc(match->mask + 1, sizeof(uint32_t));
+    if (!match->slots) {
+        *match = old;
+        return false;
+    }
+    for (uint64_t i = 0; old.slots && i <= old.mask; i++) {
+        if (old.slots[i])
+            *gp_match_slot(match, gp_match_event(match->recording, old.slots[i] - 1)) = old.slots[i];
+    }
+    free(old.slots);
+    return true;
+}
+
+static bool gp_match_baseline(struct gp_match *match)
+{
+    const struct gp_recording *recording = match->recording;
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        if (!gp_match_room(match))
+            return false;
+        uint32_t *slot = gp_match_slot(match, &recording->baseline[i]);
+        match->live += !*slot;
+        *slot = (uint32_t)(recording->event_count + i + 1);
+    }
+    return true;
 }
 
 int gp_recording_match(struct gp_recording *recording)
 {
-    uint64_t allocs = recording->baseline_count, size = 64;
-    for (size_t i = 0; i < recording->event_count; i++) {
-        recording->peer[i] = GP_REC_NONE;
-        allocs += gp_match_opens(&recording->events[i]);
-    }
-    while (size < allocs * 2)
-        size *= 2;
-    struct gp_match match = {calloc(size, sizeof(uint32_t)), size - 1, recording};
-    if (!match.slots)
-        return -ENOMEM;
-    for (size_t i = 0; i < recording->baseline_count; i++)
-        *gp_match_slot(&match, &recording->baseline[i]) = (uint32_t)(recording->event_count + i + 1);
-    for (size_t i = 0; i < recording->event_count; i++) {
+    struct gp_match match = {.recording = recording};
+    bool ok = gp_match_room(&match) && gp_match_baseline(&match);
+    for (size_t i = 0; ok && i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
         bool opens = gp_match_opens(event);
+        recording->peer[i] = GP_REC_NONE;
         if (!opens && !gp_match_closes(event))
             continue;
+        ok = gp_match_room(&match);
+        if (!ok)
+            break;
         uint32_t *slot = gp_match_slot(&match, event);
         if (opens)
-            gp_match_open(recording, slot, (uint32_t)i);
+            gp_match_open(&match, recording, slot, (uint32_t)i);
         else if (*slot)
             gp_match_close(&match, recording, slot, (uint32_t)i);
     }
-    for (size_t i = 0; i <= match.mask; i++) {
+    for (uint64_t i = 0; ok && i <= match.mask; i++) {
         uint32_t live = match.slots[i] - 1;
         if (match.slots[i] && live < recording->event_count)
             recording->peer[live] = GP_REC_NONE;
     }
     free(match.slots);
-    return 0;
+    return ok ? 0 : -ENOMEM;
 }
