@@ -30,6 +30,7 @@ struct gp_symbols {
     struct gp_symbol_pc *pcs; /* open addressing; a power of two */
     uint32_t pc_slots, pc_count;
     struct gp_symbol_site *sites;
+    uint32_t site_room, module_room; /* slots of sites; of modules and notes */
     const char **notes;
     uint32_t note_count;
     /* A stack being put together: GP_SYMBOL_STACK, the same, GP_SITE_FRAMES. */

@@ -200,23 +200,30 @@ const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i)
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
+/* A copy, as the caller's strings may move. */
+static const char *gp_symbols_path(struct gp_symbols *symbols, const char *path, bool *deleted)
+{
+    static const char mark[] = " (deleted)"; /* as the kernel says it */
+    size_t length = strlen(path), end = sizeof(mark) - 1;
+    *deleted = length > end && strcmp(path + length - end, mark) == 0;
+    if (*deleted)
+        length -= end;
+    char *kept = gp_intern_room(&symbols->intern, length + 1);
+    if (!kept)
+        return "";
+    memcpy(kept, path, length);
+    kept[length] = '\0';
+    return kept;
+}
+
 static void gp_symbols_module(struct gp_symbols *symbols, uint32_t index)
 {
-    static const char deleted[] = " (deleted)"; /* as the kernel says it */
     struct gp_symbol_module *module = &symbols->modules[index];
-    const char *path = symbols->source.strings + symbols->source.modules[index].path;
-    size_t length = strlen(path), end = sizeof(deleted) - 1;
-    char plain[4096];
-    module->deleted = length > end && length < sizeof(plain) && strcmp(path + length - end, deleted) == 0;
-    if (module->deleted) {
-        snprintf(plain, sizeof(plain), "%.*s", (int)(length - end), path);
-        char *kept = gp_intern_room(&symbols->intern, length - end + 1);
-        if (kept)
-            path = memcpy(kept, plain, length - end + 1);
-    }
-    const char *slash = strrchr(path, '/');
-    module->path = path;
-    module->name = gp_intern(&symbols->intern, slash ? slash + 1 : path);
+    *module = (struct gp_symbol_module){0};
+    module->path =
+        gp_symbols_path(symbols, symbols->source.strings + symbols->source.modules[index].path, &module->deleted);
+    const char *slash = strrchr(module->path, '/');
+    module->name = gp_intern(&symbols->intern, slash ? slash + 1 : module->path);
 }
 
 /* A program has some hundred objects, each takes a descriptor: shells give 1024. */
@@ -229,24 +236,54 @@ static void gp_symbols_descriptors(void)
     }
 }
 
+/* Zeroed slots for `count`, doubling: updates come every second. */
+static int gp_symbols_room(void *array, uint32_t room, uint32_t count, size_t bytes)
+{
+    void *old, *larger = calloc(count, bytes);
+    if (!larger)
+        return -ENOMEM;
+    memcpy(&old, array, sizeof(old));
+    if (room)
+        memcpy(larger, old, room * bytes);
+    free(old);
+    memcpy(array, &larger, sizeof(larger));
+    return 0;
+}
+
+int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source *source)
+{
+    uint32_t sites = source->site_count + source->site_count / 2 + 1;
+    uint32_t modules = source->module_count + source->module_count / 2 + 1;
+    if (source->site_count > symbols->site_room) {
+        if (gp_symbols_room(&symbols->sites, symbols->site_room, sites, sizeof(*symbols->sites)) != 0)
+            return -ENOMEM;
+        symbols->site_room = sites;
+    }
+    if (source->module_count > symbols->module_room) {
+        if (gp_symbols_room(&symbols->modules, symbols->module_room, modules, sizeof(*symbols->modules)) != 0 ||
+            gp_symbols_room(&symbols->notes, symbols->module_room, modules, sizeof(*symbols->notes)) != 0)
+            return -ENOMEM;
+        symbols->module_room = modules;
+    }
+    uint32_t known = symbols->source.module_count;
+    symbols->source = *source;
+    symbols->source.root = source->root ? source->root : "";
+    for (uint32_t i = known; i < source->module_count; i++)
+        gp_symbols_module(symbols, i);
+    return 0;
+}
+
 int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source)
 {
     struct gp_symbols *symbols = calloc(1, sizeof(*symbols));
     *out = NULL;
     if (!symbols)
         return -ENOMEM;
-    symbols->source = *source;
-    symbols->source.root = source->root ? source->root : "";
-    symbols->modules = calloc(source->module_count + 1ul, sizeof(*symbols->modules));
-    symbols->notes = calloc(source->module_count + 1ul, sizeof(*symbols->notes));
-    symbols->sites = calloc(source->site_count + 1ul, sizeof(*symbols->sites));
     symbols->work = calloc(2 * GP_SYMBOL_STACK + GP_SITE_FRAMES, sizeof(*symbols->work));
-    if (!symbols->modules || !symbols->notes || !symbols->sites || !symbols->work) {
+    if (!symbols->work || gp_symbols_update(symbols, source) != 0) {
         gp_symbols_free(symbols);
         return -ENOMEM;
     }
-    for (uint32_t i = 0; i < source->module_count; i++)
-        gp_symbols_module(symbols, i);
     symbols->native = symbols->work + GP_SYMBOL_STACK;
     symbols->python = symbols->native + GP_SYMBOL_STACK;
     gp_symbols_descriptors();

@@ -37,6 +37,9 @@ struct gp_symbol_source {
 /* 0 or -ENOMEM. */
 int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source);
 void gp_symbols_free(struct gp_symbols *symbols);
+/* The arrays have grown or moved; what was there before is the same.  Texts given out stay valid.  0 or -ENOMEM (all
+ * is as before then, and the old arrays must stay). */
+int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source *source);
 
 /* The stack of a site as people want to see it, innermost first: without the driver's and our own frames at its inner
  * end (libcuda, libcupti, libgpuprof and their callbacks; libcudart's entry point stays), Python frames in the place
