@@ -22,6 +22,7 @@ static const struct gp_command gp_commands[] = {
     {"scope", "peaks of your own between a begin and an end", gp_cmd_scope},
     {"trace", "print every memory event as it happens", gp_cmd_trace},
     {"mark", "write a named mark among a process's events", gp_cmd_mark},
+    {"snapshot", "write a memory snapshot for PyTorch's viewer, of any program", gp_cmd_snapshot},
     {"replay", "run an allocation trace on the simulated GPU", gp_cmd_replay},
     {"generate", "write an allocation trace of a known kind of program", gp_cmd_generate},
     {"export", "write a recording in the format of another tool", gp_cmd_export},
@@ -29,7 +30,7 @@ static const struct gp_command gp_commands[] = {
 };
 
 /* Named in the contract for later versions: saying so beats "unknown command". */
-static const char *const gp_later[] = {"record", "report", "leaks", "snapshot", "agent"};
+static const char *const gp_later[] = {"record", "report", "leaks", "agent"};
 
 static void gp_main_help(FILE *out)
 {

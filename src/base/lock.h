@@ -7,7 +7,9 @@
 #define GP_BASE_LOCK_H
 
 #include "base/compiler.h"
+#include "base/pause.h"
 #include <pthread.h>
+#include <stdint.h>
 
 enum gp_lock_rank {
     GP_RANK_GROW = 1, /* cache: who asks the driver for memory, or gives some back; the backend runs inside */
@@ -19,11 +21,12 @@ enum gp_lock_rank {
 struct gp_lock {
     pthread_mutex_t mutex;
     enum gp_lock_rank rank;
+    uint32_t x_waiting; /* threads that found it held */
 };
 
 #define GP_LOCK_INIT(_rank)                                                                                            \
     {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, (_rank)                                                                             \
+        PTHREAD_MUTEX_INITIALIZER, (_rank), 0                                                                          \
     }
 
 #ifdef GP_DEBUG
@@ -36,7 +39,11 @@ static inline void gp_lock_take(struct gp_lock *lock)
     GP_ASSERT((gp_lock_held >> lock->rank) == 0);
     gp_lock_held |= 1u << lock->rank;
 #endif
+    if (GP_LIKELY(pthread_mutex_trylock(&lock->mutex) == 0))
+        return;
+    __atomic_fetch_add(&lock->x_waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock->mutex);
+    __atomic_fetch_sub(&lock->x_waiting, 1, __ATOMIC_RELAXED);
 }
 
 static inline void gp_lock_give(struct gp_lock *lock)
@@ -45,6 +52,15 @@ static inline void gp_lock_give(struct gp_lock *lock)
 #ifdef GP_DEBUG
     gp_lock_held &= ~(1u << lock->rank);
 #endif
+}
+
+/* For who holds it again and again: lets those who wait have it first.  A mutex is not fair: its holder can take it
+ * again before the one whom it woke has come.  Under heavy use somebody always waits: after a millisecond or so it is
+ * our turn. */
+static inline void gp_lock_pass(struct gp_lock *lock)
+{
+    for (unsigned round = 0; round < 160 && __atomic_load_n(&lock->x_waiting, __ATOMIC_RELAXED); round++)
+        gp_pause(round);
 }
 
 #endif

@@ -35,6 +35,7 @@ int gp_cmd_mark(int argc, char **argv);
 int gp_cmd_doctor(int argc, char **argv);
 int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
 int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */
+int gp_cmd_snapshot(int argc, char **argv); /* tools/cmd/snapshot.c */
 int gp_cmd_export(int argc, char **argv);   /* tools/cmd/export.c */
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
