@@ -22,6 +22,7 @@
 #include "inject/option.h"
 #include "shim/shim.h"
 #include "source/hooks.h"
+#include "source/nvtx.h"
 #include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -164,6 +165,7 @@ static void gp_inject_start(void)
     gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
+    gp_nvtx_start();
     gp_inject_poller();
     gp_inject_source(options.source);
     gp_inject_shim(&options);
