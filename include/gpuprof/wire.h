@@ -258,7 +258,8 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 
 /* Everything here is written once, before the count that covers it (release, [site.R]; a reader loads the count first,
  * acquire, [site.A]), but for the live numbers of a row. A site is one stack on one device with one kind of memory; its
- * id is its row's index, and row 0 is "unknown".
+ * id is its row's index, and row 0 is "unknown".  Memory that the device's allocated bytes leave out (managed, graph,
+ * imported, virtual) has rows of its own, not `summed`.
  *
  *      at the last peak of the device's bytes, a site held   row.peak_seq == devices[row.device].peak_seq
  *                                                            ? row.at_peak_bytes : row.live_bytes
@@ -297,7 +298,7 @@ struct gp_wire_site {
 };
 
 struct gp_wire_site_device {
-    int64_t live_bytes, peak_bytes; /* over all sites of the device */
+    int64_t live_bytes, peak_bytes; /* over the device's summed sites */
     uint64_t peak_seq, peak_ns;
 };
 

@@ -102,8 +102,8 @@ void gp_site_alloc(uint32_t id, uint64_t bytes)
     struct gp_wire_site_device *device = &head->devices[site->device];
     int64_t n = (int64_t)bytes;
     /* A new peak is likely: look at the clock before others have to wait for it. */
-    bool high = __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) + n >
-                __atomic_load_n(&device->peak_bytes, __ATOMIC_RELAXED);
+    bool high = site->summed && __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) + n >
+                                    __atomic_load_n(&device->peak_bytes, __ATOMIC_RELAXED);
     uint64_t now = high ? gp_clock_ns() : 0;
     gate_take(&gates[site->device]);
     move(site, device, n, 1);

@@ -194,6 +194,7 @@ static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned r
 
 int gp_native_start(void)
 {
+    gp_window_start();
 #if defined(__x86_64__)
     return gp_rules_start();
 #else

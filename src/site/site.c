@@ -28,16 +28,17 @@
 #define NATIVE_FRAMES 64u
 
 struct stack {
-    unsigned count;
+    unsigned natives, pythons;
     bool truncated, poor; /* poor: a name had no room */
-    struct gp_wire_frame frames[GP_SITE_FRAMES];
+    uint64_t pcs[GP_SITE_FRAMES];
+    struct gp_wire_frame python[GP_SITE_FRAMES];
 };
 
 struct key {
     const struct stack *stack;
     uint64_t hash;
     uint8_t device, kind;
-    bool summed; /* as the kind says, so it tells no two keys apart */
+    bool summed;
 };
 
 uint32_t gp_site_modes;
@@ -99,14 +100,10 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
 
 /* ---- the stack --------------------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) void stack_native(struct stack *stack, unsigned room)
+static void stack_native(struct stack *stack, unsigned room)
 {
-    uint64_t pcs[GP_SITE_FRAMES];
     bool more = false;
-    unsigned n = gp_stack_native(pcs, room, &more);
-    for (unsigned i = 0; i < n; i++)
-        stack->frames[i] = (struct gp_wire_frame){.pc = pcs[i], .type = GP_FRAME_NATIVE};
-    stack->count = n;
+    stack->natives = gp_stack_native(stack->pcs, room, &more);
     stack->truncated |= more;
 }
 
@@ -118,33 +115,47 @@ static __attribute__((noinline)) void stack_python(struct stack *stack, bool nat
     unsigned n = gp_stack_python(python, GP_SITE_FRAMES, &more);
     if (native)
         stack_native(stack, n < GP_SITE_FRAMES - NATIVE_FRAMES ? GP_SITE_FRAMES - n : NATIVE_FRAMES);
-    if (n > GP_SITE_FRAMES - stack->count) {
-        n = GP_SITE_FRAMES - stack->count;
+    if (n > GP_SITE_FRAMES - stack->natives) {
+        n = GP_SITE_FRAMES - stack->natives;
         more = true;
     }
     stack->truncated |= more;
+    stack->pythons = n;
     for (unsigned i = 0; i < n; i++)
-        gp_text_frame(&python[i], &stack->frames[stack->count++], &stack->poor);
+        gp_text_frame(&python[i], &stack->python[i], &stack->poor);
 }
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
-static uint64_t key_hash(const struct stack *stack, uint8_t device, uint8_t kind)
+static uint64_t key_hash(const struct key *key)
 {
-    uint64_t hash = stack->count;
-    for (unsigned i = 0; i < stack->count; i++) {
-        const struct gp_wire_frame *frame = &stack->frames[i];
-        hash = gp_mix_more(hash, frame->pc + (uint64_t)frame->line * 0x9e3779b97f4a7c15ull);
-    }
-    return gp_mix(hash, (uint64_t)stack->truncated << 16 | (uint64_t)device << 8 | kind);
+    const struct stack *stack = key->stack;
+    uint64_t hash = (uint64_t)stack->pythons << 32 | stack->natives;
+    for (unsigned i = 0; i < stack->natives; i++)
+        hash = gp_mix_more(hash, stack->pcs[i]);
+    for (unsigned i = 0; i < stack->pythons; i++) /* pc: both names */
+        hash = gp_mix_more(hash, stack->python[i].pc + (uint64_t)stack->python[i].line * 0x9e3779b97f4a7c15ull);
+    return gp_mix(hash, (uint64_t)key->summed << 17 | (uint64_t)stack->truncated << 16 | (uint64_t)key->device << 8 |
+                            key->kind);
+}
+
+static bool natives_are(const struct gp_wire_frame *at, const uint64_t *pcs, unsigned n)
+{
+    uint64_t different = 0; /* equal nearly always, so there is nothing to be won by an early end */
+    for (unsigned i = 0; i < n; i++)
+        different |= (at[i].pc ^ pcs[i]) | (at[i].type ^ GP_FRAME_NATIVE);
+    return different == 0;
 }
 
 static bool key_is(const struct key *key, uint32_t id)
 {
     const struct gp_wire_site *row = &rows[id];
+    const struct gp_wire_frame *at = &frames[row->first_frame];
+    const struct stack *stack = key->stack;
     return row->hash == key->hash && row->device == key->device && row->kind == key->kind &&
-           row->frame_count == key->stack->count && row->truncated == key->stack->truncated &&
-           memcmp(&frames[row->first_frame], key->stack->frames, key->stack->count * sizeof *frames) == 0;
+           row->summed == key->summed && row->frame_count == stack->natives + stack->pythons &&
+           row->truncated == stack->truncated && natives_are(at, stack->pcs, stack->natives) &&
+           memcmp(at + stack->natives, stack->python, stack->pythons * sizeof *at) == 0;
 }
 
 /* The key's place in the index: its own, or the empty one where it belongs.  Never full: twice as large as the rows. */
@@ -162,9 +173,12 @@ static uint64_t *key_find(const struct key *key, uint32_t *id)
 
 static void site_write(const struct key *key, uint32_t id)
 {
-    uint32_t first = head->frames, count = key->stack->count;
+    const struct stack *stack = key->stack;
+    uint32_t first = head->frames, count = stack->natives + stack->pythons;
     struct gp_wire_site *row = &rows[id];
-    memcpy(&frames[first], key->stack->frames, count * sizeof *frames);
+    for (unsigned i = 0; i < stack->natives; i++)
+        frames[first + i] = (struct gp_wire_frame){.pc = stack->pcs[i], .type = GP_FRAME_NATIVE};
+    memcpy(&frames[first + stack->natives], stack->python, stack->pythons * sizeof *frames);
     GP_TESTPOINT("site.frames");
     /* [site.R] release: the frames, the row first; pairs with [site.A]. */
     __atomic_store_n(&head->frames, first + count, __ATOMIC_RELEASE);
@@ -172,7 +186,7 @@ static void site_write(const struct key *key, uint32_t id)
     row->frame_count = count;
     row->kind = key->kind;
     row->device = key->device;
-    row->truncated = key->stack->truncated;
+    row->truncated = stack->truncated;
     row->summed = key->summed;
     row->hash = key->hash;
     GP_TESTPOINT("site.row");
@@ -194,7 +208,7 @@ static GP_COLD uint32_t site_add(const struct key *key)
         /* another thread was faster */
     } else if (head->rows == head->row_limit) {
         lost(&head->lost_rows);
-    } else if (key->stack->count > head->frame_limit - head->frames) {
+    } else if (key->stack->natives + key->stack->pythons > head->frame_limit - head->frames) {
         lost(&head->lost_frames);
     } else {
         id = head->rows;
@@ -206,20 +220,21 @@ static GP_COLD uint32_t site_add(const struct key *key)
     return id;
 }
 
-static uint32_t site_of(const struct stack *stack, uint8_t device, uint8_t kind, bool summed)
+static uint32_t site_of(struct key *key)
 {
-    struct key key = {stack, key_hash(stack, device, kind), device, kind, summed};
     uint32_t id;
-    key_find(&key, &id);
-    return GP_LIKELY(id) ? id : site_add(&key);
+    key->hash = key_hash(key);
+    key_find(key, &id);
+    return GP_LIKELY(id) ? id : site_add(key);
 }
 
 uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
 {
     struct stack stack;
+    struct key key = {.stack = &stack, .device = (uint8_t)device, .kind = (uint8_t)kind, .summed = summed};
     if (!gp_site_on() || device < 0 || device >= (int)GP_WIRE_DEVICES || kind <= GP_KIND_NONE || kind >= GP_KINDS)
         return 0;
-    stack.count = 0;
+    stack.natives = stack.pythons = 0;
     stack.truncated = stack.poor = false;
     if (gp_site_modes & GP_SITES_PYTHON)
         stack_python(&stack, gp_site_modes & GP_SITES_NATIVE);
@@ -228,5 +243,5 @@ uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
     lost(&head->captures);
     if (GP_UNLIKELY(stack.poor))
         lost(&head->lost_strings);
-    return stack.count ? site_of(&stack, (uint8_t)device, (uint8_t)kind, summed) : 0;
+    return stack.natives + stack.pythons ? site_of(&key) : 0;
 }

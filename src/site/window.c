@@ -35,12 +35,18 @@ static bool page_readable(uint64_t page, uint64_t bytes)
     return syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) != 0 && errno == EINVAL;
 }
 
+/* Asked for once, at start: dlsym waits for whoever is in the middle of a dlopen. */
+static uint64_t main_end;
+
+void gp_window_start(void)
+{
+    void *const *end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    main_end = end ? (uint64_t)*end : 0;
+}
+
 static uint64_t stack_end(void)
 {
-    if (syscall(SYS_gettid) != syscall(SYS_getpid))
-        return (uint64_t)pthread_self();
-    void *const *end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
-    return end ? (uint64_t)*end : 0;
+    return syscall(SYS_gettid) == syscall(SYS_getpid) ? main_end : (uint64_t)pthread_self();
 }
 
 bool gp_window_widen(uint64_t sp)

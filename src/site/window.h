@@ -15,6 +15,9 @@ struct gp_window {
 };
 extern __thread struct gp_window gp_window __attribute__((tls_model("initial-exec")));
 
+/* Before the first stack. */
+void gp_window_start(void);
+
 /* Widens the window down to sp.  false: sp lies on another stack (a coroutine's, a signal's). */
 GP_COLD bool gp_window_widen(uint64_t sp);
 

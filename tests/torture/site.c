@@ -22,7 +22,7 @@ static bool table_right(unsigned seed, uint32_t id)
     const struct gp_wire_site *row = &oracle_rows[id];
     const struct gp_wire_frame *frames =
         (const struct gp_wire_frame *)((const char *)oracle_head + oracle_head->frames_offset) + row->first_frame;
-    char function[32], file[32];
+    char function[ORACLE_NAME], file[ORACLE_NAME];
     if (id == 0 || id >= __atomic_load_n(&oracle_head->rows, __ATOMIC_ACQUIRE) || row->frame_count != STACK + 1u ||
         row->kind != GP_KIND_POOL || row->device != seed % 7)
         return false;
@@ -72,6 +72,27 @@ static unsigned tables(uint64_t seed)
            (oracle_head->lost_rows || oracle_head->lost_frames || oracle_head->lost_strings);
 }
 
+/* Names until there is no room: then a frame has none, its line stays, and what has a name keeps it. */
+static unsigned names_full(void)
+{
+    uint32_t id = 0, wanted = oracle_head->string_limit / 400;
+    unsigned seed = 1000000;
+    oracle_stack_seed = 0;
+    for (; !oracle_head->lost_strings && seed < 1000000 + wanted; seed++) {
+        oracle_python_seed = seed;
+        id = gp_site_here(1, GP_KIND_LINEAR, true);
+    }
+    const struct gp_wire_frame *frames =
+        (const struct gp_wire_frame *)((const char *)oracle_head + oracle_head->frames_offset);
+    const struct gp_wire_frame *frame = &frames[oracle_rows[id].first_frame + STACK];
+    unsigned wrong = !oracle_head->lost_strings || frame->line != seed - 1 || (frame->function && frame->file) ||
+                     oracle_head->strings > oracle_head->string_limit;
+    oracle_python_seed = 18;
+    id = gp_site_here(4, GP_KIND_POOL, true);
+    frame = &frames[oracle_rows[id].first_frame + STACK];
+    return wrong + (strcmp(table_string(frame->function), "f18") != 0);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t end = gp_clock_ns() + (argc > 1 ? strtoull(argv[1], NULL, 0) : 8) * 1000000000ull;
@@ -90,6 +111,10 @@ int main(int argc, char **argv)
     if (!oracle_sums || !oracle_taken_looks)
         failed++;
     if (tables(seed))
+        failed++;
+    else
+        passed++;
+    if (names_full())
         failed++;
     else
         passed++;

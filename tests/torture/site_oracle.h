@@ -22,7 +22,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { THREADS = 4, DEVICES = 2, SITES = 12 /* per device */, OPS = 20000, HELD = 64, LOOKS = 1 << 16, STACK = 20 };
+enum {
+    THREADS = 4,
+    DEVICES = 2,
+    SITES = 12 /* per device */,
+    OPS = 20000,
+    HELD = 64,
+    LOOKS = 1 << 16,
+    STACK = 20,
+    ORACLE_NAME = 500
+};
 
 struct call {
     uint32_t ticket, site; /* site 0: a reset */
@@ -94,14 +103,17 @@ unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
 }
 
 /* Names at an address that all seeds share, as code objects share one after another. */
-static void oracle_name(char name[32], unsigned seed, char kind)
+static void oracle_name(char *name, unsigned seed, char kind)
 {
-    snprintf(name, 32, "%c%u", kind, seed % 97);
+    if (seed < 1000000)
+        snprintf(name, ORACLE_NAME, "%c%u", kind, seed % 97);
+    else /* to fill the table with */
+        snprintf(name, ORACLE_NAME, "%c%u%0450u", kind, seed, seed);
 }
 
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
 {
-    static __thread char function[32], file[32];
+    static __thread char function[ORACLE_NAME], file[ORACLE_NAME];
     (void)room;
     *more = false;
     if (!oracle_python_seed)
@@ -309,7 +321,7 @@ static void oracle_start(void)
     for (int d = 0; d < DEVICES; d++)
         for (unsigned s = 0; s < SITES; s++) {
             oracle_stack_seed = s;
-            oracle_ids[d][s] = gp_site_here(d, GP_KIND_LINEAR);
+            oracle_ids[d][s] = gp_site_here(d, GP_KIND_LINEAR, true);
         }
 }
 

@@ -33,9 +33,11 @@ static int64_t at_peak(uint32_t id)
     return row->peak_seq == head->devices[row->device].peak_seq ? row->at_peak_bytes : row->live_bytes;
 }
 
+static bool summed = true;
+
 APART static uint32_t ask(int device, enum gp_wire_kind kind)
 {
-    uint32_t id = gp_site_here(device, kind, true);
+    uint32_t id = gp_site_here(device, kind, summed);
     sink++;
     return id;
 }
@@ -201,6 +203,24 @@ Test(site, who_held_it_at_the_peak)
     cr_assert(rows[a].live_bytes == -30 && device->live_bytes == 20);
     gp_site_alloc(a, 30);
     cr_assert(rows[a].live_bytes == 0 && rows[a].live_count == 0 && device->live_bytes == 50);
+}
+
+/* Memory that the device's bytes leave out: a row of its own, its own numbers, and nothing in the sum. */
+Test(site, what_is_not_summed)
+{
+    uint32_t id[2];
+    start();
+    for (int turn = 0; turn < 2; turn++) {
+        summed = turn;
+        id[turn] = ask(0, GP_KIND_MANAGED);
+        gp_site_alloc(id[turn], 100);
+    }
+    cr_assert(id[0] != id[1] && rows[id[0]].summed == 0 && rows[id[1]].summed == 1);
+    cr_assert(rows[id[0]].live_bytes == 100 && rows[id[0]].peak_bytes == 100 && at_peak(id[0]) == 100);
+    cr_assert(head->devices[0].live_bytes == 100 && head->devices[0].peak_bytes == 100);
+    gp_site_free(id[0], 100);
+    cr_assert(rows[id[0]].live_bytes == 0 && at_peak(id[0]) == 100 && head->devices[0].live_bytes == 100);
+    cr_assert_eq(head->devices[0].peak_seq, 1);
 }
 
 /* 4^8 stacks of some 20 frames: more than there is room for.  One line asks for all of them, so that only `way` and the
