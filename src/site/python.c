@@ -29,8 +29,14 @@ static bool gp_python_main_thread(void)
     return tid == (long)getpid();
 }
 
-static bool gp_python_copy_block(struct gp_python_copies *copies, unsigned at, uint64_t from)
+/* The block at `from`; NULL: not there. */
+static const char *gp_python_copy_block(struct gp_python_copies *copies, uint64_t from)
 {
+    for (unsigned i = 0; i < GP_PYTHON_BLOCKS; i++) {
+        if (copies->from[i] == from)
+            return copies->bytes[i];
+    }
+    unsigned at = copies->turn++ % GP_PYTHON_BLOCKS;
     int saved = errno;
     struct iovec here = {.iov_base = copies->bytes[at], .iov_len = GP_PYTHON_BLOCK};
     struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = GP_PYTHON_BLOCK};
@@ -40,19 +46,19 @@ static bool gp_python_copy_block(struct gp_python_copies *copies, unsigned at, u
             "Python frames of threads that do not hold the GIL are missing: this process may not use process_vm_readv");
     errno = saved;
     copies->from[at] = is_read ? from : 0;
-    return is_read;
+    return is_read ? copies->bytes[at] : NULL;
 }
 
 GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes)
 {
     char *out = to;
     while (bytes) {
-        uint64_t block = from & ~(uint64_t)(GP_PYTHON_BLOCK - 1), skip = from - block;
-        unsigned at = (unsigned)(block / GP_PYTHON_BLOCK % GP_PYTHON_BLOCKS);
+        uint64_t start = from & ~(uint64_t)(GP_PYTHON_BLOCK - 1), skip = from - start;
         size_t part = GP_PYTHON_BLOCK - skip < bytes ? GP_PYTHON_BLOCK - skip : bytes;
-        if (copies->from[at] != block && !gp_python_copy_block(copies, at, block))
+        const char *block = gp_python_copy_block(copies, start);
+        if (!block)
             return false;
-        memcpy(out, copies->bytes[at] + skip, part);
+        memcpy(out, block + skip, part);
         out += part, from += part, bytes -= part;
     }
     return true;
@@ -153,6 +159,7 @@ static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, 
         return 0;
     struct gp_python_copies copies;
     copies.pid = getpid();
+    copies.turn = 0;
     memset(copies.from, 0, sizeof copies.from);
     struct gp_python_way way = *here;
     way.copies = &copies;

@@ -70,10 +70,11 @@ void gp_python_note_set(const char *text);
 /* How memory of the interpreter is read: in place, or, where another thread could unmap it meanwhile, copied by the
  * kernel, which then says so instead of a SIGSEGV here; by the block, since the frames of a thread lie together. */
 #define GP_PYTHON_BLOCK  512u /* divides a page: a block is there as a whole, or not at all */
-#define GP_PYTHON_BLOCKS 8u
+#define GP_PYTHON_BLOCKS 16u
 
 struct gp_python_copies {
     int pid;
+    unsigned turn;                   /* the block that goes next */
     uint64_t from[GP_PYTHON_BLOCKS]; /* 0: empty */
     char bytes[GP_PYTHON_BLOCKS][GP_PYTHON_BLOCK];
 };
