@@ -19,6 +19,8 @@ check() { # WHAT COMMAND...: must end with 0, and the totals that it prints are 
     local what=$1 line
     shift
     timeout -k 10 300 "$@" >"$work/out" 2>&1 </dev/null || { fail "$what (exit $?)"; return; }
+    # A process that ends while another thread's report is being written ends with 0.
+    if grep -qE 'Sanitizer|runtime error:' "$work/out"; then fail "$what (a sanitizer spoke)"; return; fi
     line=$(sed -nE 's/^([0-9]+) passed.*/\1/p' "$work/out" | tail -n 1)
     passed=$((passed + ${line:-1}))
     note ok "$what"
