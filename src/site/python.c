@@ -10,7 +10,10 @@
  */
 #include "site/python.h"
 #include "base/thread.h"
+#include <errno.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* Frames that are no Python function's stand between those that are, never many in a row. */
@@ -24,6 +27,41 @@ static bool gp_python_main_thread(void)
 {
     long tid = gp_thread.tid ? (long)gp_thread.tid : syscall(SYS_gettid);
     return tid == (long)getpid();
+}
+
+/* The block at `from`; NULL: not there. */
+static const char *gp_python_copy_block(struct gp_python_copies *copies, uint64_t from)
+{
+    for (unsigned i = 0; i < GP_PYTHON_BLOCKS; i++) {
+        if (copies->from[i] == from)
+            return copies->bytes[i];
+    }
+    unsigned at = copies->turn++ % GP_PYTHON_BLOCKS;
+    int saved = errno;
+    struct iovec here = {.iov_base = copies->bytes[at], .iov_len = GP_PYTHON_BLOCK};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = GP_PYTHON_BLOCK};
+    bool is_read = process_vm_readv(copies->pid, &here, 1, &there, 1, 0) == GP_PYTHON_BLOCK;
+    if (!is_read && (errno == EPERM || errno == ENOSYS))
+        gp_python_note_set(
+            "Python frames of threads that do not hold the GIL are missing: this process may not use process_vm_readv");
+    errno = saved;
+    copies->from[at] = is_read ? from : 0;
+    return is_read ? copies->bytes[at] : NULL;
+}
+
+GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes)
+{
+    char *out = to;
+    while (bytes) {
+        uint64_t start = from & ~(uint64_t)(GP_PYTHON_BLOCK - 1), skip = from - start;
+        size_t part = GP_PYTHON_BLOCK - skip < bytes ? GP_PYTHON_BLOCK - skip : bytes;
+        const char *block = gp_python_copy_block(copies, start);
+        if (!block)
+            return false;
+        memcpy(out, block + skip, part);
+        out += part, from += part, bytes -= part;
+    }
+    return true;
 }
 
 /* The innermost frame of a thread state; 0: none. */
@@ -73,7 +111,12 @@ static bool gp_python_frame(const struct gp_python_way *way, uint64_t code, cons
     if (!gp_python_string(way, gp_python_word(head, at->code_name), &out->function) ||
         !gp_python_string(way, gp_python_word(head, at->code_file), &out->file))
         return false;
+    uint32_t version = at->code_version == GP_PYTHON_NONE || !way->alone ? 0 : gp_python_half(head, at->code_version);
+    if (version && gp_python_line_kept(code, version, offset, &out->line))
+        return true;
     out->line = gp_python_line(way, gp_python_word(head, at->code_table), gp_python_half(head, at->code_line), offset);
+    if (version && !way->copies)
+        gp_python_line_keep(code, version, offset, out->line);
     return true;
 }
 
@@ -108,6 +151,26 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t state, 
     return count;
 }
 
+/* A thread that another one could take the interpreter away from meanwhile. */
+static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, uint64_t state,
+                                              struct gp_python_frame *frames, unsigned room, bool *more)
+{
+    if (here->python->finalizing())
+        return 0;
+    struct gp_python_copies copies;
+    copies.pid = getpid();
+    copies.turn = 0;
+    memset(copies.from, 0, sizeof copies.from);
+    struct gp_python_way way = *here;
+    way.copies = &copies;
+    unsigned count = gp_python_walk(&way, state, frames, room, more);
+    /* What was copied after the end had begun may be anything. */
+    if (!here->python->finalizing())
+        return count;
+    *more = false;
+    return 0;
+}
+
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
 {
     *more = false;
@@ -115,25 +178,16 @@ unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *mo
     void *state = python ? python->state() : NULL;
     if (!state)
         return 0;
-    struct gp_python_way way = {.python = python};
+    struct gp_python_way way = {.python = python, .alone = python->newest() == python->first()};
     if (python->holder() != state) {
         /* Until 3.11 the state that we were given is the thread's first one, in whichever interpreter. */
-        if (python->version < GP_PYTHON_312 && python->newest() != python->first()) {
+        if (python->version < GP_PYTHON_312 && !way.alone) {
             gp_python_note_set(
                 "Python 3.10 and 3.11 with sub-interpreters: frames are read of threads that hold the GIL only");
             return 0;
         }
-        if (!gp_python_main_thread()) {
-            way.pid = getpid();
-            if (python->finalizing())
-                return 0;
-        }
+        if (!gp_python_main_thread())
+            return gp_python_walk_copied(&way, (uint64_t)(uintptr_t)state, frames, room, more);
     }
-    unsigned count = gp_python_walk(&way, (uint64_t)(uintptr_t)state, frames, room, more);
-    /* What was copied after the end had begun may be anything. */
-    if (way.pid && python->finalizing()) {
-        *more = false;
-        return 0;
-    }
-    return count;
+    return gp_python_walk(&way, (uint64_t)(uintptr_t)state, frames, room, more);
 }

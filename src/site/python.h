@@ -67,14 +67,25 @@ void gp_python_note_set(const char *text);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* How memory of the interpreter is read: in place (pid 0), or, where another thread could unmap it meanwhile, copied by
- * the kernel, which then says so instead of a SIGSEGV here. */
-struct gp_python_way {
-    const struct gp_python *python;
+/* How memory of the interpreter is read: in place, or, where another thread could unmap it meanwhile, copied by the
+ * kernel, which then says so instead of a SIGSEGV here; by the block, since the frames of a thread lie together. */
+#define GP_PYTHON_BLOCK  512u /* divides a page: a block is there as a whole, or not at all */
+#define GP_PYTHON_BLOCKS 16u
+
+struct gp_python_copies {
     int pid;
+    unsigned turn;                   /* the block that goes next */
+    uint64_t from[GP_PYTHON_BLOCKS]; /* 0: empty */
+    char bytes[GP_PYTHON_BLOCKS][GP_PYTHON_BLOCK];
 };
 
-GP_COLD bool gp_python_copy(int pid, uint64_t from, void *to, size_t bytes);
+struct gp_python_way {
+    const struct gp_python *python;
+    struct gp_python_copies *copies; /* NULL: memory is read where it is */
+    bool alone; /* there are no sub-interpreters, whose code objects could have the same versions */
+};
+
+GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes);
 
 /* No pointer of the interpreter lies in the first pages, or above what user space has (2^47 or, AArch64, 2^48). */
 static inline bool gp_python_sane(uint64_t address)
@@ -87,9 +98,9 @@ static inline const void *gp_python_at(const struct gp_python_way *way, uint64_t
 {
     if (GP_UNLIKELY(!gp_python_sane(from)))
         return NULL;
-    if (GP_LIKELY(way->pid == 0))
+    if (GP_LIKELY(!way->copies))
         return (const void *)(uintptr_t)from;
-    return gp_python_copy(way->pid, from, room, bytes) ? room : NULL;
+    return gp_python_copy(way->copies, from, room, bytes) ? room : NULL;
 }
 
 static inline uint64_t gp_python_word(const void *base, uint16_t offset)
@@ -115,5 +126,9 @@ const char *gp_python_keep(const char *bytes, uint32_t length);
 /* Line of the instruction that begins `offset` bytes into the code, whose first line is `first` and whose line table is
  * the bytes object `table`; 0: it belongs to no line. */
 uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset);
+
+/* Lines found before; version: the code object's, not 0. */
+bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line);
+void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line);
 
 #endif

@@ -36,7 +36,7 @@ static bool gp_python_window_more(const struct gp_python_way *way, struct gp_pyt
         return window->at < window->end;
     uint64_t kept = (uint64_t)(window->end - window->at);
     uint64_t from = window->next - kept, left = window->left + kept;
-    uint64_t bytes = way->pid && left > sizeof window->room ? sizeof window->room : left;
+    uint64_t bytes = way->copies && left > sizeof window->room ? sizeof window->room : left;
     window->at = gp_python_at(way, from, window->room, bytes);
     if (!window->at)
         return false;
@@ -75,31 +75,120 @@ static int64_t gp_python_change(const uint8_t *at, const uint8_t *end)
     return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
+/* ---- eight bytes at a time --------------------------------------------------------------------------------------- */
+
+#define GP_BYTES(_byte) ((uint64_t)(_byte)*0x0101010101010101ull)
+
+/* Bit 7 of each byte that is at least `least`; bytes are below 16. */
+static inline uint64_t gp_bytes_from(uint64_t bytes, unsigned least)
+{
+    return (bytes + GP_BYTES(128 - least)) & GP_BYTES(128);
+}
+
+/* All bits of the bytes whose bit 7 is set. */
+static inline uint64_t gp_bytes_mask(uint64_t flags)
+{
+    return (flags >> 7) * 255;
+}
+
+static inline unsigned gp_bytes_sum(uint64_t bytes)
+{
+    return (unsigned)(bytes * GP_BYTES(1) >> 56);
+}
+
+/* Passes the heads among eight bytes at once, which may begin and end inside an entry.  False, and nothing done, if
+ * one of them changes the line by a number that follows, or holds the instruction.  A function of some hundred
+ * instructions has as many entries; one by one each waits for the one before. */
+static inline bool gp_python_eight(const uint8_t *at, int64_t *end, int64_t *line, int64_t offset)
+{
+    uint64_t word;
+    __builtin_memcpy(&word, at, sizeof word);
+    uint64_t heads = word & GP_BYTES(128), is_head = gp_bytes_mask(heads);
+    uint64_t forms = word >> 3 & GP_BYTES(15) & is_head;
+    uint64_t columns = gp_bytes_from(forms, GP_FORM_COLUMNS), none = gp_bytes_from(forms, GP_FORM_NONE);
+    int64_t stop = *end + 2 * (int64_t)gp_bytes_sum((word & GP_BYTES(7) & is_head) + (heads >> 7));
+    if ((columns & ~none) || offset < stop)
+        return false;
+    uint64_t moved = gp_bytes_mask(gp_bytes_from(forms, GP_FORM_SAME) & ~columns);
+    *line += gp_bytes_sum((forms & moved) - (GP_BYTES(GP_FORM_SAME) & moved));
+    *end = stop;
+    return true;
+}
+
 static uint32_t gp_python_line_311(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
                                    int64_t offset)
 {
-    /* Bytes of the forms that have a fixed length; 0: find the next head. */
-    static const uint8_t bytes[16] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 0, 0, 1};
     int64_t end = 0;
     while (gp_python_window_more(way, window)) {
         const uint8_t *at = window->at;
-        unsigned form = *at >> 3 & 15;
-        end += 2 * ((*at & 7) + 1);
-        if (form >= GP_FORM_SAME && form < GP_FORM_COLUMNS)
-            line += form - GP_FORM_SAME;
-        else if (form == GP_FORM_COLUMNS || form == GP_FORM_LONG)
-            line += gp_python_change(at + 1, window->end);
-        if (offset < end)
-            return form == GP_FORM_NONE || line < 0 ? 0 : (uint32_t)line;
-        at += bytes[form];
-        if (!bytes[form]) {
-            do
-                at++;
-            while (at < window->end && !(*at & 128));
+        /* To the next head: what came before may have ended inside an entry. */
+        if (!(*at & 128)) {
+            window->at++;
+            continue;
         }
+        while (window->end - at >= 8 && gp_python_eight(at, &end, &line, offset))
+            at += 8;
         window->at = at;
+        if (at >= window->end || !(*at & 128))
+            continue;
+        unsigned form = *at >> 3 & 15;
+        if (form == GP_FORM_COLUMNS || form == GP_FORM_LONG) {
+            /* Its number may lie behind the window. */
+            if (!gp_python_window_more(way, window))
+                return 0;
+            at = window->at;
+            line += gp_python_change(at + 1, window->end);
+        } else if (form >= GP_FORM_SAME && form < GP_FORM_COLUMNS) {
+            line += form - GP_FORM_SAME;
+        }
+        end += 2 * ((*at & 7) + 1);
+        if (offset < end)
+            return form == GP_FORM_NONE || line < 0 || line > UINT32_MAX ? 0 : (uint32_t)line;
+        window->at = at + 1;
     }
     return 0;
+}
+
+/* ---- lines that were asked for before ---------------------------------------------------------------------------- */
+
+/* From 3.12 on a code object has a number that no other one of its interpreter has, so an answer can be kept.  Two
+ * words that are written and read without order: the first is the key mixed with the second, so that a pair of two
+ * writers matches nothing. */
+#define GP_PYTHON_LINES 4096u
+
+static struct gp_python_line {
+    uint64_t mixed, value; /* value: version << 32 | line */
+} x_lines[GP_PYTHON_LINES];
+
+/* Code objects lie on 16 bytes; 44 bits of address and 20 of instruction are a key.  0: cannot be kept. */
+static inline uint64_t gp_python_line_key(uint64_t code, int64_t offset)
+{
+    return (code & 15) || offset < 0 || offset >> 21 ? 0 : code >> 4 << 20 | (uint64_t)offset >> 1;
+}
+
+static inline struct gp_python_line *gp_python_line_place(uint64_t key)
+{
+    return &x_lines[key * 0x9e3779b97f4a7c15ull >> 52];
+}
+
+bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line)
+{
+    uint64_t key = gp_python_line_key(code, offset);
+    const struct gp_python_line *place = gp_python_line_place(key);
+    uint64_t value = __atomic_load_n(&place->value, __ATOMIC_RELAXED),
+             mixed = __atomic_load_n(&place->mixed, __ATOMIC_RELAXED);
+    *line = (uint32_t)value;
+    return key && (mixed ^ value) == key && value >> 32 == version;
+}
+
+void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line)
+{
+    uint64_t key = gp_python_line_key(code, offset), value = (uint64_t)version << 32 | line;
+    struct gp_python_line *place = gp_python_line_place(key);
+    if (!key)
+        return;
+    __atomic_store_n(&place->mixed, key ^ value, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->value, value, __ATOMIC_RELAXED);
 }
 
 uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset)

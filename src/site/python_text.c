@@ -8,9 +8,7 @@
  */
 #include "base/compiler.h"
 #include "site/python.h"
-#include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 /* Names and paths of 40 bytes each: the table is half full when the arena is full.  Touched as they fill. */
 #define GP_PYTHON_ARENA 2097152u
@@ -71,19 +69,6 @@ const char *gp_python_keep(const char *bytes, uint32_t length)
     gp_python_note_set(
         "some Python names show as '?': too many different ones that are not ASCII, or were read without the GIL");
     return NULL;
-}
-
-GP_COLD bool gp_python_copy(int pid, uint64_t from, void *to, size_t bytes)
-{
-    int saved = errno;
-    struct iovec here = {.iov_base = to, .iov_len = bytes};
-    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes};
-    ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
-    if (got < 0 && (errno == EPERM || errno == ENOSYS))
-        gp_python_note_set(
-            "Python frames of threads that do not hold the GIL are missing: this process may not use process_vm_readv");
-    errno = saved;
-    return got == (ssize_t)bytes;
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
@@ -194,7 +179,7 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
         return true;
     }
     if (GP_LIKELY(GP_PYTHON_ASCII(state))) {
-        if (way->pid)
+        if (way->copies)
             return gp_python_wide(way, object + at->text_ascii, 1, length, text);
         *text = (struct gp_python_text){.bytes = (const char *)(uintptr_t)object + at->text_ascii,
                                         .length = (uint32_t)length};

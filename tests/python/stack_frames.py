@@ -313,6 +313,24 @@ def collected():
     Cycle()
     gc.collect()
 
+    # Until 3.11 a collection may begin while a function's frame is being set up: one that makes cells, or a generator.
+    def cells(first):
+        second = third = [first]
+
+        def inner():
+            return first, second, third
+        yield inner
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(40):
+            Cycle()
+            cells(0)
+            list(cells(1))
+    finally:
+        gc.set_threshold(*before)
+
 
 @case
 def truncated():
