@@ -493,8 +493,7 @@ Test(symbol, labels_fit)
     gp_frame_label(&f, out, sizeof(out));
     cr_assert_str_eq(out, "train_step (/home/someone/projects/model/train.py:123)");
     gp_frame_label(&f, out, 41);
-    cr_assert_eq(strlen(out), 40);
-    cr_assert_str_eq(out, "train_step (/home/...model/train.py:123)");
+    cr_assert_str_eq(out, "train_step (.../model/train.py:123)");
     f.file = "/h\xc3\xa9/\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9/t.py";
     for (size_t room = 1; room < sizeof(out); room++) {
         memset(out, 'X', sizeof(out));
