@@ -197,10 +197,7 @@ int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BY
 {
     gp_site_process(model);
     int rc = gp_sites_update(model->sites, problem);
-    if (rc == -ESRCH) { /* it has ended: its memory is read all the same, the names of new code are not */
-        model->ended = true;
-        return 0;
-    }
+    model->ended |= model->sites->ended;
     return rc ? rc : gp_site_model_count(model);
 }
 
