@@ -430,16 +430,22 @@ struct gp_wire_slot {
 };
 
 /* A memfd named GP_WIRE_PIECES_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
- * memory that is no segment of our cache is a segment of its own with one block.  Others go on meanwhile: what comes or
- * goes during the walk may be missing. */
+ * memory that is no segment of our cache is one piece, segment and live block at once (a handle of cuMemCreate that is
+ * mapped in part is a segment and two blocks).  Others go on meanwhile: what comes or goes during the walk may be
+ * missing, what comes where a freed block was counts as idle. */
 #define GP_WIRE_PIECES_NAME "gpuprof-pieces"
+/* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
+#define GP_PIECE_SEGMENT 0u
+#define GP_PIECE_BLOCK   1u
+#define GP_PIECE_WHOLE   2u
 struct gp_wire_pieces {
     uint64_t magic; /* GP_WIRE_MAGIC */
     uint64_t count;
     uint64_t begin_ns, end_ns;
     uint32_t piece_bytes;
     uint32_t pad_;
-    uint64_t reserved_[3];
+    uint64_t missed; /* pieces that the room did not suffice for: the program allocated faster than we laid out */
+    uint64_t reserved_[2];
 };
 
 /* what, state and flags are those of struct gpuprof_piece (gpuprof.h). */

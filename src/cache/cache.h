@@ -208,6 +208,15 @@ void gp_cache_walk(struct gp_cache *cache, void *arg,
                    bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                    bool (*block)(void *arg, const struct gp_cache_block *block));
 
+/* The same while others go on: the lock is given back every GP_CACHE_REST visits or fewer, and rest (may be NULL) runs
+ * without it.  The visitors see each segment filled without gap; of what came or went meanwhile they may see the one or
+ * the other, what came where a freed block was as idle, and the rest of a segment that went as idle.  What a thread has
+ * cached counts as idle, block by block. */
+#define GP_CACHE_REST 64u
+void gp_cache_tour(struct gp_cache *cache, void *arg,
+                   bool (*segment)(void *arg, const struct gp_cache_segment *segment),
+                   bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));
+
 /* Checks every invariant while nothing else runs: 0, or -1 with the first broken one in why. */
 int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes);
 

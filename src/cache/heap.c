@@ -127,6 +127,8 @@ static void gp_block_swallow(struct gp_cache *cache, struct gp_block *block)
         block->born = gone->born;
     if (gone->epoch > block->epoch)
         block->epoch = gone->epoch;
+    if (GP_UNLIKELY(cache->tours))
+        gp_tour_block_gone(cache, gone, block);
     gp_block_drop(cache, gone);
 }
 

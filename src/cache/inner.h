@@ -158,6 +158,13 @@ struct gp_table {
     uint32_t granule_shift;
 };
 
+/* Where a tour of the cache rests (tour.c): what it would look at next may be joined to others meanwhile, or go. */
+struct gp_tour {
+    struct gp_tour *next;
+    struct gp_segment *segment; /* the next one */
+    struct gp_block *block;     /* the next one; NULL: gone with its segment, or the last one was seen */
+};
+
 struct gp_cache {
     struct gp_policy policy;
     struct gp_backend backend;
@@ -172,6 +179,7 @@ struct gp_cache {
     struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, batch_records, mids,
         leaves;
     struct gp_segment *segments;
+    struct gp_tour *tours; /* under way */
     struct gp_heap *heaps;
     struct gp_pool *pools;
 
@@ -306,6 +314,14 @@ bool gp_thread_suits(const struct gp_cache *cache, const struct gp_block *block)
 void gp_thread_flush(struct gp_cache *cache);
 /* Bytes that threads keep, more or less: nothing stands still meanwhile.  No lock. */
 uint64_t gp_thread_held(struct gp_cache *cache);
+
+/* tour.c: under lock */
+/* As the outside sees them. */
+struct gp_cache_segment gp_segment_shown(const struct gp_segment *segment);
+struct gp_cache_block gp_block_shown(const struct gp_block *block);
+/* The record goes, `into` is what its addresses belong to now; NULL: nothing. */
+void gp_tour_block_gone(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
+void gp_tour_segment_gone(struct gp_cache *cache, const struct gp_segment *segment);
 
 /* wait.c */
 void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);

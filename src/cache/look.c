@@ -128,18 +128,11 @@ static bool gp_segment_visit(const struct gp_segment *segment, void *arg,
                              bool (*visit_segment)(void *, const struct gp_cache_segment *),
                              bool (*visit_block)(void *, const struct gp_cache_block *))
 {
-    const struct gp_cache_segment shown = {segment->address,    segment->bytes,    segment->heap->stream,
-                                           segment->heap->pool, segment->growable, segment->dedicated,
-                                           segment->heap->small};
-    static const enum gp_cache_state states[] = {
-        [GP_BLOCK_LIVE] = GP_CACHE_LIVE,   [GP_BLOCK_WAITING] = GP_CACHE_WAITING,
-        [GP_BLOCK_IDLE] = GP_CACHE_IDLE,   [GP_BLOCK_UNMAPPED] = GP_CACHE_UNMAPPED,
-        [GP_BLOCK_CACHED] = GP_CACHE_IDLE, [GP_BLOCK_TAKEN] = GP_CACHE_IDLE};
+    const struct gp_cache_segment shown = gp_segment_shown(segment);
     if (visit_segment && !visit_segment(arg, &shown))
         return false;
     for (const struct gp_block *block = segment->first; block && visit_block; block = block->after) {
-        const struct gp_cache_block one = {block->address, block->bytes, block->requested_bytes, block->stream,
-                                           states[gp_block_state(block)]};
+        const struct gp_cache_block one = gp_block_shown(block);
         if (!visit_block(arg, &one))
             return false;
     }

@@ -20,7 +20,7 @@ static const struct {
     {"report x", 2, "not part of this version"},
     {"leaks", 2, "not part of this version"},
     {"snapshot", 2, "not part of this version"},
-    {"export", 2, "not part of this version"},
+    {"export", 2, "no recording given"},
     {"agent", 2, "not part of this version"},
     {"stat --system", 77, "system agent"},
     {"stat --garbage", 2, "--garbage"},
