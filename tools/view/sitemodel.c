@@ -164,7 +164,9 @@ void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column,
 /* Names of the process and numbers of its devices; whatever cannot be had stays as it was. */
 static void gp_site_process(struct gp_site_model *model)
 {
-    struct gp_collect_options options = {.pids = &model->pid, .pid_count = 1};
+    /* It answers in microseconds; one that is stopped must not hold up the screen. */
+    struct gp_collect_options options = {
+        .pids = &model->pid, .pid_count = 1, .exact = true, .deadline_ns = 50000000ull};
     struct gp_system *system;
     if (gp_collect(&options, &system) != 0)
         return;
