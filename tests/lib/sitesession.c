@@ -42,6 +42,8 @@ int gp_test_sites_make(struct gp_test_session *session, struct gp_test_sites *si
                                           .strings_offset = strings,
                                           .rows = 1,
                                           .strings = 1};
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) /* rows of 0 have not moved since the peak */
+        sites->head->devices[i].peak_seq = 1;
     return 0;
 }
 

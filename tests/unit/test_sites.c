@@ -5,9 +5,14 @@
 #include <collect/sites.h>
 #include <lib/sitesession.h>
 #include <symbol/symbol.h>
+#include <view/sites.h>
+
+#include "cli.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +144,7 @@ Test(sites, a_row_that_moves_is_read_whole)
     pthread_t thread;
     gp_test_sites_python(&wire, "f", "a.py", 1);
     gp_test_sites_end(&wire, 1, GP_KIND_LINEAR, 0, 0);
+    wire.rows[1].peak_seq = 1;
     wire.rows[1].live_count = wire.rows[1].peak_bytes = wire.rows[1].at_peak_bytes = 0;
     cr_assert_eq(open_sites(), 0, "%s", problem);
     pthread_create(&thread, NULL, mover, NULL);
@@ -262,4 +268,156 @@ Test(sites, random_bytes)
     }
     free(before);
     cr_assert(good > 100 && good < 2990, "%u of 3000 could be read", good);
+}
+
+/* ---- top --by site ------------------------------------------------------------------------------------------------
+ */
+
+static struct gp_site_model model;
+
+static void model_setup(void)
+{
+    setup();
+    setlocale(LC_ALL, "C.UTF-8");
+    gp_test_sites_python(&wire, "forward", "/home/someone/model.py", 10);
+    gp_test_sites_python(&wire, "<module>", "/home/someone/train.py", 20);
+    gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, 300 << 20, 400 << 20);
+    gp_test_sites_python(&wire, "keep", "/home/someone/model.py", 42);
+    gp_test_sites_end(&wire, 0, GP_KIND_POOL, 100 << 20, 100 << 20);
+    gp_test_sites_python(&wire, "load", "/home/someone/data.py", 7);
+    gp_test_sites_end(&wire, (int)GP_WIRE_HOST, GP_KIND_PINNED, 64 << 20, 64 << 20);
+    gp_test_sites_python(&wire, "never", "/home/someone/data.py", 8);
+    gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, 0, 0);
+    wire.rows[4].calls = 0;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    model = (struct gp_site_model){.pid = 4711, .comm = "train", .sort = GP_SITE_LIVE, .sites = sites};
+    for (unsigned i = 0; i <= GP_WIRE_HOST; i++)
+        model.numbers[i] = (int)i;
+    cr_assert_eq(gp_site_model_count(&model), 0);
+}
+
+static void model_clean(void)
+{
+    gp_site_model_close(&model);
+    sites = NULL;
+    clean();
+}
+
+TestSuite(site_model, .init = model_setup, .fini = model_clean, .timeout = 60);
+
+Test(site_model, rows_shares_and_rates)
+{
+    cr_assert_eq(model.row_count, 3, "a site without calls is no row");
+    cr_assert_eq(model.live_bytes, 400 << 20);
+    cr_assert_eq(model.host_bytes, 64 << 20);
+    const struct gp_site_row *row = &model.rows[0];
+    cr_assert(row->site == 1 && row->live == 300 << 20 && row->peak == 400 << 20 && row->at_peak == 300 << 20);
+    cr_assert_str_eq(row->name->function, "forward");
+    cr_assert_float_eq(row->share, 0.6, 1e-9, "300 of 500 MiB");
+    cr_assert(isnan(row->calls_per_s) && isnan(row->delta_per_s), "rates take two samples");
+    wire.rows[2].calls += 50;
+    wire.rows[2].live_bytes -= 10 << 20;
+    sites->time_ns = model.before_ns;
+    cr_assert_eq(gp_sites_update(sites, problem), 0);
+    sites->time_ns = model.before_ns + 2000000000ull;
+    cr_assert_eq(gp_site_model_count(&model), 0);
+    cr_assert_eq(model.rows[1].site, 2);
+    cr_assert_float_eq(model.rows[1].calls_per_s, 25, 1e-9);
+    cr_assert_float_eq(model.rows[1].delta_per_s, -(5 << 20), 1e-9);
+    cr_assert_float_eq(model.rows[0].calls_per_s, 0, 1e-9);
+}
+
+Test(site_model, order)
+{
+    static const struct {
+        enum gp_site_column column;
+        bool ascending;
+        uint32_t sites[3];
+    } orders[] = {{GP_SITE_LIVE, false, {1, 2, 3}}, {GP_SITE_LIVE, true, {3, 2, 1}}, {GP_SITE_KIND, true, {1, 3, 2}},
+                  {GP_SITE_SITE, true, {1, 2, 3}},  {GP_SITE_DEV, false, {3, 1, 2}}, {GP_SITE_CALLS, true, {1, 2, 3}},
+                  {GP_SITE_SHARE, true, {2, 1, 3}}};
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        gp_site_model_sort(&model, orders[i].column, orders[i].ascending);
+        for (int k = 0; k < 3; k++)
+            if (orders[i].column != GP_SITE_SHARE || k < 2)
+                cr_assert_eq(model.rows[k].site, orders[i].sites[k], "%s, place %d",
+                             gp_site_columns[orders[i].column].name, k);
+    }
+    cr_assert_eq(gp_site_column_find("at-peak"), GP_SITE_AT_PEAK);
+    cr_assert_eq(gp_site_column_find("nonsense"), GP_SITE_COLUMNS);
+}
+
+/* Any size, down to one cell: nothing is drawn outside (the grid would write outside of its memory). */
+Test(site_model, frames_of_any_size)
+{
+    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
+    for (int rows = 1; rows < 30; rows++)
+        for (int cols = 1; cols < 130; cols += rows % 2 ? 1 : 7) {
+            struct gp_grid grid = {0};
+            cr_assert_eq(gp_grid_init(&grid, rows, cols, cols % 2), 0);
+            ui.selected = (uint32_t)(cols % 5);
+            gp_site_draw(&grid, &model, &ui);
+            gp_grid_fini(&grid);
+        }
+}
+
+static void line_is(const struct gp_grid *grid, int y, const char *want)
+{
+    char line[512];
+    gp_grid_line(grid, y, line, sizeof(line));
+    cr_assert_str_eq(line, want, "line %d is |%s|", y, line);
+}
+
+Test(site_model, a_frame)
+{
+    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
+    struct gp_grid grid = {0};
+    cr_assert_eq(gp_grid_init(&grid, 12, 100, true), 0);
+    gp_site_draw(&grid, &model, &ui);
+    line_is(&grid, 0, "gpuprof top  3 sites of 4711 train, live 400 MiB and 64.0 MiB of the host  every 1s");
+    line_is(&grid, 1, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
+    line_is(&grid, 2,
+            "    0 linear         300M     400M     300M   60.0        -         - forward (.../model.py:10)");
+    line_is(&grid, 3,
+            "    0 pool           100M     100M     100M   20.0        -         - keep (.../someone/model.py:42)");
+    line_is(&grid, 4,
+            " host pinned        64.0M    64.0M    64.0M  100.0        -         - load (/home/someone/data.py:7)");
+    line_is(&grid, 8, " site 1, the innermost call first");
+    line_is(&grid, 9, "   forward (/home/someone/model.py:10)");
+    line_is(&grid, 10, "   <module> (/home/someone/train.py:20)");
+    line_is(&grid, 11, "sSort iInvert EnterStack SpacePause +-Pace qQuit");
+    gp_grid_fini(&grid);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------
+ */
+
+Test(site_command, prints_sites_of_a_process, .timeout = 60)
+{
+    pid_t pid = gp_test_sites_process(), plain = start((struct gp_test_process_options){.devices = 1});
+    cr_assert_gt(pid, 0);
+    struct result r = run("top --by site --once -p %d", (int)pid);
+    cr_assert(strstr(r.out, "CALLS/S") && strstr(r.out, "keep_inner (/home/someone/model.py:42)"), "%s%s", r.out,
+              r.err);
+    cr_assert(strstr(r.out, "load?[31m"), "no escape of the process reaches a terminal: %s", r.out);
+    expect(r, 0, "linear", NULL);
+    expect(run("top --by site -n 2 -d 0.3 --sort delta/s -p %d", (int)pid), 0, "+", NULL);
+    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "--stacks=all");
+    expect(run("top --by site --once --sort lost -p %d", (int)pid), 2, NULL, "AT-PEAK");
+    expect(run("top --by site --once -p %d,%d", (int)pid, (int)plain), 2, NULL, "one process");
+    expect(run("top --by site --once -p 1"), 3, NULL, "pid 1");
+    json_t *top = expect_json(run("top --by site --json -p %d", (int)pid), "gpuprof.top/1");
+    json_t *rows = json_object_get(top, "sites"), *row;
+    cr_assert_eq(json_array_size(rows), 4);
+    row = json_array_get(rows, 0);
+    cr_assert_eq(json_integer_value(json_object_get(row, "live_bytes")), 300 << 20);
+    cr_assert_eq(json_integer_value(json_object_get(row, "line")), 10);
+    cr_assert_eq(json_array_size(json_object_get(row, "frames")), 2);
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 1);
+    row = json_array_get(rows, 3);
+    cr_assert(strstr(json_string_value(json_object_get(row, "name")), "gp_test_sites_process"), "%s",
+              json_string_value(json_object_get(row, "name")));
+    json_decref(top);
+    gp_test_process_stop(pid);
+    gp_test_process_stop(plain);
 }

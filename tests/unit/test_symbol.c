@@ -36,6 +36,12 @@ static const char source[] =
     "}\n"
     "void entry(grab *g) { outer(g); __asm__ volatile(\"\"); }\n";
 
+/* What an interpreter until 3.10 looks like: one C function for each Python function. */
+static const char interpreter[] =
+    "void _PyEval_EvalFrameDefault(void (*g)(void)) { g(); __asm__ volatile(\"\"); }\n"
+    "void entry(void (*g)(void)) { _PyEval_EvalFrameDefault(g); __asm__ volatile(\"\"); }\n";
+
+static const char *program = source;
 static char *folder;
 static uint64_t grabbed[2];
 static unsigned grabs;
@@ -135,7 +141,7 @@ static struct tables *run_object(const char *name, const char *compiler, const c
     char path[256], id[80];
     snprintf(path, sizeof(path), "%s/f.c", folder);
     FILE *file = fopen(path, "w");
-    fputs(source, file);
+    fputs(program, file);
     fclose(file);
     if (shell("%s -O2 -fPIC -shared %s -o %s/%s %s", compiler, flags, folder, name, path) != 0)
         return NULL;
@@ -447,6 +453,25 @@ Test(symbol, python_frames_are_where_the_interpreter_was)
     tables_free(t);
 }
 
+Test(symbol, python_frames_go_one_to_one_where_there_are_as_many)
+{
+    program = interpreter;
+    struct tables *t = run_object("libpython3.10.so.1.0", "cc", "-g -Wl,--build-id", NULL);
+    uint32_t app = module(t, 0x10000, 0x20000, 0, "/nowhere/app", "00");
+    uint64_t eval = t->frames[0].pc;
+    native(t, eval, 0), native(t, 0x10005, app), native(t, eval, 0);
+    python(t, "inner", "a.py", 1), python(t, "outer", "b.py", 2);
+    site(t);
+    native(t, eval, 0), native(t, 0x10005, app), native(t, eval, 0);
+    python(t, "a", "a.py", 1), python(t, "b", "b.py", 2), python(t, "c", "c.py", 3);
+    site(t);
+    open_symbols(t);
+    expect_stack(t, 1, "_PyEval_EvalFrameDefault");
+    expect_stack(t, 2, "inner app+0x5 outer");
+    expect_stack(t, 3, "a b c app+0x5");
+    tables_free(t);
+}
+
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
 Test(symbol, mangled_names)
@@ -493,8 +518,7 @@ Test(symbol, labels_fit)
     gp_frame_label(&f, out, sizeof(out));
     cr_assert_str_eq(out, "train_step (/home/someone/projects/model/train.py:123)");
     gp_frame_label(&f, out, 41);
-    cr_assert_eq(strlen(out), 40);
-    cr_assert_str_eq(out, "train_step (/home/...model/train.py:123)");
+    cr_assert_str_eq(out, "train_step (.../model/train.py:123)");
     f.file = "/h\xc3\xa9/\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9/t.py";
     for (size_t room = 1; room < sizeof(out); room++) {
         memset(out, 'X', sizeof(out));

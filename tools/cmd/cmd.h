@@ -101,6 +101,13 @@ struct gp_refusal { /* what an error number of the process means for one command
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
 
+/* ---- holders.c ----------------------------------------------------------------------------------------------- */
+
+/* Says where the holders in the process's report of out of memory were asked for (oom_where), if it has a report and
+ * runs with stacks.  sites: as kept since before its end, or NULL: of a process that is alive. */
+struct gp_sites;
+void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
+
 /* ---- launch.c, child.c
  * ------------------------------------------------------------------------------------------------- */
 

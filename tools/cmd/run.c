@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * run.c: `gpuprof run`: starts a program with the profiler inside.  Called by main.c. */
 #include <cmd/cmd.h>
+#include <collect/sites.h>
 #include <collect/watch.h>
 #include <write/write.h>
 
@@ -169,13 +170,39 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
     return rc;
 }
 
-static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, uint64_t first_ns)
+/* The call sites of those that are watched, for a report of out of memory at the end: only a process that is alive says
+ * what code it has mapped. */
+struct gp_run_sites {
+    struct gp_sites *sites[GP_WATCH_MOST];
+    bool tried[GP_WATCH_MOST];
+    uint64_t next_ns;
+};
+
+static void gp_run_sites_look(struct gp_run_sites *kept, const struct gp_watch *watch, uint64_t now)
+{
+    char problem[GP_PROBLEM_BYTES], proc[32];
+    bool again = now >= kept->next_ns;
+    for (int i = 0; i < watch->count; i++) {
+        const struct gp_watched *watched = watch->watched[i];
+        snprintf(proc, sizeof(proc), "/proc/%d", (int)watched->process.pid);
+        if (!kept->tried[i])
+            gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem);
+        else if (kept->sites[i] && again)
+            gp_sites_update(kept->sites[i], problem);
+        kept->tried[i] = true;
+    }
+    if (again)
+        kept->next_ns = now + 1000000000ull; /* a look costs up to some milliseconds */
+}
+
+static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
 {
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
         bool deep = now >= deep_at;
         gp_watch_look(watch, child->pid, deep);
+        gp_run_sites_look(sites, watch, now);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
         uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
@@ -207,11 +234,12 @@ static void gp_run_summary(struct gp_watch *watch)
 }
 
 /* The pages of those that ran out of GPU memory. */
-static void gp_run_ooms(struct gp_watch *watch)
+static void gp_run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
 {
     for (int i = 0; i < watch->count; i++) {
         if (!watch->watched[i]->process.oom.count)
             continue;
+        gp_holders_name(&watch->watched[i]->process, sites->sites[i]);
         fputs("gpuprof: ", stderr);
         gp_oom_print(stderr, &watch->watched[i]->process);
     }
@@ -232,6 +260,7 @@ int gp_cmd_run(int argc, char **argv)
 {
     struct gp_run_options o = {.launch = {.command = "run"}};
     struct gp_watch watch = {0};
+    struct gp_run_sites sites = {0};
     struct gp_child child;
     int rc = gp_run_parse(argc, argv, &o);
     if (!rc && o.help) {
@@ -247,14 +276,16 @@ int gp_cmd_run(int argc, char **argv)
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    gp_run_watch(&child, &watch, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    gp_run_watch(&child, &watch, &sites, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
     if (gp_run_read(&watch)) {
         if (o.summary)
             gp_run_summary(&watch);
         /* A program that ended well has dealt with it. */
         if (o.summary || child.status != 0)
-            gp_run_ooms(&watch);
+            gp_run_ooms(&watch, &sites);
     }
+    for (int i = 0; i < watch.count; i++)
+        gp_sites_close(sites.sites[i]); /* before the sessions that they read */
     gp_watch_free(&watch);
     return child.status;
 }

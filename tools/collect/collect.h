@@ -80,8 +80,9 @@ struct gp_process {
     struct gp_scope_view scopes[GP_WIRE_SCOPES];
     int failure_count;
     struct gp_failure_view failures[GP_WIRE_FAILURES];
-    uint64_t session_ns;    /* CLOCK_MONOTONIC of the session's start */
-    struct gp_wire_oom oom; /* validated copy of the last failed request; oom.count 0: none */
+    uint64_t session_ns;                /* CLOCK_MONOTONIC of the session's start */
+    struct gp_wire_oom oom;             /* validated copy of the last failed request; oom.count 0: none */
+    char oom_where[GP_OOM_HOLDERS][40]; /* places of its holders, by cmd/holders.c; "" unknown */
 };
 
 struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */

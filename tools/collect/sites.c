@@ -389,8 +389,12 @@ int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
         rc = gp_sites_head(reader, &head, room, problem);
     if (!rc)
         rc = gp_sites_strings(sites, &head, problem);
-    if (!rc && head.frames > sites->frame_count)
+    /* Of a process that has ended the modules are those that were seen last: hence a first look at once. */
+    if (!rc && (head.frames > sites->frame_count || !sites->time_ns)) {
         rc = gp_sites_modules(sites);
+        sites->ended = rc == -ESRCH;
+        rc = sites->ended ? 0 : rc;
+    }
     if (!rc)
         rc = gp_sites_frames(sites, &head, problem);
     if (!rc)

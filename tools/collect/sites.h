@@ -27,6 +27,7 @@ struct gp_sites {
     struct gp_rec_module *modules;
     char *strings;
     bool modules_truncated;
+    bool ended; /* the process was gone: code that was mapped since the last look is not known */
 
     struct gp_sites_reader *reader; /* sites.c's */
 };
@@ -37,7 +38,8 @@ int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTE
 /* The same of a session that is open already (stays the caller's); proc: "/proc/PID", for the modules. */
 int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t pid, const char *proc,
                        char problem[GP_PROBLEM_BYTES]);
-/* Reads again.  Arrays may move, indices stay.  As gp_sites_open; on failure what was known stays. */
+/* Reads again, also what a process that has ended left behind.  Arrays may move, indices stay.  As gp_sites_open; on
+ * failure what was known stays. */
 int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES]);
 void gp_sites_close(struct gp_sites *sites);
 

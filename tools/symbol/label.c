@@ -23,8 +23,12 @@ static size_t gp_label_after(const char *text, size_t at)
     return at;
 }
 
-/* Text in at most `room` bytes without the NUL, the middle left out if need be; a third stays in front. */
-static void gp_label_fit(const char *text, size_t room, char *out)
+/* Where it is shorter than this, the end of a path says more than its begin. */
+#define GP_LABEL_ENDS 24u
+
+/* Text in at most `room` bytes without the NUL, the middle left out if need be: a third stays in front. A path that is
+ * cut goes on at a folder. */
+static void gp_label_fit(const char *text, size_t room, bool path, char *out)
 {
     size_t length = strlen(text), cut = strlen(GP_LABEL_CUT);
     if (length <= room) {
@@ -35,15 +39,19 @@ static void gp_label_fit(const char *text, size_t room, char *out)
         out[0] = '\0';
         return;
     }
-    size_t front = gp_label_before(text, (room - cut) / 3);
+    size_t front = path && room < GP_LABEL_ENDS ? 0 : gp_label_before(text, (room - cut) / 3);
     size_t back = gp_label_after(text, length - (room - cut - front));
+    const char *folder = path ? strchr(text + back, '/') : NULL;
+    if (folder)
+        back = (size_t)(folder - text);
     memcpy(out, text, front);
     memcpy(out + front, GP_LABEL_CUT, cut);
     memcpy(out + front + cut, text + back, length - back + 1);
 }
 
-/* Shorter than this a path says nothing. */
-#define GP_LABEL_PATH 8u
+/* Shorter than this a path says nothing; with this much the function is shown whole first. */
+#define GP_LABEL_PATH  8u
+#define GP_LABEL_WANTS 16u
 
 void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
 {
@@ -59,14 +67,17 @@ void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
     size_t frills = strlen(line) + 3; /* " (", ")" */
     size_t room = bytes - 1;
     if (!place[0] || said || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
-        gp_label_fit(frame->function, room, out);
+        gp_label_fit(frame->function, room, false, out);
         return;
     }
-    size_t least = strlen(place) < room / 2 ? strlen(place) : room / 2;
+    size_t wants = room / 2 < GP_LABEL_WANTS ? room / 2 : GP_LABEL_WANTS;
+    size_t least = strlen(place) < wants ? strlen(place) : wants;
+    if (least > room - frills)
+        least = room - frills;
     size_t for_function = function < room - frills - least ? function : room - frills - least;
-    gp_label_fit(frame->function, for_function, out);
+    gp_label_fit(frame->function, for_function, false, out);
     size_t used = strlen(out);
     memcpy(out + used, " (", 2);
-    gp_label_fit(place, room - frills - used, out + used + 2);
+    gp_label_fit(place, room - frills - used, true, out + used + 2);
     strcat(strcat(out, line), ")");
 }
