@@ -108,12 +108,16 @@ $(B)/obj/tools/export/pprof.o: | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
+# The packer that the library carries gets no memory but what it is given, and no hooks of a zstd that the program has.
+ZSTD_ALONE := -Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_no_memory -Wl,--defsym=free=gp_file_no_free \
+  -Wl,--defsym=ZSTD_trace_compress_begin=gp_file_no_memory -Wl,--defsym=ZSTD_trace_compress_end=gp_file_no_free
+
 # ---- products --------------------------------------------------------------------------------------------------------
 # Libraries are linked aside and moved into place: a program that runs keeps the one that it mapped.
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -l:libzstd.a -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a -lpthread -ldl
 	$(Q)mv -f $@.new $@
 comma := ,
 

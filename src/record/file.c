@@ -226,6 +226,20 @@ void gp_file_add(struct gp_file *file, const struct gp_wire_event *event, enum g
 
 /* ---- begin and end ---------------------------------------------------------------------------------------------- */
 
+/* What the library binds zstd's references to malloc, calloc, free and its trace hooks to (Makefile): with a context of
+ * ours it needs none of them, and in somebody's program it must not even try. */
+void *gp_file_no_memory(void);
+void gp_file_no_free(void);
+
+void *gp_file_no_memory(void)
+{
+    return NULL;
+}
+
+void gp_file_no_free(void)
+{
+}
+
 static size_t gp_file_round(size_t bytes)
 {
     return (bytes + 4095) & ~(size_t)4095;

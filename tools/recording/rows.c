@@ -263,6 +263,13 @@ static bool gp_rows_devices(struct gp_read *read, struct gp_unpack *in, uint32_t
     return !in->bad;
 }
 
+static void gp_rows_clean(char *text, size_t bytes)
+{
+    char clean[128] = "";
+    gp_text_clean(clean, bytes < sizeof(clean) ? bytes : sizeof(clean), text, bytes);
+    memcpy(text, clean, bytes < sizeof(clean) ? bytes : sizeof(clean));
+}
+
 static bool gp_rows_oom(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_wire_oom *oom = &read->recording->oom;
@@ -271,13 +278,9 @@ static bool gp_rows_oom(struct gp_read *read, struct gp_unpack *in)
     if (!raw || bytes < sizeof(*oom)) /* it has not grown yet */
         return false;
     memcpy(oom, raw, sizeof(*oom));
-    char text[sizeof(oom->conf)];
-    gp_text_clean(text, sizeof(oom->api), oom->api, sizeof(oom->api));
-    memcpy(oom->api, text, sizeof(oom->api));
-    gp_text_clean(text, sizeof(oom->policy), oom->policy, sizeof(oom->policy));
-    memcpy(oom->policy, text, sizeof(oom->policy));
-    gp_text_clean(text, sizeof(oom->conf), oom->conf, sizeof(oom->conf));
-    memcpy(oom->conf, text, sizeof(oom->conf));
+    gp_rows_clean(oom->api, sizeof(oom->api));
+    gp_rows_clean(oom->policy, sizeof(oom->policy));
+    gp_rows_clean(oom->conf, sizeof(oom->conf));
     if (oom->device < 0 || oom->device >= (int32_t)GP_WIRE_DEVICES)
         oom->device = -1;
     if (oom->holder_count > GP_OOM_HOLDERS)

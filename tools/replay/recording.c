@@ -5,6 +5,7 @@
  * An operation is an allocation of memory that an allocator could have served instead of the driver: linear, pitched,
  * of a pool.  What is no such request (host memory, arrays, physical memory, segments, contexts) is left out and
  * counted, and so is a free of what the recording never saw. */
+#include <record/format.h>
 #include <recording/recording.h>
 #include <replay/trace.h>
 
@@ -12,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GP_RECORDING_MAGIC "\x89GPREC\r\n" /* docs/format.md */
-#define GP_MARK_BYTES      200u            /* ours have 32; the text form's lines have 1024 */
+#define GP_MARK_BYTES 200u /* ours have 32; the text form's lines have 1024 */
 
 struct gp_import {
     struct gp_replay_builder *b;
@@ -148,8 +148,7 @@ static int gp_recording_trace(struct gp_replay_builder *b, const uint8_t *data, 
 
 static bool gp_recording_knows(const uint8_t *data, size_t bytes)
 {
-    return bytes >= sizeof(GP_RECORDING_MAGIC) - 1 &&
-           memcmp(data, GP_RECORDING_MAGIC, sizeof(GP_RECORDING_MAGIC) - 1) == 0;
+    return bytes >= sizeof(GP_RECORD_MAGIC) - 1 && memcmp(data, GP_RECORD_MAGIC, sizeof(GP_RECORD_MAGIC) - 1) == 0;
 }
 
 const struct gp_replay_reader gp_replay_recording = {"gpuprof recording", gp_recording_knows, gp_recording_trace};
