@@ -12,11 +12,13 @@
 #endif
 #include "export/pieces.h"
 #include "base/clock.h"
+#include "base/pause.h"
 #include "export/session.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Linux 5.1; the C library's headers may be older. */
@@ -34,6 +36,42 @@ static struct {
     int x_fd; /* -1 none; read by a forked child, whose memory is that of the moment of the fork */
     uint64_t inode, device;
 } gp_pieces_lent = {.x_fd = -1};
+
+/* Closed while a descriptor exists that gp_pieces_lent does not know, and while the program forks: the child would keep
+ * it.  Holds the thread id of who closed it. */
+static uint32_t gp_pieces_door;
+
+/* A fork waits here some 50 us at most, unless our thread was preempted between two system calls: then 40 ms, and
+ * rather a descriptor too many in the child than a program that hangs.  A raw clone does not ask. */
+#define GP_DOOR_ROUNDS 2000
+
+static bool gp_door_close(void)
+{
+    uint32_t open = 0, tid = (uint32_t)syscall(SYS_gettid);
+    for (unsigned round = 0; round < GP_DOOR_ROUNDS; round++, open = 0) {
+        /* [door.A] acquire: what the last holder did with the descriptor; pairs with [door.R]. */
+        if (__atomic_compare_exchange_n(&gp_pieces_door, &open, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return true;
+        gp_pause(round);
+    }
+    return false;
+}
+
+static void gp_door_open(void)
+{
+    if (__atomic_load_n(&gp_pieces_door, __ATOMIC_RELAXED) == (uint32_t)syscall(SYS_gettid))
+        __atomic_store_n(&gp_pieces_door, 0, __ATOMIC_RELEASE); /* [door.R] release: pairs with [door.A] */
+}
+
+void gp_pieces_fork_begin(void)
+{
+    gp_door_close();
+}
+
+void gp_pieces_fork_end(void)
+{
+    gp_door_open();
+}
 
 static struct gp_pieces_laying { /* the drain thread's */
     struct gp_wire_piece pieces[GP_PIECES_FULL + GP_PIECES_REST];
@@ -111,16 +149,24 @@ static bool gp_pieces_ours(int fd)
            (uint64_t)status.st_dev == gp_pieces_lent.device;
 }
 
-void gp_pieces_drop(void)
+static void gp_pieces_close(void)
 {
     int fd = __atomic_exchange_n(&gp_pieces_lent.x_fd, -1, __ATOMIC_RELAXED);
     if (gp_pieces_ours(fd))
         close(fd);
 }
 
+void gp_pieces_drop(void)
+{
+    gp_door_close();
+    gp_pieces_close();
+    gp_door_open();
+}
+
 void gp_pieces_forget(void)
 {
-    gp_pieces_drop();
+    gp_pieces_close();
+    __atomic_store_n(&gp_pieces_door, 0, __ATOMIC_RELAXED); /* the child has one thread, of another id */
 }
 
 /* F_SEAL_FUTURE_WRITE is new; F_SEAL_WRITE may wait a tenth of a second for pages that are still on their way into the
@@ -136,10 +182,13 @@ int gp_pieces_lay(void)
     struct gp_pieces_laying *laying = &gp_pieces_laying;
     if (__atomic_load_n(&gp_pieces_lent.x_fd, __ATOMIC_RELAXED) >= 0)
         return -EBUSY;
+    gp_door_close();
     int fd = gp_session_memfd(GP_WIRE_PIECES_NAME);
+    if (fd >= 0)
+        gp_pieces_lend(fd); /* at once: a child that is forked now has it too */
+    gp_door_open();
     if (fd < 0)
         return fd;
-    gp_pieces_lend(fd); /* at once: a child that is forked now has it too */
     laying->held = 0;
     laying->count = laying->missed = 0;
     laying->fd = fd;

@@ -27,7 +27,13 @@ int gp_pieces_lay(void);
 /* The viewer has it, or is gone: closes it.  Nothing if none is out. */
 void gp_pieces_drop(void);
 
-/* A forked child closes its copy. */
+/* ---- fork ------------------------------------------------------------------------------------------------------- */
+
+/* Around a fork, in the program's thread: no descriptor is made or closed meanwhile, so that the child knows what it
+ * has. */
+void gp_pieces_fork_begin(void);
+void gp_pieces_fork_end(void);
+/* The child closes its copy. */
 void gp_pieces_forget(void);
 
 #endif

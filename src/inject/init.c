@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
+#include "export/pieces.h"
 #include "export/session.h"
 #include "inject/option.h"
 #include "record/record.h"
@@ -187,7 +188,7 @@ static void gp_inject_start(void)
         return;
     }
     memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(NULL, NULL, gp_inject_fork_child);
+    pthread_atfork(gp_pieces_fork_begin, gp_pieces_fork_end, gp_inject_fork_child);
     atexit(gp_inject_exit);
     error = gp_inject_accounts();
     if (error) {

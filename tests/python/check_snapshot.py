@@ -152,15 +152,19 @@ def check_segment(segment: Any, where: str, found: Findings, known: Set[int]) ->
 
 
 class Ranges:
-    """Address ranges that come and go, found by an address in them."""
+    """Address ranges, found by an address in them."""
 
     SHIFT = 12
 
     def __init__(self) -> None:
+        self._known: Set[Tuple[int, int]] = set()  # a trace names the same places again and again
         self._pages: Dict[int, List[Tuple[int, int]]] = {}
         self._large: List[Tuple[int, int]] = []
 
     def add(self, address: int, size: int) -> None:
+        if (address, size) in self._known:
+            return
+        self._known.add((address, size))
         first, last = address >> self.SHIFT, (address + max(size, 1) - 1) >> self.SHIFT
         if last - first > 1 << 14:
             self._large.append((address, size))

@@ -19,7 +19,7 @@ static const struct {
     {"agent", 2, "not part of this version"},
     {"report x", 2, "not part of this version"},
     {"leaks", 2, "not part of this version"},
-    {"snapshot", 2, "not part of this version"},
+    {"snapshot", 2, "say where to"},
     {"export", 2, "no recording given"},
     {"agent", 2, "not part of this version"},
     {"stat --system", 77, "system agent"},

@@ -227,13 +227,15 @@ static int gp_pieces_of(const struct gp_proc *proc, struct gp_pieces *out, uint6
         return gp_pieces_say(why, why_bytes, "%s", problem);
     if (rc)
         return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
+    bool busy = false;
     while ((rc = gp_pieces_ask(proc, &session, deadline, why, why_bytes)) == -EAGAIN || rc == -EBUSY) {
-        if (gp_clock_ns() >= deadline) {
-            rc = -EBUSY;
+        busy = true;
+        if (gp_clock_ns() >= deadline)
             break;
-        }
         nanosleep(&(struct timespec){0, GP_PIECES_RETRY_NS}, NULL);
     }
+    if (busy && (rc == -EAGAIN || rc == -ETIMEDOUT)) /* it was others that took its time */
+        rc = -EBUSY;
     gp_peer_close(&session);
     if (rc < 0)
         return rc;
