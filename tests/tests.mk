@@ -34,6 +34,11 @@ TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
 TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
+# Those of the call sites make up their stacks themselves; the mutant has its own live.c.
+TORTURE_SITE_SRC := src/site/site.c src/site/text.c src/base/lock.c
+$(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
+$(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
+$(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)

@@ -25,12 +25,13 @@ static const struct gp_command gp_commands[] = {
     {"snapshot", "write a memory snapshot for PyTorch's viewer, of any program", gp_cmd_snapshot},
     {"replay", "run an allocation trace on the simulated GPU", gp_cmd_replay},
     {"generate", "write an allocation trace of a known kind of program", gp_cmd_generate},
+    {"record", "write a running process's events to a file", gp_cmd_record},
     {"export", "write a recording in the format of another tool", gp_cmd_export},
     {"doctor", "say what works on this machine and why not", gp_cmd_doctor},
 };
 
 /* Named in the contract for later versions: saying so beats "unknown command". */
-static const char *const gp_later[] = {"record", "report", "leaks", "agent"};
+static const char *const gp_later[] = {"report", "leaks", "agent"};
 
 static void gp_main_help(FILE *out)
 {

@@ -50,7 +50,7 @@ static const struct gp_rec_event *gp_flow_item(const struct gp_recording *record
 
 static bool gp_flow_sane(const struct gp_recording *recording, const struct gp_rec_event *event)
 {
-    return event->device < recording->device_count && event->site < recording->site_count;
+    return event->device < recording->device_count && event->site < recording->site_count && event->kind < GP_KINDS;
 }
 
 /* A block of a cache is in memory that counts as reserved already. */

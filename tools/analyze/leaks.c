@@ -26,6 +26,7 @@
 struct gp_leak_curve {
     uint64_t key; /* site << 8 | device, and the kind above */
     int64_t live_bytes, live_count;
+    int64_t warm_count; /* live_count when the warm-up was over */
     uint64_t oldest_time_ns;
 };
 
@@ -152,8 +153,11 @@ static bool gp_leak_draw(struct gp_leak_search *search)
         uint64_t now = !more ? UINT64_MAX : change.event == GP_REC_NONE ? 0 : change.time_ns;
         /* What happens at the very instant of a bound belongs to the step that begins there. */
         for (; point <= search->points && now >= gp_leak_time(search, point); point++) {
-            for (uint32_t i = 0; i < search->curve_count; i++)
+            for (uint32_t i = 0; i < search->curve_count; i++) {
                 search->kept[i * width + point] = search->curves[i].live_bytes;
+                if (point == search->warm)
+                    search->curves[i].warm_count = search->curves[i].live_count;
+            }
         }
         if (!more || point > search->points)
             break;
@@ -207,6 +211,10 @@ static bool gp_leak_judge(const struct gp_leak_search *search, uint32_t index, s
     const int64_t *kept = &search->kept[(size_t)index * (search->points + 1)];
     struct gp_trend trend;
     if (!gp_trend_find(kept + search->warm, search->points + 1 - search->warm, &trend))
+        return false;
+    /* No more blocks than before: something is made anew and larger each time, as a cache of keys and values is; of a
+     * buffer of changing size chance makes such curves too, but not without a single fall. */
+    if (curve->live_count <= curve->warm_count && trend.falls)
         return false;
     double confidence = trend.confidence * (search->steps->source == GP_STEPS_TIME ? GP_LEAK_UNSURE : 1);
     if (confidence < GP_LEAK_SURE)

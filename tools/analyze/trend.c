@@ -130,7 +130,8 @@ static enum gp_trend_verdict gp_trend_judge(const int64_t *values, uint32_t coun
 bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend)
 {
     struct gp_trend_steps steps = gp_trend_count(values, count);
-    *trend = (struct gp_trend){.verdict = gp_trend_judge(values, count, &steps)};
+    *trend =
+        (struct gp_trend){.verdict = gp_trend_judge(values, count, &steps), .rises = steps.rises, .falls = steps.falls};
     if (trend->verdict != GP_TREND_GROWS)
         return false;
     double line = gp_trend_line(values, count, &trend->slope), halves = gp_trend_halves(values, count);

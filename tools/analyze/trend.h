@@ -17,6 +17,7 @@ enum gp_trend_verdict {
 
 struct gp_trend {
     enum gp_trend_verdict verdict;
+    uint32_t rises, falls;
     double slope; /* per point: the median of the slopes between all pairs of points (Theil and Sen) */
     double confidence;
 };

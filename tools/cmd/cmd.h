@@ -32,6 +32,7 @@ int gp_cmd_reset(int argc, char **argv);
 int gp_cmd_scope(int argc, char **argv);
 int gp_cmd_trace(int argc, char **argv);
 int gp_cmd_mark(int argc, char **argv);
+int gp_cmd_record(int argc, char **argv); /* tools/cmd/record.c */
 int gp_cmd_doctor(int argc, char **argv);
 int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
 int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */

@@ -2,7 +2,9 @@
  * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a running process. Called
  * by main.c. */
 #include <cmd/cmd.h>
+#include <cmd/progress.h>
 #include <collect/pieces.h>
+#include <collect/sites.h>
 #include <snapshot/recent.h>
 #include <snapshot/snapshot.h>
 
@@ -242,11 +244,50 @@ static struct gp_snapshot_live gp_snapshot_process(const struct gp_process *proc
     return live;
 }
 
+struct gp_snapshot_sites { /* NULL: stacks are off, or cannot be read */
+    struct gp_sites *sites;
+    struct gp_symbols *symbols;
+};
+
+/* After the pieces: what they name is in the tables by then.  A snapshot without names is better than none. */
+static void gp_snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
+{
+    char problem[GP_PROBLEM_BYTES] = "";
+    int rc = gp_sites_open(&out->sites, pid, problem);
+    if (rc)
+        out->sites = NULL;
+    if (rc && rc != -ENOENT)
+        fprintf(stderr, "gpuprof: snapshot: pid %d: without call sites: %s\n", (int)pid,
+                problem[0] ? problem : strerror(-rc));
+    if (rc)
+        return;
+    const struct gp_symbol_source source = {
+        .sites = out->sites->sites,
+        .frames = out->sites->frames,
+        .modules = out->sites->modules,
+        .strings = out->sites->strings,
+        .site_count = out->sites->site_count,
+        .frame_count = out->sites->frame_count,
+        .module_count = out->sites->module_count,
+        .root = out->sites->root,
+    };
+    if (gp_symbols_new(&out->symbols, &source) != 0)
+        out->symbols = NULL;
+}
+
+static void gp_snapshot_sites_free(struct gp_snapshot_sites *sites)
+{
+    gp_symbols_free(sites->symbols);
+    if (sites->sites)
+        gp_sites_close(sites->sites);
+}
+
 static int gp_snapshot_of_process(struct gp_snapshot_options *o)
 {
     struct gp_system *system = NULL;
     struct gp_recent recent = {.fd = -1};
     struct gp_pieces pieces = {0};
+    struct gp_snapshot_sites sites = {0};
     struct gp_snapshot_counts counts;
     struct gp_snapshot_out out;
     int rc = gp_target_collect(&o->target, true, false, &system);
@@ -256,14 +297,19 @@ static int gp_snapshot_of_process(struct gp_snapshot_options *o)
         rc = gp_snapshot_open(&out, o);
     if (!rc) {
         struct gp_snapshot_live live = gp_snapshot_process(&system->processes[0]);
-        const struct gp_snapshot_names names = {.frames = gp_symbols_site};
+        gp_snapshot_sites(system->processes[0].pid, &sites);
+        const struct gp_snapshot_names names = {gp_symbols_site, sites.symbols,
+                                                sites.symbols ? sites.sites->site_count : 0};
         live.pieces = &pieces;
         live.events = recent.events;
         live.event_count = recent.count;
         rc = gp_snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
     }
-    if (!rc)
+    if (!rc) {
+        gp_snapshot_notes(sites.symbols);
         gp_snapshot_report(&out, &counts);
+    }
+    gp_snapshot_sites_free(&sites);
     gp_pieces_free(&pieces);
     gp_recent_close(&recent);
     gp_system_free(system);
@@ -279,7 +325,9 @@ static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
     struct gp_snapshot_counts counts;
     struct gp_snapshot_out out;
     char why[256] = "";
-    int rc = gp_recording_open(&recording, o->file, why, sizeof(why), NULL, NULL);
+    gp_progress_begin(o->file);
+    int rc = gp_recording_open(&recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
+    gp_progress_end();
     if (rc) {
         gp_error("snapshot", "%s: %s", o->file, why[0] ? why : strerror(-rc));
         return GP_EXIT_FAILED;

@@ -32,7 +32,7 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
     const cell = (column, row, index) => {
         const raw = column.value(row);
         const content = column.show ? column.show(row) : String(raw ?? "–");
-        const props = { class: column.number ? "number" : column.class, "data-value": raw ?? "", title: column.title && column.title(row) };
+        const props = { class: column.number ? "number" : column.class, "data-value": String(raw ?? ""), title: column.title && column.title(row) };
         if (column.bar) {
             props.style = { "--part": String(Math.max(0, Math.min(1, column.bar(row) || 0))) };
             props.class = `${props.class || ""} bar`;
@@ -48,7 +48,7 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
         more.textContent = `Show ${Math.min(CHUNK, rows.length - shown)} more of ${plural(rows.length, "row")}`;
     }
     add(first);
-    return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole), more);
+    return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole), more);
 }
 
 // The table beside a picture: made when it is opened.

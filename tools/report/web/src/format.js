@@ -55,6 +55,14 @@ export function tickTimes(splits) {
     return splits.map((s) => (s === null ? "" : `${+(s / unit).toPrecision(7)} ${name}`));
 }
 
+// A forecast: more than two digits would promise too much.
+export function rough(seconds) {
+    if (!known(seconds)) return NONE;
+    const [unit, name] = [[31557600, "year"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= 1.5 * size) || [1, "second"];
+    const value = +(seconds / unit).toPrecision(2);
+    return value < 1 ? "a second" : plural(value, name);
+}
+
 export const after = (ns) => (known(ns) ? duration(ns / 1e9) : NONE);
 
 export function moment(unixNs) {

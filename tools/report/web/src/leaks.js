@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Who grows: sites that hold more at each step than at the one before, with the slope and when it ends.
 import { el, section, svg, table } from "./dom.js";
-import { base, bytes, count, decimal, duration, exact, known, plural } from "./format.js";
+import { base, bytes, count, decimal, duration, exact, known, plural, rough } from "./format.js";
 import { deviceWord } from "./model.js";
 
 const SOURCES = { marks: "the program's marks", nvtx: "NVTX ranges", period: "a period found in its allocations", time: "equal stretches of time" };
@@ -25,7 +25,7 @@ function sparkline(values) {
         svg("polygon", { points: `0,${h} ${points.join(" ")} ${w},${h}` }), svg("polyline", { points: points.join(" ") }));
 }
 
-const oomWords = (seconds) => (known(seconds) ? `in about ${duration(seconds)}` : "not foreseeable");
+const oomWords = (seconds) => (known(seconds) ? `in about ${rough(seconds)}` : "not foreseeable");
 
 function suspectName(suspect, model) {
     const place = suspect.file ? `${base(suspect.file)}${suspect.line ? `:${suspect.line}` : ""}` : "";

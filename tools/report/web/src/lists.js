@@ -71,6 +71,7 @@ export function about(model) {
         ["Source", SOURCES[r.source] || r.source], ["Allocator", r.allocator === "off" ? "the program's own" : r.allocator], ["Driver", r.driver || "unknown"], ["Call stacks", r.stacks ? "yes" : "no"], ["Steps", stepWords(model)],
         ["Begins", r.from_start ? "with the process's first event" : "while the process was running: what was live then is counted, without its stacks if none were taken"],
         ["Ends", r.complete ? "properly, closed by its writer" : "cut: the end is missing"],
+        ["Call sites", model.sites_left_out > 0 ? `${count(model.sites.length)} here; ${plural(model.sites_left_out, "smaller one")} left out` : count(model.sites.length)],
         ["Events", `${count(r.tried)} tried = ${count(r.delivered)} in the recording + ${count(r.dropped)} dropped`],
     ];
     const list = el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));

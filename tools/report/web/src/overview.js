@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The first screen: what was recorded and may it be trusted, five questions answered in a line each, one row per device.
 import { el, section, svg, table } from "./dom.js";
-import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural } from "./format.js";
+import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
 import { lostOf } from "./lists.js";
 import { deviceWord, isHost } from "./model.js";
@@ -13,6 +13,7 @@ export function banners(model) {
     if (r.dropped > 0) say("bad", `${plural(r.dropped, "event")} dropped${r.tried ? ` of ${count(r.tried)}` : ""}.`, "They came faster than they could be written. Peaks and who held them may be too low, and blocks may seem to live on.");
     const lost = lostOf(model).filter(([name]) => name !== "ring_full" || r.dropped === 0);
     if (lost.length) say("warn", "Some calls were not followed to the end.", `${lost.map(([name, n]) => `${name}: ${count(n)}`).join(", ")} (see “About this recording”).`);
+    if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong: what they told is missing here.");
     if (!r.from_start && r.complete) say("info", "Begun late.", "Recording began while the program was running: what it had allocated before is included as a base.");
     return said;
 }
@@ -22,12 +23,12 @@ function answer(href, question, value, ...details) {
 }
 
 function peakAnswers(model, device) {
-    const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes;
-    const share = total > 0 ? `${percent(device.allocated_peak_bytes / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
+    const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes, counted = device.counted_peak_bytes ?? device.allocated_peak_bytes;
+    const share = total > 0 ? `${percent(counted / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
     const [first, ...rest] = peak.parts;
     const others = rest.slice(0, 2).map((p) => `${model.siteName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
-        answer("#timeline", "How much?", bytes(device.allocated_peak_bytes), `at the peak. ${share}.`),
+        answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `By the program's own counters; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
         answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end ${bytes(device.allocated_end_bytes)} were left.`),
         first ? answer("#peak", "Who held it?", model.siteName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
             : answer("#peak", "Who held it?", "nobody", "Nothing was allocated."),
@@ -37,7 +38,7 @@ function peakAnswers(model, device) {
 function growthAnswer(model, device) {
     const here = model.leaks.suspects.find((s) => s.device === device.device) || model.leaks.suspects[0];
     if (!here) return answer("#growth", "Who grows?", "nobody", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
-    const end = known(here.seconds_to_oom) ? `At this pace ${deviceWord(here.device)} is full in ${duration(here.seconds_to_oom)}.` : "";
+    const end = known(here.seconds_to_oom) ? `At this pace ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
     return answer("#growth", "Who grows?", here.function || model.siteName(here.site),
         `+${bytes(here.bytes_per_step)} a step on ${deviceWord(here.device)}, ${sureness(here.confidence)} (${decimal(here.confidence)}); holds ${bytes(here.live_bytes)}. ${end}`,
         model.leaks.suspects.length > 1 && `${plural(model.leaks.suspects.length - 1, "more suspect")} below.`);
@@ -47,7 +48,7 @@ function fragmentAnswer(device) {
     const f = device.fragmentation, idle = device.reserved_end_bytes - device.allocated_end_bytes;
     const largest = f.points.length ? f.points.at(-1)[4] : null;
     return answer("#fragmentation", "How fragmented?", `${percent(f.utilisation)} used`,
-        `of what was reserved, at its peak. At the end ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
+        `of what was reserved, at its peak. At the end ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) && idle > 0 ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
 }
 
 function spark(device, endNs) {
