@@ -15,8 +15,8 @@
 
 /* One thread each: with several the two peaks may differ by what is in flight.  No pools of the driver and no graphs:
  * what they hold is polled.  No memory that is mapped twice: an event of a mapping does not say of what. */
-static const char *const programs[] = {"linear",  "linear_rt", "pitched",   "devices_rt",
-                                       "primary", "contexts",  "vmm_twice", "vmm_unmap"};
+static const char *const programs[] = {"linear",  "linear_rt", "pitched",  "devices_rt",
+                                       "primary", "contexts",  "vmm_unmap"};
 
 struct param {
     char name[32];
