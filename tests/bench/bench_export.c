@@ -107,6 +107,10 @@ int main(int argc, char **argv)
     const char *where = argc > 2 ? argv[2] : mkdtemp(folder);
     struct gp_recording *recording = bench_recording(events);
     int failed = !where;
+    if (argc > 2) {
+        snprintf(path, sizeof(path), "%s/recording.gpuprof", where);
+        failed |= gp_recording_write(recording, path) != 0;
+    }
     printf("name\tevents\tseconds\tMB memory\tMB file\n");
     fflush(stdout);
     for (unsigned i = 0; where && gp_export_format_at(i); i++) {

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +350,137 @@ Test(export, lifetimes_are_bounded, .timeout = 60)
 Test(export, a_recording_of_nothing_is_a_valid_file, .timeout = 60)
 {
     judge(recmake_done(recmake_new(-1)), 20000);
+}
+
+/* ---- what stacks weigh --------------------------------------------------------------------------------------------
+ */
+
+static const struct gp_export_sum *weigh(const struct gp_recording *r, enum gp_export_weight weight, uint32_t site)
+{
+    static struct gp_export_sums sums;
+    struct gp_export export = {.recording = r, .weight = weight};
+    free(sums.rows);
+    cr_assert_eq(gp_export_weigh(&export, &sums), 0);
+    for (uint32_t i = 0; i < sums.count; i++) {
+        if (sums.rows[i].site == site)
+            return &sums.rows[i];
+    }
+    return NULL;
+}
+
+static uint32_t named_site(struct recmake *make, const char *name)
+{
+    return recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{name, "a.py", 1}, {NULL, NULL, 0}});
+}
+
+Test(export, where_events_were_lost_the_sites_own_numbers_stand)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t site = named_site(make, "f");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 512, site);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 256, 0);
+    struct gp_recording *r = recmake_done(make);
+    r->sites[site] = (struct gp_rec_site){.kind = GP_KIND_LINEAR,
+                                          .live_bytes = 700,
+                                          .live_count = 7,
+                                          .at_peak_bytes = 900,
+                                          .allocated_bytes = 5000,
+                                          .calls = 50};
+    const struct gp_export_sum *sum = weigh(r, GP_EXPORT_LIVE, site);
+    cr_expect(sum->live_bytes == 512 && sum->allocated_count == 1, "nothing was lost: the events are the truth");
+    r->dropped = 3;
+    sum = weigh(r, GP_EXPORT_LIVE, site);
+    cr_expect(sum->live_bytes == 700 && sum->live_count == 7 && sum->peak_bytes == 900);
+    cr_expect(sum->allocated_bytes == 5000 && sum->allocated_count == 50);
+    cr_expect_eq(weigh(r, GP_EXPORT_LIVE, 0)->live_bytes, 256, "what has no site keeps the sum of its events");
+    gp_recording_free(r);
+}
+
+Test(export, leaked_is_what_the_suspects_hold)
+{
+    struct recmake *make = recmake_new(1ll << 34);
+    uint32_t leak = named_site(make, "grows"), flat = named_site(make, "flat"), model = named_site(make, "model");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10, 1 << 20, model);
+    for (unsigned step = 0; step < 20; step++) {
+        recmake_at(make, (2 + step) * 1000000000ull);
+        recmake_mark(make, "step");
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x100000 + step * 0x1000, 3 << 20, leak);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x900000, 5 << 20, flat);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x900000);
+    }
+    struct gp_recording *r = recmake_done(make);
+    cr_expect_eq(weigh(r, GP_EXPORT_LEAKED, leak)->leaked_bytes, 20 * (3 << 20));
+    cr_expect_eq(weigh(r, GP_EXPORT_LEAKED, flat)->leaked_bytes, 0);
+    cr_expect_eq(weigh(r, GP_EXPORT_LEAKED, model)->leaked_bytes, 0, "what stays is no leak");
+    cr_expect_eq(gp_export_weight_of(weigh(r, GP_EXPORT_LEAKED, leak), GP_EXPORT_LEAKED), 20 * (3 << 20));
+    gp_recording_free(r);
+}
+
+static struct gp_recording *with_baseline(void)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x2000);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x3000, 100, 0);
+    struct gp_recording *r = recmake_done(make);
+    r->from_start = false;
+    r->baseline = calloc(2, sizeof(r->baseline[0]));
+    r->baseline_count = 2;
+    r->baseline[0] = (struct gp_rec_event){
+        .time_ns = 900000000, .address = 0x1000, .bytes = 400, .type = GP_EVENT_ALLOC, .kind = GP_KIND_LINEAR};
+    r->baseline[1] = (struct gp_rec_event){
+        .time_ns = 950000000, .address = 0x2000, .bytes = 300, .type = GP_EVENT_ALLOC, .kind = GP_KIND_LINEAR};
+    cr_assert_eq(gp_recording_match(r), 0);
+    return r;
+}
+
+Test(export, what_lived_before_has_negative_numbers)
+{
+    struct gp_recording *r = with_baseline();
+    struct gp_export export = {.recording = r};
+    struct gp_export_rows rows;
+    struct gp_export_row row;
+    struct gp_export_peak peak;
+    static const int64_t peers[] = {INT64_MIN, 0, -1, INT64_MIN}; /* INT64_MIN: none */
+    cr_assert_eq(gp_export_rows_begin(&rows, &export), 0);
+    for (int64_t i = -2; i < 2; i++) {
+        cr_assert(gp_export_rows_next(&rows, &row));
+        cr_expect_eq(row.number, i);
+        cr_expect_eq(row.has_peer, peers[i + 2] != INT64_MIN);
+        cr_expect(!row.has_peer || row.peer == peers[i + 2], "row %ld", (long)i);
+    }
+    cr_expect_not(gp_export_rows_next(&rows, &row));
+    cr_assert_eq(gp_export_peaks(rows.flow, &peak), 0);
+    cr_expect(peak.bytes == 700 && peak.event == -1, "the peak was the beginning");
+    gp_export_rows_end(&rows);
+    const struct gp_export_sum *sum = weigh(r, GP_EXPORT_LIVE, 0);
+    cr_expect(sum->peak_bytes == 700 && sum->live_bytes == 500 && sum->live_count == 2 && sum->allocated_bytes == 800);
+    gp_recording_free(r);
+}
+
+Test(export, a_database_answers_for_the_time_before_too)
+{
+    struct gp_recording *r = with_baseline();
+    struct gp_export export = {.recording = r, .symbols = symbols_of(r)};
+    sqlite3 *db;
+    sqlite3_stmt *ask;
+    folder_make();
+    write_one(&export, gp_export_format_find("sqlite"), place("db"));
+    cr_assert_eq(sqlite3_open(place("db"), &db), SQLITE_OK);
+    cr_assert_eq(
+        sqlite3_prepare_v2(db,
+                           "SELECT (SELECT sum(bytes) FROM live_at_peak), (SELECT sum(bytes) FROM live_at_end),"
+                           " (SELECT group_concat(address_hex) FROM live_at_peak)",
+                           -1, &ask, NULL),
+        SQLITE_OK);
+    cr_assert_eq(sqlite3_step(ask), SQLITE_ROW);
+    cr_expect_eq(sqlite3_column_int64(ask, 0), 700);
+    cr_expect_eq(sqlite3_column_int64(ask, 1), 500);
+    cr_expect_str_eq((const char *)sqlite3_column_text(ask, 2), "0x1000,0x2000");
+    sqlite3_finalize(ask);
+    sqlite3_close(db);
+    gp_symbols_free(export.symbols);
+    gp_recording_free(r);
+    folder_drop();
 }
 
 /* ---- native frames ----------------------------------------------------------------------------------------------- */

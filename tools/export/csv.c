@@ -10,7 +10,7 @@
 static void gp_csv_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
 {
     const struct gp_rec_thread *thread = index < recording->thread_count ? &recording->threads[index] : NULL;
-    if (thread)
+    if (thread && thread->tid) /* of the baseline nobody knows it */
         gp_out_u64(out, thread->tid);
     gp_out_char(out, ',');
     if (thread)

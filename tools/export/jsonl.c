@@ -44,7 +44,7 @@ static void gp_jsonl_hex(struct gp_out *out, const char *key, bool known, uint64
 static void gp_jsonl_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
 {
     const struct gp_rec_thread *thread = index < recording->thread_count ? &recording->threads[index] : NULL;
-    gp_jsonl_number(out, "tid", thread, thread ? thread->tid : 0);
+    gp_jsonl_number(out, "tid", thread && thread->tid, thread ? thread->tid : 0);
     gp_jsonl_word(out, "thread", thread && recording->strings[thread->name] ? recording->strings + thread->name : NULL);
 }
 

@@ -50,7 +50,7 @@ static int gp_keys_keep(struct gp_keys *keys, const void *key, size_t bytes)
 {
     if (keys->key_bytes + bytes > UINT32_MAX)
         return -ENOMEM;
-    if (keys->key_bytes + bytes > keys->key_room) {
+    if (keys->key_bytes + bytes >= keys->key_room) { /* also for the first, if it is empty */
         size_t room = (keys->key_bytes + bytes) * 2 + 4096;
         char *text = realloc(keys->text, room);
         if (!text)

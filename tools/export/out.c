@@ -67,7 +67,7 @@ void gp_out_char(struct gp_out *out, char c)
 
 void gp_out_u64(struct gp_out *out, uint64_t number)
 {
-    char digits[20];
+    char digits[20]; /* of UINT64_MAX */
     size_t at = sizeof(digits);
     do {
         digits[--at] = (char)('0' + number % 10);
@@ -186,11 +186,21 @@ void gp_out_utf8(struct gp_out *out, const char *text)
         gp_out_character(out, character);
 }
 
+/* Copies what needs no spelling: nearly all of nearly every string.  Returns the first byte that may. */
+static const char *gp_out_plain(struct gp_out *out, const char *text)
+{
+    const char *at = text;
+    while (*at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    gp_out_bytes(out, text, (size_t)(at - text));
+    return at;
+}
+
 void gp_out_json(struct gp_out *out, const char *text)
 {
     uint32_t character;
     gp_out_char(out, '"');
-    while ((character = gp_utf8_next(&text)) != 0) {
+    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
         if (character == '"' || character == '\\') {
             gp_out_char(out, '\\');
             gp_out_char(out, (char)character);
@@ -217,7 +227,7 @@ void gp_out_csv(struct gp_out *out, const char *text)
     bool quoted = gp_csv_quoted(text);
     if (quoted)
         gp_out_char(out, '"');
-    while ((character = gp_utf8_next(&text)) != 0) {
+    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
         if (character == '"')
             gp_out_char(out, '"');
         gp_out_character(out, character);

@@ -183,7 +183,7 @@ static void gp_sqlite_threads(struct gp_sqlite *s)
     gp_sqlite_prepare(s, "INSERT INTO thread VALUES(?,?,?)");
     for (uint32_t i = 0; i < r->thread_count && !s->rc; i++) {
         gp_sqlite_i64(s, true, i);
-        gp_sqlite_i64(s, true, r->threads[i].tid);
+        gp_sqlite_i64(s, r->threads[i].tid, r->threads[i].tid);
         gp_sqlite_text(s, r->strings + r->threads[i].name);
         gp_sqlite_row(s);
     }

@@ -142,6 +142,7 @@ static int gp_recording_trace(struct gp_replay_builder *b, const uint8_t *data, 
         return rc;
     }
     rc = gp_replay_import(b, recording);
+    b->trace->left_out += recording->dropped + recording->damaged_blocks; /* at least one event each */
     gp_recording_free(recording);
     return rc;
 }
