@@ -285,7 +285,7 @@ struct gp_wire_site {
     uint32_t frame_count; /* innermost first */
     uint8_t kind, device;
     uint8_t truncated; /* the stack was deeper */
-    uint8_t pad_;
+    uint8_t summed;    /* counts in devices[device] */
     uint64_t hash;
     /* Live numbers, each by itself. */
     int64_t live_bytes, live_count;

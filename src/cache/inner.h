@@ -56,8 +56,8 @@ struct gp_block {
     uint64_t epoch; /* the cache's when it became idle: quiet once a fence of that epoch or a later one was reached */
     uint32_t priority; /* of the treap */
     bool oversize;
-    bool unordered; /* was freed so */
-    uint64_t pad_[2];
+    bool unordered;        /* was freed so */
+    uint64_t tag, time_ns; /* the request's, of a live block; with tags alone */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
 
@@ -169,7 +169,7 @@ struct gp_cache {
     struct gp_policy policy;
     struct gp_backend backend;
     struct gp_counter *gauges;
-    bool owns_gauges;
+    bool owns_gauges, tags;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event);
 
@@ -339,6 +339,20 @@ void gp_wait_forget(struct gp_cache *cache); /* under lock: everything that wait
 uint64_t gp_cache_idle(struct gp_cache *cache);
 void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address, uint64_t bytes,
                    uint64_t stream);
+/* After the block's word said that it is the caller's. */
+static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
+{
+    if (GP_UNLIKELY(cache->tags)) {
+        __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* look.c may look at it */
+        __atomic_store_n(&block->time_ns, request->time_ns, __ATOMIC_RELAXED);
+    }
+}
+
+static inline uint64_t gp_block_tag_of(const struct gp_cache *cache, const struct gp_block *block)
+{
+    return GP_UNLIKELY(cache->tags) ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED) : 0;
+}
+
 static inline void gp_cache_called(struct gp_cache *cache)
 {
     __atomic_fetch_add(&cache->x_calls, 1, __ATOMIC_RELAXED); /* a count */

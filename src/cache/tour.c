@@ -38,10 +38,17 @@ struct gp_cache_block gp_block_shown(const struct gp_block *block)
         [GP_BLOCK_LIVE] = GP_CACHE_LIVE,   [GP_BLOCK_WAITING] = GP_CACHE_WAITING,
         [GP_BLOCK_IDLE] = GP_CACHE_IDLE,   [GP_BLOCK_UNMAPPED] = GP_CACHE_UNMAPPED,
         [GP_BLOCK_CACHED] = GP_CACHE_IDLE, [GP_BLOCK_TAKEN] = GP_CACHE_IDLE};
+    bool live = gp_block_state(block) == GP_BLOCK_LIVE;
     /* A block in a thread's cache is given without the lock. */
-    return (struct gp_cache_block){block->address, block->bytes,
-                                   __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
-                                   __atomic_load_n(&block->stream, __ATOMIC_RELAXED), states[gp_block_state(block)]};
+    return (struct gp_cache_block){
+        .address = block->address,
+        .bytes = block->bytes,
+        .requested_bytes = __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
+        .stream = __atomic_load_n(&block->stream, __ATOMIC_RELAXED),
+        .state = states[gp_block_state(block)],
+        .tag = live ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED) : 0,
+        .time_ns = live ? __atomic_load_n(&block->time_ns, __ATOMIC_RELAXED) : 0,
+    };
 }
 
 /* ---- resting ----------------------------------------------------------------------------------------------------- */
@@ -159,7 +166,7 @@ static bool gp_tour_block(struct gp_touring *touring, const struct gp_block *blo
     if (one.address != next) { /* joined with what was shown before, or given out again with a part of it */
         one.bytes -= next - one.address;
         one.address = next;
-        one.requested_bytes = 0;
+        one.requested_bytes = one.tag = one.time_ns = 0;
         one.state = one.state == GP_CACHE_UNMAPPED ? GP_CACHE_UNMAPPED : GP_CACHE_IDLE;
     }
     touring->visits++;
@@ -184,7 +191,9 @@ static bool gp_tour_blocks(struct gp_touring *touring, const struct gp_cache_seg
     if (next == end)
         return true;
     touring->visits++;
-    return touring->block(touring->arg, &(struct gp_cache_block){next, end - next, 0, shown->stream, GP_CACHE_IDLE});
+    return touring->block(touring->arg,
+                          &(struct gp_cache_block){
+                              .address = next, .bytes = end - next, .stream = shown->stream, .state = GP_CACHE_IDLE});
 }
 
 static bool gp_tour_segment(struct gp_touring *touring, uint64_t address)

@@ -57,6 +57,8 @@ static bool gp_pieces_block(void *arg, const struct gp_cache_block *block)
                                .requested_bytes = block->state == GP_CACHE_LIVE ? block->requested_bytes : 0,
                                .stream = gp_piece_stream(block->stream),
                                .pool = walk->pool,
+                               .time_ns = block->time_ns,
+                               .site = (uint32_t)block->tag, /* shim/home.c */
                                .what = GP_PIECE_BLOCK,
                                .state = (uint8_t)block->state,
                                .kind = GP_KIND_LINEAR,

@@ -6,8 +6,8 @@
  * its bytes itself before they change for the first time after it.  So at every instant between two calls
  *
  *      bytes of the site at the last peak = site.peak_seq == device.peak_seq ? site.at_peak_bytes : site.live_bytes
- *      sum of these over the device's sites = device.peak_bytes
- *      sum of live_bytes over the device's sites = device.live_bytes <= device.peak_bytes
+ *      sum of these over the device's summed sites = device.peak_bytes
+ *      sum of live_bytes over the device's summed sites = device.live_bytes <= device.peak_bytes
  *
  * exactly, because all of it moves under one lock per device, held for some ten nanoseconds.  What a program's n
  * threads have in flight at the peak may be counted already or not yet, at most one block each; nothing else is
@@ -83,7 +83,8 @@ static void move(struct gp_wire_site *site, struct gp_wire_site_device *device, 
     show(&site->live_count, site->live_count + count);
     if (site->live_bytes > site->peak_bytes)
         show(&site->peak_bytes, site->live_bytes);
-    show(&device->live_bytes, device->live_bytes + bytes);
+    if (site->summed)
+        show(&device->live_bytes, device->live_bytes + bytes);
 }
 
 static struct gp_wire_site *site_of(uint32_t id)

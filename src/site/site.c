@@ -37,6 +37,7 @@ struct key {
     const struct stack *stack;
     uint64_t hash;
     uint8_t device, kind;
+    bool summed; /* as the kind says, so it tells no two keys apart */
 };
 
 uint32_t gp_site_modes;
@@ -172,6 +173,7 @@ static void site_write(const struct key *key, uint32_t id)
     row->kind = key->kind;
     row->device = key->device;
     row->truncated = key->stack->truncated;
+    row->summed = key->summed;
     row->hash = key->hash;
     GP_TESTPOINT("site.row");
     __atomic_store_n(&head->rows, id + 1, __ATOMIC_RELEASE);
@@ -204,15 +206,15 @@ static GP_COLD uint32_t site_add(const struct key *key)
     return id;
 }
 
-static uint32_t site_of(const struct stack *stack, uint8_t device, uint8_t kind)
+static uint32_t site_of(const struct stack *stack, uint8_t device, uint8_t kind, bool summed)
 {
-    struct key key = {stack, key_hash(stack, device, kind), device, kind};
+    struct key key = {stack, key_hash(stack, device, kind), device, kind, summed};
     uint32_t id;
     key_find(&key, &id);
     return GP_LIKELY(id) ? id : site_add(&key);
 }
 
-uint32_t gp_site_here(int device, enum gp_wire_kind kind)
+uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
 {
     struct stack stack;
     if (!gp_site_on() || device < 0 || device >= (int)GP_WIRE_DEVICES || kind <= GP_KIND_NONE || kind >= GP_KINDS)
@@ -226,5 +228,5 @@ uint32_t gp_site_here(int device, enum gp_wire_kind kind)
     lost(&head->captures);
     if (GP_UNLIKELY(stack.poor))
         lost(&head->lost_strings);
-    return stack.count ? site_of(&stack, (uint8_t)device, (uint8_t)kind) : 0;
+    return stack.count ? site_of(&stack, (uint8_t)device, (uint8_t)kind, summed) : 0;
 }

@@ -45,7 +45,7 @@ static void *table_main(void *argument)
         uint32_t none = 0;
         oracle_stack_seed = seed;
         oracle_python_seed = seed + 1;
-        uint32_t id = gp_site_here((int)(seed % 7), GP_KIND_POOL);
+        uint32_t id = gp_site_here((int)(seed % 7), GP_KIND_POOL, true);
         bool first =
             __atomic_compare_exchange_n(&x_numbers[seed], &none, id, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         if (!table_right(seed, id) || (!first && none != id))

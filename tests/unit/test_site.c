@@ -35,7 +35,7 @@ static int64_t at_peak(uint32_t id)
 
 APART static uint32_t ask(int device, enum gp_wire_kind kind)
 {
-    uint32_t id = gp_site_here(device, kind);
+    uint32_t id = gp_site_here(device, kind, true);
     sink++;
     return id;
 }
@@ -69,7 +69,7 @@ APART static uint32_t ways(unsigned depth, uint32_t way, int device)
 Test(site, off_until_started)
 {
     cr_assert_not(gp_site_on());
-    cr_assert_eq(gp_site_here(0, GP_KIND_LINEAR), 0);
+    cr_assert_eq(gp_site_here(0, GP_KIND_LINEAR, true), 0);
     gp_site_alloc(1, 10);
     gp_site_free(1, 10);
     gp_site_reset(-1);
