@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,19 +200,26 @@ static int gp_load_file(struct gp_recording **recording, const struct gp_load_op
     return GP_EXIT_FAILED;
 }
 
+/* A process in a container names its objects as it sees them. One that sees what we see may end meanwhile. */
+static void gp_load_root(char *root, size_t bytes, pid_t pid)
+{
+    char path[64];
+    struct stat theirs, ours;
+    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+    if (stat(path, &theirs) == 0 && stat("/proc/self/ns/mnt", &ours) == 0 && theirs.st_ino != ours.st_ino)
+        snprintf(root, bytes, "/proc/%d/root", (int)pid);
+}
+
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 {
-    char name[32];
-    *loaded = (struct gp_loaded){0};
+    *loaded = (struct gp_loaded){.command = o->target.command};
     bool live = o->target.pid_count > 0;
+    if (live)
+        gp_load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* before: it may have ended afterwards */
     int rc = live ? gp_load_live(&loaded->recording, o) : gp_load_file(&loaded->recording, o, o->files[i]);
     if (rc)
         return rc;
     const struct gp_recording *r = loaded->recording;
-    char root[64] = "";
-    if (live)
-        snprintf(root, sizeof(root), "/proc/%d/root", (int)o->target.pids[0]);
-    snprintf(name, sizeof(name), "pid %u", r->pid);
     struct gp_symbol_source source = {.sites = r->sites,
                                       .frames = r->frames,
                                       .modules = r->modules,
@@ -219,7 +227,7 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .site_count = r->site_count,
                                       .frame_count = r->frame_count,
                                       .module_count = r->module_count,
-                                      .root = access(root, X_OK) == 0 ? root : ""};
+                                      .root = loaded->root};
     if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
         gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0)
         return GP_EXIT_OK;
@@ -229,6 +237,9 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 
 void gp_load_free(struct gp_loaded *loaded)
 {
+    const char *note;
+    for (uint32_t i = 0; loaded->symbols && (note = gp_symbols_note(loaded->symbols, i)); i++)
+        gp_error(loaded->command, "%s", note);
     gp_report_fini(&loaded->report);
     gp_symbols_free(loaded->symbols);
     gp_recording_free(loaded->recording);

@@ -28,6 +28,8 @@ struct gp_load_options {
 int gp_load_parse(struct gp_load_options *options, const char *command, unsigned takes, int argc, char **argv);
 
 struct gp_loaded {
+    const char *command;
+    char root[64]; /* the symbols' own */
     struct gp_recording *recording;
     struct gp_symbols *symbols;
     struct gp_report report;
@@ -35,6 +37,7 @@ struct gp_loaded {
 /* The recording: of the i-th file, or of the process for as long as was asked.  GP_EXIT_OK or an exit status, after a
  * message. */
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
+/* Also says what could not be given its name, and why. */
 void gp_load_free(struct gp_loaded *loaded);
 void gp_load_end(struct gp_load_options *options);
 
