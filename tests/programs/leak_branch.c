@@ -17,14 +17,12 @@
         CHECK(cuMemAlloc(&pointer, bytes));                                                                            \
         return pointer;                                                                                                \
     }
-#define EIGHT(_n)                                                                                                      \
-    LAYER(_n##0) LAYER(_n##1) LAYER(_n##2) LAYER(_n##3) LAYER(_n##4) LAYER(_n##5) LAYER(_n##6) LAYER(_n##7)
-EIGHT(1)
-EIGHT(2)
-EIGHT(3) EIGHT(4) EIGHT(5) EIGHT(6)
-#define NAMES(_n)                                                                                                      \
-    layer_##_n##0, layer_##_n##1, layer_##_n##2, layer_##_n##3, layer_##_n##4, layer_##_n##5, layer_##_n##6,           \
-        layer_##_n##7
+/* clang-format off */
+#define EIGHT(_n) LAYER(_n##0) LAYER(_n##1) LAYER(_n##2) LAYER(_n##3) LAYER(_n##4) LAYER(_n##5) LAYER(_n##6) LAYER(_n##7)
+EIGHT(1) EIGHT(2) EIGHT(3) EIGHT(4) EIGHT(5) EIGHT(6)
+#define NAMES(_n) layer_##_n##0, layer_##_n##1, layer_##_n##2, layer_##_n##3, layer_##_n##4, layer_##_n##5, layer_##_n##6, \
+    layer_##_n##7
+    /* clang-format on */
 
     static CUdeviceptr kept[64];
 static unsigned kept_count;
