@@ -497,3 +497,56 @@ Test(diff, joins_sites_by_their_names)
     gp_recording_free(before);
     gp_recording_free(after);
 }
+
+/* ---- damaged recordings ----------------------------------------------------------------------------------------- */
+
+/* Any events at all, of any size that the reader lets through (a petabyte): the numbers are then
+ * worth nothing, but every analysis comes to its end. */
+Test(flow, survives_events_that_no_program_makes, .timeout = 120)
+{
+    uint64_t seed = 4711;
+    for (unsigned round = 0; round < 60; round++) {
+        struct recmake *make = recmake_new(GIB);
+        uint32_t sites[4], second = recmake_device(make, 3, -1);
+        for (unsigned i = 0; i < 4; i++)
+            sites[i] = site(make, "f", i);
+        for (unsigned i = 0; i < 400; i++) {
+            uint64_t bits = random_next(&seed), shift = random_next(&seed) % 64;
+            struct gp_rec_event event = {
+                .time_ns = (1000 + i / 2) * MS,
+                .address = round % 2 ? bits % 64 * 0x1000 : random_next(&seed),
+                .bytes = (round % 3 ? random_next(&seed) >> (shift < 14 ? 14 : shift) : bits % 0x8000),
+                .site = sites[bits % 4],
+                .type = bits >> 8 & 7,
+                .kind = bits >> 16 & 15,
+                .device = (uint8_t)(bits >> 24 & 1 ? second : 0)};
+            event.type = event.type == GP_EVENT_NONE ? GP_EVENT_ALLOC : event.type;
+            recmake_event(make, &event);
+            recmake_at(make, event.time_ns);
+            if (i % 20 == 0)
+                recmake_mark(make, "step");
+        }
+        struct gp_recording *recording = recmake_done(make);
+        recording->from_start = round % 4 > 1;
+        recording->dropped = round % 5;
+        cr_assert_eq(gp_recording_match(recording), 0);
+        struct gp_flow *flow = gp_flow_new(recording);
+        struct gp_steps *steps = gp_steps_find(recording);
+        cr_assert(flow && steps);
+        free(gp_flow_leaks(flow, steps, 0));
+        free(gp_flow_leaks(flow, steps, 50 * MS));
+        free(gp_flow_churn(flow, steps));
+        for (uint32_t device = 0; device < 2; device++) {
+            free(gp_flow_allocated(flow, device, GP_KIND_NONE, 50));
+            free(gp_flow_reserved(flow, device, 50));
+            free(gp_flow_peak(flow, device, 0));
+            free(gp_flow_fragmentation(flow, device, 20));
+            free(gp_flow_segments(flow, device, 0));
+            free(gp_flow_sizes(flow, device));
+            free(gp_flow_bill(flow, device));
+        }
+        free(steps);
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}

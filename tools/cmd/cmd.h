@@ -37,7 +37,14 @@ int gp_cmd_doctor(int argc, char **argv);
 int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
 int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */
 int gp_cmd_snapshot(int argc, char **argv); /* tools/cmd/snapshot.c */
-int gp_cmd_export(int argc, char **argv);   /* tools/cmd/export.c */
+int gp_cmd_report(int argc, char **argv);
+int gp_cmd_leaks(int argc, char **argv);
+int gp_cmd_peak(int argc, char **argv);
+int gp_cmd_churn(int argc, char **argv);
+int gp_cmd_fragmentation(int argc, char **argv);
+int gp_cmd_reconcile(int argc, char **argv);
+int gp_cmd_diff(int argc, char **argv);
+int gp_cmd_export(int argc, char **argv); /* tools/cmd/export.c */
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 

@@ -14,6 +14,8 @@
 /* A screenful with room for what stands around it. */
 #define GP_PAGE_ROWS 15u
 #define GP_PAGE_BAR  12u
+/* All about a suspect fits on one line. */
+#define GP_PAGE_WIDE 120
 
 static int gp_page_width(const struct gp_page *page)
 {
@@ -257,9 +259,10 @@ static void gp_page_suspect(const struct gp_page *page, const struct gp_report *
     gp_page_site(page, report, leak->site, gp_page_width(page) - 26);
     fprintf(page->out, "\n     ");
     gp_page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
-    fprintf(page->out, "  %s in %" PRId64 " blocks (%s), the oldest %s old; confidence %.0f %%",
+    fprintf(page->out, "  %s in %" PRId64 " blocks (%s), the oldest %s old%sconfidence %.0f %%",
             gp_size_text(live, leak->live_bytes), leak->live_count, gp_kind_name(leak->kind),
-            gp_page_seconds(age, (double)leak->oldest_ns / 1e9), leak->confidence * 100);
+            gp_page_seconds(age, (double)leak->oldest_ns / 1e9), gp_page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ",
+            leak->confidence * 100);
     if (leak->seconds_to_oom >= 0)
         fprintf(page->out, "; device full in %s", gp_page_seconds(oom, leak->seconds_to_oom));
     fputc('\n', page->out);
