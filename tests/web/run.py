@@ -99,7 +99,7 @@ def tables_wanted(document, device):
         "timeline-table": number([[name, *point] for name, points in series for point in points]),
         "marks-table": number([[m["name"], m["time_ns"]] for m in document["marks"]]) or None,
         "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
-        "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s["live_bytes_at_bounds"])), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
+        "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
         "fragmentation-table": number(d["fragmentation"]["points"]),
         "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
         "sizes-table": number([[r["from_bytes"], r["count"], r["bytes"], r["live_count"], r["live_bytes"]] for r in d["sizes"]]),
@@ -243,14 +243,14 @@ def test_the_first_screen(case):
 
 
 def test_huge_opens_within_two_seconds(case):
-    seconds = []
-    for _ in range(3):  # other work on the machine may slow one
-        page = case.page()
-        seconds.append(page.open(case.path("huge")))
-        page.close()
-        if seconds[-1] < 2:
-            return
-    raise AssertionError(f"opened in {seconds} s")
+    """Two seconds of a core: what else the machine does would count in those of a clock."""
+    page = case.page()
+    page.call("Performance.enable", timeDomain="threadTicks")
+    wall = page.open(case.path("huge"))
+    page.eval(SETTLE)
+    spent = {m["name"]: m["value"] for m in page.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+    print(f"  (the largest document: {wall:.2f} s until it was ready, {spent:.2f} s of the page's thread)")
+    assert 0.1 < spent < 2, f"{spent} s of a core, ready after {wall} s"
 
 
 def test_tab_reaches_everything(case):
@@ -302,7 +302,7 @@ def test_keys_move_zoom_and_speak(case):
     blocks = document["devices"][0]["segments"][0]["blocks"]
     page.key("ArrowRight")
     state = blocks[1][2]
-    assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and f"+ {blocks[1][0]:,}" in readout("segments"), readout("segments")
+    assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and hex(int(document["devices"][0]["segments"][0]["address"], 16) + blocks[1][0]) in readout("segments"), readout("segments")
     page.key("ArrowDown")
     assert document["devices"][0]["segments"][1]["address"] in readout("segments"), readout("segments")
 
@@ -411,6 +411,8 @@ def test_prints(case):
     equal(page.eval("getComputedStyle(document.querySelector('.top')).display"), "none", "bar")
     equal(page.eval("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", "paper")
     equal(page.eval("document.documentElement.dataset.theme"), "light", "theme while printing")
+    equal(page.eval("getComputedStyle(document.querySelector('#devices thead th')).position"), "static", "heads of tables")
+    assert page.eval("document.querySelector('#timeline .legend button').getBoundingClientRect().width > 0"), "the legend is gone"
     page.eval("dispatchEvent(new Event('afterprint'))")
     equal(page.eval("document.documentElement.dataset.theme ?? null"), None, "theme after")
     assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
