@@ -300,6 +300,7 @@ def test_keys_move_zoom_and_speak(case):
     assert abs(page.eval(width) - narrow) < 1, "Escape did not zoom back"
     page.eval("document.querySelector('#segments .map').focus()")
     blocks = document["devices"][0]["segments"][0]["blocks"]
+    page.key("Home")
     page.key("ArrowRight")
     state = blocks[1][2]
     assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and hex(int(document["devices"][0]["segments"][0]["address"], 16) + blocks[1][0]) in readout("segments"), readout("segments")
@@ -323,6 +324,8 @@ def test_drag_zooms_and_pointers_tell(case):
     assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != whole, "a drag did not zoom"
     page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').click()")
     page.eval("document.querySelector('#segments .map').scrollIntoView({ block: 'center' })")
+    page.eval("document.querySelector('#segments .map').focus({ preventScroll: true })")
+    page.key("Home")
     box = page.eval("(r => [r.x, r.y, r.width])(document.querySelector('canvas.one').getBoundingClientRect())")
     page.mouse("mouseMoved", box[0] + 4, box[1] + 15)
     block = document["devices"][0]["segments"][0]["blocks"][0]
@@ -485,10 +488,12 @@ def main():
     for name, maker_of in fixtures.MAKERS.items():
         documents[name] = maker_of()
         make(name, documents[name])
+    browser = cdp.Browser(browser_path)
     try:
-        browser = cdp.Browser(browser_path)
         browser.call("Browser.getVersion")
     except (cdp.Failed, OSError) as error:
+        browser.close()
+        shutil.rmtree(folder, ignore_errors=True)
         print(f"web: {browser_path} does not start: {error}")
         return 77
     try:

@@ -99,8 +99,10 @@ function address(text) {
 }
 
 function map(model, device, status) {
-    let segments = device.segments.map(sums), at = 0, block = 0, placed = { pieces: [], rows: 1 }, width = 0;
+    let segments = device.segments.map(sums), at = 0, block = -1, placed = { pieces: [], rows: 1 }, width = 0;
     segments.sort(ORDERS.address[1]);
+    // Nothing is chosen yet; shown alone is where the most lies idle.
+    at = segments.reduce((best, s, i) => (s.idle > segments[best].idle ? i : best), 0);
     const rows = Math.max(2, Math.min(26, Math.ceil(Math.sqrt(segments.length) * 1.6)));
     const all = el("canvas", { "aria-hidden": "true" }), one = el("canvas", { class: "one", "aria-hidden": "true" });
     const title = el("p", { class: "onetitle" });
