@@ -99,7 +99,7 @@ def tables_wanted(document, device):
         "timeline-table": number([[name, *point] for name, points in series for point in points]),
         "marks-table": number([[m["name"], m["time_ns"]] for m in document["marks"]]) or None,
         "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
-        "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s["live_bytes_at_bounds"])), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
+        "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
         "fragmentation-table": number(d["fragmentation"]["points"]),
         "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
         "sizes-table": number([[r["from_bytes"], r["count"], r["bytes"], r["live_count"], r["live_bytes"]] for r in d["sizes"]]),
@@ -243,14 +243,14 @@ def test_the_first_screen(case):
 
 
 def test_huge_opens_within_two_seconds(case):
-    seconds = []
-    for _ in range(3):  # other work on the machine may slow one
-        page = case.page()
-        seconds.append(page.open(case.path("huge")))
-        page.close()
-        if seconds[-1] < 2:
-            return
-    raise AssertionError(f"opened in {seconds} s")
+    """Two seconds of a core: what else the machine does would count in those of a clock."""
+    page = case.page()
+    page.call("Performance.enable", timeDomain="threadTicks")
+    wall = page.open(case.path("huge"))
+    page.eval(SETTLE)
+    spent = {m["name"]: m["value"] for m in page.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+    print(f"  (the largest document: {wall:.2f} s until it was ready, {spent:.2f} s of the page's thread)")
+    assert 0.1 < spent < 2, f"{spent} s of a core, ready after {wall} s"
 
 
 def test_tab_reaches_everything(case):
@@ -300,9 +300,10 @@ def test_keys_move_zoom_and_speak(case):
     assert abs(page.eval(width) - narrow) < 1, "Escape did not zoom back"
     page.eval("document.querySelector('#segments .map').focus()")
     blocks = document["devices"][0]["segments"][0]["blocks"]
+    page.key("Home")
     page.key("ArrowRight")
     state = blocks[1][2]
-    assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and f"+ {blocks[1][0]:,}" in readout("segments"), readout("segments")
+    assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and hex(int(document["devices"][0]["segments"][0]["address"], 16) + blocks[1][0]) in readout("segments"), readout("segments")
     page.key("ArrowDown")
     assert document["devices"][0]["segments"][1]["address"] in readout("segments"), readout("segments")
 
@@ -323,6 +324,8 @@ def test_drag_zooms_and_pointers_tell(case):
     assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != whole, "a drag did not zoom"
     page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').click()")
     page.eval("document.querySelector('#segments .map').scrollIntoView({ block: 'center' })")
+    page.eval("document.querySelector('#segments .map').focus({ preventScroll: true })")
+    page.key("Home")
     box = page.eval("(r => [r.x, r.y, r.width])(document.querySelector('canvas.one').getBoundingClientRect())")
     page.mouse("mouseMoved", box[0] + 4, box[1] + 15)
     block = document["devices"][0]["segments"][0]["blocks"][0]
@@ -411,6 +414,8 @@ def test_prints(case):
     equal(page.eval("getComputedStyle(document.querySelector('.top')).display"), "none", "bar")
     equal(page.eval("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", "paper")
     equal(page.eval("document.documentElement.dataset.theme"), "light", "theme while printing")
+    equal(page.eval("getComputedStyle(document.querySelector('#devices thead th')).position"), "static", "heads of tables")
+    assert page.eval("document.querySelector('#timeline .legend button').getBoundingClientRect().width > 0"), "the legend is gone"
     page.eval("dispatchEvent(new Event('afterprint'))")
     equal(page.eval("document.documentElement.dataset.theme ?? null"), None, "theme after")
     assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
@@ -483,10 +488,12 @@ def main():
     for name, maker_of in fixtures.MAKERS.items():
         documents[name] = maker_of()
         make(name, documents[name])
+    browser = cdp.Browser(browser_path)
     try:
-        browser = cdp.Browser(browser_path)
         browser.call("Browser.getVersion")
     except (cdp.Failed, OSError) as error:
+        browser.close()
+        shutil.rmtree(folder, ignore_errors=True)
         print(f"web: {browser_path} does not start: {error}")
         return 77
     try:

@@ -45,7 +45,7 @@ function tree(model, device) {
 function graph(model, device, status) {
     const total = device.peak.bytes || 1;
     const data = tree(model, device);
-    const label = (d) => `${d.data.name} ${d.data.where && !d.data.name.includes(d.data.where) ? `${d.data.where} ` : ""}${bytes(d.data.value)}, ${percent(d.data.value / total)} of the peak, ${plural(d.data.count, "block")}`;
+    const label = (d) => `${d.data.name}${d.data.where && !d.data.name.includes(d.data.where) ? `, ${d.data.where}` : ""}: ${bytes(d.data.value)}, ${percent(d.data.value / total)} of the peak, ${plural(d.data.count, "block")}`;
     const tip = () => tip;
     tip.show = (event, d) => showTip(event, [d.data.name, d.data.where, `${bytes(d.data.value)} · ${percent(d.data.value / total)} · ${plural(d.data.count, "block")}`]);
     tip.hide = hideTip;

@@ -42,7 +42,7 @@ export function fragments(model, device) {
     const f = device.fragmentation;
     const figures = el("div", { class: "figures" },
         figure(f.utilisation, "utilisation", "of what was reserved from the driver was allocated, when the most was reserved. The rest was held for nobody."),
-        figure(f.external, "external", f.has_segments ? "of the free bytes inside segments at the end lie outside the largest free piece: they cannot serve one large request." : "unknown without a cache's segments; 0 where nothing is free."),
+        figure(f.has_segments ? f.external : null, "external", f.has_segments ? "of the free bytes inside segments at the end lie outside the largest free piece: they cannot serve one large request." : "is known where a cache shows its segments: how much of their free bytes cannot serve one large request."),
         figure(f.internal, "internal", "of the allocated bytes at the peak were rounding: granted, but not asked for."));
     if (!f.points.length) return { node: section("fragmentation", "Fragmentation", null, figures), redraw() {}, destroy() {} };
     const key = (cls, text) => el("span", {}, el("span", { class: `swatch ${cls}` }), text);

@@ -38,6 +38,11 @@ class Model {
         return this.site(id).name || "[unknown]";
     }
 
+    // For headlines: a path loses its folders.
+    shortName(id) {
+        return this.siteName(id).replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
+    }
+
     // "step 14 of 20": the step in which a moment lies; "" before the first and after the last.
     step(ns) {
         const { bounds_ns: bounds, count: steps, source } = this.steps;

@@ -26,11 +26,11 @@ function peakAnswers(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes, counted = device.counted_peak_bytes ?? device.allocated_peak_bytes;
     const share = total > 0 ? `${percent(counted / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
     const [first, ...rest] = peak.parts;
-    const others = rest.slice(0, 2).map((p) => `${model.siteName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
+    const others = rest.slice(0, 2).map((p) => `${model.shortName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
         answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `By the program's own counters; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
         answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end ${bytes(device.allocated_end_bytes)} were left.`),
-        first ? answer("#peak", "Who held it?", model.siteName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
+        first ? answer("#peak", "Who held it?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
             : answer("#peak", "Who held it?", "nobody", "Nothing was allocated."),
     ];
 }
@@ -39,7 +39,7 @@ function growthAnswer(model, device) {
     const here = model.leaks.suspects.find((s) => s.device === device.device) || model.leaks.suspects[0];
     if (!here) return answer("#growth", "Who grows?", "nobody", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
     const end = known(here.seconds_to_oom) ? `At this pace ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
-    return answer("#growth", "Who grows?", here.function || model.siteName(here.site),
+    return answer("#growth", "Who grows?", here.function || model.shortName(here.site),
         `+${bytes(here.bytes_per_step)} a step on ${deviceWord(here.device)}, ${sureness(here.confidence)} (${decimal(here.confidence)}); holds ${bytes(here.live_bytes)}. ${end}`,
         model.leaks.suspects.length > 1 && `${plural(model.leaks.suspects.length - 1, "more suspect")} below.`);
 }

@@ -6,7 +6,6 @@ import { asTable, el, hideTip, section, showTip, table } from "./dom.js";
 import { bytes, count, exact, percent, plural } from "./format.js";
 
 const HIGH = 17, GAP = 4, LEAST = 3;
-const STATES = { live: "live", idle: "idle", unmapped: "unmapped" };
 
 function hatch(ctx, ground, ink, dots) {
     const ratio = devicePixelRatio || 1, tile = document.createElement("canvas"), size = Math.round(6 * ratio);
@@ -100,16 +99,18 @@ function address(text) {
 }
 
 function map(model, device, status) {
-    let segments = device.segments.map(sums), at = 0, block = 0, placed = { pieces: [], rows: 1 }, width = 0;
+    let segments = device.segments.map(sums), at = 0, block = -1, placed = { pieces: [], rows: 1 }, width = 0;
     segments.sort(ORDERS.address[1]);
+    // Nothing is chosen yet; shown alone is where the most lies idle.
+    at = segments.reduce((best, s, i) => (s.idle > segments[best].idle ? i : best), 0);
     const rows = Math.max(2, Math.min(26, Math.ceil(Math.sqrt(segments.length) * 1.6)));
     const all = el("canvas", { "aria-hidden": "true" }), one = el("canvas", { class: "one", "aria-hidden": "true" });
     const title = el("p", { class: "onetitle" });
     const holder = el("div", { class: "map", tabindex: "0", role: "application", "aria-label": "Segment map. Left and right move between blocks, up and down between segments; the line below says what each is." }, all);
     const said = (s, b) => {
         if (!b) return [`segment ${s.address}`, `${bytes(s.bytes)}, no blocks`];
-        const end = `${bytes(b[1])} at ${s.address} + ${count(b[0])}`;
-        return [b[2] === "live" ? model.siteName(b[3]) : b[2] === "idle" ? "idle: kept by the cache, not in use" : "unmapped: addresses without memory", `${STATES[b[2]] || b[2]}, ${end}`, `in a segment of ${bytes(s.bytes)} (${s.kind}${s.cached ? ", cached" : ""}), ${percent(s.live / (s.bytes || 1))} live`];
+        const where = `${bytes(b[1])} at 0x${(s.at + BigInt(b[0])).toString(16)}`;
+        return [b[2] === "live" ? model.siteName(b[3]) : b[2] === "idle" ? "idle: kept by the cache, not in use" : "unmapped: addresses without memory", b[2] === "live" ? `live, ${where}` : where, `in a segment of ${bytes(s.bytes)} (${s.kind}${s.cached ? ", cached" : ""}), ${percent(s.live / (s.bytes || 1))} live`];
     };
     function draw() {
         if (width <= 0 || !segments.length) return;
