@@ -201,16 +201,13 @@ static void test_refused(const char *path, int error, const char *word)
 
 Test(record, a_file_that_cannot_be_had_is_said_once, .init = test_begin, .fini = test_end)
 {
-    char path[128], link[128];
+    char path[128];
     test_refused("/nonexistent/folder/x", -ENOENT, "No such");
     test_refused("", -EINVAL, "GPUPROF_RECORD");
     test_refused("/proc/self/mem-not", -ENOENT, "No such");
-    snprintf(link, sizeof(link), "%s/link", test_folder);
     snprintf(path, sizeof(path), "%s/fifo", test_folder);
     cr_assert_eq(mkfifo(path, 0600), 0);
     test_refused(path, -ENXIO, "nobody reads");
-    snprintf(path, sizeof(path), "%s/%080d/%080d", test_folder, 1, 1);
-    test_refused(path, -ENOENT, "No such");
 }
 
 Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init = test_begin, .fini = test_end)
@@ -252,8 +249,8 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     snprintf(path, sizeof(path), "%s/full", test_folder);
     struct host host = {0};
     struct rlimit limit = {6000, RLIM_INFINITY};
-    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     cr_assert_eq(host_start(&host, path, true, why), 0, "%s", why);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     host_run(&host, 4, 30000, 100);
     uint64_t lost = host.session.header->record_lost;
     cr_assert_eq(host.session.header->record_state, GP_RECORD_ON, "it waits for room");
@@ -332,9 +329,14 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
     close(ends[1]);
     cr_assert_eq(read(ends[0], &byte, 1), 0, "the recorder holds the pipe open");
     host_run(&host, 1, 1000, 100);
-    closefrom(3); /* what daemons do */
+    for (int fd = 3; fd < 20; fd++) /* what daemons do; the test runner's own numbers come back */
+        cr_assert(dup2(fd, 100 + fd) == 100 + fd || errno == EBADF);
+    for (int fd = 3; fd < 20; fd++)
+        close(fd);
     host_run(&host, 1, 1000, 100);
     gp_record_stop();
+    for (int fd = 3; fd < 20; fd++)
+        dup2(100 + fd, fd);
     struct gp_recording *recording = test_open(path);
     test_counts(recording, &host);
     gp_recording_free(recording);
