@@ -43,11 +43,12 @@ static void test_end(void)
 static bool test_forked;
 #define CHECK(_x)                                                                                                      \
     do {                                                                                                               \
-        if (!(_x) && test_forked) {                                                                                    \
+        bool good = (_x);                                                                                              \
+        if (!good && test_forked) {                                                                                    \
             fprintf(stderr, "test_record.c:%d: %s\n", __LINE__, #_x);                                                  \
             _exit(3);                                                                                                  \
         }                                                                                                              \
-        cr_assert(_x);                                                                                                 \
+        cr_assert(good, "%s", #_x);                                                                                    \
     } while (0)
 
 static pid_t test_fork(void)
