@@ -210,3 +210,194 @@ Test(recording, written_and_read_it_is_the_same)
         free(bytes.at);
     }
 }
+
+/* ---- cut, damaged, foreign --------------------------------------------------------------------------------------- */
+
+/* The events of a cut or damaged file are events of the whole one, in the same order. */
+static void test_part_of(const struct gp_recording *whole, const struct gp_recording *part)
+{
+    size_t k = 0;
+    cr_assert_leq(part->event_count, whole->event_count);
+    for (size_t i = 0; i < part->event_count; i++, k++) {
+        while (k < whole->event_count && (whole->events[k].time_ns != part->events[i].time_ns ||
+                                          whole->events[k].address != part->events[i].address))
+            k++;
+        cr_assert_lt(k, whole->event_count, "event %zu is no event of the whole", i);
+    }
+    for (size_t i = 0; i < part->event_count; i++) {
+        cr_assert_lt(part->events[i].site, part->site_count);
+        cr_assert_lt(part->events[i].thread, part->thread_count);
+        cr_assert(part->events[i].device == GP_REC_NO_DEVICE || part->events[i].device < part->device_count);
+    }
+    for (uint32_t i = 0; i < part->frame_count; i++) {
+        test_text(part, part->frames[i].function);
+        test_text(part, part->frames[i].file);
+    }
+    cr_assert_eq(part->strings[part->string_bytes - 1], '\0');
+}
+
+/* Several blocks of events: a killed writer's file, at every length that it can have. */
+Test(recording, cut_at_every_byte, .timeout = 120)
+{
+    struct gp_recording *made = test_rich(20);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *whole = test_parse(&bytes);
+    size_t most = 0;
+    for (size_t cut = 0; cut < bytes.size; cut++) {
+        struct gp_recording *part = NULL;
+        char why[256] = "";
+        unsigned char *exact = malloc(cut + !cut); /* so that a sanitizer sees a read beyond it */
+        memcpy(exact, bytes.at, cut);
+        int rc = gp_recording_parse(&part, exact, cut, why, sizeof(why));
+        free(exact);
+        if (rc) {
+            cr_assert_eq(rc, -EPROTO);
+            cr_assert_gt(strlen(why), 10);
+            continue;
+        }
+        test_part_of(whole, part);
+        cr_assert_geq(part->event_count, most, "a longer file never has less");
+        cr_assert_eq(part->damaged_blocks, 0, "cut at %zu", cut);
+        most = part->event_count;
+        gp_recording_free(part);
+    }
+    cr_assert_eq(most, whole->event_count);
+    gp_recording_free(made);
+    gp_recording_free(whole);
+    free(bytes.at);
+}
+
+Test(recording, each_byte_flipped, .timeout = 120)
+{
+    struct gp_recording *made = test_rich(20);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *whole = test_parse(&bytes);
+    unsigned seen = 0;
+    struct gp_format_tail tail;
+    memcpy(&tail, bytes.at + bytes.size - sizeof(tail), sizeof(tail));
+    const size_t index = tail.index_offset;
+    cr_assert_eq(memcmp(tail.magic, GP_FORMAT_END, sizeof(tail.magic)), 0);
+    for (size_t at = 0; at < bytes.size; at++) {
+        struct gp_recording *part = NULL;
+        char why[256];
+        bytes.at[at] ^= (unsigned char)(1u << at % 8);
+        int rc = gp_recording_parse(&part, bytes.at, bytes.size, why, sizeof(why));
+        bytes.at[at] ^= (unsigned char)(1u << at % 8);
+        if (rc) {
+            cr_assert(rc == -EPROTO && at < sizeof(struct gp_format_head));
+            continue;
+        }
+        test_part_of(whole, part);
+        /* Without the end block a recording is cut, with another block gone it says so; the index is no loss. */
+        cr_assert(part->damaged_blocks == 1 || !part->complete || at >= index, "byte %zu", at);
+        seen += part->damaged_blocks > 0;
+        gp_recording_free(part);
+    }
+    cr_assert_gt(seen, bytes.size / 2);
+    gp_recording_free(made);
+    gp_recording_free(whole);
+    free(bytes.at);
+}
+
+static int test_refused(const void *bytes, size_t size, const char *word)
+{
+    struct gp_recording *out = NULL;
+    char why[256] = "";
+    int rc = gp_recording_parse(&out, bytes, size, why, sizeof(why));
+    cr_assert_not_null(strstr(why, word), "'%s' does not say '%s'", why, word);
+    return rc;
+}
+
+Test(recording, foreign_newer_and_empty_files_are_refused_in_words)
+{
+    struct gp_recording *made = test_rich(1);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_format_head *head = (struct gp_format_head *)bytes.at;
+    char path[64], why[256];
+    struct gp_recording *out;
+    cr_assert_eq(test_refused("", 0, "not a recording"), -EPROTO);
+    cr_assert_eq(
+        test_refused("hello, world, this is a text and no recording, though long enough to be one ............", 90,
+                     "not a recording"),
+        -EPROTO);
+    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "nothing in it"), -EPROTO);
+    head->major++;
+    head->crc = gp_crc32c(0, head, offsetof(struct gp_format_head, crc));
+    cr_assert_eq(test_refused(bytes.at, bytes.size, "newer"), -EPROTO);
+    cr_assert_eq(gp_recording_open(&out, "/nonexistent/file", why, sizeof(why), NULL, NULL), -ENOENT);
+    cr_assert_eq(gp_recording_open(&out, "/", why, sizeof(why), NULL, NULL), -EISDIR);
+    cr_assert_eq(gp_recording_open(&out, "/dev/zero", why, sizeof(why), NULL, NULL), -ESPIPE);
+    test_name(path);
+    cr_assert_eq(gp_recording_open(&out, path, why, sizeof(why), NULL, NULL), -EPROTO);
+    unlink(path);
+    gp_recording_free(made);
+    free(bytes.at);
+}
+
+/* A minor version adds blocks, columns and fields. */
+Test(recording, unknown_blocks_are_passed_over)
+{
+    struct gp_recording *made = test_rich(2);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_format_block block = {.mark = "GPb\x1a", .type = 999, .stored_bytes = 5, .bytes = 5, .count = 1};
+    unsigned char *longer = malloc(bytes.size + sizeof(block) + 5);
+    size_t head = sizeof(struct gp_format_head);
+    block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), "later", 5);
+    memcpy(longer, bytes.at, head);
+    memcpy(longer + head, &block, sizeof(block));
+    memcpy(longer + head + sizeof(block), "later", 5);
+    memcpy(longer + head + sizeof(block) + 5, bytes.at + head, bytes.size - head);
+    struct test_bytes more = {longer, bytes.size + sizeof(block) + 5};
+    struct gp_recording *back = test_parse(&more);
+    test_same(made, back);
+    gp_recording_free(back);
+    gp_recording_free(made);
+    free(longer);
+    free(bytes.at);
+}
+
+Test(recording, what_is_there_is_not_overwritten)
+{
+    char path[64], link[80];
+    struct gp_recording *made = test_rich(1);
+    test_name(path);
+    cr_assert_eq(gp_recording_write(made, path), 0, "an empty file is nobody's");
+    cr_assert_eq(gp_recording_write(made, path), 0, "a recording is replaced");
+    int fd = gp_file_open(path, true);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(gp_recording_write(made, path), -EBUSY);
+    cr_assert_eq(write(fd, "somebody's", 10), 10);
+    close(fd);
+    cr_assert_eq(gp_recording_write(made, path), -EEXIST);
+    snprintf(link, sizeof(link), "%s.link", path);
+    cr_assert_eq(symlink(path, link), 0);
+    cr_assert_eq(gp_recording_write(made, link), -ELOOP);
+    unlink(link);
+    unlink(path);
+    gp_recording_free(made);
+}
+
+/* An event that came late stands where its time says. */
+Test(recording, late_events_are_put_in_order)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    for (unsigned i = 0; i < 100000; i++)
+        recmake_event(make, &(struct gp_rec_event){.time_ns = 2000000000ull + i * 10 - (i % 97 == 0 ? 12345 : 0),
+                                                   .address = i,
+                                                   .bytes = 1,
+                                                   .type = GP_EVENT_ALLOC,
+                                                   .kind = GP_KIND_LINEAR});
+    struct gp_recording *made = recmake_done(make);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *back = test_parse(&bytes);
+    uint64_t sum = 0;
+    cr_assert_eq(back->event_count, 100000);
+    for (size_t i = 0; i < back->event_count; i++) {
+        cr_assert(i == 0 || back->events[i].time_ns >= back->events[i - 1].time_ns);
+        sum += back->events[i].address;
+    }
+    cr_assert_eq(sum, 99999ull * 100000 / 2, "each of them once");
+    gp_recording_free(made);
+    gp_recording_free(back);
+    free(bytes.at);
+}

@@ -72,6 +72,11 @@ struct gp_process {
     bool simulated; /* the device's name says so */
     uint64_t publish_ns, age_ns;
     uint64_t lost[GP_LOSTS];
+    struct {
+        uint32_t state; /* enum gp_wire_record */
+        int error;      /* errno; 0 none */
+        uint64_t events, lost;
+    } recording; /* what the process writes about itself */
     uint64_t events, enabled_callbacks;
     uint32_t driver_version, cupti_version;
     int device_count; /* devices[] in use, the host last if present */

@@ -174,8 +174,8 @@ static int gp_reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progre
         if (progress && parts != told)
             progress(arg, told = parts);
     }
-    /* What the writer was at when it was killed. */
-    if (damage && !reader->read.recording->complete)
+    /* What the writer was at when it was killed; behind the end block, the index, which is no loss. */
+    if (damage)
         reader->read.recording->damaged_blocks--;
     return 0;
 }

@@ -154,8 +154,11 @@ static bool gp_rows_site_numbers(struct gp_read *read, struct gp_unpack *in, uin
 {
     struct gp_recording *r = read->recording;
     uint32_t first;
-    if (!gp_rows_first(read, in, count, r->site_count, &first) || first + count > r->site_count)
+    if (!gp_rows_first(read, in, count, r->site_count, &first) ||
+        !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
         return false;
+    if (first + count > r->site_count)
+        r->site_count = first + count;
     for (uint32_t i = first; i < first + count; i++) {
         struct gp_rec_site *site = &r->sites[i];
         site->live_bytes = gp_unpack_signed(in);
