@@ -259,8 +259,8 @@ __attribute__((destructor)) static void gp_inject_end(void)
     /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
+        gp_record_stop(); /* what a viewer finds in a closed session is final */
         gp_session_close(&gp_session_mine);
-        gp_record_stop();
         gp_life_end();
         gp_thread_leave();
     }
