@@ -148,7 +148,7 @@ static void gp_inject_sites(uint32_t modes)
 static void gp_inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = gp_session_mine.header;
-    struct gp_record_setup setup = {options->record, header, gp_session_publish};
+    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake};
     char why[96] = "", said[112];
     if (!options->record)
         return;
