@@ -64,6 +64,7 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
 {
     struct gp_diff_names names[2] = {{0}, {0}};
     struct gp_diff *diff = NULL;
+    int rc = GP_EXIT_OK;
     bool ok = gp_diff_name(&names[0], &loaded[0]) && gp_diff_name(&names[1], &loaded[1]);
     if (ok) {
         const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
@@ -73,8 +74,9 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
         diff = gp_diff_find(recordings, keys);
         ok = diff;
         if (diff && json) {
-            ok = gp_json_print(stdout, gp_diff_json(diff, labels), false) == 0;
+            rc = gp_load_json("diff", gp_diff_json(diff, labels));
         } else if (diff) {
+            page.named = true;
             gp_page_warnings(&page, &loaded[0].report);
             gp_page_warnings(&page, &loaded[1].report);
             gp_page_diff(&page, diff, labels);
@@ -83,7 +85,7 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
     free(diff);
     gp_diff_names_free(&names[0]);
     gp_diff_names_free(&names[1]);
-    return ok ? GP_EXIT_OK : gp_load_memory("diff");
+    return ok ? rc : gp_load_memory("diff");
 }
 
 int gp_cmd_diff(int argc, char **argv)
