@@ -118,7 +118,6 @@ static bool gp_ringread_check(struct gp_wire_event *event, uint64_t seq)
         gp_text_clean(name, sizeof name, event->name, sizeof event->name);
         memcpy(event->name, name, sizeof name);
     }
-    event->pad_ = 0;
     return true;
 }
 

@@ -563,7 +563,7 @@ Test(symbol, a_hundred_thousand_addresses_take_seconds)
         with_line += f[0].line > 0;
     }
     double seconds = (double)(gp_clock_ns() - begin) / 1e9;
-    cr_log_warn("%u of %u addresses have a line; %.2f s", with_line, (unsigned)count, seconds);
+    cr_log_info("%u of %u addresses have a line; %.2f s", with_line, (unsigned)count, seconds);
     cr_assert_gt(with_line, count / 2);
     cr_assert_lt(seconds, 20, "a second or two where nothing else runs");
     free(frames);

@@ -340,6 +340,7 @@ void gp_page_leaks(const struct gp_page *page, const struct gp_report *report, c
 
 bool gp_page_churn(const struct gp_page *page, const struct gp_report *report)
 {
+    char took[GP_SIZE_TEXT];
     struct gp_churn *churn = gp_flow_churn(report->flow, report->steps);
     if (!churn)
         return false;
@@ -348,16 +349,20 @@ bool gp_page_churn(const struct gp_page *page, const struct gp_report *report)
     fprintf(page->out,
             "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f a step\n\n",
             churn->pairs, churn->allocations, churn->pairs_per_step);
+    if (churn->driver_ns)
+        fprintf(page->out, "Their driver calls took %s in all\n\n",
+                gp_page_seconds(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
-        fprintf(page->out, "%s  %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
-                "MEAN LIFE", gp_page_on(page, GP_OFF));
+        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
+                "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
     for (uint32_t i = 0; i < churn->count && i < GP_PAGE_ROWS * 2; i++) {
         const struct gp_churn_site *site = &churn->sites[i];
         char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
-        fprintf(page->out, "  %10.1f %10s %10s  ", site->pairs_per_step,
+        fprintf(page->out, "  %10.1f %10s %10s %10s  ", site->pairs_per_step,
                 gp_size_text(size, (int64_t)(site->bytes / site->pairs)),
-                gp_page_seconds(life, (double)site->mean_life_ns / 1e9));
-        gp_page_site(page, report, site->site, 37);
+                gp_page_seconds(life, (double)site->mean_life_ns / 1e9),
+                site->driver_ns ? gp_page_seconds(took, (double)site->driver_ns / 1e9) : "-");
+        gp_page_site(page, report, site->site, 48);
         fputc('\n', page->out);
     }
     if (churn->count > GP_PAGE_ROWS * 2)
