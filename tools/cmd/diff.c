@@ -49,14 +49,22 @@ static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *lo
     names->count = loaded->recording->site_count;
     names->keys = calloc(names->count + 1u, sizeof(char *));
     names->labels = calloc(names->count + 1u, sizeof(char *));
-    bool ok = names->keys && names->labels;
+    uint32_t *all = calloc(names->count + 1u, sizeof(*all));
+    const struct gp_frame_text **callers = calloc(names->count + 1u, sizeof(*callers));
+    bool ok = names->keys && names->labels && all && callers;
+    for (uint32_t i = 0; ok && i < names->count; i++)
+        all[i] = i;
+    if (ok)
+        gp_symbols_callers(loaded->symbols, all, names->count, callers);
     for (uint32_t i = 0; ok && i < names->count; i++) {
         char label[256];
-        gp_frame_label(gp_symbols_name(loaded->symbols, i), label, sizeof(label));
+        gp_site_label(gp_symbols_name(loaded->symbols, i), callers[i], label, sizeof(label));
         names->keys[i] = gp_diff_key(loaded->symbols, i);
         names->labels[i] = strdup(label);
         ok = names->keys[i] && names->labels[i];
     }
+    free(all);
+    free(callers);
     return ok;
 }
 

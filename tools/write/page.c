@@ -57,22 +57,30 @@ static void gp_page_cut(const struct gp_page *page, const char *text, int column
         fprintf(page->out, "%.*s...", (int)cut, text);
 }
 
-/* Prints a name behind `used` columns of its line; where there is no room for it, on a line of its own. */
-static void gp_page_name(const struct gp_page *page, const char *name, int used)
+/* Columns for a name behind `used` others; where there is no room for it, on a line of its own. */
+static int gp_page_room(const struct gp_page *page, int used)
 {
     int left = gp_page_width(page) - used;
-    if (left < GP_PAGE_NAME) {
-        fputs("\n       ", page->out);
-        left = gp_page_width(page) - 7;
-    }
-    gp_page_cut(page, name, left);
+    if (left >= GP_PAGE_NAME)
+        return left;
+    fputs("\n       ", page->out);
+    return gp_page_width(page) - 7;
 }
 
-static void gp_page_site(const struct gp_page *page, const struct gp_report *report, uint32_t site, int used)
+/* The sites of a table with what tells equal names apart. */
+struct gp_page_names {
+    uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
+    const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
+};
+
+static void gp_page_site(const struct gp_page *page, const struct gp_report *report, const struct gp_page_names *names,
+                         uint32_t i, int used)
 {
     char label[256];
-    gp_frame_label(gp_symbols_name(report->symbols, site), label, sizeof(label));
-    gp_page_name(page, label, used);
+    size_t room = (size_t)gp_page_room(page, used) + 1;
+    gp_site_label(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], label,
+                  room < sizeof(label) ? room : sizeof(label));
+    fputs(label, page->out);
 }
 
 /* share 0..1; always GP_PAGE_BAR wide. */
@@ -206,6 +214,10 @@ static void gp_page_parts(const struct gp_page *page, const struct gp_report *re
     bool narrow = gp_page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
+    struct gp_page_names names = {.count = shown};
+    for (uint32_t i = 0; i < shown; i++)
+        names.sites[i] = peak->parts[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
@@ -213,7 +225,7 @@ static void gp_page_parts(const struct gp_page *page, const struct gp_report *re
         if (!narrow)
             gp_page_bar(page, share);
         fprintf(page->out, " %7" PRId64 " x %-10s ", part->count, gp_kind_name(part->kind));
-        gp_page_site(page, report, part->site, narrow ? 45 : 57);
+        gp_page_site(page, report, &names, i, narrow ? 45 : 57);
         fputc('\n', page->out);
         rest -= part->bytes;
     }
@@ -294,14 +306,24 @@ static void gp_page_stack(const struct gp_page *page, const struct gp_report *re
                 gp_page_on(page, GP_OFF));
 }
 
+/* The first ones: at most GP_PAGE_ROWS. */
+static void gp_page_suspects(struct gp_page_names *names, const struct gp_report *report, const struct gp_leaks *leaks,
+                             uint32_t most)
+{
+    *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
+    for (uint32_t i = 0; i < names->count; i++)
+        names->sites[i] = leaks->suspects[i].site;
+    gp_symbols_callers(report->symbols, names->sites, names->count, names->callers);
+}
+
 static void gp_page_suspect(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks,
-                            uint32_t i, uint32_t frames)
+                            const struct gp_page_names *names, uint32_t i, uint32_t frames)
 {
     const struct gp_leak *leak = &leaks->suspects[i];
     char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
     fprintf(page->out, "%3u  %s%s a step%s  ", i + 1, gp_page_on(page, GP_RED),
             gp_size_text(slope, (int64_t)leak->bytes_per_step), gp_page_on(page, GP_OFF));
-    gp_page_site(page, report, leak->site, 26);
+    gp_page_site(page, report, names, i, 26);
     fprintf(page->out, "\n     ");
     gp_page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
     fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
@@ -318,14 +340,16 @@ static void gp_page_suspect(const struct gp_page *page, const struct gp_report *
 void gp_page_leaks(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
 {
     gp_page_warnings(page, report);
+    struct gp_page_names names;
     if (gp_page_empty(page, report))
         return;
     gp_page_step_line(page, report);
     if (leaks->count == 0)
         fprintf(page->out, "no suspects: %s\n", leaks->why);
-    for (uint32_t i = 0; i < leaks->count && i < GP_PAGE_ROWS; i++) {
+    gp_page_suspects(&names, report, leaks, GP_PAGE_ROWS);
+    for (uint32_t i = 0; i < names.count; i++) {
         fputc('\n', page->out);
-        gp_page_suspect(page, report, leaks, i, 8);
+        gp_page_suspect(page, report, leaks, &names, i, 8);
     }
     if (leaks->count > GP_PAGE_ROWS)
         fprintf(page->out, "\n%u more suspects: --json has them all\n", leaks->count - GP_PAGE_ROWS);
@@ -355,14 +379,18 @@ bool gp_page_churn(const struct gp_page *page, const struct gp_report *report)
     if (churn->count)
         fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
                 "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
-    for (uint32_t i = 0; i < churn->count && i < GP_PAGE_ROWS * 2; i++) {
+    struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
+    for (uint32_t i = 0; i < names.count; i++)
+        names.sites[i] = churn->sites[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    for (uint32_t i = 0; i < names.count; i++) {
         const struct gp_churn_site *site = &churn->sites[i];
         char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
         fprintf(page->out, "  %10.1f %10s %10s %10s  ", site->pairs_per_step,
                 gp_size_text(size, (int64_t)(site->bytes / site->pairs)),
                 gp_page_seconds(life, (double)site->mean_life_ns / 1e9),
                 site->driver_ns ? gp_page_seconds(took, (double)site->driver_ns / 1e9) : "-");
-        gp_page_site(page, report, site->site, 48);
+        gp_page_site(page, report, &names, i, 48);
         fputc('\n', page->out);
     }
     if (churn->count > GP_PAGE_ROWS * 2)
@@ -527,8 +555,10 @@ void gp_page_summary(const struct gp_page *page, const struct gp_report *report,
     gp_page_step_line(page, report);
     if (leaks->count == 0)
         fprintf(page->out, "no suspects: %s\n", leaks->why);
-    for (uint32_t i = 0; i < leaks->count && i < 5; i++)
-        gp_page_suspect(page, report, leaks, i, 0);
+    struct gp_page_names names;
+    gp_page_suspects(&names, report, leaks, 5);
+    for (uint32_t i = 0; i < names.count; i++)
+        gp_page_suspect(page, report, leaks, &names, i, 0);
     if (leaks->count > 5)
         fprintf(page->out, "%u more: 'gpuprof leaks' has them\n", leaks->count - 5);
 }
@@ -580,7 +610,7 @@ void gp_page_diff(const struct gp_page *page, const struct gp_diff *diff, const 
                 gp_page_on(page, GP_OFF));
         fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
         fprintf(page->out, " %11s  ", gp_page_change(by, row->live_bytes[1] - row->live_bytes[0]));
-        gp_page_name(page, names[side][row->site[side]], 50);
+        gp_page_cut(page, names[side][row->site[side]], gp_page_room(page, 50));
         fputc('\n', page->out);
     }
     if (shown < differ)
