@@ -22,7 +22,7 @@ static const struct {
     {"report x -o - --json", 2, "only one"},
     {"leaks", 2, "which recording"},
     {"leaks x -p 1", 2, "not both"},
-    {"leaks x --duration 3", 2, "for -p alone"},
+    {"leaks x --duration 3", 2, "only a running process"},
     {"leaks -p 1,2", 2, "one process"},
     {"leaks -p 999999999", 3, "no such process"},
     {"leaks x --error-exitcode 256", 2, "from 0 to 255"},
