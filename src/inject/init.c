@@ -15,6 +15,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
@@ -159,6 +160,18 @@ static void gp_inject_record(const struct gp_options *options)
     snprintf(header->trouble, sizeof(header->trouble), "%s", said);
 }
 
+static void gp_inject_fork_begin(void)
+{
+    gp_pieces_fork_begin();
+    gp_loader_fork_begin();
+}
+
+static void gp_inject_fork_end(void)
+{
+    gp_loader_fork_end();
+    gp_pieces_fork_end();
+}
+
 static void gp_inject_fork_child(void)
 {
     gp_session_forget(&gp_session_mine);
@@ -190,7 +203,7 @@ static void gp_inject_start(void)
         return;
     }
     memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(gp_pieces_fork_begin, gp_pieces_fork_end, gp_inject_fork_child);
+    pthread_atfork(gp_inject_fork_begin, gp_inject_fork_end, gp_inject_fork_child);
     atexit(gp_inject_exit);
     error = gp_inject_accounts();
     if (error) {

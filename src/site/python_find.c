@@ -8,6 +8,7 @@
  * is never held across anybody's code, so looking costs no more than a walk.
  */
 #include "base/compiler.h"
+#include "base/loader.h"
 #include "site/python.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -347,8 +348,9 @@ static GP_COLD const struct gp_python *gp_python_search(void)
     int saved = errno;
     static const uint32_t room = GP_COUNT(gp_python_slots);
     struct gp_python_look look = {0};
-    dl_iterate_phdr(gp_python_visit, &look);
     const struct gp_python *found = NULL;
+    if (!gp_loader_look(gp_python_visit, &look))
+        return NULL;
     uint32_t slot;
     if (!look.found) {
         __atomic_store_n(&x_adds, look.adds, __ATOMIC_RELAXED);
