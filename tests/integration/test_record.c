@@ -120,7 +120,10 @@ static struct gp_recording *test_open(const char *path)
 {
     struct gp_recording *recording = NULL;
     char why[256] = "";
-    CHECK(gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL) == 0);
+    int rc = gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL);
+    if (rc)
+        fprintf(stderr, "%s: %s\n", path, why);
+    CHECK(rc == 0);
     return recording;
 }
 
