@@ -7,8 +7,8 @@
  *      'B' blocks        of which a recording is made: type, rows (2 bytes), length (2 bytes), payload; so that changes
  *                        reach the payloads, which are packed in real recordings
  *
- * With -DGP_FUZZ_REPLAY it runs the files named as arguments, each with every third byte changed in four ways and cut there
- * (of recordings every 29th: their blocks are larger).  Prints "N inputs".
+ * With -DGP_FUZZ_REPLAY it runs the files named as arguments, each with every third byte changed in four ways and cut
+ * there (of recordings every 29th: their blocks are larger).  Prints "N inputs".
  */
 #include <record/crc.h>
 #include <record/format.h>
