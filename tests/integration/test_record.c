@@ -14,10 +14,12 @@
 #include <pthread.h>
 #include <record/format.h>
 #include <recording/recording.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -299,6 +301,69 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     cr_assert_gt(recording->dropped, 0);
     cr_assert_gt(recording->delivered, 400, "what came when there was room again");
     gp_recording_free(recording);
+}
+
+/* A file system of 1 MB that nobody else sees.  False: we may not have one. */
+static bool test_small_disk(unsigned long flags)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("gpuprof", test_folder, "tmpfs", flags, "size=1m") != 0)
+        return false;
+    return true;
+}
+
+static int test_wait(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        cr_skip_test("no mounts of our own here (needs CAP_SYS_ADMIN)");
+    return status;
+}
+
+Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/full", test_folder);
+    pid_t child = test_fork();
+    if (child == 0) {
+        struct host host = {0};
+        if (!test_small_disk(0))
+            _exit(77);
+        CHECK(host_start(&host, path, true, why) == 0);
+        for (int i = 0; i < 200 && host.session.header->record_errno != ENOSPC; i++) {
+            host_run(&host, 4, 10000, 0);
+            usleep(50000);
+        }
+        CHECK(host.session.header->record_errno == ENOSPC);
+        CHECK(host.session.header->record_lost > 0);
+        gp_record_stop();
+        struct gp_recording *recording = test_open(path);
+        CHECK(recording->complete && recording->damaged_blocks == 0);
+        CHECK(recording->tried == host.tried && recording->delivered == recording->event_count);
+        CHECK(recording->delivered + recording->dropped == recording->tried && recording->dropped > 0);
+        gp_recording_free(recording);
+        _exit(0);
+    }
+    cr_assert_eq(test_wait(child), 0);
+}
+
+Test(record, a_disk_that_takes_nothing_is_said, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/none", test_folder);
+    pid_t child = test_fork();
+    if (child == 0) {
+        struct host host = {0};
+        if (!test_small_disk(MS_RDONLY))
+            _exit(77);
+        CHECK(host_start(&host, path, true, why) == -EROFS);
+        CHECK(strstr(why, "Read-only"));
+        host_run(&host, 1, 1000, 0);
+        gp_record_stop();
+        _exit(0);
+    }
+    cr_assert_eq(test_wait(child), 0);
 }
 
 struct slow_reader {
