@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shorter, a name that is cut says nothing. */
+#define GP_CALLER_LEAST 16u
+
 struct gp_caller {
     const struct gp_frame_text *frames; /* from the name outward */
     uint32_t count, at;                 /* at: in the caller's list */
@@ -90,5 +93,12 @@ void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text 
             snprintf(out, bytes, "%s < %s", ways[i][0], ways[i][1]);
             return;
         }
+    }
+    /* The middle of the caller's own name goes last. */
+    const struct gp_frame_text bare = {.function = line, .file = "", .module = ""};
+    size_t used = strlen(name->function) + 3;
+    if (used + GP_CALLER_LEAST < bytes) {
+        gp_frame_label(&bare, outer, bytes - used);
+        snprintf(out, bytes, "%s < %s", name->function, outer);
     }
 }
