@@ -2,6 +2,7 @@
  * worker.c: see worker.h. */
 #include "base/worker.h"
 #include "base/thread.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,6 +10,15 @@
 /* CUDA's own frames run on the poller's stack; measured needs are far below, and the pages are touched only when used.
  */
 #define GP_WORKER_STACK (256 << 10)
+
+/* The C library takes the program's static TLS, which may be larger than that, out of the stack, and says how much it
+ * takes in a function that has no header (glibc; other ones add it to the stack themselves). */
+static size_t gp_worker_stack(const pthread_attr_t *attr)
+{
+    size_t (*taken)(const pthread_attr_t *attr);
+    *(void **)&taken = dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+    return GP_WORKER_STACK + (taken ? (taken(attr) + 4095) & ~(size_t)4095 : 0);
+}
 
 struct gp_worker {
     void *(*main)(void *);
@@ -36,12 +46,12 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     *worker = (struct gp_worker){main, name};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, GP_WORKER_STACK);
+    pthread_attr_setstacksize(&attr, gp_worker_stack(&attr));
     /* A thread inherits its maker's mask: it must be born with every signal blocked. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = pthread_create(&thread, &attr, gp_worker_main, worker);
-    if (error == EINVAL) { /* the C library takes the program's static TLS out of the stack: too large for ours */
+    if (error == EINVAL) { /* it takes more than it says */
         pthread_attr_destroy(&attr);
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

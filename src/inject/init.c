@@ -15,6 +15,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
@@ -148,7 +149,7 @@ static void gp_inject_sites(uint32_t modes)
 static void gp_inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = gp_session_mine.header;
-    struct gp_record_setup setup = {options->record, header, gp_session_publish};
+    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake};
     char why[96] = "", said[112];
     if (!options->record)
         return;
@@ -157,6 +158,18 @@ static void gp_inject_record(const struct gp_options *options)
     snprintf(said, sizeof(said), "GPUPROF_RECORD: %s", why);
     gp_log(GP_LOG_ERROR, "%s: nothing is recorded", said);
     snprintf(header->trouble, sizeof(header->trouble), "%s", said);
+}
+
+static void gp_inject_fork_begin(void)
+{
+    gp_pieces_fork_begin();
+    gp_loader_fork_begin();
+}
+
+static void gp_inject_fork_end(void)
+{
+    gp_loader_fork_end();
+    gp_pieces_fork_end();
 }
 
 static void gp_inject_fork_child(void)
@@ -190,7 +203,7 @@ static void gp_inject_start(void)
         return;
     }
     memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(gp_pieces_fork_begin, gp_pieces_fork_end, gp_inject_fork_child);
+    pthread_atfork(gp_inject_fork_begin, gp_inject_fork_end, gp_inject_fork_child);
     atexit(gp_inject_exit);
     error = gp_inject_accounts();
     if (error) {

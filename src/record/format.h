@@ -137,6 +137,7 @@ enum gp_format_drop {
     GP_DROP_OVERWRITTEN, /* the circle came round before the recorder did */
     GP_DROP_DAMAGED,     /* failed the check */
     GP_DROP_FILE,        /* could not be written */
+    GP_DROP_END,         /* the process ended, and there was no time to write them */
     GP_DROPS
 };
 

@@ -27,12 +27,14 @@ struct gate {
 
 static struct gp_wire_sites *head;
 static struct gp_wire_site *rows;
+static uint32_t row_limit;
 static struct gate gates[GP_WIRE_DEVICES];
 
-void gp_live_start(struct gp_wire_sites *sites, struct gp_wire_site *memory)
+void gp_live_start(struct gp_wire_sites *sites, struct gp_wire_site *memory, uint32_t limit)
 {
     head = sites;
     rows = memory;
+    row_limit = limit;
 }
 
 static void gate_take(struct gate *gate)
@@ -87,29 +89,32 @@ static void move(struct gp_wire_site *site, struct gp_wire_site_device *device, 
         show(&device->live_bytes, device->live_bytes + bytes);
 }
 
-static struct gp_wire_site *site_of(uint32_t id)
+/* The device is looked at once: viewers map the session too, and one that is mistaken may write there. */
+static struct gp_wire_site *site_of(uint32_t id, unsigned *device)
 {
-    if (id == 0 || id >= head->row_limit || rows[id].device >= GP_WIRE_DEVICES)
+    if (!gp_site_on() || id == 0 || id >= row_limit)
         return NULL;
-    return &rows[id];
+    *device = __atomic_load_n(&rows[id].device, __ATOMIC_RELAXED);
+    return *device < GP_WIRE_DEVICES ? &rows[id] : NULL;
 }
 
 void gp_site_alloc(uint32_t id, uint64_t bytes)
 {
-    struct gp_wire_site *site = gp_site_on() && id ? site_of(id) : NULL;
+    unsigned index;
+    struct gp_wire_site *site = site_of(id, &index);
     if (!site)
         return;
-    struct gp_wire_site_device *device = &head->devices[site->device];
+    struct gp_wire_site_device *device = &head->devices[index];
     int64_t n = (int64_t)bytes;
     /* A new peak is likely: look at the clock before others have to wait for it. */
     bool high = site->summed && __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) + n >
                                     __atomic_load_n(&device->peak_bytes, __ATOMIC_RELAXED);
     uint64_t now = high ? gp_clock_ns() : 0;
-    gate_take(&gates[site->device]);
+    gate_take(&gates[index]);
     move(site, device, n, 1);
 #ifdef GP_SITE_MUTANT_GAP
-    gate_give(&gates[site->device]);
-    gate_take(&gates[site->device]);
+    gate_give(&gates[index]);
+    gate_take(&gates[index]);
 #endif
     show(&site->allocated_bytes, site->allocated_bytes + n);
     show(&site->calls, site->calls + 1);
@@ -118,17 +123,18 @@ void gp_site_alloc(uint32_t id, uint64_t bytes)
         show_seq(&device->peak_ns, now ? now : gp_clock_ns());
         show_seq(&device->peak_seq, device->peak_seq + 1); /* [live.R3] pairs with [live.A3] */
     }
-    gate_give(&gates[site->device]);
+    gate_give(&gates[index]);
 }
 
 void gp_site_free(uint32_t id, uint64_t bytes)
 {
-    struct gp_wire_site *site = gp_site_on() && id ? site_of(id) : NULL;
+    unsigned index;
+    struct gp_wire_site *site = site_of(id, &index);
     if (!site)
         return;
-    gate_take(&gates[site->device]);
-    move(site, &head->devices[site->device], -(int64_t)bytes, -1);
-    gate_give(&gates[site->device]);
+    gate_take(&gates[index]);
+    move(site, &head->devices[index], -(int64_t)bytes, -1);
+    gate_give(&gates[index]);
 }
 
 static void reset_device(unsigned index, uint32_t count)
@@ -156,6 +162,7 @@ void gp_site_reset(int device)
         return;
     /* [site.A] acquire: the rows up to there are whole; a site that comes later begins anew by itself. */
     uint32_t count = __atomic_load_n(&head->rows, __ATOMIC_ACQUIRE);
+    count = count < row_limit ? count : row_limit;
     for (unsigned index = 0; index < GP_WIRE_DEVICES; index++)
         if (device < 0 || device == (int)index)
             reset_device(index, count);

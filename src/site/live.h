@@ -7,7 +7,7 @@
 
 #include "site.h"
 
-/* Numbers of the sites in rows[0 .. head->row_limit), which the caller writes their identities into. */
-void gp_live_start(struct gp_wire_sites *head, struct gp_wire_site *rows);
+/* Numbers of the sites in rows[0 .. limit), which the caller writes their identities into. */
+void gp_live_start(struct gp_wire_sites *head, struct gp_wire_site *rows, uint32_t limit);
 
 #endif

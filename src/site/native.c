@@ -98,7 +98,7 @@ UNCHECKED static inline __attribute__((always_inline)) bool walk_fast(struct wal
     return true;
 }
 
-static GP_COLD bool walk_up(struct walk *walk, bool *data)
+static GP_COLD bool walk_up(struct walk *walk, bool *data, bool *more)
 {
     uint64_t word = gp_rule_look(walk->pc), back, cfa;
     struct gp_cfi_rule rule;
@@ -111,8 +111,10 @@ static GP_COLD bool walk_up(struct walk *walk, bool *data)
     case GP_RULE_DATA:
         *data = true;
         return false;
-    case GP_RULE_END:
     case GP_RULE_NONE:
+        *more = true;
+        return false;
+    case GP_RULE_END:
         return false;
     case GP_RULE_CHAIN:
         return walk_chain(walk);
@@ -145,8 +147,9 @@ static inline bool walk_fast(struct walk *walk, uint64_t (*rules)[GP_RULE_WAYS])
     return false;
 }
 
-static bool walk_up(struct walk *walk, bool *data)
+static bool walk_up(struct walk *walk, bool *data, bool *more)
 {
+    (void)more;
     *data = false;
     if (!walk_chain(walk))
         return false;
@@ -177,7 +180,7 @@ UNCHECKED static inline __attribute__((always_inline)) unsigned walk_all(struct 
         if (own && GP_LIKELY(walk_fast(&walk, rules)))
             continue;
         struct walk copy = walk;
-        if (!walk_up(&copy, &data))
+        if (!walk_up(&copy, &data, more))
             break;
         walk = copy;
     }
@@ -209,7 +212,10 @@ UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsi
     struct walk walk = {frame[1], (uint64_t)(frame + 2), frame[0], (uint64_t)frame, 0, NULL};
     *more = false;
 #if defined(__x86_64__)
-    gp_rules_fresh();
+    if (GP_UNLIKELY(!gp_rules_fresh())) {
+        *more = true;
+        return 0;
+    }
 #endif
     if (GP_LIKELY(walk.low >= gp_window.low && walk.low < gp_window.high) || gp_window_widen(walk.low)) {
         walk.high = gp_window.high;

@@ -8,6 +8,7 @@
  * is never held across anybody's code, so looking costs no more than a walk.
  */
 #include "base/compiler.h"
+#include "base/loader.h"
 #include "site/python.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -331,6 +332,8 @@ static void gp_python_fill(struct gp_python *python, const struct gp_python_look
     python->code_type = gp_python_data(look, "PyCode_Type");
     const void *debug = (const void *)(uintptr_t)gp_python_data(look, "_PyRuntime");
     python->usable = gp_python_layout(&python->at, python->version, debug, &why);
+    python->free_threaded =
+        python->usable && debug && ((const uint64_t *)debug)[2] == 1 && python->version >= GP_PYTHON_313;
     if (python->usable && !(python->state && python->holder && python->finalizing && python->newest && python->first &&
                             python->code_type)) {
         why = "this Python does not export what finding a thread's frames takes";
@@ -347,8 +350,9 @@ static GP_COLD const struct gp_python *gp_python_search(void)
     int saved = errno;
     static const uint32_t room = GP_COUNT(gp_python_slots);
     struct gp_python_look look = {0};
-    dl_iterate_phdr(gp_python_visit, &look);
     const struct gp_python *found = NULL;
+    if (!gp_loader_look(gp_python_visit, &look))
+        return NULL;
     uint32_t slot;
     if (!look.found) {
         __atomic_store_n(&x_adds, look.adds, __ATOMIC_RELAXED);

@@ -36,8 +36,8 @@ static bool gp_python_window_more(const struct gp_python_way *way, struct gp_pyt
         return window->at < window->end;
     uint64_t kept = (uint64_t)(window->end - window->at);
     uint64_t from = window->next - kept, left = window->left + kept;
-    uint64_t bytes = way->copies && left > sizeof window->room ? sizeof window->room : left;
-    window->at = gp_python_at(way, from, window->room, bytes);
+    uint64_t bytes = way->objects && left > sizeof window->room ? sizeof window->room : left;
+    window->at = gp_python_at(way->objects, from, window->room, bytes);
     if (!window->at)
         return false;
     window->end = window->at + bytes;
@@ -198,7 +198,7 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
     if (offset < 0)
         return first;
     char room[128];
-    const char *head = gp_python_at(way, table, room, at->bytes_data);
+    const char *head = gp_python_at(way->objects, table, room, at->bytes_data);
     if (!head)
         return 0;
     uint64_t size = gp_python_word(head, at->bytes_size);

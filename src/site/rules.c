@@ -13,6 +13,7 @@
  * If it ever missed a change, or there is nothing to watch, dl_iterate_phdr is asked each time.
  */
 #include "rules.h"
+#include "base/loader.h"
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -115,10 +116,9 @@ static int rules_fresh_visit(struct dl_phdr_info *info, size_t size, void *argum
 
 /* The object whose code is on this thread's stack was loaded before that code ran, so this thread sees the loader's
  * words as of then or later. */
-void gp_rules_fresh(void)
+bool gp_rules_fresh(void)
 {
-    if (GP_UNLIKELY(watch_moved()))
-        dl_iterate_phdr(rules_fresh_visit, NULL);
+    return GP_LIKELY(!watch_moved()) || gp_loader_look(rules_fresh_visit, NULL);
 }
 
 /* ---- learning ---------------------------------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ void gp_rules_fresh(void)
 struct learn {
     uint64_t pc;
     enum gp_cfi_answer answer;
-    bool checked, is_data;
+    bool checked, is_data, found;
     uint64_t word, adds;
     struct gp_cfi_rule rule;
 };
@@ -231,6 +231,7 @@ static int learn_visit(struct dl_phdr_info *info, size_t size, void *argument)
     if (!learn->is_data)
         learn_from(info, learn);
     learn->word = learn_word(learn);
+    learn->found = true;
     learn_keep(learn);
     return 1;
 }
@@ -250,8 +251,11 @@ uint64_t gp_rule_learn(uint64_t pc, struct gp_cfi_rule *wide)
 {
     struct learn learn = {.pc = pc, .answer = GP_CFI_NONE, .is_data = pc < LOWEST_CODE || pc >> GP_RULE_PC_BITS};
     learn.word = learn_word(&learn);
-    if (!learn.is_data && dl_iterate_phdr(learn_visit, &learn) == 0)
-        dl_iterate_phdr(learn_none, &learn);
+    *wide = learn.rule;
+    if (!learn.is_data && !gp_loader_look(learn_visit, &learn))
+        return 0;
+    if (!learn.is_data && !learn.found)
+        gp_loader_look(learn_none, &learn);
     *wide = learn.rule;
     return learn.word;
 }

@@ -44,10 +44,11 @@ extern struct gp_cfi_rule *gp_rule_wides;
 /* Room for the table; 0 or -errno. */
 int gp_rules_start(void);
 
-/* Did objects come or go since the rules were learned?  Then forgets them.  Before each stack. */
-void gp_rules_fresh(void);
+/* Did objects come or go since the rules were learned?  Then forgets them.  Before each stack.  False: the loader could
+ * not be asked (the process forks), and the rules may be those of objects that are gone. */
+bool gp_rules_fresh(void);
 
-/* Not in the table.  The word for pc; *wide if its rule has no room in the table. */
+/* Not in the table.  The word for pc; *wide if its rule has no room in the table.  0: the loader could not be asked. */
 GP_COLD uint64_t gp_rule_learn(uint64_t pc, struct gp_cfi_rule *wide);
 
 static inline enum gp_rule_way gp_rule_way(uint64_t word)

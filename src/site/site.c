@@ -2,6 +2,9 @@
  *
  * site.c: a stack's number.  Rows, frames and names lie in the session, append-only; an index in private memory finds a
  * row by its stack's hash.  A stack that is known, which is nearly every one, is found without a lock.
+ *
+ * Viewers map the session too, and one that is mistaken may write there: how far the tables are filled is counted in
+ * private memory, and what is read back from the session is never an address or a length before it was checked.
  */
 #include "site.h"
 #include "base/lock.h"
@@ -46,7 +49,8 @@ uint32_t gp_site_modes;
 static struct gp_wire_sites *head;
 static struct gp_wire_site *rows;
 static struct gp_wire_frame *frames;
-static uint64_t *x_index; /* hash >> 32 | row */
+static uint64_t *x_index;               /* hash >> 32 | row */
+static uint32_t row_count, frame_count; /* in use; under the lock */
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
 
 static uint64_t page_up(uint64_t bytes)
@@ -70,7 +74,8 @@ static void site_layout(void)
     head->rows_offset = page_up(sizeof *head);
     head->frames_offset = head->rows_offset + (uint64_t)ROW_LIMIT * sizeof *rows;
     head->strings_offset = head->frames_offset + (uint64_t)FRAME_LIMIT * sizeof *frames;
-    head->rows = 1; /* unknown */
+    head->rows = row_count = 1; /* unknown */
+    frame_count = 0;
 }
 
 int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
@@ -87,12 +92,12 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
     site_layout();
     rows = (struct gp_wire_site *)((char *)memory + head->rows_offset);
     frames = (struct gp_wire_frame *)((char *)memory + head->frames_offset);
-    int rc = gp_text_start(head, (char *)memory + head->strings_offset);
+    int rc = gp_text_start(head, (char *)memory + head->strings_offset, STRING_LIMIT);
     if (rc == 0 && modes & GP_SITES_NATIVE)
         rc = gp_native_start();
     if (rc != 0)
         return rc;
-    gp_live_start(head, rows);
+    gp_live_start(head, rows, ROW_LIMIT);
     head->modes = modes;
     gp_site_modes = modes;
     return 0;
@@ -150,8 +155,11 @@ static bool natives_are(const struct gp_wire_frame *at, const uint64_t *pcs, uns
 static bool key_is(const struct key *key, uint32_t id)
 {
     const struct gp_wire_site *row = &rows[id];
-    const struct gp_wire_frame *at = &frames[row->first_frame];
     const struct stack *stack = key->stack;
+    uint64_t first = __atomic_load_n(&row->first_frame, __ATOMIC_RELAXED);
+    if (first > FRAME_LIMIT - GP_SITE_FRAMES)
+        return false;
+    const struct gp_wire_frame *at = &frames[first];
     return row->hash == key->hash && row->device == key->device && row->kind == key->kind &&
            row->summed == key->summed && row->frame_count == stack->natives + stack->pythons &&
            row->truncated == stack->truncated && natives_are(at, stack->pcs, stack->natives) &&
@@ -174,14 +182,14 @@ static uint64_t *key_find(const struct key *key, uint32_t *id)
 static void site_write(const struct key *key, uint32_t id)
 {
     const struct stack *stack = key->stack;
-    uint32_t first = head->frames, count = stack->natives + stack->pythons;
+    uint32_t first = frame_count, count = stack->natives + stack->pythons;
     struct gp_wire_site *row = &rows[id];
     for (unsigned i = 0; i < stack->natives; i++)
         frames[first + i] = (struct gp_wire_frame){.pc = stack->pcs[i], .type = GP_FRAME_NATIVE};
     memcpy(&frames[first + stack->natives], stack->python, stack->pythons * sizeof *frames);
     GP_TESTPOINT("site.frames");
     /* [site.R] release: the frames, the row first; pairs with [site.A]. */
-    __atomic_store_n(&head->frames, first + count, __ATOMIC_RELEASE);
+    __atomic_store_n(&head->frames, frame_count = first + count, __ATOMIC_RELEASE);
     row->first_frame = first;
     row->frame_count = count;
     row->kind = key->kind;
@@ -190,7 +198,7 @@ static void site_write(const struct key *key, uint32_t id)
     row->summed = key->summed;
     row->hash = key->hash;
     GP_TESTPOINT("site.row");
-    __atomic_store_n(&head->rows, id + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&head->rows, row_count = id + 1, __ATOMIC_RELEASE);
 }
 
 static void lost(uint64_t *count)
@@ -206,12 +214,12 @@ static GP_COLD uint32_t site_add(const struct key *key)
     uint64_t *at = key_find(key, &id);
     if (id) {
         /* another thread was faster */
-    } else if (head->rows == head->row_limit) {
+    } else if (row_count == ROW_LIMIT) {
         lost(&head->lost_rows);
-    } else if (key->stack->natives + key->stack->pythons > head->frame_limit - head->frames) {
+    } else if (frame_count > FRAME_LIMIT - GP_SITE_FRAMES) { /* room for the deepest: key_is counts on it */
         lost(&head->lost_frames);
     } else {
-        id = head->rows;
+        id = row_count;
         site_write(key, id);
         /* [row.R] release pairs with [row.A]. */
         __atomic_store_n(at, key->hash >> 32 << 32 | id, __ATOMIC_RELEASE);

@@ -19,11 +19,12 @@
 
 static struct gp_wire_sites *head;
 static char *strings;
-static uint64_t *x_index; /* hash >> 32 | offset */
-static uint64_t *x_code;  /* function | file, by the hash of the code object's address */
+static uint32_t limit, used; /* of the strings; the session's own word is for viewers.  used: under the lock */
+static uint64_t *x_index;    /* hash >> 32 | offset */
+static uint64_t *x_code;     /* function | file, by the hash of the code object's address */
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
 
-int gp_text_start(struct gp_wire_sites *sites, char *memory)
+int gp_text_start(struct gp_wire_sites *sites, char *memory, uint32_t memory_bytes)
 {
     uint64_t bytes = (INDEX_WORDS + CODE_WORDS) * sizeof *x_index;
     x_index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -32,13 +33,14 @@ int gp_text_start(struct gp_wire_sites *sites, char *memory)
     x_code = x_index + INDEX_WORDS;
     head = sites;
     strings = memory;
-    head->strings = 1; /* "" */
+    limit = memory_bytes;
+    head->strings = used = 1; /* "" */
     return 0;
 }
 
 static bool text_is(uint32_t offset, const char *bytes, uint32_t length)
 {
-    return (uint64_t)offset + length < head->string_limit && memcmp(strings + offset, bytes, length) == 0 &&
+    return (uint64_t)offset + length < limit && memcmp(strings + offset, bytes, length) == 0 &&
            strings[offset + length] == 0;
 }
 
@@ -74,12 +76,12 @@ static uint32_t text_add(const char *bytes, uint32_t length, uint64_t hash)
     uint64_t *at = text_find(bytes, length, hash);
     if (at && *at) {
         offset = (uint32_t)*at;
-    } else if (at && head->strings + length + 1 <= head->string_limit) {
-        offset = head->strings;
+    } else if (at && used + length + 1 <= limit) {
+        offset = used;
         memcpy(strings + offset, bytes, length);
         GP_TESTPOINT("text.written");
         /* [site.R] release: the bytes first; pairs with [site.A]. */
-        __atomic_store_n(&head->strings, offset + length + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&head->strings, used = offset + length + 1, __ATOMIC_RELEASE);
         /* [text.R] release pairs with [text.A]. */
         __atomic_store_n(at, hash >> 32 << 32 | offset, __ATOMIC_RELEASE);
     }

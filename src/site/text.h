@@ -8,7 +8,7 @@
 #include "site.h"
 #include "stack.h"
 
-int gp_text_start(struct gp_wire_sites *head, char *strings); /* 0 or -errno */
+int gp_text_start(struct gp_wire_sites *head, char *strings, uint32_t limit); /* 0 or -errno */
 
 /* *full: one of them had no room, and is "". */
 void gp_text_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full);

@@ -151,15 +151,11 @@ Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini
         CHECK(host_start(&host, path, i % 2, why) == 0);
         host_run(&host, 64, i == 0 ? 100 : 5000, i % 3 ? 0 : 200);
         gp_record_stop();
-        /* Sixteen processes on two processors: the recorder may need longer than its program waits for it. */
-        for (int k = 0;
-             k < 3000 && __atomic_load_n(&host.session.header->record_state, __ATOMIC_ACQUIRE) == GP_RECORD_ON; k++)
-            usleep(20000);
         snprintf(path, sizeof(path), "%s/%d.gpuprof", test_folder, (int)getpid());
         struct gp_recording *recording = test_open(path);
         test_counts(recording, &host);
-        if (i == 0)
-            CHECK(recording->dropped == 0); /* at an easy pace */
+        if (i % 2 && i % 3 == 0)
+            CHECK(recording->dropped == 0); /* at an easy pace, with the ring that GPUPROF_RECORD gives */
         gp_recording_free(recording);
         _exit(0);
     }

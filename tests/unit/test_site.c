@@ -223,6 +223,34 @@ Test(site, what_is_not_summed)
     cr_assert_eq(head->devices[0].peak_seq, 1);
 }
 
+/* Viewers map the session; whatever one of them writes there, the program goes on. */
+static void damage(uint32_t seed)
+{
+    uint32_t *words = (uint32_t *)head;
+    uint64_t random = seed * 0x9e3779b97f4a7c15ull + 1;
+    for (size_t i = 0; i < sizeof *head / 4; i++) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        words[i] = (uint32_t)(random >> (random >> 59)) | (seed % 3 ? 0 : 0xfff00000u);
+    }
+    for (uint32_t id = 0; id < 4096; id++)
+        rows[id] = (struct gp_wire_site){.first_frame = random ^ id, .frame_count = 7, .device = (uint8_t)(id * 31)};
+}
+
+Test(site, a_viewer_that_writes_into_the_session, .timeout = 60)
+{
+    start();
+    for (uint32_t i = 0; i < 500; i++) {
+        ways(6, i % 16, 0);
+        damage(i);
+        for (uint32_t k = 0; k < 16; k++) {
+            uint32_t id = ways(6, i * 5 + k, (int)(k % 3));
+            gp_site_alloc(id, 100);
+            gp_site_free(id, 100);
+        }
+        gp_site_reset(-1);
+    }
+}
+
 /* 4^8 stacks of some 20 frames: more than there is room for.  One line asks for all of them, so that only `way` and the
  * device make a difference. */
 static uint32_t many[65536]; /* + 1; 0: not asked yet */

@@ -309,6 +309,9 @@ int gp_cmd_run(int argc, char **argv)
         /* A program that ended well has dealt with it. */
         if (o.summary || child.status != 0)
             gp_run_ooms(&watch, &sites);
+        const char *record = getenv("GPUPROF_RECORD");
+        if (record && record[0] && child.status != 126 && child.status != 127) /* where there was no program */
+            gp_recorded_print(stderr, &watch, record);
     }
     for (int i = 0; i < watch.count; i++)
         gp_sites_close(sites.sites[i]); /* before the sessions that they read */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * loader.c: see loader.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
+#include "base/loader.h"
+#include "base/pause.h"
+#include "base/testpoint.h"
+#include <stdint.h>
+
+/* 40 ms (pause.h).  A look takes microseconds; a fork of a process of many gigabytes tens of milliseconds.  A program's
+ * own atfork handler may wait for a thread that waits here: rather a stack too few than a program that hangs. */
+#define GP_LOADER_ROUNDS 2000
+
+static uint32_t x_looking; /* threads that look */
+static uint32_t x_forking; /* threads that fork */
+
+/* Each side first says what it does and then looks at the other: all four are sequentially consistent, so that not both
+ * can miss each other. */
+static bool gp_loader_enter(void)
+{
+    for (unsigned round = 0; round < GP_LOADER_ROUNDS; round++) {
+        __atomic_fetch_add(&x_looking, 1, __ATOMIC_SEQ_CST);
+        if (GP_LIKELY(!__atomic_load_n(&x_forking, __ATOMIC_SEQ_CST)))
+            return true;
+        __atomic_fetch_sub(&x_looking, 1, __ATOMIC_SEQ_CST);
+        gp_pause(round);
+    }
+    return false;
+}
+
+bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+{
+    if (!gp_loader_enter())
+        return false;
+    dl_iterate_phdr(visit, arg);
+    GP_TESTPOINT("loader.looked");
+    __atomic_fetch_sub(&x_looking, 1, __ATOMIC_SEQ_CST);
+    return true;
+}
+
+void gp_loader_fork_begin(void)
+{
+    __atomic_fetch_add(&x_forking, 1, __ATOMIC_SEQ_CST);
+    for (unsigned round = 0; round < GP_LOADER_ROUNDS && __atomic_load_n(&x_looking, __ATOMIC_SEQ_CST); round++)
+        gp_pause(round);
+}
+
+void gp_loader_fork_end(void)
+{
+    __atomic_fetch_sub(&x_forking, 1, __ATOMIC_SEQ_CST);
+}
