@@ -34,7 +34,7 @@ static const struct {
     {"reconcile x --json=1", 2, "takes no value"},
     {"diff x", 2, "two recordings"},
     {"diff x y -p 1", 2, "-p"},
-    {"snapshot", 2, "say where"},
+    {"snapshot", 2, "where to"},
     {"export", 2, "no recording given"},
     {"agent", 2, "not part of this version"},
     {"stat --system", 77, "system agent"},

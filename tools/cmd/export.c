@@ -26,8 +26,9 @@ static const char gp_export_help[] =
     "                        csv, jsonl one line an event\n"
     "                        sqlite     a database\n"
     "  -o, --output=OUT      (default and '-': standard output; sqlite needs a file)\n"
-    "      --weight=WEIGHT   what stacks are weighed by: live at the end (default), at the peak, allocated in all,\n"
-    "                        leaked (what 'gpuprof leaks' suspects).  pprof has all of them, this one first shown\n"
+    "      --weight=WEIGHT   what stacks are weighed by: live at the end (default; where a program has ended that\n"
+    "                        is mostly nothing), at the peak, allocated in all, leaked (what 'gpuprof leaks'\n"
+    "                        suspects).  pprof has all of them, this one first shown\n"
     "      --blocks=N        chrome: draw the lifetimes of the N largest blocks (default 20000)\n"
     "\n"
     "docs/export.md says what each column and sample type means.\n";

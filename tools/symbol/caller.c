@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shorter, a name that is cut says nothing. */
+#define GP_CALLER_LEAST 16u
+
 struct gp_caller {
     const struct gp_frame_text *frames; /* from the name outward */
     uint32_t count, at;                 /* at: in the caller's list */
@@ -72,24 +75,30 @@ void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint3
     free(list);
 }
 
+/* The nearer to what there is room for, the more is left out: the name's file first, then the caller's. */
 void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
 {
-    char outer[256], inner[256];
-    if (!caller) {
-        gp_frame_label(name, out, bytes);
+    char inner[512], outer[512], line[512];
+    gp_frame_label(name, out, bytes);
+    if (!caller)
         return;
+    gp_frame_label(name, inner, sizeof(inner));
+    gp_frame_label(caller, outer, sizeof(outer));
+    snprintf(line, sizeof(line), caller->line ? "%.400s:%u" : "%.400s", caller->function, (unsigned)caller->line);
+    bool same = caller->file[0] && strcmp(caller->file, name->file) == 0; /* its line is enough then */
+    const char *ways[][2] = {
+        {inner, same ? line : outer}, {name->function, same ? line : outer}, {name->function, line}};
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        if (strlen(ways[i][0]) + strlen(ways[i][1]) + 3 < bytes) {
+            snprintf(out, bytes, "%s < %s", ways[i][0], ways[i][1]);
+            return;
+        }
     }
-    /* In the same file its line is enough. */
-    bool same = caller->file[0] && strcmp(caller->file, name->file) == 0;
-    if (same && caller->line)
-        snprintf(outer, sizeof(outer), "%.200s:%u", caller->function, (unsigned)caller->line);
-    else
-        gp_frame_label(caller, outer, sizeof(outer) < bytes / 2 ? sizeof(outer) : bytes / 2);
-    size_t room = bytes > strlen(outer) + 4 ? bytes - strlen(outer) - 3 : 0;
-    if (room < bytes / 2) {
-        gp_frame_label(name, out, bytes);
-        return;
+    /* The middle of the caller's own name goes last. */
+    const struct gp_frame_text bare = {.function = line, .file = "", .module = ""};
+    size_t used = strlen(name->function) + 3;
+    if (used + GP_CALLER_LEAST < bytes) {
+        gp_frame_label(&bare, outer, bytes - used);
+        snprintf(out, bytes, "%s < %s", name->function, outer);
     }
-    gp_frame_label(name, inner, room < sizeof(inner) ? room : sizeof(inner));
-    snprintf(out, bytes, "%s < %s", inner, outer);
 }

@@ -290,30 +290,46 @@ static void gp_page_spark(const struct gp_page *page, const int64_t *values, uin
     }
 }
 
+/* From the frame by which the site is called outward: what libraries do inside says little about whose memory it is. */
 static void gp_page_stack(const struct gp_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-    for (uint32_t i = 0; i < count && i < rows; i++) {
+    const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames), first = (uint32_t)(name - frames);
+    first = first > 1 ? first : 0; /* no line for one */
+    if (first)
+        fprintf(page->out, "       %s(%u frames of libraries inside)%s\n", gp_page_on(page, GP_DIM), first,
+                gp_page_on(page, GP_OFF));
+    for (uint32_t i = first; i < count && i - first < rows; i++) {
         char label[256];
         gp_frame_label(&frames[i], label, sizeof(label));
         fprintf(page->out, "       %s", gp_page_on(page, GP_DIM));
         gp_page_cut(page, label, gp_page_width(page) - 8);
         fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
     }
-    if (count > rows)
-        fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - rows,
+    if (count - first > rows)
+        fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - first - rows,
                 gp_page_on(page, GP_OFF));
 }
 
-/* The first ones: at most GP_PAGE_ROWS. */
+/* The first ones: at most GP_PAGE_ROWS.  Their names are told from those of all sites, since the innocent ones are not
+ * on the page. */
 static void gp_page_suspects(struct gp_page_names *names, const struct gp_report *report, const struct gp_leaks *leaks,
                              uint32_t most)
 {
+    uint32_t count = report->recording->site_count;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
     *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
-    for (uint32_t i = 0; i < names->count; i++)
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = i;
+    if (sites && callers && names->count)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    for (uint32_t i = 0; i < names->count; i++) {
         names->sites[i] = leaks->suspects[i].site;
-    gp_symbols_callers(report->symbols, names->sites, names->count, names->callers);
+        names->callers[i] = callers && names->sites[i] < count ? callers[names->sites[i]] : NULL;
+    }
+    free(sites);
+    free(callers);
 }
 
 static void gp_page_suspect(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks,
