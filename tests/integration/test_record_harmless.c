@@ -99,24 +99,3 @@ Test(record_harmless, large_thread_local_storage)
     }
     build_remove(folder);
 }
-
-/* The session's file in memory is larger than the program's files may be: no signal for the program. */
-Test(record_harmless, files_may_not_grow)
-{
-    static const char *const limits[] = {"0", "1", "4096", "20000", "100000"}; /* of 512 bytes */
-    char *folder = build_folder(), script[512], record[128];
-    const char *argv[] = {"/bin/sh", "-c", script, NULL};
-    const char *none[] = {NULL}, *env[] = {"GPUPROF_STACKS=all", record, NULL};
-    struct spawn_options options = {.argv = argv};
-    size_t i;
-
-    cr_assert_not_null(folder);
-    snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
-    for (i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        /* What it prints goes into a file, too. */
-        snprintf(script, sizeof(script), "{ ulimit -f %s; %s; echo $?; } | cat", limits[i], path_program("linear"));
-        same(limits[i], &options, NULL, none);
-        same(limits[i], &options, NULL, env);
-    }
-    build_remove(folder);
-}
