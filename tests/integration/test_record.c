@@ -464,3 +464,15 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
     test_counts(recording, &host);
     gp_recording_free(recording);
 }
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+/* ftruncate beyond RLIMIT_FSIZE does not only fail: SIGXFSZ ends whoever called. */
+Test(record, a_session_larger_than_files_may_be_is_none)
+{
+    struct gp_session session = {0};
+    const struct gp_session_size size = {.wide = true};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, 1 << 20}), 0);
+    cr_assert_eq(gp_session_open(&session, &size), -EFBIG);
+    cr_assert_null(session.header);
+}
