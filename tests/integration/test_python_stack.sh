@@ -49,6 +49,11 @@ for mode in plain asan; do
     build "$work/$mode.so" $flags -shared tests/python/stack_probe.c || { fail "building the probe ($mode)"; continue; }
     check "frames, Python $version ($mode)" env "${settings[@]}" "$python" -W ignore tests/python/stack_frames.py "$work/$mode.so"
     check "disturbance ($mode)" env "${settings[@]}" "$python" tests/python/stack_stress.py "$work/$mode.so" "$seconds"
+    # A debugging allocator overwrites what is freed; AddressSanitizer sees it anyway.
+    for allocator in $([ $mode = plain ] && echo pymalloc pymalloc_debug malloc_debug || echo malloc); do
+        check "what frames hold stays after shutdown, $allocator ($mode)" env "${settings[@]}" PYTHONMALLOC="$allocator" "$python" \
+            tests/python/stack_held.py "$work/$mode.so"
+    done
     for i in 1 2 3 4 5; do
         check "daemon threads at shutdown, $i ($mode)" env "${settings[@]}" "$python" tests/python/stack_daemon.py "$work/$mode.so"
     done
