@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * A loop that leaks (runtime API): every step allocates and frees a working set of changing size, and one branch,
- * remember_metrics(), keeps its small buffer each time.  The working set hides the leak from a look at the total.
+ * A loop that leaks (runtime API): every step loads its input, allocates and frees a working set of changing size, and
+ * one branch, remember_metrics(), keeps its small buffer each time.  The working set hides the leak from a look at the
+ * total; `gpuprof leaks` finds it, and the steps without being told of them.
  *
  * leak_rt [--steps N] [--seconds S] [--pace MILLISECONDS]     prints one line with the result */
 #include <cuda_runtime_api.h>
 
 #include "example.h"
 
-#define BATCHES    6
-#define KEPT_BYTES (192u << 10)
-#define HISTORY    4096 /* steps whose buffers can still be found; the loop ends there */
+#define BATCHES     6
+#define INPUT_BYTES (24u << 20)
+#define KEPT_BYTES  (192u << 10)
+#define HISTORY     32768 /* steps whose buffers can still be found; the loop ends there */
 
 /* Kept "for later", and never looked at again. */
 static void *history[HISTORY];
+
+static __attribute__((noinline)) void *load_input(void)
+{
+    void *input;
+
+    CHECK_RT(cudaMalloc(&input, INPUT_BYTES));
+    CHECK_RT(cudaMemset(input, 1, 4096));
+    return input;
+}
 
 static __attribute__((noinline)) size_t remember_metrics(long step)
 {
@@ -43,8 +54,11 @@ int main(int count, char **arguments)
     long step = 0;
 
     for (; step < HISTORY && example_goes_on(&limits, step); step++) {
+        void *input = load_input();
+
         process_batches(&random);
         kept += remember_metrics(step);
+        CHECK_RT(cudaFree(input));
         example_pause(&limits);
     }
     printf("leak: %ld steps, %zu KiB kept\n", step, kept >> 10);

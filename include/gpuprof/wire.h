@@ -249,7 +249,8 @@ struct gp_wire_header {
     uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for it */
     uint32_t record_state;          /* enum gp_wire_record; changes last */
     int32_t record_errno;           /* why it ended early */
-    uint8_t reserved_[128];
+    char stacks_detail[112];        /* why Python frames are missing; "" no reason known */
+    uint8_t reserved_[16];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
@@ -355,9 +356,23 @@ struct gp_wire_event { /* one cache line */
     uint8_t type;
     uint8_t kind;
     uint8_t device; /* index in devices[]; 255 none */
-    uint8_t pad_;
+    uint8_t cost;   /* time of the driver call, as gp_wire_cost; 0 unknown */
     uint32_t error; /* oom: CUresult */
 };
+
+/* A time in one byte: an eighth of a power of two, rounded down, so 6 % off at the middle. */
+static inline uint8_t gp_wire_cost(uint64_t ns)
+{
+    ns = ns < 8 ? 8 : ns >> 32 ? UINT32_MAX : ns; /* four seconds are as good as for ever */
+    unsigned power = 63u - (unsigned)__builtin_clzll(ns);
+    return (uint8_t)(power * 8 + (ns >> (power - 3) & 7));
+}
+
+static inline uint64_t gp_wire_cost_ns(uint8_t cost)
+{
+    unsigned power = cost / 8;
+    return power < 3 ? 0 : ((uint64_t)(8 + cost % 8) << (power - 3)) + ((1ull << (power - 3)) >> 1);
+}
 
 /* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the oldest), fills it
  * and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs everything a reader must see at once.

@@ -22,11 +22,12 @@ void gp_event_write(struct gp_wire_event *event)
     if (!event->time_ns)
         event->time_ns = gp_clock_ns();
     event->tid = me->tid;
+    event->cost = me->cost;
     if (GP_UNLIKELY(event->site))
         gp_event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
-    me->chunk_used = cursor.used;
+    me->chunk_used = (uint16_t)cursor.used;
 }
 
 uint32_t gp_event_here(int device, enum gp_wire_kind kind)

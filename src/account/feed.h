@@ -184,10 +184,10 @@ struct gp_feed_oom {
 /* Right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread: adds to the report of that failure,
  * unless another one has replaced it meanwhile. */
 void gp_feed_oom_cache(int device, const struct gp_feed_oom *facts);
-/* Calls visit once for every live block of our cache on the device, with its size.  Set once by the shim; runs inside
- * gp_feed_failed, on the failing thread, with no lock of the accounts held: the caller of gp_feed_failed may hold none
- * of the cache's.  visit takes no lock. */
-typedef void gp_feed_block_fn(void *arg, uint64_t bytes);
+/* Calls visit once for every live block of our cache on the device, with its call site and size.  Set once by the shim;
+ * runs inside gp_feed_failed, on the failing thread, with no lock of the accounts held: the caller of gp_feed_failed
+ * may hold none of the cache's.  visit takes no lock. */
+typedef void gp_feed_block_fn(void *arg, uint32_t site, uint64_t bytes);
 typedef void gp_feed_cache_walk_fn(int device, void *arg, gp_feed_block_fn *visit);
 void gp_feed_oom_walker(gp_feed_cache_walk_fn *walk);
 

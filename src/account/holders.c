@@ -87,10 +87,10 @@ static bool gp_oom_visit_handle(struct gp_record *record, void *arg)
     return record->space == GP_SPACE_VMM ? gp_oom_visit_block(record, arg) : false;
 }
 
-static void gp_oom_visit_cached(void *arg, uint64_t bytes)
+static void gp_oom_visit_cached(void *arg, uint32_t site, uint64_t bytes)
 {
     (void)arg;
-    gp_oom_group_add(GP_KIND_LINEAR, 0, bytes);
+    gp_oom_group_add(GP_KIND_LINEAR, site, bytes);
 }
 
 /* Puts one group at its place among the largest; the one that falls off the end is rest. */

@@ -17,6 +17,7 @@ enum gp_lock_rank {
     GP_RANK_ACCOUNT,  /* account: device identities, polled parts */
     GP_RANK_CACHE,    /* cache: blocks and indexes; the counters' mutex is taken inside */
     GP_RANK_SITE,     /* site: new call sites and names; nothing inside */
+    GP_RANK_RECORD,   /* record: what became of the recording; nothing inside */
 };
 
 struct gp_lock {

@@ -139,6 +139,7 @@ static uint32_t gp_inject_stacks(const struct gp_options *options)
 static void gp_inject_sites(uint32_t modes)
 {
     struct gp_wire_header *header = gp_session_mine.header;
+    gp_site_explain_to(header->stacks_detail, sizeof(header->stacks_detail));
     int error = modes ? gp_site_start(gp_session_mine.sites, header->sites_bytes, modes) : 0;
     if (!error)
         return;
@@ -149,9 +150,11 @@ static void gp_inject_sites(uint32_t modes)
 static void gp_inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = gp_session_mine.header;
-    struct gp_record_setup setup = {options->record, header, gp_session_publish};
+    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake};
     char why[96] = "", said[112];
-    if (!options->record || gp_record_start(&setup, why, sizeof(why)) == 0)
+    if (!options->record)
+        return;
+    if (gp_record_start(&setup, why, sizeof(why)) == 0)
         return;
     snprintf(said, sizeof(said), "GPUPROF_RECORD: %s", why);
     gp_log(GP_LOG_ERROR, "%s: nothing is recorded", said);
@@ -214,6 +217,7 @@ static void gp_inject_start(void)
     gp_thread_leave();
     gp_nvtx_start();
     gp_inject_poller();
+    gp_call_timed = options.record; /* what a call costs is worth two looks at the clock to who records */
     gp_inject_source(options.source);
     gp_inject_shim(&options);
     gp_inject_drain();
@@ -272,8 +276,8 @@ __attribute__((destructor)) static void gp_inject_end(void)
     /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
+        gp_record_stop(); /* what a viewer finds in a closed session is final */
         gp_session_close(&gp_session_mine);
-        gp_record_stop();
         gp_life_end();
         gp_thread_leave();
     }

@@ -11,7 +11,7 @@
 static const uint8_t gp_column_most[GP_COLUMNS] = {
     [GP_COLUMN_TAG] = 1,     [GP_COLUMN_TIME] = 10,   [GP_COLUMN_PLACE] = 10, [GP_COLUMN_ADDRESS] = 10,
     [GP_COLUMN_BYTES] = 10,  [GP_COLUMN_UNUSED] = 10, [GP_COLUMN_SITE] = 10,  [GP_COLUMN_THREAD] = 10,
-    [GP_COLUMN_STREAM] = 10, [GP_COLUMN_ERROR] = 10,  [GP_COLUMN_NAME] = 42,
+    [GP_COLUMN_STREAM] = 10, [GP_COLUMN_ERROR] = 10,  [GP_COLUMN_NAME] = 42,  [GP_COLUMN_COST] = 1,
 };
 
 static size_t gp_column_bytes(unsigned column)
@@ -189,6 +189,10 @@ bool gp_columns_add(struct gp_columns *columns, const struct gp_wire_event *even
     if (event->error) {
         mask |= GP_TAG_ERROR;
         gp_pack_number(&columns->column[GP_COLUMN_ERROR], event->error);
+    }
+    if (event->cost) {
+        mask |= GP_TAG_COST;
+        gp_pack_raw(&columns->column[GP_COLUMN_COST], &event->cost, 1);
     }
     gp_columns_tag(columns, event, mask);
     columns->count++;

@@ -89,7 +89,9 @@ enum gp_format_column {
     GP_COLUMN_THREAD, /* index in the dictionary, as the next */
     GP_COLUMN_STREAM,
     GP_COLUMN_ERROR,
-    GP_COLUMN_NAME, /* of every mark: a string */
+    GP_COLUMN_NAME,                    /* of every mark: a string */
+    GP_COLUMNS_FIRST,                  /* the least that a file of this major version has */
+    GP_COLUMN_COST = GP_COLUMNS_FIRST, /* with GP_TAG_COST: 1 byte, gp_wire_cost */
     GP_COLUMNS
 };
 
@@ -101,8 +103,9 @@ enum gp_format_column {
 #define GP_TAG_UNUSED 4u
 #define GP_TAG_SITE   8u
 #define GP_TAG_STREAM 16u
-#define GP_TAG_THREAD 32u /* else the thread of the event before */
-#define GP_TAG_ERROR  64u /* else 0 */
+#define GP_TAG_THREAD 32u  /* else the thread of the event before */
+#define GP_TAG_ERROR  64u  /* else 0 */
+#define GP_TAG_COST   128u /* else 0 */
 
 /* 32 768 events are what a step of a large model makes; twice as many pack 1 % better, half as many 4 % worse. */
 #define GP_FORMAT_EVENTS  (1u << 15)
@@ -134,6 +137,7 @@ enum gp_format_drop {
     GP_DROP_OVERWRITTEN, /* the circle came round before the recorder did */
     GP_DROP_DAMAGED,     /* failed the check */
     GP_DROP_FILE,        /* could not be written */
+    GP_DROP_END,         /* the process ended, and there was no time to write them */
     GP_DROPS
 };
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/futex.h"
+#include "base/lock.h"
 #include "base/worker.h"
 #include "record/file.h"
 #include "record/recorder.h"
@@ -30,19 +31,31 @@
 #define GP_RECORD_IDLE_NS  100000000ull
 /* The file is opened, or not, within that; a network file system that hangs must not hang cuInit. */
 #define GP_RECORD_START_NS 2000000000ull
-#define GP_RECORD_STOP_NS  1000000000ull
+/* The exit is held up for a second at most, and half of it is for reading: the other half is enough for the end, which
+ * takes some 10 ms of one CPU, where dozens of processes end at once. */
+#define GP_RECORD_READ_NS 500000000ull
+#define GP_RECORD_STOP_NS 1000000000ull
+/* Until a device is known the ring is looked at this often, in the first second: a program that lives for some
+ * milliseconds shall have its GPU's name in the recording, and only the driver can tell it. */
+#define GP_RECORD_FIRST_NS 2000000ull
+#define GP_RECORD_SECOND   1000000000ull
 
 enum gp_record_stage { GP_STAGE_NONE, GP_STAGE_OPENING, GP_STAGE_RUNNING, GP_STAGE_FAILED, GP_STAGE_ENDED };
 
 static struct gp_record {
     struct gp_record_setup setup;
     char path[PATH_MAX];
-    uint32_t x_stage; /* enum gp_record_stage; the thread's */
-    uint32_t x_stop;  /* asked to end; the program's */
-    int error;        /* of the start */
+    uint32_t x_stage;       /* enum gp_record_stage; the thread's */
+    uint32_t x_stop;        /* asked to end; the program's */
+    uint64_t x_deadline_ns; /* of reading; 0 none */
+    uint32_t x_appeared;    /* a device is known */
+    int error;              /* of the start */
     pid_t pid;
     struct gp_recorder *recorder;
 } gp_record_mine;
+
+/* Who tells what became of the recording: the thread, or a program that waited for it in vain. */
+static struct gp_lock gp_record_lock = GP_LOCK_INIT(GP_RANK_RECORD);
 
 static void gp_record_stage(enum gp_record_stage stage)
 {
@@ -113,14 +126,31 @@ static void gp_record_refresh(void *arg)
         gp_record_mine.setup.publish();
 }
 
+static void gp_record_appeared(void *arg)
+{
+    (void)arg;
+    __atomic_store_n(&gp_record_mine.x_appeared, 1, __ATOMIC_RELAXED);
+    if (gp_record_mine.setup.appeared)
+        gp_record_mine.setup.appeared();
+}
+
+static bool gp_record_late(void *arg)
+{
+    uint64_t deadline = __atomic_load_n(&gp_record_mine.x_deadline_ns, __ATOMIC_RELAXED);
+    (void)arg;
+    return deadline && gp_clock_ns() >= deadline;
+}
+
 static void gp_record_tell(const struct gp_recorder_stats *stats, enum gp_wire_record state, int error)
 {
     struct gp_wire_header *header = gp_record_mine.setup.header;
+    gp_lock_take(&gp_record_lock);
     __atomic_store_n(&header->recorded, stats->recorded, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_lost, stats->lost, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_errno, error, __ATOMIC_RELAXED);
     /* [state.R] release: the numbers above; pairs with the viewer's copy, which comes through the kernel. */
     __atomic_store_n(&header->record_state, state, __ATOMIC_RELEASE);
+    gp_lock_give(&gp_record_lock);
 }
 
 static int gp_record_begin(void)
@@ -134,14 +164,20 @@ static int gp_record_begin(void)
                                       .copy_arg = record->setup.header,
                                       .proc = "/proc/self",
                                       .from_start = true,
-                                      .refresh = gp_record_refresh};
+                                      .refresh = gp_record_refresh,
+                                      .appeared = gp_record_appeared,
+                                      .late = gp_record_late};
     memcpy(&setup.header, record->setup.header, sizeof(setup.header));
     return gp_recorder_new(&record->recorder, fd, &setup);
 }
 
 static uint64_t gp_record_pause(ssize_t count, uint64_t before)
 {
-    uint64_t room = (uint64_t)gp_record_mine.setup.header->chunk_count * GP_RING_EVENTS;
+    const struct gp_wire_header *header = gp_record_mine.setup.header;
+    uint64_t room = (uint64_t)header->chunk_count * GP_RING_EVENTS;
+    if (!__atomic_load_n(&gp_record_mine.x_appeared, __ATOMIC_RELAXED) &&
+        gp_clock_ns() - header->start_ns < GP_RECORD_SECOND)
+        return GP_RECORD_FIRST_NS;
     if (count > 0)
         return (uint64_t)count > room / 32 ? GP_RECORD_BUSY_NS : GP_RECORD_PAUSE_NS;
     return before * 2 < GP_RECORD_IDLE_NS ? before * 2 : GP_RECORD_IDLE_NS;
@@ -234,14 +270,39 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     return error;
 }
 
+/* A disk that hangs: what is not in the file is not, as far as anybody will see.  If the thread comes to its end after
+ * all, its own numbers take the place of these. */
+static void gp_record_leave(void)
+{
+    struct gp_wire_header *header = gp_record_mine.setup.header;
+    const struct gp_wire_chunk *chunks = (const void *)((const char *)header + header->ring_offset);
+    uint64_t tried = __atomic_load_n(&header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < header->chunk_count; i++)
+        tried += __atomic_load_n(&chunks[i].written_before, __ATOMIC_RELAXED) +
+                 GP_CHUNK_COUNT(__atomic_load_n(&chunks[i].state, __ATOMIC_RELAXED));
+    gp_lock_take(&gp_record_lock);
+    if (header->record_state == GP_RECORD_ON || header->record_state == GP_RECORD_OFF) {
+        __atomic_store_n(&header->record_lost, tried - header->recorded, __ATOMIC_RELAXED);
+        __atomic_store_n(&header->record_errno, ETIMEDOUT, __ATOMIC_RELAXED);
+        __atomic_store_n(&header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
+    }
+    gp_lock_give(&gp_record_lock);
+}
+
 void gp_record_stop(void)
 {
     struct gp_record *record = &gp_record_mine;
-    if (record->pid != getpid() ||
-        __atomic_load_n(&record->x_stage, __ATOMIC_ACQUIRE) != GP_STAGE_RUNNING) /* [record.A] */
+    uint64_t now = gp_clock_ns(), deadline = now + GP_RECORD_STOP_NS;
+    /* [record.A] acquire: pairs with [record.R]. */
+    uint32_t stage = __atomic_load_n(&record->x_stage, __ATOMIC_ACQUIRE);
+    if (record->pid != getpid() || (stage != GP_STAGE_OPENING && stage != GP_STAGE_RUNNING))
         return;
+    __atomic_store_n(&record->x_deadline_ns, now + GP_RECORD_READ_NS, __ATOMIC_RELAXED);
     /* [stop.R] release: what the program did; pairs with [stop.A]. */
     __atomic_store_n(&record->x_stop, 1, __ATOMIC_RELEASE);
     gp_futex_wake(&record->x_stop);
-    gp_record_wait(GP_STAGE_RUNNING, GP_RECORD_STOP_NS);
+    for (; now < deadline && (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING); now = gp_clock_ns())
+        stage = gp_record_wait(stage, deadline - now);
+    if (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING)
+        gp_record_leave();
 }

@@ -15,14 +15,17 @@
 struct gp_record_setup {
     const char *path;              /* %p: the pid */
     struct gp_wire_header *header; /* of the mapped session; its record_* fields and `recorded` are the recorder's */
-    void (*publish)(void);         /* refreshes the session's published numbers; on the recorder's thread */
+    /* Both on the recorder's thread, and both may be NULL. */
+    void (*publish)(void);  /* refreshes the session's published numbers */
+    void (*appeared)(void); /* a device was used for the first time: now the driver can be asked who it is */
 };
 
 /* 0; -errno with what and why in a sentence: nothing is recorded then, and nothing else changes. */
 int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_bytes);
 
-/* The process ends: what is in the ring is written, within a second at most, and the file is closed.  Once, from the
- * exit path. */
+/* The process ends: what is in the ring is written for half a second, the rest is counted, and the file is closed.
+ * Once, from the exit path, which it holds up for a second at most: then the header says that the file has no end
+ * (ETIMEDOUT), and how many events that cost. */
 void gp_record_stop(void);
 
 #endif

@@ -18,6 +18,9 @@
 #define GP_RECORDER_IDLE (10 * GP_RECORDER_SECOND)
 /* Threads whose names are kept; twice as many places. */
 #define GP_RECORDER_TIDS 16384u
+/* Whether time is over is asked once in so many events, which take some 50 us, and some milliseconds where they fill a
+ * block. */
+#define GP_RECORDER_ASK 1024
 /* Rows that are copied at a time. */
 #define GP_RECORDER_ROWS 1024u
 
@@ -40,6 +43,9 @@ struct gp_recorder {
     uint32_t named_site;             /* highest that an event named */
     uint32_t source, driver_version; /* as written last */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
+    uint64_t left;                     /* taken from the ring, and no time to write them */
+    uint64_t gpus;                     /* a bit for each that an event named */
+    char comm[64], command_line[4096]; /* as they were last: a process that has ended has none */
     bool baseline, process_written;
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as written last */
     uint64_t modules_ns;                   /* read last */
@@ -91,7 +97,7 @@ static void gp_recorder_process(struct gp_recorder *r)
 {
     const size_t at = offsetof(struct gp_wire_header, flags);
     struct gp_wire_header now;
-    char comm[64], command_line[4096];
+    char comm[sizeof(r->comm)], command_line[sizeof(r->command_line)];
     struct utsname host;
     if (gp_recorder_copy(r, (char *)&now + at, sizeof(now) - at, at) != 0)
         return;
@@ -102,6 +108,10 @@ static void gp_recorder_process(struct gp_recorder *r)
         return;
     gp_recorder_proc_text(r, "comm", comm, sizeof(comm));
     gp_recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
+    if (comm[0])
+        memcpy(r->comm, comm, sizeof(comm));
+    if (command_line[0])
+        memcpy(r->command_line, command_line, sizeof(command_line));
     if (uname(&host) != 0)
         host.nodename[0] = '\0';
     const struct gp_block_process process = {.pid = r->setup.header.pid,
@@ -110,8 +120,8 @@ static void gp_recorder_process(struct gp_recorder *r)
                                              .from_start = r->setup.from_start,
                                              .begin_ns = r->begin_ns,
                                              .begin_unix_ns = r->begin_unix_ns,
-                                             .comm = comm,
-                                             .command_line = command_line,
+                                             .comm = r->comm,
+                                             .command_line = r->command_line,
                                              .host = host.nodename,
                                              .allocator = now.allocator};
     gp_block_process(gp_file_pack(r->file), &process);
@@ -425,6 +435,8 @@ static void gp_recorder_count(const struct gp_recorder *r, struct gp_block_count
     out->tried = ring.delivered;
     for (unsigned i = 0; i < GP_DROP_FILE; i++)
         out->tried += out->dropped[i];
+    out->tried += ring.left;
+    out->dropped[GP_DROP_END] = ring.left + r->left;
     memcpy(out->lost, r->lost, sizeof(out->lost));
 }
 
@@ -475,22 +487,39 @@ static void gp_recorder_second(struct gp_recorder *r, uint64_t now, bool last)
         gp_recorder_counts(r, GP_BLOCK_COUNTS, GP_END_RUNNING);
 }
 
-static ssize_t gp_recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
+/* What the events name. */
+static void gp_recorder_names(struct gp_recorder *r, const struct gp_wire_event *events, ssize_t count)
 {
-    const struct gp_wire_event *events;
-    ssize_t count = gp_ringread_poll(r->ring, horizon_ns, &events);
+    uint64_t gpus = r->gpus;
     uint32_t tid = 0;
     for (ssize_t i = 0; i < count; i++) {
         if (events[i].site > r->named_site)
             r->named_site = events[i].site;
         if (events[i].tid != tid)
             gp_recorder_tid(r, tid = events[i].tid);
+        if (events[i].device < GP_WIRE_GPUS)
+            gpus |= 1ull << events[i].device;
     }
+    if (gpus != r->gpus && r->setup.appeared)
+        r->setup.appeared(r->setup.arg);
+    r->gpus = gpus;
+}
+
+static ssize_t gp_recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
+{
+    const struct gp_wire_event *events;
+    ssize_t count = gp_ringread_poll(r->ring, horizon_ns, &events);
+    gp_recorder_names(r, events, count);
     /* A block may fill up: the sites that it names come before it. */
     if (count > 0 && r->named_site >= r->sites && (size_t)count > GP_FORMAT_EVENTS / 4)
         gp_recorder_sites(r);
-    for (ssize_t i = 0; i < count; i++)
+    for (ssize_t i = 0; i < count; i++) {
+        if (i % GP_RECORDER_ASK == 0 && r->setup.late && r->setup.late(r->setup.arg)) {
+            r->left += (uint64_t)(count - i);
+            break;
+        }
         gp_file_add(r->file, &events[i], GP_BLOCK_EVENTS);
+    }
     return count;
 }
 
@@ -512,6 +541,18 @@ void gp_recorder_baseline(struct gp_recorder *r, const struct gp_wire_event *eve
     gp_file_add(r->file, event, GP_BLOCK_BASELINE);
 }
 
+/* Threads may still be at work, and a chunk may move under every look at it: then its events are counted at least. */
+static void gp_recorder_take_last(struct gp_recorder *r)
+{
+    struct gp_ringread_stats ring = {.unsettled = 1};
+    for (int round = 0; round < 5 && ring.unsettled; round++) {
+        if (round == 4)
+            gp_ringread_leave(r->ring);
+        gp_recorder_take(r, UINT64_MAX);
+        gp_ringread_stats(r->ring, &ring);
+    }
+}
+
 static void gp_recorder_free(struct gp_recorder *r)
 {
     gp_ringread_free(r->ring);
@@ -523,7 +564,7 @@ int gp_recorder_end(struct gp_recorder *r, enum gp_format_why why, struct gp_rec
 {
     if (r->baseline)
         gp_file_flush(r->file, GP_BLOCK_BASELINE);
-    gp_recorder_take(r, UINT64_MAX);
+    gp_recorder_take_last(r);
     gp_recorder_second(r, gp_clock_ns(), true);
     gp_recorder_site_numbers(r);
     int error = gp_recorder_counts(r, GP_BLOCK_END, why);
@@ -565,6 +606,7 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
         gp_recorder_free(r);
         return error;
     }
+    gp_ringread_hurry(r->ring, setup->late, setup->arg);
     gp_recorder_process(r);
     *out = r;
     return 0;

@@ -21,6 +21,8 @@ struct gp_recorder_setup {
     /* May be NULL. */
     void (*refresh)(void *arg); /* makes the published numbers new */
     void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* both are -1 before */
+    void (*appeared)(void *arg); /* an event named a device for the first time */
+    bool (*late)(void *arg);     /* time is over: what is not in the file yet is counted and left */
     void *arg;
 };
 

@@ -13,6 +13,7 @@
 #include "record/ringread.h"
 #include "base/compiler.h"
 #include "base/text.h"
+#include "record/order.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -22,6 +23,11 @@
 /* An attempt takes about a microsecond and fails only if the circle came round to this chunk meanwhile, so a second one
  * is rare and a fifth means a ring that is much too small for its writers. */
 #define GP_RINGREAD_TRIES 4
+/* A look at the counts alone is much shorter, and nothing comes after it. */
+#define GP_RINGREAD_TRIES_LATE 64
+
+/* Whether time is over is asked once in so many chunks, which take some 50 us. */
+#define GP_RINGREAD_ASK 64u
 
 /* Rings up to this size are looked at whole.  In a larger one (a recorder's) only chunks that can have changed are:
  * those that are not full, and those from the frontier on, until a stretch of chunks that nobody has taken yet.  A
@@ -50,10 +56,13 @@ struct gp_ringread {
     enum gp_ringread_start start;
     struct gp_ringread_stats stats;
     struct gp_wire_event *events; /* `given` handed out by the last poll, then `held` */
-    struct gp_wire_event *spare;  /* as much again, to sort in */
+    struct gp_order_key *keys;    /* two for each of `room`, behind the events */
     size_t given, held, room;
     uint64_t newest; /* highest turn seen */
-    size_t bytes;    /* of this struct */
+    bool (*late)(void *arg);
+    void *late_arg;
+    bool is_late;
+    size_t bytes; /* of this struct */
     int fd;
     uint64_t fd_offset;
     struct gp_wire_chunk copied;
@@ -118,7 +127,6 @@ static bool gp_ringread_check(struct gp_wire_event *event, uint64_t seq)
         gp_text_clean(name, sizeof name, event->name, sizeof event->name);
         memcpy(event->name, name, sizeof name);
     }
-    event->pad_ = 0;
     return true;
 }
 
@@ -129,6 +137,8 @@ static void *gp_ringread_map(size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
+#define GP_RINGREAD_ROW (sizeof(struct gp_wire_event) + 2 * sizeof(struct gp_order_key))
+
 static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
 {
     size_t need = reader->given + reader->held + more;
@@ -137,16 +147,15 @@ static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
     size_t room = reader->room ? reader->room * 2 : 16 * GP_RING_EVENTS;
     while (room < need)
         room *= 2;
-    struct gp_wire_event *events = gp_ringread_map(2 * room * sizeof *events);
+    struct gp_wire_event *events = gp_ringread_map(room * GP_RINGREAD_ROW);
     if (!events)
         return -ENOMEM;
     if (reader->room) {
-        struct gp_wire_event *first = reader->events < reader->spare ? reader->events : reader->spare;
         memcpy(events, reader->events, (reader->given + reader->held) * sizeof *events);
-        munmap(first, 2 * reader->room * sizeof *events);
+        munmap(reader->events, reader->room * GP_RINGREAD_ROW);
     }
     reader->events = events;
-    reader->spare = events + room;
+    reader->keys = (struct gp_order_key *)(void *)(events + room);
     reader->room = room;
     return 0;
 }
@@ -157,10 +166,10 @@ static void gp_ringread_damage(struct gp_ringread *reader, struct gp_ringread_ch
     reader->stats.damaged_chunks++;
 }
 
-/* Books a settled copy of [from, look->count) of one turn; written_before counts where the turn is new to this reader.
- */
+/* Books a settled copy of [from, look->count) of one turn, or (count_only) that these events are there; written_before
+ * counts where the turn is new to this reader. */
 static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk *known,
-                               const struct gp_ringread_look *look, uint32_t from)
+                               const struct gp_ringread_look *look, uint32_t from, bool count_only)
 {
     if (!known->known || look->turn != known->turn) {
         uint64_t before = look->turn ? reader->copied.written_before : 0;
@@ -179,6 +188,8 @@ static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_ch
         struct gp_wire_event *event = &reader->copied.events[i];
         if (skip)
             reader->stats.before++;
+        else if (count_only)
+            reader->stats.left++;
         else if (gp_ringread_check(event, (look->turn - 1) * GP_RING_EVENTS + i))
             reader->events[reader->given + reader->held++] = *event;
         else
@@ -191,7 +202,7 @@ static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_ch
 }
 
 /* One attempt: 0 settled, 1 the chunk moved meanwhile, -errno. */
-static int gp_ringread_try(struct gp_ringread *reader, uint32_t index)
+static int gp_ringread_try(struct gp_ringread *reader, uint32_t index, bool count_only)
 {
     struct gp_ringread_chunk *known = &reader->chunks[index];
     struct gp_ringread_look first, second;
@@ -210,8 +221,10 @@ static int gp_ringread_try(struct gp_ringread *reader, uint32_t index)
      * two. */
     size_t start = same ? offsetof(struct gp_wire_chunk, events[from]) : offsetof(struct gp_wire_chunk, written_before);
     size_t end = offsetof(struct gp_wire_chunk, events[first.count]);
-    rc = gp_ringread_reserve(reader, first.count);
-    if (rc == 0)
+    if (count_only)
+        end = same ? start : offsetof(struct gp_wire_chunk, tid);
+    rc = gp_ringread_reserve(reader, count_only ? 0 : first.count);
+    if (rc == 0 && end > start)
         rc = reader->copy(reader->arg, (char *)&reader->copied + start, end - start,
                           (uint64_t)index * sizeof(struct gp_wire_chunk) + start);
     if (rc == 0)
@@ -224,16 +237,18 @@ static int gp_ringread_try(struct gp_ringread *reader, uint32_t index)
     }
     if (second.turn != first.turn)
         return 1;
-    gp_ringread_accept(reader, known, &first, from);
+    gp_ringread_accept(reader, known, &first, from, count_only);
     return 0;
 }
 
 static int gp_ringread_visit(struct gp_ringread *reader, uint32_t index)
 {
     struct gp_ringread_chunk *known = &reader->chunks[index];
-    int rc = 1;
-    for (int attempt = 0; rc == 1 && attempt < GP_RINGREAD_TRIES && !known->damaged; attempt++)
-        rc = gp_ringread_try(reader, index);
+    int rc = 1, most = reader->is_late ? GP_RINGREAD_TRIES_LATE : GP_RINGREAD_TRIES;
+    if (!reader->is_late && reader->late && index % GP_RINGREAD_ASK == 0)
+        reader->is_late = reader->late(reader->late_arg);
+    for (int attempt = 0; rc == 1 && attempt < most && !known->damaged; attempt++)
+        rc = gp_ringread_try(reader, index, reader->is_late);
     if (rc < 0)
         return rc;
     if (rc == 1 && !known->damaged)
@@ -335,48 +350,8 @@ void gp_ringread_free(struct gp_ringread *reader)
     if (!reader)
         return;
     if (reader->room)
-        munmap(reader->events < reader->spare ? reader->events : reader->spare,
-               2 * reader->room * sizeof *reader->events);
+        munmap(reader->events, reader->room * GP_RINGREAD_ROW);
     munmap(reader, reader->bytes);
-}
-
-static bool gp_ringread_later(const struct gp_wire_event *a, const struct gp_wire_event *b)
-{
-    return a->time_ns != b->time_ns ? a->time_ns > b->time_ns : a->seq > b->seq;
-}
-
-/* End of the ordered run that begins at `at`. */
-static size_t gp_ringread_run(const struct gp_wire_event *events, size_t at, size_t count)
-{
-    for (at++; at < count && !gp_ringread_later(&events[at - 1], &events[at]); at++)
-        ;
-    return at < count ? at : count;
-}
-
-/* Merges [at, middle) and [middle, end) of `from` into `to`. */
-static void gp_ringread_merge(struct gp_wire_event *to, const struct gp_wire_event *from, size_t at, size_t middle,
-                              size_t end)
-{
-    for (size_t left = at, right = middle; at < end; at++) {
-        bool second = right < end && (left == middle || gp_ringread_later(&from[left], &from[right]));
-        to[at] = from[second ? right++ : left++];
-    }
-}
-
-/* Merges the runs that are there: a chunk is one, and a lone thread's chunks are one together.  qsort calls malloc. */
-static void gp_ringread_sort(struct gp_ringread *reader)
-{
-    size_t count = reader->held;
-    while (gp_ringread_run(reader->events, 0, count) < count) {
-        for (size_t at = 0, middle, end; at < count; at = end) {
-            middle = gp_ringread_run(reader->events, at, count);
-            end = middle < count ? gp_ringread_run(reader->events, middle, count) : count;
-            gp_ringread_merge(reader->spare, reader->events, at, middle, end);
-        }
-        struct gp_wire_event *sorted = reader->spare;
-        reader->spare = reader->events;
-        reader->events = sorted;
-    }
 }
 
 ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const struct gp_wire_event **events)
@@ -387,8 +362,12 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     int rc = gp_ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
+    if (reader->is_late) { /* nor would there be time for these */
+        reader->stats.left += reader->held;
+        reader->held = 0;
+    }
     if (reader->held > 1)
-        gp_ringread_sort(reader);
+        gp_order_events(reader->events, reader->held, reader->keys);
     size_t give = reader->held;
     while (give > 0 && reader->events[give - 1].time_ns > horizon_ns)
         give--;
@@ -408,4 +387,15 @@ void gp_ringread_stats(const struct gp_ringread *reader, struct gp_ringread_stat
 {
     *out = reader->stats;
     out->held = reader->held;
+}
+
+void gp_ringread_leave(struct gp_ringread *reader)
+{
+    reader->is_late = true;
+}
+
+void gp_ringread_hurry(struct gp_ringread *reader, bool (*late)(void *arg), void *arg)
+{
+    reader->late = late;
+    reader->late_arg = arg;
 }

@@ -6,7 +6,7 @@
  *
  * Any number of readers may follow one ring; each has its own account of what it was given, and at rest, exactly,
  *
- *      before + delivered + held + overwritten + damaged = events ever written
+ *      before + delivered + held + overwritten + damaged + left = events ever written
  *
  * as long as no chunk is marked damaged.  Threads: one at a time per reader.
  */
@@ -14,6 +14,7 @@
 #define GP_RECORD_RINGREAD_H
 
 #include <gpuprof/wire.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -36,6 +37,7 @@ struct gp_ringread_stats {
     uint64_t held;           /* copied, but later than the last poll's horizon: the next poll has them */
     uint64_t overwritten;    /* missed: the circle came round before the reader did */
     uint64_t damaged;        /* missed: events that failed the check */
+    uint64_t left;           /* missed: there was no time to copy them */
     uint32_t damaged_chunks; /* chunks whose state made no sense; never read again */
     uint32_t unsettled;      /* chunks that moved under every attempt of the last poll: the next poll has them */
 };
@@ -57,6 +59,12 @@ void gp_ringread_free(struct gp_ringread *reader);
  * of events, or -errno: -ENOMEM, or the copier's error (-EPROTO: the descriptor is too short); nothing that was copied
  * before the error is lost. */
 ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const struct gp_wire_event **events);
+
+/* Polls copy nothing any more from here on: they count what the ring holds as `left`, which takes a millisecond or two.
+ */
+void gp_ringread_leave(struct gp_ringread *reader);
+/* late is asked in between; when it says yes, that is gp_ringread_leave. */
+void gp_ringread_hurry(struct gp_ringread *reader, bool (*late)(void *arg), void *arg);
 
 void gp_ringread_stats(const struct gp_ringread *reader, struct gp_ringread_stats *out);
 

@@ -23,7 +23,7 @@ static bool gp_oom_block(void *arg, const struct gp_cache_block *block)
 {
     const struct gp_oom_walk *walk = arg;
     if (block->state == GP_CACHE_LIVE)
-        walk->visit(walk->arg, block->requested_bytes);
+        walk->visit(walk->arg, (uint32_t)block->tag, block->requested_bytes);
     return true;
 }
 

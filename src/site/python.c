@@ -5,15 +5,14 @@
  * The thread is inside a call from Python to C (or never met Python), so nothing runs in its frames: whoever else looks
  * at them (sys._current_frames, the collector, a tracer) counts references and fills in frame objects, but links,
  * instruction pointers and code objects stay, and each frame holds its code object.  Only the end of the interpreter
- * takes them away, from a daemon thread that does not hold the GIL; there we let the kernel copy, and look afterwards
- * whether the end had come.  docs/sites-python.md has the argument in full.
+ * takes frames away, from a daemon thread that does not hold the GIL; there the kernel copies them.
+ * docs/sites.md has the argument in full.
  */
 #include "site/python.h"
 #include "base/thread.h"
-#include <errno.h>
+#include "site/window.h"
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* Frames that are no Python function's stand between those that are, never many in a row. */
@@ -22,56 +21,114 @@
 /* Owners of a frame: thread, generator, frame object, and from here on C itself (3.12 and later). */
 enum { GP_OWNER_GENERATOR = 1, GP_OWNER_C = 3 };
 
+static __thread struct gp_python_hint gp_python_hint __attribute__((tls_model("initial-exec")));
+static uint32_t x_pid;   /* the process's number: in a fork's child libgpuprof is off, and does not come here */
+static uint32_t x_ended; /* Python was seen to shut down once */
+
 /* The thread that started the process is the one that shuts Python down: nobody does so behind its back. */
 static bool gp_python_main_thread(void)
 {
-    long tid = gp_thread.tid ? (long)gp_thread.tid : syscall(SYS_gettid);
-    return tid == (long)getpid();
+    if (GP_UNLIKELY(!gp_thread.tid))
+        return syscall(SYS_gettid) == getpid();
+    uint32_t pid = __atomic_load_n(&x_pid, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(!pid))
+        __atomic_store_n(&x_pid, pid = (uint32_t)getpid(), __ATOMIC_RELAXED);
+    return gp_thread.tid == pid;
 }
 
-/* The block at `from`; NULL: not there. */
-static const char *gp_python_copy_block(struct gp_python_copies *copies, uint64_t from)
+/* ---- frames that may go away ------------------------------------------------------------------------------------- */
+
+/* What one thread's stack took last time is most of what the next one takes. */
+#define GP_PYTHON_HINTS      3u
+#define GP_PYTHON_HINT_GAP   1024u /* nearer ranges are one: 1 KiB more costs 30 ns, one more range 400 */
+#define GP_PYTHON_HINT_BYTES (GP_PYTHON_COPIED - 512u) /* in all; the rest is the thread state's */
+
+struct gp_python_hint {
+    unsigned count;
+    uint32_t bytes;
+    struct gp_python_range range[GP_PYTHON_HINTS];
+};
+
+/* How a thread's frames are read where they may go away: those on its own C stack cannot. */
+struct gp_python_frames {
+    struct gp_python_copies copies;
+    uint64_t stack_low, stack_high;
+    struct gp_python_hint next;
+};
+
+static void gp_python_hint_add(struct gp_python_hint *hint, uint64_t from, uint32_t bytes)
 {
-    for (unsigned i = 0; i < GP_PYTHON_BLOCKS; i++) {
-        if (copies->from[i] == from)
-            return copies->bytes[i];
+    for (unsigned i = 0; i < hint->count; i++) {
+        struct gp_python_range *range = &hint->range[i];
+        uint64_t low = from < range->from ? from : range->from, end = range->from + range->bytes,
+                 high = from + bytes > end ? from + bytes : end, more = high - low - range->bytes;
+        if (more > GP_PYTHON_HINT_GAP + bytes)
+            continue;
+        if (hint->bytes + more <= GP_PYTHON_HINT_BYTES) {
+            *range = (struct gp_python_range){.from = low, .bytes = (uint32_t)(high - low)};
+            hint->bytes += (uint32_t)more;
+        }
+        return;
     }
-    unsigned at = copies->turn++ % GP_PYTHON_BLOCKS;
-    int saved = errno;
-    struct iovec here = {.iov_base = copies->bytes[at], .iov_len = GP_PYTHON_BLOCK};
-    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = GP_PYTHON_BLOCK};
-    bool is_read = process_vm_readv(copies->pid, &here, 1, &there, 1, 0) == GP_PYTHON_BLOCK;
-    if (!is_read && (errno == EPERM || errno == ENOSYS))
-        gp_python_note_set(
-            "Python frames of threads that do not hold the GIL are missing: this process may not use process_vm_readv");
-    errno = saved;
-    copies->from[at] = is_read ? from : 0;
-    return is_read ? copies->bytes[at] : NULL;
+    if (hint->count == GP_PYTHON_HINTS || hint->bytes + bytes > GP_PYTHON_HINT_BYTES)
+        return;
+    hint->range[hint->count++] = (struct gp_python_range){.from = from, .bytes = bytes};
+    hint->bytes += bytes;
 }
 
-GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes)
+/* Callers' frames lie below: all of the page as far as the frame comes along. */
+static bool gp_python_frame_copy(struct gp_python_frames *frames, uint64_t from, void *room, uint32_t bytes)
 {
-    char *out = to;
-    while (bytes) {
-        uint64_t start = from & ~(uint64_t)(GP_PYTHON_BLOCK - 1), skip = from - start;
-        size_t part = GP_PYTHON_BLOCK - skip < bytes ? GP_PYTHON_BLOCK - skip : bytes;
-        const char *block = gp_python_copy_block(copies, start);
-        if (!block)
+    const char *found = gp_python_copied(&frames->copies, from, bytes);
+    if (!found) {
+        uint64_t page = from & ~4095ull;
+        struct gp_python_range want = {.from = page, .bytes = (uint32_t)(from - page) + bytes};
+        if (gp_python_fetch(&frames->copies, &want, 1) != 1)
             return false;
-        memcpy(out, block + skip, part);
-        out += part, from += part, bytes -= part;
+        found = gp_python_copied(&frames->copies, from, bytes);
     }
+    memcpy(room, found, bytes);
+    gp_python_hint_add(&frames->next, from, bytes);
     return true;
 }
 
+static const char *gp_python_frame_at(const struct gp_python_way *way, uint64_t from, void *room, uint32_t bytes)
+{
+    if (from & 7 || !gp_python_sane(from))
+        return NULL;
+    struct gp_python_frames *frames = way->frames;
+    if (!frames || (from >= frames->stack_low && from + bytes <= frames->stack_high))
+        return (const char *)(uintptr_t)from;
+    return gp_python_frame_copy(frames, from, room, bytes) ? room : NULL;
+}
+
+/* Fetches the thread state's word and what the last stack took; that is the one system call of most stacks. */
+static bool gp_python_frames_start(struct gp_python_frames *frames, uint64_t state_word, int (*finalizing)(void))
+{
+    struct gp_python_range want[1 + GP_PYTHON_HINTS] = {{.from = state_word, .bytes = 8}};
+    /* The number of a thread names its process just as well. */
+    gp_python_copies_start(&frames->copies, gp_thread.tid ? (int)gp_thread.tid : getpid(), finalizing);
+    uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+    frames->stack_low = frames->stack_high = 0;
+    if ((sp >= gp_window.low && sp < gp_window.high) || gp_window_widen(sp)) {
+        frames->stack_low = sp;
+        frames->stack_high = gp_window.high;
+    }
+    frames->next.count = frames->next.bytes = 0;
+    memcpy(want + 1, gp_python_hint.range, sizeof gp_python_hint.range);
+    return gp_python_fetch(&frames->copies, want, 1 + gp_python_hint.count) > 0;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
 /* The innermost frame of a thread state; 0: none. */
-static uint64_t gp_python_innermost(const struct gp_python_way *way, uint64_t state)
+static uint64_t gp_python_innermost(const struct gp_python_way *way, struct gp_python_copies *copies, uint64_t state)
 {
     const struct gp_python_layout *at = &way->python->at;
     uint64_t room;
-    const void *word = gp_python_at(way, state + at->state_frame, &room, sizeof room);
+    const void *word = gp_python_at(copies, state + at->state_frame, &room, sizeof room);
     if (word && at->cframe_frame != GP_PYTHON_NONE)
-        word = gp_python_at(way, gp_python_word(word, 0) + at->cframe_frame, &room, sizeof room);
+        word = gp_python_frame_at(way, gp_python_word(word, 0) + at->cframe_frame, &room, sizeof room);
     return word ? gp_python_word(word, 0) : 0;
 }
 
@@ -89,7 +146,7 @@ static enum gp_python_step gp_python_step(const struct gp_python_way *way, const
     /* From 3.14 on a reference says in its low bits whether it is counted. */
     *code = gp_python_word(frame, at->frame_code) & ~7ull;
     uint32_t bytes = at->code_bytes == GP_PYTHON_NONE ? at->code_table + 8u : at->code_bytes;
-    *code_head = gp_python_at(way, *code, room, bytes);
+    *code_head = gp_python_at(way->objects, *code, room, bytes);
     if (!*code_head || gp_python_word(*code_head, at->object_type) != way->python->code_type)
         return GP_STEP_END;
     if (at->code_bytes == GP_PYTHON_NONE) {
@@ -103,24 +160,37 @@ static enum gp_python_step gp_python_step(const struct gp_python_way *way, const
     return GP_STEP_FRAME;
 }
 
+static bool gp_python_names(const struct gp_python_way *way, uint64_t code, uint32_t version, const char *head,
+                            struct gp_python_frame *out)
+{
+    const struct gp_python_layout *at = &way->python->at;
+    if (version && way->texts && gp_python_names_kept(code, version, out))
+        return true;
+    if (!gp_python_string(way, gp_python_word(head, at->code_name), &out->function) ||
+        !gp_python_string(way, gp_python_word(head, at->code_file), &out->file))
+        return false;
+    if (version && way->texts)
+        gp_python_names_keep(code, version, out);
+    return true;
+}
+
 static bool gp_python_frame(const struct gp_python_way *way, uint64_t code, const char *head, int64_t offset,
                             struct gp_python_frame *out)
 {
     const struct gp_python_layout *at = &way->python->at;
-    out->code = code;
-    if (!gp_python_string(way, gp_python_word(head, at->code_name), &out->function) ||
-        !gp_python_string(way, gp_python_word(head, at->code_file), &out->file))
-        return false;
     uint32_t version = at->code_version == GP_PYTHON_NONE || !way->alone ? 0 : gp_python_half(head, at->code_version);
+    out->code = code;
+    if (!gp_python_names(way, code, version, head, out))
+        return false;
     if (version && gp_python_line_kept(code, version, offset, &out->line))
         return true;
     out->line = gp_python_line(way, gp_python_word(head, at->code_table), gp_python_half(head, at->code_line), offset);
-    if (version && !way->copies)
+    if (version && !way->objects)
         gp_python_line_keep(code, version, offset, out->line);
     return true;
 }
 
-static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t state, struct gp_python_frame *frames,
+static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t innermost, struct gp_python_frame *frames,
                                unsigned room, bool *more)
 {
     const struct gp_python_layout *at = &way->python->at;
@@ -128,8 +198,8 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t state, 
     /* No more than is used: behind a frame there may be nothing. */
     uint32_t frame_bytes = at->frame_owner == GP_PYTHON_NONE ? at->frame_instr + 4u : at->frame_owner + 1u;
     unsigned count = 0, skipped = 0;
-    for (uint64_t next = gp_python_innermost(way, state); next && skipped < GP_PYTHON_SKIPPED;) {
-        const char *frame = next & 7 ? NULL : gp_python_at(way, next, frame_room, frame_bytes), *head = NULL;
+    for (uint64_t next = innermost; next && skipped < GP_PYTHON_SKIPPED;) {
+        const char *frame = gp_python_frame_at(way, next, frame_room, frame_bytes), *head = NULL;
         uint64_t code = 0;
         int64_t offset = 0;
         enum gp_python_step step = frame ? gp_python_step(way, frame, &code, &head, code_room, &offset) : GP_STEP_END;
@@ -151,22 +221,25 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t state, 
     return count;
 }
 
-/* A thread that another one could take the interpreter away from meanwhile. */
+/* A thread that another one could take the interpreter away from meanwhile.  Objects that its frames hold are never
+ * freed, because nobody gives the frames' references back; from 3.12 on names that were interned may be. */
 static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, uint64_t state,
-                                              struct gp_python_frame *frames, unsigned room, bool *more)
+                                              struct gp_python_frame *out, unsigned room, bool *more)
 {
-    if (here->python->finalizing())
-        return 0;
-    struct gp_python_copies copies;
-    copies.pid = getpid();
-    copies.turn = 0;
-    memset(copies.from, 0, sizeof copies.from);
+    const struct gp_python *python = here->python;
+    struct gp_python_frames frames;
     struct gp_python_way way = *here;
-    way.copies = &copies;
-    unsigned count = gp_python_walk(&way, state, frames, room, more);
-    /* What was copied after the end had begun may be anything. */
-    if (!here->python->finalizing())
+    bool all = python->free_threaded || __atomic_load_n(&x_ended, __ATOMIC_RELAXED);
+    way.frames = all || python->version > GP_PYTHON_310 ? &frames : NULL;
+    way.objects = all ? &frames.copies : NULL;
+    way.texts = all || python->version > GP_PYTHON_311 ? &frames.copies : NULL;
+    unsigned count = 0;
+    if (gp_python_frames_start(&frames, state + python->at.state_frame, python->finalizing))
+        count = gp_python_walk(&way, gp_python_innermost(&way, &frames.copies, state), out, room, more);
+    gp_python_hint = frames.next;
+    if (!frames.copies.ended)
         return count;
+    __atomic_store_n(&x_ended, 1, __ATOMIC_RELAXED);
     *more = false;
     return 0;
 }
@@ -189,5 +262,5 @@ unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *mo
         if (!gp_python_main_thread())
             return gp_python_walk_copied(&way, (uint64_t)(uintptr_t)state, frames, room, more);
     }
-    return gp_python_walk(&way, (uint64_t)(uintptr_t)state, frames, room, more);
+    return gp_python_walk(&way, gp_python_innermost(&way, NULL, (uint64_t)(uintptr_t)state), frames, room, more);
 }

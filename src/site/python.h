@@ -2,7 +2,7 @@
  *
  * python.h: what the pieces that read Python's frames share: python.c walks, python_find.c finds the interpreter and
  * knows its layouts, python_text.c reads strings, python_line.c line tables.  Why reading is safe:
- * docs/sites-python.md.
+ * docs/sites.md.
  */
 #ifndef GP_SITE_PYTHON_H
 #define GP_SITE_PYTHON_H
@@ -51,6 +51,7 @@ struct gp_python {
     uint64_t code_type;      /* PyCode_Type */
     uint32_t version;        /* 0x030b: 3.11 */
     bool usable;
+    bool free_threaded;
     struct gp_python_layout at;
 };
 
@@ -68,22 +69,43 @@ void gp_python_note_set(const char *text);
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* How memory of the interpreter is read: in place, or, where another thread could unmap it meanwhile, copied by the
- * kernel, which then says so instead of a SIGSEGV here; by the block, since the frames of a thread lie together. */
-#define GP_PYTHON_BLOCK  512u /* divides a page: a block is there as a whole, or not at all */
-#define GP_PYTHON_BLOCKS 16u
+ * kernel, which then says so instead of a SIGSEGV here.  A system call costs more than what it copies, so it brings
+ * more than was asked for, and what a thread needed last time comes along with the first. */
+#define GP_PYTHON_RANGES 16u
+#define GP_PYTHON_COPIED 8192u
+
+struct gp_python_range {
+    uint64_t from;
+    uint32_t bytes;
+};
 
 struct gp_python_copies {
-    int pid;
-    unsigned turn;                   /* the block that goes next */
-    uint64_t from[GP_PYTHON_BLOCKS]; /* 0: empty */
-    char bytes[GP_PYTHON_BLOCKS][GP_PYTHON_BLOCK];
+    int (*finalizing)(void); /* asked after each copy */
+    int pid;                 /* or a thread's number */
+    bool ended;              /* shutdown has begun: what was copied may be anything, and nothing is given any more */
+    unsigned ranges;
+    uint32_t used;
+    struct gp_python_range range[GP_PYTHON_RANGES]; /* lie in bytes[] one after another */
+    char bytes[GP_PYTHON_COPIED];
 };
 
+/* NULL: read where it is.  docs/sites.md says why objects may be where frames may not. */
 struct gp_python_way {
     const struct gp_python *python;
-    struct gp_python_copies *copies; /* NULL: memory is read where it is */
+    struct gp_python_frames *frames;  /* for frames */
+    struct gp_python_copies *objects; /* for code objects and line tables */
+    struct gp_python_copies *texts;   /* for names */
     bool alone; /* there are no sub-interpreters, whose code objects could have the same versions */
 };
+
+void gp_python_copies_start(struct gp_python_copies *copies, int pid, int (*finalizing)(void));
+
+/* Copies ranges in one call, which may be at most half of what there is room for, and forgets others if it must.  The
+ * number of those, from the first on, that were there as a whole. */
+unsigned gp_python_fetch(struct gp_python_copies *copies, const struct gp_python_range *want, unsigned count);
+
+/* Part of a range that was copied; NULL: not copied. */
+const char *gp_python_copied(const struct gp_python_copies *copies, uint64_t from, size_t bytes);
 
 GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes);
 
@@ -94,13 +116,13 @@ static inline bool gp_python_sane(uint64_t address)
 }
 
 /* `bytes` of memory at `from`; `room` is where they go if they have to be copied.  NULL: not there. */
-static inline const void *gp_python_at(const struct gp_python_way *way, uint64_t from, void *room, size_t bytes)
+static inline const void *gp_python_at(struct gp_python_copies *copies, uint64_t from, void *room, size_t bytes)
 {
     if (GP_UNLIKELY(!gp_python_sane(from)))
         return NULL;
-    if (GP_LIKELY(!way->copies))
+    if (GP_LIKELY(!copies))
         return (const void *)(uintptr_t)from;
-    return gp_python_copy(way->copies, from, room, bytes) ? room : NULL;
+    return gp_python_copy(copies, from, room, bytes) ? room : NULL;
 }
 
 static inline uint64_t gp_python_word(const void *base, uint16_t offset)
@@ -120,6 +142,10 @@ static inline uint32_t gp_python_half(const void *base, uint16_t offset)
 /* The str object's text; false: no string.  Points into the object, or into memory that is kept for good. */
 bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct gp_python_text *text);
 
+/* Both names of a code object that were copied before; version: the code object's, not 0. */
+bool gp_python_names_kept(uint64_t code, uint32_t version, struct gp_python_frame *frame);
+void gp_python_names_keep(uint64_t code, uint32_t version, const struct gp_python_frame *frame);
+
 /* Text that stays: the same bytes have the same address.  NULL: no room (counted, noted). */
 const char *gp_python_keep(const char *bytes, uint32_t length);
 
@@ -130,5 +156,14 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
 /* Lines found before; version: the code object's, not 0. */
 bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line);
 void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line);
+
+/* A line table in place, and lines found in it before; used: bytes from its start on that the line depends on. */
+struct gp_python_lines {
+    uint64_t table; /* the bytes object */
+    const uint8_t *bytes;
+    uint32_t size, first;
+};
+bool gp_python_table_kept(const struct gp_python_lines *lines, int64_t offset, uint32_t *line);
+void gp_python_table_keep(const struct gp_python_lines *lines, int64_t offset, uint64_t used, uint32_t line);
 
 #endif

@@ -332,6 +332,8 @@ static void gp_python_fill(struct gp_python *python, const struct gp_python_look
     python->code_type = gp_python_data(look, "PyCode_Type");
     const void *debug = (const void *)(uintptr_t)gp_python_data(look, "_PyRuntime");
     python->usable = gp_python_layout(&python->at, python->version, debug, &why);
+    python->free_threaded =
+        python->usable && debug && ((const uint64_t *)debug)[2] == 1 && python->version >= GP_PYTHON_313;
     if (python->usable && !(python->state && python->holder && python->finalizing && python->newest && python->first &&
                             python->code_type)) {
         why = "this Python does not export what finding a thread's frames takes";

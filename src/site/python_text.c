@@ -71,6 +71,68 @@ const char *gp_python_keep(const char *bytes, uint32_t length)
     return NULL;
 }
 
+/* ---- names of code objects that were copied before --------------------------------------------------------------- */
+
+/* From 3.12 on a code object has a number that no other one of its interpreter has, and its names never change.  An
+ * entry is two words that are written and read without order: where both names lie in the arena, with the number's low
+ * bits, and the rest of the key mixed with that, so that halves of two entries match nothing. */
+#define GP_PYTHON_NAMES 4096u
+
+static struct gp_python_names {
+    uint64_t mixed, value; /* value: 18 bits each of the places, 28 of the number */
+} x_names[GP_PYTHON_NAMES];
+
+static inline uint64_t gp_python_names_key(uint64_t code, uint32_t version)
+{
+    return code >> 4 << 20 | version >> 28;
+}
+
+static inline struct gp_python_names *gp_python_names_place(uint64_t key)
+{
+    return &x_names[key * 0x9e3779b97f4a7c15ull >> 52];
+}
+
+static struct gp_python_text gp_python_names_text(uint64_t place)
+{
+    const struct gp_python_kept *kept = (const struct gp_python_kept *)(gp_python_arena + (place & 0x3ffff));
+    return (struct gp_python_text){.bytes = kept->bytes, .length = kept->length};
+}
+
+bool gp_python_names_kept(uint64_t code, uint32_t version, struct gp_python_frame *frame)
+{
+    uint64_t key = gp_python_names_key(code, version);
+    const struct gp_python_names *place = gp_python_names_place(key);
+    /* [names.A] acquire: the texts; pairs with [names.R]. */
+    uint64_t value = __atomic_load_n(&place->value, __ATOMIC_ACQUIRE),
+             mixed = __atomic_load_n(&place->mixed, __ATOMIC_RELAXED);
+    if (code & 15 || !value || (value ^ version) & 0xfffffff || (mixed ^ value * 0x9e3779b97f4a7c15ull) != key)
+        return false;
+    frame->function = gp_python_names_text(value >> 46);
+    frame->file = gp_python_names_text(value >> 28);
+    return true;
+}
+
+/* Place of a kept text in the arena; false: it is none. */
+static bool gp_python_names_index(const struct gp_python_text *text, uint64_t *index)
+{
+    *index = ((uintptr_t)text->bytes - (uintptr_t)gp_python_arena - sizeof(struct gp_python_kept)) / 8;
+    return *index < GP_PYTHON_ARENA / 8;
+}
+
+void gp_python_names_keep(uint64_t code, uint32_t version, const struct gp_python_frame *frame)
+{
+    uint64_t key = gp_python_names_key(code, version), function, file;
+    if (code & 15 || !gp_python_names_index(&frame->function, &function) || !gp_python_names_index(&frame->file, &file))
+        return;
+    uint64_t value = function << 46 | file << 28 | (version & 0xfffffff);
+    struct gp_python_names *place = gp_python_names_place(key);
+    __atomic_store_n(&place->mixed, key ^ value * 0x9e3779b97f4a7c15ull, __ATOMIC_RELAXED);
+    /* [names.R] release: the texts; pairs with [names.A]. */
+    __atomic_store_n(&place->value, value, __ATOMIC_RELEASE);
+}
+
+_Static_assert(GP_PYTHON_ARENA / 8 <= 1u << 18, "a place in the arena has 18 bits");
+
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
 struct gp_python_out {
@@ -143,7 +205,7 @@ static bool gp_python_wide(const struct gp_python_way *way, uint64_t data, uint3
     out.length = 0;
     if (length > GP_STACK_TEXT)
         length = GP_STACK_TEXT;
-    const void *from = gp_python_at(way, data, room, length * kind);
+    const void *from = gp_python_at(way->texts, data, room, length * kind);
     if (!from)
         return false;
     for (uint64_t i = 0; i < length; i++) {
@@ -167,7 +229,7 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
 {
     const struct gp_python_layout *at = &way->python->at;
     char room[128];
-    const char *head = gp_python_at(way, object, room, at->text_ascii);
+    const char *head = gp_python_at(way->texts, object, room, at->text_ascii);
     if (GP_UNLIKELY(!head))
         return false;
     uint32_t state = gp_python_half(head, at->text_state);
@@ -179,7 +241,7 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
         return true;
     }
     if (GP_LIKELY(GP_PYTHON_ASCII(state))) {
-        if (way->copies)
+        if (way->texts)
             return gp_python_wide(way, object + at->text_ascii, 1, length, text);
         *text = (struct gp_python_text){.bytes = (const char *)(uintptr_t)object + at->text_ascii,
                                         .length = (uint32_t)length};

@@ -2,7 +2,10 @@
  * dispatch.c: the table of hooks in memory, and the way from a callback id to its row. */
 #include "source/dispatch.h"
 #include "account/feed.h"
+#include "base/clock.h"
 #include "base/thread.h"
+#include "source/source.h"
+#include <gpuprof/wire.h>
 
 #define GP_HOOK(_id, _name, _handler, ...) {_id, #_name, &gp_on_##_handler},
 const struct gp_hook gp_hooks[] = {
@@ -25,6 +28,7 @@ static const uint8_t gp_rows[GP_IDS] = {
 #undef GP_HOOK
 _Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
 
+bool gp_call_timed;
 int (*gp_call_ask_device)(void *context, uint32_t ctx);
 uint32_t (*gp_call_ask_number)(void *context);
 
@@ -37,6 +41,8 @@ void gp_dispatch_enter(struct gp_call *call)
 {
     *call->slot = 0;
     gp_thread.node_type = 0;
+    if (GP_UNLIKELY(gp_call_timed))
+        gp_thread.call_ns = (uint32_t)gp_clock_ns();
     if (call->hook->handler->enter)
         call->hook->handler->enter(call);
 }
@@ -44,8 +50,12 @@ void gp_dispatch_enter(struct gp_call *call)
 void gp_dispatch_exit(struct gp_call *call)
 {
     call->device = -1;
+    /* Half a clock is enough: a call of more than four seconds is the driver's trouble, not a cost of allocating. */
+    if (GP_UNLIKELY(gp_call_timed))
+        gp_thread.cost = gp_wire_cost((uint32_t)gp_clock_ns() - gp_thread.call_ns);
     if (call->hook->handler->exit)
         call->hook->handler->exit(call);
+    gp_thread.cost = 0;
     if (GP_UNLIKELY(!gp_call_ok(call))) {
         gp_feed_failed(call->hook->name, call->result, call->asked_bytes,
                        call->device < 0 ? gp_call_device(call) : call->device);

@@ -36,4 +36,7 @@ void gp_poll_stop(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);
 
+/* Driver calls are timed: a look at the clock each way.  Set before a source is started, or never. */
+extern bool gp_call_timed;
+
 #endif

@@ -90,3 +90,19 @@ Test(leaks, report_agrees_with_the_process_s_own_counters, .timeout = 120)
     json_decref(top);
     unlink(file);
 }
+
+/* cudaMalloc and cudaFree take microseconds in a driver, in the simulated one too if it is told so. */
+Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
+{
+    char file[64];
+    setenv("GPUPROF_SIM", "latency=typical", 1);
+    record(file, "fixed", "marked");
+    unsetenv("GPUPROF_SIM");
+    json_t *top = analyse("churn", file);
+    json_int_t pairs = json_integer_value(json_object_get(top, "pairs"));
+    json_int_t driver_ns = json_integer_value(json_object_get(top, "driver_ns"));
+    cr_assert(pairs > 100 && driver_ns > pairs * 1000 && driver_ns < pairs * 100000000, "%lld pairs, %lld ns",
+              (long long)pairs, (long long)driver_ns);
+    json_decref(top);
+    unlink(file);
+}

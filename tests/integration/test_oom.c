@@ -99,6 +99,21 @@ Test(oom, pieces_are_explained_and_the_advice_works)
     spawn_result_free(&result);
 }
 
+/* A program that knows nothing of the cache asks for its blocks in one place, which the page names, cached or not. */
+Test(oom, the_page_says_where_cached_blocks_were_asked_for)
+{
+    static const char *const allocators[] = {NULL, "--allocator=passthrough", "--allocator=pytorch"};
+
+    for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++) {
+        struct spawn_result result;
+
+        cr_expect_eq(oom_run(&result, "oom_fail", NULL, allocators[i], NULL, "GPUPROF_STACKS=native"), 2);
+        SAYS("KIND BLOCKS OF TOGETHER WHERE");
+        SAYS("linear 2 96 MiB 192 MiB program_alloc");
+        spawn_result_free(&result);
+    }
+}
+
 Test(oom, a_limit_is_named_and_the_larger_one_works)
 {
     struct spawn_result result;

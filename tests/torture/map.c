@@ -31,6 +31,7 @@
 #define gp_map_find              control_map_find
 #define gp_map_update            control_map_update
 #define gp_map_each              control_map_each
+#define gp_map_each_rest         control_map_each_rest
 #define gp_map_count             control_map_count
 #define __atomic_exchange_n(...) 0
 int control_map_new(struct gp_map **out, uint64_t limit);
@@ -40,6 +41,7 @@ int control_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_
 int control_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 int control_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
 uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
+uint64_t control_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 uint64_t control_map_count(struct gp_map *map);
 #include "../../src/ds/map.c"
 #undef gp_map_new
@@ -49,6 +51,7 @@ uint64_t control_map_count(struct gp_map *map);
 #undef gp_map_find
 #undef gp_map_update
 #undef gp_map_each
+#undef gp_map_each_rest
 #undef gp_map_count
 #undef __atomic_exchange_n
 

@@ -25,6 +25,7 @@
 
 /* The reader belongs to the recorder, which torture programs do not link. */
 #include "base/text.c"
+#include "record/order.c"
 #include "record/ringread.c"
 
 #define TORTURE_WRITERS 4u

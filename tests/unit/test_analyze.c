@@ -433,6 +433,19 @@ Test(bill, adds_up_to_what_nvml_says)
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
+Test(churn, a_time_in_a_byte)
+{
+    for (uint64_t ns = 8; ns < 1ull << 32; ns += 1 + ns / 7) {
+        uint64_t back = gp_wire_cost_ns(gp_wire_cost(ns));
+        cr_assert(back * 16 >= ns * 15 - 16 && back * 15 <= ns * 16 + 16, "%llu ns come back as %llu",
+                  (unsigned long long)ns, (unsigned long long)back);
+        cr_assert_geq(gp_wire_cost(ns + ns / 7 + 1), gp_wire_cost(ns));
+    }
+    cr_assert_eq(gp_wire_cost_ns(0), 0);
+    cr_assert_neq(gp_wire_cost(0), 0);
+    cr_assert_eq(gp_wire_cost(UINT64_MAX), gp_wire_cost(UINT32_MAX));
+}
+
 Test(churn, counts_pairs_within_a_step)
 {
     struct recmake *make = recmake_new(GIB);
@@ -451,6 +464,9 @@ Test(churn, counts_pairs_within_a_step)
         recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
     }
     struct gp_recording *recording = recmake_done(make);
+    for (size_t i = 0; i < recording->event_count; i++) /* 1 us an allocation of a, 8 us any other call */
+        recording->events[i].cost =
+            gp_wire_cost(recording->events[i].type == GP_EVENT_ALLOC && recording->events[i].site == a ? 1024 : 8192);
     struct gp_steps *steps = gp_steps_find(recording);
     cr_assert_eq(steps->source, GP_STEPS_MARKS);
     cr_assert_eq(steps->count, 5);
@@ -463,6 +479,9 @@ Test(churn, counts_pairs_within_a_step)
     cr_assert_eq(churn->sites[0].site, a);
     cr_assert_eq(churn->sites[0].bytes, 50);
     cr_assert_eq(churn->sites[0].mean_life_ns, 20 * MS);
+    cr_assert_eq(churn->sites[0].driver_ns,
+                 5 * (gp_wire_cost_ns(gp_wire_cost(1024)) + gp_wire_cost_ns(gp_wire_cost(8192))));
+    cr_assert_eq(churn->driver_ns, churn->sites[0].driver_ns);
     cr_assert_float_eq(churn->pairs_per_step, 1, 1e-9);
     free(churn);
     free(steps);

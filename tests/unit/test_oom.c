@@ -363,7 +363,7 @@ static void give(uint64_t address, uint64_t bytes, enum gp_wire_kind kind, int d
 static void cached_blocks(int device, void *arg, gp_feed_block_fn *visit)
 {
     for (int i = 0; i < 3 && device == 0; i++)
-        visit(arg, 5000);
+        visit(arg, 7, 5000);
 }
 
 Test(oom, a_failure_is_written_down_at_once)
@@ -394,6 +394,7 @@ Test(oom, a_failure_is_written_down_at_once)
     cr_assert_eq(wire.holders[1].kind, GP_KIND_POOL);
     cr_assert_eq(wire.holders[2].block_bytes, 5000);
     cr_assert_eq(wire.holders[2].count, 3);
+    cr_assert_eq(wire.holders[2].site, 7);
     for (unsigned i = 3; i < 12; i++) {
         cr_assert_eq(wire.holders[i].block_bytes, 1900 - (i - 3) * 100);
         cr_assert_eq(wire.holders[i].count, 2);

@@ -13,16 +13,22 @@
 static struct gp_python python;
 static struct gp_python_copies copies;
 
+static int is_finalizing;
+
+static int finalizing(void)
+{
+    return is_finalizing;
+}
+
 /* Both ways to read, of one version. */
 static struct gp_python_way way_of(uint32_t version, bool is_copied)
 {
     const char *why;
     cr_assert(gp_python_layout(&python.at, version, NULL, &why));
     python.version = version;
-    copies.pid = getpid();
-    copies.turn = 0;
-    memset(copies.from, 0, sizeof copies.from);
-    return (struct gp_python_way){.python = &python, .copies = is_copied ? &copies : NULL};
+    gp_python_copies_start(&copies, getpid(), finalizing);
+    struct gp_python_copies *way = is_copied ? &copies : NULL;
+    return (struct gp_python_way){.python = &python, .objects = way, .texts = way};
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
@@ -192,8 +198,8 @@ Test(python_stack, lines_of_every_instruction)
         for (int i = rand() % (is_old ? 80 : 400); i >= 0; i--)
             is_old ? put_entry_310(&table, &line) : put_entry_311(&table, &line);
         uint64_t object = table_object(&table);
-        struct gp_python_way copied = {.python = &python, .copies = &copies};
-        memset(copies.from, 0, sizeof copies.from);
+        struct gp_python_way copied = {.python = &python, .objects = &copies, .texts = &copies};
+        gp_python_copies_start(&copies, getpid(), finalizing);
         for (unsigned unit = 0; unit < table.units; unit++) {
             uint32_t got = gp_python_line(&in_place, object, first, 2 * (int64_t)unit);
             cr_assert_eq(got, table.lines[unit], "round %d unit %u of %u: %u, not %u", round, unit, table.units, got,
@@ -238,6 +244,41 @@ Test(python_stack, kept_lines)
     cr_assert(gp_python_line_kept(0x7f0000001230, 6, 64, &line) && line == 78);
     gp_python_line_keep(0x7f0000001238, 6, 64, 78);
     cr_assert_not(gp_python_line_kept(0x7f0000001238, 6, 64, &line), "no code object lies there");
+}
+
+Test(python_stack, lines_kept_with_their_table)
+{
+    /* Two tables in turn at one address, and their lines asked for in any order: always those of the bytes there. */
+    static struct table tables[2];
+    static char place[8192];
+    struct gp_python_way way = way_of(GP_PYTHON_311, false);
+    srand(11);
+    for (int i = 0; i < 2; i++) {
+        int64_t line = 500;
+        for (int k = 0; k < 300; k++)
+            put_entry_311(&tables[i], &line);
+    }
+    uint64_t size = tables[0].size < tables[1].size ? tables[0].size : tables[1].size;
+    memcpy(tables[1].bytes, tables[0].bytes, size / 3); /* that differ late, or in one byte */
+    memcpy(place + python.at.bytes_size, &size, sizeof size);
+    uint8_t *bytes = (uint8_t *)place + python.at.bytes_data;
+    unsigned hits = 0;
+    for (int round = 0; round < 30000; round++) {
+        if (rand() % 50 == 0)
+            memcpy(bytes, tables[rand() % 2].bytes, size);
+        if (rand() % 500 == 0)
+            bytes[rand() % size] ^= 1;
+        uint32_t first = rand() % 40 ? 500 : 501, units = (uint32_t)(rand() % 40) * 16, line;
+        struct gp_python_lines lines = {(uint64_t)(uintptr_t)place, bytes, (uint32_t)size, first};
+        uint32_t got = gp_python_line(&way, lines.table, first, 2 * (int64_t)units);
+        hits += gp_python_table_kept(&lines, 2 * (int64_t)units, &line) && line == got;
+        /* The copying way decodes each time. */
+        struct gp_python_way copied = way;
+        copied.objects = copied.texts = &copies;
+        gp_python_copies_start(&copies, getpid(), finalizing);
+        cr_assert_eq(got, gp_python_line(&copied, lines.table, first, 2 * (int64_t)units), "round %d", round);
+    }
+    cr_assert_gt(hits, 29000, "%u: each is kept as soon as it was asked for", hits);
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
@@ -323,6 +364,69 @@ Test(python_stack, memory_that_went_away_is_no_crash)
     cr_assert_not(gp_python_string(&way, at + 4096, &text));
     cr_assert_eq(gp_python_line(&way, at + 4096, 1, 4), 0);
     munmap(pages, 4096);
+}
+
+Test(python_stack, copies_of_several_ranges)
+{
+    gp_python_copies_start(&copies, getpid(), finalizing);
+    char *pages = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 3 * 4096; i++)
+        pages[i] = (char)(i % 251);
+    munmap(pages + 4096, 4096);
+    uint64_t at = (uint64_t)(uintptr_t)pages;
+    struct gp_python_range want[] = {{at + 8, 100}, {at + 200, 50}, {at + 4000, 200}, {at + 8192, 10}};
+    cr_assert_eq(gp_python_fetch(&copies, want, 4), 2, "the third ends where nothing is");
+    cr_assert_null(gp_python_copied(&copies, at + 4000, 8), "not even its beginning");
+    cr_assert_null(gp_python_copied(&copies, at + 8192, 8));
+    cr_assert_null(gp_python_copied(&copies, at + 100, 9), "as far as the range goes");
+    cr_assert_null(gp_python_copied(&copies, at + 7, 8));
+    cr_assert_null(gp_python_copied(&copies, 0, 8));
+    for (unsigned i = 0; i < 93; i++)
+        cr_assert_eq(memcmp(gp_python_copied(&copies, at + 8 + i, 8), pages + 8 + i, 8), 0);
+    cr_assert_eq(memcmp(gp_python_copied(&copies, at + 200, 50), pages + 200, 50), 0);
+    /* More than there is room for makes room; what is still there is right. */
+    srand(3);
+    for (int i = 0; i < 2000; i++) {
+        struct gp_python_range one = {at + (unsigned)rand() % 2048, 1 + (unsigned)rand() % 2048};
+        cr_assert_eq(gp_python_fetch(&copies, &one, 1), 1);
+        const char *found = gp_python_copied(&copies, one.from, one.bytes);
+        cr_assert(found && memcmp(found, pages + (one.from - at), one.bytes) == 0);
+        cr_assert(copies.used <= GP_PYTHON_COPIED && copies.ranges <= GP_PYTHON_RANGES);
+    }
+    struct gp_python_range large = {at, GP_PYTHON_COPIED + 1};
+    cr_assert_eq(gp_python_fetch(&copies, &large, 1), 0);
+    munmap(pages, 4096);
+    munmap(pages + 8192, 4096);
+}
+
+Test(python_stack, nothing_is_given_once_shutdown_began)
+{
+    gp_python_copies_start(&copies, getpid(), finalizing);
+    uint64_t word = 7, out = 0;
+    is_finalizing = 1;
+    cr_assert_not(gp_python_copy(&copies, (uint64_t)(uintptr_t)&word, &out, sizeof out));
+    cr_assert(copies.ended);
+    is_finalizing = 0;
+    cr_assert_not(gp_python_copy(&copies, (uint64_t)(uintptr_t)&word, &out, sizeof out), "nor later");
+}
+
+Test(python_stack, kept_names)
+{
+    struct gp_python_frame frame = {0}, got;
+    frame.function = (struct gp_python_text){gp_python_keep("forward", 7), 7};
+    frame.file = (struct gp_python_text){gp_python_keep("/model.py", 9), 9};
+    uint64_t code = 0x7f0000001230;
+    cr_assert_not(gp_python_names_kept(code, 0x90000005, &got));
+    gp_python_names_keep(code, 0x90000005, &frame);
+    cr_assert(gp_python_names_kept(code, 0x90000005, &got));
+    cr_assert(got.function.bytes == frame.function.bytes && got.function.length == 7);
+    cr_assert(got.file.bytes == frame.file.bytes && got.file.length == 9);
+    cr_assert_not(gp_python_names_kept(code, 0x90000006, &got), "another code object at the same address");
+    cr_assert_not(gp_python_names_kept(code, 0x80000005, &got), "nor one that differs in the upper bits");
+    cr_assert_not(gp_python_names_kept(code + 16, 0x90000005, &got));
+    frame.file = (struct gp_python_text){"not kept", 8};
+    gp_python_names_keep(code, 7, &frame);
+    cr_assert_not(gp_python_names_kept(code, 7, &got), "only texts that stay");
 }
 
 Test(python_stack, kept_texts)

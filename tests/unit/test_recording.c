@@ -94,6 +94,7 @@ static struct gp_recording *test_rich(unsigned steps)
                                                .address = 99,
                                                .bytes = 1 << 20,
                                                .unused = 12345,
+                                               .cost = 200,
                                                .type = GP_EVENT_SEGMENT_ALLOC,
                                                .kind = GP_KIND_VMM,
                                                .device = 0});
@@ -123,7 +124,8 @@ static const char *test_text(const struct gp_recording *r, uint32_t offset)
 static void test_same_event(const struct gp_recording *a, const struct gp_recording *b, const struct gp_rec_event *x,
                             const struct gp_rec_event *y)
 {
-    cr_assert(x->time_ns == y->time_ns && x->address == y->address && x->unused == y->unused && x->site == y->site);
+    cr_assert(x->time_ns == y->time_ns && x->address == y->address && x->unused == y->unused && x->site == y->site &&
+              x->cost == y->cost);
     cr_assert(x->type == y->type && x->kind == y->kind);
     cr_assert_eq(a->threads[x->thread].tid, b->threads[y->thread].tid);
     cr_assert_eq(a->streams[x->stream], b->streams[y->stream]);

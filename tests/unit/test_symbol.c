@@ -453,6 +453,47 @@ Test(symbol, python_frames_are_where_the_interpreter_was)
     tables_free(t);
 }
 
+static void expect_label(const struct gp_symbols *symbols, const uint32_t *sites, const struct gp_frame_text **callers,
+                         uint32_t i, const char *wanted)
+{
+    char label[128];
+    gp_site_label(gp_symbols_name((struct gp_symbols *)symbols, sites[i]), callers[i], label, sizeof(label));
+    cr_expect_str_eq(label, wanted, "%u: '%s', not '%s'", i, label, wanted);
+}
+
+/* A program that asks in one place: what tells its sites apart is the nearest frame in which they differ from all. */
+Test(symbol, equal_names_are_told_apart_by_their_callers)
+{
+    static const uint32_t asked[] = {1, 2, 3, 4, 5, 6};
+    const struct gp_frame_text *callers[6];
+    struct tables *t = calloc(1, sizeof(*t));
+    t->site_count = 1;
+    put(t, "");
+    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3);
+    site(t);
+    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "backward", "b.py", 4);
+    site(t);
+    python(t, "alloc", "m.py", 1), python(t, "state", "m.py", 5), python(t, "forward", "f.py", 3);
+    site(t);
+    python(t, "other", "m.py", 1), python(t, "layer", "m.py", 2);
+    site(t);
+    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3); /* another device */
+    site(t);
+    python(t, "alloc", "m.py", 1);
+    site(t);
+    open_symbols(t);
+    gp_symbols_callers(t->symbols, asked, 6, callers);
+    expect_label(t->symbols, asked, callers, 0, "alloc (m.py:1) < forward (f.py:3)");
+    expect_label(t->symbols, asked, callers, 1, "alloc (m.py:1) < backward (b.py:4)");
+    expect_label(t->symbols, asked, callers, 2, "alloc (m.py:1) < state:5");
+    expect_label(t->symbols, asked, callers, 3, "other (m.py:1)");
+    expect_label(t->symbols, asked, callers, 4, "alloc (m.py:1) < forward (f.py:3)");
+    expect_label(t->symbols, asked, callers, 5, "alloc (m.py:1)");
+    gp_symbols_callers(t->symbols, asked, 1, callers);
+    expect_label(t->symbols, asked, callers, 0, "alloc (m.py:1)");
+    tables_free(t);
+}
+
 Test(symbol, python_frames_go_one_to_one_where_there_are_as_many)
 {
     program = interpreter;
@@ -563,7 +604,7 @@ Test(symbol, a_hundred_thousand_addresses_take_seconds)
         with_line += f[0].line > 0;
     }
     double seconds = (double)(gp_clock_ns() - begin) / 1e9;
-    cr_log_warn("%u of %u addresses have a line; %.2f s", with_line, (unsigned)count, seconds);
+    cr_log_info("%u of %u addresses have a line; %.2f s", with_line, (unsigned)count, seconds);
     cr_assert_gt(with_line, count / 2);
     cr_assert_lt(seconds, 20, "a second or two where nothing else runs");
     free(frames);

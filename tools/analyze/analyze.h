@@ -86,9 +86,11 @@ struct gp_churn_site {
     double pairs_per_step;
     uint64_t bytes; /* of these allocations */
     uint64_t mean_life_ns;
+    uint64_t driver_ns; /* that the calls of these pairs took, where the recording knows it */
 };
 struct gp_churn {
     uint64_t pairs, allocations, frees;
+    uint64_t driver_ns; /* of the pairs; 0: calls were not timed, or a cache served them */
     double pairs_per_step;
     uint32_t steps, count;
     struct gp_churn_site sites[]; /* by pairs, the most first */

@@ -31,6 +31,12 @@ static int gp_churn_compare(const void *one, const void *other)
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
+/* That its driver call took; 0 unknown. */
+static uint64_t gp_churn_cost(const struct gp_recording *recording, uint32_t event)
+{
+    return event < recording->event_count ? gp_wire_cost_ns((uint8_t)recording->events[event].cost) : 0;
+}
+
 static struct gp_churn *gp_churn_make(const struct gp_churn *totals, const struct gp_tally *tally)
 {
     struct gp_churn *churn = calloc(1, sizeof(*churn) + (tally->count + 1) * sizeof(struct gp_churn_site));
@@ -47,6 +53,7 @@ static struct gp_churn *gp_churn_make(const struct gp_churn *totals, const struc
             .pairs_per_step = (double)row->count / steps,
             .bytes = (uint64_t)row->bytes,
             .mean_life_ns = row->extra / (uint64_t)row->count,
+            .driver_ns = row->more,
         };
     }
     qsort(churn->sites, churn->count, sizeof(churn->sites[0]), gp_churn_compare);
@@ -82,6 +89,9 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
         row->count++;
         row->bytes = (int64_t)((uint64_t)row->bytes + change.item->bytes);
         row->extra += life;
+        uint64_t cost = gp_churn_cost(flow->recording, change.id) + gp_churn_cost(flow->recording, change.event);
+        row->more += cost;
+        totals.driver_ns += cost;
     }
     if (ok)
         churn = gp_churn_make(&totals, &tally);

@@ -12,7 +12,7 @@
 struct gp_tally_row {
     uint64_t key;
     int64_t bytes, count;
-    uint64_t extra; /* the caller's */
+    uint64_t extra, more; /* the caller's */
 };
 
 struct gp_tally {

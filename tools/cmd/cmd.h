@@ -10,6 +10,7 @@
 #include <collect/collect.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define GP_VERSION "0.1.0"
@@ -114,6 +115,12 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
  * runs with stacks.  sites: as kept since before its end, or NULL: of a process that is alive. */
 struct gp_sites;
 void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
+
+/* ---- recorded.c -------------------------------------------------------------------------------------------------- */
+
+/* What the watched processes recorded, where, what was lost, and what to do with it.  pattern: GPUPROF_RECORD. */
+struct gp_watch;
+void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
 /* ---- launch.c, child.c
  * ------------------------------------------------------------------------------------------------- */

@@ -49,14 +49,22 @@ static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *lo
     names->count = loaded->recording->site_count;
     names->keys = calloc(names->count + 1u, sizeof(char *));
     names->labels = calloc(names->count + 1u, sizeof(char *));
-    bool ok = names->keys && names->labels;
+    uint32_t *all = calloc(names->count + 1u, sizeof(*all));
+    const struct gp_frame_text **callers = calloc(names->count + 1u, sizeof(*callers));
+    bool ok = names->keys && names->labels && all && callers;
+    for (uint32_t i = 0; ok && i < names->count; i++)
+        all[i] = i;
+    if (ok)
+        gp_symbols_callers(loaded->symbols, all, names->count, callers);
     for (uint32_t i = 0; ok && i < names->count; i++) {
         char label[256];
-        gp_frame_label(gp_symbols_name(loaded->symbols, i), label, sizeof(label));
+        gp_site_label(gp_symbols_name(loaded->symbols, i), callers[i], label, sizeof(label));
         names->keys[i] = gp_diff_key(loaded->symbols, i);
         names->labels[i] = strdup(label);
         ok = names->keys[i] && names->labels[i];
     }
+    free(all);
+    free(callers);
     return ok;
 }
 
@@ -64,6 +72,7 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
 {
     struct gp_diff_names names[2] = {{0}, {0}};
     struct gp_diff *diff = NULL;
+    int rc = GP_EXIT_OK;
     bool ok = gp_diff_name(&names[0], &loaded[0]) && gp_diff_name(&names[1], &loaded[1]);
     if (ok) {
         const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
@@ -73,8 +82,9 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
         diff = gp_diff_find(recordings, keys);
         ok = diff;
         if (diff && json) {
-            ok = gp_json_print(stdout, gp_diff_json(diff, labels), false) == 0;
+            rc = gp_load_json("diff", gp_diff_json(diff, labels));
         } else if (diff) {
+            page.named = true;
             gp_page_warnings(&page, &loaded[0].report);
             gp_page_warnings(&page, &loaded[1].report);
             gp_page_diff(&page, diff, labels);
@@ -83,7 +93,7 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
     free(diff);
     gp_diff_names_free(&names[0]);
     gp_diff_names_free(&names[1]);
-    return ok ? GP_EXIT_OK : gp_load_memory("diff");
+    return ok ? rc : gp_load_memory("diff");
 }
 
 int gp_cmd_diff(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * export.c: `gpuprof export`: a recording in the format of another tool.  Called by main.c; the formats are in
  * tools/export. */
-#include <cmd/cmd.h>
+#include <cmd/load.h>
 #include <cmd/progress.h>
 #include <export/formats.h>
 
@@ -26,8 +26,9 @@ static const char gp_export_help[] =
     "                        csv, jsonl one line an event\n"
     "                        sqlite     a database\n"
     "  -o, --output=OUT      (default and '-': standard output; sqlite needs a file)\n"
-    "      --weight=WEIGHT   what stacks are weighed by: live at the end (default), at the peak, allocated in all,\n"
-    "                        leaked (what 'gpuprof leaks' suspects).  pprof has all of them, this one first shown\n"
+    "      --weight=WEIGHT   what stacks are weighed by: live at the end (default; where a program has ended that\n"
+    "                        is mostly nothing), at the peak, allocated in all, leaked (what 'gpuprof leaks'\n"
+    "                        suspects).  pprof has all of them, this one first shown\n"
     "      --blocks=N        chrome: draw the lifetimes of the N largest blocks (default 20000)\n"
     "\n"
     "docs/export.md says what each column and sample type means.\n";
@@ -205,7 +206,7 @@ static void gp_export_warn(const struct gp_export_options *o, const struct gp_re
                  " blocks of it are damaged: sums of events are lower bounds",
                  o->file, recording->dropped, recording->tried, recording->damaged_blocks);
     if (!recording->complete)
-        gp_error("export", "%s: it was cut: what follows its last sound block is missing", o->file);
+        gp_error("export", "%s: it was cut off: it ends where its writer was stopped", o->file);
 }
 
 static int gp_export_run(struct gp_export *export, const struct gp_export_options *o)
@@ -233,9 +234,7 @@ static int gp_export_read(const struct gp_export_options *o, struct gp_recording
     gp_progress_begin("reading");
     int rc = gp_recording_open(recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
-    if (rc)
-        gp_error("export", "%s: %s", o->file, rc == -EPROTO && why[0] ? why : strerror(-rc));
-    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return rc ? gp_load_refused("export", o->file, rc, why) : GP_EXIT_OK;
 }
 
 int gp_cmd_export(int argc, char **argv)
@@ -249,7 +248,7 @@ int gp_cmd_export(int argc, char **argv)
         fputs(gp_export_help, stdout);
         return GP_EXIT_OK;
     }
-    rc = gp_export_read(&o, &recording);
+    rc = gp_load_overwrites("export", o.output) ? GP_EXIT_FAILED : gp_export_read(&o, &recording);
     if (rc)
         return rc;
     struct gp_export export = {.recording = recording,

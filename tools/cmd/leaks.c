@@ -34,9 +34,9 @@ int gp_cmd_leaks(int argc, char **argv)
             struct gp_page page = gp_load_page();
             if (!leaks)
                 rc = gp_load_memory("leaks");
-            else if (o.json && gp_json_print(stdout, gp_report_leaks_json(&loaded.report, leaks), false) != 0)
-                rc = gp_load_memory("leaks");
-            else if (!o.json)
+            else if (o.json)
+                rc = gp_load_json("leaks", gp_report_leaks_json(&loaded.report, leaks));
+            else
                 gp_page_leaks(&page, &loaded.report, leaks);
             if (!rc && leaks->count && o.error_exitcode >= 0)
                 rc = (int)o.error_exitcode;

@@ -5,8 +5,10 @@
 #include <write/write.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <langinfo.h>
+#include <record/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,7 @@ static int gp_load_check(struct gp_load_options *o)
     if (live && o->file_count)
         return gp_usage_error(command, "%s: a recording or -p, not both", o->files[0]);
     if (o->timed && !live)
-        return gp_usage_error(command, "--duration: for -p alone");
+        return gp_usage_error(command, "--duration: only a running process (-p PID) is recorded for a time");
     if (o->file_count < o->file_limit && !live && o->live)
         return gp_usage_error(command,
                               "which recording?  Name a file ('gpuprof record' and 'gpuprof run --record' make "
@@ -131,13 +133,23 @@ int gp_load_memory(const char *command)
     return GP_EXIT_FAILED;
 }
 
+int gp_load_json(const char *command, json_t *object)
+{
+    int rc = gp_json_print(stdout, object, false);
+    if (rc == -ENOMEM)
+        return gp_load_memory(command);
+    if (rc)
+        gp_error(command, "stdout: cannot be written: %s", strerror(-rc));
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
 /* ---- a running process ------------------------------------------------------------------------------------------- */
 
 /* `gpuprof record` with the memory file for its stdout; ^C ends it, and not us. */
 static int gp_load_record(const struct gp_load_options *o, int fd)
 {
     char pid[24], seconds[24];
-    char *argv[] = {"gpuprof", "record", "-p", pid, "-o", "-", "--duration", seconds, NULL};
+    char *argv[] = {"gpuprof", "record", "-p", pid, "-q", "-o", "-", "--duration", seconds, NULL};
     snprintf(pid, sizeof(pid), "%d", (int)o->target.pids[0]);
     snprintf(seconds, sizeof(seconds), "%lld", (long long)o->seconds);
     fflush(stdout);
@@ -166,6 +178,11 @@ static int gp_load_record(const struct gp_load_options *o, int fd)
 static int gp_load_live(struct gp_recording **recording, const struct gp_load_options *o)
 {
     char path[64], why[256] = "";
+    if (gp_explain_pid(o->target.pids[0], why, sizeof(why)) != GP_PID_OK) {
+        gp_error(o->target.command, "pid %d: %s", (int)o->target.pids[0], why);
+        return GP_EXIT_NO_PROCESS;
+    }
+    why[0] = '\0';
     int fd = memfd_create("gpuprof-recording", MFD_CLOEXEC);
     if (fd < 0) {
         gp_error(o->target.command, "no memory for a recording: %s", strerror(errno));
@@ -186,6 +203,33 @@ static int gp_load_live(struct gp_recording **recording, const struct gp_load_op
     return rc;
 }
 
+int gp_load_refused(const char *command, const char *path, int rc, const char *why)
+{
+    struct stat there;
+    bool empty = stat(path, &there) == 0 && S_ISREG(there.st_mode) && there.st_size == 0;
+    /* It ends the line that says what a recording is not. */
+    const char *way = rc == -EPROTO && strstr(why, "not a recording")
+                          ? ": 'gpuprof record' and 'gpuprof run --record' make them"
+                          : "";
+    gp_error(command, "%s: %s%s", path, empty ? "the file is empty" : why[0] ? why : strerror(-rc), way);
+    return GP_EXIT_FAILED;
+}
+
+bool gp_load_overwrites(const char *command, const char *output)
+{
+    char magic[sizeof(GP_RECORD_MAGIC) - 1];
+    struct stat status;
+    int fd = output && strcmp(output, "-") != 0 ? open(output, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    bool recording = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                     read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+                     memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (recording)
+        gp_error(command, "-o %s: there is a recording of that name, and it would be lost: choose another", output);
+    return recording;
+}
+
 /* ---- a file ------------------------------------------------------------------------------------------------------ */
 
 static int gp_load_file(struct gp_recording **recording, const struct gp_load_options *o, const char *path)
@@ -194,10 +238,7 @@ static int gp_load_file(struct gp_recording **recording, const struct gp_load_op
     gp_progress_begin("reading the recording");
     int rc = gp_recording_open(recording, path, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
-    if (rc == 0)
-        return GP_EXIT_OK;
-    gp_error(o->target.command, "%s: %s", path, why[0] ? why : strerror(-rc));
-    return GP_EXIT_FAILED;
+    return rc ? gp_load_refused(o->target.command, path, rc, why) : GP_EXIT_OK;
 }
 
 /* A process in a container names its objects as it sees them. One that sees what we see may end meanwhile. */
@@ -272,8 +313,9 @@ int gp_load_command(const char *command, const char *help, int argc, char **argv
         rc = gp_load(&loaded, &o, 0);
         struct gp_page page = gp_load_page();
         if (!rc) {
-            bool ok = o.json ? gp_json_print(stdout, json(&loaded.report), false) == 0 : text(&page, &loaded.report);
-            rc = ok ? GP_EXIT_OK : gp_load_memory(command);
+            rc = o.json                        ? gp_load_json(command, json(&loaded.report))
+                 : text(&page, &loaded.report) ? GP_EXIT_OK
+                                               : gp_load_memory(command);
             gp_load_free(&loaded);
         }
     }

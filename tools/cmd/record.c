@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 static const char gp_record_help[] =
-    "usage: gpuprof record [-p PID] -o FILE [--duration SECS]\n"
+    "usage: gpuprof record [-p PID] -o FILE [--duration SECS] [-q]\n"
     "\n"
     "Writes the memory events of a running process to FILE, with what was live when it began, until the process ends,\n"
     "SECS have passed, or ^C.  What comes too fast to be written is counted, and the process never waits.  To record "
@@ -34,7 +34,12 @@ static const char gp_record_help[] =
     "\n"
     "  -p, --pid PID        the process; without: your only profiled process\n"
     "  -o, --output FILE    the recording; one that is there already is replaced, any other file is not; - is stdout\n"
-    "      --duration SECS  ends it after so many seconds\n";
+    "      --duration SECS  ends it after so many seconds\n"
+    "  -q, --quiet          says nothing at the end but what went wrong\n"
+    "\n"
+    "Then: gpuprof report FILE, leaks, peak, export, snapshot ...  Call sites are in it if the process runs with "
+    "them\n"
+    "('gpuprof run --stacks=all', GPUPROF_STACKS=all).\n";
 
 enum { GP_RECORD_DURATION = 256 };
 
@@ -47,7 +52,7 @@ struct gp_record_options {
     struct gp_target target;
     const char *output;
     int64_t seconds; /* 0: no end */
-    bool help;
+    bool help, quiet;
 };
 
 struct gp_recording_now {
@@ -74,6 +79,9 @@ static int gp_record_option(int c, struct gp_record_options *o)
         if (gp_parse_number(optarg, 1, 1000000000, &o->seconds) != 0)
             return gp_usage_error("record", "--duration: '%s': not a whole number of seconds", optarg);
         return GP_EXIT_OK;
+    case 'q':
+        o->quiet = true;
+        return GP_EXIT_OK;
     default:
         o->help = true;
         return GP_EXIT_OK;
@@ -85,12 +93,13 @@ static int gp_record_parse(int argc, char **argv, struct gp_record_options *o)
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"output", required_argument, NULL, 'o'},
                                             {"duration", required_argument, NULL, GP_RECORD_DURATION},
+                                            {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     int c, rc = GP_EXIT_OK;
     optind = 0;
     opterr = 0;
-    while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:h", options, NULL)) != -1) {
+    while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:qh", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("record", c, argv, optind, optopt);
         rc = gp_record_option(c, o);
@@ -101,7 +110,7 @@ static int gp_record_parse(int argc, char **argv, struct gp_record_options *o)
         return gp_usage_error("record", "'%s': takes no program: 'gpuprof run --record=FILE CMD...' does",
                               argv[optind]);
     if (!o->output)
-        return gp_usage_error("record", "-o FILE is missing");
+        return gp_usage_error("record", "where to?  Name a file: -o FILE");
     if (o->target.pid_count > 1)
         return gp_usage_error("record", "-p: one process at a time");
     return GP_EXIT_OK;
@@ -299,8 +308,11 @@ static int gp_record_end(struct gp_recording_now *now, enum gp_format_why why, p
     char size[GP_SIZE_TEXT];
     gp_record_progress(now, true);
     int rc = gp_recorder_end(now->recorder, why, &stats);
-    fprintf(stderr, "gpuprof: record: pid %d: %" PRIu64 " events recorded, %" PRIu64 " lost, %s in %s\n", (int)pid,
-            stats.recorded, stats.lost, gp_size_text(size, (int64_t)stats.bytes), now->options->output);
+    bool console = strcmp(now->options->output, "-") == 0;
+    if (!now->options->quiet || stats.lost)
+        fprintf(stderr, "gpuprof: record: pid %d: %" PRIu64 " events recorded, %" PRIu64 " lost, %s %s%s\n", (int)pid,
+                stats.recorded, stats.lost, gp_size_text(size, (int64_t)stats.bytes), console ? "to stdout" : "in ",
+                console ? "" : now->options->output);
     if (!rc && !stats.error && !stats.dead)
         return GP_EXIT_OK;
     gp_error("record", "%s: %s: what could not be written is lost", now->options->output,

@@ -32,9 +32,11 @@ static int gp_report_page(const struct gp_load_options *o, json_t *document)
 {
     char why[256] = "";
     int rc = gp_report_html(o->output, document, why, sizeof(why));
+    if (rc == 0 && strcmp(o->output, "-") != 0)
+        fprintf(stderr, "gpuprof: report: %s: a page for any browser, whole in itself\n", o->output);
     if (rc == 0)
         return GP_EXIT_OK;
-    gp_error("report", "%s: %s", o->output, why[0] ? why : strerror(-rc));
+    gp_error("report", "%s", why[0] ? why : strerror(-rc));
     return GP_EXIT_FAILED;
 }
 
@@ -47,7 +49,7 @@ static int gp_report_made(const struct gp_load_options *o, const struct gp_loade
         return gp_load_memory("report");
     int rc = o->output ? gp_report_page(o, document) : GP_EXIT_OK;
     if (!rc && o->json)
-        return gp_json_print(stdout, document, false) == 0 ? GP_EXIT_OK : GP_EXIT_FAILED;
+        return gp_load_json("report", document);
     json_decref(document);
     return rc;
 }
@@ -61,6 +63,8 @@ int gp_cmd_report(int argc, char **argv)
         fputs(gp_report_help, stdout);
     } else if (!rc && o.json && o.output && strcmp(o.output, "-") == 0) {
         rc = gp_usage_error("report", "-o - and --json: only one of them fits on standard output");
+    } else if (!rc && gp_load_overwrites("report", o.output)) {
+        rc = GP_EXIT_FAILED;
     } else if (!rc) {
         rc = gp_load(&loaded, &o, 0);
         if (!rc) {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const char gp_run_help[] =
-    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--record=FILE] [--stacks=off|native|python|all]\n"
+    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=off|native|python|all]\n"
     "                   [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]] [--library=FILE] [--] CMD...\n"
     "\n"
     "Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD initialises it.\n"
@@ -27,9 +27,9 @@ static const char gp_run_help[] =
     "\n"
     "      --sim[=SPEC]     on the simulated GPU; SPEC: devices=N,memory=SIZE,latency=zero|typical,faults=FILE\n"
     "      --summary        prints the table of torch.cuda.memory_summary when CMD has ended\n"
-    "      --record=FILE    writes every event to FILE (%p in it: the pid; a second process adds its own to the "
-    "name);\n"
-    "                       then: gpuprof report FILE\n"
+    "      --record[=FILE]  writes every event to FILE (%p in it: the pid; a second process adds its own to the "
+    "name),\n"
+    "                       without FILE to CMD.PID.gpuprof here; then: gpuprof report FILE\n"
     "      --stacks=WHICH   call sites of allocations; for recordings the default is all, else off\n"
     "      --allocator=NAME serves CMD's cuMemAlloc and cudaMalloc from a cache: caching, pytorch, auto_growth,\n"
     "                       prealloc, passthrough or off; by LD_PRELOAD, so not for statically linked programs\n"
@@ -118,6 +118,30 @@ static int gp_run_record(const char *name)
     return rc;
 }
 
+/* Without a name each process gets a file of its own. */
+static int gp_run_record_here(const char *program)
+{
+    char name[512];
+    const char *base = strrchr(program, '/');
+    size_t used = 0;
+    for (base = base ? base + 1 : program; *base && used < 250; base++) {
+        if (*base == '%')
+            name[used++] = '%';
+        name[used++] = *base;
+    }
+    snprintf(name + used, sizeof(name) - used, ".%%p.gpuprof");
+    return gp_run_record(name);
+}
+
+/* `--record FILE CMD` would run FILE: nobody means that. */
+static int gp_run_record_apart(char *const *argv)
+{
+    size_t length = argv[0] ? strlen(argv[0]) : 0;
+    if (length < 8 || strcmp(argv[0] + length - 8, ".gpuprof") != 0)
+        return argv[0] ? gp_run_record_here(argv[0]) : GP_EXIT_OK;
+    return gp_usage_error("run", "--record %s: a name stands behind a '=': --record=%s", argv[0], argv[0]);
+}
+
 static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
 {
     static const struct option options[] = {{"sim", optional_argument, NULL, GP_RUN_SIM},
@@ -126,10 +150,11 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
                                             {"allocator", required_argument, NULL, GP_RUN_ALLOCATOR},
                                             {"limit", required_argument, NULL, GP_RUN_LIMIT},
                                             {"alloc-conf", required_argument, NULL, GP_RUN_CONF},
-                                            {"record", required_argument, NULL, GP_RUN_RECORD},
+                                            {"record", optional_argument, NULL, GP_RUN_RECORD},
                                             {"stacks", required_argument, NULL, GP_RUN_STACKS},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
+    bool unnamed = false; /* --record alone */
     int c, rc = GP_EXIT_OK;
     optind = 0;
     opterr = 0;
@@ -154,7 +179,8 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
             o->launch.conf = optarg;
             break;
         case GP_RUN_RECORD:
-            rc = gp_run_record(optarg);
+            unnamed = !optarg;
+            rc = optarg ? gp_run_record(optarg) : GP_EXIT_OK;
             break;
         case GP_RUN_STACKS:
             rc = gp_run_stacks(optarg);
@@ -167,7 +193,7 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
         }
     }
     o->launch.argv = argv + optind;
-    return rc;
+    return !rc && unnamed ? gp_run_record_apart(argv + optind) : rc;
 }
 
 /* The call sites of those that are watched, for a report of out of memory at the end: only a process that is alive says
@@ -283,6 +309,9 @@ int gp_cmd_run(int argc, char **argv)
         /* A program that ended well has dealt with it. */
         if (o.summary || child.status != 0)
             gp_run_ooms(&watch, &sites);
+        const char *record = getenv("GPUPROF_RECORD");
+        if (record && record[0] && child.status != 126 && child.status != 127) /* where there was no program */
+            gp_recorded_print(stderr, &watch, record);
     }
     for (int i = 0; i < watch.count; i++)
         gp_sites_close(sites.sites[i]); /* before the sessions that they read */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a running process. Called
  * by main.c. */
-#include <cmd/cmd.h>
+#include <cmd/load.h>
 #include <cmd/progress.h>
 #include <collect/pieces.h>
 #include <collect/sites.h>
@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static const char gp_snapshot_help[] =
     "  FILE               a recording: its memory at the end, and the whole way there\n"
     "  -p, --pid PID      a running process, as it is now; without PID and FILE: your only profiled process\n"
     "      --trace SECS   with the events of so many seconds from now, behind the last ones that it still holds\n"
-    "                     (0: these alone)\n"
+    "                     (0: these alone); ^C ends them early\n"
     "  -o, --output OUT   where to; an older file of that name is replaced once the new one is whole; '-': stdout\n"
     "\n"
     "Memory of the host is not in it: PyTorch's format has devices alone.\n";
@@ -90,7 +91,7 @@ static int gp_snapshot_parse(int argc, char **argv, struct gp_snapshot_options *
     if (o->file && o->trace_seconds >= 0)
         return gp_usage_error("snapshot", "--trace is for a running process: a recording has its events");
     if (!o->output)
-        return gp_usage_error("snapshot", "say where to: -o snapshot.pickle");
+        return gp_usage_error("snapshot", "where to?  Name a file: -o snapshot.pickle");
     return GP_EXIT_OK;
 }
 
@@ -104,15 +105,13 @@ struct gp_snapshot_out {
 
 static int gp_snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_options *o)
 {
-    struct stat there, from;
+    struct stat there;
     out->path = o->output;
     out->part[0] = '\0';
     bool console = strcmp(o->output, "-") == 0;
     bool exists = !console && stat(o->output, &there) == 0;
-    if (exists && o->file && stat(o->file, &from) == 0 && from.st_ino == there.st_ino && from.st_dev == there.st_dev) {
-        gp_error("snapshot", "%s: is the recording itself: give the snapshot another name", o->output);
+    if (gp_load_overwrites("snapshot", o->output))
         return GP_EXIT_FAILED;
-    }
     if (console) {
         out->fd = dup(STDOUT_FILENO);
     } else if (exists && !S_ISREG(there.st_mode)) {
@@ -164,14 +163,25 @@ static void gp_snapshot_notes(const struct gp_symbols *symbols)
 
 /* ---- of a running process ---------------------------------------------------------------------------------------- */
 
+/* ^C ends the time early, and the snapshot is written; a second one ends the program. */
 static int gp_snapshot_wait(struct gp_recent *recent, int64_t seconds)
 {
+    const struct timespec pause = {0, GP_SNAPSHOT_PAUSE_NS};
     uint64_t end = gp_clock_ns() + (uint64_t)seconds * 1000000000u;
+    bool stopped = false;
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    if (seconds > 1)
+        fprintf(stderr, "gpuprof: snapshot: events of %lld s, or until ^C\n", (long long)seconds);
     int rc = gp_recent_poll(recent, 0);
-    while (!rc && gp_clock_ns() < end) {
-        nanosleep(&(struct timespec){0, GP_SNAPSHOT_PAUSE_NS}, NULL);
+    while (!rc && !stopped && gp_clock_ns() < end) {
+        stopped = sigtimedwait(&set, NULL, &pause) > 0;
         rc = gp_recent_poll(recent, 0);
     }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 
@@ -328,10 +338,13 @@ static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
     gp_progress_begin(o->file);
     int rc = gp_recording_open(&recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
-    if (rc) {
-        gp_error("snapshot", "%s: %s", o->file, why[0] ? why : strerror(-rc));
-        return GP_EXIT_FAILED;
-    }
+    if (rc)
+        return gp_load_refused("snapshot", o->file, rc, why);
+    if (!recording->complete)
+        gp_error("snapshot", "%s: it was cut off: it ends where its writer was stopped", o->file);
+    if (recording->dropped)
+        gp_error("snapshot", "%s: %" PRIu64 " of %" PRIu64 " events were lost: blocks may be missing, or live too long",
+                 o->file, recording->dropped, recording->tried);
     const struct gp_symbol_source source = {
         recording->sites,      recording->frames,      recording->modules,      recording->strings,
         recording->site_count, recording->frame_count, recording->module_count, ""};

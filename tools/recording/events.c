@@ -39,7 +39,7 @@ static bool gp_read_split(struct gp_read_columns *columns, struct gp_unpack *pay
     uint64_t bytes[GP_COLUMNS] = {0}, times[3];
     const uint8_t *raw = gp_unpack_raw(payload, sizeof(times));
     uint64_t count = gp_unpack_number(payload);
-    if (!raw || count < GP_COLUMNS || count > 256)
+    if (!raw || count < GP_COLUMNS_FIRST || count > 256)
         return false;
     memcpy(times, raw, sizeof(times));
     columns->time_ns = times[0];
@@ -169,6 +169,8 @@ static void gp_read_event(struct gp_read *read, struct gp_read_columns *columns,
     event->thread = columns->thread;
     if (tag->mask & GP_TAG_ERROR)
         gp_read_next(columns, GP_COLUMN_ERROR);
+    const uint8_t *cost = tag->mask & GP_TAG_COST ? gp_unpack_raw(&columns->column[GP_COLUMN_COST], 1) : NULL;
+    event->cost = cost ? *cost : 0;
 }
 
 static bool gp_read_all(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *events,

@@ -20,14 +20,15 @@
 struct gp_rec_event {
     uint64_t time_ns; /* CLOCK_MONOTONIC of the recorded machine */
     uint64_t address;
-    uint64_t bytes;   /* granted; mark: offset of its name in the strings */
-    uint32_t unused;  /* granted - requested */
-    uint32_t site;    /* index in sites; 0 unknown */
-    uint32_t thread;  /* index in threads */
-    uint16_t stream;  /* index in streams */
-    uint8_t type : 4; /* enum gp_wire_event_type */
-    uint8_t kind : 4; /* enum gp_wire_kind */
-    uint8_t device;   /* index in devices; GP_REC_NO_DEVICE */
+    uint64_t bytes;       /* granted; mark: offset of its name in the strings */
+    uint32_t unused;      /* granted - requested */
+    uint32_t site;        /* index in sites; 0 unknown */
+    uint32_t thread : 24; /* index in threads */
+    uint32_t cost : 8;    /* of the driver call (gp_wire_cost); 0 unknown */
+    uint16_t stream;      /* index in streams */
+    uint8_t type : 4;     /* enum gp_wire_event_type */
+    uint8_t kind : 4;     /* enum gp_wire_kind */
+    uint8_t device;       /* index in devices; GP_REC_NO_DEVICE */
 };
 _Static_assert(sizeof(struct gp_rec_event) == 40 && GP_EVENT_TYPES <= 16 && GP_KINDS <= 16, "see above");
 

@@ -161,6 +161,7 @@ static void gp_write_events(struct gp_write *write, const struct gp_rec_event *e
     for (size_t i = 0; i < count; i++) {
         const struct gp_rec_event *from = &events[i];
         struct gp_wire_event event = {.time_ns = from->time_ns,
+                                      .cost = (uint8_t)from->cost,
                                       .tid = r->threads[from->thread].tid,
                                       .site = from->site,
                                       .type = from->type,

@@ -189,6 +189,7 @@ int gp_report_html(const char *out_path, const json_t *document, char *why, size
     int err = strcmp(out_path, "-") ? gp_save(out_path, json) : gp_put_page(stdout, json);
     free(json);
     if (err)
-        snprintf(why, why_bytes, "cannot write %s: %s", out_path, strerror(-err));
+        snprintf(why, why_bytes, "%s: cannot be written: %s", strcmp(out_path, "-") == 0 ? "stdout" : out_path,
+                 strerror(-err));
     return err;
 }

@@ -59,4 +59,11 @@ const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i);
 /* "function (file:line)", cut in the middle of the path to fit. */
 void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
 
+/* For each of these sites whose name others of them have too: the frame of its stack, the nearest to the name, by which
+ * it differs from all of those; NULL: none is needed, or no frame differs.  Valid as those of gp_symbols_site. */
+void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
+                        const struct gp_frame_text **callers);
+/* The label of a name, and behind a '<' the caller, if there is one. */
+void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
+
 #endif

@@ -1,58 +1,39 @@
 /* SPDX-License-Identifier: MIT
- *
- * screen.c: see screen.h.  One thread, one poll; signals are read from a descriptor, so that nothing is ever
- * interrupted half-way through a frame.
- */
-#define _GNU_SOURCE
+ * screen.c: see screen.h.  One thread, one poll. */
 #include <view/screen.h>
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include <view/draw.h>
 #include <view/rows.h>
 #include <view/sampler.h>
 #include <view/term.h>
+#include <view/window.h>
 
 struct gp_screen {
     struct gp_model model;
     struct gp_row_list list;
-    struct gp_grid grid;
+    struct gp_window window;
     struct gp_ui *ui;
     struct gp_sampler *sampler;
-    int signals;  /* signalfd */
     int64_t left; /* samples still to be shown; 0: no end */
-    bool ascii, repaint, quit;
-    int ended_by; /* signal */
 };
-
-static const int gp_screen_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP, SIGCONT};
 
 static int gp_screen_frame(struct gp_screen *screen)
 {
-    int rows, cols;
-    gp_term_size(&rows, &cols);
-    if (rows != screen->grid.rows || cols != screen->grid.cols) {
-        gp_grid_fini(&screen->grid);
-        int err = gp_grid_init(&screen->grid, rows, cols, screen->ascii);
-        if (err)
-            return err;
-        screen->repaint = true;
-    }
-    int err = gp_rows_build(&screen->model, screen->ui, &screen->list);
+    int err = gp_window_fit(&screen->window);
+    if (!err)
+        err = gp_rows_build(&screen->model, screen->ui, &screen->list);
     if (err)
         return err;
-    struct gp_draw draw = {&screen->grid, &screen->model, &screen->list, screen->ui};
+    struct gp_draw draw = {&screen->window.grid, &screen->model, &screen->list, screen->ui};
     /* The details' height depends on the selected row, and the table's on the details'. */
     gp_ui_settle(screen->ui, &screen->list, gp_draw_layout(&draw).table.h);
     gp_ui_settle(screen->ui, &screen->list, gp_draw_layout(&draw).table.h);
     gp_draw_frame(&draw);
-    gp_term_show(&screen->grid, screen->repaint);
-    screen->repaint = false;
+    gp_window_show(&screen->window);
     return 0;
 }
 
@@ -92,17 +73,18 @@ static int gp_screen_sample(struct gp_screen *screen)
         return 0;
     err = gp_model_update(&screen->model, system);
     if (!err && screen->left > 0 && --screen->left == 0)
-        screen->quit = true;
+        screen->window.quit = true;
     return err;
 }
 
-static void gp_screen_key(struct gp_screen *screen, int key)
+static void gp_screen_key(void *arg, int key)
 {
+    struct gp_screen *screen = arg;
     struct gp_ui *ui = screen->ui;
     bool paused = ui->paused;
     switch (gp_ui_key(ui, &screen->model, &screen->list, key)) {
     case GP_ACTION_QUIT:
-        screen->quit = true;
+        screen->window.quit = true;
         break;
     case GP_ACTION_REFRESH:
         gp_sampler_refresh(screen->sampler);
@@ -114,7 +96,7 @@ static void gp_screen_key(struct gp_screen *screen, int key)
             gp_ui_say(ui, false, "asking for the reset ...");
         break;
     case GP_ACTION_REDRAW:
-        screen->repaint = true;
+        screen->window.repaint = true;
         break;
     case GP_ACTION_INTERVAL:
         gp_sampler_pace(screen->sampler, ui->interval_ms, ui->paused);
@@ -124,58 +106,26 @@ static void gp_screen_key(struct gp_screen *screen, int key)
     }
     if (ui->paused != paused)
         gp_sampler_pace(screen->sampler, ui->interval_ms, ui->paused);
-}
-
-static void gp_screen_signal(struct gp_screen *screen)
-{
-    struct signalfd_siginfo info;
-    while (read(screen->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        switch (info.ssi_signo) {
-        case SIGWINCH:
-            screen->repaint = true;
-            break;
-        case SIGTSTP:
-            gp_term_stop();
-            screen->repaint = true;
-            break;
-        case SIGCONT:
-            gp_term_resume();
-            screen->repaint = true;
-            break;
-        case SIGINT:
-            screen->quit = true;
-            break;
-        default:
-            screen->quit = true;
-            screen->ended_by = (int)info.ssi_signo;
-        }
-    }
+    /* The next key acts upon the rows as this one left them. */
+    if (gp_rows_build(&screen->model, ui, &screen->list) == 0)
+        gp_ui_settle(ui, &screen->list, ui->page);
 }
 
 static int gp_screen_loop(struct gp_screen *screen)
 {
+    struct gp_window *window = &screen->window;
     int err = gp_screen_frame(screen);
-    while (!err && !screen->quit) {
+    while (!err && !window->quit) {
         struct pollfd polls[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = gp_sampler_fd(screen->sampler), .events = POLLIN},
-                                 {.fd = screen->signals, .events = POLLIN}};
+                                 {.fd = window->signals, .events = POLLIN}};
         if (poll(polls, 3, -1) < 0 && errno != EINTR)
             return -errno;
         if (polls[2].revents)
-            gp_screen_signal(screen);
+            gp_window_signals(window);
         if (polls[1].revents)
             err = gp_screen_sample(screen);
-        if (polls[0].revents) {
-            int key = gp_term_key(), keys = 0;
-            for (; key != GP_KEY_NONE && !screen->quit; key = gp_term_key(), keys++) {
-                gp_screen_key(screen, key);
-                /* The next key acts upon the rows as the last one left them. */
-                if (gp_rows_build(&screen->model, screen->ui, &screen->list) == 0)
-                    gp_ui_settle(screen->ui, &screen->list, screen->ui->page);
-            }
-            if (keys == 0 && (polls[0].revents & (POLLHUP | POLLERR | POLLNVAL)))
-                screen->quit = true; /* the terminal is gone */
-        }
+        gp_window_keys(window, polls[0].revents, gp_screen_key, screen);
         if (!err)
             err = gp_screen_frame(screen);
     }
@@ -184,15 +134,11 @@ static int gp_screen_loop(struct gp_screen *screen)
 
 int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, int64_t samples, int *signal_out)
 {
-    struct gp_screen screen = {.ui = ui, .left = samples, .ascii = !gp_term_utf8(), .signals = -1};
-    sigset_t set, before;
-    sigemptyset(&set);
-    for (size_t i = 0; i < GP_COUNT(gp_screen_signals); i++)
-        sigaddset(&set, gp_screen_signals[i]);
-    sigprocmask(SIG_BLOCK, &set, &before);
+    struct gp_screen screen = {.ui = ui, .left = samples};
+    int err = gp_window_begin(&screen.window);
     gp_model_init(&screen.model);
-    screen.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    int err = screen.signals < 0 ? -errno : gp_sampler_start(&screen.sampler, options, ui->interval_ms);
+    if (!err)
+        err = gp_sampler_start(&screen.sampler, options, ui->interval_ms);
     if (!err)
         err = gp_term_open();
     if (!err) {
@@ -200,12 +146,9 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
         gp_term_close(); /* before anything that may wait or speak */
     }
     gp_sampler_stop(screen.sampler);
-    if (screen.signals >= 0)
-        close(screen.signals);
-    gp_grid_fini(&screen.grid);
+    gp_window_end(&screen.window);
     gp_rows_fini(&screen.list);
     gp_model_fini(&screen.model);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    *signal_out = screen.ended_by;
+    *signal_out = screen.window.ended_by;
     return err;
 }

@@ -50,7 +50,7 @@ static const char *gp_site_field(const struct gp_site_row *row, enum gp_site_col
     case GP_SITE_DELTA:
         return gp_site_signed(row->delta_per_s, form, out, out_bytes);
     default:
-        gp_frame_label(row->name, out, label_bytes < out_bytes ? label_bytes : out_bytes);
+        gp_site_label(row->name, row->caller, out, label_bytes < out_bytes ? label_bytes : out_bytes);
         return out;
     }
 }
@@ -277,7 +277,7 @@ static json_t *gp_site_row_json(const struct gp_site_model *model, const struct 
                                                frames[i].line ? json_integer(frames[i].line) : json_null(), "module",
                                                gp_json_text(frames[i].module), "python", (int)frames[i].python,
                                                "inlined", (int)frames[i].inlined));
-    gp_frame_label(row->name, label, sizeof(label));
+    gp_site_label(row->name, row->caller, label, sizeof(label));
     return json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
                      "name", label, "function", row->name->function, "file", gp_json_text(row->name->file), "line",
                      row->name->line ? json_integer(row->name->line) : json_null(), "kind",

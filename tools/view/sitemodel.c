@@ -79,6 +79,22 @@ static int gp_site_remember(struct gp_site_model *model)
     return 0;
 }
 
+static int gp_site_tell_apart(struct gp_site_model *model)
+{
+    uint32_t *sites = calloc(model->row_count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(model->row_count + 1ul, sizeof(*callers));
+    bool ok = sites && callers;
+    for (uint32_t i = 0; ok && i < model->row_count; i++)
+        sites[i] = model->rows[i].site;
+    if (ok)
+        gp_symbols_callers(model->symbols, sites, model->row_count, callers);
+    for (uint32_t i = 0; ok && i < model->row_count; i++)
+        model->rows[i].caller = callers[i];
+    free(sites);
+    free(callers);
+    return ok ? 0 : -ENOMEM;
+}
+
 int gp_site_model_count(struct gp_site_model *model)
 {
     const struct gp_sites *sites = model->sites;
@@ -98,8 +114,9 @@ int gp_site_model_count(struct gp_site_model *model)
         gp_site_row_fill(model, i, &rows[model->row_count++]);
         *(site->device == GP_WIRE_HOST ? &model->host_bytes : &model->live_bytes) += site->live_bytes;
     }
+    rc = gp_site_tell_apart(model);
     gp_site_model_sort(model, model->sort, model->ascending);
-    return gp_site_remember(model);
+    return rc ? rc : gp_site_remember(model);
 }
 
 /* ---- order ----------------------------------------------------------------------------------------------------- */

@@ -36,8 +36,8 @@ enum gp_site_column gp_site_column_find(const char *name);
 
 struct gp_site_row {
     uint32_t site;
-    const struct gp_frame_text *name;
-    int device; /* as people number them; GP_WIRE_HOST; -1 not known yet */
+    const struct gp_frame_text *name, *caller; /* caller: NULL, or what tells it from others of that name */
+    int device;                                /* as people number them; GP_WIRE_HOST; -1 not known yet */
     uint8_t kind;
     int64_t live, count, peak, at_peak, allocated, calls;
     double share;                    /* of the device's peak; NaN: there was none */

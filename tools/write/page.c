@@ -16,10 +16,14 @@
 #define GP_PAGE_BAR  12u
 /* All about a suspect fits on one line. */
 #define GP_PAGE_WIDE 120
+/* Below, a line of numbers has no room for bars and names beside them. */
+#define GP_PAGE_NARROW 80
+/* Less of a function, file and line tells nobody anything. */
+#define GP_PAGE_NAME 24
 
 static int gp_page_width(const struct gp_page *page)
 {
-    return page->width < 60 ? 60 : page->width > 200 ? 200 : page->width;
+    return page->width < 40 ? 40 : page->width > 200 ? 200 : page->width;
 }
 
 static const char *gp_page_on(const struct gp_page *page, const char *code)
@@ -53,11 +57,30 @@ static void gp_page_cut(const struct gp_page *page, const char *text, int column
         fprintf(page->out, "%.*s...", (int)cut, text);
 }
 
-static void gp_page_site(const struct gp_page *page, const struct gp_report *report, uint32_t site, int columns)
+/* Columns for a name behind `used` others; where there is no room for it, on a line of its own. */
+static int gp_page_room(const struct gp_page *page, int used)
+{
+    int left = gp_page_width(page) - used;
+    if (left >= GP_PAGE_NAME)
+        return left;
+    fputs("\n       ", page->out);
+    return gp_page_width(page) - 7;
+}
+
+/* The sites of a table with what tells equal names apart. */
+struct gp_page_names {
+    uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
+    const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
+};
+
+static void gp_page_site(const struct gp_page *page, const struct gp_report *report, const struct gp_page_names *names,
+                         uint32_t i, int used)
 {
     char label[256];
-    gp_frame_label(gp_symbols_name(report->symbols, site), label, sizeof(label));
-    gp_page_cut(page, label, columns);
+    size_t room = (size_t)gp_page_room(page, used) + 1;
+    gp_site_label(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], label,
+                  room < sizeof(label) ? room : sizeof(label));
+    fputs(label, page->out);
 }
 
 /* share 0..1; always GP_PAGE_BAR wide. */
@@ -86,8 +109,8 @@ static const char *gp_page_seconds(char text[GP_SIZE_TEXT], double seconds)
     } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"},  {120, 60, "min"}, {1, 1, "s"},
                  {1e-3, 1e-3, "ms"},      {1e-6, 1e-6, "us"}, {0, 1e-9, "ns"}};
     size_t i = 0;
-    if (seconds < 0) {
-        snprintf(text, GP_SIZE_TEXT, "-");
+    if (seconds <= 0) {
+        snprintf(text, GP_SIZE_TEXT, seconds < 0 ? "-" : "0 s");
         return text;
     }
     while (seconds < units[i].from)
@@ -106,12 +129,18 @@ static double gp_page_since(const struct gp_report *report, uint64_t time_ns)
     return time_ns > begin ? (double)(time_ns - begin) / 1e9 : 0;
 }
 
-static void gp_page_heading(const struct gp_page *page, const char *text)
+/* more: there is something above it. */
+static void gp_page_heading(const struct gp_page *page, const char *text, bool more)
 {
-    fprintf(page->out, "\n%s%s%s\n", gp_page_on(page, GP_BOLD), text, gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s%s%s%s\n", more ? "\n" : "", gp_page_on(page, GP_BOLD), text, gp_page_on(page, GP_OFF));
 }
 
-static void gp_page_device(const struct gp_page *page, const struct gp_report *report, uint32_t device)
+static const char *gp_page_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void gp_page_device(const struct gp_page *page, const struct gp_report *report, uint32_t device, bool more)
 {
     const struct gp_rec_device *row = &report->recording->devices[device];
     char line[256], size[GP_SIZE_TEXT];
@@ -121,7 +150,7 @@ static void gp_page_device(const struct gp_page *page, const struct gp_report *r
         snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
                  row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
                  row->total_bytes >= 0 ? gp_size_text(size, row->total_bytes) : "");
-    gp_page_heading(page, line);
+    gp_page_heading(page, line, more);
 }
 
 /* Are there more devices that have something to show than one? */
@@ -139,23 +168,41 @@ static bool gp_page_used(const struct gp_report *report, uint32_t device)
     return false;
 }
 
-void gp_page_warnings(const struct gp_page *page, const struct gp_report *report)
+bool gp_page_warnings(const struct gp_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
-    const char *on = gp_page_on(page, GP_RED), *off = gp_page_on(page, GP_OFF);
+    const char *off = gp_page_on(page, GP_OFF);
+    char note[4352];
+    snprintf(note, sizeof(note), "%snote: %s%s", gp_page_on(page, GP_RED),
+             page->named && report->file ? report->file : "", page->named && report->file ? ": " : "");
     if (!r->complete)
-        fprintf(page->out, "%snote: the recording was cut off: it ends where its writer was stopped%s\n", on, off);
+        fprintf(page->out, "%sthe recording was cut off: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
-        fprintf(page->out, "%snote: %" PRIu64 " damaged blocks of the file were skipped%s\n", on, r->damaged_blocks,
-                off);
+        fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
+                r->damaged_blocks == 1 ? " was" : "s were", off);
     if (r->dropped)
         fprintf(page->out,
-                "%snote: %" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
+                "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
                 "missing looks kept%s\n",
-                on, r->dropped, r->tried, off);
-    if (r->site_count <= 1)
-        fprintf(page->out, "%snote: recorded without stacks: nobody can be named.  Record with --stacks=all%s\n", on,
-                off);
+                note, r->dropped, r->tried, off);
+    bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
+    if (nameless)
+        fprintf(page->out,
+                "%srecorded without stacks, so nobody can be named: start the program with 'gpuprof run "
+                "--stacks=all'%s\n",
+                note, off);
+    return !r->complete || r->damaged_blocks || r->dropped || nameless;
+}
+
+/* Is there anything to speak of?  Else that is said. */
+static bool gp_page_empty(const struct gp_page *page, const struct gp_report *report)
+{
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        if (gp_page_used(report, d))
+            return false;
+    }
+    fprintf(page->out, "no memory was held or allocated in the recorded time\n");
+    return true;
 }
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
@@ -164,27 +211,35 @@ static void gp_page_parts(const struct gp_page *page, const struct gp_report *re
                           uint32_t rows)
 {
     uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* no line for one more */
+    bool narrow = gp_page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
+    struct gp_page_names names = {.count = shown};
+    for (uint32_t i = 0; i < shown; i++)
+        names.sites[i] = peak->parts[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
-        gp_page_bar(page, share);
+        if (!narrow)
+            gp_page_bar(page, share);
         fprintf(page->out, " %7" PRId64 " x %-10s ", part->count, gp_kind_name(part->kind));
-        gp_page_site(page, report, part->site, gp_page_width(page) - 57);
+        gp_page_site(page, report, &names, i, narrow ? 45 : 57);
         fputc('\n', page->out);
         rest -= part->bytes;
     }
     if (shown < peak->count)
-        fprintf(page->out, "  %10s %5.1f %%  %s%u more sites%s\n", gp_size_text(size, rest),
+        fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: --json has them%s\n", gp_size_text(size, rest),
                 peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, gp_page_on(page, GP_DIM),
                 peak->count - shown, gp_page_on(page, GP_OFF));
 }
 
 bool gp_page_peak(const struct gp_page *page, const struct gp_report *report)
 {
-    gp_page_warnings(page, report);
+    bool more = gp_page_warnings(page, report);
+    if (gp_page_empty(page, report))
+        return true;
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
         char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
         if (!gp_page_used(report, d))
@@ -192,7 +247,8 @@ bool gp_page_peak(const struct gp_page *page, const struct gp_report *report)
         struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
         if (!peak)
             return false;
-        gp_page_device(page, report, d);
+        gp_page_device(page, report, d, more);
+        more = true;
         fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
                 gp_page_seconds(when, gp_page_since(report, peak->time_ns)));
         gp_page_parts(page, report, peak, GP_PAGE_ROWS * 2);
@@ -209,9 +265,10 @@ static void gp_page_step_line(const struct gp_page *page, const struct gp_report
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT];
     double span = (double)(steps->bounds_ns[steps->count] - steps->bounds_ns[0]) / 1e9;
-    fprintf(page->out, "%s%u steps of %s, by %s%s%s%s%s\n", gp_page_on(page, GP_DIM), steps->count,
-            gp_page_seconds(each, steps->count ? span / steps->count : 0), words[steps->source],
-            steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "", gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s%u step%s of %s, by %s%s%s%s%s\n", gp_page_on(page, GP_DIM), steps->count,
+            gp_page_plural(steps->count), gp_page_seconds(each, steps->count ? span / steps->count : 0),
+            words[steps->source], steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "",
+            gp_page_on(page, GP_OFF));
 }
 
 /* The curve of a suspect in as many columns as are there. */
@@ -233,36 +290,62 @@ static void gp_page_spark(const struct gp_page *page, const int64_t *values, uin
     }
 }
 
+/* From the frame by which the site is called outward: what libraries do inside says little about whose memory it is. */
 static void gp_page_stack(const struct gp_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-    for (uint32_t i = 0; i < count && i < rows; i++) {
+    const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames), first = (uint32_t)(name - frames);
+    first = first > 1 ? first : 0; /* no line for one */
+    if (first)
+        fprintf(page->out, "       %s(%u frames of libraries inside)%s\n", gp_page_on(page, GP_DIM), first,
+                gp_page_on(page, GP_OFF));
+    for (uint32_t i = first; i < count && i - first < rows; i++) {
         char label[256];
         gp_frame_label(&frames[i], label, sizeof(label));
         fprintf(page->out, "       %s", gp_page_on(page, GP_DIM));
         gp_page_cut(page, label, gp_page_width(page) - 8);
         fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
     }
-    if (count > rows)
-        fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - rows,
+    if (count - first > rows)
+        fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - first - rows,
                 gp_page_on(page, GP_OFF));
 }
 
+/* The first ones: at most GP_PAGE_ROWS.  Their names are told from those of all sites, since the innocent ones are not
+ * on the page. */
+static void gp_page_suspects(struct gp_page_names *names, const struct gp_report *report, const struct gp_leaks *leaks,
+                             uint32_t most)
+{
+    uint32_t count = report->recording->site_count;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = i;
+    if (sites && callers && names->count)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    for (uint32_t i = 0; i < names->count; i++) {
+        names->sites[i] = leaks->suspects[i].site;
+        names->callers[i] = callers && names->sites[i] < count ? callers[names->sites[i]] : NULL;
+    }
+    free(sites);
+    free(callers);
+}
+
 static void gp_page_suspect(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks,
-                            uint32_t i, uint32_t frames)
+                            const struct gp_page_names *names, uint32_t i, uint32_t frames)
 {
     const struct gp_leak *leak = &leaks->suspects[i];
     char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
     fprintf(page->out, "%3u  %s%s a step%s  ", i + 1, gp_page_on(page, GP_RED),
             gp_size_text(slope, (int64_t)leak->bytes_per_step), gp_page_on(page, GP_OFF));
-    gp_page_site(page, report, leak->site, gp_page_width(page) - 26);
+    gp_page_site(page, report, names, i, 26);
     fprintf(page->out, "\n     ");
     gp_page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
-    fprintf(page->out, "  %s in %" PRId64 " blocks (%s), the oldest %s old%sconfidence %.0f %%",
-            gp_size_text(live, leak->live_bytes), leak->live_count, gp_kind_name(leak->kind),
-            gp_page_seconds(age, (double)leak->oldest_ns / 1e9), gp_page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ",
-            leak->confidence * 100);
+    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
+            gp_size_text(live, leak->live_bytes), leak->live_count, gp_page_plural((uint64_t)leak->live_count),
+            gp_kind_name(leak->kind), gp_page_seconds(age, (double)leak->oldest_ns / 1e9),
+            gp_page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ", leak->confidence * 100);
     if (leak->seconds_to_oom >= 0)
         fprintf(page->out, "; device full in %s", gp_page_seconds(oom, leak->seconds_to_oom));
     fputc('\n', page->out);
@@ -273,24 +356,31 @@ static void gp_page_suspect(const struct gp_page *page, const struct gp_report *
 void gp_page_leaks(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
 {
     gp_page_warnings(page, report);
+    struct gp_page_names names;
+    if (gp_page_empty(page, report))
+        return;
     gp_page_step_line(page, report);
     if (leaks->count == 0)
         fprintf(page->out, "no suspects: %s\n", leaks->why);
-    for (uint32_t i = 0; i < leaks->count && i < GP_PAGE_ROWS; i++) {
+    gp_page_suspects(&names, report, leaks, GP_PAGE_ROWS);
+    for (uint32_t i = 0; i < names.count; i++) {
         fputc('\n', page->out);
-        gp_page_suspect(page, report, leaks, i, 8);
+        gp_page_suspect(page, report, leaks, &names, i, 8);
     }
     if (leaks->count > GP_PAGE_ROWS)
         fprintf(page->out, "\n%u more suspects: --json has them all\n", leaks->count - GP_PAGE_ROWS);
     if (leaks->count && leaks->source == GP_STEPS_TIME)
-        fprintf(page->out, "\nNothing in this recording repeats: a program that is still loading looks the same.\n"
-                           "Set marks (gpuprof_mark, 'gpuprof mark', NVTX ranges) to be surer.\n");
+        fprintf(page->out,
+                "\nNo steps were found (no marks, no NVTX ranges, no call that comes evenly), so time was cut\n"
+                "up, and the confidence halved: a program that is still loading looks the same.  To be\n"
+                "surer, mark each step: gpuprof_mark(\"step\") or an NVTX range.\n");
 }
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
 bool gp_page_churn(const struct gp_page *page, const struct gp_report *report)
 {
+    char took[GP_SIZE_TEXT];
     struct gp_churn *churn = gp_flow_churn(report->flow, report->steps);
     if (!churn)
         return false;
@@ -299,16 +389,24 @@ bool gp_page_churn(const struct gp_page *page, const struct gp_report *report)
     fprintf(page->out,
             "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f a step\n\n",
             churn->pairs, churn->allocations, churn->pairs_per_step);
+    if (churn->driver_ns)
+        fprintf(page->out, "Their driver calls took %s in all\n\n",
+                gp_page_seconds(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
-        fprintf(page->out, "%s  %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
-                "MEAN LIFE", gp_page_on(page, GP_OFF));
-    for (uint32_t i = 0; i < churn->count && i < GP_PAGE_ROWS * 2; i++) {
+        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
+                "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
+    struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
+    for (uint32_t i = 0; i < names.count; i++)
+        names.sites[i] = churn->sites[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    for (uint32_t i = 0; i < names.count; i++) {
         const struct gp_churn_site *site = &churn->sites[i];
         char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
-        fprintf(page->out, "  %10.1f %10s %10s  ", site->pairs_per_step,
+        fprintf(page->out, "  %10.1f %10s %10s %10s  ", site->pairs_per_step,
                 gp_size_text(size, (int64_t)(site->bytes / site->pairs)),
-                gp_page_seconds(life, (double)site->mean_life_ns / 1e9));
-        gp_page_site(page, report, site->site, gp_page_width(page) - 37);
+                gp_page_seconds(life, (double)site->mean_life_ns / 1e9),
+                site->driver_ns ? gp_page_seconds(took, (double)site->driver_ns / 1e9) : "-");
+        gp_page_site(page, report, &names, i, 48);
         fputc('\n', page->out);
     }
     if (churn->count > GP_PAGE_ROWS * 2)
@@ -342,14 +440,17 @@ static void gp_page_fragments(const struct gp_page *page, const struct gp_fragme
 
 bool gp_page_fragmentation(const struct gp_page *page, const struct gp_report *report)
 {
-    gp_page_warnings(page, report);
+    bool more = gp_page_warnings(page, report);
+    if (gp_page_empty(page, report))
+        return true;
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
         if (!gp_page_used(report, d))
             continue;
         struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 13);
         if (!f)
             return false;
-        gp_page_device(page, report, d);
+        gp_page_device(page, report, d, more);
+        more = true;
         gp_page_fragments(page, f);
         fprintf(page->out, "\n%s  %8s %10s %10s %10s %12s%s\n", gp_page_on(page, GP_BOLD), "AT", "RESERVED",
                 "ALLOCATED", "ASKED FOR", "LARGEST FREE", gp_page_on(page, GP_OFF));
@@ -369,7 +470,9 @@ bool gp_page_fragmentation(const struct gp_page *page, const struct gp_report *r
 
 bool gp_page_reconcile(const struct gp_page *page, const struct gp_report *report)
 {
-    gp_page_warnings(page, report);
+    bool more = gp_page_warnings(page, report);
+    if (gp_page_empty(page, report))
+        return true;
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
         char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
         if (!gp_page_used(report, d))
@@ -377,7 +480,8 @@ bool gp_page_reconcile(const struct gp_page *page, const struct gp_report *repor
         struct gp_bill *bill = gp_flow_bill(report->flow, d);
         if (!bill)
             return false;
-        gp_page_device(page, report, d);
+        gp_page_device(page, report, d, more);
+        more = true;
         for (uint32_t i = 0; i < bill->count; i++) {
             const struct gp_bill_row *row = &bill->rows[i];
             bool below = row->bytes < -1;
@@ -423,7 +527,7 @@ static void gp_page_levels(const struct gp_page *page, const struct gp_report *r
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
     if (series) {
         fprintf(page->out, "  %s", gp_page_on(page, GP_BLUE));
-        gp_page_spark(page, values, 64, 64);
+        gp_page_spark(page, values, 64, gp_page_width(page) < 66 ? (unsigned)gp_page_width(page) - 2 : 64);
         fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
     }
     free(series);
@@ -439,15 +543,18 @@ void gp_page_summary(const struct gp_page *page, const struct gp_report *report,
                 : r->comm[0]       ? r->comm
                                    : "(unknown program)",
                 gp_page_width(page));
-    fprintf(page->out, "\n%spid %u%s%s, %s, %zu events%s\n", gp_page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "",
-            r->host, gp_page_seconds(span, gp_page_since(report, r->end_ns)), r->event_count, gp_page_on(page, GP_OFF));
+    fprintf(page->out, "\n%spid %u%s%s, %s, %zu event%s%s\n", gp_page_on(page, GP_DIM), r->pid,
+            r->host[0] ? " on " : "", r->host, gp_page_seconds(span, gp_page_since(report, r->end_ns)), r->event_count,
+            gp_page_plural(r->event_count), gp_page_on(page, GP_OFF));
     gp_page_warnings(page, report);
+    if (gp_page_empty(page, report))
+        return;
     for (uint32_t d = 0; d < r->device_count; d++) {
         if (!gp_page_used(report, d))
             continue;
         struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
         struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 2);
-        gp_page_device(page, report, d);
+        gp_page_device(page, report, d, true);
         if (peak) {
             gp_page_levels(page, report, d, peak);
             fprintf(page->out, "\n  held at the peak by\n");
@@ -460,12 +567,14 @@ void gp_page_summary(const struct gp_page *page, const struct gp_report *report,
         free(peak);
         free(f);
     }
-    gp_page_heading(page, "growth");
+    gp_page_heading(page, "growth", true);
     gp_page_step_line(page, report);
     if (leaks->count == 0)
         fprintf(page->out, "no suspects: %s\n", leaks->why);
-    for (uint32_t i = 0; i < leaks->count && i < 5; i++)
-        gp_page_suspect(page, report, leaks, i, 0);
+    struct gp_page_names names;
+    gp_page_suspects(&names, report, leaks, 5);
+    for (uint32_t i = 0; i < names.count; i++)
+        gp_page_suspect(page, report, leaks, &names, i, 0);
     if (leaks->count > 5)
         fprintf(page->out, "%u more: 'gpuprof leaks' has them\n", leaks->count - 5);
 }
@@ -498,8 +607,8 @@ void gp_page_diff(const struct gp_page *page, const struct gp_diff *diff, const 
         after += diff->rows[i].peak_bytes[1];
         differ += gp_page_differs(&diff->rows[i]);
     }
-    fprintf(page->out, "at the peak: %s, then %s (%s); %u of %u sites differ\n\n", gp_size_text(a, before),
-            gp_size_text(b, after), gp_page_change(by, after - before), differ, diff->count);
+    fprintf(page->out, "at the peak: %s, then %s (%s); %u of %u sites differ%s\n", gp_size_text(a, before),
+            gp_size_text(b, after), gp_page_change(by, after - before), differ, diff->count, differ ? "\n" : "");
     if (differ)
         fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", gp_page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
                 "AT THE END", gp_page_on(page, GP_OFF));
@@ -517,7 +626,7 @@ void gp_page_diff(const struct gp_page *page, const struct gp_diff *diff, const 
                 gp_page_on(page, GP_OFF));
         fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
         fprintf(page->out, " %11s  ", gp_page_change(by, row->live_bytes[1] - row->live_bytes[0]));
-        gp_page_cut(page, names[side][row->site[side]], gp_page_width(page) - 50);
+        gp_page_cut(page, names[side][row->site[side]], gp_page_room(page, 50));
         fputc('\n', page->out);
     }
     if (shown < differ)

@@ -287,10 +287,11 @@ static json_t *gp_report_frames(const struct gp_report *report, uint32_t site)
     return list;
 }
 
-static json_t *gp_report_site(const struct gp_report *report, const struct gp_report_site *site)
+static json_t *gp_report_site(const struct gp_report *report, const struct gp_report_site *site,
+                              const struct gp_frame_text *caller)
 {
-    char label[160];
-    gp_frame_label(gp_symbols_name(report->symbols, site->site), label, sizeof(label));
+    char label[192];
+    gp_site_label(gp_symbols_name(report->symbols, site->site), caller, label, sizeof(label));
     return json_pack("{s:I,s:s,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
                      "frames", gp_report_frames(report, site->site), "device",
                      gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
@@ -313,10 +314,19 @@ static bool gp_report_sites(const struct gp_report *report, json_t *object, stru
         qsort(sites + 1, count - 1, sizeof(*sites), gp_report_compare_sites);
         qsort(sites, shown, sizeof(*sites), gp_report_order_sites);
     }
-    for (uint32_t i = 0; i < shown; i++)
-        json_array_append_new(list, gp_report_site(report, &sites[i]));
+    uint32_t *numbers = calloc(shown + 1ul, sizeof(*numbers));
+    const struct gp_frame_text **callers = calloc(shown + 1ul, sizeof(*callers));
+    bool ok = numbers && callers;
+    for (uint32_t i = 0; ok && i < shown; i++)
+        numbers[i] = sites[i].site;
+    if (ok)
+        gp_symbols_callers(report->symbols, numbers, shown, callers);
+    for (uint32_t i = 0; ok && i < shown; i++)
+        json_array_append_new(list, gp_report_site(report, &sites[i], callers[i]));
+    free(numbers);
+    free(callers);
     json_object_set_new(object, "sites_left_out", json_integer(count - shown));
-    return json_object_set_new(object, "sites", list) == 0;
+    return json_object_set_new(object, "sites", list) == 0 && ok;
 }
 
 /* ---- the rest --------------------------------------------------------------------------------------------------- */

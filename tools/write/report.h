@@ -45,9 +45,10 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 
 struct gp_page { /* where text goes */
     FILE *out;
-    int width;   /* columns; at least 60 are used */
+    int width;   /* columns; at least 40 are used */
     bool colour; /* escape sequences */
     bool utf8;   /* else ASCII alone */
+    bool named;  /* notes say which recording they are about */
 };
 
 void gp_page_summary(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks);
@@ -57,8 +58,8 @@ bool gp_page_peak(const struct gp_page *page, const struct gp_report *report);
 bool gp_page_churn(const struct gp_page *page, const struct gp_report *report);
 bool gp_page_fragmentation(const struct gp_page *page, const struct gp_report *report);
 bool gp_page_reconcile(const struct gp_page *page, const struct gp_report *report);
-/* What a reader must know before any number: is it whole?  Nothing if it is. */
-void gp_page_warnings(const struct gp_page *page, const struct gp_report *report);
+/* What a reader must know before any number: is it whole?  Nothing if it is; true: something. */
+bool gp_page_warnings(const struct gp_page *page, const struct gp_report *report);
 
 /* names: the label of each site of each recording. */
 void gp_page_diff(const struct gp_page *page, const struct gp_diff *diff, const char *const *names[2]);

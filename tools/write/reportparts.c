@@ -140,17 +140,19 @@ json_t *gp_report_churn_part(const struct gp_report *report)
     json_t *sites = json_array(), *object = NULL;
     for (uint32_t i = 0; churn && i < churn->count && i < GP_REPORT_CHURN; i++) {
         const struct gp_churn_site *site = &churn->sites[i];
-        json_t *row = json_pack("{s:I,s:I,s:f,s:I,s:I}", "site", (json_int_t)site->site, "pairs",
-                                (json_int_t)site->pairs, "pairs_per_step", site->pairs_per_step, "bytes",
-                                (json_int_t)site->bytes, "mean_life_ns", (json_int_t)site->mean_life_ns);
+        json_t *row =
+            json_pack("{s:I,s:I,s:f,s:I,s:I,s:I}", "site", (json_int_t)site->site, "pairs", (json_int_t)site->pairs,
+                      "pairs_per_step", site->pairs_per_step, "bytes", (json_int_t)site->bytes, "mean_life_ns",
+                      (json_int_t)site->mean_life_ns, "driver_ns", (json_int_t)site->driver_ns);
         if (row)
             gp_report_name(report, row, site->site);
         json_array_append_new(sites, row);
     }
     if (churn)
-        object = json_pack("{s:I,s:I,s:I,s:f,s:I,s:I,s:O}", "pairs", (json_int_t)churn->pairs, "allocations",
-                           (json_int_t)churn->allocations, "frees", (json_int_t)churn->frees, "pairs_per_step",
-                           churn->pairs_per_step, "steps", (json_int_t)churn->steps, "sites_left_out",
+        object = json_pack("{s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:O}", "pairs", (json_int_t)churn->pairs, "driver_ns",
+                           (json_int_t)churn->driver_ns, "allocations", (json_int_t)churn->allocations, "frees",
+                           (json_int_t)churn->frees, "pairs_per_step", churn->pairs_per_step, "steps",
+                           (json_int_t)churn->steps, "sites_left_out",
                            (json_int_t)(churn->count > GP_REPORT_CHURN ? churn->count - GP_REPORT_CHURN : 0), "sites",
                            sites);
     json_decref(sites);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * order.c: merges the runs that are there: a chunk of the ring is one, and a lone thread's chunks are one together. */
+#include "record/order.h"
+#include <stdbool.h>
+
+static bool gp_order_later(const struct gp_wire_event *events, const struct gp_order_key *a,
+                           const struct gp_order_key *b)
+{
+    return a->time_ns != b->time_ns ? a->time_ns > b->time_ns : events[a->index].seq > events[b->index].seq;
+}
+
+/* True: they are in order as they stand. */
+static bool gp_order_keys(const struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
+{
+    bool ordered = true;
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = (struct gp_order_key){events[i].time_ns, (uint32_t)i, 0};
+        ordered &= i == 0 || !gp_order_later(events, &keys[i - 1], &keys[i]);
+    }
+    return ordered;
+}
+
+/* End of the ordered run that begins at `at`. */
+static size_t gp_order_run(const struct gp_wire_event *events, const struct gp_order_key *keys, size_t at, size_t count)
+{
+    for (at++; at < count && !gp_order_later(events, &keys[at - 1], &keys[at]); at++)
+        ;
+    return at < count ? at : count;
+}
+
+/* Merges pairs of runs; the number of runs that come of it. */
+static size_t gp_order_pass(const struct gp_wire_event *events, struct gp_order_key *to,
+                            const struct gp_order_key *from, size_t count)
+{
+    size_t runs = 0;
+    for (size_t at = 0, middle, end; at < count; at = end, runs++) {
+        middle = gp_order_run(events, from, at, count);
+        end = middle < count ? gp_order_run(events, from, middle, count) : count;
+        for (size_t left = at, right = middle, put = at; put < end; put++) {
+            bool second = right < end && (left == middle || gp_order_later(events, &from[left], &from[right]));
+            to[put] = from[second ? right++ : left++];
+        }
+    }
+    return runs;
+}
+
+/* Every event to its place, along the circles in which they follow one another. */
+static void gp_order_move(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].index == i)
+            continue;
+        struct gp_wire_event first = events[i];
+        size_t to = i;
+        for (size_t from; (from = keys[to].index) != i; to = from) {
+            events[to] = events[from];
+            keys[to].index = (uint32_t)to;
+        }
+        events[to] = first;
+        keys[to].index = (uint32_t)to;
+    }
+}
+
+void gp_order_events(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
+{
+    struct gp_order_key *from = keys, *to = keys + count;
+    if (gp_order_keys(events, count, keys))
+        return;
+    for (size_t runs = 2; runs > 1;) {
+        runs = gp_order_pass(events, to, from, count);
+        struct gp_order_key *swap = from;
+        from = to;
+        to = swap;
+    }
+    gp_order_move(events, count, from);
+}

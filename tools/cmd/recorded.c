@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * recorded.c: what became of the recordings that watched processes wrote about themselves, in one line each.  Called by
+ * run.c when they have ended.  The process and its file are looked at as anybody's: nothing of them is taken unchecked.
+ */
+#include <cmd/cmd.h>
+#include <collect/watch.h>
+#include <write/write.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <record/format.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes of the file if the session of that id wrote it; -1: another file, or none. */
+static int64_t gp_recorded_bytes(const char *path, const uint8_t id[16])
+{
+    struct gp_format_head head;
+    struct stat status;
+    int64_t bytes = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && read(fd, &head, sizeof(head)) == (ssize_t)sizeof(head) &&
+        memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) == 0 &&
+        memcmp(head.session_id, id, sizeof(head.session_id)) == 0)
+        bytes = (int64_t)status.st_size;
+    close(fd);
+    return bytes;
+}
+
+/* As src/record/record.c names it: %p is the pid, and who came second has its pid at the end.  False: too long. */
+static bool gp_recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
+{
+    size_t used = 0;
+    for (; *pattern && used < PATH_MAX - 24; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'p')
+            used += (size_t)snprintf(out + used, PATH_MAX - used, "%" PRIu32, pid);
+        else
+            out[used++] = *pattern;
+        pattern += pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == '%');
+    }
+    snprintf(out + used, PATH_MAX - used, second ? ".%" PRIu32 : "", pid);
+    return !*pattern;
+}
+
+/* The name as it was given, where it was relative. */
+static const char *gp_recorded_short(const char *path)
+{
+    char here[PATH_MAX];
+    size_t length = getcwd(here, sizeof(here)) ? strlen(here) : 0;
+    return length > 1 && strncmp(path, here, length) == 0 && path[length] == '/' ? path + length + 1 : path;
+}
+
+/* For a shell. */
+static void gp_recorded_next(FILE *out, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+    bool quote = strspn(path, plain) != strlen(path) || path[0] == '-';
+    fputs(": gpuprof report ", out);
+    for (const char *at = path; quote && *at; at++) {
+        if (at == path)
+            fputs(path[0] == '-' ? "./'" : "'", out);
+        fputs(*at == '\'' ? "'\\''" : (char[]){*at, '\0'}, out);
+    }
+    fprintf(out, "%s\n", quote ? "'" : path);
+}
+
+static void gp_recorded_process(FILE *out, const struct gp_watched *watched, const char *pattern)
+{
+    const struct gp_process *process = &watched->process;
+    const struct gp_peer *session = &watched->session;
+    char path[PATH_MAX] = "", size[GP_SIZE_TEXT];
+    int64_t bytes = -1;
+    for (int second = 0; second < 2 && bytes < 0; second++)
+        if (gp_recorded_path(path, pattern, session->pid, second))
+            bytes = gp_recorded_bytes(path, session->id);
+    fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
+    if (bytes < 0) { /* refused at the start, or a pipe, or taken away since */
+        fprintf(out, "%s", process->recording.state == GP_RECORD_FAILED ? "nothing was recorded" : "recorded");
+        fprintf(out, ": %" PRIu64 " events written, %" PRIu64 " lost%s%s\n", process->recording.events,
+                process->recording.lost, process->recording.error ? ": " : "",
+                process->recording.error ? strerror(process->recording.error) : "");
+        return;
+    }
+    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", process->recording.events, gp_recorded_short(path),
+            gp_size_text(size, bytes));
+    if (process->recording.lost)
+        fprintf(out, "%" PRIu64 " lost", process->recording.lost);
+    else
+        fputs("none lost", out);
+    if (process->recording.error == ETIMEDOUT)
+        fputs(", and it has no end: the disk did not take it in the second that an exit waits", out);
+    else if (process->recording.error)
+        fprintf(out, ", as the file could not be written: %s", strerror(process->recording.error));
+    else if (process->recording.state == GP_RECORD_ON)
+        fputs(", but for the last second: it did not end normally", out);
+    gp_recorded_next(out, gp_recorded_short(path));
+}
+
+void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern)
+{
+    int count = 0;
+    for (int i = 0; i < watch->count; i++) {
+        if (watch->watched[i]->process.recording.state == GP_RECORD_OFF)
+            continue;
+        gp_recorded_process(out, watch->watched[i], pattern);
+        count++;
+    }
+    if (!count)
+        fprintf(out, "gpuprof: run: nothing was recorded: no profiled process was seen: did the program initialise "
+                     "CUDA?\n");
+}
