@@ -5,8 +5,8 @@
  * A thread's stack ends above at its thread control block, which libc puts at the top of the same block of memory, or,
  * for the main thread, at __libc_stack_end.  From there down to sp every page is asked for, once: all are there and
  * readable only if sp lies on that very stack, because a guard page, or for the main thread the kernel's gap, ends a
- * stack below.  (A stack without a guard, directly above memory that holds a coroutine's stack, is taken for one stack,
- * which is wrong but readable.)
+ * stack below.  A stack that the program made itself has no guard, and directly below it may lie a coroutine's, which
+ * is unmapped one day: so the C library's own words about the stack are looked for in the control block, too.
  *
  * A page is there if mincore says so (which, unlike an access, does not make the main stack grow), and readable if
  * rt_sigprocmask can read a signal set from it: given no valid operation, it changes nothing.
@@ -49,6 +49,31 @@ static uint64_t stack_end(void)
     return syscall(SYS_gettid) == syscall(SYS_getpid) ? main_end : (uint64_t)pthread_self();
 }
 
+/* struct pthread of glibc 2.17 and later on x86-64 and AArch64; where it is shorter, what follows fits no stack. */
+#define CONTROL_BYTES 2304u
+/* Static TLS and the control block itself, both of which lie at the stack's upper end. */
+#define ABOVE_BYTES (16ull << 20)
+
+/* Where this thread's stack begins.  The control block has that and the stack's size side by side, in a place that is
+ * private; but they fit no other pair of its words: a page's address below the block, and with the size added one
+ * above it.  0: not found. */
+__attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(void)
+{
+    uint64_t self = (uint64_t)pthread_self(), page = (uint64_t)getpagesize(), floor = 0;
+    uint64_t end = self + CONTROL_BYTES, next = (self + page) / page * page;
+    if (end > next && !page_readable(next, page))
+        end = next;
+    for (const uint64_t *at = (const uint64_t *)self; (uint64_t)(at + 2) <= end; at++) {
+        uint64_t low = at[0], above = low + at[1] - self;
+        if (low == 0 || low % page || low >= self || at[1] > 1ull << 47 || above > ABOVE_BYTES)
+            continue;
+        if (floor)
+            return 0;
+        floor = low;
+    }
+    return floor;
+}
+
 bool gp_window_widen(uint64_t sp)
 {
     int saved = errno;
@@ -61,7 +86,8 @@ bool gp_window_widen(uint64_t sp)
         if (window->high && !page_readable(window->low, page))
             window->high = window->low;
     }
-    while (sp < window->low && window->high - sp < DEEPEST && page_readable(window->low - page, page))
+    uint64_t floor = sp < window->low && window->high != main_end / 8 * 8 ? stack_floor() : 0;
+    while (sp < window->low && sp >= floor && window->high - sp < DEEPEST && page_readable(window->low - page, page))
         window->low -= page;
     errno = saved;
     return sp >= window->low && sp < window->high;

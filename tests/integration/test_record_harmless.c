@@ -80,6 +80,13 @@ Test(record_harmless, a_child_is_answered_by_the_loader)
     same("all", &options, NULL, all);
 }
 
+Test(record_harmless, stacks_that_the_program_made)
+{
+    const char *argv[] = {path_program("site_guardless"), NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
+
+    same("native", &(struct spawn_options){.argv = argv}, NULL, env);
+}
+
 /* The C library takes thread-local storage out of a thread's stack; what is left must be enough for ours. */
 Test(record_harmless, large_thread_local_storage)
 {
