@@ -15,8 +15,9 @@
 unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more);
 
 /* The Python frames of the calling thread, innermost first, whether or not it holds the GIL; 0 if it is no Python
- * thread, or of a version that is not known.  Never calls into the interpreter, takes no reference and writes nothing
- * there.  The strings are the interpreter's own, valid until the caller returns to it; not NUL-terminated. */
+ * thread, or of a version that is not known.  Of the interpreter it calls five functions that read one variable each;
+ * it runs none of its code that waits or allocates, takes no reference and writes nothing there.  The strings are valid
+ * until the caller returns to it; not NUL-terminated. */
 struct gp_python_text {
     const char *bytes;
     uint32_t length; /* UTF-8 */
