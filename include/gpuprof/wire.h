@@ -249,7 +249,8 @@ struct gp_wire_header {
     uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for it */
     uint32_t record_state;          /* enum gp_wire_record; changes last */
     int32_t record_errno;           /* why it ended early */
-    uint8_t reserved_[128];
+    char stacks_detail[112];        /* why Python frames are missing; "" no reason known */
+    uint8_t reserved_[16];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };

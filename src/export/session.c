@@ -79,9 +79,17 @@ int gp_session_memfd(const char *name)
     return fd < 0 ? -moved : fd; /* rather none than the program's next number */
 }
 
+/* Beyond the program's limit for files ftruncate would not only fail: this thread, the program's, would get SIGXFSZ and
+ * with it the program would die. */
+static bool gp_session_allowed(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
 static int gp_session_file(uint64_t bytes)
 {
-    int fd = gp_session_memfd(GP_WIRE_SESSION_NAME);
+    int fd = gp_session_allowed(bytes) ? gp_session_memfd(GP_WIRE_SESSION_NAME) : -EFBIG;
     if (fd < 0)
         return fd;
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {

@@ -139,6 +139,7 @@ static uint32_t gp_inject_stacks(const struct gp_options *options)
 static void gp_inject_sites(uint32_t modes)
 {
     struct gp_wire_header *header = gp_session_mine.header;
+    gp_site_explain_to(header->stacks_detail, sizeof(header->stacks_detail));
     int error = modes ? gp_site_start(gp_session_mine.sites, header->sites_bytes, modes) : 0;
     if (!error)
         return;

@@ -281,7 +281,7 @@ static void gp_record_leave(void)
         tried += __atomic_load_n(&chunks[i].written_before, __ATOMIC_RELAXED) +
                  GP_CHUNK_COUNT(__atomic_load_n(&chunks[i].state, __ATOMIC_RELAXED));
     gp_lock_take(&gp_record_lock);
-    if (header->record_state == GP_RECORD_ON) {
+    if (header->record_state == GP_RECORD_ON || header->record_state == GP_RECORD_OFF) {
         __atomic_store_n(&header->record_lost, tried - header->recorded, __ATOMIC_RELAXED);
         __atomic_store_n(&header->record_errno, ETIMEDOUT, __ATOMIC_RELAXED);
         __atomic_store_n(&header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
@@ -292,13 +292,17 @@ static void gp_record_leave(void)
 void gp_record_stop(void)
 {
     struct gp_record *record = &gp_record_mine;
-    if (record->pid != getpid() ||
-        __atomic_load_n(&record->x_stage, __ATOMIC_ACQUIRE) != GP_STAGE_RUNNING) /* [record.A] */
+    uint64_t now = gp_clock_ns(), deadline = now + GP_RECORD_STOP_NS;
+    /* [record.A] acquire: pairs with [record.R]. */
+    uint32_t stage = __atomic_load_n(&record->x_stage, __ATOMIC_ACQUIRE);
+    if (record->pid != getpid() || (stage != GP_STAGE_OPENING && stage != GP_STAGE_RUNNING))
         return;
-    __atomic_store_n(&record->x_deadline_ns, gp_clock_ns() + GP_RECORD_READ_NS, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->x_deadline_ns, now + GP_RECORD_READ_NS, __ATOMIC_RELAXED);
     /* [stop.R] release: what the program did; pairs with [stop.A]. */
     __atomic_store_n(&record->x_stop, 1, __ATOMIC_RELEASE);
     gp_futex_wake(&record->x_stop);
-    if (gp_record_wait(GP_STAGE_RUNNING, GP_RECORD_STOP_NS) == GP_STAGE_RUNNING)
+    for (; now < deadline && (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING); now = gp_clock_ns())
+        stage = gp_record_wait(stage, deadline - now);
+    if (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING)
         gp_record_leave();
 }

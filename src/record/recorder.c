@@ -43,8 +43,9 @@ struct gp_recorder {
     uint32_t named_site;             /* highest that an event named */
     uint32_t source, driver_version; /* as written last */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
-    uint64_t left; /* taken from the ring, and no time to write them */
-    uint64_t gpus; /* a bit for each that an event named */
+    uint64_t left;                     /* taken from the ring, and no time to write them */
+    uint64_t gpus;                     /* a bit for each that an event named */
+    char comm[64], command_line[4096]; /* as they were last: a process that has ended has none */
     bool baseline, process_written;
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as written last */
     uint64_t modules_ns;                   /* read last */
@@ -96,7 +97,7 @@ static void gp_recorder_process(struct gp_recorder *r)
 {
     const size_t at = offsetof(struct gp_wire_header, flags);
     struct gp_wire_header now;
-    char comm[64], command_line[4096];
+    char comm[sizeof(r->comm)], command_line[sizeof(r->command_line)];
     struct utsname host;
     if (gp_recorder_copy(r, (char *)&now + at, sizeof(now) - at, at) != 0)
         return;
@@ -107,6 +108,10 @@ static void gp_recorder_process(struct gp_recorder *r)
         return;
     gp_recorder_proc_text(r, "comm", comm, sizeof(comm));
     gp_recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
+    if (comm[0])
+        memcpy(r->comm, comm, sizeof(comm));
+    if (command_line[0])
+        memcpy(r->command_line, command_line, sizeof(command_line));
     if (uname(&host) != 0)
         host.nodename[0] = '\0';
     const struct gp_block_process process = {.pid = r->setup.header.pid,
@@ -115,8 +120,8 @@ static void gp_recorder_process(struct gp_recorder *r)
                                              .from_start = r->setup.from_start,
                                              .begin_ns = r->begin_ns,
                                              .begin_unix_ns = r->begin_unix_ns,
-                                             .comm = comm,
-                                             .command_line = command_line,
+                                             .comm = r->comm,
+                                             .command_line = r->command_line,
                                              .host = host.nodename,
                                              .allocator = now.allocator};
     gp_block_process(gp_file_pack(r->file), &process);

@@ -157,4 +157,13 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
 bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line);
 void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line);
 
+/* A line table in place, and lines found in it before; used: bytes from its start on that the line depends on. */
+struct gp_python_lines {
+    uint64_t table; /* the bytes object */
+    const uint8_t *bytes;
+    uint32_t size, first;
+};
+bool gp_python_table_kept(const struct gp_python_lines *lines, int64_t offset, uint32_t *line);
+void gp_python_table_keep(const struct gp_python_lines *lines, int64_t offset, uint64_t used, uint32_t line);
+
 #endif

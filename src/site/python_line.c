@@ -191,6 +191,13 @@ void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32
     __atomic_store_n(&place->value, value, __ATOMIC_RELAXED);
 }
 
+static uint32_t gp_python_decode(const struct gp_python_way *way, struct gp_python_window *window, uint32_t first,
+                                 int64_t offset)
+{
+    return way->python->version < GP_PYTHON_311 ? gp_python_line_310(way, window, first, offset)
+                                                : gp_python_line_311(way, window, first, offset);
+}
+
 uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset)
 {
     const struct gp_python_layout *at = &way->python->at;
@@ -208,6 +215,16 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
     window.at = window.end = window.room;
     window.next = table + at->bytes_data;
     window.left = size;
-    return way->python->version < GP_PYTHON_311 ? gp_python_line_310(way, &window, first, offset)
-                                                : gp_python_line_311(way, &window, first, offset);
+    if (way->objects || at->code_version != GP_PYTHON_NONE)
+        return gp_python_decode(way, &window, first, offset);
+    struct gp_python_lines lines = {
+        .table = table, .bytes = (const uint8_t *)head + at->bytes_data, .size = (uint32_t)size, .first = first};
+    uint32_t line;
+    if (gp_python_table_kept(&lines, offset, &line))
+        return line;
+    line = gp_python_decode(way, &window, first, offset);
+    /* The entry that it ended with, and none behind it. */
+    uint64_t used = (uint64_t)(window.at - lines.bytes) + GP_ENTRY_MAX;
+    gp_python_table_keep(&lines, offset, used < size ? used : size, line);
+    return line;
 }

@@ -12,6 +12,7 @@
 #include "live.h"
 #include "mix.h"
 #include "native.h"
+#include "python.h"
 #include "stack.h"
 #include "text.h"
 #include <errno.h>
@@ -103,6 +104,25 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
     return 0;
 }
 
+static char *explain_text; /* const after start */
+static uint64_t explain_bytes;
+static uint32_t x_explained;
+
+void gp_site_explain_to(char *text, uint64_t bytes)
+{
+    explain_text = text;
+    explain_bytes = bytes;
+}
+
+/* The first thread that has a reason writes it; a viewer that is faster than its last byte sees the beginning. */
+static GP_COLD void explain(const char *note)
+{
+    if (!explain_text || __atomic_exchange_n(&x_explained, 1, __ATOMIC_RELAXED))
+        return;
+    for (uint64_t i = 0; note[i] && i + 1 < explain_bytes; i++)
+        explain_text[i] = note[i];
+}
+
 /* ---- the stack --------------------------------------------------------------------------------------------------- */
 
 static void stack_native(struct stack *stack, unsigned room)
@@ -118,6 +138,8 @@ static __attribute__((noinline)) void stack_python(struct stack *stack, bool nat
     struct gp_python_frame python[GP_SITE_FRAMES];
     bool more = false;
     unsigned n = gp_stack_python(python, GP_SITE_FRAMES, &more);
+    if (GP_UNLIKELY(gp_python_note() != NULL))
+        explain(gp_python_note());
     if (native)
         stack_native(stack, n < GP_SITE_FRAMES - NATIVE_FRAMES ? GP_SITE_FRAMES - n : NATIVE_FRAMES);
     if (n > GP_SITE_FRAMES - stack->natives) {

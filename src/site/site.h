@@ -26,6 +26,10 @@ static inline bool gp_site_on(void)
     return GP_UNLIKELY(gp_site_modes != 0);
 }
 
+/* Where a sentence goes, once, if there is a reason why Python frames are missing: in the session, zeroed.  Before
+ * gp_site_start. */
+void gp_site_explain_to(char *text, uint64_t bytes);
+
 /* The site of the calling thread's stack for memory of that kind on that device (index in the session); 0: off, or
  * unknown.  summed: it counts among the device's bytes (what PyTorch's allocated_bytes sums); else its row alone has
  * numbers. */

@@ -29,7 +29,7 @@ build() { # OUTPUT FLAGS...: everything that the library has of Python stacks, a
     local output=$1
     shift
     ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -fPIC -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Isrc -Iinclude \
-        "$@" src/site/python*.c src/site/window.c src/base/thread.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
+        "$@" src/site/python*.c src/site/window.c src/base/thread.c src/base/loader.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
 }
 
 version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=none
@@ -49,6 +49,11 @@ for mode in plain asan; do
     build "$work/$mode.so" $flags -shared tests/python/stack_probe.c || { fail "building the probe ($mode)"; continue; }
     check "frames, Python $version ($mode)" env "${settings[@]}" "$python" -W ignore tests/python/stack_frames.py "$work/$mode.so"
     check "disturbance ($mode)" env "${settings[@]}" "$python" tests/python/stack_stress.py "$work/$mode.so" "$seconds"
+    # A debugging allocator overwrites what is freed; AddressSanitizer sees it anyway.
+    for allocator in $([ $mode = plain ] && echo pymalloc pymalloc_debug malloc_debug || echo malloc); do
+        check "what frames hold stays after shutdown, $allocator ($mode)" env "${settings[@]}" PYTHONMALLOC="$allocator" "$python" \
+            tests/python/stack_held.py "$work/$mode.so"
+    done
     for i in 1 2 3 4 5; do
         check "daemon threads at shutdown, $i ($mode)" env "${settings[@]}" "$python" tests/python/stack_daemon.py "$work/$mode.so"
     done

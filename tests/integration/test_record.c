@@ -14,10 +14,12 @@
 #include <pthread.h>
 #include <record/format.h>
 #include <recording/recording.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -120,7 +122,10 @@ static struct gp_recording *test_open(const char *path)
 {
     struct gp_recording *recording = NULL;
     char why[256] = "";
-    CHECK(gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL) == 0);
+    int rc = gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL);
+    if (rc)
+        fprintf(stderr, "%s: %s\n", path, why);
+    CHECK(rc == 0);
     return recording;
 }
 
@@ -138,6 +143,9 @@ static void test_counts(const struct gp_recording *recording, const struct host 
     CHECK(header->record_state == GP_RECORD_DONE);
 }
 
+/* The machine was so loaded that the end took longer than a second: that is said, and rare. */
+#define TEST_LATE 77
+
 Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini = test_end, .timeout = 120)
 {
     char path[96], why[160];
@@ -149,21 +157,30 @@ Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini
         struct host host = {0};
         snprintf(path, sizeof(path), "%s/%%p.gpuprof", test_folder);
         CHECK(host_start(&host, path, i % 2, why) == 0);
-        host_run(&host, 64, i == 0 ? 100 : 5000, i % 3 ? 0 : 200);
+        bool easy = i % 6 == 3; /* such a pace, and the ring that GPUPROF_RECORD gives */
+        host_run(&host, 64, easy ? 300 : 5000, easy ? 20 : i % 3 ? 0 : 200);
         gp_record_stop();
+        const struct gp_wire_header *header = host.session.header;
+        if (header->record_state == GP_RECORD_FAILED && header->record_errno == ETIMEDOUT) {
+            CHECK(header->recorded + header->record_lost == host.tried);
+            _exit(TEST_LATE);
+        }
         snprintf(path, sizeof(path), "%s/%d.gpuprof", test_folder, (int)getpid());
         struct gp_recording *recording = test_open(path);
         test_counts(recording, &host);
-        if (i % 2 && i % 3 == 0)
-            CHECK(recording->dropped == 0); /* at an easy pace, with the ring that GPUPROF_RECORD gives */
+        CHECK(!easy || recording->dropped == 0);
         gp_recording_free(recording);
         _exit(0);
     }
+    int late = 0;
     for (int i = 0; i < 16; i++) {
         int status;
         waitpid(children[i], &status, 0);
-        cr_assert_eq(status, 0, "process %d: status %x", i, status);
+        late += WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE;
+        cr_assert(status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE), "process %d: status %x", i,
+                  status);
     }
+    cr_assert_leq(late, 4, "%d recordings have no end", late);
 }
 
 Test(record, a_killed_process_leaves_all_but_the_last_second, .init = test_begin, .fini = test_end, .timeout = 120)
@@ -286,6 +303,69 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     gp_recording_free(recording);
 }
 
+/* A file system of 1 MB that nobody else sees.  False: we may not have one. */
+static bool test_small_disk(unsigned long flags)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("gpuprof", test_folder, "tmpfs", flags, "size=1m") != 0)
+        return false;
+    return true;
+}
+
+static int test_wait(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        cr_skip_test("no mounts of our own here (needs CAP_SYS_ADMIN)");
+    return status;
+}
+
+Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/full", test_folder);
+    pid_t child = test_fork();
+    if (child == 0) {
+        struct host host = {0};
+        if (!test_small_disk(0))
+            _exit(77);
+        CHECK(host_start(&host, path, true, why) == 0);
+        for (int i = 0; i < 200 && host.session.header->record_errno != ENOSPC; i++) {
+            host_run(&host, 4, 10000, 0);
+            usleep(50000);
+        }
+        CHECK(host.session.header->record_errno == ENOSPC);
+        CHECK(host.session.header->record_lost > 0);
+        gp_record_stop();
+        struct gp_recording *recording = test_open(path);
+        CHECK(recording->complete && recording->damaged_blocks == 0);
+        CHECK(recording->tried == host.tried && recording->delivered == recording->event_count);
+        CHECK(recording->delivered + recording->dropped == recording->tried && recording->dropped > 0);
+        gp_recording_free(recording);
+        _exit(0);
+    }
+    cr_assert_eq(test_wait(child), 0);
+}
+
+Test(record, a_disk_that_takes_nothing_is_said, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/none", test_folder);
+    pid_t child = test_fork();
+    if (child == 0) {
+        struct host host = {0};
+        if (!test_small_disk(MS_RDONLY))
+            _exit(77);
+        CHECK(host_start(&host, path, true, why) == -EROFS);
+        CHECK(strstr(why, "Read-only"));
+        host_run(&host, 1, 1000, 0);
+        gp_record_stop();
+        _exit(0);
+    }
+    cr_assert_eq(test_wait(child), 0);
+}
+
 struct slow_reader {
     int fd;
     size_t bytes;
@@ -330,6 +410,30 @@ Test(record, a_slow_disk_costs_events_and_no_time, .init = test_begin, .fini = t
     cr_assert_eq(host.session.header->recorded + host.session.header->record_lost, host.tried);
 }
 
+/* Nobody empties the pipe at all: the exit waits for its second, and says what it did not wait for. */
+Test(record, a_disk_that_hangs_is_left_and_said, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/fifo", test_folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    fcntl(reader, F_SETPIPE_SZ, 4096);
+    struct host host = {0};
+    cr_assert_eq(host_start(&host, path, false, why), 0, "%s", why);
+    host_run(&host, 4, 20000, 0);
+    usleep(1200000);
+    host_run(&host, 4, 20000, 0);
+    uint64_t begin = gp_clock_ns();
+    gp_record_stop();
+    cr_assert_lt(gp_clock_ns() - begin, 1500000000ull);
+    const struct gp_wire_header *header = host.session.header;
+    cr_assert_eq(header->record_state, GP_RECORD_FAILED);
+    cr_assert_eq(header->record_errno, ETIMEDOUT);
+    cr_assert_gt(header->record_lost, 0);
+    cr_assert_eq(header->recorded + header->record_lost, host.tried);
+    close(reader);
+}
+
 /* ---- descriptors --------------------------------------------------------------------------------------------------
  */
 
@@ -359,4 +463,16 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
     struct gp_recording *recording = test_open(path);
     test_counts(recording, &host);
     gp_recording_free(recording);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+/* ftruncate beyond RLIMIT_FSIZE does not only fail: SIGXFSZ ends whoever called. */
+Test(record, a_session_larger_than_files_may_be_is_none)
+{
+    struct gp_session session = {0};
+    const struct gp_session_size size = {.wide = true};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, 1 << 20}), 0);
+    cr_assert_eq(gp_session_open(&session, &size), -EFBIG);
+    cr_assert_null(session.header);
 }

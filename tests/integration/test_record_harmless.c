@@ -99,3 +99,57 @@ Test(record_harmless, large_thread_local_storage)
     }
     build_remove(folder);
 }
+
+/* ---- any libc function fails inside the library -------------------------------------------------------------- */
+
+static const char *const functions[] = {
+    "memfd_create", "ftruncate", "ftruncate64",    "fallocate", "fallocate64", "mmap",    "mmap64", "mremap",
+    "madvise",      "fcntl",     "fcntl64",        "open",      "open64",      "read",    "pread",  "write",
+    "pread64",      "flock",     "fstat",          "lseek",     "lseek64",     "unshare", "close",  "dlopen",
+    "dlsym",        "uname",     "pthread_create", "syscall",   "getrlimit"};
+
+static long fail_once(const char *preload, const char *folder, const char *function, long number, const char *more)
+{
+    const char *argv[] = {path_program("harmless"), NULL};
+    char setting[128], count_setting[300], count_path[256], record[300], title[96];
+    const char *env[] = {preload, setting, count_setting, "GPUPROF_STACKS=all", record, NULL};
+    long calls = -1;
+    FILE *file;
+
+    snprintf(setting, sizeof(setting), "GPUPROF_TEST_FAIL=%s:%ld%s:libgpuprof", function, number, more);
+    snprintf(count_path, sizeof(count_path), "%s/count", folder);
+    snprintf(count_setting, sizeof(count_setting), "GPUPROF_TEST_FAIL_COUNT=%s", count_path);
+    snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
+    snprintf(title, sizeof(title), "%s call %ld%s fails in the library", function, number, more);
+    same(title, &(struct spawn_options){.argv = argv, .env = env}, NULL, env);
+    file = fopen(count_path, "r");
+    if (file != NULL) {
+        calls = fscanf(file, "%ld", &calls) == 1 ? calls : -1;
+        fclose(file);
+    }
+    return calls;
+}
+
+Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
+{
+    char *folder = build_folder(), preload[256];
+    long number, calls, fired = 0;
+    size_t i;
+
+    cr_assert_not_null(folder);
+    cr_assert_eq(build_shared(folder, "fail.c", "fail.so", NULL), 0);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/fail.so", folder);
+    for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        number = 0;
+        do {
+            number++;
+            calls = fail_once(preload, folder, functions[i], number, "");
+            fired += calls >= number;
+        } while (calls >= number && number < 24);
+        if (calls > 0) {
+            fail_once(preload, folder, functions[i], 1, "+");
+        }
+    }
+    cr_expect_gt(fired, 10, "only %ld calls failed: the library is not reached by the preload", fired);
+    build_remove(folder);
+}

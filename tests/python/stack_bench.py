@@ -5,7 +5,8 @@
 
 `python.held`: the thread holds the GIL.  `python.released`: it does not, on the main thread.  `python.copied`: nor does it, on
 another thread, where the kernel copies.  `public`: the peer, the interpreter's own interface for the same frames (code and line,
-no names), in the same run.  `large` is a stack of functions of 200 lines each.
+no names), in the same run.  `large` is a stack of functions of 200 lines each, `distinct`
+one of as many different functions.
 """
 import ctypes
 import os
@@ -54,10 +55,15 @@ exec(compile("def large(frames, rows, on_main):\n" + body +
              "large.py", "exec"), space)
 
 
+exec("def link0(rows, on_main):\n    rows(20, on_main)\n" +
+     "".join("def link%d(rows, on_main):\n    return link%d(rows, on_main)\n" % (i, i - 1) for i in range(1, 15)), globals())
+
+
 def all_rows(on_main):
     for frames in (5, 20, 60):
         small(frames, measure(""), on_main)
     space["large"](20, measure(".large"), on_main)
+    link14(lambda frames, on_main: measure(".distinct")(depth(), on_main), on_main)
 
 
 all_rows(True)

@@ -117,6 +117,94 @@ GP_EXPORT void probe_forever(void)
         probe_stack(out, sizeof out, 128, &more, NULL);
 }
 
+/* ---- what stays when Python has gone ----------------------------------------------------------------------------- */
+
+/* Threads that sit in a C call when Python is shut down: what their frames' code objects consist of before, and after.
+ */
+#define HELD 256
+
+struct held {
+    uint64_t code, table;
+    uint64_t words[4]; /* type, name, file, line */
+    uint64_t table_bytes;
+    uint8_t *table_copy;
+    char function[GP_STACK_TEXT], file[GP_STACK_TEXT];
+};
+
+static struct held helds[HELD];
+static unsigned held_count;
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Reads where it is: memory that was given back faults, or is seen to have been overwritten (PYTHONMALLOC=debug). */
+static void held_read(const struct gp_python *python, uint64_t code, struct held *held)
+{
+    const struct gp_python_layout *at = &python->at;
+    const char *head = (const char *)(uintptr_t)code;
+    *held = (struct held){.code = code, .table = gp_python_word(head, at->code_table)};
+    held->words[0] = gp_python_word(head, at->object_type);
+    held->words[1] = gp_python_word(head, at->code_name);
+    held->words[2] = gp_python_word(head, at->code_file);
+    held->words[3] = gp_python_half(head, at->code_line);
+    held->table_bytes = gp_python_word((const char *)(uintptr_t)held->table, at->bytes_size);
+    if (python->version > GP_PYTHON_311)
+        return;
+    struct gp_python_way way = {.python = python};
+    struct gp_python_text text = {0};
+    if (gp_python_string(&way, held->words[1], &text))
+        snprintf(held->function, sizeof held->function, "%.*s", (int)text.length, text.bytes);
+    if (gp_python_string(&way, held->words[2], &text))
+        snprintf(held->file, sizeof held->file, "%.*s", (int)text.length, text.bytes);
+}
+
+static const void *held_table(const struct held *held)
+{
+    return (const char *)(uintptr_t)held->table + gp_python_find()->at.bytes_data;
+}
+
+static bool held_is(const struct held *held)
+{
+    struct held now;
+    held_read(gp_python_find(), held->code, &now);
+    return memcmp(now.words, held->words, sizeof now.words) == 0 && now.table == held->table &&
+           now.table_bytes == held->table_bytes && memcmp(held_table(&now), held->table_copy, now.table_bytes) == 0 &&
+           strcmp(now.function, held->function) == 0 && strcmp(now.file, held->file) == 0;
+}
+
+static void held_check(void)
+{
+    const struct gp_python *python = gp_python_find();
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < held_count; i++)
+        wrong += !held_is(&helds[i]);
+    bool good = wrong == 0 && held_count > 0 && python->finalizing();
+    printf("%u code objects, %u changed, finalizing %d\n%d passed, %d failed, 0 skipped\n", held_count, wrong,
+           python->finalizing(), good, !good);
+    fflush(stdout);
+    if (!good)
+        _exit(1);
+}
+
+/* Notes the caller's frames, calls `then`, and never returns. */
+GP_EXPORT void probe_hold(void (*then)(void))
+{
+    struct gp_python_frame frames[128];
+    bool more;
+    unsigned count = gp_stack_python(frames, 128, &more);
+    pthread_mutex_lock(&held_lock);
+    if (!held_count)
+        atexit(held_check);
+    for (unsigned i = 0; i < count && held_count < HELD; i++) {
+        struct held *held = &helds[held_count++];
+        held_read(gp_python_find(), frames[i].code, held);
+        held->table_copy = malloc(held->table_bytes + 1);
+        memcpy(held->table_copy, held_table(held), held->table_bytes);
+    }
+    pthread_mutex_unlock(&held_lock);
+    then();
+    for (;;)
+        pause();
+}
+
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
 static double probe_ns(void)

@@ -246,6 +246,41 @@ Test(python_stack, kept_lines)
     cr_assert_not(gp_python_line_kept(0x7f0000001238, 6, 64, &line), "no code object lies there");
 }
 
+Test(python_stack, lines_kept_with_their_table)
+{
+    /* Two tables in turn at one address, and their lines asked for in any order: always those of the bytes there. */
+    static struct table tables[2];
+    static char place[8192];
+    struct gp_python_way way = way_of(GP_PYTHON_311, false);
+    srand(11);
+    for (int i = 0; i < 2; i++) {
+        int64_t line = 500;
+        for (int k = 0; k < 300; k++)
+            put_entry_311(&tables[i], &line);
+    }
+    uint64_t size = tables[0].size < tables[1].size ? tables[0].size : tables[1].size;
+    memcpy(tables[1].bytes, tables[0].bytes, size / 3); /* that differ late, or in one byte */
+    memcpy(place + python.at.bytes_size, &size, sizeof size);
+    uint8_t *bytes = (uint8_t *)place + python.at.bytes_data;
+    unsigned hits = 0;
+    for (int round = 0; round < 30000; round++) {
+        if (rand() % 50 == 0)
+            memcpy(bytes, tables[rand() % 2].bytes, size);
+        if (rand() % 500 == 0)
+            bytes[rand() % size] ^= 1;
+        uint32_t first = rand() % 40 ? 500 : 501, units = (uint32_t)(rand() % 40) * 16, line;
+        struct gp_python_lines lines = {(uint64_t)(uintptr_t)place, bytes, (uint32_t)size, first};
+        uint32_t got = gp_python_line(&way, lines.table, first, 2 * (int64_t)units);
+        hits += gp_python_table_kept(&lines, 2 * (int64_t)units, &line) && line == got;
+        /* The copying way decodes each time. */
+        struct gp_python_way copied = way;
+        copied.objects = copied.texts = &copies;
+        gp_python_copies_start(&copies, getpid(), finalizing);
+        cr_assert_eq(got, gp_python_line(&copied, lines.table, first, 2 * (int64_t)units), "round %d", round);
+    }
+    cr_assert_gt(hits, 29000, "%u: each is kept as soon as it was asked for", hits);
+}
+
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 static char *make_string(const void *units, unsigned kind, uint64_t length, bool is_ascii, unsigned compact)

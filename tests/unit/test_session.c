@@ -244,11 +244,13 @@ Test(session, strings_are_cleaned)
     struct gp_process p;
     make(&s);
     memset(s.header->trouble, 'x', sizeof(s.header->trouble)); /* no NUL */
+    snprintf(s.header->stacks_detail, sizeof(s.header->stacks_detail), "too\033new");
     strcpy(s.devices[0].name, "Bad\033[2J\n\xff\xc0\xaf Gr\xc3\xb6\xc3\x9f");
     memset(s.scopes[3].name, '\x9b', sizeof(s.scopes[3].name));
     memset(s.failures[1].api, 'A', sizeof(s.failures[1].api));
     read_all(&s, &p);
     cr_assert_eq(strlen(p.trouble), sizeof(p.trouble) - 1);
+    cr_assert(strncmp(p.stacks, "too", 3) == 0 && !strchr(p.stacks, '\033') && strstr(p.stacks, "new"), "%s", p.stacks);
     cr_assert_str_eq(p.devices[0].name, "Bad?[2J???? Gr\xc3\xb6\xc3\x9f");
     cr_assert_eq(strspn(p.scopes[0].name, "?"), strlen(p.scopes[0].name));
     cr_assert_eq(strlen(p.failures[0].api), sizeof(p.failures[0].api) - 1);

@@ -2,6 +2,7 @@
  * test_site.c: call sites through site.h alone: which stacks are one, what each holds, and full tables.  Names of
  * Python frames: tests/torture/site.c, which makes them up. */
 #include "base/compiler.h"
+#include "site/python.h"
 #include "site/site.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -143,6 +144,25 @@ Test(site, frames_are_return_addresses)
     id = ways(200, 7, 0);
     cr_assert_eq(rows[id].truncated, 1);
     cr_assert_eq(rows[id].frame_count, GP_SITE_FRAMES);
+}
+
+Test(site, why_python_frames_are_missing_is_said)
+{
+    static char said[64], name[64];
+    gp_site_explain_to(said, sizeof said);
+    cr_assert_eq(gp_site_start(mmap(NULL, gp_site_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                               gp_site_bytes(), GP_SITES_NATIVE | GP_SITES_PYTHON),
+                 0);
+    ask(0, GP_KIND_LINEAR);
+    cr_assert_str_empty(said, "a program without Python has no reason");
+    for (unsigned i = 0; !gp_python_note() && i < 200000; i++)
+        gp_python_keep(name, (uint32_t)snprintf(name, sizeof name, "one more of too many names %u", i));
+    ask(0, GP_KIND_LINEAR);
+    cr_assert_eq(strlen(said), sizeof said - 1, "cut, and with an end: %s", said);
+    cr_assert_eq(strncmp(said, gp_python_note(), sizeof said - 1), 0);
+    memset(said, 0, sizeof said);
+    ask(0, GP_KIND_LINEAR);
+    cr_assert_str_empty(said, "once");
 }
 
 Test(site, what_is_not_a_place)

@@ -67,6 +67,7 @@ struct gp_process {
     char source_detail[128];
     char trouble[128];
     char options[128];
+    char stacks[112]; /* why Python frames are missing */
     char allocator[32];
     bool closed, disabled, yielded;
     bool simulated; /* the device's name says so */

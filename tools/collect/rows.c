@@ -200,6 +200,7 @@ static int gp_header_take(const struct gp_wire_header *h, struct gp_process *pro
     gp_text_clean(process->source_detail, sizeof(process->source_detail), h->source_detail, sizeof(h->source_detail));
     gp_text_clean(process->trouble, sizeof(process->trouble), h->trouble, sizeof(h->trouble));
     gp_text_clean(process->options, sizeof(process->options), h->options, sizeof(h->options));
+    gp_text_clean(process->stacks, sizeof(process->stacks), h->stacks_detail, sizeof(h->stacks_detail));
     gp_text_clean(process->allocator, sizeof(process->allocator), h->allocator, sizeof(h->allocator));
     memcpy(process->lost, h->lost, sizeof(process->lost));
     process->recording.state = h->record_state <= GP_RECORD_FAILED ? h->record_state : GP_RECORD_OFF;

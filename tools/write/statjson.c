@@ -142,16 +142,16 @@ static json_t *gp_process_json(const struct gp_process *p, int only)
                                only < 0 || only == (int)GP_WIRE_HOST ? gp_host_json(p) : json_null(), "scopes",
                                gp_scopes_json(p, only, false));
     json_object_set_new(object, "recording", known ? gp_recording_json(p) : json_null());
-    json_t *more =
-        json_pack("{s:s,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state", states[p->state],
-                  "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble), "options_problem",
-                  gp_json_text(p->options), "source_detail", gp_json_text(p->source_detail), "closed", p->closed,
-                  "disabled", p->disabled, "yielded", p->yielded, "failures", gp_failures_json(p), "events",
-                  known && p->publish_ns ? json_integer((json_int_t)(p->events & INT64_MAX)) : json_null(), "age_ns",
-                  p->publish_ns ? json_integer((json_int_t)(p->age_ns & INT64_MAX)) : json_null(), "driver_version",
-                  p->driver_version ? json_integer(p->driver_version) : json_null(), "cupti_version",
-                  p->cupti_version ? json_integer(p->cupti_version) : json_null(), "user", p->user, "ppid",
-                  (int)p->ppid, "oom", known ? gp_oom_json(p) : json_null());
+    json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",
+                             states[p->state], "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble),
+                             "options_problem", gp_json_text(p->options), "stacks_problem", gp_json_text(p->stacks),
+                             "source_detail", gp_json_text(p->source_detail), "closed", p->closed, "disabled",
+                             p->disabled, "yielded", p->yielded, "failures", gp_failures_json(p), "events",
+                             known && p->publish_ns ? json_integer((json_int_t)(p->events & INT64_MAX)) : json_null(),
+                             "age_ns", p->publish_ns ? json_integer((json_int_t)(p->age_ns & INT64_MAX)) : json_null(),
+                             "driver_version", p->driver_version ? json_integer(p->driver_version) : json_null(),
+                             "cupti_version", p->cupti_version ? json_integer(p->cupti_version) : json_null(), "user",
+                             p->user, "ppid", (int)p->ppid, "oom", known ? gp_oom_json(p) : json_null());
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;

@@ -98,6 +98,8 @@ void gp_notes_print(FILE *out, const struct gp_process *p)
         fprintf(out, "  note: the CUPTI subscriber was given up on request\n");
     if (p->options[0])
         fprintf(out, "  settings: %s\n", p->options);
+    if (p->stacks[0])
+        fprintf(out, "  stacks: %s\n", p->stacks);
     gp_lost_print(out, p);
     gp_recording_print(out, p);
     for (int i = 0; i < p->failure_count; i++)

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpuprof record -p` of running programs, and what `gpuprof run --record` says at its end: whatever ends a recording,
+ * the file is whole, and its numbers are the program's.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <recording/recording.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+TestSuite(record_command, .timeout = 120);
+
+static char folder[64], file[96];
+
+static void work_begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-record-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/r.gpuprof", folder);
+}
+
+static void work_end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    cr_expect_eq(system(command), 0);
+}
+
+static void program_start(struct spawn *spawn, const char *name)
+{
+    const char *argv[] = {path_program(name), NULL};
+    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
+    cr_assert_eq(spawn_start(spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not come to its hold");
+}
+
+/* Starts the command; out: its stdout. */
+static pid_t record_start(pid_t of, const char *output, int out, const char *duration)
+{
+    char pid_text[24];
+    snprintf(pid_text, sizeof(pid_text), "%d", (int)of);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out, STDOUT_FILENO);
+        execl(path_command(), "gpuprof", "record", "-p", pid_text, "-o", output, duration, (char *)NULL);
+        _exit(98);
+    }
+    return pid;
+}
+
+/* Until the file has more than `bytes`: the recorder is at work. */
+static void file_wait(int fd, const char *path, off_t bytes)
+{
+    struct stat status = {0};
+    for (int i = 0; i < 1000; i++) {
+        int rc = path ? stat(path, &status) : fstat(fd, &status);
+        if (rc == 0 && status.st_size > bytes)
+            return;
+        usleep(20000);
+    }
+    cr_assert_fail("nothing is recorded");
+}
+
+static void record_wait(pid_t pid)
+{
+    int status;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0, "gpuprof record: status %x", status);
+}
+
+static struct gp_recording *record_open(const char *path)
+{
+    struct gp_recording *recording = NULL;
+    char why[256] = "";
+    cr_assert_eq(gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL), 0, "%s: %s", path, why);
+    cr_assert(recording->complete && recording->damaged_blocks == 0);
+    cr_assert_eq(recording->tried, recording->delivered + recording->dropped);
+    cr_assert_eq(recording->delivered, recording->event_count);
+    return recording;
+}
+
+/* Linear bytes of device 0: what was live at the begin, and all that came and went. */
+static int64_t linear_bytes(const struct gp_recording *r)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < r->baseline_count; i++)
+        if (r->baseline[i].type == GP_EVENT_ALLOC && r->baseline[i].kind == GP_KIND_LINEAR)
+            bytes += (int64_t)r->baseline[i].bytes;
+    for (size_t i = 0; i < r->event_count; i++)
+        if (r->events[i].kind == GP_KIND_LINEAR)
+            bytes += r->events[i].type == GP_EVENT_ALLOC  ? (int64_t)r->events[i].bytes
+                     : r->events[i].type == GP_EVENT_FREE ? -(int64_t)r->events[i].bytes
+                                                          : 0;
+    return bytes;
+}
+
+Test(record_command, ends_with_the_process_and_knows_what_was_live, .init = work_begin, .fini = work_end)
+{
+    struct spawn spawn;
+    struct spawn_result result, marked;
+    char pid_text[24];
+    program_start(&spawn, "linear");
+    snprintf(pid_text, sizeof(pid_text), "%d", (int)spawn.held[0]);
+    pid_t recorder = record_start(spawn.held[0], file, STDERR_FILENO, NULL);
+    file_wait(-1, file, 200);
+    cr_assert_eq(spawn_command(&marked, "mark", "-p", pid_text, "half time", NULL), 0);
+    cr_assert_eq(marked.status, 0, "%s", marked.err);
+    usleep(100000);
+    spawn_release(&spawn);
+    spawn_finish(&spawn, &result);
+    record_wait(recorder);
+    struct gp_recording *r = record_open(file);
+    cr_assert(!r->from_start && r->baseline_count > 0);
+    cr_assert_str_eq(r->comm, "linear");
+    bool found = false;
+    for (size_t i = 0; i < r->event_count; i++)
+        found |= r->events[i].type == GP_EVENT_MARK && strcmp(r->strings + r->events[i].bytes, "half time") == 0;
+    cr_assert(found, "the mark is not among %zu events", r->event_count);
+    cr_assert(r->device_count > 0 && r->devices[0].has_last);
+    cr_assert_gt(linear_bytes(r), 0);
+    cr_assert_eq(linear_bytes(r), r->devices[0].last.kinds[GP_KIND_LINEAR].current_bytes);
+    gp_recording_free(r);
+    spawn_result_free(&marked);
+    spawn_result_free(&result);
+}
+
+Test(record_command, ends_after_its_time_or_by_a_signal, .init = work_begin, .fini = work_end)
+{
+    struct spawn spawn;
+    struct spawn_result result;
+    program_start(&spawn, "killed");
+    spawn_release(&spawn);
+    for (int by_signal = 0; by_signal < 2; by_signal++) {
+        int memory = memfd_create("record", MFD_CLOEXEC);
+        char path[64];
+        pid_t recorder = record_start(spawn.held[0], by_signal ? file : "-", memory, by_signal ? NULL : "--duration=1");
+        if (by_signal) {
+            file_wait(-1, file, 2000);
+            kill(recorder, SIGINT);
+        }
+        record_wait(recorder);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", memory);
+        struct gp_recording *r = record_open(by_signal ? file : path);
+        cr_assert_gt(r->event_count, 100);
+        if (!by_signal)
+            cr_assert_geq(r->end_ns - r->begin_ns, 900000000ull);
+        gp_recording_free(r);
+        close(memory);
+    }
+    spawn_kill(&spawn, SIGKILL);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+}
+
+/* The second image of a process that called exec writes a file of its own; the first one has no end, but is there. */
+Test(record_command, an_exec_begins_anew, .init = work_begin, .fini = work_end)
+{
+    struct spawn spawn;
+    struct spawn_result result;
+    char setting[128], second[128], why[256];
+    const char *argv[] = {path_program("exec"), NULL}, *env[] = {setting, NULL};
+    snprintf(setting, sizeof(setting), "GPUPROF_RECORD=%s", file);
+    cr_assert_eq(spawn_start(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true}), 0);
+    snprintf(second, sizeof(second), "%s.%d", file, (int)spawn.pid);
+    spawn_finish(&spawn, &result);
+    cr_assert_eq(result.status, 0, "%s", result.err);
+    struct gp_recording *r = record_open(second), *first = NULL;
+    cr_assert(r->from_start && r->dropped == 0);
+    cr_assert_eq(linear_bytes(r), 2 << 20);
+    cr_assert_eq(gp_recording_open(&first, file, why, sizeof(why), NULL, NULL), 0, "%s", why);
+    cr_assert(!first->complete);
+    gp_recording_free(first);
+    gp_recording_free(r);
+    spawn_result_free(&result);
+}
+
+Test(record_command, run_says_what_was_recorded, .init = work_begin, .fini = work_end)
+{
+    struct spawn_result result;
+    char option[128], line[256];
+    snprintf(option, sizeof(option), "--record=%s", file);
+    cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", path_program("linear"), NULL), 0);
+    cr_assert_eq(result.status, 0, "%s", result.err);
+    struct gp_recording *r = record_open(file);
+    cr_assert(r->from_start && r->dropped == 0);
+    cr_assert_str_eq(r->devices[0].name, "Simulated GPU 0", "a program of some milliseconds");
+    cr_assert_eq(linear_bytes(r), r->devices[0].last.kinds[GP_KIND_LINEAR].current_bytes);
+    snprintf(line, sizeof(line), "%zu events recorded in %s (", r->event_count, file);
+    cr_assert(strstr(result.err, line), "%s", result.err);
+    snprintf(line, sizeof(line), "none lost: gpuprof report %s\n", file);
+    cr_assert(strstr(result.err, line), "%s", result.err);
+    gp_recording_free(r);
+    spawn_result_free(&result);
+    cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", "true", NULL), 0);
+    cr_assert(strstr(result.err, "nothing was recorded"), "%s", result.err);
+    spawn_result_free(&result);
+}
