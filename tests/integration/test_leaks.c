@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <lib/paths.h>
 #include <lib/spawn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,5 +105,72 @@ Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
     cr_assert(pairs > 100 && driver_ns > pairs * 1000 && driver_ns < pairs * 100000000, "%lld pairs, %lld ns",
               (long long)pairs, (long long)driver_ns);
     json_decref(top);
+    unlink(file);
+}
+
+/* `peak -p` of a program that rests (no event comes meanwhile), which `end` ends: the command itself or the program. */
+static void expect_names(void end(const struct spawn *command, const struct spawn *program))
+{
+    char pid[16];
+    const char *program[] = {path_program("linear"), NULL};
+    const char *command[] = {path_command(), "peak", "-p", pid, "--duration", "20", NULL};
+    const char *env[] = {"GPUPROF_STACKS=native", NULL};
+    struct spawn held, asked;
+    struct spawn_result result = {0}, ended = {0};
+    cr_assert_eq(
+        spawn_start(&held,
+                    &(struct spawn_options){.argv = program, .env = env, .want_library = true, .want_hold = true}),
+        0);
+    cr_assert_eq(spawn_wait_held(&held, 1), 0);
+    snprintf(pid, sizeof(pid), "%d", (int)held.held[0]);
+    cr_assert_eq(spawn_start(&asked, &(struct spawn_options){.argv = command}), 0);
+    sleep(1);
+    end(&asked, &held);
+    spawn_finish(&asked, &result);
+    cr_expect(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
+    cr_expect(strstr(result.out, "program_alloc (") != NULL, "%s%s", result.out, result.err);
+    spawn_kill(&held, SIGKILL);
+    spawn_finish(&held, &ended);
+    spawn_result_free(&result);
+    spawn_result_free(&ended);
+}
+
+/* A terminal sends it to all: to the command, and to the recorder that it has started. */
+static void interrupt_all(const struct spawn *command, const struct spawn *program)
+{
+    (void)program;
+    cr_assert_eq(kill(-command->pid, SIGINT), 0);
+}
+
+static void kill_program(const struct spawn *command, const struct spawn *program)
+{
+    (void)command;
+    cr_assert_eq(kill(program->held[0], SIGKILL), 0);
+}
+
+Test(leaks, one_interrupt_ends_the_recording_and_still_answers, .timeout = 120)
+{
+    expect_names(interrupt_all);
+}
+
+Test(leaks, a_program_that_is_killed_keeps_its_names, .timeout = 120)
+{
+    expect_names(kill_program);
+}
+
+/* Output never takes the place of a recording: hours went into it. */
+Test(leaks, a_recording_is_never_overwritten, .timeout = 120)
+{
+    static const char *const how[][3] = {{"report", "-o"}, {"snapshot", "-o"}, {"export", "-o", "--format=csv"}};
+    char file[64];
+    record(file, "fixed", "marked");
+    for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+        struct spawn_result result;
+        spawn_command(&result, how[i][0], file, how[i][1], file, how[i][2], NULL);
+        cr_expect_eq(result.status, 1 << 8, "%s: %s", how[i][0], spawn_status_text(&result));
+        cr_expect(strstr(result.err, "it would be lost") != NULL, "%s", result.err);
+        spawn_result_free(&result);
+    }
+    json_decref(analyse("peak", file));
     unlink(file);
 }
