@@ -52,6 +52,9 @@ static struct gp_record {
     int error;              /* of the start */
     pid_t pid;
     struct gp_recorder *recorder;
+    /* As they were at the start: who maps the session may write anything into its header. */
+    const struct gp_wire_chunk *chunks;
+    uint32_t chunk_count;
 } gp_record_mine;
 
 /* Who tells what became of the recording: the thread, or a program that waited for it in vain. */
@@ -235,7 +238,7 @@ static const char *gp_record_why(int error)
     case -ELOOP:
         return "the file is a link, which is not followed";
     case -EPERM:
-        return "a program with the rights of another user is not recorded";
+        return getauxval(AT_SECURE) ? "a program with the rights of another user is not recorded" : strerror(EPERM);
     case -ENXIO:
         return "nobody reads this pipe";
     default:
@@ -247,6 +250,8 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
 {
     struct gp_record *record = &gp_record_mine;
     record->setup = *setup;
+    record->chunks = (const void *)((const char *)setup->header + setup->header->ring_offset);
+    record->chunk_count = setup->header->chunk_count;
     record->pid = getpid();
     int error = getauxval(AT_SECURE) ? -EPERM : gp_record_expand(record->path, setup->path);
     if (!error) {
@@ -266,7 +271,7 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     }
     setup->header->record_errno = -error;
     __atomic_store_n(&setup->header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
-    snprintf(why, why_bytes, "GPUPROF_RECORD: %.64s: %s", record->path, gp_record_why(error));
+    snprintf(why, why_bytes, "%.64s: %s", record->path, gp_record_why(error));
     return error;
 }
 
@@ -275,9 +280,9 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
 static void gp_record_leave(void)
 {
     struct gp_wire_header *header = gp_record_mine.setup.header;
-    const struct gp_wire_chunk *chunks = (const void *)((const char *)header + header->ring_offset);
+    const struct gp_wire_chunk *chunks = gp_record_mine.chunks;
     uint64_t tried = __atomic_load_n(&header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
-    for (uint32_t i = 0; i < header->chunk_count; i++)
+    for (uint32_t i = 0; i < gp_record_mine.chunk_count; i++)
         tried += __atomic_load_n(&chunks[i].written_before, __ATOMIC_RELAXED) +
                  GP_CHUNK_COUNT(__atomic_load_n(&chunks[i].state, __ATOMIC_RELAXED));
     gp_lock_take(&gp_record_lock);
