@@ -21,7 +21,6 @@
 /* Owners of a frame: thread, generator, frame object, and from here on C itself (3.12 and later). */
 enum { GP_OWNER_GENERATOR = 1, GP_OWNER_C = 3 };
 
-static __thread struct gp_python_hint gp_python_hint __attribute__((tls_model("initial-exec")));
 static uint32_t x_pid;   /* the process's number: in a fork's child libgpuprof is off, and does not come here */
 static uint32_t x_ended; /* Python was seen to shut down once */
 
@@ -48,6 +47,50 @@ struct gp_python_hint {
     uint32_t bytes;
     struct gp_python_range range[GP_PYTHON_HINTS];
 };
+
+/* Hints are kept by thread number and not in thread-local storage, which is scarce.  Threads beyond this many share
+ * places, and one that finds its place in another's hands, or another's hint in it, goes without: a hint that is wrong,
+ * or none, costs a copy more. */
+#define GP_PYTHON_PLACES 256u
+
+static struct gp_python_place {
+    uint32_t x_busy;
+    uint32_t owner; /* gp_thread.number */
+    struct gp_python_hint hint;
+} gp_python_places[GP_PYTHON_PLACES] GP_ALIGNED_LINE;
+
+static struct gp_python_place *gp_python_place_take(void)
+{
+    struct gp_python_place *place = &gp_python_places[gp_thread.number % GP_PYTHON_PLACES];
+    /* [place.A] acquire: the hint; pairs with [place.R]. */
+    return __atomic_exchange_n(&place->x_busy, 1, __ATOMIC_ACQUIRE) ? NULL : place;
+}
+
+static void gp_python_place_give(struct gp_python_place *place)
+{
+    __atomic_store_n(&place->x_busy, 0, __ATOMIC_RELEASE); /* [place.R] pairs with [place.A] */
+}
+
+static void gp_python_hint_load(struct gp_python_hint *hint)
+{
+    struct gp_python_place *place = gp_python_place_take();
+    hint->count = 0;
+    if (!place)
+        return;
+    if (place->owner == gp_thread.number)
+        *hint = place->hint;
+    gp_python_place_give(place);
+}
+
+static void gp_python_hint_store(const struct gp_python_hint *hint)
+{
+    struct gp_python_place *place = gp_python_place_take();
+    if (!place)
+        return;
+    place->owner = gp_thread.number;
+    place->hint = *hint;
+    gp_python_place_give(place);
+}
 
 /* How a thread's frames are read where they may go away: those on its own C stack cannot. */
 struct gp_python_frames {
@@ -115,8 +158,10 @@ static bool gp_python_frames_start(struct gp_python_frames *frames, uint64_t sta
         frames->stack_high = gp_window.high;
     }
     frames->next.count = frames->next.bytes = 0;
-    memcpy(want + 1, gp_python_hint.range, sizeof gp_python_hint.range);
-    return gp_python_fetch(&frames->copies, want, 1 + gp_python_hint.count) > 0;
+    struct gp_python_hint last;
+    gp_python_hint_load(&last);
+    memcpy(want + 1, last.range, last.count * sizeof last.range[0]);
+    return gp_python_fetch(&frames->copies, want, 1 + last.count) > 0;
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
@@ -236,7 +281,7 @@ static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, 
     unsigned count = 0;
     if (gp_python_frames_start(&frames, state + python->at.state_frame, python->finalizing))
         count = gp_python_walk(&way, gp_python_innermost(&way, &frames.copies, state), out, room, more);
-    gp_python_hint = frames.next;
+    gp_python_hint_store(&frames.next);
     if (!frames.copies.ended)
         return count;
     __atomic_store_n(&x_ended, 1, __ATOMIC_RELAXED);
