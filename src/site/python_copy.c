@@ -88,6 +88,7 @@ GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void
             return false;
         found = gp_python_copied(copies, from, bytes);
     }
-    memcpy(to, found, bytes);
+    if (bytes) /* an empty text has no bytes to point to */
+        memcpy(to, found, bytes);
     return true;
 }

@@ -193,11 +193,13 @@ Test(record_command, run_says_what_was_recorded, .init = work_begin, .fini = wor
     struct spawn_result result;
     char option[128], line[256];
     snprintf(option, sizeof(option), "--record=%s", file);
-    cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", path_program("linear"), NULL), 0);
+    cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", path_program("leak_branch"), "leaking", "marked",
+                               "slow", NULL),
+                 0);
     cr_assert_eq(result.status, 0, "%s", result.err);
     struct gp_recording *r = record_open(file);
     cr_assert(r->from_start && r->dropped == 0);
-    cr_assert_str_eq(r->devices[0].name, "Simulated GPU 0", "a program of some milliseconds");
+    cr_assert_str_eq(r->devices[0].name, "Simulated GPU 0", "a program of 200 milliseconds");
     cr_assert_eq(linear_bytes(r), r->devices[0].last.kinds[GP_KIND_LINEAR].current_bytes);
     snprintf(line, sizeof(line), "%zu events recorded in %s (", r->event_count, file);
     cr_assert(strstr(result.err, line), "%s", result.err);

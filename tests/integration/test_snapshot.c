@@ -317,7 +317,7 @@ Test(snapshot, says_what_is_wrong)
 
     work_begin();
     snprintf(other, sizeof(other), "%s/no/such/folder", folder);
-    refused(2, "say where to", "-p", "1", NULL, NULL);
+    refused(2, "where to?", "-p", "1", NULL, NULL);
     refused(2, "exclude each other", "x.gpr", "-p1", "-o", file);
     refused(2, "one process at a time", "-p", "1,2", "-o", file);
     refused(2, "not a number of seconds", "-p1", "--trace=soon", "-o", file);
