@@ -216,7 +216,9 @@ void gp_cache_walk(struct gp_cache *cache, void *arg,
  * without it.  The visitors see each segment filled without gap; of what came or went meanwhile they may see the one or
  * the other, what came where a freed block was as idle, and the rest of a segment that went as idle.  What a thread has
  * cached counts as idle, block by block. */
-#define GP_CACHE_REST 64u
+#define GP_CACHE_REST                                                                                                  \
+    1024u /* some 20 us of the lock; with 64 a busy thread, who goes first each time, makes a million blocks take a    \
+             second */
 void gp_cache_tour(struct gp_cache *cache, void *arg,
                    bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                    bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));

@@ -12,7 +12,7 @@
 /* visit runs under a lock of the cache or of the pointer map: short, no waiting, no call into either.  rest (may be
  * NULL) runs under none, after GP_PIECES_REST pieces at most. */
 typedef void gp_piece_fn(void *arg, const struct gp_wire_piece *piece);
-#define GP_PIECES_REST 256u
+#define GP_PIECES_REST 2048u
 
 /* index: a device, GP_WIRE_HOST, or GP_PIECES_EVERY.  The cache's segments by address, each followed by its blocks;
  * then the program's own memory in no order, see struct gp_wire_pieces. */
