@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * maps.h: the BPF maps that the agent pins under /sys/fs/bpf/gpuprof, for whoever wants to read them: any BPF or
+ * observability tool, `gpuprof top --system`, the metrics.  What each means to an outside reader: bpf/README.md.
+ *
+ *      map               type        key                           value                         mode
+ *      meta              array       0                             gp_map_meta                   0644
+ *      process_device    hash        gp_map_process_key            gp_map_process                0640
+ *      container_device  hash        gp_map_container_key          gp_map_sum                    0644
+ *      device            hash        gp_map_device_key             gp_map_sum                    0644
+ *      container         hash        cgroup id (u64)               gp_map_container              0644
+ *      events            ringbuf     -                             gp_map_record                 0600
+ *
+ * Sums move by (new absolute - old absolute) of a process, under the entry's lock; a peak is raised in the same step.
+ * Everything about identity is the kernel's; every number of bytes is the process's claim, clamped to the device.
+ */
+#ifndef GPUPROF_MAPS_H
+#define GPUPROF_MAPS_H
+
+#include <gpuprof/batch.h>
+
+#define GP_MAPS_PINS "/sys/fs/bpf/gpuprof"
+#define GP_MAPS_ABI  1u
+
+/* 32 MiB of maps at most (see each). */
+#define GP_MAPS_PROCESSES  16384u /* process x device */
+#define GP_MAPS_CONTAINERS 4096u  /* container x device */
+#define GP_MAPS_DEVICES    256u
+#define GP_MAPS_RING_BYTES (4u << 20)
+/* One process, and one container, cannot fill a table: what they may use of it. */
+#define GP_MAPS_DEVICES_OF_PROCESS   64u
+#define GP_MAPS_ENTRIES_OF_CONTAINER 2048u
+
+struct gp_map_meta {
+    uint32_t abi;
+    uint32_t process_bytes, sum_bytes, container_bytes; /* sizes of the values */
+    uint32_t agent_pid;
+    uint32_t pad_;
+    uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the host; older than 5 s: no agent */
+    uint64_t start_ns;
+    uint64_t batches, events;  /* that came */
+    uint64_t refused_batches;  /* malformed: wrong magic, version, sizes, unreadable */
+    uint64_t clamped;          /* numbers that were out of range */
+    uint64_t map_full;         /* updates that found no room */
+    uint64_t ring_dropped;     /* events that found no room */
+    uint64_t gap_batches;      /* sequence numbers that never came */
+    uint64_t reset_generation; /* raised by `gpuprof reset`: peaks begin anew where an entry's is older */
+};
+
+struct gp_map_process_key {
+    uint32_t tgid;   /* in the initial pid namespace */
+    uint32_t device; /* index in the process's session */
+};
+
+struct gp_map_process {
+    uint64_t start_ns; /* start_boottime: with tgid the process's identity */
+    uint64_t cgroup_id;
+    uint32_t uid;
+    uint32_t pad_;
+    char comm[16];
+    uint8_t session_id[16];
+    uint8_t uuid[16];
+    int64_t total_bytes;
+    int64_t allocated_bytes, allocated_peak_bytes;
+    int64_t reserved_bytes, reserved_peak_bytes;
+    int64_t calls, frees, failures;
+    uint64_t lost, seq, last_ns;
+    uint64_t reset_generation;
+};
+
+struct gp_map_container_key {
+    uint64_t cgroup_id;
+    uint8_t uuid[16];
+};
+
+struct gp_map_device_key {
+    uint8_t uuid[16];
+};
+
+struct gp_map_sum {
+    uint32_t lock; /* struct bpf_spin_lock in the program */
+    uint32_t processes;
+    int64_t total_bytes; /* of the device, as claimed by the first process that knew */
+    int64_t allocated_bytes, allocated_peak_bytes;
+    int64_t reserved_bytes, reserved_peak_bytes;
+    uint64_t allocated_peak_ns, reserved_peak_ns;
+    int64_t calls, frees, failures; /* of the dead too */
+    uint64_t reset_generation;
+};
+
+struct gp_map_container {
+    uint64_t entries; /* in process_device now */
+    uint64_t batches, events;
+    uint64_t ring_dropped; /* its events for which it had no token, or the ring no room */
+    uint64_t refused;      /* its batches that were refused, and numbers that were clamped */
+    uint64_t map_full;
+    uint64_t tokens, token_ns; /* its bucket */
+};
+
+struct gp_map_record { /* in the ring: one event, and whose it is */
+    uint64_t cgroup_id;
+    uint32_t tgid, uid;
+    char comm[16];
+    struct gp_wire_event event;
+};
+
+_Static_assert(sizeof(struct gp_map_sum) == 96, "maps");
+_Static_assert(sizeof(struct gp_map_process) % 8 == 0, "maps");
+
+#endif
