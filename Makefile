@@ -54,6 +54,9 @@ SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
 # thread that runs it inside a program.
 SHARED_SRC := src/base/oomtext.c src/base/oomadvice.c src/base/text.c $(filter-out src/record/record.c,$(wildcard src/record/*.c))
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
+# Messages of pprof's schema, made by protoc-c.
+PROFILE_PB := $(B)/gen/profile.pb-c
+TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
 SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
@@ -65,7 +68,7 @@ SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 
-TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz) -ldl -lpthread -lm
+TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz) -l:libiberty.a -ldl -lpthread -lm
 
 .PHONY: all lib tool sim examples help
 all: lib tool sim examples ## build everything that a person runs
@@ -93,15 +96,28 @@ $(B)/obj/src/%.o: src/%.c $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 	$(call compile,$(TOOL_CFLAGS))
+$(PROFILE_PB).c: tools/export/profile.proto
+	$(call say,PROTO,$@)
+	@mkdir -p $(@D)
+	$(Q)protoc-c -Itools/export --c_out=$(@D) $<
+$(PROFILE_PB).h: $(PROFILE_PB).c ;
+$(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
+	$(call compile,$(ALL_CFLAGS) -I$(B)/gen)
+$(B)/obj/tools/export/pprof.o: TOOL_CFLAGS += -I$(B)/gen
+$(B)/obj/tools/export/pprof.o: | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
+
+# The packer that the library carries gets no memory but what it is given, and no hooks of a zstd that the program has.
+ZSTD_ALONE := -Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_no_memory -Wl,--defsym=free=gp_file_no_free \
+  -Wl,--defsym=ZSTD_trace_compress_begin=gp_file_no_memory -Wl,--defsym=ZSTD_trace_compress_end=gp_file_no_free
 
 # ---- products --------------------------------------------------------------------------------------------------------
 # Libraries are linked aside and moved into place: a program that runs keeps the one that it mapped.
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -l:libzstd.a -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a -lpthread -ldl
 	$(Q)mv -f $@.new $@
 comma := ,
 
@@ -159,6 +175,7 @@ $(B)/examples/%: examples/%.c $(STAMP) | $(SIM)
 $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
 
+include tools/report/report.mk
 include tests/tests.mk
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -20,7 +20,7 @@ define testprogram
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
 endef
 # These run the command itself.
-$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
+$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
@@ -34,6 +34,11 @@ TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
 TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
+# Those of the call sites make up their stacks themselves; the mutant has its own live.c.
+TORTURE_SITE_SRC := src/site/site.c src/site/text.c src/base/lock.c
+$(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
+$(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
+$(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
@@ -68,8 +73,9 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
 $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c tools/write/*.c)
+$(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
-$(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle,tools/replay/$f.c)
+$(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle recording,tools/replay/$f.c) $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(TOOL_LIBS)
@@ -83,4 +89,8 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
-testtools: $(PRELOADS)
+# Makes the pages that tests/web opens in a browser.
+MKREPORT := $(B)/tests/web/mkreport
+$(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
+	$(testprogram)
+testtools: $(PRELOADS) $(MKREPORT)

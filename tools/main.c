@@ -22,19 +22,29 @@ static const struct gp_command gp_commands[] = {
     {"scope", "peaks of your own between a begin and an end", gp_cmd_scope},
     {"trace", "print every memory event as it happens", gp_cmd_trace},
     {"mark", "write a named mark among a process's events", gp_cmd_mark},
+    {"snapshot", "write a memory snapshot for PyTorch's viewer, of any program", gp_cmd_snapshot},
     {"replay", "run an allocation trace on the simulated GPU", gp_cmd_replay},
     {"generate", "write an allocation trace of a known kind of program", gp_cmd_generate},
+    {"record", "write a running process's events to a file", gp_cmd_record},
+    {"report", "a recording on one page: how much, when, who, who grows", gp_cmd_report},
+    {"leaks", "call sites that hold more with every step", gp_cmd_leaks},
+    {"peak", "who held the memory when it was at its highest", gp_cmd_peak},
+    {"churn", "what is allocated and freed again in every step", gp_cmd_churn},
+    {"fragmentation", "how much of the reserved memory is of use", gp_cmd_fragmentation},
+    {"reconcile", "the itemised bill against what NVML says", gp_cmd_reconcile},
+    {"diff", "two recordings of one program, site by site", gp_cmd_diff},
+    {"export", "write a recording in the format of another tool", gp_cmd_export},
     {"doctor", "say what works on this machine and why not", gp_cmd_doctor},
 };
 
 /* Named in the contract for later versions: saying so beats "unknown command". */
-static const char *const gp_later[] = {"record", "report", "leaks", "snapshot", "export", "agent"};
+static const char *const gp_later[] = {"agent"};
 
 static void gp_main_help(FILE *out)
 {
     fprintf(out, "usage: gpuprof COMMAND [OPTIONS]\n\nExact GPU-memory profiling of CUDA programs.\n\n");
     for (size_t i = 0; i < GP_COUNT(gp_commands); i++)
-        fprintf(out, "  %-8s %s\n", gp_commands[i].name, gp_commands[i].summary);
+        fprintf(out, "  %-13s %s\n", gp_commands[i].name, gp_commands[i].summary);
     fprintf(out, "\n'gpuprof help COMMAND' says more.  Begin with 'gpuprof run CMD...' and, beside it, 'gpuprof top'.\n"
                  "To load the profiler by hand: CUDA_INJECTION64_PATH=.../libgpuprof.so CMD...\n");
 }

@@ -36,6 +36,10 @@ const char *gpuprof_version(void);
  * whatever goes wrong switches gpuprof off and leaves the program alone.  Further calls do nothing. */
 int InitializeInjection(void);
 
+/* What NVTX (version 3) calls in a library that NVTX_INJECTION64_PATH names, at a program's first NVTX call: ranges and
+ * marks become marks among the events.  1; 0: the caller is no NVTX that we know. */
+int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t number));
+
 /* 1: memory is being counted in this process.  0: it is not: never injected, switched off, no source of events (another
  * profiler holds CUPTI), a forked child, or before the program's first cuInit is through. */
 int gpuprof_active(void);

@@ -258,7 +258,8 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 
 /* Everything here is written once, before the count that covers it (release, [site.R]; a reader loads the count first,
  * acquire, [site.A]), but for the live numbers of a row. A site is one stack on one device with one kind of memory; its
- * id is its row's index, and row 0 is "unknown".
+ * id is its row's index, and row 0 is "unknown".  Memory that the device's allocated bytes leave out (managed, graph,
+ * imported, virtual) has rows of its own, not `summed`.
  *
  *      at the last peak of the device's bytes, a site held   row.peak_seq == devices[row.device].peak_seq
  *                                                            ? row.at_peak_bytes : row.live_bytes
@@ -285,7 +286,7 @@ struct gp_wire_site {
     uint32_t frame_count; /* innermost first */
     uint8_t kind, device;
     uint8_t truncated; /* the stack was deeper */
-    uint8_t pad_;
+    uint8_t summed;    /* counts in devices[device] */
     uint64_t hash;
     /* Live numbers, each by itself. */
     int64_t live_bytes, live_count;
@@ -297,7 +298,7 @@ struct gp_wire_site {
 };
 
 struct gp_wire_site_device {
-    int64_t live_bytes, peak_bytes; /* over all sites of the device */
+    int64_t live_bytes, peak_bytes; /* over the device's summed sites */
     uint64_t peak_seq, peak_ns;
 };
 
@@ -430,16 +431,22 @@ struct gp_wire_slot {
 };
 
 /* A memfd named GP_WIRE_PIECES_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
- * memory that is no segment of our cache is a segment of its own with one block.  Others go on meanwhile: what comes or
- * goes during the walk may be missing. */
+ * memory that is no segment of our cache is one piece, segment and live block at once (a handle of cuMemCreate that is
+ * mapped in part is a segment and two blocks).  Others go on meanwhile: what comes or goes during the walk may be
+ * missing, what comes where a freed block was counts as idle. */
 #define GP_WIRE_PIECES_NAME "gpuprof-pieces"
+/* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
+#define GP_PIECE_SEGMENT 0u
+#define GP_PIECE_BLOCK   1u
+#define GP_PIECE_WHOLE   2u
 struct gp_wire_pieces {
     uint64_t magic; /* GP_WIRE_MAGIC */
     uint64_t count;
     uint64_t begin_ns, end_ns;
     uint32_t piece_bytes;
     uint32_t pad_;
-    uint64_t reserved_[3];
+    uint64_t missed; /* pieces that the room did not suffice for: the program allocated faster than we laid out */
+    uint64_t reserved_[2];
 };
 
 /* what, state and flags are those of struct gpuprof_piece (gpuprof.h). */

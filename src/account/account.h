@@ -55,6 +55,8 @@ void gp_pool_count(uint64_t pool, int blocks);
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
 void gp_event_write(struct gp_wire_event *event);
+/* The site of the call under way; 0 when stacks are off. */
+uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 
 /* oom.c: keeps the facts of a request that failed; a context is about to die. */
 void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);

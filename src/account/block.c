@@ -61,6 +61,7 @@ void gp_feed_alloc(const struct gp_block *block)
                               .requested_bytes = block->requested_bytes,
                               .time_ns = gp_clock_ns(),
                               .link = block->pool,
+                              .site = gp_event_here(block->device, block->kind),
                           };
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);

@@ -22,17 +22,18 @@ void gp_feed_cache_split_limit(int device, int64_t bytes)
         __atomic_store_n(&account->x_split_limit, bytes, __ATOMIC_RELAXED);
 }
 
-void gp_feed_cache_event(enum gp_wire_event_type type, int device, uint64_t address, uint64_t bytes,
-                         uint64_t requested_bytes, uint64_t stream)
+void gp_feed_cache_event(const struct gp_feed_event *fed)
 {
     struct gp_wire_event event = {
-        .type = (uint8_t)type,
+        .time_ns = fed->time_ns,
+        .type = (uint8_t)fed->type,
         .kind = GP_KIND_LINEAR, /* what the program asked for; where the cache keeps it is a segment event */
-        .device = device < 0 ? 255 : (uint8_t)device,
+        .device = fed->device < 0 ? 255 : (uint8_t)fed->device,
+        .site = fed->site,
     };
-    event.address = address;
-    event.bytes = bytes;
-    event.requested_bytes = requested_bytes;
-    event.stream = stream;
+    event.address = fed->address;
+    event.bytes = fed->bytes;
+    event.requested_bytes = fed->requested_bytes;
+    event.stream = fed->stream;
     gp_event_write(&event);
 }

@@ -3,7 +3,17 @@
 #include "account/account.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "site/site.h"
 #include <string.h>
+
+/* Whatever has a site is told here when it comes and when it is gone for good, and nowhere else. */
+static void gp_event_site(const struct gp_wire_event *event)
+{
+    if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
+        gp_site_alloc(event->site, event->bytes);
+    else if (event->type == GP_EVENT_FREE || event->type == GP_EVENT_SEGMENT_FREE)
+        gp_site_free(event->site, event->bytes);
+}
 
 void gp_event_write(struct gp_wire_event *event)
 {
@@ -12,9 +22,18 @@ void gp_event_write(struct gp_wire_event *event)
     if (!event->time_ns)
         event->time_ns = gp_clock_ns();
     event->tid = me->tid;
+    if (GP_UNLIKELY(event->site))
+        gp_event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
     me->chunk_used = cursor.used;
+}
+
+uint32_t gp_event_here(int device, enum gp_wire_kind kind)
+{
+    const unsigned summed = GP_PART_ALLOCATED | GP_PART_RESERVED;
+    /* Imports are another process's, and their size is learned later. */
+    return gp_site_on() && kind != GP_KIND_IMPORTED ? gp_site_here(device, kind, gp_gauge_parts(kind) & summed) : 0;
 }
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)

@@ -162,9 +162,15 @@ enum gp_feed_count { GP_FEED_RETRIES, GP_FEED_SYNCS, GP_FEED_DEVICE_ALLOCS, GP_F
 void gp_feed_cache_count(int device, enum gp_feed_count what, uint64_t n);
 /* PyTorch's max_split_size; -1 no limit. */
 void gp_feed_cache_split_limit(int device, int64_t bytes);
-/* An event of the cache into the ring. */
-void gp_feed_cache_event(enum gp_wire_event_type type, int device, uint64_t address, uint64_t bytes,
-                         uint64_t requested_bytes, uint64_t stream);
+/* An event of the cache into the ring; site: that of the block, for ALLOC and FREE. */
+struct gp_feed_event {
+    enum gp_wire_event_type type;
+    int device;
+    uint32_t site;
+    uint64_t address, bytes, requested_bytes, stream;
+    uint64_t time_ns; /* 0: now */
+};
+void gp_feed_cache_event(const struct gp_feed_event *event);
 
 /* What the cache knows when a request failed for good (struct gp_cache_numbers, and what was asked of the driver). */
 struct gp_feed_oom {

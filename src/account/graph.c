@@ -18,6 +18,14 @@ static void gp_graph_move(const struct gp_record *record, enum gp_counter_op op)
     gp_account_move(record->device, op, &move);
 }
 
+static void gp_graph_gone(const struct gp_record *record)
+{
+    struct gp_record event = *record;
+    event.requested_bytes = event.bytes;
+    gp_graph_move(record, GP_SUB);
+    gp_event_record(GP_EVENT_FREE, &event, 0);
+}
+
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph)
 {
     struct gp_record old, record = {
@@ -29,6 +37,7 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
                               .requested_bytes = node,
                               .time_ns = gp_clock_ns(),
                               .link = graph,
+                              .site = gp_event_here(device, GP_KIND_GRAPH),
                           };
     if (!gp_account_of(device))
         return;
@@ -38,7 +47,7 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
         return;
     }
     if (status == 1)
-        gp_graph_move(&old, GP_SUB);
+        gp_graph_gone(&old);
     else
         __atomic_fetch_add(&x_graph_nodes, 1, __ATOMIC_RELAXED);
     gp_graph_move(&record, GP_ADD);
@@ -65,10 +74,7 @@ static bool gp_graph_node_gone(struct gp_record *record, void *arg)
         return false;
     if (match->node ? record->requested_bytes != match->node : record->link != match->graph)
         return false;
-    gp_graph_move(record, GP_SUB);
-    struct gp_record event = *record;
-    event.requested_bytes = event.bytes;
-    gp_event_record(GP_EVENT_FREE, &event, 0);
+    gp_graph_gone(record);
     return true;
 }
 

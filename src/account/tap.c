@@ -2,6 +2,7 @@
  * tap.c: from gauges to the statistics that people know. */
 #include "account/tap.h"
 #include "account/account.h"
+#include "site/site.h"
 #include <errno.h>
 #include <string.h>
 
@@ -153,6 +154,8 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
             __atomic_store_n(&account->x_counts[i], 0, __ATOMIC_RELAXED);
     } else {
         gp_counter_reset_peaks(account->counter, mask, before, after);
+        if (what != GP_RESET_RESERVED && gp_site_on())
+            gp_site_reset((int)index);
     }
     gp_polled_fold(account, before);
     if (what != GP_RESET_ACCUMULATED)

@@ -29,15 +29,20 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 bool gp_tap_polled(void);
 
 /* Every block that counts as allocated, and every physical allocation, once each, in no order; what comes or goes
- * meanwhile may be left out.  visit runs under the map's locks: short, and no call into the accounts. */
+ * meanwhile may be left out.  index: GP_TAP_EVERY for all devices in one walk.  visit runs under the map's locks:
+ * short, and no call into the accounts.  rest runs under none, every GP_TAP_REST blocks or fewer. */
+#define GP_TAP_EVERY UINT32_MAX
+#define GP_TAP_REST  64u
 struct gp_tap_block {
     uint64_t address; /* kind vmm: the handle */
     uint64_t bytes, requested_bytes;
     uint64_t live_bytes; /* handed out of it; less than bytes only where vmm memory is not mapped */
-    uint8_t kind;
+    uint64_t time_ns;    /* when it was allocated */
+    uint32_t site;
+    uint8_t kind, device;
 };
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
-void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit);
+void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
 
 /* Events tried so far (written and lost). */
 uint64_t gp_tap_events(void);

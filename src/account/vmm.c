@@ -85,6 +85,7 @@ static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t byte
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
+                              .site = gp_event_here(device, kind),
                               .refs = 1,
                           };
     if (!gp_account_of(device))
@@ -100,6 +101,7 @@ static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t byte
         gp_feed_lost(GP_LOST_MISSED_FREE);
         gp_vmm_move_share(&share, GP_SUB);
         gp_vmm_move_physical(&old, GP_SUB);
+        gp_event_record(GP_EVENT_SEGMENT_FREE, &old, 0);
     }
     gp_vmm_move_physical(&record, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_ALLOC, &record, 0);
@@ -233,6 +235,7 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .requested_bytes = bytes,
         .time_ns = gp_clock_ns(),
         .link = handle,
+        .site = change.after.site,
     };
     gp_vmm_place(&mapping);
     gp_vmm_move_share(&change, GP_ADD);

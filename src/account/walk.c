@@ -1,20 +1,40 @@
 /* SPDX-License-Identifier: MIT
- * walk.c: every block of a device, for those who draw them (tap.h).  Called by api/ on a thread of the program. */
+ * walk.c: every block of a device, for those who draw them (tap.h).  Called by export/. */
 #include "account/account.h"
 #include "account/tap.h"
 
 struct gp_tap_walk {
-    uint8_t device;
+    unsigned index;
     void *arg;
     gp_tap_block_fn *visit;
+    void (*rest)(void *arg);
 };
+_Static_assert(GP_TAP_REST == GP_MAP_WALK, "tap.h");
+
+static void gp_tap_visit(const struct gp_tap_walk *walk, const struct gp_record *record, uint64_t live_bytes)
+{
+    walk->visit(walk->arg, &(struct gp_tap_block){
+                               .address = record->key,
+                               .bytes = record->bytes,
+                               .requested_bytes = record->requested_bytes,
+                               .live_bytes = live_bytes,
+                               .time_ns = record->time_ns,
+                               .site = record->site,
+                               .kind = record->kind,
+                               .device = record->device,
+                           });
+}
+
+static bool gp_tap_wants(const struct gp_tap_walk *walk, const struct gp_record *record)
+{
+    return walk->index == GP_TAP_EVERY ? record->device < GP_WIRE_DEVICES : record->device == walk->index;
+}
 
 static bool gp_tap_visit_block(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
-    if (record->device == walk->device && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
-        walk->visit(walk->arg, &(struct gp_tap_block){record->key, record->bytes, record->requested_bytes,
-                                                      record->bytes, record->kind});
+    if (gp_tap_wants(walk, record) && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
+        gp_tap_visit(walk, record, record->bytes);
     return false;
 }
 
@@ -22,16 +42,20 @@ static bool gp_tap_visit_block(struct gp_record *record, void *arg)
 static bool gp_tap_visit_handle(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
-    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && record->device == walk->device)
-        walk->visit(walk->arg,
-                    &(struct gp_tap_block){record->key, record->bytes, record->requested_bytes,
-                                           record->link < record->bytes ? record->link : record->bytes, record->kind});
+    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && gp_tap_wants(walk, record))
+        gp_tap_visit(walk, record, record->link < record->bytes ? record->link : record->bytes);
     return false;
 }
 
-void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit)
+static void gp_tap_rest(void *arg)
 {
-    struct gp_tap_walk walk = {(uint8_t)index, arg, visit};
-    gp_map_each(gp_accounts.blocks, gp_tap_visit_block, &walk);
-    gp_map_each(gp_accounts.objects, gp_tap_visit_handle, &walk);
+    const struct gp_tap_walk *walk = arg;
+    walk->rest(walk->arg);
+}
+
+void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg))
+{
+    struct gp_tap_walk walk = {index, arg, visit, rest};
+    gp_map_each_rest(gp_accounts.blocks, gp_tap_visit_block, gp_tap_rest, &walk);
+    gp_map_each_rest(gp_accounts.objects, gp_tap_visit_handle, gp_tap_rest, &walk);
 }

@@ -7,23 +7,27 @@
 #define GP_BASE_LOCK_H
 
 #include "base/compiler.h"
+#include "base/pause.h"
 #include <pthread.h>
+#include <stdint.h>
 
 enum gp_lock_rank {
     GP_RANK_GROW = 1, /* cache: who asks the driver for memory, or gives some back; the backend runs inside */
     GP_RANK_PUBLISH,  /* export: one publisher at a time; takes account's locks inside */
     GP_RANK_ACCOUNT,  /* account: device identities, polled parts */
     GP_RANK_CACHE,    /* cache: blocks and indexes; the counters' mutex is taken inside */
+    GP_RANK_SITE,     /* site: new call sites and names; nothing inside */
 };
 
 struct gp_lock {
     pthread_mutex_t mutex;
     enum gp_lock_rank rank;
+    uint32_t x_waiting; /* threads that found it held */
 };
 
 #define GP_LOCK_INIT(_rank)                                                                                            \
     {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, (_rank)                                                                             \
+        PTHREAD_MUTEX_INITIALIZER, (_rank), 0                                                                          \
     }
 
 #ifdef GP_DEBUG
@@ -36,7 +40,11 @@ static inline void gp_lock_take(struct gp_lock *lock)
     GP_ASSERT((gp_lock_held >> lock->rank) == 0);
     gp_lock_held |= 1u << lock->rank;
 #endif
+    if (GP_LIKELY(pthread_mutex_trylock(&lock->mutex) == 0))
+        return;
+    __atomic_fetch_add(&lock->x_waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock->mutex);
+    __atomic_fetch_sub(&lock->x_waiting, 1, __ATOMIC_RELAXED);
 }
 
 static inline void gp_lock_give(struct gp_lock *lock)
@@ -45,6 +53,15 @@ static inline void gp_lock_give(struct gp_lock *lock)
 #ifdef GP_DEBUG
     gp_lock_held &= ~(1u << lock->rank);
 #endif
+}
+
+/* For who holds it again and again: lets those who wait have it first.  A mutex is not fair: its holder can take it
+ * again before the one whom it woke has come.  Under heavy use somebody always waits: after a millisecond or so it is
+ * our turn. */
+static inline void gp_lock_pass(struct gp_lock *lock)
+{
+    for (unsigned round = 0; round < 160 && __atomic_load_n(&lock->x_waiting, __ATOMIC_RELAXED); round++)
+        gp_pause(round);
 }
 
 #endif

@@ -198,22 +198,27 @@ static void gp_page_allocator(struct gp_oom_page *page, const struct gp_wire_oom
                    gp_oom_size(number, sums->graph_idle_bytes));
 }
 
-static void gp_page_holders(struct gp_oom_page *page, const struct gp_wire_oom *oom)
+static void gp_page_holders(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 {
+    const struct gp_wire_oom *oom = facts->oom;
+    bool where = false;
     char each[GP_OOM_SIZE], all[GP_OOM_SIZE], age[64] = "";
     if (oom->holder_count == 0)
         return;
     if (oom->holders_ns && oom->time_ns > oom->holders_ns && oom->time_ns - oom->holders_ns > 1000000)
         snprintf(age, sizeof(age), "   (as of %.3f s before)", (double)(oom->time_ns - oom->holders_ns) / 1e9);
-    gp_oom_say(page, "holders", "%-10s %10s  %-12s %12s%s", "KIND", "BLOCKS", "OF", "TOGETHER", age);
+    for (uint32_t i = 0; facts->where && i < oom->holder_count && i < GP_OOM_HOLDERS; i++)
+        where |= facts->where[i][0] != '\0';
+    gp_oom_say(page, "holders", "%-10s %10s  %-12s %12s%s%s", "KIND", "BLOCKS", "OF", "TOGETHER",
+               where ? "  WHERE" : "", age);
     for (uint32_t i = 0; i < oom->holder_count && i < GP_OOM_HOLDERS; i++) {
         const struct gp_wire_oom_holder *holder = &oom->holders[i];
         uint64_t bytes;
         bool fits = !__builtin_mul_overflow(holder->block_bytes, holder->count, &bytes) && bytes <= INT64_MAX;
         const char *kind = holder->kind < GP_KINDS ? gp_page_kinds[holder->kind] : NULL;
-        gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s", kind ? kind : "other", holder->count,
-                   gp_oom_size(each, (int64_t)holder->block_bytes),
-                   gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX));
+        gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", holder->count,
+                   gp_oom_size(each, (int64_t)holder->block_bytes), gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX),
+                   where ? "  " : "", GP_OOM_WHERE, where ? facts->where[i] : "");
     }
     if (oom->rest_count > 0)
         gp_oom_say(page, "", "%-10s %10" PRId64 "  %-12s %12s", "the rest", oom->rest_count,
@@ -235,7 +240,7 @@ size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts
     gp_page_device(&page, facts, &sums);
     gp_page_held(&page, facts->oom);
     gp_page_allocator(&page, facts->oom, &sums);
-    gp_page_holders(&page, facts->oom);
+    gp_page_holders(&page, facts);
     gp_oom_advice_say(&page, facts, &sums);
     return page.used;
 }

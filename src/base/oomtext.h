@@ -19,6 +19,7 @@ struct gp_oom_facts {
     uint64_t start_ns;              /* of the session; 0 unknown */
     int64_t total_bytes;            /* of the device, if the report has none; 0 or less: unknown */
     int64_t untracked_bytes;        /* this process's, beside what it allocated: context and code; -1 unknown */
+    const char *const *where;       /* by holder: the place that asked for it; NULL: none is known, as in the library */
 };
 
 /* What the facts add up to.  -1 unknown. */
@@ -54,6 +55,7 @@ unsigned gp_oom_advise(const struct gp_oom_facts *facts);
 #define GP_OOM_PAGE_BYTES   4200
 #define GP_OOM_PAGE_LINES   40
 #define GP_OOM_PAGE_COLUMNS 100
+#define GP_OOM_WHERE        38 /* bytes of a place: what the other columns leave */
 
 /* Writes the page, NUL-terminated; returns its length.  What does not fit is left out by whole lines. */
 size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts);

@@ -14,10 +14,10 @@
 struct gp_thread {
     uint32_t number; /* 1, 2, 3 ... in order of first event; 0 not yet: chooses the counter shard */
     uint32_t tid;
-    uint8_t inside;     /* our code is running on this thread */
-    uint8_t ignored;    /* its driver calls are not the program's: one of our own threads, or our cache at work */
-    uint16_t node_type; /* graph node made during the current driver call (CUgraphNodeType), + 1; 0 none */
-    uint32_t pad_;
+    uint8_t inside;      /* our code is running on this thread */
+    uint8_t ignored;     /* its driver calls are not the program's: one of our own threads, or our cache at work */
+    uint16_t node_type;  /* graph node made during the current driver call (CUgraphNodeType), + 1; 0 none */
+    uint32_t range;      /* open NVTX ranges (source/nvtx.c) */
     uint64_t node;       /* its handle ... */
     uint64_t graph;      /* ... and its graph's */
     uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */

@@ -27,12 +27,12 @@ static void *gp_worker_main(void *arg)
 
 int gp_worker_start(void *(*main)(void *), const char *name)
 {
-    static struct gp_worker workers[2]; /* drain and poll: started once each, by the thread that injects us */
+    static struct gp_worker workers[3]; /* drain, poll and record: started once each, by the thread that injects us */
     static unsigned count;
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, old;
-    struct gp_worker *worker = &workers[count++ % 2];
+    struct gp_worker *worker = &workers[count++ % 3];
     *worker = (struct gp_worker){main, name};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -79,6 +79,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->limit_bytes = setup->limit_bytes;
     cache->listener = setup->listener;
     cache->listen = setup->listen;
+    cache->tags = setup->tags;
     cache->grow = (struct gp_lock)GP_LOCK_INIT(GP_RANK_GROW);
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);
     if (!cache->backend.page_bytes)
@@ -420,7 +421,7 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
     }
     const struct gp_block *block = want.block;
     gp_gauges_alloc(cache, request->shard, block);
-    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream};
+    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag};
     return 0;
 }
 
@@ -465,7 +466,8 @@ static __attribute__((noinline)) bool gp_cache_release_slow(struct gp_cache *cac
     }
     struct gp_segment *segment = block->segment;
     struct gp_gone gone;
-    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream};
+    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream,
+                             gp_block_tag_of(cache, block)};
     bool at_once = gp_segment_goes_at_once(cache, block);
     if (!at_once && gp_block_must_wait(cache, block, order == GP_FREE_UNORDERED)) {
         gp_gauges_free(cache, shard, block);

@@ -94,6 +94,7 @@ struct gp_cache_setup {
      * NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
+    bool tags;            /* blocks keep the tag and time of their request: one more cache line each way */
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event); /* may be NULL */
 };
@@ -124,6 +125,7 @@ struct gp_request {
     uint64_t pool;  /* 0, or a private pool (below) */
     unsigned shard; /* the caller's counter shard: gp_thread.number */
     unsigned flags;
+    uint64_t tag, time_ns; /* the caller's own; kept if the cache has tags */
 };
 
 struct gp_grant {
@@ -131,6 +133,7 @@ struct gp_grant {
     uint64_t bytes; /* of the block: >= the request, rounded by the policy */
     uint64_t requested_bytes;
     uint64_t stream;
+    uint64_t tag; /* the request's; 0 without tags */
 };
 
 /* 0 and *out; GP_BACKEND_OOM after every idle byte was given back and the request tried once more; GP_BACKEND_FORBIDDEN
@@ -197,6 +200,7 @@ enum gp_cache_state { GP_CACHE_LIVE, GP_CACHE_WAITING, GP_CACHE_IDLE, GP_CACHE_U
 struct gp_cache_block {
     uint64_t address, bytes, requested_bytes, stream;
     enum gp_cache_state state;
+    uint64_t tag, time_ns; /* live ones */
 };
 struct gp_cache_segment {
     uint64_t address, bytes, stream, pool;
@@ -207,6 +211,15 @@ struct gp_cache_segment {
 void gp_cache_walk(struct gp_cache *cache, void *arg,
                    bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                    bool (*block)(void *arg, const struct gp_cache_block *block));
+
+/* The same while others go on: the lock is given back every GP_CACHE_REST visits or fewer, and rest (may be NULL) runs
+ * without it.  The visitors see each segment filled without gap; of what came or went meanwhile they may see the one or
+ * the other, what came where a freed block was as idle, and the rest of a segment that went as idle.  What a thread has
+ * cached counts as idle, block by block. */
+#define GP_CACHE_REST 64u
+void gp_cache_tour(struct gp_cache *cache, void *arg,
+                   bool (*segment)(void *arg, const struct gp_cache_segment *segment),
+                   bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));
 
 /* Checks every invariant while nothing else runs: 0, or -1 with the first broken one in why. */
 int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes);

@@ -127,6 +127,8 @@ static void gp_block_swallow(struct gp_cache *cache, struct gp_block *block)
         block->born = gone->born;
     if (gone->epoch > block->epoch)
         block->epoch = gone->epoch;
+    if (GP_UNLIKELY(cache->tours))
+        gp_tour_block_gone(cache, gone, block);
     gp_block_drop(cache, gone);
 }
 
@@ -234,6 +236,7 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
     block = gp_heap_carve(cache, block, bytes);
     __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* as stream: thread.c */
     __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
+    gp_block_tag(cache, block, request);
     block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);
     gp_block_become(block, gp_thread_suits(cache, block) ? GP_BLOCK_LOCAL | GP_BLOCK_LIVE : GP_BLOCK_LIVE);
     uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;

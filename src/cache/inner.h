@@ -56,8 +56,8 @@ struct gp_block {
     uint64_t epoch; /* the cache's when it became idle: quiet once a fence of that epoch or a later one was reached */
     uint32_t priority; /* of the treap */
     bool oversize;
-    bool unordered; /* was freed so */
-    uint64_t pad_[2];
+    bool unordered;        /* was freed so */
+    uint64_t tag, time_ns; /* the request's, of a live block; with tags alone */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
 
@@ -158,11 +158,18 @@ struct gp_table {
     uint32_t granule_shift;
 };
 
+/* Where a tour of the cache rests (tour.c): what it would look at next may be joined to others meanwhile, or go. */
+struct gp_tour {
+    struct gp_tour *next;
+    struct gp_segment *segment; /* the next one */
+    struct gp_block *block;     /* the next one; NULL: gone with its segment, or the last one was seen */
+};
+
 struct gp_cache {
     struct gp_policy policy;
     struct gp_backend backend;
     struct gp_counter *gauges;
-    bool owns_gauges;
+    bool owns_gauges, tags;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event);
 
@@ -172,6 +179,7 @@ struct gp_cache {
     struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, batch_records, mids,
         leaves;
     struct gp_segment *segments;
+    struct gp_tour *tours; /* under way */
     struct gp_heap *heaps;
     struct gp_pool *pools;
 
@@ -307,6 +315,14 @@ void gp_thread_flush(struct gp_cache *cache);
 /* Bytes that threads keep, more or less: nothing stands still meanwhile.  No lock. */
 uint64_t gp_thread_held(struct gp_cache *cache);
 
+/* tour.c: under lock */
+/* As the outside sees them. */
+struct gp_cache_segment gp_segment_shown(const struct gp_segment *segment);
+struct gp_cache_block gp_block_shown(const struct gp_block *block);
+/* The record goes, `into` is what its addresses belong to now; NULL: nothing. */
+void gp_tour_block_gone(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
+void gp_tour_segment_gone(struct gp_cache *cache, const struct gp_segment *segment);
+
 /* wait.c */
 void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered); /* under lock */
@@ -323,6 +339,20 @@ void gp_wait_forget(struct gp_cache *cache); /* under lock: everything that wait
 uint64_t gp_cache_idle(struct gp_cache *cache);
 void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address, uint64_t bytes,
                    uint64_t stream);
+/* After the block's word said that it is the caller's. */
+static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
+{
+    if (GP_UNLIKELY(cache->tags)) {
+        __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* look.c may look at it */
+        __atomic_store_n(&block->time_ns, request->time_ns, __ATOMIC_RELAXED);
+    }
+}
+
+static inline uint64_t gp_block_tag_of(const struct gp_cache *cache, const struct gp_block *block)
+{
+    return GP_UNLIKELY(cache->tags) ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED) : 0;
+}
+
 static inline void gp_cache_called(struct gp_cache *cache)
 {
     __atomic_fetch_add(&cache->x_calls, 1, __ATOMIC_RELAXED); /* a count */

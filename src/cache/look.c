@@ -35,8 +35,9 @@ bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *ou
     const struct gp_block *block = gp_block_at(cache, address);
     bool live = block && gp_block_state(block) == GP_BLOCK_LIVE;
     if (live && out)
-        *out = (struct gp_grant){block->address, block->bytes,
-                                 __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED), block->stream};
+        *out =
+            (struct gp_grant){block->address, block->bytes, __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
+                              block->stream, gp_block_tag_of(cache, block)};
     gp_lock_give(&cache->lock);
     return live;
 }
@@ -128,18 +129,11 @@ static bool gp_segment_visit(const struct gp_segment *segment, void *arg,
                              bool (*visit_segment)(void *, const struct gp_cache_segment *),
                              bool (*visit_block)(void *, const struct gp_cache_block *))
 {
-    const struct gp_cache_segment shown = {segment->address,    segment->bytes,    segment->heap->stream,
-                                           segment->heap->pool, segment->growable, segment->dedicated,
-                                           segment->heap->small};
-    static const enum gp_cache_state states[] = {
-        [GP_BLOCK_LIVE] = GP_CACHE_LIVE,   [GP_BLOCK_WAITING] = GP_CACHE_WAITING,
-        [GP_BLOCK_IDLE] = GP_CACHE_IDLE,   [GP_BLOCK_UNMAPPED] = GP_CACHE_UNMAPPED,
-        [GP_BLOCK_CACHED] = GP_CACHE_IDLE, [GP_BLOCK_TAKEN] = GP_CACHE_IDLE};
+    const struct gp_cache_segment shown = gp_segment_shown(segment);
     if (visit_segment && !visit_segment(arg, &shown))
         return false;
     for (const struct gp_block *block = segment->first; block && visit_block; block = block->after) {
-        const struct gp_cache_block one = {block->address, block->bytes, block->requested_bytes, block->stream,
-                                           states[gp_block_state(block)]};
+        const struct gp_cache_block one = gp_block_shown(block);
         if (!visit_block(arg, &one))
             return false;
     }

@@ -46,6 +46,8 @@ struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, 
 void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment)
 {
     struct gp_block *next;
+    if (GP_UNLIKELY(cache->tours))
+        gp_tour_segment_gone(cache, segment);
     for (struct gp_block *block = segment->first; block; block = next) {
         next = block->after;
         gp_block_drop(cache, block);

@@ -169,8 +169,9 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
         return false;
     }
     struct gp_block *block = gp_bins_pop(bins, index);
-    *out = (struct gp_grant){block->address, have, request->bytes, request->stream};
+    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag};
     __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* ordered by the word that follows */
+    gp_block_tag(cache, block, request);
     gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
     gp_gate_release(gate);
     return true;
@@ -227,7 +228,7 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     }
     const int64_t amounts[GP_BUNDLES] = {1, (int64_t)block->bytes, (int64_t)block->requested_bytes};
     gp_gate_sub(gate, amounts);
-    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream};
+    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block)};
     gp_bins_push(bins, block);
     bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
     gp_gate_release(gate);

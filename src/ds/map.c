@@ -37,8 +37,6 @@
 #define GP_MAP_INDEX_MIN 512u
 /* A migration of n entries starts with room for 3/8 n more in the new table and is over after n/16 changes. */
 #define GP_MAP_STEP 16u
-/* each() holds the lock for this many slots: some 5 us when they are not in the cache. */
-#define GP_MAP_WALK 64u
 #define GP_MAP_NONE UINT32_MAX
 
 struct gp_map_index {
@@ -519,6 +517,11 @@ static bool gp_map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned
 
 uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg)
 {
+    return gp_map_each_rest(map, fn, NULL, arg);
+}
+
+uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg)
+{
     uint64_t removed = 0;
     for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
         struct gp_map_shard *shard = &map->shards[i];
@@ -530,6 +533,8 @@ uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg)
                 more = gp_map_walk(map, shard, k, &at, fn, arg, &removed);
                 gp_map_unlock(shard);
                 GP_TESTPOINT("map.each");
+                if (rest)
+                    rest(arg);
             }
         }
     }

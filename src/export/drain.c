@@ -8,6 +8,7 @@
 #include "base/futex.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "export/pieces.h"
 #include "export/session.h"
 #include <errno.h>
 #include <string.h>
@@ -51,6 +52,34 @@ static int gp_answer_end(const char *name, struct gp_wire_slot *slot)
     return error;
 }
 
+/* The slot that the pieces are lent to, and whose request that was. */
+static struct {
+    struct gp_wire_slot *slot;
+    uint64_t request_id;
+} gp_lent;
+
+static int gp_answer_pieces(struct gp_wire_slot *slot)
+{
+    int fd = gp_pieces_lay();
+    if (fd < 0)
+        return fd;
+    slot->fd = fd;
+    gp_lent.slot = slot;
+    gp_lent.request_id = slot->request_id;
+    return 0;
+}
+
+/* Its viewer has opened them, or died and the slot was taken back. */
+static void gp_pieces_sweep(void)
+{
+    struct gp_wire_slot *slot = gp_lent.slot;
+    if (!slot || (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == GP_SLOT_DONE &&
+                  slot->request_id == gp_lent.request_id)) /* acquire: [mail.A] */
+        return;
+    gp_lent.slot = NULL;
+    gp_pieces_drop();
+}
+
 static int gp_answer(struct gp_wire_slot *slot)
 {
     char name[sizeof(slot->name)];
@@ -82,6 +111,9 @@ static int gp_answer(struct gp_wire_slot *slot)
             __atomic_fetch_or(&gp_session->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
         else
             result = -EOPNOTSUPP;
+        break;
+    case GP_COMMAND_PIECES:
+        result = gp_answer_pieces(slot);
         break;
     default:
         break;
@@ -138,10 +170,13 @@ static void *gp_drain_main(void *arg)
     __atomic_store_n(&mailbox->drain_tid, gp_thread.tid, __ATOMIC_RELEASE);
     while (gp_life_on()) {
         uint32_t seen = __atomic_load_n(&mailbox->doorbell, __ATOMIC_ACQUIRE);
-        for (unsigned i = 0; i < GP_WIRE_SLOTS; i++)
+        for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
+            gp_pieces_sweep(); /* one who waits for his turn has it at once */
             gp_slot_serve(&mailbox->slots[i]);
+        }
         /* No request under way: sleep until the bell rings, however long. */
         bool waiting = gp_slots_sweep();
+        gp_pieces_sweep();
         gp_futex_wait(&mailbox->doorbell, seen, waiting ? GP_SLOT_STALE_NS : UINT64_MAX);
     }
     return NULL;

@@ -6,6 +6,7 @@
  */
 #include "export/session.h"
 #include "base/clock.h"
+#include "export/pieces.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -64,10 +65,10 @@ static struct gp_wire_header gp_session_layout(const struct gp_session_size *siz
     return header;
 }
 
-static int gp_session_memfd(uint64_t bytes)
+int gp_session_memfd(const char *name)
 {
     struct rlimit limit;
-    int low = memfd_create(GP_WIRE_SESSION_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int low = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (low < 0)
         return -errno;
     int floor = GP_FD_HIGH;
@@ -75,8 +76,14 @@ static int gp_session_memfd(uint64_t bytes)
         floor = (int)limit.rlim_cur / 2;
     int fd = fcntl(low, F_DUPFD_CLOEXEC, floor), moved = errno;
     close(low);
+    return fd < 0 ? -moved : fd; /* rather none than the program's next number */
+}
+
+static int gp_session_file(uint64_t bytes)
+{
+    int fd = gp_session_memfd(GP_WIRE_SESSION_NAME);
     if (fd < 0)
-        return -moved; /* rather no session than the program's next number */
+        return fd;
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         int error = errno;
         close(fd);
@@ -89,7 +96,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
 {
     struct gp_wire_header header = gp_session_layout(size);
     struct stat status = {0};
-    int fd = gp_session_memfd(header.total_bytes);
+    int fd = gp_session_file(header.total_bytes);
     if (fd < 0)
         return fd;
     char *base = mmap(NULL, header.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -138,6 +145,7 @@ void gp_session_mute(struct gp_session *session)
 void gp_session_forget(struct gp_session *session)
 {
     struct stat status;
+    gp_pieces_forget();
     if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
         (uint64_t)status.st_dev == session->device)
         close(session->fd);

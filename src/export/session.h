@@ -19,7 +19,7 @@ struct gp_session {
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
     void *sites; /* NULL none */
-    int fd; /* the process may close it behind our back: used after start only to tell whether it is still ours */
+    int fd;      /* the process may close it behind our back: used after start only to tell whether it is still ours */
     uint64_t inode, device;
 };
 
@@ -35,6 +35,9 @@ struct gp_session_size {
     uint64_t sites_bytes; /* room for the call-site tables (site/site.h); 0 none */
     bool wide;            /* a ring for a recorder that must not miss anything */
 };
+
+/* An empty memfd that can be sealed, close-on-exec, with a number beyond those that programs count on.  -errno. */
+int gp_session_memfd(const char *name);
 
 /* Makes the memfd, sizes, seals and maps it, fills the header.  0 or -errno; on error nothing is left behind. */
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size);

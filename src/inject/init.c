@@ -18,10 +18,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
+#include "export/pieces.h"
 #include "export/session.h"
 #include "inject/option.h"
+#include "record/record.h"
 #include "shim/shim.h"
+#include "site/site.h"
 #include "source/hooks.h"
+#include "source/nvtx.h"
 #include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -125,6 +129,34 @@ static void gp_inject_shim(const struct gp_options *options)
     snprintf(header->allocator, sizeof(header->allocator), "%s", gp_shim_name());
 }
 
+/* A recording without call sites would leave out what it is made for: all stacks, unless something was said. */
+static uint32_t gp_inject_stacks(const struct gp_options *options)
+{
+    return options->stacks_set || !options->record ? options->stacks : GP_SITES_NATIVE | GP_SITES_PYTHON;
+}
+
+static void gp_inject_sites(uint32_t modes)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    int error = modes ? gp_site_start(gp_session_mine.sites, header->sites_bytes, modes) : 0;
+    if (!error)
+        return;
+    gp_log(GP_LOG_WARN, "no stacks: %s", strerror(-error));
+    snprintf(header->trouble, sizeof(header->trouble), "no stacks: %s", strerror(-error));
+}
+
+static void gp_inject_record(const struct gp_options *options)
+{
+    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_record_setup setup = {options->record, header, gp_session_publish};
+    char why[96] = "", said[112];
+    if (!options->record || gp_record_start(&setup, why, sizeof(why)) == 0)
+        return;
+    snprintf(said, sizeof(said), "GPUPROF_RECORD: %s", why);
+    gp_log(GP_LOG_ERROR, "%s: nothing is recorded", said);
+    snprintf(header->trouble, sizeof(header->trouble), "%s", said);
+}
+
 static void gp_inject_fork_child(void)
 {
     gp_session_forget(&gp_session_mine);
@@ -148,26 +180,31 @@ static void gp_inject_start(void)
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
         return;
     }
-    error = gp_session_open(&gp_session_mine, &(struct gp_session_size){0});
+    uint32_t stacks = gp_inject_stacks(&options);
+    struct gp_session_size size = {.sites_bytes = stacks ? gp_site_bytes() : 0, .wide = options.record};
+    error = gp_session_open(&gp_session_mine, &size);
     if (error) {
         gp_inject_trouble("no session", error);
         return;
     }
     memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(NULL, NULL, gp_inject_fork_child);
+    pthread_atfork(gp_pieces_fork_begin, gp_pieces_fork_end, gp_inject_fork_child);
     atexit(gp_inject_exit);
     error = gp_inject_accounts();
     if (error) {
         gp_inject_trouble("no accounts", error);
         return;
     }
+    gp_inject_sites(stacks);
     gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
+    gp_nvtx_start();
     gp_inject_poller();
     gp_inject_source(options.source);
     gp_inject_shim(&options);
     gp_inject_drain();
+    gp_inject_record(&options);
     gp_thread_enter();
     gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
     gp_thread_leave();
@@ -223,6 +260,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
         gp_session_close(&gp_session_mine);
+        gp_record_stop();
         gp_life_end();
         gp_thread_leave();
     }

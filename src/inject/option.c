@@ -3,6 +3,7 @@
 #include "inject/option.h"
 #include "base/compiler.h"
 #include "base/log.h"
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,28 @@ static bool gp_parse_conf(struct gp_options *out, const char *value, const char 
     return true;
 }
 
+static bool gp_parse_stacks(struct gp_options *out, const char *value, const char **why)
+{
+    static const char *const words[] = {"off", "native", "python", "all"};
+    static const uint32_t modes[] = {0, GP_SITES_NATIVE, GP_SITES_PYTHON, GP_SITES_NATIVE | GP_SITES_PYTHON};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            out->stacks = modes[i];
+            out->stacks_set = true;
+            return true;
+        }
+    *why = "must be off, native, python or all";
+    return false;
+}
+
+/* Whether the file can be written is seen when it is opened (record/). */
+static bool gp_parse_record(struct gp_options *out, const char *value, const char **why)
+{
+    (void)why;
+    out->record = value;
+    return true;
+}
+
 /* The SIZE of the command's options: digits, then B, KiB, MiB, GiB, TiB or K, M, G, T, any case. */
 static bool gp_parse_limit(struct gp_options *out, const char *value, const char **why)
 {
@@ -87,10 +110,8 @@ static const struct gp_option {
     bool (*parse)(struct gp_options *out, const char *value, const char **why);
 } gp_options[] = {
 #define GP_OPTION(_name, _parser, _help) {#_name, gp_parse_##_parser},
-#define GP_LATER(_name)                  {#_name, NULL},
 #include "inject/option.def"
 #undef GP_OPTION
-#undef GP_LATER
 };
 
 void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sentence)
@@ -107,8 +128,8 @@ void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_b
     complaint[0] = '\0';
     *out = (struct gp_options){0};
     for (size_t i = 0; i < GP_COUNT(gp_options); i++) {
-        const char *value = secure_getenv(gp_options[i].name), *why = "is not part of this version";
-        if (!value || !*value || (gp_options[i].parse && gp_options[i].parse(out, value, &why)))
+        const char *value = secure_getenv(gp_options[i].name), *why = NULL;
+        if (!value || !*value || gp_options[i].parse(out, value, &why))
             continue;
         snprintf(sentence, sizeof(sentence), "%s=%.24s %s", gp_options[i].name, value, why);
         gp_option_complain(complaint, complaint_bytes, sentence);

@@ -3,6 +3,7 @@
 #ifndef GP_INJECT_OPTION_H
 #define GP_INJECT_OPTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,9 @@ struct gp_options {
     const char *allocator; /* NULL: none was asked for.  It and conf are read by shim/ */
     const char *conf;
     uint64_t limit_bytes; /* 0: none */
+    uint32_t stacks;      /* GP_SITES_*; 0 off */
+    bool stacks_set;
+    const char *record; /* NULL: none */
 };
 
 /* Reads every row of option.def with secure_getenv.  What could not be used is described in complaint ("" if nothing).

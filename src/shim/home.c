@@ -2,11 +2,13 @@
  * home.c: see home.h. */
 #include "shim/home.h"
 #include "account/feed.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cache/policy.h"
 #include "shim/driver.h"
 #include "shim/fence.h"
 #include "shim/mark.h"
+#include "site/site.h"
 #include <string.h>
 
 struct gp_home gp_homes[GP_HOMES];
@@ -94,13 +96,44 @@ struct gp_home *gp_home_add(void *ctx, int device, bool primary)
     return home;
 }
 
+void gp_home_tag(const struct gp_home *home, struct gp_request *request)
+{
+    if (!gp_site_on())
+        return;
+    request->tag = gp_site_here(home->device, GP_KIND_LINEAR, true);
+    request->time_ns = gp_clock_ns();
+}
+
+void gp_home_given(const struct gp_home *home, const struct gp_grant *grant, uint64_t stream, uint64_t time_ns)
+{
+    gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_ALLOC, home->device, (uint32_t)grant->tag, grant->address,
+                                                grant->bytes, grant->requested_bytes, stream, time_ns});
+}
+
+void gp_home_freed(const struct gp_home *home, const struct gp_grant *grant, uint64_t stream)
+{
+    gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_FREE, home->device, (uint32_t)grant->tag, grant->address,
+                                                grant->bytes, grant->requested_bytes, stream, 0});
+}
+
+/* A live block goes with its context.  Under the cache's lock, which neither the ring nor the sites ever wait for. */
+static bool gp_home_lost(void *arg, const struct gp_cache_block *block)
+{
+    const struct gp_grant grant = {block->address, block->bytes, block->requested_bytes, block->stream, block->tag};
+    if (block->state == GP_CACHE_LIVE)
+        gp_home_freed(arg, &grant, 0);
+    return true;
+}
+
 void gp_home_die(struct gp_home *home)
 {
     struct gp_cache *cache = gp_home_has(home);
     __atomic_store_n(&home->x_state, GP_HOME_DYING, __ATOMIC_RELEASE);
     gp_fence_forget(home);
-    if (cache)
+    if (cache) {
+        gp_cache_walk(cache, home, NULL, gp_home_lost);
         gp_cache_forget(cache);
+    }
     gp_mark_forget(home);
     gp_backend_clear(home);
     gp_lock_take(&gp_home_lock);
@@ -133,8 +166,11 @@ static void gp_home_listen(void *listener, const struct gp_cache_event *event)
         gp_feed_cache_count(home->device, GP_FEED_DEVICE_FREES, 1);
     /* The failed call itself is told by whoever answers the program (gp_feed_failed), with the function's name. */
     if (event->type < GP_COUNT(types) && types[event->type] && event->type != GP_CACHE_OOM)
-        gp_feed_cache_event((enum gp_wire_event_type)types[event->type], home->device, event->address, event->bytes, 0,
-                            event->stream);
+        gp_feed_cache_event(&(struct gp_feed_event){.type = types[event->type],
+                                                    .device = home->device,
+                                                    .address = event->address,
+                                                    .bytes = event->bytes,
+                                                    .stream = event->stream});
 }
 
 static GP_COLD struct gp_cache *gp_home_make(struct gp_home *home)
@@ -143,6 +179,7 @@ static GP_COLD struct gp_cache *gp_home_make(struct gp_home *home)
         .policy = &gp_home_policy,
         .gauges = gp_feed_cache_gauges(home->device),
         .limit_bytes = gp_home_limit_bytes,
+        .tags = gp_site_on(),
         .listener = home,
         .listen = gp_home_listen,
     };

@@ -57,6 +57,11 @@ struct gp_home *gp_home_primary(int device);
 /* The slot's end: the context is gone, with everything linear in it. */
 void gp_home_die(struct gp_home *home);
 
+/* With call sites on, the request's tag is its site.  Then what was given, and given back, is told as events. */
+void gp_home_tag(const struct gp_home *home, struct gp_request *request);
+void gp_home_given(const struct gp_home *home, const struct gp_grant *grant, uint64_t stream, uint64_t time_ns);
+void gp_home_freed(const struct gp_home *home, const struct gp_grant *grant, uint64_t stream);
+
 /* Its cache, made if need be; NULL: no memory. */
 struct gp_cache *gp_home_cache(struct gp_home *home);
 /* Its cache if it has one. */

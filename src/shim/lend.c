@@ -89,6 +89,7 @@ uint32_t gp_lend_alloc(struct gp_lend *lend, const char *api, uint64_t bytes, ui
 {
     struct gp_request request = {.bytes = bytes, .stream = gp_lend_stream(stream), .shard = gp_thread.number};
     struct gp_grant grant;
+    gp_home_tag(lend->home, &request);
     request.pool = gp_route_pool(lend->home->device, stream);
     uint32_t result = gp_cache_alloc(lend->cache, &request, &grant);
     if (GP_UNLIKELY(result)) {
@@ -96,7 +97,7 @@ uint32_t gp_lend_alloc(struct gp_lend *lend, const char *api, uint64_t bytes, ui
         return result;
     }
     *address = grant.address;
-    gp_feed_cache_event(GP_EVENT_ALLOC, lend->home->device, grant.address, grant.bytes, grant.requested_bytes, stream);
+    gp_home_given(lend->home, &grant, stream, request.time_ns);
     return 0;
 }
 
@@ -117,7 +118,7 @@ bool gp_lend_free(uint64_t address)
         struct gp_cache *cache = gp_home_has(home);
         if (!cache || !gp_cache_release(cache, address, gp_lend_order(cache, address), gp_thread.number, &grant))
             continue;
-        gp_feed_cache_event(GP_EVENT_FREE, home->device, address, grant.bytes, grant.requested_bytes, grant.stream);
+        gp_home_freed(home, &grant, grant.stream);
         return true;
     }
     return false;

@@ -59,6 +59,7 @@ static uint32_t gp_serve_alloc(struct gp_home *home, const char *api, size_t byt
     struct gp_grant grant;
     if (GP_UNLIKELY(!cache))
         return GP_CU_OUT_OF_MEMORY;
+    gp_home_tag(home, &request);
     if (gp_serve_kind != GP_SERVE_GROWABLE)
         request.flags = GP_REQUEST_LINEAR;
     if (gp_serve_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
@@ -72,7 +73,7 @@ static uint32_t gp_serve_alloc(struct gp_home *home, const char *api, size_t byt
         return result;
     }
     *address = grant.address;
-    gp_feed_cache_event(GP_EVENT_ALLOC, home->device, grant.address, grant.bytes, grant.requested_bytes, 0);
+    gp_home_given(home, &grant, 0, request.time_ns);
     return 0;
 }
 
@@ -190,7 +191,7 @@ static bool gp_serve_release(const char *api, uint64_t address, uint32_t *result
             continue;
         gp_mark_drop(home, address);
         if (gp_cache_release(cache, address, GP_FREE_UNORDERED, gp_thread.number, &grant)) {
-            gp_feed_cache_event(GP_EVENT_FREE, home->device, address, grant.bytes, grant.requested_bytes, 0);
+            gp_home_freed(home, &grant, 0);
             return true;
         }
     }

@@ -29,6 +29,8 @@ const char *gp_shim_name(void);
 typedef bool gp_shim_segment_fn(void *arg, const struct gp_cache_segment *segment);
 typedef bool gp_shim_block_fn(void *arg, const struct gp_cache_block *block);
 void gp_shim_walk(int device, void *arg, gp_shim_segment_fn *segment, gp_shim_block_fn *block);
+/* As gp_cache_tour; any thread. */
+void gp_shim_tour(int device, void *arg, gp_shim_segment_fn *segment, gp_shim_block_fn *block, void (*rest)(void *arg));
 /* No driver call from here on (the exit path). */
 void gp_shim_stop(void);
 

@@ -27,8 +27,9 @@ static inline bool gp_site_on(void)
 }
 
 /* The site of the calling thread's stack for memory of that kind on that device (index in the session); 0: off, or
- * unknown. */
-uint32_t gp_site_here(int device, enum gp_wire_kind kind);
+ * unknown.  summed: it counts among the device's bytes (what PyTorch's allocated_bytes sums); else its row alone has
+ * numbers. */
+uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed);
 
 /* Memory of a site comes and goes.  site 0: nothing.  In any order and on any thread; a free of what was allocated
  * before the sites were switched on has site 0. */

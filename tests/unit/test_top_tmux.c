@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <lib/paths.h>
 #include <lib/session.h>
+#include <lib/sitesession.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,4 +199,26 @@ Test(top, a_dumb_terminal_gets_a_table)
     see("rc=0", true);
     cr_assert_not_null(strstr(screen, "R-PEAK"));
     cr_assert_null(strstr(screen, "F10Quit"));
+}
+
+Test(top, shows_call_sites)
+{
+    char line[1024];
+    pid_t pid = gp_test_sites_process();
+    cr_assert_gt(pid, 0);
+    snprintf(line, sizeof(line), "\"'%s' top --by site -d 0.2 -p %d; echo rc=\\$?\" Enter", path_command(), (int)pid);
+    type(line);
+    see("Sort", true);
+    see("forward (/home/", true);
+    see("train.py:20)", true); /* the stack of the selected site */
+    see("+", true);            /* one of them grows */
+    type("Down");
+    see("site 2, the innermost call first", true);
+    type("Enter");
+    see("the innermost call first", false);
+    type("s");
+    type("q");
+    see("rc=0", true);
+    see("Invert", false);
+    gp_test_process_stop(pid);
 }

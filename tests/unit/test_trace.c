@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_trace.c: traces as files: our text form, RMM logs, PyTorch snapshots, and what is none of them.  Run by the unit
  * tests. */
+#include <lib/recmake.h>
 #include <replay/pickle.h>
 #include <replay/trace.h>
 
@@ -354,4 +355,59 @@ Test(trace, map_against_a_table)
         cr_assert(found == (table[look] != UINT32_MAX) && (!found || value == table[look]));
     }
     gp_replay_map_free(&map);
+}
+
+/* ---- our own recordings ------------------------------------------------------------------------------------------ */
+
+static struct gp_recording *recorded(void)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t host = recmake_device(make, GP_WIRE_HOST, -1), second = recmake_device(make, 3, 1 << 30);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 512, 0);
+    recmake_alloc(make, host, GP_KIND_PINNED, 0x2000, 64, 0); /* no request to a device's allocator */
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1000000001,
+                                               .address = 0x9000,
+                                               .bytes = 2048,
+                                               .unused = 48,
+                                               .thread = 70,
+                                               .stream = 0,
+                                               .type = GP_EVENT_ALLOC,
+                                               .kind = GP_KIND_POOL,
+                                               .device = (uint8_t)second});
+    recmake_mark(make, "  two\nlines ");
+    recmake_mark(make, "\n");
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 700, 0); /* the address again: another block */
+    recmake_free(make, host, GP_KIND_PINNED, 0x2000);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x7777); /* from before */
+    recmake_free(make, second, GP_KIND_POOL, 0x9000);
+    return recmake_done(make);
+}
+
+Test(trace, recording)
+{
+    struct gp_recording *recording = recorded();
+    struct gp_replay_builder builder = {.trace = &trace};
+    recording->baseline = calloc(1, sizeof(recording->baseline[0]));
+    recording->baseline_count = 1;
+    recording->baseline[0] =
+        (struct gp_rec_event){.address = 0x7777, .bytes = 99, .type = GP_EVENT_ALLOC, .kind = GP_KIND_LINEAR};
+    recording->streams[0] = 0xabc;
+    cr_assert_eq(gp_recording_match(recording), 0);
+    cr_assert_eq(gp_replay_import(&builder, recording), 0, "%s", builder.problem.text);
+    gp_replay_builder_free(&builder);
+    cr_assert_eq(trace.count, 9);
+    op_is(0, GP_REPLAY_ALLOC, 0, 99, 1); /* what lived before comes first */
+    op_is(1, GP_REPLAY_ALLOC, 1, 512, 1);
+    op_is(2, GP_REPLAY_ALLOC, 2, 2000, 1); /* what was asked for */
+    cr_expect(trace.ops[2].device == 1 && trace.ops[2].thread == 6, "the host has no number; threads share 64");
+    cr_expect_str_eq(trace.names[trace.ops[3].block], "two lines");
+    cr_expect_str_eq(trace.names[trace.ops[4].block], "mark");
+    op_is(5, GP_REPLAY_FREE, 1, 0, GP_REPLAY_ANY);
+    op_is(6, GP_REPLAY_ALLOC, 3, 700, 1);
+    op_is(7, GP_REPLAY_FREE, 0, 0, GP_REPLAY_ANY);
+    op_is(8, GP_REPLAY_FREE, 2, 0, 1); /* stream-ordered */
+    cr_expect_eq(trace.left_out, 2, "the pinned block and its free, not %lu", (unsigned long)trace.left_out);
+    gp_replay_trace_free(&trace);
+    gp_recording_free(recording);
 }

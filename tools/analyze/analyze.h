@@ -41,18 +41,23 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording);
 struct gp_leak {
     uint32_t site;
     uint32_t device; /* index in devices */
-    int64_t live_bytes, live_count;
+    uint8_t kind;
+    int64_t live_bytes, live_count; /* at the last step's end: programs tidy up after it */
     double bytes_per_step;
     double confidence;     /* 0..1: how much of its growth a straight line tells, and for how many steps it grew */
     double seconds_to_oom; /* at this slope until the device is full; < 0: unknown, or never */
-    uint64_t oldest_ns;    /* age of its oldest live block at the end */
+    uint64_t oldest_ns;    /* age of its oldest live block then */
 };
 struct gp_leaks {
     uint32_t steps, count;
     enum gp_step_source source;
+    const char *why;           /* why there is no suspect; "" */
+    uint32_t points;           /* of each suspect's curve: the steps, or groups of them if they are many */
+    int64_t *kept;             /* [count][points]: bytes that a suspect never went below during each */
     struct gp_leak suspects[]; /* by bytes_per_step, the largest first */
 };
-/* older_ns: blocks younger than this at the end do not count as kept (0: each is judged by growth alone). */
+/* older_ns: blocks younger than this at the end do not count as kept (0: each is judged by growth alone).  The rule and
+ * its thresholds: docs/analyses.md. */
 struct gp_leaks *gp_leaks_find(const struct gp_recording *recording, const struct gp_steps *steps, uint64_t older_ns);
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
@@ -65,7 +70,8 @@ struct gp_peak_part {
 struct gp_peak {
     uint32_t device;
     uint64_t time_ns;
-    int64_t bytes; /* = sum of the parts */
+    uint32_t event_index; /* of the last event that is in it; GP_REC_NONE: none, it is what there was before */
+    int64_t bytes;        /* = sum of the parts */
     uint32_t count;
     struct gp_peak_part parts[]; /* the largest first */
 };
@@ -108,10 +114,11 @@ struct gp_fragmentation {
 struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *recording, uint32_t device, uint32_t points);
 
 /* The segment map at the end (or at at_ns): segments by address, each with its blocks. */
+enum gp_block_state { GP_BLOCK_LIVE = 0, GP_BLOCK_IDLE = 2, GP_BLOCK_UNMAPPED = 3 }; /* as GPUPROF_LIVE .. */
 struct gp_map_block {
     uint64_t address, bytes;
     uint32_t site;
-    uint8_t state; /* GPUPROF_LIVE, _IDLE, _UNMAPPED */
+    uint8_t state; /* enum gp_block_state */
     uint8_t kind;
 };
 struct gp_map_segment {

@@ -32,9 +32,19 @@ int gp_cmd_reset(int argc, char **argv);
 int gp_cmd_scope(int argc, char **argv);
 int gp_cmd_trace(int argc, char **argv);
 int gp_cmd_mark(int argc, char **argv);
+int gp_cmd_record(int argc, char **argv); /* tools/cmd/record.c */
 int gp_cmd_doctor(int argc, char **argv);
 int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
 int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */
+int gp_cmd_snapshot(int argc, char **argv); /* tools/cmd/snapshot.c */
+int gp_cmd_report(int argc, char **argv);
+int gp_cmd_leaks(int argc, char **argv);
+int gp_cmd_peak(int argc, char **argv);
+int gp_cmd_churn(int argc, char **argv);
+int gp_cmd_fragmentation(int argc, char **argv);
+int gp_cmd_reconcile(int argc, char **argv);
+int gp_cmd_diff(int argc, char **argv);
+int gp_cmd_export(int argc, char **argv); /* tools/cmd/export.c */
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 
@@ -97,6 +107,13 @@ struct gp_refusal { /* what an error number of the process means for one command
 
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
+
+/* ---- holders.c ----------------------------------------------------------------------------------------------- */
+
+/* Says where the holders in the process's report of out of memory were asked for (oom_where), if it has a report and
+ * runs with stacks.  sites: as kept since before its end, or NULL: of a process that is alive. */
+struct gp_sites;
+void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 
 /* ---- launch.c, child.c
  * ------------------------------------------------------------------------------------------------- */

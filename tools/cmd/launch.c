@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define GP_INJECTION "CUDA_INJECTION64_PATH"
+#define GP_NVTX      "NVTX_INJECTION64_PATH"
 
 /* Directory of this program without the last component ("/usr/local" of "/usr/local/bin/gpuprof").  0 or -errno. */
 static int gp_launch_prefix(char prefix[PATH_MAX])
@@ -144,6 +145,9 @@ int gp_launch_prepare(struct gp_launch *launch)
     if (!rc)
         rc = gp_launch_shim(launch);
     if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)
+        rc = GP_EXIT_FAILED;
+    /* NVTX ranges become marks, unless another tool is there to take them. */
+    if (!rc && setenv(GP_NVTX, launch->library, 0) != 0)
         rc = GP_EXIT_FAILED;
     return rc;
 }

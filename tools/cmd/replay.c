@@ -17,9 +17,10 @@
 static const char gp_replay_help[] =
     "usage: gpuprof replay TRACE --allocator=NAME [--conf=TEXT] [--limit=SIZE] [--sim=SPEC] [--json]\n"
     "\n"
-    "Runs a trace of allocations on the simulated GPU through the real library.  TRACE: a file in our text form, an "
-    "RMM\n"
-    "log (CSV), a PyTorch snapshot (pickle), '-' for standard input, or 'generate:NAME' (see 'gpuprof generate').\n"
+    "Runs a trace of allocations on the simulated GPU through the real library.  TRACE: a recording, a file in our "
+    "text\n"
+    "form, an RMM log (CSV), a PyTorch snapshot (pickle), '-' for standard input, or 'generate:NAME' (see 'gpuprof\n"
+    "generate').\n"
     "\n"
     "      --allocator=NAME  caching, pytorch, auto_growth, prealloc, passthrough; all: one line for each\n"
     "      --conf=TEXT       options as in PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128,...\n"

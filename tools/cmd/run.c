@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * run.c: `gpuprof run`: starts a program with the profiler inside.  Called by main.c. */
 #include <cmd/cmd.h>
+#include <collect/sites.h>
 #include <collect/watch.h>
 #include <write/write.h>
 
 #include <base/clock.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <record/format.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char gp_run_help[] =
-    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]]\n"
-    "                   [--library=FILE] [--] CMD...\n"
+    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--record=FILE] [--stacks=off|native|python|all]\n"
+    "                   [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]] [--library=FILE] [--] CMD...\n"
     "\n"
     "Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD initialises it.\n"
     "Signals are passed on; the exit status is CMD's (128 + N if signal N killed it, 126 or 127 if it could not be "
@@ -20,15 +27,18 @@ static const char gp_run_help[] =
     "\n"
     "      --sim[=SPEC]     on the simulated GPU; SPEC: devices=N,memory=SIZE,latency=zero|typical,faults=FILE\n"
     "      --summary        prints the table of torch.cuda.memory_summary when CMD has ended\n"
+    "      --record=FILE    writes every event to FILE (%p in it: the pid; a second process adds its own to the "
+    "name);\n"
+    "                       then: gpuprof report FILE\n"
+    "      --stacks=WHICH   call sites of allocations; for recordings the default is all, else off\n"
     "      --allocator=NAME serves CMD's cuMemAlloc and cudaMalloc from a cache: caching, pytorch, auto_growth,\n"
     "                       prealloc, passthrough or off; by LD_PRELOAD, so not for statically linked programs\n"
     "      --limit=SIZE     the most that the allocator may reserve on a device\n"
     "      --alloc-conf=..  its settings, in the words of PYTORCH_CUDA_ALLOC_CONF\n"
     "      --library=FILE   another libgpuprof.so than the one beside this program\n"
     "\n"
-    "GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT and GPUPROF_ALLOC_CONF do the same; GPUPROF_SOURCE=hooks takes events "
-    "from\n"
-    "the driver's entry points instead of CUPTI.  --record and --stacks are not in this version.\n";
+    "GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT, GPUPROF_ALLOC_CONF, GPUPROF_RECORD and GPUPROF_STACKS do the same;\n"
+    "GPUPROF_SOURCE=hooks takes events from the driver's entry points instead of CUPTI.\n";
 
 enum {
     GP_RUN_SIM = 256,
@@ -55,12 +65,57 @@ struct gp_run_options {
     bool summary, help;
 };
 
-static int gp_run_refuse(int code, const char *value)
+static int gp_run_stacks(const char *value)
 {
-    if (strcmp(value, "off") == 0 && code == GP_RUN_STACKS)
+    static const char *const words[] = {"off", "native", "python", "all"};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcmp(value, words[i]) == 0)
+            return setenv("GPUPROF_STACKS", value, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return gp_usage_error("run", "--stacks=%s: must be off, native, python or all", value);
+}
+
+/* An older recording makes way; anything else that lies there was not made by us. */
+static int gp_run_clear(const char *path)
+{
+    char magic[sizeof(GP_RECORD_MAGIC) - 1];
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
         return GP_EXIT_OK;
-    gp_error("run", "%s=%s: not part of this version", code == GP_RUN_RECORD ? "--record" : "--stacks", value);
-    return GP_EXIT_USAGE;
+    bool ours = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+                memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (ours && unlink(path) == 0)
+        return GP_EXIT_OK;
+    gp_error("run",
+             ours ? "--record=%s: cannot replace the old recording"
+                  : "--record=%s: exists and is no recording: "
+                    "choose another name",
+             path);
+    return GP_EXIT_FAILED;
+}
+
+/* The program may change its directory before it comes to the GPU: the name is made absolute. */
+static int gp_run_record(const char *name)
+{
+    char here[4096] = "", path[2 * 4096];
+    if (name[0] != '/' && !getcwd(here, sizeof(here)))
+        return gp_usage_error("run", "--record=%s: the current directory is gone", name);
+    snprintf(path, sizeof(path), "%s%s%s", here, here[0] ? "/" : "", name);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    bool writable = access(slash > path ? path : "/", W_OK | X_OK) == 0;
+    *slash = '/';
+    if (!writable) {
+        gp_error("run", "--record=%s: no file can be made there: %s", name, strerror(errno));
+        return GP_EXIT_FAILED;
+    }
+    int rc = strchr(path, '%') ? GP_EXIT_OK : gp_run_clear(path);
+    if (!rc && setenv("GPUPROF_RECORD", path, 1) != 0)
+        rc = GP_EXIT_FAILED;
+    return rc;
 }
 
 static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
@@ -98,27 +153,56 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
         case GP_RUN_CONF:
             o->launch.conf = optarg;
             break;
+        case GP_RUN_RECORD:
+            rc = gp_run_record(optarg);
+            break;
+        case GP_RUN_STACKS:
+            rc = gp_run_stacks(optarg);
+            break;
         case 'h':
             o->help = true;
             return GP_EXIT_OK;
-        case '?':
-        case ':':
-            return gp_option_error("run", c, argv, optind, optopt);
         default:
-            rc = gp_run_refuse(c, optarg);
+            return gp_option_error("run", c, argv, optind, optopt);
         }
     }
     o->launch.argv = argv + optind;
     return rc;
 }
 
-static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, uint64_t first_ns)
+/* The call sites of those that are watched, for a report of out of memory at the end: only a process that is alive says
+ * what code it has mapped. */
+struct gp_run_sites {
+    struct gp_sites *sites[GP_WATCH_MOST];
+    bool tried[GP_WATCH_MOST];
+    uint64_t next_ns;
+};
+
+static void gp_run_sites_look(struct gp_run_sites *kept, const struct gp_watch *watch, uint64_t now)
+{
+    char problem[GP_PROBLEM_BYTES], proc[32];
+    bool again = now >= kept->next_ns;
+    for (int i = 0; i < watch->count; i++) {
+        const struct gp_watched *watched = watch->watched[i];
+        snprintf(proc, sizeof(proc), "/proc/%d", (int)watched->process.pid);
+        if (!kept->tried[i])
+            gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem);
+        else if (kept->sites[i] && again)
+            gp_sites_update(kept->sites[i], problem);
+        kept->tried[i] = true;
+    }
+    if (again)
+        kept->next_ns = now + 1000000000ull; /* a look costs up to some milliseconds */
+}
+
+static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
 {
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
         bool deep = now >= deep_at;
         gp_watch_look(watch, child->pid, deep);
+        gp_run_sites_look(sites, watch, now);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
         uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
@@ -150,11 +234,12 @@ static void gp_run_summary(struct gp_watch *watch)
 }
 
 /* The pages of those that ran out of GPU memory. */
-static void gp_run_ooms(struct gp_watch *watch)
+static void gp_run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
 {
     for (int i = 0; i < watch->count; i++) {
         if (!watch->watched[i]->process.oom.count)
             continue;
+        gp_holders_name(&watch->watched[i]->process, sites->sites[i]);
         fputs("gpuprof: ", stderr);
         gp_oom_print(stderr, &watch->watched[i]->process);
     }
@@ -175,6 +260,7 @@ int gp_cmd_run(int argc, char **argv)
 {
     struct gp_run_options o = {.launch = {.command = "run"}};
     struct gp_watch watch = {0};
+    struct gp_run_sites sites = {0};
     struct gp_child child;
     int rc = gp_run_parse(argc, argv, &o);
     if (!rc && o.help) {
@@ -190,14 +276,16 @@ int gp_cmd_run(int argc, char **argv)
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    gp_run_watch(&child, &watch, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    gp_run_watch(&child, &watch, &sites, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
     if (gp_run_read(&watch)) {
         if (o.summary)
             gp_run_summary(&watch);
         /* A program that ended well has dealt with it. */
         if (o.summary || child.status != 0)
-            gp_run_ooms(&watch);
+            gp_run_ooms(&watch, &sites);
     }
+    for (int i = 0; i < watch.count; i++)
+        gp_sites_close(sites.sites[i]); /* before the sessions that they read */
     gp_watch_free(&watch);
     return child.status;
 }

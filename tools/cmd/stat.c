@@ -101,6 +101,8 @@ int gp_cmd_stat(int argc, char **argv)
         fputs(gp_stat_help, stdout);
     else if (!rc)
         rc = gp_target_collect(&o.target, true, true, &system);
+    for (int i = 0; system && i < system->process_count; i++)
+        gp_holders_name(&system->processes[i], NULL);
     if (system) {
         if (o.json)
             rc = gp_json_print(stdout, gp_stat_json(system, o.target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;

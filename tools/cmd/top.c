@@ -14,12 +14,13 @@
 #include <unistd.h>
 #include <view/print.h>
 #include <view/screen.h>
+#include <view/sites.h>
 #include <view/term.h>
 #include <write/stats.h>
 #include <write/write.h>
 
 static const char gp_top_help[] =
-    "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container] "
+    "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container|site] "
     "[--sort COLUMN]\n"
     "\n"
     "Shows who holds which GPU memory, live.  Without a terminal it prints one plain table.\n"
@@ -29,7 +30,9 @@ static const char gp_top_help[] =
     "  -1, --once         print one plain table and end; rates take two samples and are '-'\n"
     "      --json         one object of schema gpuprof.top/1 a sample, each on its own line with -n\n"
     "  -p, --pid PID,..   these processes alone\n"
-    "      --by WHAT      rows by process, device or container\n"
+    "      --by WHAT      rows by process, device or container; or site: where one process asked for its memory, if "
+    "it\n"
+    "                     runs with stacks ('gpuprof run --stacks=all', GPUPROF_STACKS=all)\n"
     "      --sort COLUMN  one of the headers\n"
     "\n"
     "'-' (null in JSON) is unknown.  '~' contains estimates.  Peaks of a process are exact.  Peaks of a GPU or a "
@@ -45,8 +48,10 @@ static const char gp_top_help[] =
 struct gp_top {
     struct gp_target target; /* -p */
     struct gp_ui ui;
-    int64_t samples; /* 0: not said */
-    bool once, json, help, system;
+    const char *sort; /* NULL: not said */
+    int64_t samples;  /* 0: not said */
+    bool once, json, help, system, by_site;
+    struct gp_site_model sites; /* with by_site */
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -77,26 +82,32 @@ static int gp_top_by(struct gp_top *top, const char *text)
             return GP_EXIT_OK;
         }
     }
-    if (strcmp(text, "site") == 0)
-        return gp_usage_error("top", "--by site: it needs call sites, which this version does not record");
-    return gp_usage_error("top", "--by %s: must be process, device or container", text);
+    if (strcmp(text, "site") == 0) {
+        top->by_site = true;
+        return GP_EXIT_OK;
+    }
+    return gp_usage_error("top", "--by %s: must be process, device, container or site", text);
 }
 
-static int gp_top_sort(struct gp_top *top, const char *text)
+/* Processes and sites have columns of their own. */
+static int gp_top_sort(struct gp_top *top)
 {
     char names[256] = "";
-    enum gp_column_id column = gp_column_find(text);
+    enum gp_column_id column = top->by_site ? GP_COLUMNS : gp_column_find(top->sort);
     if (column != GP_COLUMNS) {
         top->ui.sort = column;
         top->ui.ascending = !gp_columns[column].numeric;
         return GP_EXIT_OK;
     }
-    for (int i = 0; i < GP_COLUMNS; i++) {
+    if (top->by_site && gp_site_column_find(top->sort) != GP_SITE_COLUMNS)
+        return GP_EXIT_OK;
+    for (int i = 0; i < (top->by_site ? (int)GP_SITE_COLUMNS : (int)GP_COLUMNS); i++) {
         size_t used = strlen(names);
-        if (i != GP_COLUMN_BAR)
-            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", gp_columns[i].name);
+        if (top->by_site || i != GP_COLUMN_BAR)
+            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+                     top->by_site ? gp_site_columns[i].name : gp_columns[i].name);
     }
-    return gp_usage_error("top", "--sort %s: no such column: choose one of %s", text, names);
+    return gp_usage_error("top", "--sort %s: no such column: choose one of %s", top->sort, names);
 }
 
 enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_BY, GP_TOP_SORT };
@@ -125,7 +136,8 @@ static int gp_top_option(struct gp_top *top, int code, char **argv)
     case GP_TOP_BY:
         return gp_top_by(top, optarg);
     case GP_TOP_SORT:
-        return gp_top_sort(top, optarg);
+        top->sort = optarg;
+        return GP_EXIT_OK;
     default:
         return gp_option_error("top", code, argv, optind, optopt);
     }
@@ -150,6 +162,8 @@ static int gp_top_parse(int argc, char **argv, struct gp_top *top)
         rc = gp_top_option(top, code, argv);
     if (!rc && !top->help && optind < argc)
         rc = gp_usage_error("top", "%s: unexpected argument (processes are named with -p)", argv[optind]);
+    if (!rc && !top->help && top->sort)
+        rc = gp_top_sort(top);
     if (!rc && top->once && top->samples > 1)
         rc = gp_usage_error("top", "--once and -n %lld: one or the other", (long long)top->samples);
     return rc;
@@ -181,12 +195,33 @@ static void gp_top_notes(const struct gp_model *model)
     gp_top_note_losses(model);
 }
 
-static int gp_top_json(const struct gp_model *model, const struct gp_row_list *list, bool line)
+static int gp_top_json(const struct gp_top *top, const struct gp_model *model, const struct gp_row_list *list,
+                       bool line)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t time_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-    return gp_json_print(stdout, gp_print_json(model, list, time_ns), line);
+    json_t *object = gp_print_json(model, list, time_ns);
+    if (object && top->by_site && json_object_set_new(object, "sites", gp_site_json(&top->sites)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return gp_json_print(stdout, object, line);
+}
+
+/* Of sites, one sample printed; the first was taken when they were opened.  0 or -errno. */
+static int gp_top_print_sites(struct gp_top *top, bool first)
+{
+    char note[512];
+    int err = first ? 0 : gp_site_model_update(&top->sites, note);
+    if (err || top->json)
+        return err;
+    if (!first)
+        putchar('\n');
+    gp_site_print(stdout, &top->sites, gp_term_utf8());
+    for (uint32_t i = 0; first && gp_site_note(&top->sites, i, note, sizeof(note)); i++)
+        gp_error("top", "%s", note);
+    return fflush(stdout) == 0 ? 0 : -errno;
 }
 
 /* One sample printed.  0 or -errno. */
@@ -194,7 +229,10 @@ static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options 
                             struct gp_row_list *list, bool first)
 {
     struct gp_system *system;
-    int err = gp_collect(options, &system);
+    int err = top->by_site ? gp_top_print_sites(top, first) : 0;
+    if (err || (top->by_site && !top->json))
+        return err;
+    err = gp_collect(options, &system);
     if (!err)
         err = gp_model_update(model, system);
     if (!err)
@@ -202,7 +240,7 @@ static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options 
     if (err)
         return err;
     if (top->json)
-        return gp_top_json(model, list, top->samples > 0);
+        return gp_top_json(top, model, list, top->samples > 0);
     if (!first)
         putchar('\n');
     gp_print_table(stdout, model, list, gp_term_utf8());
@@ -239,7 +277,8 @@ static int gp_top_print(struct gp_top *top, const struct gp_collect_options *opt
 static int gp_top_screen(struct gp_top *top, const struct gp_collect_options *options)
 {
     int number = 0;
-    int err = gp_screen_run(options, &top->ui, top->samples, &number);
+    int err = top->by_site ? gp_site_screen(&top->sites, top->ui.interval_ms, top->samples, &number)
+                           : gp_screen_run(options, &top->ui, top->samples, &number);
     if (err == -ENOTTY) {
         gp_error("top", "TERM=%s is unknown here: printing one table", getenv("TERM"));
         return gp_top_print(top, options);
@@ -268,6 +307,39 @@ static int gp_top_check_pids(const struct gp_top *top)
     return rc;
 }
 
+/* The one process whose sites are shown. */
+static int gp_top_open_sites(struct gp_top *top)
+{
+    char problem[GP_PROBLEM_BYTES], why[256];
+    struct gp_system *system;
+    int rc = gp_target_collect(&top->target, false, false, &system);
+    if (rc)
+        return rc;
+    gp_system_free(system);
+    if (top->target.pid_count != 1)
+        return gp_usage_error("top", "--by site: shows one process: name one with -p PID");
+    pid_t pid = top->target.pids[0];
+    int err = gp_site_model_open(&top->sites, pid, problem);
+    if (err == -ENOENT) {
+        gp_error("top",
+                 "pid %d: it runs without stacks, so that its call sites are not known: start it with 'gpuprof run "
+                 "--stacks=all CMD...' (or native, or python), or with GPUPROF_STACKS=all in its environment",
+                 (int)pid);
+        return GP_EXIT_FAILED;
+    }
+    if (err) {
+        if (!problem[0] && gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+            snprintf(why, sizeof(why), "%s", strerror(-err));
+        gp_error("top", "pid %d: %s", (int)pid, problem[0] ? problem : why);
+        return err == -ESRCH || err == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
+    }
+    if (top->sort) {
+        enum gp_site_column column = gp_site_column_find(top->sort);
+        gp_site_model_sort(&top->sites, column, column == GP_SITE_SITE || column <= GP_SITE_KIND);
+    }
+    return GP_EXIT_OK;
+}
+
 int gp_cmd_top(int argc, char **argv)
 {
     struct gp_top top = {.target = GP_TARGET_INIT("top")};
@@ -284,10 +356,13 @@ int gp_cmd_top(int argc, char **argv)
                                              .exact = true,
                                              .with_nvml = true,
                                              .deadline_ns = GP_TOP_ANSWER_NS};
+        if (!rc && top.by_site)
+            rc = gp_top_open_sites(&top);
         if (!rc)
             rc = top.once || top.json || !gp_term_usable() ? gp_top_print(&top, &options)
                                                            : gp_top_screen(&top, &options);
     }
+    gp_site_model_close(&top.sites);
     gp_target_free(&top.target);
     return rc;
 }

@@ -72,6 +72,11 @@ struct gp_process {
     bool simulated; /* the device's name says so */
     uint64_t publish_ns, age_ns;
     uint64_t lost[GP_LOSTS];
+    struct {
+        uint32_t state; /* enum gp_wire_record */
+        int error;      /* errno; 0 none */
+        uint64_t events, lost;
+    } recording; /* what the process writes about itself */
     uint64_t events, enabled_callbacks;
     uint32_t driver_version, cupti_version;
     int device_count; /* devices[] in use, the host last if present */
@@ -80,8 +85,9 @@ struct gp_process {
     struct gp_scope_view scopes[GP_WIRE_SCOPES];
     int failure_count;
     struct gp_failure_view failures[GP_WIRE_FAILURES];
-    uint64_t session_ns;    /* CLOCK_MONOTONIC of the session's start */
-    struct gp_wire_oom oom; /* validated copy of the last failed request; oom.count 0: none */
+    uint64_t session_ns;                /* CLOCK_MONOTONIC of the session's start */
+    struct gp_wire_oom oom;             /* validated copy of the last failed request; oom.count 0: none */
+    char oom_where[GP_OOM_HOLDERS][40]; /* places of its holders, by cmd/holders.c; "" unknown */
 };
 
 struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */

@@ -42,6 +42,7 @@ int gp_mailbox_open(struct gp_mailbox *box, const struct gp_peer *session)
 
 void gp_mailbox_close(struct gp_mailbox *box)
 {
+    gp_mailbox_done(box);
     if (box->map)
         munmap(box->map, box->map_bytes);
     box->map = NULL;
@@ -119,9 +120,27 @@ static int gp_mailbox_take(struct gp_mailbox *box, struct gp_wire_slot *slot, st
 {
     /* Once, and through a volatile-free memcpy into our own memory: nothing below looks at the shared bytes again. */
     memcpy(answer, slot, sizeof(*answer));
-    __atomic_store_n(&slot->state, GP_SLOT_FREE, __ATOMIC_RELEASE); /* [mailbox.R2] */
+    if (box->keeps)
+        box->slot = (int)(slot - box->shared->slots);
+    else
+        __atomic_store_n(&slot->state, GP_SLOT_FREE, __ATOMIC_RELEASE); /* [mailbox.R2] */
     int rc = gp_answer_check(box, answer);
     return rc ? rc : answer->result;
+}
+
+void gp_mailbox_done(struct gp_mailbox *box)
+{
+    if (!box->map || box->slot < 0)
+        return;
+    struct gp_wire_slot *slot = &box->shared->slots[box->slot];
+    uint32_t done = GP_SLOT_DONE;
+    box->slot = -1;
+    /* A slot that stood too long was taken back, and may be somebody else's by now. */
+    if (__atomic_load_n(&slot->request_id, __ATOMIC_RELAXED) == box->request_id)
+        __atomic_compare_exchange_n(&slot->state, &done, GP_SLOT_FREE, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED);               /* [mailbox.R2] */
+    __atomic_fetch_add(&box->shared->doorbell, 1, __ATOMIC_RELEASE); /* [mailbox.R3] */
+    gp_futex_wake(&box->shared->doorbell);
 }
 
 int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_t deadline)

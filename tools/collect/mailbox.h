@@ -15,6 +15,7 @@ struct gp_mailbox {
     int slot; /* claimed; -1 none */
     uint64_t request_id;
     uint32_t command;
+    bool keeps; /* set by the caller: what the answer lends is wanted until gp_mailbox_done */
 };
 
 /* Maps the mailbox of a checked session.  0, -ETIMEDOUT (nobody answers), -EPROTO. */
@@ -24,6 +25,8 @@ int gp_mailbox_post(struct gp_mailbox *box, const struct gp_wire_slot *request);
 /* Waits for the answer until `deadline` (CLOCK_MONOTONIC ns) and copies it, checked, to *answer.  The process's result
  * (0 or -errno), -ETIMEDOUT (the request was taken back), -EPROTO. */
 int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_t deadline);
+/* Ends what an answer lends (struct gp_wire_slot.fd), and wakes the process up to take it back. */
+void gp_mailbox_done(struct gp_mailbox *box);
 void gp_mailbox_close(struct gp_mailbox *box);
 
 /* One request from beginning to end, waiting for a free slot too. */

@@ -202,6 +202,10 @@ static int gp_header_take(const struct gp_wire_header *h, struct gp_process *pro
     gp_text_clean(process->options, sizeof(process->options), h->options, sizeof(h->options));
     gp_text_clean(process->allocator, sizeof(process->allocator), h->allocator, sizeof(h->allocator));
     memcpy(process->lost, h->lost, sizeof(process->lost));
+    process->recording.state = h->record_state <= GP_RECORD_FAILED ? h->record_state : GP_RECORD_OFF;
+    process->recording.error = h->record_errno > 0 && h->record_errno < 4096 ? h->record_errno : 0;
+    process->recording.events = h->recorded & INT64_MAX;
+    process->recording.lost = h->record_lost & INT64_MAX;
     process->events = h->events;
     process->enabled_callbacks = h->enabled_callbacks;
     process->publish_ns = h->publish_ns;

@@ -7,14 +7,33 @@
 
 struct gp_match {
     uint32_t *slots; /* index of a live allocation + 1; open addressing, linear probing */
-    uint64_t mask;
+    uint64_t mask, live;
     const struct gp_recording *recording;
 };
 
-/* What shares an address space: handles of physical memory and arrays are no addresses. */
-static unsigned gp_match_space(unsigned kind)
+/* What begins something that another event ends.  Segments of a growable cache are mapped in runs and unmapped page by
+ * page: those have no pairs. */
+static bool gp_match_opens(const struct gp_rec_event *event)
 {
-    switch (kind) {
+    return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
+           (event->type == GP_EVENT_SEGMENT_MAP && event->kind != GP_KIND_LINEAR);
+}
+
+static bool gp_match_closes(const struct gp_rec_event *event)
+{
+    return event->type == GP_EVENT_FREE || event->type == GP_EVENT_SEGMENT_FREE ||
+           (event->type == GP_EVENT_SEGMENT_UNMAP && event->kind != GP_KIND_LINEAR);
+}
+
+/* What shares an address space: handles of physical memory and arrays are no addresses, and a segment has the address
+ * of its first block. */
+static unsigned gp_match_space(const struct gp_rec_event *event)
+{
+    if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE)
+        return event->kind == GP_KIND_LINEAR ? GP_KINDS : GP_KINDS + 1;
+    if (event->type == GP_EVENT_SEGMENT_MAP || event->type == GP_EVENT_SEGMENT_UNMAP)
+        return GP_KINDS + 2;
+    switch (event->kind) {
     case GP_KIND_ARRAY:
     case GP_KIND_VMM:
     case GP_KIND_VIRTUAL:
@@ -22,7 +41,7 @@ static unsigned gp_match_space(unsigned kind)
     case GP_KIND_CONTEXT:
     case GP_KIND_REGISTERED:
     case GP_KIND_GRAPH:
-        return kind;
+        return event->kind;
     default:
         return GP_KIND_LINEAR;
     }
@@ -36,7 +55,7 @@ static const struct gp_rec_event *gp_match_event(const struct gp_recording *reco
 
 static uint64_t gp_match_hash(const struct gp_rec_event *event)
 {
-    uint64_t key = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)gp_match_space(event->kind) << 48;
+    uint64_t key = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)gp_match_space(event) << 48;
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return key ^ key >> 29;
 }
@@ -44,7 +63,7 @@ static uint64_t gp_match_hash(const struct gp_rec_event *event)
 static bool gp_match_same(const struct gp_rec_event *one, const struct gp_rec_event *other)
 {
     return one->address == other->address && one->device == other->device &&
-           gp_match_space(one->kind) == gp_match_space(other->kind);
+           gp_match_space(one) == gp_match_space(other);
 }
 
 /* The slot of the event's key, or the empty one where it would be. */
@@ -73,35 +92,105 @@ static void gp_match_remove(const struct gp_match *match, uint32_t *slot)
     match->slots[gap] = 0;
 }
 
+/* A free is told after the driver has freed, so that another thread may have got the address, and told so, before. Such
+ * a free ends what the address held before: the allocation whose turn ended when the address came again.  Where events
+ * were lost it may as well be the newer one's, and the older one's free the lost one: then only a free that comes as
+ * soon as this counts as late.  A thread is rarely held up for longer between two instructions. */
+#define GP_MATCH_LATE_NS 1000000ull
+
+/* While an allocation is live, its peer is the one that it took the address from (a smaller index), if any. */
+static bool gp_match_late(const struct gp_recording *recording, uint32_t alloc, size_t close)
+{
+    if (alloc >= recording->event_count || recording->peer[alloc] == GP_REC_NONE)
+        return false;
+    return recording->dropped == 0 ||
+           recording->events[close].time_ns - recording->events[alloc].time_ns < GP_MATCH_LATE_NS;
+}
+
+static void gp_match_open(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+{
+    uint32_t old = *slot - 1;
+    match->live += !*slot;
+    if (*slot && old < recording->event_count) {
+        recording->peer[old] = i;
+        recording->peer[i] = old;
+    }
+    *slot = i + 1;
+}
+
+static void gp_match_close(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+{
+    uint32_t alloc = *slot - 1;
+    if (gp_match_late(recording, alloc, i)) {
+        recording->peer[i] = recording->peer[alloc];
+        recording->peer[alloc] = GP_REC_NONE;
+        return;
+    }
+    recording->peer[i] = alloc;
+    if (alloc < recording->event_count)
+        recording->peer[alloc] = i;
+    gp_match_remove(match, slot);
+    match->live--;
+}
+
+/* Room for one more: half of the table stays empty. It grows with what is live, not with what ever was: what a program
+ * holds at a time fits into a processor's caches. */
+static bool gp_match_room(struct gp_match *match)
+{
+    if (match->slots && (match->live + 1) * 2 <= match->mask + 1)
+        return true;
+    struct gp_match old = *match;
+    match->mask = old.slots ? old.mask * 2 + 1 : 1023;
+    match->slots = calloc(match->mask + 1, sizeof(uint32_t));
+    if (!match->slots) {
+        *match = old;
+        return false;
+    }
+    for (uint64_t i = 0; old.slots && i <= old.mask; i++) {
+        if (old.slots[i])
+            *gp_match_slot(match, gp_match_event(match->recording, old.slots[i] - 1)) = old.slots[i];
+    }
+    free(old.slots);
+    return true;
+}
+
+static bool gp_match_baseline(struct gp_match *match)
+{
+    const struct gp_recording *recording = match->recording;
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        if (!gp_match_room(match))
+            return false;
+        uint32_t *slot = gp_match_slot(match, &recording->baseline[i]);
+        match->live += !*slot;
+        *slot = (uint32_t)(recording->event_count + i + 1);
+    }
+    return true;
+}
+
 int gp_recording_match(struct gp_recording *recording)
 {
-    uint64_t allocs = recording->baseline_count, size = 64;
-    for (size_t i = 0; i < recording->event_count; i++) {
-        recording->peer[i] = GP_REC_NONE;
-        allocs += recording->events[i].type == GP_EVENT_ALLOC;
-    }
-    while (size < allocs * 2)
-        size *= 2;
-    struct gp_match match = {calloc(size, sizeof(uint32_t)), size - 1, recording};
-    if (!match.slots)
-        return -ENOMEM;
-    for (size_t i = 0; i < recording->baseline_count; i++)
-        *gp_match_slot(&match, &recording->baseline[i]) = (uint32_t)(recording->event_count + i + 1);
-    for (size_t i = 0; i < recording->event_count; i++) {
+    struct gp_match match = {.recording = recording};
+    bool ok = gp_match_room(&match) && gp_match_baseline(&match);
+    for (size_t i = 0; ok && i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
-        if (event->type != GP_EVENT_ALLOC && event->type != GP_EVENT_FREE)
+        bool opens = gp_match_opens(event);
+        recording->peer[i] = GP_REC_NONE;
+        if (!opens && !gp_match_closes(event))
             continue;
+        ok = gp_match_room(&match);
+        if (!ok)
+            break;
         uint32_t *slot = gp_match_slot(&match, event);
-        if (event->type == GP_EVENT_ALLOC) {
-            *slot = (uint32_t)i + 1; /* an address that comes again: its free was lost */
-        } else if (*slot) {
-            uint32_t alloc = *slot - 1;
-            recording->peer[i] = alloc;
-            if (alloc < recording->event_count)
-                recording->peer[alloc] = (uint32_t)i;
-            gp_match_remove(&match, slot);
-        }
+        if (opens)
+            gp_match_open(&match, recording, slot, (uint32_t)i);
+        else if (*slot)
+            gp_match_close(&match, recording, slot, (uint32_t)i);
+    }
+    for (uint64_t i = 0; ok && i <= match.mask; i++) {
+        uint32_t live = match.slots[i] - 1;
+        if (match.slots[i] && live < recording->event_count)
+            recording->peer[live] = GP_REC_NONE;
     }
     free(match.slots);
-    return 0;
+    return ok ? 0 : -ENOMEM;
 }

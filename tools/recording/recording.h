@@ -92,7 +92,10 @@ struct gp_recording {
     struct gp_rec_event *events;
     size_t event_count;
     /* For an ALLOC the index of its FREE, for a FREE of its ALLOC; GP_REC_NONE: live at the end, or begun before (and
-     * event_count + i: the i-th of baseline). */
+     * event_count + i: the i-th of baseline).  So too for SEGMENT_ALLOC and SEGMENT_FREE, and for SEGMENT_MAP and
+     * SEGMENT_UNMAP but those of kind LINEAR (a growable cache's). Where the address came again before
+     * the free was told (or if it never was): the index of the ALLOC that got it; the peer of that free, if there is
+     * one, is the older ALLOC, which it no longer ends. */
     uint32_t *peer;
     /* What was live when recording began: ALLOC events, of the time when they were allocated if that is known. */
     struct gp_rec_event *baseline;
@@ -135,8 +138,12 @@ int gp_recording_open(struct gp_recording **out, const char *path, char *why, si
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
 
-/* match.c.  Fills peer from the events: an ALLOC belongs to the next FREE of its address on its device and kind space.
- * Called by the readers; a builder of recordings (tests, import) calls it too.  0 or -ENOMEM. */
+/* write.c.  Writes it to a file (a recording that is there already is replaced).  0 or -errno. */
+int gp_recording_write(const struct gp_recording *recording, const char *path);
+
+/* match.c.  Fills peer from the events: an ALLOC belongs to the next FREE of its address on its device and kind space,
+ * segments and mappings likewise. Called by the readers; a builder of recordings (tests, import) calls it too.  0 or
+ * -ENOMEM. */
 int gp_recording_match(struct gp_recording *recording);
 
 #endif

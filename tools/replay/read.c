@@ -13,7 +13,8 @@
 /* 4 GiB of text is 100 M operations, beyond GP_REPLAY_OPS; the pickles that people call huge have 1 GB. */
 #define GP_READ_BYTES (4ull << 30)
 
-static const struct gp_replay_reader *const gp_readers[] = {&gp_replay_text, &gp_replay_rmm, &gp_replay_torch};
+static const struct gp_replay_reader *const gp_readers[] = {&gp_replay_text, &gp_replay_rmm, &gp_replay_torch,
+                                                            &gp_replay_recording};
 
 int gp_replay_read(struct gp_replay_trace *trace, const uint8_t *data, size_t bytes, struct gp_replay_problem *problem)
 {
@@ -28,8 +29,8 @@ int gp_replay_read(struct gp_replay_trace *trace, const uint8_t *data, size_t by
     if (!reader) {
         bool gzip = bytes > 2 && data[0] == 0x1f && data[1] == 0x8b;
         gp_replay_say(problem, gzip ? "compressed: unpack it with gunzip first"
-                                    : "not a trace that this version reads: it reads gpuprof.trace/1 text, RMM logs "
-                                      "(CSV) and PyTorch snapshots (pickle); recordings of ours come later");
+                                    : "not a trace that this version reads: it reads gpuprof.trace/1 text, recordings "
+                                      "of 'gpuprof record', RMM logs (CSV) and PyTorch snapshots (pickle)");
         return -EINVAL;
     }
     trace->format = reader->name;

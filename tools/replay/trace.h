@@ -114,7 +114,11 @@ struct gp_replay_reader {
     bool (*knows)(const uint8_t *data, size_t bytes);
     int (*read)(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
 };
-extern const struct gp_replay_reader gp_replay_text, gp_replay_rmm, gp_replay_torch;
+extern const struct gp_replay_reader gp_replay_text, gp_replay_rmm, gp_replay_torch, gp_replay_recording;
+
+/* recording.c: a recording that is in memory.  0 or -errno with the problem in the builder. */
+struct gp_recording;
+int gp_replay_import(struct gp_replay_builder *b, const struct gp_recording *recording);
 
 /* Reads bytes of any known format.  0 with *trace to be freed; -errno with the problem and *trace empty. */
 int gp_replay_read(struct gp_replay_trace *trace, const uint8_t *data, size_t bytes, struct gp_replay_problem *problem);

@@ -5,8 +5,11 @@
 
 #include <base/oomtext.h>
 
-static void gp_oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *process)
+static void gp_oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *process,
+                            const char *where[GP_OOM_HOLDERS])
 {
+    for (unsigned i = 0; i < GP_OOM_HOLDERS; i++)
+        where[i] = process->oom_where[i];
     *facts = (struct gp_oom_facts){
         .oom = &process->oom,
         .pid = (uint32_t)process->pid,
@@ -14,6 +17,7 @@ static void gp_oom_facts_of(struct gp_oom_facts *facts, const struct gp_process 
         .start_ns = process->session_ns,
         .total_bytes = -1,
         .untracked_bytes = -1,
+        .where = where,
     };
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
@@ -28,10 +32,11 @@ static void gp_oom_facts_of(struct gp_oom_facts *facts, const struct gp_process 
 void gp_oom_print(FILE *out, const struct gp_process *process)
 {
     struct gp_oom_facts facts;
+    const char *where[GP_OOM_HOLDERS];
     char page[GP_OOM_PAGE_BYTES];
     if (!process->oom.count)
         return;
-    gp_oom_facts_of(&facts, process);
+    gp_oom_facts_of(&facts, process, where);
     gp_oom_page(page, sizeof(page), &facts);
     fputs(page, out);
 }
@@ -43,15 +48,17 @@ static json_t *gp_oom_count_json(uint64_t count)
     return json_integer((json_int_t)(count > INT64_MAX ? INT64_MAX : count));
 }
 
-static json_t *gp_holders_json(const struct gp_wire_oom *oom)
+static json_t *gp_holders_json(const struct gp_process *process)
 {
+    const struct gp_wire_oom *oom = &process->oom;
     json_t *array = json_array();
     for (uint32_t i = 0; i < oom->holder_count; i++) {
         const struct gp_wire_oom_holder *holder = &oom->holders[i];
-        json_array_append_new(array, json_pack("{s:s,s:o,s:o,s:o}", "kind", gp_kind_name(holder->kind), "block_bytes",
-                                               gp_oom_count_json(holder->block_bytes), "blocks",
+        json_array_append_new(array, json_pack("{s:s,s:o,s:o,s:o,s:o}", "kind", gp_kind_name(holder->kind),
+                                               "block_bytes", gp_oom_count_json(holder->block_bytes), "blocks",
                                                gp_oom_count_json(holder->count), "site",
-                                               holder->site ? json_integer(holder->site) : json_null()));
+                                               holder->site ? json_integer(holder->site) : json_null(), "where",
+                                               gp_json_text(process->oom_where[i])));
     }
     return array;
 }
@@ -98,10 +105,11 @@ json_t *gp_oom_json(const struct gp_process *process)
     const struct gp_wire_oom *oom = &process->oom;
     struct gp_oom_facts facts;
     struct gp_oom_sums sums;
+    const char *where[GP_OOM_HOLDERS];
     char page[GP_OOM_PAGE_BYTES];
     if (!oom->count)
         return json_null();
-    gp_oom_facts_of(&facts, process);
+    gp_oom_facts_of(&facts, process, where);
     gp_oom_sum(&sums, &facts);
     gp_oom_page(page, sizeof(page), &facts);
     uint64_t after_ns = oom->time_ns > process->session_ns ? oom->time_ns - process->session_ns : 0;
@@ -116,7 +124,7 @@ json_t *gp_oom_json(const struct gp_process *process)
         "allocated_bytes", gp_json_known(oom->allocated_bytes), "other_bytes", gp_json_known(sums.other_bytes),
         "missing_bytes", gp_json_known(sums.missing_bytes), "pool_idle_bytes", gp_json_known(sums.pool_idle_bytes),
         "graph_idle_bytes", gp_json_known(sums.graph_idle_bytes), "kinds", gp_oom_kinds_json(oom), "cache",
-        gp_oom_cache_json(oom), "holders", gp_holders_json(oom), "rest",
+        gp_oom_cache_json(oom), "holders", gp_holders_json(process), "rest",
         json_pack("{s:o,s:o}", "bytes", gp_json_known(oom->rest_bytes), "blocks", gp_json_known(oom->rest_count)),
         "advice", gp_oom_advice_json(&facts), "page", page);
     if (!object || !more || json_object_update(object, more) != 0) {

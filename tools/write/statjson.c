@@ -100,6 +100,15 @@ static json_t *gp_lost_json(const struct gp_process *process)
     return object;
 }
 
+static json_t *gp_recording_json(const struct gp_process *process)
+{
+    static const char *const states[] = {
+        [GP_RECORD_OFF] = "off", [GP_RECORD_ON] = "on", [GP_RECORD_DONE] = "done", [GP_RECORD_FAILED] = "failed"};
+    return json_pack("{s:s,s:I,s:I,s:I}", "state", states[process->recording.state], "events",
+                     (json_int_t)process->recording.events, "lost", (json_int_t)process->recording.lost, "errno",
+                     (json_int_t)process->recording.error);
+}
+
 static json_t *gp_failures_json(const struct gp_process *process)
 {
     json_t *array = json_array();
@@ -132,6 +141,7 @@ static json_t *gp_process_json(const struct gp_process *p, int only)
                                known ? gp_lost_json(p) : json_null(), "devices", gp_devices_json(p, only), "host",
                                only < 0 || only == (int)GP_WIRE_HOST ? gp_host_json(p) : json_null(), "scopes",
                                gp_scopes_json(p, only, false));
+    json_object_set_new(object, "recording", known ? gp_recording_json(p) : json_null());
     json_t *more =
         json_pack("{s:s,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state", states[p->state],
                   "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble), "options_problem",

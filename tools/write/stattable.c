@@ -67,6 +67,17 @@ static void gp_lost_print(FILE *out, const struct gp_process *process)
         fputc('\n', out);
 }
 
+static void gp_recording_print(FILE *out, const struct gp_process *p)
+{
+    static const char *const states[] = {
+        [GP_RECORD_ON] = "", [GP_RECORD_DONE] = ", ended", [GP_RECORD_FAILED] = ", failed"};
+    if (p->recording.state == GP_RECORD_OFF)
+        return;
+    fprintf(out, "  recording: %" PRIu64 " events, %" PRIu64 " lost%s%s%s\n", p->recording.events, p->recording.lost,
+            states[p->recording.state], p->recording.error ? ": " : "",
+            p->recording.error ? strerror(p->recording.error) : "");
+}
+
 void gp_notes_print(FILE *out, const struct gp_process *p)
 {
     static const char *const states[] = {
@@ -88,6 +99,7 @@ void gp_notes_print(FILE *out, const struct gp_process *p)
     if (p->options[0])
         fprintf(out, "  settings: %s\n", p->options);
     gp_lost_print(out, p);
+    gp_recording_print(out, p);
     for (int i = 0; i < p->failure_count; i++)
         fprintf(out, "  failed: %s with error %u, %" PRIu64 " times\n", p->failures[i].api, p->failures[i].error,
                 p->failures[i].count);

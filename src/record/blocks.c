@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * blocks.c: see blocks.h.  tools/recording/rows.c reads what this writes. */
+#include "record/blocks.h"
+
+static void gp_block_text(struct gp_pack *pack, const char *text)
+{
+    gp_pack_string(pack, text, strlen(text));
+}
+
+void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process)
+{
+    gp_pack_number(pack, process->pid);
+    gp_pack_number(pack, process->source);
+    gp_pack_number(pack, process->driver_version);
+    gp_pack_number(pack, process->from_start);
+    gp_pack_number(pack, process->begin_ns);
+    gp_pack_number(pack, process->begin_unix_ns);
+    gp_block_text(pack, process->comm);
+    gp_block_text(pack, process->command_line);
+    gp_block_text(pack, process->host);
+    gp_block_text(pack, process->allocator);
+}
+
+void gp_block_first(struct gp_pack *pack, uint64_t first)
+{
+    gp_pack_number(pack, first);
+}
+
+void gp_block_frame(struct gp_pack *pack, const struct gp_wire_frame *frame)
+{
+    gp_pack_number(pack, frame->type);
+    if (frame->type == GP_FRAME_PYTHON) {
+        gp_pack_number(pack, frame->function);
+        gp_pack_number(pack, frame->file);
+        gp_pack_number(pack, frame->line);
+    } else {
+        gp_pack_number(pack, frame->pc);
+    }
+}
+
+void gp_block_site(struct gp_pack *pack, const struct gp_wire_site *site)
+{
+    gp_pack_number(pack, site->first_frame);
+    gp_pack_number(pack, site->frame_count);
+    gp_pack_number(pack, site->kind);
+    gp_pack_number(pack, site->device);
+    gp_pack_number(pack, site->truncated != 0);
+}
+
+void gp_block_site_numbers(struct gp_pack *pack, const struct gp_wire_site *site)
+{
+    gp_pack_signed(pack, site->live_bytes);
+    gp_pack_signed(pack, site->live_count);
+    gp_pack_signed(pack, site->peak_bytes);
+    gp_pack_signed(pack, site->at_peak_bytes);
+    gp_pack_signed(pack, site->allocated_bytes);
+    gp_pack_signed(pack, site->calls);
+}
+
+void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_t offset, const char *path,
+                     const uint8_t *build_id, size_t build_id_bytes)
+{
+    gp_pack_number(pack, start);
+    gp_pack_number(pack, end - start);
+    gp_pack_number(pack, offset);
+    gp_block_text(pack, path);
+    gp_pack_number(pack, build_id_bytes);
+    gp_pack_raw(pack, build_id, build_id_bytes);
+}
+
+void gp_block_thread(struct gp_pack *pack, uint32_t tid, const char *name)
+{
+    gp_pack_number(pack, tid);
+    gp_block_text(pack, name);
+}
+
+void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample)
+{
+    gp_pack_number(pack, sample->time_ns);
+    gp_pack_number(pack, sample->device);
+    gp_pack_signed(pack, sample->allocated_bytes);
+    gp_pack_signed(pack, sample->reserved_bytes);
+    gp_pack_signed(pack, sample->active_bytes);
+    gp_pack_signed(pack, sample->inactive_split_bytes);
+    gp_pack_signed(pack, sample->used_bytes);
+    gp_pack_signed(pack, sample->process_bytes);
+}
+
+void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
+                     int64_t total_bytes, const struct gp_wire_device *numbers, bool final)
+{
+    gp_pack_number(pack, index);
+    gp_pack_signed(pack, ordinal);
+    gp_block_text(pack, uuid);
+    gp_block_text(pack, name);
+    gp_pack_signed(pack, total_bytes);
+    gp_pack_number(pack, final);
+    gp_pack_number(pack, numbers ? sizeof(*numbers) : 0);
+    if (numbers)
+        gp_pack_raw(pack, numbers, sizeof(*numbers));
+}
+
+void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom)
+{
+    gp_pack_number(pack, sizeof(*oom));
+    gp_pack_raw(pack, oom, sizeof(*oom));
+}
+
+void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts)
+{
+    gp_pack_number(pack, counts->why);
+    gp_pack_number(pack, (unsigned)counts->error);
+    gp_pack_number(pack, counts->time_ns);
+    gp_pack_number(pack, counts->tried);
+    gp_pack_number(pack, counts->delivered);
+    gp_pack_number(pack, GP_DROPS);
+    for (unsigned i = 0; i < GP_DROPS; i++)
+        gp_pack_number(pack, counts->dropped[i]);
+    gp_pack_number(pack, GP_LOSTS);
+    for (unsigned i = 0; i < GP_LOSTS; i++)
+        gp_pack_number(pack, counts->lost[i]);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * blocks.h: the payloads of a recording's blocks, but for events (columns.h).  Called by the recorder and by whoever
+ * turns a recording in memory into a file.  Every row is put by one call; the caller counts them. */
+#ifndef GP_RECORD_BLOCKS_H
+#define GP_RECORD_BLOCKS_H
+
+#include "record/format.h"
+#include "record/pack.h"
+#include <gpuprof/wire.h>
+
+struct gp_block_process {
+    uint32_t pid, source, driver_version;
+    bool from_start;
+    uint64_t begin_ns, begin_unix_ns;
+    const char *comm, *command_line, *host, *allocator;
+};
+void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
+
+/* STRINGS, FRAMES, SITES, SITE_NUMBERS begin with the number of their first row (byte). */
+void gp_block_first(struct gp_pack *pack, uint64_t first);
+void gp_block_frame(struct gp_pack *pack, const struct gp_wire_frame *frame);
+void gp_block_site(struct gp_pack *pack, const struct gp_wire_site *site);
+/* live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes, calls of the row. */
+void gp_block_site_numbers(struct gp_pack *pack, const struct gp_wire_site *site);
+
+void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_t offset, const char *path,
+                     const uint8_t *build_id, size_t build_id_bytes);
+void gp_block_thread(struct gp_pack *pack, uint32_t tid, const char *name);
+
+struct gp_block_sample { /* unknown: -1 */
+    uint64_t time_ns;
+    uint32_t device; /* index in the session, as everywhere */
+    int64_t allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, used_bytes, process_bytes;
+};
+void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample);
+
+/* numbers NULL: unknown; final: they are those of the end. */
+void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
+                     int64_t total_bytes, const struct gp_wire_device *numbers, bool final);
+void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom);
+
+struct gp_block_counts {
+    enum gp_format_why why;
+    int error; /* errno, with GP_END_ERROR, or of what was given up last */
+    uint64_t time_ns;
+    uint64_t tried, delivered;
+    uint64_t dropped[GP_DROPS];
+    uint64_t lost[GP_LOSTS];
+};
+void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts);
+
+#endif

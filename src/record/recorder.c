@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: MIT
+ * recorder.c: from a session to a file; see recorder.h. */
+#include "record/recorder.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "record/file.h"
+#include "record/modules.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GP_RECORDER_SECOND 1000000000ull
+/* An idle process is measured this often, and every device's numbers are written: a killed one has them so far. */
+#define GP_RECORDER_IDLE (10 * GP_RECORDER_SECOND)
+/* Threads whose names are kept; twice as many places. */
+#define GP_RECORDER_TIDS 16384u
+/* Rows that are copied at a time. */
+#define GP_RECORDER_ROWS 1024u
+
+_Static_assert(offsetof(struct gp_wire_header, flags) % 8 == 0 && offsetof(struct gp_wire_header, lost) % 8 == 0 &&
+                   offsetof(struct gp_wire_header, publish_seq) % 8 == 0,
+               "copied in words");
+
+struct gp_recorder {
+    struct gp_recorder_setup setup;
+    struct gp_file *file;
+    struct gp_ringread *ring;
+    struct gp_modules modules;
+    uint64_t begin_ns, begin_unix_ns;
+    uint64_t second_ns, idle_ns; /* when to write next */
+    uint64_t events_then;        /* delivered by the ring, at the last second */
+    uint64_t lost_then;          /* header.lost[GP_LOST_RING] at the begin */
+    uint64_t lost[GP_LOSTS];
+    uint64_t oom_count;
+    uint32_t sites, frames, strings; /* written */
+    uint32_t named_site;             /* highest that an event named */
+    uint32_t source, driver_version; /* as written last */
+    char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
+    bool baseline, process_written;
+    uint8_t device_flags[GP_WIRE_DEVICES]; /* as written last */
+    uint64_t modules_ns;                   /* read last */
+    uint32_t tids, tid_count_named;
+    uint32_t tid[2 * GP_RECORDER_TIDS];
+    uint32_t tid_new[GP_RECORDER_TIDS];
+    struct gp_wire_device device;
+    union {
+        struct gp_wire_site site[GP_RECORDER_ROWS];
+        struct gp_wire_frame frame[GP_RECORDER_ROWS];
+        char text[64u << 10];
+        struct gp_wire_oom oom;
+    } buffer;
+};
+
+static int gp_recorder_copy(struct gp_recorder *r, void *into, size_t bytes, uint64_t offset)
+{
+    return r->setup.copy(r->setup.copy_arg, into, bytes, offset);
+}
+
+static int gp_recorder_ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    struct gp_recorder *r = arg;
+    return gp_recorder_copy(r, into, bytes, r->setup.header.ring_offset + offset);
+}
+
+/* ---- who --------------------------------------------------------------------------------------------------------- */
+
+static void gp_recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
+{
+    char path[80];
+    text[0] = '\0';
+    snprintf(path, sizeof(path), "%.50s/%s", r->setup.proc, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t got = read(fd, text, bytes - 1);
+    close(fd);
+    size_t length = got > 0 ? (size_t)got : 0;
+    while (length && (text[length - 1] == '\n' || text[length - 1] == '\0'))
+        length--;
+    for (size_t i = 0; i < length; i++)
+        text[i] = text[i] == '\0' ? ' ' : text[i];
+    text[length] = '\0';
+}
+
+/* Written again when the source, the driver or the allocator becomes known. */
+static void gp_recorder_process(struct gp_recorder *r)
+{
+    const size_t at = offsetof(struct gp_wire_header, flags);
+    struct gp_wire_header now;
+    char comm[64], command_line[4096];
+    struct utsname host;
+    if (gp_recorder_copy(r, (char *)&now + at, sizeof(now) - at, at) != 0)
+        return;
+    now.allocator[sizeof(now.allocator) - 1] = '\0';
+    memcpy(r->lost, now.lost, sizeof(r->lost));
+    if (r->process_written && now.source == r->source && now.driver_version == r->driver_version &&
+        strcmp(now.allocator, r->allocator) == 0)
+        return;
+    gp_recorder_proc_text(r, "comm", comm, sizeof(comm));
+    gp_recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
+    if (uname(&host) != 0)
+        host.nodename[0] = '\0';
+    const struct gp_block_process process = {.pid = r->setup.header.pid,
+                                             .source = now.source,
+                                             .driver_version = now.driver_version,
+                                             .from_start = r->setup.from_start,
+                                             .begin_ns = r->begin_ns,
+                                             .begin_unix_ns = r->begin_unix_ns,
+                                             .comm = comm,
+                                             .command_line = command_line,
+                                             .host = host.nodename,
+                                             .allocator = now.allocator};
+    gp_block_process(gp_file_pack(r->file), &process);
+    if (gp_file_block(r->file, GP_BLOCK_PROCESS, 1, false) != 0)
+        return;
+    r->process_written = true;
+    r->source = now.source;
+    r->driver_version = now.driver_version;
+    memcpy(r->allocator, now.allocator, sizeof(r->allocator));
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+static void gp_recorder_tid(struct gp_recorder *r, uint32_t tid)
+{
+    uint32_t at = tid * 0x9e3779b9u % GP_COUNT(r->tid);
+    if (!tid || r->tids == GP_RECORDER_TIDS)
+        return;
+    for (; r->tid[at]; at = (at + 1) % GP_COUNT(r->tid))
+        if (r->tid[at] == tid)
+            return;
+    r->tid[at] = tid;
+    r->tid_new[r->tids++] = tid;
+}
+
+static void gp_recorder_threads(struct gp_recorder *r)
+{
+    uint32_t count = r->tids - r->tid_count_named;
+    if (!count)
+        return;
+    struct gp_pack *pack = gp_file_pack(r->file);
+    for (uint32_t i = r->tid_count_named; i < r->tids; i++) {
+        char file[48], name[64];
+        snprintf(file, sizeof(file), "task/%u/comm", r->tid_new[i]);
+        gp_recorder_proc_text(r, file, name, sizeof(name));
+        gp_block_thread(pack, r->tid_new[i], name);
+    }
+    if (gp_file_block(r->file, GP_BLOCK_THREADS, count, false) == 0)
+        r->tid_count_named = r->tids;
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+static bool gp_recorder_inside(uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t bytes)
+{
+    return offset % 8 == 0 && offset <= bytes && rows <= (bytes - offset) / row_bytes;
+}
+
+/* The tables' head.  rows are looked at first: what a row names is in the counts of the second look. */
+static bool gp_recorder_tables(struct gp_recorder *r, struct gp_wire_sites *sites)
+{
+    const struct gp_wire_header *header = &r->setup.header;
+    struct gp_wire_sites first;
+    if (!header->sites_offset || header->sites_bytes < sizeof(*sites) ||
+        gp_recorder_copy(r, &first, sizeof(first), header->sites_offset) != 0 ||
+        gp_recorder_copy(r, sites, sizeof(*sites), header->sites_offset) != 0)
+        return false;
+    sites->rows = first.rows;
+    return sites->row_bytes == sizeof(struct gp_wire_site) && sites->frame_bytes == sizeof(struct gp_wire_frame) &&
+           gp_recorder_inside(sites->rows_offset, sites->rows, sizeof(struct gp_wire_site), header->sites_bytes) &&
+           gp_recorder_inside(sites->frames_offset, sites->frames, sizeof(struct gp_wire_frame), header->sites_bytes) &&
+           gp_recorder_inside(sites->strings_offset, ((uint64_t)sites->strings + 7) / 8, 8, header->sites_bytes);
+}
+
+static bool gp_recorder_strings(struct gp_recorder *r, const struct gp_wire_sites *sites)
+{
+    while (r->strings < sites->strings) {
+        uint32_t from = r->strings & ~7u, most = sites->strings - from;
+        uint32_t bytes = most < sizeof(r->buffer.text) ? most : (uint32_t)sizeof(r->buffer.text);
+        if (gp_recorder_copy(r, r->buffer.text, (bytes + 7) & ~7u,
+                             r->setup.header.sites_offset + sites->strings_offset + from) != 0)
+            return false;
+        struct gp_pack *pack = gp_file_pack(r->file);
+        gp_block_first(pack, r->strings);
+        gp_pack_raw(pack, r->buffer.text + (r->strings - from), from + bytes - r->strings);
+        if (gp_file_block(r->file, GP_BLOCK_STRINGS, from + bytes - r->strings, false) != 0)
+            return false;
+        r->strings = from + bytes;
+    }
+    return true;
+}
+
+static bool gp_recorder_has_module(const struct gp_modules *modules, const struct gp_module *module)
+{
+    const struct gp_module *old = gp_modules_find(modules, module->start);
+    return old && old->start == module->start && old->end == module->end && strcmp(old->path, module->path) == 0;
+}
+
+/* Code that was loaded since the last look. */
+static void gp_recorder_modules(struct gp_recorder *r)
+{
+    struct gp_modules now;
+    uint32_t count = 0;
+    if (gp_modules_read(&now, r->setup.proc) != 0)
+        return;
+    struct gp_pack *pack = gp_file_pack(r->file);
+    for (uint32_t i = 0; i < now.count; i++) {
+        const struct gp_module *module = &now.rows[i];
+        if (gp_recorder_has_module(&r->modules, module))
+            continue;
+        gp_block_module(pack, module->start, module->end, module->offset, module->path, module->build_id,
+                        module->build_id_bytes);
+        count++;
+    }
+    if (count && gp_file_block(r->file, GP_BLOCK_MODULES, count, false) != 0) {
+        gp_modules_free(&now);
+        return;
+    }
+    gp_modules_free(&r->modules);
+    r->modules = now;
+}
+
+/* The maps are read at most once a second: a pc that is in no module (code made at run time) must not make us read
+ * them for every stack. */
+static void gp_recorder_known(struct gp_recorder *r, uint32_t count)
+{
+    uint64_t now = gp_clock_ns();
+    if (r->modules_ns && now - r->modules_ns < GP_RECORDER_SECOND)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gp_wire_frame *frame = &r->buffer.frame[i];
+        if (frame->type != GP_FRAME_NATIVE || gp_modules_find(&r->modules, frame->pc))
+            continue;
+        gp_recorder_modules(r);
+        r->modules_ns = now;
+        return;
+    }
+}
+
+static bool gp_recorder_frames(struct gp_recorder *r, const struct gp_wire_sites *sites)
+{
+    while (r->frames < sites->frames) {
+        uint32_t left = sites->frames - r->frames, count = left < GP_RECORDER_ROWS ? left : GP_RECORDER_ROWS;
+        if (gp_recorder_copy(r, r->buffer.frame, count * sizeof(struct gp_wire_frame),
+                             r->setup.header.sites_offset + sites->frames_offset +
+                                 (uint64_t)r->frames * sizeof(struct gp_wire_frame)) != 0)
+            return false;
+        gp_recorder_known(r, count);
+        struct gp_pack *pack = gp_file_pack(r->file);
+        gp_block_first(pack, r->frames);
+        for (uint32_t i = 0; i < count; i++)
+            gp_block_frame(pack, &r->buffer.frame[i]);
+        if (gp_file_block(r->file, GP_BLOCK_FRAMES, count, false) != 0)
+            return false;
+        r->frames += count;
+    }
+    return true;
+}
+
+static uint32_t gp_recorder_site_rows(struct gp_recorder *r, const struct gp_wire_sites *sites, uint32_t from)
+{
+    uint32_t left = sites->rows - from, count = left < GP_RECORDER_ROWS ? left : GP_RECORDER_ROWS;
+    bool copied = gp_recorder_copy(r, r->buffer.site, count * sizeof(struct gp_wire_site),
+                                   r->setup.header.sites_offset + sites->rows_offset +
+                                       (uint64_t)from * sizeof(struct gp_wire_site)) == 0;
+    return copied ? count : 0;
+}
+
+/* What is new in the tables; a block that could not be written is tried again the next time. */
+static void gp_recorder_sites(struct gp_recorder *r)
+{
+    struct gp_wire_sites sites;
+    if (!gp_recorder_tables(r, &sites) || !gp_recorder_strings(r, &sites) || !gp_recorder_frames(r, &sites))
+        return;
+    while (r->sites < sites.rows) {
+        uint32_t count = gp_recorder_site_rows(r, &sites, r->sites);
+        struct gp_pack *pack = gp_file_pack(r->file);
+        gp_block_first(pack, r->sites);
+        for (uint32_t i = 0; i < count; i++)
+            gp_block_site(pack, &r->buffer.site[i]);
+        if (!count || gp_file_block(r->file, GP_BLOCK_SITES, count, false) != 0)
+            return;
+        r->sites += count;
+    }
+}
+
+static void gp_recorder_site_numbers(struct gp_recorder *r)
+{
+    struct gp_wire_sites sites;
+    if (!gp_recorder_tables(r, &sites))
+        return;
+    for (uint32_t from = 0, count; from < r->sites && from < sites.rows; from += count) {
+        count = gp_recorder_site_rows(r, &sites, from);
+        count = count < r->sites - from ? count : r->sites - from;
+        struct gp_pack *pack = gp_file_pack(r->file);
+        gp_block_first(pack, from);
+        for (uint32_t i = 0; i < count; i++) {
+            struct gp_wire_site *site = &r->buffer.site[i];
+            if (site->device >= GP_WIRE_DEVICES || site->peak_seq != sites.devices[site->device].peak_seq)
+                site->at_peak_bytes = site->live_bytes;
+            gp_block_site_numbers(pack, site);
+        }
+        if (!count || gp_file_block(r->file, GP_BLOCK_SITE_NUMBERS, count, true) != 0)
+            return;
+    }
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* Between two equal even values of publish_seq: see wire.h. */
+static bool gp_recorder_row(struct gp_recorder *r, unsigned index)
+{
+    const struct gp_wire_header *header = &r->setup.header;
+    const uint64_t at = header->devices_offset + (uint64_t)index * header->device_bytes;
+    const uint64_t seq_at = offsetof(struct gp_wire_header, publish_seq);
+    for (int attempt = 0; attempt < 16; attempt++) {
+        uint64_t before, after, flags = 0;
+        if (gp_recorder_copy(r, &flags, sizeof(flags), at) != 0 || !((uint32_t)flags & GP_DEVICE_PRESENT))
+            return false;
+        if (gp_recorder_copy(r, &before, sizeof(before), seq_at) != 0 ||
+            gp_recorder_copy(r, &r->device, sizeof(r->device), at) != 0 ||
+            gp_recorder_copy(r, &after, sizeof(after), seq_at) != 0)
+            return false;
+        if (before == after && before % 2 == 0)
+            return true;
+    }
+    return false;
+}
+
+static void gp_recorder_uuid(const uint8_t u[16], char text[48])
+{
+    bool any = false;
+    for (int i = 0; i < 16; i++)
+        any |= u[i] != 0;
+    text[0] = '\0';
+    if (any)
+        snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+                 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+static void gp_recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsigned index, uint64_t now,
+                               const char *uuid)
+{
+    const struct gp_wire_device *device = &r->device;
+    struct gp_block_sample sample = {
+        .time_ns = now,
+        .device = index,
+        .allocated_bytes = device->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
+        .reserved_bytes = device->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
+        .active_bytes = device->stats[GP_STAT_ACTIVE_BYTES][GP_POOL_ALL].current,
+        .inactive_split_bytes = device->stats[GP_STAT_INACTIVE_SPLIT_BYTES][GP_POOL_ALL].current,
+        .used_bytes = -1,
+        .process_bytes = -1,
+    };
+    if (r->setup.measure && uuid[0])
+        r->setup.measure(r->setup.arg, uuid, &sample.used_bytes, &sample.process_bytes);
+    gp_block_sample(samples, &sample);
+}
+
+/* Samples of all devices; whole rows of those that are new, became known, or when `whole`. */
+static void gp_recorder_devices(struct gp_recorder *r, bool whole, bool final)
+{
+    uint8_t sample_bytes[GP_WIRE_DEVICES * 90];
+    struct gp_pack samples = {sample_bytes, sample_bytes, sample_bytes + sizeof(sample_bytes), false};
+    struct gp_pack *pack = gp_file_pack(r->file);
+    uint32_t count = 0, sampled = 0;
+    uint64_t now = gp_clock_ns();
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        char uuid[48], name[sizeof(r->device.name) + 1] = "";
+        if (!gp_recorder_row(r, i))
+            continue;
+        memcpy(name, r->device.name, sizeof(r->device.name));
+        gp_recorder_uuid(r->device.uuid, uuid);
+        gp_recorder_sample(r, &samples, i, now, uuid);
+        sampled++;
+        if (!whole && r->device_flags[i] == (uint8_t)r->device.flags)
+            continue;
+        gp_block_device(pack, i, r->device.ordinal, uuid, name, r->device.total_bytes, &r->device, final);
+        r->device_flags[i] = (uint8_t)r->device.flags;
+        count++;
+    }
+    if (count && gp_file_block(r->file, GP_BLOCK_DEVICES, count, final) != 0)
+        memset(r->device_flags, 0, sizeof(r->device_flags));
+    pack = gp_file_pack(r->file);
+    gp_pack_raw(pack, samples.start, gp_pack_bytes(&samples));
+    if (sampled)
+        gp_file_block(r->file, GP_BLOCK_SAMPLES, sampled, final);
+}
+
+static void gp_recorder_oom(struct gp_recorder *r)
+{
+    struct gp_wire_oom *oom = &r->buffer.oom;
+    uint64_t offset = r->setup.header.oom_offset, seq;
+    if (!offset || r->setup.header.oom_bytes < sizeof(*oom))
+        return;
+    if (gp_recorder_copy(r, oom, sizeof(*oom), offset) != 0 || gp_recorder_copy(r, &seq, sizeof(seq), offset) != 0)
+        return;
+    if (oom->seq != seq || seq % 2 || !oom->count || oom->seq == r->oom_count)
+        return;
+    gp_block_oom(gp_file_pack(r->file), oom);
+    if (gp_file_block(r->file, GP_BLOCK_OOM, 1, false) == 0)
+        r->oom_count = seq;
+}
+
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
+
+static void gp_recorder_count(const struct gp_recorder *r, struct gp_block_counts *out)
+{
+    struct gp_ringread_stats ring;
+    struct gp_file_stats file;
+    gp_ringread_stats(r->ring, &ring);
+    gp_file_stats(r->file, &file);
+    memset(out, 0, sizeof(*out));
+    out->time_ns = gp_clock_ns();
+    out->error = file.error;
+    out->delivered = file.events;
+    out->dropped[GP_DROP_RING] = r->lost[GP_LOST_RING] - r->lost_then;
+    out->dropped[GP_DROP_OVERWRITTEN] = ring.overwritten + (r->setup.from_start ? ring.before : 0);
+    out->dropped[GP_DROP_DAMAGED] = ring.damaged;
+    out->dropped[GP_DROP_FILE] = file.given_up;
+    out->tried = ring.delivered;
+    for (unsigned i = 0; i < GP_DROP_FILE; i++)
+        out->tried += out->dropped[i];
+    memcpy(out->lost, r->lost, sizeof(out->lost));
+}
+
+void gp_recorder_stats(const struct gp_recorder *r, struct gp_recorder_stats *out)
+{
+    struct gp_block_counts counts;
+    struct gp_file_stats file;
+    gp_recorder_count(r, &counts);
+    gp_file_stats(r->file, &file);
+    *out = (struct gp_recorder_stats){
+        .recorded = counts.delivered, .bytes = file.bytes, .error = file.error, .dead = file.dead};
+    for (unsigned i = 0; i < GP_DROPS; i++)
+        out->lost += counts.dropped[i];
+    out->waiting = counts.tried - counts.delivered - out->lost;
+}
+
+static int gp_recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum gp_format_why why)
+{
+    struct gp_block_counts counts;
+    gp_recorder_count(r, &counts);
+    counts.why = why;
+    gp_block_counts(gp_file_pack(r->file), &counts);
+    return gp_file_block(r->file, type, 1, true);
+}
+
+/* ---- the work ---------------------------------------------------------------------------------------------------- */
+
+static void gp_recorder_second(struct gp_recorder *r, uint64_t now, bool last)
+{
+    struct gp_ringread_stats ring;
+    gp_ringread_stats(r->ring, &ring);
+    bool idle = ring.delivered == r->events_then, long_idle = now >= r->idle_ns;
+    r->second_ns = now + GP_RECORDER_SECOND;
+    if (idle && !long_idle && !last && !r->setup.measure)
+        return;
+    if (r->setup.refresh)
+        r->setup.refresh(r->setup.arg);
+    r->events_then = ring.delivered;
+    gp_recorder_process(r);
+    gp_recorder_sites(r);
+    gp_recorder_threads(r);
+    gp_recorder_oom(r);
+    gp_file_flush(r->file, GP_BLOCK_EVENTS);
+    gp_recorder_devices(r, long_idle || last, last);
+    if (long_idle)
+        r->idle_ns = now + GP_RECORDER_IDLE;
+    if (!last)
+        gp_recorder_counts(r, GP_BLOCK_COUNTS, GP_END_RUNNING);
+}
+
+static ssize_t gp_recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
+{
+    const struct gp_wire_event *events;
+    ssize_t count = gp_ringread_poll(r->ring, horizon_ns, &events);
+    uint32_t tid = 0;
+    for (ssize_t i = 0; i < count; i++) {
+        if (events[i].site > r->named_site)
+            r->named_site = events[i].site;
+        if (events[i].tid != tid)
+            gp_recorder_tid(r, tid = events[i].tid);
+    }
+    /* A block may fill up: the sites that it names come before it. */
+    if (count > 0 && r->named_site >= r->sites && (size_t)count > GP_FORMAT_EVENTS / 4)
+        gp_recorder_sites(r);
+    for (ssize_t i = 0; i < count; i++)
+        gp_file_add(r->file, &events[i], GP_BLOCK_EVENTS);
+    return count;
+}
+
+ssize_t gp_recorder_poll(struct gp_recorder *r)
+{
+    uint64_t now = gp_clock_ns();
+    if (r->baseline)
+        gp_file_flush(r->file, GP_BLOCK_BASELINE);
+    r->baseline = false;
+    ssize_t count = gp_recorder_take(r, now);
+    if (now >= r->second_ns)
+        gp_recorder_second(r, now, false);
+    return count;
+}
+
+void gp_recorder_baseline(struct gp_recorder *r, const struct gp_wire_event *event)
+{
+    r->baseline = true;
+    gp_file_add(r->file, event, GP_BLOCK_BASELINE);
+}
+
+static void gp_recorder_free(struct gp_recorder *r)
+{
+    gp_ringread_free(r->ring);
+    gp_modules_free(&r->modules);
+    munmap(r, sizeof(*r));
+}
+
+int gp_recorder_end(struct gp_recorder *r, enum gp_format_why why, struct gp_recorder_stats *out)
+{
+    if (r->baseline)
+        gp_file_flush(r->file, GP_BLOCK_BASELINE);
+    gp_recorder_take(r, UINT64_MAX);
+    gp_recorder_second(r, gp_clock_ns(), true);
+    gp_recorder_site_numbers(r);
+    int error = gp_recorder_counts(r, GP_BLOCK_END, why);
+    gp_recorder_stats(r, out);
+    int closed = gp_file_end(r->file);
+    gp_recorder_free(r);
+    return error ? error : closed;
+}
+
+int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *setup)
+{
+    struct timespec wall;
+    struct gp_recorder *r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (r == MAP_FAILED) {
+        close(fd);
+        return -ENOMEM;
+    }
+    r->setup = *setup;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t now = gp_clock_ns();
+    r->begin_ns = setup->from_start ? setup->header.start_ns : now;
+    r->begin_unix_ns = (uint64_t)wall.tv_sec * GP_RECORDER_SECOND + (uint64_t)wall.tv_nsec -
+                       (now - (now > r->begin_ns ? r->begin_ns : now));
+    r->second_ns = now;
+    r->idle_ns = now + GP_RECORDER_IDLE;
+    struct gp_file_who who = {.pid = setup->header.pid, .begin_unix_ns = r->begin_unix_ns};
+    memcpy(who.session_id, setup->header.session_id, sizeof(who.session_id));
+    const uint64_t lost_at = offsetof(struct gp_wire_header, lost) + GP_LOST_RING * sizeof(uint64_t);
+    if (!setup->from_start)
+        gp_recorder_copy(r, &r->lost_then, sizeof(r->lost_then), lost_at);
+    r->lost[GP_LOST_RING] = r->lost_then;
+    int error = gp_ringread_new(&r->ring, gp_recorder_ring_copy, r, setup->header.chunk_count,
+                                setup->from_start ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW);
+    if (error)
+        close(fd);
+    else
+        error = gp_file_new(&r->file, fd, &who);
+    if (error) {
+        gp_recorder_free(r);
+        return error;
+    }
+    gp_recorder_process(r);
+    *out = r;
+    return 0;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * live.c: a site's bytes, and which of them were there when the device held most.
+ *
+ * A new peak would have to copy the bytes of every site.  Instead it takes a new number, peak_seq, and a site copies
+ * its bytes itself before they change for the first time after it.  So at every instant between two calls
+ *
+ *      bytes of the site at the last peak = site.peak_seq == device.peak_seq ? site.at_peak_bytes : site.live_bytes
+ *      sum of these over the device's summed sites = device.peak_bytes
+ *      sum of live_bytes over the device's summed sites = device.live_bytes <= device.peak_bytes
+ *
+ * exactly, because all of it moves under one lock per device, held for some ten nanoseconds.  What a program's n
+ * threads have in flight at the peak may be counted already or not yet, at most one block each; nothing else is
+ * uncertain.
+ */
+#include "live.h"
+#include "base/clock.h"
+#include "base/pause.h"
+#include "base/testpoint.h"
+
+/* A reset walks the device's sites; it lets others in after each of these. */
+#define RESET_ROWS 256u
+
+struct gate {
+    uint32_t x_held;
+} GP_ALIGNED_LINE;
+
+static struct gp_wire_sites *head;
+static struct gp_wire_site *rows;
+static struct gate gates[GP_WIRE_DEVICES];
+
+void gp_live_start(struct gp_wire_sites *sites, struct gp_wire_site *memory)
+{
+    head = sites;
+    rows = memory;
+}
+
+static void gate_take(struct gate *gate)
+{
+    /* [gate.A] acquire pairs with [gate.R]. */
+    for (unsigned round = 0;
+         __atomic_load_n(&gate->x_held, __ATOMIC_RELAXED) || __atomic_exchange_n(&gate->x_held, 1, __ATOMIC_ACQUIRE);
+         round++)
+        gp_pause(round);
+    GP_TESTPOINT("live.held");
+}
+
+static void gate_give(struct gate *gate)
+{
+    GP_TESTPOINT("live.done");
+    /* [gate.R] release pairs with [gate.A]. */
+    __atomic_store_n(&gate->x_held, 0, __ATOMIC_RELEASE);
+}
+
+/* Written by the holder of the gate, read by viewers at any time. */
+static void show(int64_t *word, int64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static void show_seq(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/* Before the site's bytes change.  A viewer loads the device's peak_seq [live.A3], then the site's live_bytes
+ * [live.A1], its peak_seq [live.A2] and its at_peak_bytes, then the device's peak_seq again: if that is the same, it
+ * has the site's bytes at that very peak, because [live.R3], [live.R1] and [live.R2] release in this order. */
+static void keep(struct gp_wire_site *site, const struct gp_wire_site_device *device)
+{
+    if (site->peak_seq == device->peak_seq)
+        return;
+    show(&site->at_peak_bytes, site->live_bytes);
+    show_seq(&site->peak_seq, device->peak_seq); /* [live.R1] pairs with [live.A2] */
+    GP_TESTPOINT("live.kept");
+}
+
+static void move(struct gp_wire_site *site, struct gp_wire_site_device *device, int64_t bytes, int64_t count)
+{
+    keep(site, device);
+    /* [live.R2] pairs with [live.A1] */
+    __atomic_store_n(&site->live_bytes, site->live_bytes + bytes, __ATOMIC_RELEASE);
+    show(&site->live_count, site->live_count + count);
+    if (site->live_bytes > site->peak_bytes)
+        show(&site->peak_bytes, site->live_bytes);
+    if (site->summed)
+        show(&device->live_bytes, device->live_bytes + bytes);
+}
+
+static struct gp_wire_site *site_of(uint32_t id)
+{
+    if (id == 0 || id >= head->row_limit || rows[id].device >= GP_WIRE_DEVICES)
+        return NULL;
+    return &rows[id];
+}
+
+void gp_site_alloc(uint32_t id, uint64_t bytes)
+{
+    struct gp_wire_site *site = gp_site_on() && id ? site_of(id) : NULL;
+    if (!site)
+        return;
+    struct gp_wire_site_device *device = &head->devices[site->device];
+    int64_t n = (int64_t)bytes;
+    /* A new peak is likely: look at the clock before others have to wait for it. */
+    bool high = site->summed && __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) + n >
+                                    __atomic_load_n(&device->peak_bytes, __ATOMIC_RELAXED);
+    uint64_t now = high ? gp_clock_ns() : 0;
+    gate_take(&gates[site->device]);
+    move(site, device, n, 1);
+#ifdef GP_SITE_MUTANT_GAP
+    gate_give(&gates[site->device]);
+    gate_take(&gates[site->device]);
+#endif
+    show(&site->allocated_bytes, site->allocated_bytes + n);
+    show(&site->calls, site->calls + 1);
+    if (device->live_bytes > device->peak_bytes) {
+        show(&device->peak_bytes, device->live_bytes);
+        show_seq(&device->peak_ns, now ? now : gp_clock_ns());
+        show_seq(&device->peak_seq, device->peak_seq + 1); /* [live.R3] pairs with [live.A3] */
+    }
+    gate_give(&gates[site->device]);
+}
+
+void gp_site_free(uint32_t id, uint64_t bytes)
+{
+    struct gp_wire_site *site = gp_site_on() && id ? site_of(id) : NULL;
+    if (!site)
+        return;
+    gate_take(&gates[site->device]);
+    move(site, &head->devices[site->device], -(int64_t)bytes, -1);
+    gate_give(&gates[site->device]);
+}
+
+static void reset_device(unsigned index, uint32_t count)
+{
+    struct gp_wire_site_device *device = &head->devices[index];
+    uint64_t now = gp_clock_ns();
+    gate_take(&gates[index]);
+    show(&device->peak_bytes, device->live_bytes);
+    show_seq(&device->peak_ns, now);
+    show_seq(&device->peak_seq, device->peak_seq + 1);
+    for (uint32_t id = 1; id < count; id++) {
+        if (rows[id].device == index)
+            show(&rows[id].peak_bytes, rows[id].live_bytes);
+        if (id % RESET_ROWS == 0) {
+            gate_give(&gates[index]);
+            gate_take(&gates[index]);
+        }
+    }
+    gate_give(&gates[index]);
+}
+
+void gp_site_reset(int device)
+{
+    if (!gp_site_on() || device < -1 || device >= (int)GP_WIRE_DEVICES)
+        return;
+    /* [site.A] acquire: the rows up to there are whole; a site that comes later begins anew by itself. */
+    uint32_t count = __atomic_load_n(&head->rows, __ATOMIC_ACQUIRE);
+    for (unsigned index = 0; index < GP_WIRE_DEVICES; index++)
+        if (device < 0 || device == (int)index)
+            reset_device(index, count);
+}

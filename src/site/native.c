@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * native.c: the return addresses of the calling thread.  x86-64: by the objects' unwind tables, a word for each return
+ * address (rules.h), by the frame pointer where no table knows the code.  AArch64: by frame pointers, which the
+ * platform's procedure call standard keeps.
+ *
+ * Whatever the tables say, only aligned words between the innermost frame and the stack's end are read, and every
+ * caller's frame lies above the called one's: it ends, and it cannot fault.
+ */
+#include "native.h"
+#include "rules.h"
+#include "stack.h"
+#include "window.h"
+#include <stddef.h>
+
+/* What is not the thread's own stack has no end that anybody knows; coroutines have less. */
+#define FOREIGN_BYTES (8ull << 20)
+
+struct walk {
+    uint64_t pc, sp, bp; /* of the frame to be left */
+    uint64_t low, high;  /* may be read */
+    struct gp_peek *peek;
+};
+
+/* Reads other functions' frames, which sanitizers take for mistakes. */
+#define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
+
+/* Where the compiler can see that there is no peek, it is gone. */
+UNCHECKED static inline bool walk_word(const struct walk *walk, uint64_t address, uint64_t *word)
+{
+    if (address - walk->low >= walk->high - walk->low || address % 8)
+        return false;
+    if (walk->peek)
+        return gp_peek_word(walk->peek, address, word);
+    *word = *(const uint64_t *)address;
+    return true;
+}
+
+/* To the caller of code that keeps a frame pointer. */
+UNCHECKED static inline bool walk_chain(struct walk *walk)
+{
+    uint64_t bp = walk->bp;
+    if (bp < walk->sp || !walk_word(walk, bp + 8, &walk->pc) || !walk_word(walk, bp, &walk->bp))
+        return false;
+    walk->sp = bp + 16;
+    return true;
+}
+
+#if defined(__x86_64__)
+
+static bool walk_place(const struct walk *walk, enum gp_cfi_place place, int32_t offset, uint64_t cfa, uint64_t *value)
+{
+    uint64_t from = place == GP_CFI_CFA ? cfa : place == GP_CFI_BP ? walk->bp : walk->sp;
+    return walk_word(walk, from + (uint64_t)(int64_t)offset, value);
+}
+
+static GP_COLD bool walk_wide(struct walk *walk, const struct gp_cfi_rule *rule)
+{
+    uint64_t cfa = (rule->base == GP_CFI_BP ? walk->bp : walk->sp) + (uint64_t)(int64_t)rule->offset, pc, bp = walk->bp;
+    if (rule->deref) {
+        if (!walk_word(walk, cfa, &cfa))
+            return false;
+        cfa += (uint64_t)(int64_t)rule->add;
+    }
+    if (cfa <= walk->sp || cfa >= walk->high || cfa % 8 || !walk_place(walk, rule->ra, rule->ra_offset, cfa, &pc))
+        return false;
+    if (rule->bp == GP_CFI_LOST)
+        bp = 0;
+    else if (rule->bp != GP_CFI_SAME && !walk_place(walk, rule->bp, rule->bp_offset, cfa, &bp))
+        return false;
+    walk->sp = cfa;
+    walk->bp = bp;
+    walk->pc = pc;
+    return true;
+}
+
+/* One frame up, most often: false, and nothing changed, if this is not enough.  Each frame waits for the one before, so
+ * what counts is the way from a return address to the next: its word, the CFA, the next. */
+UNCHECKED static inline __attribute__((always_inline)) bool walk_fast(struct walk *walk,
+                                                                      uint64_t (*rules)[GP_RULE_WAYS])
+{
+    /* A word of a wide rule is loaded again where that matters. */
+    uint64_t word = __atomic_load_n(gp_rule_place(rules, walk->pc, 0), __ATOMIC_RELAXED);
+    uint64_t back = gp_rule_back(word);
+    enum gp_rule_way way = gp_rule_way(word);
+    if (GP_UNLIKELY((word >> 28 << 28) != gp_rule_tag(walk->pc) || walk->pc >> GP_RULE_PC_BITS))
+        return false;
+    if (GP_UNLIKELY(way != GP_RULE_SP && way != GP_RULE_BP))
+        return false;
+    uint64_t cfa = (way == GP_RULE_BP ? walk->bp : walk->sp) + gp_rule_offset(word);
+    /* low < cfa - back, too: at most 16 KiB lie between them, and no stack begins so low. */
+    if (GP_UNLIKELY(cfa - 8 < walk->sp || cfa >= walk->high || cfa - back < walk->low || cfa % 8))
+        return false;
+    uint64_t saved = *(const uint64_t *)(cfa - back);
+    walk->bp = back ? saved : walk->bp;
+    walk->pc = *(const uint64_t *)(cfa - 8);
+    walk->sp = cfa;
+    return true;
+}
+
+static GP_COLD bool walk_up(struct walk *walk, bool *data)
+{
+    uint64_t word = gp_rule_look(walk->pc), back, cfa;
+    struct gp_cfi_rule rule;
+    if (!word)
+        word = gp_rule_learn(walk->pc, &rule);
+    back = gp_rule_back(word);
+    cfa = gp_rule_offset(word);
+    *data = false;
+    switch (gp_rule_way(word)) {
+    case GP_RULE_DATA:
+        *data = true;
+        return false;
+    case GP_RULE_END:
+    case GP_RULE_NONE:
+        return false;
+    case GP_RULE_CHAIN:
+        return walk_chain(walk);
+    case GP_RULE_WIDE:
+        if (gp_rule_offset(word) != 8 * GP_RULE_NO_INDEX)
+            return walk_wide(walk, &gp_rule_wides[gp_rule_offset(word) / 8]);
+        gp_rule_learn(walk->pc, &rule);
+        return walk_wide(walk, &rule);
+    case GP_RULE_BP:
+        cfa += walk->bp;
+        break;
+    case GP_RULE_SP:
+        cfa += walk->sp;
+        break;
+    }
+    if (cfa - 8 < walk->sp || cfa >= walk->high || cfa % 8 || !walk_word(walk, cfa - 8, &walk->pc))
+        return false;
+    if (back && !walk_word(walk, cfa - back, &walk->bp))
+        return false;
+    walk->sp = cfa;
+    return true;
+}
+
+#else
+
+static inline bool walk_fast(struct walk *walk, uint64_t (*rules)[GP_RULE_WAYS])
+{
+    (void)walk;
+    (void)rules;
+    return false;
+}
+
+static bool walk_up(struct walk *walk, bool *data)
+{
+    *data = false;
+    if (!walk_chain(walk))
+        return false;
+#if defined(__aarch64__)
+    /* Return addresses may be signed: this takes the signature off x30, and is nothing on older processors. */
+    register uint64_t lr __asm__("x30") = walk->pc;
+    __asm__("hint #7" : "+r"(lr));
+    walk->pc = lr;
+#endif
+    return true;
+}
+
+#endif
+
+/* The walk that is passed on is a copy, so that this one's words can stay in registers. */
+UNCHECKED static inline __attribute__((always_inline)) unsigned walk_all(struct walk walk, bool own, uint64_t *pcs,
+                                                                         unsigned room, bool *more)
+{
+    uint64_t(*const rules)[GP_RULE_WAYS] = gp_rules;
+    unsigned n = 0;
+    bool data = false;
+    while (walk.pc) {
+        if (n == room) {
+            *more = true;
+            break;
+        }
+        pcs[n++] = walk.pc;
+        if (own && GP_LIKELY(walk_fast(&walk, rules)))
+            continue;
+        struct walk copy = walk;
+        if (!walk_up(&copy, &data))
+            break;
+        walk = copy;
+    }
+    return n - (data && n);
+}
+
+static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned room, bool *more)
+{
+    struct gp_peek peek = {0};
+    walk.high = walk.low + FOREIGN_BYTES;
+    walk.peek = &peek;
+    return walk_all(walk, false, pcs, room, more);
+}
+
+int gp_native_start(void)
+{
+    gp_window_start();
+#if defined(__x86_64__)
+    return gp_rules_start();
+#else
+    return 0;
+#endif
+}
+
+UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
+{
+    /* This function's own frame, by its own frame pointer: asking for it makes the compiler keep one. */
+    const uint64_t *frame = __builtin_frame_address(0);
+    struct walk walk = {frame[1], (uint64_t)(frame + 2), frame[0], (uint64_t)frame, 0, NULL};
+    *more = false;
+#if defined(__x86_64__)
+    gp_rules_fresh();
+#endif
+    if (GP_LIKELY(walk.low >= gp_window.low && walk.low < gp_window.high) || gp_window_widen(walk.low)) {
+        walk.high = gp_window.high;
+        return walk_all(walk, true, pcs, room, more);
+    }
+    return walk_foreign(walk, pcs, room, more);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * python_line.c: from an instruction to its line, by the code object's line table.  Two formats:
+ *
+ *   3.10   pairs of bytes: how many bytes of code, and by how much the line changes (-128: belongs to no line)
+ *   3.11+  entries that begin with a byte >= 128, whose bits 0-2 are the number of code units less one and bits 3-6 the
+ *          form; what follows (all below 128) are line and columns as the form says, and lines are relative
+ *
+ * Both have to be read from the start.
+ */
+#include "base/compiler.h"
+#include "site/python.h"
+
+/* Forms of an entry from 3.11 on. */
+enum {
+    GP_FORM_SAME = 10,    /* 10, 11, 12: 0, 1, 2 lines on, columns in two bytes; below: same line, column in one */
+    GP_FORM_COLUMNS = 13, /* line change alone */
+    GP_FORM_LONG = 14,    /* line change, then three numbers */
+    GP_FORM_NONE = 15     /* no line */
+};
+
+/* A window on the table: all of it, or the part that was copied. */
+struct gp_python_window {
+    const uint8_t *at, *end;
+    uint64_t next, left; /* what comes after it */
+    uint8_t room[512];
+};
+
+/* The longest entry: a head and four numbers of at most six bytes. */
+#define GP_ENTRY_MAX 25
+
+/* Makes sure that the entry at window->at is in the window as a whole.  False: the table ends, or cannot be read. */
+static bool gp_python_window_more(const struct gp_python_way *way, struct gp_python_window *window)
+{
+    if (GP_LIKELY(window->end - window->at >= GP_ENTRY_MAX || window->left == 0))
+        return window->at < window->end;
+    uint64_t kept = (uint64_t)(window->end - window->at);
+    uint64_t from = window->next - kept, left = window->left + kept;
+    uint64_t bytes = way->copies && left > sizeof window->room ? sizeof window->room : left;
+    window->at = gp_python_at(way, from, window->room, bytes);
+    if (!window->at)
+        return false;
+    window->end = window->at + bytes;
+    window->next = from + bytes;
+    window->left = left - bytes;
+    return bytes > 0;
+}
+
+static uint32_t gp_python_line_310(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
+                                   int64_t offset)
+{
+    int64_t end = 0;
+    while (gp_python_window_more(way, window) && window->end - window->at >= 2) {
+        int8_t change = (int8_t)window->at[1];
+        end += window->at[0];
+        if (change != -128)
+            line += change;
+        if (offset < end)
+            return change == -128 || line < 0 ? 0 : (uint32_t)line;
+        window->at += 2;
+    }
+    return 0;
+}
+
+/* A number in groups of six bits, lowest first, its sign in bit 0. */
+static int64_t gp_python_change(const uint8_t *at, const uint8_t *end)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; at < end && shift < 36; shift += 6) {
+        uint8_t byte = *at++;
+        value |= (uint64_t)(byte & 63) << shift;
+        if (!(byte & 64))
+            break;
+    }
+    return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* ---- eight bytes at a time --------------------------------------------------------------------------------------- */
+
+#define GP_BYTES(_byte) ((uint64_t)(_byte)*0x0101010101010101ull)
+
+/* Bit 7 of each byte that is at least `least`; bytes are below 16. */
+static inline uint64_t gp_bytes_from(uint64_t bytes, unsigned least)
+{
+    return (bytes + GP_BYTES(128 - least)) & GP_BYTES(128);
+}
+
+/* All bits of the bytes whose bit 7 is set. */
+static inline uint64_t gp_bytes_mask(uint64_t flags)
+{
+    return (flags >> 7) * 255;
+}
+
+static inline unsigned gp_bytes_sum(uint64_t bytes)
+{
+    return (unsigned)(bytes * GP_BYTES(1) >> 56);
+}
+
+/* Passes the heads among eight bytes at once, which may begin and end inside an entry.  False, and nothing done, if
+ * one of them changes the line by a number that follows, or holds the instruction.  A function of some hundred
+ * instructions has as many entries; one by one each waits for the one before. */
+static inline bool gp_python_eight(const uint8_t *at, int64_t *end, int64_t *line, int64_t offset)
+{
+    uint64_t word;
+    __builtin_memcpy(&word, at, sizeof word);
+    uint64_t heads = word & GP_BYTES(128), is_head = gp_bytes_mask(heads);
+    uint64_t forms = word >> 3 & GP_BYTES(15) & is_head;
+    uint64_t columns = gp_bytes_from(forms, GP_FORM_COLUMNS), none = gp_bytes_from(forms, GP_FORM_NONE);
+    int64_t stop = *end + 2 * (int64_t)gp_bytes_sum((word & GP_BYTES(7) & is_head) + (heads >> 7));
+    if ((columns & ~none) || offset < stop)
+        return false;
+    uint64_t moved = gp_bytes_mask(gp_bytes_from(forms, GP_FORM_SAME) & ~columns);
+    *line += gp_bytes_sum((forms & moved) - (GP_BYTES(GP_FORM_SAME) & moved));
+    *end = stop;
+    return true;
+}
+
+static uint32_t gp_python_line_311(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
+                                   int64_t offset)
+{
+    int64_t end = 0;
+    while (gp_python_window_more(way, window)) {
+        const uint8_t *at = window->at;
+        /* To the next head: what came before may have ended inside an entry. */
+        if (!(*at & 128)) {
+            window->at++;
+            continue;
+        }
+        while (window->end - at >= 8 && gp_python_eight(at, &end, &line, offset))
+            at += 8;
+        window->at = at;
+        if (at >= window->end || !(*at & 128))
+            continue;
+        unsigned form = *at >> 3 & 15;
+        if (form == GP_FORM_COLUMNS || form == GP_FORM_LONG) {
+            /* Its number may lie behind the window. */
+            if (!gp_python_window_more(way, window))
+                return 0;
+            at = window->at;
+            line += gp_python_change(at + 1, window->end);
+        } else if (form >= GP_FORM_SAME && form < GP_FORM_COLUMNS) {
+            line += form - GP_FORM_SAME;
+        }
+        end += 2 * ((*at & 7) + 1);
+        if (offset < end)
+            return form == GP_FORM_NONE || line < 0 || line > UINT32_MAX ? 0 : (uint32_t)line;
+        window->at = at + 1;
+    }
+    return 0;
+}
+
+/* ---- lines that were asked for before ---------------------------------------------------------------------------- */
+
+/* From 3.12 on a code object has a number that no other one of its interpreter has, so an answer can be kept.  Two
+ * words that are written and read without order: the first is the key mixed with the second, so that a pair of two
+ * writers matches nothing. */
+#define GP_PYTHON_LINES 4096u
+
+static struct gp_python_line {
+    uint64_t mixed, value; /* value: version << 32 | line */
+} x_lines[GP_PYTHON_LINES];
+
+/* Code objects lie on 16 bytes; 44 bits of address and 20 of instruction are a key.  0: cannot be kept. */
+static inline uint64_t gp_python_line_key(uint64_t code, int64_t offset)
+{
+    return (code & 15) || offset < 0 || offset >> 21 ? 0 : code >> 4 << 20 | (uint64_t)offset >> 1;
+}
+
+static inline struct gp_python_line *gp_python_line_place(uint64_t key)
+{
+    return &x_lines[key * 0x9e3779b97f4a7c15ull >> 52];
+}
+
+bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line)
+{
+    uint64_t key = gp_python_line_key(code, offset);
+    const struct gp_python_line *place = gp_python_line_place(key);
+    uint64_t value = __atomic_load_n(&place->value, __ATOMIC_RELAXED),
+             mixed = __atomic_load_n(&place->mixed, __ATOMIC_RELAXED);
+    *line = (uint32_t)value;
+    return key && (mixed ^ value) == key && value >> 32 == version;
+}
+
+void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line)
+{
+    uint64_t key = gp_python_line_key(code, offset), value = (uint64_t)version << 32 | line;
+    struct gp_python_line *place = gp_python_line_place(key);
+    if (!key)
+        return;
+    __atomic_store_n(&place->mixed, key ^ value, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->value, value, __ATOMIC_RELAXED);
+}
+
+uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset)
+{
+    const struct gp_python_layout *at = &way->python->at;
+    /* Before the first instruction: the function begins. */
+    if (offset < 0)
+        return first;
+    char room[128];
+    const char *head = gp_python_at(way, table, room, at->bytes_data);
+    if (!head)
+        return 0;
+    uint64_t size = gp_python_word(head, at->bytes_size);
+    if (size > INT32_MAX)
+        return 0;
+    struct gp_python_window window;
+    window.at = window.end = window.room;
+    window.next = table + at->bytes_data;
+    window.left = size;
+    return way->python->version < GP_PYTHON_311 ? gp_python_line_310(way, &window, first, offset)
+                                                : gp_python_line_311(way, &window, first, offset);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * python_text.c: the interpreter's strings as UTF-8.  Most are ASCII and are used where they lie.  The rest, and all
+ * that had to be copied, is encoded here and kept for good, each text once: a program's names and paths are few, and
+ * what is kept needs no owner.
+ *
+ * Kept texts lie in one arena, found through a table of pointers that only ever goes from NULL to a text.
+ */
+#include "base/compiler.h"
+#include "site/python.h"
+#include <string.h>
+
+/* Names and paths of 40 bytes each: the table is half full when the arena is full.  Touched as they fill. */
+#define GP_PYTHON_ARENA 2097152u
+#define GP_PYTHON_TABLE 65536u
+/* As far as a text may lie from its place. */
+#define GP_PYTHON_PROBES 64u
+
+struct gp_python_kept {
+    uint32_t hash, length;
+    char bytes[];
+};
+
+static uint64_t gp_python_arena[GP_PYTHON_ARENA / 8];
+static uint64_t x_arena_used;
+static const struct gp_python_kept *x_table[GP_PYTHON_TABLE];
+
+static struct gp_python_kept *gp_python_kept_new(const char *bytes, uint32_t length, uint32_t hash)
+{
+    uint64_t want = (sizeof(struct gp_python_kept) + length + 7) & ~7ull;
+    if (__atomic_load_n(&x_arena_used, __ATOMIC_RELAXED) + want > GP_PYTHON_ARENA)
+        return NULL;
+    /* A number; what lies there is published by the table. */
+    uint64_t at = __atomic_fetch_add(&x_arena_used, want, __ATOMIC_RELAXED);
+    if (at + want > GP_PYTHON_ARENA)
+        return NULL;
+    struct gp_python_kept *kept = (struct gp_python_kept *)(gp_python_arena + at / 8);
+    kept->hash = hash;
+    kept->length = length;
+    memcpy(kept->bytes, bytes, length);
+    return kept;
+}
+
+static bool gp_python_kept_is(const struct gp_python_kept *kept, const char *bytes, uint32_t length, uint32_t hash)
+{
+    return kept->hash == hash && kept->length == length && memcmp(kept->bytes, bytes, length) == 0;
+}
+
+const char *gp_python_keep(const char *bytes, uint32_t length)
+{
+    uint32_t hash = 2166136261u;
+    for (uint32_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
+    struct gp_python_kept *mine = NULL;
+    for (uint32_t i = 0; i < GP_PYTHON_PROBES; i++) {
+        const struct gp_python_kept **place = &x_table[(hash + i) % GP_PYTHON_TABLE];
+        /* [text.A1] acquire: the text; pairs with [text.R1]. */
+        const struct gp_python_kept *kept = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+        if (!kept) {
+            if (!mine && !(mine = gp_python_kept_new(bytes, length, hash)))
+                break;
+            /* [text.R1] release: the text; pairs with [text.A1], and with the acquire of whoever comes second here. */
+            if (__atomic_compare_exchange_n(place, &kept, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                return mine->bytes;
+        }
+        if (gp_python_kept_is(kept, bytes, length, hash))
+            return kept->bytes;
+    }
+    gp_python_note_set(
+        "some Python names show as '?': too many different ones that are not ASCII, or were read without the GIL");
+    return NULL;
+}
+
+/* ---- encoding ---------------------------------------------------------------------------------------------------- */
+
+struct gp_python_out {
+    uint32_t length;
+    char bytes[GP_STACK_TEXT];
+};
+
+static bool gp_python_put(struct gp_python_out *out, const char *bytes, uint32_t length)
+{
+    if (out->length + length > sizeof out->bytes)
+        return false;
+    memcpy(out->bytes + out->length, bytes, length);
+    out->length += length;
+    return true;
+}
+
+/* One character; false: it does not fit.  Half a surrogate pair (a path that is no UTF-8) is spelled out, as Python
+ * itself prints it in a traceback. */
+static bool gp_python_encode(struct gp_python_out *out, uint32_t code)
+{
+    char unit[6];
+    if (code < 0x80) {
+        unit[0] = (char)code;
+        return gp_python_put(out, unit, 1);
+    }
+    if (code < 0x800) {
+        unit[0] = (char)(0xc0 | code >> 6);
+        unit[1] = (char)(0x80 | (code & 63));
+        return gp_python_put(out, unit, 2);
+    }
+    if (code >= 0xd800 && code < 0xe000) {
+        static const char digit[] = "0123456789abcdef";
+        memcpy(unit, "\\u", 2);
+        for (unsigned i = 0; i < 4; i++)
+            unit[2 + i] = digit[code >> (12 - 4 * i) & 15];
+        return gp_python_put(out, unit, 6);
+    }
+    if (code < 0x10000) {
+        unit[0] = (char)(0xe0 | code >> 12);
+        unit[1] = (char)(0x80 | (code >> 6 & 63));
+        unit[2] = (char)(0x80 | (code & 63));
+        return gp_python_put(out, unit, 3);
+    }
+    if (code >= 0x110000)
+        return false;
+    unit[0] = (char)(0xf0 | code >> 18);
+    unit[1] = (char)(0x80 | (code >> 12 & 63));
+    unit[2] = (char)(0x80 | (code >> 6 & 63));
+    unit[3] = (char)(0x80 | (code & 63));
+    return gp_python_put(out, unit, 4);
+}
+
+static const struct gp_python_text gp_python_unknown = {.bytes = "?", .length = 1};
+
+static bool gp_python_keep_text(struct gp_python_text *text, const char *bytes, uint32_t length)
+{
+    text->bytes = gp_python_keep(bytes, length);
+    text->length = length;
+    if (!text->bytes)
+        *text = gp_python_unknown;
+    return true;
+}
+
+/* No more characters than can become GP_STACK_TEXT bytes are looked at. */
+static bool gp_python_wide(const struct gp_python_way *way, uint64_t data, uint32_t kind, uint64_t length,
+                           struct gp_python_text *text)
+{
+    uint32_t room[GP_STACK_TEXT];
+    struct gp_python_out out;
+    out.length = 0;
+    if (length > GP_STACK_TEXT)
+        length = GP_STACK_TEXT;
+    const void *from = gp_python_at(way, data, room, length * kind);
+    if (!from)
+        return false;
+    for (uint64_t i = 0; i < length; i++) {
+        uint32_t code = kind == 1   ? ((const uint8_t *)from)[i]
+                        : kind == 2 ? ((const uint16_t *)from)[i]
+                                    : ((const uint32_t *)from)[i];
+        if (!gp_python_encode(&out, code))
+            break;
+    }
+    return gp_python_keep_text(text, out.bytes, out.length);
+}
+
+/* ---- str objects ------------------------------------------------------------------------------------------------- */
+
+/* state: 2 bits of interning, 3 of kind (bytes a character), compact, ascii. */
+#define GP_PYTHON_KIND(_state)    ((_state) >> 2 & 7)
+#define GP_PYTHON_COMPACT(_state) ((_state) >> 5 & 1)
+#define GP_PYTHON_ASCII(_state)   ((_state) >> 6 & 1)
+
+bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct gp_python_text *text)
+{
+    const struct gp_python_layout *at = &way->python->at;
+    char room[128];
+    const char *head = gp_python_at(way, object, room, at->text_ascii);
+    if (GP_UNLIKELY(!head))
+        return false;
+    uint32_t state = gp_python_half(head, at->text_state);
+    uint64_t length = gp_python_word(head, at->text_length);
+    uint32_t kind = GP_PYTHON_KIND(state);
+    if (GP_UNLIKELY(!GP_PYTHON_COMPACT(state) || (kind != 1 && kind != 2 && kind != 4) || length > INT32_MAX)) {
+        /* A subclass of str, which the compiler never puts there, but code.replace() can. */
+        *text = gp_python_unknown;
+        return true;
+    }
+    if (GP_LIKELY(GP_PYTHON_ASCII(state))) {
+        if (way->copies)
+            return gp_python_wide(way, object + at->text_ascii, 1, length, text);
+        *text = (struct gp_python_text){.bytes = (const char *)(uintptr_t)object + at->text_ascii,
+                                        .length = (uint32_t)length};
+        return true;
+    }
+    /* The UTF-8 that such a string may carry is not used: its address shows before its bytes do. */
+    return gp_python_wide(way, object + at->text_wide, kind, length, text);
+}

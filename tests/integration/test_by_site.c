@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_by_site.c: call sites of a real program under the library, from the stack in it to what people read.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+TestSuite(by_site, .timeout = 120);
+
+Test(by_site, a_live_program)
+{
+    const char *argv[] = {path_program("steps"), NULL};
+    const char *env[] = {"GPUPROF_STACKS=native", NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    struct spawn_result r;
+    char pid[16];
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
+    cr_assert_eq(spawn_command(&r, "top", "--by", "site", "--json", "-p", pid, NULL), 0);
+    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s%s", r.out, r.err);
+    json_t *top = json_loads(r.out, 0, NULL), *row, *frame, *found = NULL;
+    size_t i, k;
+    json_array_foreach(json_object_get(top, "sites"), i, row)
+    {
+        if (json_integer_value(json_object_get(row, "live_bytes")) == 1 << 20)
+            found = row;
+    }
+    cr_assert(found, "%s", r.out);
+    cr_assert_str_eq(json_string_value(json_object_get(found, "kind")), "linear");
+    cr_assert_eq(json_integer_value(json_object_get(found, "device")), 0);
+    cr_assert(json_is_integer(json_object_get(found, "device")), "the driver's number");
+    cr_assert_eq(json_integer_value(json_object_get(found, "calls")), 1);
+    /* program_alloc is inlined or not, as the compiler pleases: main is above it. */
+    bool alloc = false, in_main = false;
+    json_array_foreach(json_object_get(found, "frames"), k, frame)
+    {
+        const char *function = json_string_value(json_object_get(frame, "function"));
+        const char *file = json_string_value(json_object_get(frame, "file"));
+        const char *module = json_string_value(json_object_get(frame, "module"));
+        alloc |= strcmp(function, "program_alloc") == 0;
+        in_main |= strcmp(function, "main") == 0 && file && strstr(file, "steps.c");
+        cr_assert_null(strstr(module ? module : "", "libgpuprof"), "our own frames are left out");
+    }
+    cr_assert(alloc && in_main, "%s", r.out);
+    json_decref(top);
+    spawn_result_free(&r);
+    spawn_finish(&spawn, &r);
+    spawn_result_free(&r);
+}
+
+Test(by_site, a_report_of_out_of_memory_names_places)
+{
+    struct spawn_result r;
+    cr_assert_eq(spawn_command(&r, "run", "--sim", "--stacks=native", "--", path_program("oom_fail"), NULL), 0);
+    cr_assert(strstr(r.err, "WHERE") && strstr(r.err, "program_alloc ("), "%s", r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "run", "--sim", "--", path_program("oom_fail"), NULL), 0);
+    cr_assert(strstr(r.err, "TOGETHER") && !strstr(r.err, "WHERE"), "nothing is claimed without stacks: %s", r.err);
+    spawn_result_free(&r);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ * test_leaks.c: from a running program to the name of what leaks in it: recorded under the simulated GPU, analysed by
+ * the command. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <lib/paths.h>
+#include <lib/spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Slow: a program that is gone after 100 ms has ended before the poller has asked the driver how large the device is.
+ */
+static void record(char file[64], const char *how, const char *marks)
+{
+    struct spawn_result result;
+    char option[96];
+    snprintf(file, 64, "/tmp/test_leaks_%d_%s_%s", (int)getpid(), how, marks);
+    unlink(file);
+    snprintf(option, sizeof(option), "--record=%s", file);
+    spawn_command(&result, "run", "--sim", "--stacks=native", option, "--", path_program("leak_branch"), how, marks,
+                  "slow", NULL);
+    cr_assert(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
+    spawn_result_free(&result);
+}
+
+static json_t *analyse(const char *command, const char *file)
+{
+    struct spawn_result result;
+    spawn_command(&result, command, file, "--json", NULL);
+    cr_assert_eq(result.status, 0, "%s: %s", spawn_status_text(&result), result.err);
+    json_t *top = json_loads(result.out, 0, NULL);
+    cr_assert(top, "%s", result.out);
+    if (result.err_len)
+        fprintf(stderr, "%s", result.err);
+    spawn_result_free(&result);
+    return top;
+}
+
+static void expect_leak(const char *marks, int least_steps)
+{
+    char file[64];
+    record(file, "leaking", marks);
+    json_t *top = analyse("leaks", file), *suspects = json_object_get(top, "suspects");
+    cr_assert_eq(json_array_size(suspects), 1);
+    const json_t *first = json_array_get(suspects, 0);
+    cr_assert_str_eq(json_string_value(json_object_get(first, "function")), "inner_branch");
+    cr_assert_geq(json_integer_value(json_object_get(top, "steps")), least_steps);
+    /* 13 of 20 steps keep 90 MiB and a little more each. */
+    cr_assert_float_eq(json_real_value(json_object_get(first, "bytes_per_step")) / (1 << 20), 64, 12);
+    cr_assert(json_is_real(json_object_get(first, "seconds_to_oom")));
+    json_decref(top);
+    unlink(file);
+}
+
+static void expect_none(const char *marks)
+{
+    char file[64];
+    record(file, "fixed", marks);
+    json_t *top = analyse("leaks", file);
+    cr_assert_eq(json_array_size(json_object_get(top, "suspects")), 0);
+    json_decref(top);
+    unlink(file);
+}
+
+Test(leaks, are_found_in_a_running_program, .timeout = 120)
+{
+    expect_leak("marked", 20);
+    expect_none("marked");
+}
+
+Test(leaks, are_found_without_marks, .timeout = 120)
+{
+    expect_leak("unmarked", 15);
+    expect_none("unmarked");
+}
+
+/* The events add up to what the process itself counted, peak and end. */
+Test(leaks, report_agrees_with_the_process_s_own_counters, .timeout = 120)
+{
+    char file[64];
+    record(file, "leaking", "marked");
+    json_t *top = analyse("report", file);
+    const json_t *device = json_array_get(json_object_get(top, "devices"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(json_object_get(top, "recording"), "dropped")), 0);
+    cr_assert(json_is_integer(json_object_get(device, "counted_peak_bytes")));
+    cr_assert_eq(json_integer_value(json_object_get(device, "allocated_peak_bytes")),
+                 json_integer_value(json_object_get(device, "counted_peak_bytes")));
+    json_decref(top);
+    unlink(file);
+}

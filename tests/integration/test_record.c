@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT
+ * test_record.c: the recorder inside a process: nothing is lost without being counted, nothing that goes wrong with the
+ * file reaches the program, and a killed one leaves what it had written. */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "ds/ring.h"
+#include "export/session.h"
+#include "record/record.h"
+#include <base/thread.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <record/format.h>
+#include <recording/recording.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char test_folder[64];
+
+static void test_begin(void)
+{
+    strcpy(test_folder, "/tmp/gpuprof-test-record-XXXXXX");
+    cr_assert_not_null(mkdtemp(test_folder));
+}
+
+static void test_end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", test_folder);
+    cr_assert_eq(system(command), 0);
+}
+
+/* In a forked child an assertion of Criterion's would speak for the parent. */
+static bool test_forked;
+#define CHECK(_x)                                                                                                      \
+    do {                                                                                                               \
+        bool good = (_x);                                                                                              \
+        if (!good && test_forked) {                                                                                    \
+            fprintf(stderr, "test_record.c:%d: %s\n", __LINE__, #_x);                                                  \
+            _exit(3);                                                                                                  \
+        }                                                                                                              \
+        cr_assert(good, "%s", #_x);                                                                                    \
+    } while (0)
+
+static pid_t test_fork(void)
+{
+    pid_t pid = fork();
+    test_forked |= pid == 0;
+    return pid;
+}
+
+/* ---- a process that records itself ------------------------------------------------------------------------------- */
+
+struct host {
+    struct gp_session session;
+    struct gp_ring ring;
+    uint64_t tried;
+};
+
+static void host_event(struct host *host, struct gp_ring_cursor *cursor, uint32_t tid, uint64_t number)
+{
+    struct gp_wire_event event = {.time_ns = gp_clock_ns(), .type = number % 2 ? GP_EVENT_FREE : GP_EVENT_ALLOC};
+    event.kind = GP_KIND_LINEAR;
+    event.address = 0x7f0000000000ull + number / 2 % 64 * 0x200000 + ((uint64_t)tid << 32);
+    event.bytes = event.requested_bytes = (number / 2 % 64 + 1) * 512;
+    gp_ring_write(&host->ring, cursor, &event, tid);
+}
+
+struct host_thread {
+    struct host *host;
+    uint32_t tid, events, pause_every;
+};
+
+static void *host_thread(void *arg)
+{
+    const struct host_thread *thread = arg;
+    struct gp_ring_cursor cursor = {0};
+    for (uint32_t i = 0; i < thread->events; i++) {
+        host_event(thread->host, &cursor, thread->tid, i);
+        if (thread->pause_every && i % thread->pause_every == 0)
+            usleep(1000);
+    }
+    return NULL;
+}
+
+static int host_start(struct host *host, const char *path, bool wide, char *why)
+{
+    CHECK(gp_life_start() == 0);
+    const struct gp_session_size size = {.wide = wide};
+    CHECK(gp_session_open(&host->session, &size) == 0);
+    CHECK(gp_ring_init(&host->ring, host->session.chunks, host->session.chunk_count,
+                       &host->session.header->lost[GP_LOST_RING]) == 0);
+    const struct gp_record_setup setup = {.path = path, .header = host->session.header};
+    return gp_record_start(&setup, why, 160);
+}
+
+static void host_run(struct host *host, unsigned threads, uint32_t events, uint32_t pause_every)
+{
+    pthread_t ids[64];
+    struct host_thread args[64];
+    for (unsigned i = 0; i < threads; i++) {
+        args[i] = (struct host_thread){host, 1000 + i, events, pause_every};
+        CHECK(pthread_create(&ids[i], NULL, host_thread, &args[i]) == 0);
+    }
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    host->tried += (uint64_t)threads * events;
+}
+
+static struct gp_recording *test_open(const char *path)
+{
+    struct gp_recording *recording = NULL;
+    char why[256] = "";
+    CHECK(gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL) == 0);
+    return recording;
+}
+
+/* Every thread's events are there, in order, each once, but for those that are counted as lost. */
+static void test_counts(const struct gp_recording *recording, const struct host *host)
+{
+    const struct gp_wire_header *header = host->session.header;
+    CHECK(recording->complete && recording->from_start);
+    CHECK(recording->damaged_blocks == 0);
+    CHECK(recording->tried == host->tried);
+    CHECK(recording->delivered == recording->event_count);
+    CHECK(recording->delivered + recording->dropped == recording->tried);
+    CHECK(header->recorded == recording->delivered);
+    CHECK(header->record_lost == recording->dropped);
+    CHECK(header->record_state == GP_RECORD_DONE);
+}
+
+Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini = test_end, .timeout = 120)
+{
+    char path[96], why[160];
+    pid_t children[16];
+    for (int i = 0; i < 16; i++) {
+        children[i] = test_fork();
+        if (children[i])
+            continue;
+        struct host host = {0};
+        snprintf(path, sizeof(path), "%s/%%p.gpuprof", test_folder);
+        CHECK(host_start(&host, path, i % 2, why) == 0);
+        host_run(&host, 64, i == 0 ? 100 : 5000, i % 3 ? 0 : 200);
+        gp_record_stop();
+        /* Sixteen processes on two processors: the recorder may need longer than its program waits for it. */
+        for (int k = 0;
+             k < 3000 && __atomic_load_n(&host.session.header->record_state, __ATOMIC_ACQUIRE) == GP_RECORD_ON; k++)
+            usleep(20000);
+        snprintf(path, sizeof(path), "%s/%d.gpuprof", test_folder, (int)getpid());
+        struct gp_recording *recording = test_open(path);
+        test_counts(recording, &host);
+        if (i == 0)
+            CHECK(recording->dropped == 0); /* at an easy pace */
+        gp_recording_free(recording);
+        _exit(0);
+    }
+    for (int i = 0; i < 16; i++) {
+        int status;
+        waitpid(children[i], &status, 0);
+        cr_assert_eq(status, 0, "process %d: status %x", i, status);
+    }
+}
+
+Test(record, a_killed_process_leaves_all_but_the_last_second, .init = test_begin, .fini = test_end, .timeout = 120)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/killed.gpuprof", test_folder);
+    for (int round = 0; round < 8; round++) {
+        uint64_t begin = gp_clock_ns(), patience = 1300000000ull + (unsigned)round * 170000000ull;
+        pid_t child = test_fork();
+        if (child == 0) {
+            struct host host = {0};
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            host_start(&host, path, true, why);
+            for (;;)
+                host_run(&host, 2, 1000, 10);
+        }
+        usleep((useconds_t)(patience / 1000));
+        uint64_t end = gp_clock_ns();
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        struct gp_recording *recording = test_open(path);
+        cr_assert(!recording->complete && recording->damaged_blocks == 0);
+        cr_assert_gt(recording->event_count, 100);
+        /* A second, and what a loaded machine makes of it. */
+        cr_assert_lt(end - recording->events[recording->event_count - 1].time_ns, 2000000000ull);
+        cr_assert_lt(recording->events[0].time_ns - begin, 1000000000ull);
+        cr_assert_eq(recording->tried, recording->delivered + recording->dropped);
+        gp_recording_free(recording);
+        unlink(path);
+    }
+}
+
+/* ---- what can be wrong with the file ------------------------------------------------------------------------------
+ */
+
+static void test_refused(const char *path, int error, const char *word)
+{
+    struct host host = {0};
+    char why[160] = "";
+    pid_t child = test_fork();
+    if (child == 0) { /* one recorder a process */
+        CHECK(host_start(&host, path, false, why) == error);
+        CHECK(strstr(why, word));
+        CHECK(host.session.header->record_state == GP_RECORD_FAILED);
+        CHECK(host.session.header->record_errno == -error);
+        host_run(&host, 2, 1000, 0);
+        gp_record_stop();
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    cr_assert_eq(status, 0, "%s", path);
+}
+
+Test(record, a_file_that_cannot_be_had_is_said_once, .init = test_begin, .fini = test_end)
+{
+    char path[128];
+    test_refused("/nonexistent/folder/x", -ENOENT, "No such");
+    test_refused("", -EINVAL, "GPUPROF_RECORD");
+    test_refused("/proc/self/mem-not", -ENOENT, "No such");
+    snprintf(path, sizeof(path), "%s/fifo", test_folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    test_refused(path, -ENXIO, "nobody reads");
+}
+
+Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init = test_begin, .fini = test_end)
+{
+    char path[96], why[160];
+    struct stat status;
+    snprintf(path, sizeof(path), "%s/shared", test_folder);
+    struct host host = {0};
+    umask(0);
+    cr_assert_eq(host_start(&host, path, false, why), 0, "%s", why);
+    cr_assert_eq(stat(path, &status), 0);
+    cr_assert_eq(status.st_mode & 07777, 0600);
+    host_run(&host, 1, 100, 0);
+    pid_t child = test_fork();
+    if (child == 0) {
+        gp_record_stop(); /* the parent's: nothing here */
+        struct host mine = {0};
+        CHECK(host_start(&mine, path, false, why) == 0);
+        host_run(&mine, 1, 50, 0);
+        gp_record_stop();
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    host_run(&host, 1, 100, 0);
+    gp_record_stop();
+    struct gp_recording *recording = test_open(path);
+    cr_assert_eq(recording->event_count, 200);
+    gp_recording_free(recording);
+    snprintf(path, sizeof(path), "%s/shared.%d", test_folder, (int)child);
+    recording = test_open(path);
+    cr_assert_eq(recording->event_count, 50);
+    gp_recording_free(recording);
+}
+
+/* A file that may not grow is a disk that is full; SIGXFSZ would end the program. */
+Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/full", test_folder);
+    struct host host = {0};
+    struct rlimit limit = {6000, RLIM_INFINITY};
+    cr_assert_eq(host_start(&host, path, true, why), 0, "%s", why);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    host_run(&host, 4, 30000, 100);
+    uint64_t lost = host.session.header->record_lost;
+    cr_assert_eq(host.session.header->record_state, GP_RECORD_ON, "it waits for room");
+    cr_assert_eq(host.session.header->record_errno, EFBIG);
+    cr_assert_gt(lost, 0);
+    limit.rlim_cur = RLIM_INFINITY;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    host_run(&host, 1, 500, 0);
+    gp_record_stop();
+    struct gp_recording *recording = test_open(path);
+    test_counts(recording, &host);
+    cr_assert_gt(recording->dropped, 0);
+    cr_assert_gt(recording->delivered, 400, "what came when there was room again");
+    gp_recording_free(recording);
+}
+
+struct slow_reader {
+    int fd;
+    size_t bytes;
+    bool hasty;
+};
+
+static void *slow_reader(void *arg)
+{
+    struct slow_reader *reader = arg;
+    char part[4096];
+    for (ssize_t got; (got = read(reader->fd, part, sizeof(part))) > 0; reader->bytes += (size_t)got)
+        if (!__atomic_load_n(&reader->hasty, __ATOMIC_RELAXED))
+            usleep(200000);
+    return NULL;
+}
+
+/* 20 KB a second, behind a pipe of one page. */
+Test(record, a_slow_disk_costs_events_and_no_time, .init = test_begin, .fini = test_end, .timeout = 60)
+{
+    char path[96], why[160];
+    snprintf(path, sizeof(path), "%s/fifo", test_folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    struct slow_reader reader = {open(path, O_RDONLY | O_NONBLOCK), 0, false};
+    fcntl(reader.fd, F_SETFL, 0);
+    fcntl(reader.fd, F_SETPIPE_SZ, 4096);
+    pthread_t id;
+    struct host host = {0};
+    cr_assert_eq(host_start(&host, path, false, why), 0, "%s", why);
+    pthread_create(&id, NULL, slow_reader, &reader);
+    for (int i = 0; i < 20; i++) {
+        uint64_t begin = gp_clock_ns();
+        host_run(&host, 4, 20000, 0);
+        cr_assert_lt(gp_clock_ns() - begin, 2000000000ull);
+        usleep(100000);
+    }
+    __atomic_store_n(&reader.hasty, true, __ATOMIC_RELAXED);
+    uint64_t begin = gp_clock_ns();
+    gp_record_stop();
+    cr_assert_lt(gp_clock_ns() - begin, 1500000000ull);
+    pthread_join(id, NULL);
+    cr_assert_gt(host.session.header->record_lost, 0);
+    cr_assert_eq(host.session.header->recorded + host.session.header->record_lost, host.tried);
+}
+
+/* ---- descriptors --------------------------------------------------------------------------------------------------
+ */
+
+Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_begin, .fini = test_end)
+{
+    char path[96], why[160], byte;
+    int ends[2];
+    snprintf(path, sizeof(path), "%s/apart", test_folder);
+    struct host host = {0};
+    cr_assert_eq(pipe(ends), 0);
+    int lowest = dup(0);
+    close(lowest);
+    cr_assert_eq(host_start(&host, path, false, why), 0, "%s", why);
+    cr_assert_eq(dup(0), lowest, "the file has no number here");
+    close(lowest);
+    close(ends[1]);
+    cr_assert_eq(read(ends[0], &byte, 1), 0, "the recorder holds the pipe open");
+    host_run(&host, 1, 1000, 100);
+    for (int fd = 3; fd < 20; fd++) /* what daemons do; the test runner's own numbers come back */
+        cr_assert(dup2(fd, 100 + fd) == 100 + fd || errno == EBADF);
+    for (int fd = 3; fd < 20; fd++)
+        close(fd);
+    host_run(&host, 1, 1000, 100);
+    gp_record_stop();
+    for (int fd = 3; fd < 20; fd++)
+        dup2(100 + fd, fd);
+    struct gp_recording *recording = test_open(path);
+    test_counts(recording, &host);
+    gp_recording_free(recording);
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpuprof snapshot` of running programs: the file keeps every rule of PyTorch's tools
+ * (tests/python/check_snapshot.py), its numbers are the program's, and the program is left as it was: no descriptor
+ * stays, none is inherited.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/ledger.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+TestSuite(snapshot, .timeout = 120);
+
+static char folder[64], file[96];
+
+static void work_begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-snapshot-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/s.pickle", folder);
+}
+
+static int work_files(void)
+{
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+    int count = 0;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        count += entry->d_name[0] != '.';
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return count;
+}
+
+static void work_end(void)
+{
+    unlink(file);
+    cr_expect_eq(rmdir(folder), 0, "something was left in %s", folder);
+}
+
+static void program_start(struct spawn *spawn)
+{
+    const char *argv[] = {path_program("snapshot"), NULL};
+    struct spawn_options options = {
+        .argv = argv, .sim = "devices=2,memory=16GiB", .want_library = true, .want_hold = true};
+
+    cr_assert_eq(spawn_start(spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not come to its hold");
+}
+
+static const char *number(long value)
+{
+    static char text[24];
+
+    snprintf(text, sizeof(text), "%ld", value);
+    return text;
+}
+
+/* The command's exit status; `said` must be on stderr. */
+static int snapshot(pid_t pid, const char *trace, const char *path, const char *said)
+{
+    struct spawn_result result = {0};
+    const char *pid_text = number(pid);
+    int status;
+
+    if (trace != NULL) {
+        cr_assert_eq(spawn_command(&result, "snapshot", "-p", pid_text, "--trace", trace, "-o", path, NULL), 0);
+    } else {
+        cr_assert_eq(spawn_command(&result, "snapshot", "-p", pid_text, "-o", path, NULL), 0);
+    }
+    status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
+    cr_expect(said == NULL || strstr(result.err, said) != NULL, "no '%s' in: %s", said, result.err);
+    cr_expect(said != NULL || status == 0, "exit %d: %s", status, result.err);
+    spawn_result_free(&result);
+    return status;
+}
+
+/* What the checker says of the file; NULL without Python. */
+static json_t *checked(const char *path)
+{
+    const char *argv[] = {"/usr/bin/env", "python3", path_source("tests/python/check_snapshot.py"),
+                          "--json",       path,      NULL};
+    struct spawn_options options = {.argv = argv};
+    struct spawn_result result = {0};
+    json_t *summary = NULL;
+
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 127) {
+        spawn_result_free(&result);
+        return NULL;
+    }
+    cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s", spawn_status_text(&result),
+              result.err);
+    summary = json_loads(result.out, 0, NULL);
+    cr_assert_not_null(summary, "%s", result.out);
+    spawn_result_free(&result);
+    return summary;
+}
+
+/* Descriptors of snapshots that the program has. */
+static int lent(pid_t pid)
+{
+    char path[300], target[64];
+    struct dirent *entry;
+    DIR *dir;
+    int count = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid, entry->d_name);
+        ssize_t length = readlink(path, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += strstr(target, "gpuprof-pieces") != NULL;
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return count;
+}
+
+/* It is closed a moment after the viewer has it. */
+static int lent_at_rest(pid_t pid)
+{
+    int tries = 0, count;
+
+    while ((count = lent(pid)) > 0 && tries++ < 200) {
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    }
+    return count;
+}
+
+static void program_end(struct spawn *spawn)
+{
+    struct spawn_result result = {0};
+
+    spawn_finish(spawn, &result);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
+              result.out, result.err);
+    cr_expect_not_null(strstr(result.out, "leaked: 0\n"), "%s", result.out);
+    cr_expect_not_null(strstr(result.out, "forked: 1\n"), "%s", result.out);
+    spawn_result_free(&result);
+}
+
+#define DEVICE0 "devices/0/stats/"
+#define DEVICE1 "devices/1/stats/"
+
+static void expect_sum(const json_t *summary, const char *key, const json_t *process, const char *stat)
+{
+    char first[80], second[80];
+
+    snprintf(first, sizeof(first), DEVICE0 "%s.all.current", stat);
+    snprintf(second, sizeof(second), DEVICE1 "%s.all.current", stat);
+    cr_expect_eq(json_at(summary, key, -1), json_at(process, first, -5) + json_at(process, second, -5),
+                 "%s: %lld, the statistics say %lld + %lld", key, json_at(summary, key, -1),
+                 json_at(process, first, -5), json_at(process, second, -5));
+}
+
+Test(snapshot, of_a_program_at_rest_is_sound_and_complete)
+{
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    json_t *summary, *process;
+
+    work_begin();
+    program_start(&spawn);
+    cr_assert_eq(snapshot(spawn.pid, "0", file, NULL), 0);
+    process = ledger_stat(&diff, spawn.pid);
+    cr_assert_not_null(process, "%s", diff.text);
+    summary = checked(file);
+    if (summary != NULL) {
+        expect_sum(summary, "live_bytes", process, "allocated_bytes");
+        expect_sum(summary, "total_bytes", process, "reserved_bytes");
+        expect_sum(summary, "requested_bytes", process, "requested_bytes");
+        expect_sum(summary, "live", process, "allocation");
+        cr_expect_eq(json_at(summary, "devices", -1), 2);
+        cr_expect_eq(json_at(summary, "longest_batch", -1), 1000, "long enough to need several batches");
+        cr_expect_eq(json_at(summary, "actions/oom", -1), 1);
+        cr_expect_eq(json_at(summary, "actions/alloc", -1), 1551);
+        cr_expect_eq(json_at(summary, "actions/segment_free", -1), 750);
+        cr_expect_str_eq(json_string_value(json_array_get(json_object_get(summary, "annotations"), 0)), "START half");
+        cr_expect_str_eq(json_string_value(json_array_get(json_object_get(summary, "annotations"), 1)), "END half");
+    }
+    cr_expect_eq(lent_at_rest(spawn.pid), 0, "a descriptor stayed in the program");
+    json_decref(summary);
+    json_decref(process);
+    program_end(&spawn);
+    work_end();
+}
+
+Test(snapshot, is_read_by_our_own_replay)
+{
+    struct spawn_result result = {0};
+    struct spawn spawn;
+    json_t *top;
+
+    work_begin();
+    program_start(&spawn);
+    cr_assert_eq(snapshot(spawn.pid, "0", file, NULL), 0);
+    cr_assert_eq(spawn_command(&result, "replay", file, "--allocator=caching", "--json", NULL), 0);
+    top = json_loads(result.out, 0, NULL);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0 && top != NULL, "%s%s", result.out,
+              result.err);
+    json_decref(top);
+    spawn_result_free(&result);
+    program_end(&spawn);
+    work_end();
+}
+
+/* While the program allocates on two ways and forks: every file is sound, and no child has what is lent.  The children
+ * are the test: the more snapshots, the more chances.  Two of the files are looked at, because that takes long. */
+Test(snapshot, of_a_busy_program_are_sound_and_no_child_inherits_any)
+{
+    struct spawn spawn;
+    int i;
+
+    work_begin();
+    program_start(&spawn);
+    cr_assert_eq(write(spawn.go_fd, "g", 1), 1);
+    for (i = 0; i < 30; i++) {
+        cr_assert_eq(snapshot(spawn.pid, i == 10 ? "0" : NULL, file, i == 10 ? "snapshot" : NULL), 0);
+        if (i >= 9 && i <= 10) {
+            json_decref(checked(file));
+        }
+    }
+    cr_expect_eq(lent_at_rest(spawn.pid), 0, "a descriptor stayed in the program");
+    program_end(&spawn);
+    work_end();
+}
+
+/* One file is lent at a time; who comes second waits for it. */
+Test(snapshot, several_viewers_at_once_are_all_served)
+{
+    enum { VIEWERS = 6 };
+    struct spawn spawn;
+    pid_t viewers[VIEWERS];
+    off_t first = 0;
+    int i;
+
+    work_begin();
+    program_start(&spawn);
+    for (i = 0; i < VIEWERS; i++) {
+        viewers[i] = fork();
+        if (viewers[i] == 0) {
+            char path[128];
+            snprintf(path, sizeof(path), "%s.%d", file, i);
+            execl(path_command(), "gpuprof", "snapshot", "-p", number(spawn.pid), "-o", path, (char *)NULL);
+            _exit(99);
+        }
+    }
+    for (i = 0; i < VIEWERS; i++) {
+        char path[128];
+        struct stat this;
+        int status = -1;
+
+        cr_assert_eq(waitpid(viewers[i], &status, 0), viewers[i]);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "viewer %d: %d", i, status);
+        snprintf(path, sizeof(path), "%s.%d", file, i);
+        cr_assert_eq(stat(path, &this), 0);
+        first = i == 0 ? this.st_size : first;
+        cr_expect_eq(this.st_size, first, "viewer %d has another snapshot", i);
+        unlink(path);
+    }
+    program_end(&spawn);
+    work_end();
+}
+
+Test(snapshot, a_process_that_does_not_answer_is_not_waited_for)
+{
+    struct spawn spawn;
+
+    work_begin();
+    program_start(&spawn);
+    kill(spawn.pid, SIGSTOP);
+    cr_expect_eq(snapshot(spawn.pid, NULL, file, "does not answer"), 1);
+    cr_expect_eq(work_files(), 0, "half a file was left");
+    kill(spawn.pid, SIGCONT);
+    cr_expect_eq(snapshot(spawn.pid, NULL, file, NULL), 0);
+    program_end(&spawn);
+    work_end();
+}
+
+static void refused(int status, const char *said, const char *a, const char *b, const char *c, const char *d)
+{
+    struct spawn_result result = {0};
+
+    cr_assert_eq(spawn_command(&result, "snapshot", a, b, c, d, NULL), 0);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == status, "%s: %s", a,
+              spawn_status_text(&result));
+    cr_expect_not_null(strstr(result.err, said), "no '%s' in: %s", said, result.err);
+    spawn_result_free(&result);
+}
+
+Test(snapshot, says_what_is_wrong)
+{
+    char other[128];
+    FILE *made;
+
+    work_begin();
+    snprintf(other, sizeof(other), "%s/no/such/folder", folder);
+    refused(2, "say where to", "-p", "1", NULL, NULL);
+    refused(2, "exclude each other", "x.gpr", "-p1", "-o", file);
+    refused(2, "one process at a time", "-p", "1,2", "-o", file);
+    refused(2, "not a number of seconds", "-p1", "--trace=soon", "-o", file);
+    refused(2, "has its events", "x.gpr", "--trace=1", "-o", file);
+    refused(2, "one recording at a time", "x.gpr", "y.gpr", "-o", file);
+    refused(3, "no such process", "-p", "2147483000", "-o", file);
+    refused(1, "/no/such/folder", other, "-o", file, NULL);
+    made = fopen(file, "w");
+    cr_assert_not_null(made);
+    fputs("no recording at all, but long enough to look like one at the first glance: 0123456789", made);
+    fclose(made);
+    refused(1, file, file, "-o", "/dev/null", NULL);
+    cr_expect_eq(work_files(), 1, "something was written");
+    work_end();
+}
+
+Test(snapshot, replaces_an_older_file_only_when_whole)
+{
+    struct spawn spawn;
+    struct stat before, after;
+    FILE *made;
+
+    work_begin();
+    made = fopen(file, "w");
+    cr_assert_not_null(made);
+    fputs("old", made);
+    fclose(made);
+    refused(3, "no such process", "-p", "2147483000", "-o", file);
+    cr_expect(stat(file, &before) == 0 && before.st_size == 3, "the old file is gone");
+    program_start(&spawn);
+    cr_expect_eq(snapshot(spawn.pid, NULL, file, NULL), 0);
+    cr_expect(stat(file, &after) == 0 && after.st_size > 1000 && after.st_ino != before.st_ino);
+    cr_expect_eq(snapshot(spawn.pid, NULL, "/dev/full", "No space left"), 1);
+    cr_expect_eq(work_files(), 1);
+    program_end(&spawn);
+    work_end();
+}

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Checks the structure of a memory snapshot: everything that PyTorch's viewers and torch's own tools rely on.
+
+    check_snapshot.py FILE [--json]
+
+Prints what is wrong, one finding a line, and fails; else says what is in the file (with --json as an object, for tests).  Needs nothing but
+Python: the opcodes are looked at one by one before anything is loaded, and nothing that could call code is among those allowed.
+"""
+from __future__ import annotations
+
+import json
+import pickle
+import pickletools
+import sys
+from typing import Any, Dict, List, Set, Tuple
+
+# What the viewer's own unpickler knows of protocol 2.
+OPCODES = set(
+    "PROTO MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE DICT LIST TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS BININT "
+    "BININT1 BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE BINUNICODE BINPUT LONG_BINPUT BINGET LONG_BINGET".split()
+)
+BATCH = 1000  # items of one APPENDS or SETITEMS
+VALUES = set("EMPTY_DICT EMPTY_LIST EMPTY_TUPLE BININT BININT1 BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE BINUNICODE BINGET LONG_BINGET".split())
+
+ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot", "oom"}
+TOP = {"segments", "device_traces", "allocator_settings", "external_annotations"}
+SEGMENT = {
+    "device": int,
+    "address": int,
+    "total_size": int,
+    "allocated_size": int,
+    "active_size": int,
+    "requested_size": int,
+    "stream": int,
+    "segment_type": str,
+    "segment_pool_id": tuple,
+    "is_expandable": bool,
+    "frames": list,
+    "blocks": list,
+}
+BLOCK = {"address": int, "size": int, "requested_size": int, "state": str, "frames": list}
+ENTRY = {"action": str, "size": int, "stream": int, "time_us": int, "frames": list}
+FRAME = {"name": str, "filename": str, "line": int}
+NOTE = {"name": str, "stage": str, "device": int, "time_us": int}
+SETTINGS = {
+    "PYTORCH_CUDA_ALLOC_CONF": str,
+    "max_split_size": int,
+    "garbage_collection_threshold": float,
+    "expandable_segments": bool,
+    "pinned_num_register_threads": int,
+    "release_lock_on_cudamalloc": bool,
+    "pinned_use_cuda_host_register": bool,
+    "graph_capture_record_stream_reuse": bool,
+    "roundup_power2_divisions": dict,
+    "gpuprof_allocator": str,
+}
+
+
+class Findings:
+    def __init__(self) -> None:
+        self.lines: List[str] = []
+        self.count = 0
+
+    def expect(self, right: bool, text: str) -> bool:
+        if not right:
+            self.count += 1
+            if len(self.lines) < 40:
+                self.lines.append(text)
+        return right
+
+    def shape(self, value: Any, shape: Dict[str, type], where: str) -> bool:
+        if not self.expect(isinstance(value, dict) and set(value) == set(shape), f"{where}: keys {sorted(value)}"):
+            return False
+        wrong = [key for key, kind in shape.items() if type(value[key]) is not kind]
+        return self.expect(not wrong, f"{where}: of the wrong type: {wrong}")
+
+
+# ---- bytes -----------------------------------------------------------------------------------------------------------
+
+
+def check_opcodes(data: bytes, found: Findings) -> Dict[str, int]:
+    """Every opcode, every integer's width, every batch."""
+    marks: List[int] = []  # values since each open mark
+    most, longs, memos = 0, 0, 0
+    last = ""
+    for opcode, argument, position in pickletools.genops(data):
+        name = opcode.name
+        found.expect(name in OPCODES, f"byte {position}: opcode {name}")
+        if position == 0:
+            found.expect(name == "PROTO" and argument == 2, f"begins with {name} {argument}")
+        if name == "LONG1":
+            longs += 1
+            found.expect(-(1 << 63) <= argument < 1 << 63 and data[position + 1] <= 8, f"byte {position}: {argument} is wider than 8 bytes")
+        if name in ("BINPUT", "LONG_BINPUT"):
+            found.expect(argument == memos, f"byte {position}: memo {argument} instead of {memos}")
+            memos += 1
+        if name in ("BINGET", "LONG_BINGET"):
+            found.expect(argument < memos, f"byte {position}: memo {argument} of {memos}")
+        if name == "MARK":
+            marks.append(0)
+        elif name in ("APPENDS", "SETITEMS"):
+            count = marks.pop()
+            most = max(most, count)
+            found.expect(0 < count <= BATCH, f"byte {position}: a batch of {count}")
+        elif name == "TUPLE2" and marks:
+            marks[-1] -= 1
+        elif name in VALUES and marks:
+            marks[-1] += 1
+        last = name
+    found.expect(last == "STOP" and not marks, f"ends with {last}, {len(marks)} marks open")
+    return {"longest_batch": most, "long_integers": longs, "memos": memos}
+
+
+# ---- content ---------------------------------------------------------------------------------------------------------
+
+
+def check_frames(frames: List[Any], where: str, found: Findings, known: Set[int]) -> None:
+    if id(frames) in known:  # shared lists are looked at once
+        return
+    known.add(id(frames))
+    for frame in frames:
+        found.shape(frame, FRAME, f"{where}: frame")
+
+
+def check_segment(segment: Any, where: str, found: Findings, known: Set[int]) -> None:
+    if not found.shape(segment, SEGMENT, where):
+        return
+    found.expect(segment["segment_type"] in ("large", "small"), f"{where}: {segment['segment_type']}")
+    pool = segment["segment_pool_id"]
+    found.expect(len(pool) == 2 and all(type(part) is int for part in pool), f"{where}: pool {pool}")
+    check_frames(segment["frames"], where, found, known)
+    at, sums = segment["address"], {"total_size": 0, "allocated_size": 0, "active_size": 0, "requested_size": 0}
+    found.expect(bool(segment["blocks"]), f"{where}: has no block")
+    for block in segment["blocks"]:
+        if not found.shape(block, BLOCK, f"{where}: block"):
+            continue
+        found.expect(block["address"] == at, f"{where}: a block at {block['address']:#x} where {at:#x} is next")
+        found.expect(block["size"] > 0, f"{where}: a block of {block['size']} bytes")
+        found.expect(0 <= block["requested_size"] <= block["size"], f"{where}: {block['requested_size']} of {block['size']} requested")
+        found.expect(block["state"] in ("active_allocated", "active_pending_free", "inactive"), f"{where}: state {block['state']}")
+        check_frames(block["frames"], where, found, known)
+        at = block["address"] + block["size"]
+        active = block["state"] != "inactive"
+        found.expect(active or block["requested_size"] == 0, f"{where}: an idle block of which something is requested")
+        sums["total_size"] += block["size"]
+        sums["allocated_size"] += block["size"] if block["state"] == "active_allocated" else 0
+        sums["active_size"] += block["size"] if active else 0
+        sums["requested_size"] += block["requested_size"]
+    for key, value in sums.items():
+        found.expect(segment[key] == value, f"{where}: {key} {segment[key]}, its blocks {value}")
+
+
+class Ranges:
+    """Address ranges, found by an address in them."""
+
+    SHIFT = 12
+
+    def __init__(self) -> None:
+        self._known: Set[Tuple[int, int]] = set()  # a trace names the same places again and again
+        self._pages: Dict[int, List[Tuple[int, int]]] = {}
+        self._large: List[Tuple[int, int]] = []
+
+    def add(self, address: int, size: int) -> None:
+        if (address, size) in self._known:
+            return
+        self._known.add((address, size))
+        first, last = address >> self.SHIFT, (address + max(size, 1) - 1) >> self.SHIFT
+        if last - first > 1 << 14:
+            self._large.append((address, size))
+            return
+        for page in range(first, last + 1):
+            self._pages.setdefault(page, []).append((address, size))
+
+    def hold(self, address: int) -> bool:
+        ranges = self._pages.get(address >> self.SHIFT, [])
+        return any(a <= address < a + size for a, size in ranges) or any(a <= address < a + size for a, size in self._large)
+
+
+def check_trace(trace: List[Any], segments: List[Any], where: str, found: Findings, known: Set[int]) -> None:
+    """Times rise, frees come in pairs, and what is allocated lies in a segment: of the end, or of the trace."""
+    places = Ranges()
+    for segment in segments:
+        places.add(segment["address"], segment["total_size"])
+    for entry in trace:  # also those that the trace ends: they were there when it began
+        if entry.get("action") in ("segment_free", "segment_unmap"):
+            places.add(entry["addr"], entry["size"])
+    last, freed = -1, None
+    for number, entry in enumerate(trace):
+        at = f"{where}[{number}]"
+        address = "device_free" if entry.get("action") == "oom" else "addr"
+        if not found.shape(entry, {**ENTRY, address: int}, at):
+            continue
+        action = entry["action"]
+        found.expect(action in ACTIONS, f"{at}: action {action}")
+        found.expect(entry["time_us"] >= last, f"{at}: time runs backwards")
+        found.expect(entry["size"] >= 0 and entry.get("addr", 0) >= 0, f"{at}: a negative number")
+        last = entry["time_us"]
+        check_frames(entry["frames"], at, found, known)
+        if action in ("segment_alloc", "segment_map"):
+            places.add(entry["addr"], entry["size"])
+        if action == "alloc":
+            found.expect(places.hold(entry["addr"]), f"{at}: {entry['addr']:#x} lies in no segment")
+        completes = action == "free_completed"
+        found.expect(completes == (freed is not None), f"{at}: {action} after free_requested of {freed}")
+        found.expect(not completes or entry["addr"] == freed, f"{at}: completes another free")
+        freed = entry["addr"] if action == "free_requested" else None
+    found.expect(freed is None, f"{where}: ends with a free that is not completed")
+
+
+def check_notes(notes: List[Any], devices: int, found: Findings) -> None:
+    open_ones: Dict[Tuple[str, int], int] = {}
+    for note in notes:
+        if not found.shape(note, NOTE, "annotation"):
+            continue
+        key = (note["name"], note["device"])
+        found.expect(note["stage"] in ("START", "END"), f"annotation {note['name']}: stage {note['stage']}")
+        found.expect(0 <= note["device"] < devices, f"annotation {note['name']}: device {note['device']}")
+        open_ones[key] = open_ones.get(key, 0) + (1 if note["stage"] == "START" else -1)
+        found.expect(open_ones[key] >= 0, f"annotation {note['name']}: ends before it begins")
+    found.expect(not any(open_ones.values()), f"annotations without an end: {[k for k, v in open_ones.items() if v]}")
+
+
+def check_content(snapshot: Any, found: Findings) -> None:
+    if not found.expect(isinstance(snapshot, dict) and set(snapshot) == TOP, "top: keys"):
+        return
+    known: Set[int] = set()
+    traces = snapshot["device_traces"]
+    found.expect(len(traces) > 0, "no device trace")
+    for number, segment in enumerate(snapshot["segments"]):
+        check_segment(segment, f"segment {number}", found, known)
+        found.expect(0 <= segment["device"] < len(traces), f"segment {number}: device {segment['device']} has no trace")
+    for device, trace in enumerate(traces):
+        mine = [segment for segment in snapshot["segments"] if segment["device"] == device]
+        check_trace(trace, mine, f"trace {device}", found, known)
+    settings = snapshot["allocator_settings"]
+    if found.shape(settings, SETTINGS, "settings"):
+        divisions = settings["roundup_power2_divisions"]
+        found.expect(list(divisions) == [str(1 << i) for i in range(16)], f"settings: divisions {divisions}")
+    check_notes(snapshot["external_annotations"], len(traces), found)
+
+
+def summary(snapshot: Any, sizes: Dict[str, int]) -> Dict[str, Any]:
+    segments, entries = snapshot["segments"], [entry for trace in snapshot["device_traces"] for entry in trace]
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    frames = [frame for block in blocks for frame in block["frames"]] + [frame for entry in entries for frame in entry["frames"]]
+    actions: Dict[str, int] = {}
+    for entry in entries:
+        actions[entry["action"]] = actions.get(entry["action"], 0) + 1
+    return {
+        **sizes,
+        "segments": len(segments),
+        "expandable": sum(segment["is_expandable"] for segment in segments),
+        "blocks": len(blocks),
+        "live": sum(block["state"] == "active_allocated" for block in blocks),
+        "live_bytes": sum(segment["allocated_size"] for segment in segments),
+        "total_bytes": sum(segment["total_size"] for segment in segments),
+        "requested_bytes": sum(segment["requested_size"] for segment in segments),
+        "devices": len(snapshot["device_traces"]),
+        "entries": len(entries),
+        "actions": actions,
+        "annotations": [f"{note['stage']} {note['name']}" for note in snapshot["external_annotations"] if note["device"] == 0],
+        "frame_names": sorted({frame["name"] for frame in frames}),
+        "allocator": snapshot["allocator_settings"].get("gpuprof_allocator"),
+    }
+
+
+def main(arguments: List[str]) -> int:
+    as_json = "--json" in arguments
+    paths = [argument for argument in arguments if argument != "--json"]
+    if len(paths) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    with open(paths[0], "rb") as file:
+        data = file.read()
+    found = Findings()
+    sizes = {"bytes": len(data), **check_opcodes(data, found)}
+    if found.count == 0:
+        snapshot = pickle.loads(data)
+        check_content(snapshot, found)
+    for line in found.lines:
+        print(f"check_snapshot: {line}", file=sys.stderr)
+    if found.count:
+        print(f"check_snapshot: {found.count} findings", file=sys.stderr)
+        return 1
+    print(json.dumps(summary(snapshot, sizes)) if as_json else f"check_snapshot: {len(snapshot['segments'])} segments: sound")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

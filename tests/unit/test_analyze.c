@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: MIT
+ * test_analyze.c: analyses against results that were worked out by hand, and on random recordings against a slow way to
+ * the same answer. */
+#include <analyze/bits.h>
+#include <analyze/flow.h>
+#include <analyze/trend.h>
+#include <criterion/criterion.h>
+#include <lib/recmake.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS  1000000ull
+#define MIB (1ll << 20)
+#define GIB (1ll << 30)
+
+static uint32_t site(struct recmake *make, const char *function, uint32_t line)
+{
+    struct recmake_frame frames[] = {{function, "model.py", line}, {"main", "train.py", 7}, {NULL, NULL, 0}};
+    return recmake_site(make, GP_KIND_LINEAR, frames);
+}
+
+static uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13; /* xorshift64 */
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* ---- the set of numbers ------------------------------------------------------------------------------------------ */
+
+Test(bits, agree_with_an_array_of_flags)
+{
+    uint64_t seed = 7;
+    static const uint32_t sizes[] = {1, 63, 64, 65, 4096, 4097, 300000};
+    for (unsigned s = 0; s < 7; s++) {
+        uint32_t n = sizes[s];
+        struct gp_bits bits;
+        char *flags = calloc(n, 1);
+        cr_assert_eq(gp_bits_init(&bits, n), 0);
+        for (int round = 0; round < 3000; round++) {
+            uint32_t at = (uint32_t)(random_next(&seed) % n), up = at, down = at;
+            if (random_next(&seed) % 2) {
+                gp_bits_add(&bits, at);
+                flags[at] = 1;
+            } else {
+                gp_bits_remove(&bits, at);
+                flags[at] = 0;
+            }
+            at = up = down = (uint32_t)(random_next(&seed) % n);
+            cr_assert_eq(gp_bits_has(&bits, at), flags[at]);
+            while (up < n && !flags[up])
+                up++;
+            while (down != UINT32_MAX && !flags[down])
+                down--;
+            cr_assert_eq(gp_bits_next(&bits, at), up < n ? up : GP_BITS_NONE);
+            cr_assert_eq(gp_bits_before(&bits, at), down);
+        }
+        cr_assert_eq(gp_bits_next(&bits, n), GP_BITS_NONE);
+        gp_bits_fini(&bits);
+        free(flags);
+    }
+}
+
+/* ---- peak, series, sizes ---------------------------------------------------------------------------------------- */
+
+static struct gp_recording *small(void)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 2);
+    recmake_at(make, 1010 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, a);
+    recmake_at(make, 1020 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 50, b);
+    recmake_alloc(make, 0, GP_KIND_POOL, 0x3000, 30, b);
+    recmake_alloc(make, 0, GP_KIND_MANAGED, 0x9000, 1000, b); /* never summed */
+    recmake_at(make, 1030 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    recmake_at(make, 1040 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 90, a);
+    recmake_at(make, 1050 * MS);
+    recmake_free(make, 0, GP_KIND_POOL, 0x3000);
+    return recmake_done(make);
+}
+
+Test(peak, is_the_highest_moment_and_its_parts_are_who_held_it)
+{
+    struct gp_recording *recording = small();
+    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    cr_assert_eq(peak->bytes, 180);
+    cr_assert_eq(peak->time_ns, 1020 * MS);
+    cr_assert_eq(peak->event_index, 2);
+    cr_assert_eq(peak->count, 3);
+    cr_assert_eq(peak->parts[0].site, 1);
+    cr_assert_eq(peak->parts[0].bytes, 100);
+    cr_assert_eq(peak->parts[1].bytes, 50);
+    cr_assert_eq(peak->parts[2].kind, GP_KIND_POOL);
+    free(peak);
+    peak = gp_peak_find(recording, 0, 1035 * MS);
+    cr_assert_eq(peak->bytes, 80);
+    cr_assert_eq(peak->count, 2);
+    free(peak);
+    gp_recording_free(recording);
+}
+
+Test(series, has_a_point_for_each_change)
+{
+    struct gp_recording *recording = small();
+    struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100);
+    static const int64_t times[] = {1000, 1010, 1020, 1030, 1040, 1050, 1051},
+                         values[] = {0, 100, 180, 80, 170, 140, 140};
+    cr_assert_eq(series->count, 7);
+    for (int i = 0; i < 7; i++) {
+        cr_assert_eq(series->points[i].time_ns, (uint64_t)times[i] * MS);
+        cr_assert_eq(series->points[i].last, values[i], "%d", i);
+    }
+    free(series);
+    series = gp_series_allocated(recording, 0, GP_KIND_MANAGED, 100);
+    cr_assert_eq(series->points[series->count - 1].last, 1000);
+    free(series);
+    /* The pool's reserve is not known: it holds at least what it has handed out. */
+    series = gp_series_reserved(recording, 0, 100);
+    cr_assert_eq(series->points[2].last, 180);
+    free(series);
+    gp_recording_free(recording);
+}
+
+Test(sizes, count_by_powers_of_two)
+{
+    struct gp_recording *recording = small();
+    struct gp_sizes *sizes = gp_sizes_find(recording, 0);
+    cr_assert_eq(sizes->count[6], 2); /* 64..127: 100 and 90 */
+    cr_assert_eq(sizes->bytes[6], 190);
+    cr_assert_eq(sizes->live_count[6], 1);
+    cr_assert_eq(sizes->live_bytes[6], 90);
+    cr_assert_eq(sizes->count[5], 1);
+    cr_assert_eq(sizes->count[4], 1);
+    cr_assert_eq(sizes->live_count[4], 0);
+    cr_assert_eq(sizes->count[9], 1);
+    free(sizes);
+    gp_recording_free(recording);
+}
+
+/* Random programs: blocks of two devices, frees that were lost, a recorder that came late. */
+static struct gp_recording *random_recording(uint64_t seed, bool from_start)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t sites[8], second = recmake_device(make, 1, GIB);
+    uint8_t live[2][64] = {{0}};
+    for (unsigned i = 0; i < 8; i++)
+        sites[i] = site(make, "f", i);
+    for (unsigned i = 0; i < 600; i++) {
+        uint32_t device = random_next(&seed) % 2 ? second : 0, slot = (uint32_t)(random_next(&seed) % 64);
+        uint64_t address = 0x100000 + slot * 0x10000ull + device * 0x1000000ull;
+        static const uint8_t kinds[] = {GP_KIND_LINEAR, GP_KIND_POOL, GP_KIND_MANAGED};
+        uint8_t kind = kinds[slot % 3];
+        recmake_at(make, (1001 + i) * MS);
+        if (live[device][slot])
+            recmake_free(make, device, kind, address);
+        else
+            recmake_alloc(make, device, kind, address, random_next(&seed) % 4096 + 1, sites[random_next(&seed) % 8]);
+        live[device][slot] ^= 1;
+    }
+    struct gp_recording *recording = recmake_done(make);
+    if (!from_start) { /* the first hundred are not there */
+        memmove(recording->events, recording->events + 100,
+                (recording->event_count - 100) * sizeof(recording->events[0]));
+        recording->event_count -= 100;
+        recording->begin_ns = recording->events[0].time_ns;
+        recording->from_start = false;
+        cr_assert_eq(gp_recording_match(recording), 0);
+    }
+    return recording;
+}
+
+/* What a device holds after event `last`, block by block: what a free names that no allocation began was there. */
+static int64_t slow_level(const struct gp_recording *recording, uint32_t device, uint32_t last, int64_t *by_site)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        bool summed = event->device == device && event->kind != GP_KIND_MANAGED;
+        uint32_t begin = i, end = UINT32_MAX;
+        if (!summed || (event->type == GP_EVENT_FREE && recording->peer[i] != GP_REC_NONE))
+            continue;
+        if (event->type == GP_EVENT_FREE) {
+            begin = 0;
+            end = i;
+        }
+        for (uint32_t k = i + 1; end == UINT32_MAX && k < recording->event_count; k++) {
+            if (recording->events[k].address == event->address && recording->events[k].device == device)
+                end = k;
+        }
+        bool live = (event->type == GP_EVENT_FREE || begin <= last) && (end == UINT32_MAX || end > last);
+        bytes += live ? (int64_t)event->bytes : 0;
+        if (live && by_site)
+            by_site[event->site] += (int64_t)event->bytes;
+    }
+    return bytes;
+}
+
+Test(peak, agrees_with_a_slow_search_on_random_recordings)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct gp_recording *recording = random_recording(seed * 7919, seed % 2);
+        for (uint32_t device = 0; device < 2; device++) {
+            int64_t high = 0, by_site[16] = {0};
+            uint32_t at = GP_REC_NONE;
+            for (uint32_t i = 0; i < recording->event_count; i++) {
+                int64_t level = slow_level(recording, device, i, NULL);
+                if (level > high) {
+                    high = level;
+                    at = i;
+                }
+            }
+            struct gp_peak *peak = gp_peak_find(recording, device, 0);
+            cr_assert_eq(peak->bytes, high, "seed %d device %u: %ld, not %ld", (int)seed, device, (long)peak->bytes,
+                         (long)high);
+            if (peak->event_index != GP_REC_NONE) {
+                cr_assert_eq(peak->event_index, at);
+                slow_level(recording, device, at, by_site);
+                for (uint32_t i = 0; i < peak->count; i++)
+                    by_site[peak->parts[i].site] -= peak->parts[i].bytes;
+                for (unsigned i = 0; i < 16; i++)
+                    cr_assert_eq(by_site[i], 0);
+            }
+            free(peak);
+        }
+        gp_recording_free(recording);
+    }
+}
+
+Test(series, of_few_points_lose_no_peak)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct gp_recording *recording = random_recording(seed * 104729, seed % 2);
+        struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+        static const uint32_t points[] = {4, 5, 17, 100, 2000};
+        for (unsigned p = 0; p < 5; p++) {
+            struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, points[p]);
+            int64_t high = 0;
+            cr_assert_leq(series->count, points[p]);
+            cr_assert_eq(series->points[0].time_ns, recording->begin_ns);
+            cr_assert_eq(series->points[series->count - 1].time_ns, recording->end_ns);
+            for (uint32_t i = 0; i < series->count; i++) {
+                const struct gp_series_point *point = &series->points[i];
+                cr_assert(i == 0 || point->time_ns > point[-1].time_ns);
+                cr_assert(point->low <= point->last && point->last <= point->high);
+                high = point->high > high ? point->high : high;
+            }
+            cr_assert_eq(high, peak->bytes);
+            cr_assert_eq(series->points[series->count - 1].last,
+                         slow_level(recording, 0, (uint32_t)recording->event_count - 1, NULL));
+            free(series);
+        }
+        free(peak);
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- matching --------------------------------------------------------------------------------------------------- */
+
+Test(match, an_address_that_comes_again_before_its_free_is_told_leaves_nothing_behind)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 1);
+    recmake_at(make, 1001 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, a);
+    recmake_at(make, 1002 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 70, b); /* by another thread, which was faster */
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);         /* the first one's */
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_peak *end = gp_peak_find(recording, 0, recording->end_ns);
+    cr_assert_eq(end->bytes, 70);
+    cr_assert_eq(end->parts[0].site, b);
+    free(end);
+    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    cr_assert_eq(peak->bytes, 100);
+    free(peak);
+    gp_recording_free(recording);
+}
+
+Test(match, a_lost_free_ends_where_the_address_comes_again)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1);
+    for (unsigned i = 0; i < 10; i++) {
+        recmake_at(make, (1001 + i * 10) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, a);
+    }
+    recmake_at(make, 1200 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    struct gp_recording *recording = recmake_done(make);
+    recording->dropped = 9;
+    cr_assert_eq(gp_recording_match(recording), 0);
+    struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100);
+    cr_assert_eq(series->points[series->count - 1].last, 0);
+    for (uint32_t i = 0; i < series->count; i++)
+        cr_assert_leq(series->points[i].high, 100);
+    free(series);
+    gp_recording_free(recording);
+}
+
+/* ---- cached memory ---------------------------------------------------------------------------------------------- */
+
+static void segment(struct recmake *make, uint8_t type, uint64_t at_ms, uint64_t address, uint64_t bytes)
+{
+    recmake_at(make, at_ms * MS);
+    recmake_event(
+        make,
+        &(struct gp_rec_event){
+            .time_ns = at_ms * MS, .address = address, .bytes = bytes, .type = type & 15, .kind = GP_KIND_LINEAR});
+}
+
+static struct gp_recording *cached(void)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 2);
+    segment(make, GP_EVENT_SEGMENT_ALLOC, 1001, 0x10000, 1000);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000, 300, a);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000 + 500, 100, b);
+    recmake_at(make, 1002 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x90000, 64, b); /* the driver's own */
+    segment(make, GP_EVENT_SEGMENT_MAP, 1003, 0x20000, 400);
+    segment(make, GP_EVENT_SEGMENT_MAP, 1004, 0x20000 + 400, 400);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x20000 + 300, 200, a); /* across the two runs of pages */
+    segment(make, GP_EVENT_SEGMENT_UNMAP, 1010, 0x20000 + 600, 200);
+    return recmake_done(make);
+}
+
+Test(segments, hold_blocks_and_holes)
+{
+    struct gp_recording *recording = cached();
+    struct gp_segments *map = gp_segments_at(recording, 0, 0);
+    cr_assert_eq(map->segment_count, 3);
+    const struct gp_map_segment *segment = map->segments;
+    cr_assert(segment[0].cached && segment[0].bytes == 1000 && segment[0].block_count == 4);
+    static const uint64_t sizes[] = {300, 200, 100, 400};
+    static const uint8_t states[] = {GP_BLOCK_LIVE, GP_BLOCK_IDLE, GP_BLOCK_LIVE, GP_BLOCK_IDLE};
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(map->blocks[i].bytes, sizes[i]);
+        cr_assert_eq(map->blocks[i].state, states[i]);
+    }
+    cr_assert(segment[1].cached && segment[1].address == 0x20000 && segment[1].bytes == 600 &&
+              segment[1].block_count == 3);
+    cr_assert_eq(map->blocks[segment[1].first_block + 1].bytes, 200);
+    cr_assert(!segment[2].cached && segment[2].bytes == 64 && segment[2].block_count == 1);
+    free(map);
+    gp_recording_free(recording);
+}
+
+Test(fragmentation, says_what_the_segments_say)
+{
+    struct gp_recording *recording = cached();
+    struct gp_series *reserved = gp_series_reserved(recording, 0, 100);
+    int64_t high = 0;
+    for (uint32_t i = 0; i < reserved->count; i++)
+        high = reserved->points[i].high > high ? reserved->points[i].high : high;
+    cr_assert_eq(high, 1000 + 64 + 800); /* blocks of a cache count once */
+    cr_assert_eq(reserved->points[reserved->count - 1].last, 1000 + 64 + 600);
+    free(reserved);
+    struct gp_fragmentation *fragmentation = gp_fragmentation_find(recording, 0, 11);
+    cr_assert(fragmentation->has_segments);
+    cr_assert_float_eq(fragmentation->utilisation, 664.0 / 1864, 1e-9);
+    cr_assert_float_eq(fragmentation->external, 1 - 400.0 / (200 + 400 + 300 + 100), 1e-9);
+    cr_assert_eq(fragmentation->count, 11);
+    cr_assert_eq(fragmentation->points[10].largest_free_bytes, 400);
+    cr_assert_eq(fragmentation->points[10].allocated_bytes, 664);
+    cr_assert_eq(fragmentation->points[0].reserved_bytes, 0);
+    free(fragmentation);
+    gp_recording_free(recording);
+}
+
+Test(fragmentation, of_memory_straight_from_the_driver_has_no_holes)
+{
+    struct gp_recording *recording = small();
+    recording->events[0].unused = 10;
+    cr_assert_eq(gp_recording_match(recording), 0);
+    struct gp_fragmentation *fragmentation = gp_fragmentation_find(recording, 0, 5);
+    cr_assert(!fragmentation->has_segments);
+    cr_assert_float_eq(fragmentation->utilisation, 1, 1e-9);
+    cr_assert_float_eq(fragmentation->external, 0, 1e-9);
+    cr_assert_float_eq(fragmentation->internal, 10.0 / 180, 1e-9);
+    cr_assert_eq(fragmentation->points[4].largest_free_bytes, -1);
+    free(fragmentation);
+    gp_recording_free(recording);
+}
+
+/* ---- bill ------------------------------------------------------------------------------------------------------- */
+
+static int64_t bill_row(const struct gp_bill *bill, const char *what)
+{
+    for (uint32_t i = 0; i < bill->count; i++) {
+        if (strcmp(bill->rows[i].what, what) == 0)
+            return bill->rows[i].bytes;
+    }
+    return INT64_MIN;
+}
+
+Test(bill, adds_up_to_what_nvml_says)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1);
+    recmake_at(make, 1001 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000000, 3 * MIB, a); /* 4 MiB of pages */
+    recmake_alloc(make, 0, GP_KIND_POOL, 0x2000000, 5 * MIB, a);
+    recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1005 * MS,
+                                                 .allocated_bytes = 8 * MIB,
+                                                 .reserved_bytes = 35 * MIB,
+                                                 .used_bytes = 200 * MIB,
+                                                 .process_bytes = 150 * MIB});
+    recmake_at(make, 1010 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000000);
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_bill *bill = gp_bill_find(recording, 0);
+    cr_assert_eq(bill->time_ns, 1005 * MS);
+    cr_assert_eq(bill->process_bytes, 150 * MIB);
+    cr_assert_eq(bill_row(bill, "linear"), 3 * MIB);
+    cr_assert_eq(bill_row(bill, "pool: in use"), 5 * MIB);
+    cr_assert_eq(bill_row(bill, "pools and graphs: reserved, not in use"), 27 * MIB);
+    cr_assert_eq(bill_row(bill, "rounding by the driver"), MIB);
+    cr_assert_eq(bill_row(bill, "context"), -1);
+    cr_assert_eq(bill_row(bill, "untracked"), (150 - 3 - 5 - 27 - 1) * MIB);
+    free(bill);
+    recording->sample_count = 0;
+    bill = gp_bill_find(recording, 0);
+    cr_assert_eq(bill->process_bytes, -1);
+    cr_assert_eq(bill->time_ns, 1001 * MS);
+    cr_assert_eq(bill_row(bill, "untracked"), INT64_MIN);
+    free(bill);
+    gp_recording_free(recording);
+}
+
+/* ---- churn ------------------------------------------------------------------------------------------------------ */
+
+Test(churn, counts_pairs_within_a_step)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 1);
+    for (unsigned i = 0; i < 6; i++) {
+        recmake_at(make, (1000 + i * 100) * MS);
+        recmake_mark(make, "step");
+        if (i == 5)
+            break;
+        recmake_at(make, (1010 + i * 100) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 10, a);
+        if (i)
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x2000); /* of the step before */
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 20, b);
+        recmake_at(make, (1030 + i * 100) * MS);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    }
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_steps *steps = gp_steps_find(recording);
+    cr_assert_eq(steps->source, GP_STEPS_MARKS);
+    cr_assert_eq(steps->count, 5);
+    cr_assert_str_eq(steps->name, "step");
+    struct gp_churn *churn = gp_churn_find(recording, steps);
+    cr_assert_eq(churn->pairs, 5);
+    cr_assert_eq(churn->allocations, 10);
+    cr_assert_eq(churn->frees, 9);
+    cr_assert_eq(churn->count, 1);
+    cr_assert_eq(churn->sites[0].site, a);
+    cr_assert_eq(churn->sites[0].bytes, 50);
+    cr_assert_eq(churn->sites[0].mean_life_ns, 20 * MS);
+    cr_assert_float_eq(churn->pairs_per_step, 1, 1e-9);
+    free(churn);
+    free(steps);
+    gp_recording_free(recording);
+}
+
+/* ---- diff ------------------------------------------------------------------------------------------------------- */
+
+Test(diff, joins_sites_by_their_names)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t one = site(make, "one", 1), two = site(make, "two", 2);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, one);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 40, two);
+    struct gp_recording *before = recmake_done(make);
+    make = recmake_new(GIB);
+    two = site(make, "two", 2);
+    uint32_t three = site(make, "three", 3);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 90, two);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 5, three);
+    struct gp_recording *after = recmake_done(make);
+    const struct gp_recording *recordings[2] = {before, after};
+    const char *first[] = {"[unknown]", "one", "two"}, *second[] = {"[unknown]", "two", "three"};
+    const char *const *keys[2] = {first, second};
+    struct gp_diff *diff = gp_diff_find(recordings, keys);
+    cr_assert_eq(diff->count, 3);
+    cr_assert(diff->rows[0].site[0] == 2 && diff->rows[0].site[1] == 1);
+    cr_assert(diff->rows[0].peak_bytes[0] == 40 && diff->rows[0].peak_bytes[1] == 90);
+    cr_assert(diff->rows[1].site[0] == GP_REC_NONE && diff->rows[1].peak_bytes[1] == 5);
+    cr_assert(diff->rows[2].site[1] == GP_REC_NONE && diff->rows[2].peak_bytes[0] == 100);
+    free(diff);
+    gp_recording_free(before);
+    gp_recording_free(after);
+}
+
+/* ---- damaged recordings ----------------------------------------------------------------------------------------- */
+
+/* Any events at all, of any size that the reader lets through (a petabyte): the numbers are then
+ * worth nothing, but every analysis comes to its end. */
+Test(flow, survives_events_that_no_program_makes, .timeout = 120)
+{
+    uint64_t seed = 4711;
+    for (unsigned round = 0; round < 60; round++) {
+        struct recmake *make = recmake_new(GIB);
+        uint32_t sites[4], second = recmake_device(make, 3, -1);
+        for (unsigned i = 0; i < 4; i++)
+            sites[i] = site(make, "f", i);
+        for (unsigned i = 0; i < 400; i++) {
+            uint64_t bits = random_next(&seed), shift = random_next(&seed) % 64;
+            struct gp_rec_event event = {
+                .time_ns = (1000 + i / 2) * MS,
+                .address = round % 2 ? bits % 64 * 0x1000 : random_next(&seed),
+                .bytes = (round % 3 ? random_next(&seed) >> (shift < 14 ? 14 : shift) : bits % 0x8000),
+                .site = sites[bits % 4],
+                .type = bits >> 8 & 7,
+                .kind = bits >> 16 & 15,
+                .device = (uint8_t)(bits >> 24 & 1 ? second : 0)};
+            event.type = event.type == GP_EVENT_NONE ? GP_EVENT_ALLOC : event.type;
+            recmake_event(make, &event);
+            recmake_at(make, event.time_ns);
+            if (i % 20 == 0)
+                recmake_mark(make, "step");
+        }
+        struct gp_recording *recording = recmake_done(make);
+        recording->from_start = round % 4 > 1;
+        recording->dropped = round % 5;
+        cr_assert_eq(gp_recording_match(recording), 0);
+        struct gp_flow *flow = gp_flow_new(recording);
+        struct gp_steps *steps = gp_steps_find(recording);
+        cr_assert(flow && steps);
+        free(gp_flow_leaks(flow, steps, 0));
+        free(gp_flow_leaks(flow, steps, 50 * MS));
+        free(gp_flow_churn(flow, steps));
+        for (uint32_t device = 0; device < 2; device++) {
+            free(gp_flow_allocated(flow, device, GP_KIND_NONE, 50));
+            free(gp_flow_reserved(flow, device, 50));
+            free(gp_flow_peak(flow, device, 0));
+            free(gp_flow_fragmentation(flow, device, 20));
+            free(gp_flow_segments(flow, device, 0));
+            free(gp_flow_sizes(flow, device));
+            free(gp_flow_bill(flow, device));
+        }
+        free(steps);
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ * test_cli_export.c: `gpuprof export` as people run it: what it writes where, what it refuses and how it says so; and
+ * `gpuprof replay` of a recording.  Run by the unit tests. */
+#include "cli.h"
+
+#include <lib/recmake.h>
+#include <pty.h>
+
+static char folder[64], text[512];
+
+static const char *in(const char *name)
+{
+    static char path[8][128];
+    static unsigned next;
+    char *at = path[next++ % 8];
+    snprintf(at, 128, "%s/%s", folder, name);
+    return at;
+}
+
+static const char *line(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return text;
+}
+
+static void write_recording(const char *name, uint64_t dropped)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t site =
+        recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", 7}, {"main", "a.py", 1}, {0}});
+    for (unsigned i = 0; i < 40; i++) {
+        recmake_at(make, 1000000000ull + i * 1000);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x7000000 + i * 4096, 4096, site);
+        if (i % 2)
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x7000000 + i * 4096);
+    }
+    struct gp_recording *recording = recmake_done(make);
+    recording->tried += dropped;
+    recording->dropped = dropped;
+    cr_assert_eq(gp_recording_write(recording, in(name)), 0);
+    gp_recording_free(recording);
+}
+
+static void begin(void)
+{
+    find_binary();
+    snprintf(folder, sizeof(folder), "/tmp/gp-cli-export.XXXXXX");
+    cr_assert(mkdtemp(folder));
+    write_recording("rec", 0);
+}
+
+static void end(void)
+{
+    cr_assert_eq(system(line("rm -rf %s", folder)), 0);
+}
+
+static char *contents(const char *path, size_t *bytes)
+{
+    char *data = calloc(1, OUTPUT_BYTES);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    *bytes = fread(data, 1, OUTPUT_BYTES - 1, file);
+    fclose(file);
+    return data;
+}
+
+TestSuite(export_command, .init = begin, .fini = end, .timeout = 60);
+
+Test(export_command, says_what_is_wrong_with_its_options)
+{
+    expect(run("export"), 2, NULL, "no recording given");
+    expect(run("export x"), 2, NULL, "--format is needed");
+    expect(run("export x --format=sqlit"), 2, NULL, "did you mean 'sqlite'");
+    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl, sqlite");
+    expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated, leaked");
+    expect(run("export x --format=csv --weight=peak"), 2, NULL, "no stacks to weigh");
+    expect(run("export x --format=csv --blocks=3"), 2, NULL, "chrome alone");
+    expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a number from 0");
+    expect(run("export x --format=sqlite"), 2, NULL, "-o");
+    expect(run("export x y --format=csv"), 2, NULL, "one recording at a time");
+    expect(run("export --help"), 0, "usage: gpuprof export", NULL);
+}
+
+Test(export_command, says_what_is_wrong_with_the_file)
+{
+    expect(run("export %s --format=csv", in("none")), 1, NULL, "No such file");
+    cr_assert_eq(system(line("echo hello > %s", in("text"))), 0);
+    expect(run("export %s --format=csv -o %s", in("text"), in("out")), 1, NULL, "gpuprof: export: ");
+    cr_expect_neq(access(in("out"), F_OK), 0, "nothing was written");
+}
+
+Test(export_command, a_file_is_what_the_stream_is)
+{
+    static const char *const formats[] = {"csv", "jsonl", "chrome", "collapsed"};
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        size_t bytes;
+        expect(run("export %s --format=%s -o %s", in("rec"), formats[i], in("out")), 0, NULL, NULL);
+        char *data = contents(in("out"), &bytes);
+        cr_expect_gt(bytes, 10);
+        expect(run("export %s --format=%s", in("rec"), formats[i]), 0, data, NULL);
+        expect(run("export %s --format=%s -o -", in("rec"), formats[i]), 0, data, NULL);
+        free(data);
+    }
+}
+
+Test(export_command, stacks_are_weighed_as_asked)
+{
+    const char *stack = "device 0;main (a.py:1);make (a.py:7);[linear]";
+    char want[128];
+    static const struct {
+        const char *weight;
+        unsigned bytes;
+    } weights[] = {{"live", 20 * 4096}, {"peak", 21 * 4096}, {"allocated", 40 * 4096}};
+    for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
+        snprintf(want, sizeof(want), "%s %u\n", stack, weights[i].bytes);
+        expect(run("export %s --format=collapsed --weight=%s", in("rec"), weights[i].weight), 0, want, NULL);
+    }
+}
+
+Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
+{
+    cr_assert_eq(system(line("echo old > %s", in("out"))), 0);
+    expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
+    expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
+    size_t bytes;
+    char *data = contents(in("out"), &bytes);
+    cr_expect(memcmp(data, "SQLite format 3", 16) == 0);
+    free(data);
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording, and what was made of it");
+}
+
+Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
+{
+    expect(run("export %s --format=csv -o /dev/full", in("rec")), 1, NULL, "No space left");
+    expect(run("export %s --format=csv -o %s/none/out", in("rec"), folder), 1, NULL, "No such file");
+    expect(run("export %s --format=sqlite -o /dev/null", in("rec")), 1, NULL, "no regular file");
+    expect(run("export %s --format=csv -o /dev/null", in("rec")), 0, NULL, NULL);
+    struct stat st;
+    cr_expect(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 1", folder)), 0);
+}
+
+Test(export_command, losses_are_said)
+{
+    write_recording("lossy", 5);
+    expect(run("export %s --format=csv -o %s", in("lossy"), in("out")), 0, NULL, "5 of 65 events were lost");
+}
+
+Test(export_command, a_terminal_gets_no_binary)
+{
+    int master, slave, status;
+    cr_assert_eq(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(slave, 1);
+        execl(binary, binary, "export", in("rec"), "--format=pprof", NULL);
+        _exit(98);
+    }
+    close(slave);
+    waitpid(pid, &status, 0);
+    char byte;
+    cr_expect_eq(WEXITSTATUS(status), 2);
+    cr_expect_leq(read(master, &byte, 1), 0, "not a byte of it");
+    close(master);
+}
+
+Test(export_command, a_recording_is_a_trace_for_replay)
+{
+    struct result r = run("replay %s --allocator=caching --json", in("rec"));
+    json_t *top = expect_json(r, "gpuprof.replay/1");
+    cr_expect_eq(json_integer_value(json_object_get(top, "operations")), 60);
+    cr_expect_eq(json_integer_value(json_object_get(top, "failed")), 0);
+    cr_expect_eq(json_integer_value(json_object_get(top, "peak_allocated_bytes")), 21 * 4096);
+    json_decref(top);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The pieces below gp_stack_python on made-up objects: layouts, line tables, strings, kept texts.  Whole stacks of real
+ * interpreters: tests/integration/test_python_stack.sh. */
+#include "site/python.h"
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct gp_python python;
+static struct gp_python_copies copies;
+
+/* Both ways to read, of one version. */
+static struct gp_python_way way_of(uint32_t version, bool is_copied)
+{
+    const char *why;
+    cr_assert(gp_python_layout(&python.at, version, NULL, &why));
+    python.version = version;
+    copies.pid = getpid();
+    copies.turn = 0;
+    memset(copies.from, 0, sizeof copies.from);
+    return (struct gp_python_way){.python = &python, .copies = is_copied ? &copies : NULL};
+}
+
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
+
+/* What the headers of 3.13.0 and 3.14.10 say, in the order of _Py_DebugOffsets. */
+static void debug_fill(uint64_t *words, unsigned minor)
+{
+    static const uint64_t state[] = {2000, 0, 8, 16, 72, 152, 160, 200, 40}, type[] = {416, 24, 88, 168},
+                          tuple[] = {32, 24, 16}, list[] = {40, 24, 16}, set[] = {200, 24, 40, 32},
+                          dict[] = {48, 32, 40}, number[] = {24, 16, 32, 16, 24}, bytes[] = {40, 16, 32},
+                          text[] = {64, 32, 16, 40};
+    bool is_14 = minor == 14;
+    memset(words, 0, 96 * sizeof *words);
+    memcpy(words, "xdebugpy", 8);
+    words[1] = (3ull << 24) + ((uint64_t)minor << 16) + 0xf0;
+    uint64_t *at = words + 6 + (is_14 ? 16 : 13);
+    memcpy(at, state, sizeof state), at += 9;
+    uint64_t frame[] = {is_14 ? 88 : 80, 8, 0, 56, is_14 ? 80 : 72, is_14 ? 74 : 70, 64, 0};
+    memcpy(at, frame, sizeof frame), at += is_14 ? 8 : 6;
+    uint64_t code[] = {is_14 ? 216 : 208, 112, 120, 128, 136, 68, 48, 96, 104, is_14 ? 208 : 200, 0};
+    memcpy(at, code, sizeof code), at += is_14 ? 11 : 10;
+    *at++ = 16, *at++ = 8;
+    memcpy(at, type, sizeof type), at += 4;
+    memcpy(at, tuple, sizeof tuple), at += 3;
+    memcpy(at, list, sizeof list), at += 3;
+    if (is_14)
+        memcpy(at, set, sizeof set), at += 4;
+    memcpy(at, dict, sizeof dict), at += 3;
+    memcpy(at, number, sizeof number), at += 5;
+    memcpy(at, bytes, sizeof bytes), at += 3;
+    memcpy(at, text, sizeof text);
+}
+
+Test(python_stack, layouts_from_debug_offsets)
+{
+    uint64_t words[96];
+    struct gp_python_layout at;
+    const char *why;
+    for (unsigned minor = 13; minor <= 14; minor++) {
+        debug_fill(words, minor);
+        cr_assert(gp_python_layout(&at, 0x300 + minor, words, &why), "3.%u: %s", minor, why);
+        cr_assert_eq(at.state_frame, 72);
+        cr_assert_eq(at.frame_code, 0);
+        cr_assert_eq(at.frame_previous, 8);
+        cr_assert_eq(at.frame_instr, 56);
+        cr_assert_eq(at.frame_owner, minor == 14 ? 74 : 70);
+        cr_assert_eq(at.code_file, 112);
+        cr_assert_eq(at.code_name, 128, "the qualified one");
+        cr_assert_eq(at.code_table, 136);
+        cr_assert_eq(at.code_line, 68);
+        cr_assert_eq(at.code_version, 92);
+        cr_assert_eq(at.code_bytes, minor == 14 ? 208 : 200);
+        cr_assert_eq(at.code_traceable, minor == 14 ? 192 : 184);
+        cr_assert_eq(at.object_type, 8);
+        cr_assert_eq(at.bytes_size, 16);
+        cr_assert_eq(at.bytes_data, 32);
+        cr_assert_eq(at.text_state, 32);
+        cr_assert_eq(at.text_length, 16);
+        cr_assert_eq(at.text_ascii, 40);
+        cr_assert_eq(at.text_wide, 56);
+    }
+}
+
+Test(python_stack, layouts_that_are_refused)
+{
+    uint64_t words[96];
+    struct gp_python_layout at;
+    const char *why = NULL;
+    cr_assert_not(gp_python_layout(&at, 0x0309, NULL, &why));
+    cr_assert_not_null(strstr(why, "older"));
+    cr_assert_not(gp_python_layout(&at, 0x030f, NULL, &why));
+    cr_assert_not_null(strstr(why, "newer"));
+    cr_assert_not(gp_python_layout(&at, 0x030d, NULL, &why));
+    cr_assert_not_null(strstr(why, "_PyRuntime"));
+    debug_fill(words, 13);
+    cr_assert_not(gp_python_layout(&at, 0x030e, words, &why), "another version than its own");
+    memcpy(words, "xdebugpx", 8);
+    cr_assert_not(gp_python_layout(&at, 0x030d, words, &why), "no cookie");
+    debug_fill(words, 14);
+    words[2] = 1;
+    cr_assert_not(gp_python_layout(&at, 0x030e, words, &why), "free-threaded");
+    cr_assert_not_null(strstr(why, "free-threaded"));
+    /* Whichever offset that is used is nonsense, all are refused. */
+    unsigned refused = 0;
+    for (unsigned i = 6; i < 72; i++) {
+        debug_fill(words, 13);
+        words[i] = 1ull << 40;
+        refused += !gp_python_layout(&at, 0x030d, words, &why);
+    }
+    /* All 20 places but the size of an object head, which nothing is read by. */
+    cr_assert_eq(refused, 19, "%u", refused);
+}
+
+/* ---- line tables ------------------------------------------------------------------------------------------------- */
+
+struct table {
+    char *object; /* a bytes object of the exact size, so that AddressSanitizer sees a byte too many */
+    uint8_t bytes[8192];
+    unsigned size;
+    uint32_t lines[8192]; /* of each code unit; 0 none */
+    unsigned units;
+};
+
+static uint64_t table_object(struct table *table)
+{
+    free(table->object);
+    table->object = malloc(python.at.bytes_data + table->size);
+    memset(table->object, 0, python.at.bytes_data);
+    uint64_t size = table->size;
+    memcpy(table->object + python.at.bytes_size, &size, sizeof size);
+    memcpy(table->object + python.at.bytes_data, table->bytes, table->size);
+    return (uint64_t)(uintptr_t)table->object;
+}
+
+static void put_number(struct table *table, uint64_t value)
+{
+    while (value >= 64) {
+        table->bytes[table->size++] = (uint8_t)(64 | (value & 63));
+        value >>= 6;
+    }
+    table->bytes[table->size++] = (uint8_t)value;
+}
+
+static void put_entry_311(struct table *table, int64_t *line)
+{
+    unsigned form = (unsigned)rand() % 16, units = (unsigned)rand() % 8 + 1;
+    if (rand() % 3 == 0)
+        form = (unsigned)rand() % 13;
+    table->bytes[table->size++] = (uint8_t)(128 | form << 3 | (units - 1));
+    int64_t change = form == 13 || form == 14 ? rand() % 2000 - 700 : form >= 10 && form < 13 ? (int64_t)form - 10 : 0;
+    if (form == 13 || form == 14) {
+        change = *line + change < 1 ? 3 : change;
+        put_number(table, change < 0 ? (uint64_t)-change << 1 | 1 : (uint64_t)change << 1);
+    }
+    for (int i = 0; form == 14 && i < 3; i++)
+        put_number(table, (uint64_t)(rand() % 100000));
+    for (unsigned i = 0; i < (form < 10 ? 1u : form < 13 ? 2u : 0u); i++)
+        table->bytes[table->size++] = (uint8_t)(rand() % 128);
+    *line += change;
+    for (unsigned i = 0; i < units; i++)
+        table->lines[table->units++] = form == 15 ? 0 : (uint32_t)*line;
+}
+
+static void put_entry_310(struct table *table, int64_t *line)
+{
+    unsigned units = (unsigned)rand() % 100;
+    int change = rand() % 6 == 0 ? -128 : rand() % 255 - 127;
+    if (change != -128 && *line + change < 1)
+        change = 5;
+    table->bytes[table->size++] = (uint8_t)(2 * units);
+    table->bytes[table->size++] = (uint8_t)(int8_t)change;
+    *line += change == -128 ? 0 : change;
+    for (unsigned i = 0; i < units; i++)
+        table->lines[table->units++] = change == -128 ? 0 : (uint32_t)*line;
+}
+
+Test(python_stack, lines_of_every_instruction)
+{
+    static struct table table;
+    srand(20251121);
+    for (int round = 0; round < 400; round++) {
+        bool is_old = round % 4 == 0;
+        struct gp_python_way in_place = way_of(is_old ? GP_PYTHON_310 : GP_PYTHON_311, false);
+        int64_t line = 1000 + rand() % 100000;
+        uint32_t first = (uint32_t)line;
+        table.size = table.units = 0;
+        for (int i = rand() % (is_old ? 80 : 400); i >= 0; i--)
+            is_old ? put_entry_310(&table, &line) : put_entry_311(&table, &line);
+        uint64_t object = table_object(&table);
+        struct gp_python_way copied = {.python = &python, .copies = &copies};
+        memset(copies.from, 0, sizeof copies.from);
+        for (unsigned unit = 0; unit < table.units; unit++) {
+            uint32_t got = gp_python_line(&in_place, object, first, 2 * (int64_t)unit);
+            cr_assert_eq(got, table.lines[unit], "round %d unit %u of %u: %u, not %u", round, unit, table.units, got,
+                         table.lines[unit]);
+            if (unit % 7 == 0)
+                cr_assert_eq(gp_python_line(&copied, object, first, 2 * (int64_t)unit), table.lines[unit],
+                             "copied, round %d unit %u", round, unit);
+        }
+        cr_assert_eq(gp_python_line(&in_place, object, first, 2 * (int64_t)table.units), 0, "behind the end");
+        cr_assert_eq(gp_python_line(&in_place, object, first, -2), first, "before the start");
+    }
+    free(table.object);
+    table.object = NULL;
+}
+
+Test(python_stack, lines_of_nonsense)
+{
+    static struct table table;
+    srand(7);
+    for (int round = 0; round < 20000; round++) {
+        struct gp_python_way way = way_of(round % 3 ? GP_PYTHON_311 : GP_PYTHON_310, round % 5 == 0);
+        table.size = (unsigned)rand() % 40;
+        for (unsigned i = 0; i < table.size; i++)
+            table.bytes[i] = (uint8_t)rand();
+        gp_python_line(&way, table_object(&table), 1, rand() % 300);
+    }
+    free(table.object);
+    table.object = NULL;
+}
+
+Test(python_stack, kept_lines)
+{
+    uint32_t line = 0;
+    cr_assert_not(gp_python_line_kept(0x7f0000001230, 5, 64, &line));
+    gp_python_line_keep(0x7f0000001230, 5, 64, 77);
+    cr_assert(gp_python_line_kept(0x7f0000001230, 5, 64, &line));
+    cr_assert_eq(line, 77);
+    cr_assert_not(gp_python_line_kept(0x7f0000001230, 6, 64, &line), "another code object at the same address");
+    cr_assert_not(gp_python_line_kept(0x7f0000001230, 5, 66, &line));
+    cr_assert_not(gp_python_line_kept(0x7f0000001240, 5, 64, &line));
+    gp_python_line_keep(0x7f0000001230, 6, 64, 78);
+    cr_assert(gp_python_line_kept(0x7f0000001230, 6, 64, &line) && line == 78);
+    gp_python_line_keep(0x7f0000001238, 6, 64, 78);
+    cr_assert_not(gp_python_line_kept(0x7f0000001238, 6, 64, &line), "no code object lies there");
+}
+
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
+
+static char *make_string(const void *units, unsigned kind, uint64_t length, bool is_ascii, unsigned compact)
+{
+    unsigned head = is_ascii ? python.at.text_ascii : python.at.text_wide;
+    char *object = calloc(1, head + length * kind);
+    uint32_t state = 1u | kind << 2 | compact << 5 | (is_ascii ? 1u << 6 : 0);
+    memcpy(object + python.at.text_length, &length, sizeof length);
+    memcpy(object + python.at.text_state, &state, sizeof state);
+    memcpy(object + head, units, length * kind);
+    return object;
+}
+
+static void string_is(unsigned kind, const void *units, uint64_t length, bool is_ascii, const char *want)
+{
+    for (int i = 0; i < 4; i++) {
+        struct gp_python_way way = way_of(i & 1 ? GP_PYTHON_310 : GP_PYTHON_312, i & 2);
+        char *object = make_string(units, kind, length, is_ascii, 1);
+        struct gp_python_text text;
+        cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
+        cr_assert(text.length == strlen(want) && memcmp(text.bytes, want, text.length) == 0, "'%.*s', not '%s'",
+                  (int)text.length, text.bytes, want);
+        free(object);
+    }
+}
+
+Test(python_stack, strings)
+{
+    string_is(1, "plain", 5, true, "plain");
+    string_is(1, "", 0, true, "");
+    string_is(1, "caf\xe9", 4, false, "caf\xc3\xa9");
+    static const uint16_t two[] = {0x65e5, 0x672c, 'x', 0x7ff, 0x800};
+    string_is(2, two, 5, false,
+              "\xe6\x97\xa5\xe6\x9c\xac"
+              "x\xdf\xbf\xe0\xa0\x80");
+    static const uint32_t four[] = {0x1f40d, 0x10ffff, 'y', 0xe9};
+    string_is(4, four, 4, false, "\xf0\x9f\x90\x8d\xf4\x8f\xbf\xbfy\xc3\xa9");
+    static const uint16_t half[] = {'/', 0xdcff, 0xd800, '.'};
+    string_is(2, half, 4, false, "/\\udcff\\ud800.");
+}
+
+Test(python_stack, long_strings_end_between_characters)
+{
+    static uint16_t units[4000];
+    for (int i = 0; i < 4000; i++)
+        units[i] = 0x65e5;
+    struct gp_python_way way = way_of(GP_PYTHON_311, false);
+    char *object = make_string(units, 2, 4000, false, 1);
+    struct gp_python_text text;
+    cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
+    cr_assert_eq(text.length, GP_STACK_TEXT / 3 * 3);
+    free(object);
+}
+
+Test(python_stack, strings_of_other_shapes)
+{
+    struct gp_python_way way = way_of(GP_PYTHON_311, false);
+    struct gp_python_text text;
+    char *object = make_string("x", 1, 1, true, 0);
+    cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
+    cr_assert(text.length == 1 && text.bytes[0] == '?', "not compact");
+    cr_assert_not(gp_python_string(&way, 8, &text));
+    cr_assert_not(gp_python_string(&way, 0xffff800000000000ull, &text));
+    free(object);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+Test(python_stack, memory_that_went_away_is_no_crash)
+{
+    struct gp_python_way way = way_of(GP_PYTHON_311, true);
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(pages + 4096, 4096);
+    memset(pages, 'a', 4096);
+    uint64_t at = (uint64_t)(uintptr_t)pages;
+    char out[64];
+    cr_assert(gp_python_copy(&copies, at + 4096 - 64, out, 64));
+    cr_assert_eq(out[63], 'a');
+    cr_assert_not(gp_python_copy(&copies, at + 4096 - 32, out, 64));
+    struct gp_python_text text;
+    cr_assert_not(gp_python_string(&way, at + 4096, &text));
+    cr_assert_eq(gp_python_line(&way, at + 4096, 1, 4), 0);
+    munmap(pages, 4096);
+}
+
+Test(python_stack, kept_texts)
+{
+    char name[64];
+    const char *first = gp_python_keep("größe", 7);
+    cr_assert_eq(gp_python_keep("größe", 7), first);
+    cr_assert_neq(gp_python_keep("größe", 6), first);
+    cr_assert_null(gp_python_note());
+    unsigned kept = 0;
+    for (unsigned i = 0; i < 200000; i++) {
+        int length = snprintf(name, sizeof name, "a name that nobody else has %u", i);
+        const char *got = gp_python_keep(name, (uint32_t)length);
+        if (!got)
+            break;
+        cr_assert_eq(memcmp(got, name, (size_t)length), 0);
+        kept++;
+    }
+    cr_assert(kept > 30000 && kept < 200000, "%u", kept);
+    cr_assert_not_null(gp_python_note());
+    cr_assert_eq(gp_python_keep("größe", 7), first, "what is kept stays");
+}
+
+Test(python_stack, no_python_in_this_process)
+{
+    struct gp_python_frame frames[4];
+    bool more = true;
+    cr_assert_eq(gp_stack_python(frames, 4, &more), 0);
+    cr_assert_not(more);
+    cr_assert_null(gp_python_note());
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT
+ * test_recording.c: a recording written and read again is the same; cut, damaged or foreign it is said to be, and what
+ * is sound of it is read. */
+#define _GNU_SOURCE
+#include "lib/recmake.h"
+#include <base/compiler.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <record/crc.h>
+#include <record/file.h>
+#include <record/format.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct test_bytes {
+    unsigned char *at;
+    size_t size;
+};
+
+static void test_name(char path[64])
+{
+    strcpy(path, "/tmp/gpuprof-test-recording-XXXXXX");
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+}
+
+static struct test_bytes test_load(const char *path)
+{
+    struct test_bytes bytes = {NULL, 0};
+    struct stat status;
+    int fd = open(path, O_RDONLY);
+    cr_assert_eq(fstat(fd, &status), 0);
+    bytes.size = (size_t)status.st_size;
+    bytes.at = malloc(bytes.size + 1);
+    cr_assert_eq(read(fd, bytes.at, bytes.size), (ssize_t)bytes.size);
+    close(fd);
+    return bytes;
+}
+
+static struct test_bytes test_bytes_of(const struct gp_recording *recording)
+{
+    char path[64];
+    test_name(path);
+    cr_assert_eq(gp_recording_write(recording, path), 0);
+    struct test_bytes bytes = test_load(path);
+    unlink(path);
+    return bytes;
+}
+
+static struct gp_recording *test_parse(const struct test_bytes *bytes)
+{
+    struct gp_recording *out = NULL;
+    char why[256];
+    int rc = gp_recording_parse(&out, bytes->at, bytes->size, why, sizeof(why));
+    cr_assert_eq(rc, 0, "%d %s", rc, why);
+    return out;
+}
+
+/* Everything that a recording can hold. */
+static struct gp_recording *test_rich(unsigned steps)
+{
+    struct recmake *make = recmake_new(16ll << 30);
+    const struct recmake_frame stack[] = {
+        {"forward", "model.py", 12}, {"step", "train.py", 99}, {"<module>", "tr\xc3\xa4in.py", 7}, {NULL, NULL, 0}};
+    const struct recmake_frame other[] = {{"load", "data.py", 3}, {NULL, NULL, 0}};
+    uint32_t host = recmake_device(make, GP_WIRE_HOST, -1), second = recmake_device(make, 5, 8ll << 30);
+    uint32_t site = recmake_site(make, GP_KIND_LINEAR, stack), site2 = recmake_site(make, GP_KIND_PINNED, other);
+    uint64_t now = 2000000000ull;
+    for (unsigned i = 0; i < steps; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "step %u", i);
+        recmake_at(make, now += 1000000 + i);
+        recmake_mark(make, name);
+        for (unsigned k = 0; k < 40; k++) {
+            recmake_at(make, now += 700 + k);
+            recmake_alloc(make, k % 3 == 0 ? second : 0, GP_KIND_LINEAR, 0x7f0000000000ull + k * 0x200000,
+                          (k + 1) * 4096, site);
+        }
+        recmake_alloc(make, host, GP_KIND_PINNED, 0x560000000000ull + i * 4096, 100, site2);
+        for (unsigned k = 40; k-- > (i == 3 ? 1u : 0u);) {
+            recmake_at(make, now += 300);
+            recmake_free(make, k % 3 == 0 ? second : 0, GP_KIND_LINEAR, 0x7f0000000000ull + k * 0x200000);
+        }
+        recmake_sample(make, &(struct gp_rec_sample){now, 0, i * 10, i * 20, i * 30, 0, i % 2 ? -1 : 77, -1});
+    }
+    recmake_event(make, &(struct gp_rec_event){.time_ns = now, .bytes = 1ull << 40, .type = GP_EVENT_OOM, .device = 0});
+    recmake_event(make, &(struct gp_rec_event){.time_ns = now,
+                                               .address = 99,
+                                               .bytes = 1 << 20,
+                                               .unused = 12345,
+                                               .type = GP_EVENT_SEGMENT_ALLOC,
+                                               .kind = GP_KIND_VMM,
+                                               .device = 0});
+    struct gp_recording *r = recmake_done(make);
+    r->has_oom = true;
+    r->oom = (struct gp_wire_oom){.count = 3,
+                                  .api = "cuMemAlloc_v2",
+                                  .asked_bytes = 1ull << 40,
+                                  .device = 0,
+                                  .holder_count = 1,
+                                  .holders = {{.block_bytes = 4096, .count = 2, .site = 1, .kind = 1}}};
+    r->lost[GP_LOST_RING] = 5;
+    r->dropped = 5;
+    r->tried += 5;
+    r->devices[0].has_last = true;
+    r->devices[0].last.stats[GP_STAT_ALLOCATED_BYTES][0].peak = 4711;
+    r->modules = calloc(2, sizeof(*r->modules));
+    return r;
+}
+
+static const char *test_text(const struct gp_recording *r, uint32_t offset)
+{
+    cr_assert_lt(offset, r->string_bytes);
+    return r->strings + offset;
+}
+
+static void test_same_event(const struct gp_recording *a, const struct gp_recording *b, const struct gp_rec_event *x,
+                            const struct gp_rec_event *y)
+{
+    cr_assert(x->time_ns == y->time_ns && x->address == y->address && x->unused == y->unused && x->site == y->site);
+    cr_assert(x->type == y->type && x->kind == y->kind);
+    cr_assert_eq(a->threads[x->thread].tid, b->threads[y->thread].tid);
+    cr_assert_eq(a->streams[x->stream], b->streams[y->stream]);
+    if (x->type == GP_EVENT_MARK)
+        cr_assert_str_eq(test_text(a, (uint32_t)x->bytes), test_text(b, (uint32_t)y->bytes));
+    else
+        cr_assert_eq(x->bytes, y->bytes);
+    cr_assert_eq(x->device == GP_REC_NO_DEVICE, y->device == GP_REC_NO_DEVICE);
+    if (x->device != GP_REC_NO_DEVICE)
+        cr_assert_eq(a->devices[x->device].index, b->devices[y->device].index);
+}
+
+static void test_same_sites(const struct gp_recording *a, const struct gp_recording *b)
+{
+    cr_assert_eq(a->site_count, b->site_count);
+    cr_assert_eq(a->frame_count, b->frame_count);
+    for (uint32_t i = 1; i < a->site_count; i++) {
+        const struct gp_rec_site *x = &a->sites[i], *y = &b->sites[i];
+        cr_assert(x->first_frame == y->first_frame && x->frame_count == y->frame_count && x->kind == y->kind &&
+                  x->device == y->device && x->truncated == y->truncated);
+        cr_assert(x->live_bytes == y->live_bytes && x->live_count == y->live_count && x->peak_bytes == y->peak_bytes &&
+                  x->at_peak_bytes == y->at_peak_bytes && x->allocated_bytes == y->allocated_bytes &&
+                  x->calls == y->calls);
+    }
+    for (uint32_t i = 0; i < a->frame_count; i++) {
+        const struct gp_rec_frame *x = &a->frames[i], *y = &b->frames[i];
+        cr_assert(x->pc == y->pc && x->line == y->line && x->module == y->module);
+        cr_assert_str_eq(test_text(a, x->function), test_text(b, y->function));
+        cr_assert_str_eq(test_text(a, x->file), test_text(b, y->file));
+    }
+}
+
+static void test_same(const struct gp_recording *a, const struct gp_recording *b)
+{
+    cr_assert(a->pid == b->pid && a->source == b->source && a->driver_version == b->driver_version);
+    cr_assert_str_eq(a->comm, b->comm);
+    cr_assert_str_eq(a->command_line, b->command_line);
+    cr_assert_str_eq(a->host, b->host);
+    cr_assert_str_eq(a->allocator, b->allocator);
+    cr_assert(a->begin_ns == b->begin_ns && a->end_ns == b->end_ns && a->begin_unix_ns == b->begin_unix_ns);
+    cr_assert(a->complete == b->complete && a->from_start == b->from_start);
+    cr_assert(a->tried == b->tried && a->delivered == b->delivered && a->dropped == b->dropped);
+    cr_assert_eq(b->damaged_blocks, 0);
+    cr_assert_eq(a->event_count, b->event_count);
+    for (size_t i = 0; i < a->event_count; i++) {
+        test_same_event(a, b, &a->events[i], &b->events[i]);
+        cr_assert_eq(a->peer[i], b->peer[i]);
+    }
+    cr_assert_eq(a->baseline_count, b->baseline_count);
+    for (size_t i = 0; i < a->baseline_count; i++)
+        test_same_event(a, b, &a->baseline[i], &b->baseline[i]);
+    cr_assert_eq(a->device_count, b->device_count);
+    for (uint32_t i = 0; i < a->device_count; i++) {
+        const struct gp_rec_device *x = &a->devices[i], *y = &b->devices[i];
+        cr_assert(x->index == y->index && x->ordinal == y->ordinal && x->total_bytes == y->total_bytes);
+        cr_assert_str_eq(x->uuid, y->uuid);
+        cr_assert_str_eq(x->name, y->name);
+        cr_assert_eq(x->has_last, y->has_last);
+        cr_assert_eq(x->last.stats[GP_STAT_ALLOCATED_BYTES][0].peak, y->last.stats[GP_STAT_ALLOCATED_BYTES][0].peak);
+    }
+    cr_assert_eq(a->sample_count, b->sample_count);
+    for (size_t i = 0; i < a->sample_count; i++) {
+        const struct gp_rec_sample *x = &a->samples[i], *y = &b->samples[i];
+        cr_assert(x->time_ns == y->time_ns && x->device == y->device && x->allocated_bytes == y->allocated_bytes &&
+                  x->reserved_bytes == y->reserved_bytes && x->active_bytes == y->active_bytes &&
+                  x->inactive_split_bytes == y->inactive_split_bytes && x->used_bytes == y->used_bytes &&
+                  x->process_bytes == y->process_bytes);
+    }
+    test_same_sites(a, b);
+    cr_assert_eq(memcmp(a->lost, b->lost, sizeof(a->lost)), 0);
+    cr_assert_eq(a->has_oom, b->has_oom);
+    cr_assert_eq(memcmp(&a->oom, &b->oom, sizeof(a->oom)), 0);
+}
+
+Test(recording, written_and_read_it_is_the_same)
+{
+    for (unsigned steps = 1; steps < 2000; steps *= 12) {
+        struct gp_recording *made = test_rich(steps);
+        struct test_bytes bytes = test_bytes_of(made);
+        struct gp_recording *back = test_parse(&bytes);
+        test_same(made, back);
+        gp_recording_free(made);
+        gp_recording_free(back);
+        free(bytes.at);
+    }
+}
+
+/* ---- cut, damaged, foreign --------------------------------------------------------------------------------------- */
+
+/* The events of a cut or damaged file are events of the whole one, in the same order. */
+static void test_part_of(const struct gp_recording *whole, const struct gp_recording *part)
+{
+    size_t k = 0;
+    cr_assert_leq(part->event_count, whole->event_count);
+    for (size_t i = 0; i < part->event_count; i++, k++) {
+        while (k < whole->event_count && (whole->events[k].time_ns != part->events[i].time_ns ||
+                                          whole->events[k].address != part->events[i].address))
+            k++;
+        cr_assert_lt(k, whole->event_count, "event %zu is no event of the whole", i);
+    }
+    for (size_t i = 0; i < part->event_count; i++) {
+        cr_assert_lt(part->events[i].site, part->site_count);
+        cr_assert_lt(part->events[i].thread, part->thread_count);
+        cr_assert(part->events[i].device == GP_REC_NO_DEVICE || part->events[i].device < part->device_count);
+    }
+    for (uint32_t i = 0; i < part->frame_count; i++) {
+        test_text(part, part->frames[i].function);
+        test_text(part, part->frames[i].file);
+    }
+    cr_assert_eq(part->strings[part->string_bytes - 1], '\0');
+}
+
+/* Several blocks of events: a killed writer's file, at every length that it can have. */
+Test(recording, cut_at_every_byte, .timeout = 120)
+{
+    struct gp_recording *made = test_rich(20);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *whole = test_parse(&bytes);
+    size_t most = 0;
+    for (size_t cut = 0; cut < bytes.size; cut++) {
+        struct gp_recording *part = NULL;
+        char why[256] = "";
+        unsigned char *exact = malloc(cut + !cut); /* so that a sanitizer sees a read beyond it */
+        memcpy(exact, bytes.at, cut);
+        int rc = gp_recording_parse(&part, exact, cut, why, sizeof(why));
+        free(exact);
+        if (rc) {
+            cr_assert_eq(rc, -EPROTO);
+            cr_assert_gt(strlen(why), 10);
+            continue;
+        }
+        test_part_of(whole, part);
+        cr_assert_geq(part->event_count, most, "a longer file never has less");
+        cr_assert_eq(part->damaged_blocks, 0, "cut at %zu", cut);
+        most = part->event_count;
+        gp_recording_free(part);
+    }
+    cr_assert_eq(most, whole->event_count);
+    gp_recording_free(made);
+    gp_recording_free(whole);
+    free(bytes.at);
+}
+
+Test(recording, each_byte_flipped, .timeout = 120)
+{
+    struct gp_recording *made = test_rich(20);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *whole = test_parse(&bytes);
+    unsigned seen = 0;
+    struct gp_format_tail tail;
+    memcpy(&tail, bytes.at + bytes.size - sizeof(tail), sizeof(tail));
+    const size_t index = tail.index_offset;
+    cr_assert_eq(memcmp(tail.magic, GP_FORMAT_END, sizeof(tail.magic)), 0);
+    for (size_t at = 0; at < bytes.size; at++) {
+        struct gp_recording *part = NULL;
+        char why[256];
+        bytes.at[at] ^= (unsigned char)(1u << at % 8);
+        int rc = gp_recording_parse(&part, bytes.at, bytes.size, why, sizeof(why));
+        bytes.at[at] ^= (unsigned char)(1u << at % 8);
+        if (rc) {
+            cr_assert(rc == -EPROTO && at < sizeof(struct gp_format_head));
+            continue;
+        }
+        test_part_of(whole, part);
+        /* Without the end block a recording is cut, with another block gone it says so; the index is no loss. */
+        cr_assert(part->damaged_blocks == 1 || !part->complete || at >= index, "byte %zu", at);
+        seen += part->damaged_blocks > 0;
+        gp_recording_free(part);
+    }
+    cr_assert_gt(seen, bytes.size / 2);
+    gp_recording_free(made);
+    gp_recording_free(whole);
+    free(bytes.at);
+}
+
+static int test_refused(const void *bytes, size_t size, const char *word)
+{
+    struct gp_recording *out = NULL;
+    char why[256] = "";
+    int rc = gp_recording_parse(&out, bytes, size, why, sizeof(why));
+    cr_assert_not_null(strstr(why, word), "'%s' does not say '%s'", why, word);
+    return rc;
+}
+
+Test(recording, foreign_newer_and_empty_files_are_refused_in_words)
+{
+    struct gp_recording *made = test_rich(1);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_format_head *head = (struct gp_format_head *)bytes.at;
+    char path[64], why[256];
+    struct gp_recording *out;
+    cr_assert_eq(test_refused("", 0, "not a recording"), -EPROTO);
+    cr_assert_eq(
+        test_refused("hello, world, this is a text and no recording, though long enough to be one ............", 90,
+                     "not a recording"),
+        -EPROTO);
+    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "nothing in it"), -EPROTO);
+    head->major++;
+    head->crc = gp_crc32c(0, head, offsetof(struct gp_format_head, crc));
+    cr_assert_eq(test_refused(bytes.at, bytes.size, "newer"), -EPROTO);
+    cr_assert_eq(gp_recording_open(&out, "/nonexistent/file", why, sizeof(why), NULL, NULL), -ENOENT);
+    cr_assert_eq(gp_recording_open(&out, "/", why, sizeof(why), NULL, NULL), -EISDIR);
+    cr_assert_eq(gp_recording_open(&out, "/dev/zero", why, sizeof(why), NULL, NULL), -ESPIPE);
+    test_name(path);
+    cr_assert_eq(gp_recording_open(&out, path, why, sizeof(why), NULL, NULL), -EPROTO);
+    unlink(path);
+    gp_recording_free(made);
+    free(bytes.at);
+}
+
+/* A minor version adds blocks, columns and fields. */
+Test(recording, unknown_blocks_are_passed_over)
+{
+    struct gp_recording *made = test_rich(2);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_format_block block = {.mark = "GPb\x1a", .type = 999, .stored_bytes = 5, .bytes = 5, .count = 1};
+    unsigned char *longer = malloc(bytes.size + sizeof(block) + 5);
+    size_t head = sizeof(struct gp_format_head);
+    block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), "later", 5);
+    memcpy(longer, bytes.at, head);
+    memcpy(longer + head, &block, sizeof(block));
+    memcpy(longer + head + sizeof(block), "later", 5);
+    memcpy(longer + head + sizeof(block) + 5, bytes.at + head, bytes.size - head);
+    struct test_bytes more = {longer, bytes.size + sizeof(block) + 5};
+    struct gp_recording *back = test_parse(&more);
+    test_same(made, back);
+    gp_recording_free(back);
+    gp_recording_free(made);
+    free(longer);
+    free(bytes.at);
+}
+
+Test(recording, what_is_there_is_not_overwritten)
+{
+    char path[64], link[80];
+    struct gp_recording *made = test_rich(1);
+    test_name(path);
+    cr_assert_eq(gp_recording_write(made, path), 0, "an empty file is nobody's");
+    cr_assert_eq(gp_recording_write(made, path), 0, "a recording is replaced");
+    int fd = gp_file_open(path, true);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(gp_recording_write(made, path), -EBUSY);
+    cr_assert_eq(write(fd, "somebody's", 10), 10);
+    close(fd);
+    cr_assert_eq(gp_recording_write(made, path), -EEXIST);
+    snprintf(link, sizeof(link), "%s.link", path);
+    cr_assert_eq(symlink(path, link), 0);
+    cr_assert_eq(gp_recording_write(made, link), -ELOOP);
+    unlink(link);
+    unlink(path);
+    gp_recording_free(made);
+}
+
+/* An event that came late stands where its time says. */
+Test(recording, late_events_are_put_in_order)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    for (unsigned i = 0; i < 100000; i++)
+        recmake_event(make, &(struct gp_rec_event){.time_ns = 2000000000ull + i * 10 - (i % 97 == 0 ? 12345 : 0),
+                                                   .address = i,
+                                                   .bytes = 1,
+                                                   .type = GP_EVENT_ALLOC,
+                                                   .kind = GP_KIND_LINEAR});
+    struct gp_recording *made = recmake_done(make);
+    struct test_bytes bytes = test_bytes_of(made);
+    struct gp_recording *back = test_parse(&bytes);
+    uint64_t sum = 0;
+    cr_assert_eq(back->event_count, 100000);
+    for (size_t i = 0; i < back->event_count; i++) {
+        cr_assert(i == 0 || back->events[i].time_ns >= back->events[i - 1].time_ns);
+        sum += back->events[i].address;
+    }
+    cr_assert_eq(sum, 99999ull * 100000 / 2, "each of them once");
+    gp_recording_free(made);
+    gp_recording_free(back);
+    free(bytes.at);
+}

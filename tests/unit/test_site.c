@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ * test_site.c: call sites through site.h alone: which stacks are one, what each holds, and full tables.  Names of
+ * Python frames: tests/torture/site.c, which makes them up. */
+#include "base/compiler.h"
+#include "site/site.h"
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define APART __attribute__((noinline, noclone, optimize("no-optimize-sibling-calls", "no-crossjumping")))
+
+static struct gp_wire_sites *head;
+static struct gp_wire_site *rows;
+static struct gp_wire_frame *frames;
+static volatile int sink;
+
+static void start(void)
+{
+    uint64_t bytes = gp_site_bytes();
+    head = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(head != MAP_FAILED);
+    cr_assert_eq(gp_site_start(head, bytes, GP_SITES_NATIVE), 0);
+    rows = (struct gp_wire_site *)((char *)head + head->rows_offset);
+    frames = (struct gp_wire_frame *)((char *)head + head->frames_offset);
+}
+
+static int64_t at_peak(uint32_t id)
+{
+    const struct gp_wire_site *row = &rows[id];
+    return row->peak_seq == head->devices[row->device].peak_seq ? row->at_peak_bytes : row->live_bytes;
+}
+
+static bool summed = true;
+
+APART static uint32_t ask(int device, enum gp_wire_kind kind)
+{
+    uint32_t id = gp_site_here(device, kind, summed);
+    sink++;
+    return id;
+}
+
+/* Four places that call, at each of `depth` levels: the bits of `way` choose. */
+APART static uint32_t ways(unsigned depth, uint32_t way, int device)
+{
+    uint32_t id = 0;
+    if (depth == 0)
+        return ask(device, GP_KIND_LINEAR);
+    switch (way & 3) {
+    case 0:
+        id = ways(depth - 1, way >> 2, device);
+        sink = 0;
+        break;
+    case 1:
+        id = ways(depth - 1, way >> 2, device);
+        sink = 1;
+        break;
+    case 2:
+        id = ways(depth - 1, way >> 2, device);
+        sink = 2;
+        break;
+    default:
+        id = ways(depth - 1, way >> 2, device);
+        sink = 3;
+    }
+    return id;
+}
+
+Test(site, off_until_started)
+{
+    cr_assert_not(gp_site_on());
+    cr_assert_eq(gp_site_here(0, GP_KIND_LINEAR, true), 0);
+    gp_site_alloc(1, 10);
+    gp_site_free(1, 10);
+    gp_site_reset(-1);
+    char small[4096];
+    cr_assert_eq(gp_site_start(small, sizeof small, GP_SITES_NATIVE), -EINVAL);
+    cr_assert_eq(gp_site_start(small, gp_site_bytes(), 0), -EINVAL);
+    cr_assert_eq(gp_site_start(small, gp_site_bytes(), 8), -EINVAL);
+    cr_assert_not(gp_site_on());
+}
+
+Test(site, layout)
+{
+    start();
+    cr_assert_eq(gp_site_start(head, gp_site_bytes(), GP_SITES_NATIVE), -EBUSY);
+    cr_assert_eq(head->modes, GP_SITES_NATIVE);
+    cr_assert_eq(head->row_bytes, sizeof(struct gp_wire_site));
+    cr_assert_eq(head->frame_bytes, sizeof(struct gp_wire_frame));
+    cr_assert_eq(head->rows, 1);
+    cr_assert_eq(head->frames, 0);
+    cr_assert_eq(head->strings, 1);
+    cr_assert_geq(head->rows_offset, sizeof *head);
+    cr_assert_geq(head->frames_offset, head->rows_offset + (uint64_t)head->row_limit * head->row_bytes);
+    cr_assert_geq(head->strings_offset, head->frames_offset + (uint64_t)head->frame_limit * head->frame_bytes);
+    cr_assert_leq(head->strings_offset + head->string_limit, gp_site_bytes());
+}
+
+Test(site, one_stack_one_number)
+{
+    uint32_t id[4] = {0}, other;
+    start();
+    for (unsigned turn = 0; turn < 3; turn++)
+        for (uint32_t way = 0; way < 4; way++) {
+            uint32_t got = ways(3, way, 1);
+            cr_assert_neq(got, 0);
+            cr_assert(turn == 0 || got == id[way]);
+            id[way] = got;
+        }
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned j = 0; j < i; j++)
+            cr_assert_neq(id[i], id[j]);
+    cr_assert_eq(head->rows, 5);
+    cr_assert_eq(head->captures, 12);
+    for (unsigned turn = 0; turn < 2; turn++) { /* the very same line */
+        other = ask(turn ? 3 : 2, turn ? GP_KIND_POOL : GP_KIND_LINEAR);
+        cr_assert_eq(other, 5 + turn);
+        cr_assert_eq(rows[other].device, turn ? 3 : 2);
+        cr_assert_eq(rows[other].kind, turn ? GP_KIND_POOL : GP_KIND_LINEAR);
+    }
+    cr_assert_eq(rows[5].frame_count, rows[6].frame_count);
+    cr_assert_eq(
+        memcmp(&frames[rows[5].first_frame], &frames[rows[6].first_frame], rows[5].frame_count * sizeof *frames), 0);
+}
+
+Test(site, frames_are_return_addresses)
+{
+    start();
+    uint32_t id = ways(5, 0x155, 0);
+    const struct gp_wire_site *row = &rows[id];
+    unsigned in_ways = 0;
+    cr_assert_eq(row->truncated, 0);
+    cr_assert(row->frame_count > 8 && row->frame_count < 40, "%u frames", row->frame_count);
+    for (uint32_t i = 0; i < row->frame_count; i++) {
+        const struct gp_wire_frame *frame = &frames[row->first_frame + i];
+        cr_assert_eq(frame->type, GP_FRAME_NATIVE);
+        cr_assert_eq(frame->line, 0);
+        in_ways += frame->pc - (uint64_t)(uintptr_t)ways < 512;
+    }
+    cr_assert_eq(in_ways, 6);
+    id = ways(200, 7, 0);
+    cr_assert_eq(rows[id].truncated, 1);
+    cr_assert_eq(rows[id].frame_count, GP_SITE_FRAMES);
+}
+
+Test(site, what_is_not_a_place)
+{
+    start();
+    cr_assert_eq(ask(-1, GP_KIND_LINEAR), 0);
+    cr_assert_eq(ask(GP_WIRE_DEVICES, GP_KIND_LINEAR), 0);
+    cr_assert_eq(ask(255, GP_KIND_LINEAR), 0);
+    cr_assert_eq(ask(0, GP_KIND_NONE), 0);
+    cr_assert_eq(ask(0, GP_KINDS), 0);
+    cr_assert_eq(head->rows, 1);
+    cr_assert_neq(ask(GP_WIRE_HOST, GP_KIND_PINNED), 0);
+    gp_site_alloc(0, 100);
+    gp_site_alloc(UINT32_MAX, 100);
+    gp_site_free(head->row_limit, 100);
+    gp_site_reset(-2);
+    gp_site_reset(GP_WIRE_DEVICES);
+    for (unsigned d = 0; d < GP_WIRE_DEVICES; d++)
+        cr_assert_eq(head->devices[d].live_bytes, 0);
+}
+
+/* a and b on device 2, c on another: the story of who was there at the peak. */
+Test(site, who_held_it_at_the_peak)
+{
+    start();
+    uint32_t a = ways(2, 1, 2), b = ways(2, 2, 2), c = ways(2, 1, 4);
+    struct gp_wire_site_device *device = &head->devices[2];
+    gp_site_alloc(a, 60);
+    gp_site_alloc(a, 40);
+    gp_site_alloc(b, 50);
+    gp_site_alloc(c, 7000);
+    cr_assert_eq(device->peak_bytes, 150);
+    cr_assert(at_peak(a) == 100 && at_peak(b) == 50 && at_peak(c) == 7000);
+    gp_site_free(a, 60);
+    gp_site_alloc(b, 20);
+    cr_assert(device->live_bytes == 110 && device->peak_bytes == 150);
+    cr_assert(at_peak(a) == 100 && at_peak(b) == 50);
+    gp_site_alloc(b, 41);
+    cr_assert(device->live_bytes == 151 && device->peak_bytes == 151);
+    cr_assert(at_peak(a) == 40 && at_peak(b) == 111);
+    gp_site_free(b, 41);
+    gp_site_free(b, 20);
+    gp_site_free(a, 40);
+    cr_assert(at_peak(a) == 40 && at_peak(b) == 111 && rows[a].live_bytes == 0 && rows[b].live_bytes == 50);
+    cr_assert(rows[a].peak_bytes == 100 && rows[b].peak_bytes == 111);
+    cr_assert(rows[b].calls == 3 && rows[b].allocated_bytes == 111 && rows[b].live_count == 1);
+    uint64_t seq = device->peak_seq, ns = device->peak_ns;
+    cr_assert(seq == 4 && ns > 0);
+    gp_site_reset(2);
+    cr_assert(device->peak_bytes == 50 && device->live_bytes == 50 && device->peak_seq > seq && device->peak_ns > ns);
+    cr_assert(at_peak(a) == 0 && at_peak(b) == 50 && rows[a].peak_bytes == 0 && rows[b].peak_bytes == 50);
+    cr_assert(at_peak(c) == 7000 && rows[c].peak_bytes == 7000);
+    gp_site_free(c, 7000);
+    gp_site_reset(-1);
+    cr_assert(head->devices[4].peak_bytes == 0 && at_peak(c) == 0);
+    /* Freed before it was allocated, as two threads may tell it. */
+    gp_site_free(a, 30);
+    cr_assert(rows[a].live_bytes == -30 && device->live_bytes == 20);
+    gp_site_alloc(a, 30);
+    cr_assert(rows[a].live_bytes == 0 && rows[a].live_count == 0 && device->live_bytes == 50);
+}
+
+/* Memory that the device's bytes leave out: a row of its own, its own numbers, and nothing in the sum. */
+Test(site, what_is_not_summed)
+{
+    uint32_t id[2];
+    start();
+    for (int turn = 0; turn < 2; turn++) {
+        summed = turn;
+        id[turn] = ask(0, GP_KIND_MANAGED);
+        gp_site_alloc(id[turn], 100);
+    }
+    cr_assert(id[0] != id[1] && rows[id[0]].summed == 0 && rows[id[1]].summed == 1);
+    cr_assert(rows[id[0]].live_bytes == 100 && rows[id[0]].peak_bytes == 100 && at_peak(id[0]) == 100);
+    cr_assert(head->devices[0].live_bytes == 100 && head->devices[0].peak_bytes == 100);
+    gp_site_free(id[0], 100);
+    cr_assert(rows[id[0]].live_bytes == 0 && at_peak(id[0]) == 100 && head->devices[0].live_bytes == 100);
+    cr_assert_eq(head->devices[0].peak_seq, 1);
+}
+
+/* 4^8 stacks of some 20 frames: more than there is room for.  One line asks for all of them, so that only `way` and the
+ * device make a difference. */
+static uint32_t many[65536]; /* + 1; 0: not asked yet */
+
+APART static uint32_t which_of(uint32_t i)
+{
+    return i < 65536 ? i : (i - 65536) * 601;
+}
+
+static uint64_t ask_many(unsigned depth, uint32_t ways_each, int devices)
+{
+    uint64_t none = 0;
+    for (uint32_t i = 0; i < 65536 + 100; i++) {
+        uint32_t which = which_of(i);
+        uint32_t got = ways(depth, which % ways_each, (int)(which / ways_each) % devices);
+        cr_assert(many[which] == 0 || got + 1 == many[which], "stack %u", which);
+        many[which] = got + 1;
+        none += got == 0;
+    }
+    cr_assert(none > 0, "no table was filled");
+    cr_assert_eq(none, head->lost_rows + head->lost_frames);
+    cr_assert_eq(head->captures, 65536 + 100);
+    cr_assert_leq(head->rows, head->row_limit);
+    cr_assert_leq(head->frames, head->frame_limit);
+    for (uint32_t id = 1; id < head->rows; id++)
+        cr_assert_leq(rows[id].first_frame + rows[id].frame_count, head->frames);
+    gp_site_alloc(head->rows - 1, 5);
+    cr_assert_eq(rows[head->rows - 1].live_bytes, 5);
+    return none;
+}
+
+Test(site, full_frames, .timeout = 120)
+{
+    start();
+    ask_many(8, 65536, 1);
+    cr_assert(head->lost_frames > 0 && head->lost_rows == 0);
+}
+
+static void *rows_main(void *argument)
+{
+    (void)argument;
+    ask_many(5, 1024, 65); /* 1024 ways, 64 devices: 65 536 short stacks and one row that means "unknown" */
+    return NULL;
+}
+
+Test(site, full_rows, .timeout = 120)
+{
+    pthread_t thread;
+    start();
+    cr_assert_eq(pthread_create(&thread, NULL, rows_main, NULL), 0);
+    pthread_join(thread, NULL);
+    cr_assert(head->lost_rows > 0 && head->lost_frames == 0);
+}

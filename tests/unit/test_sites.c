@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_sites.c: the call sites of a live session: what is read, what grows, and what a hostile process may write there.
+ */
+#include <collect/sites.h>
+#include <lib/sitesession.h>
+#include <symbol/symbol.h>
+#include <view/sites.h>
+
+#include "cli.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct gp_test_session session;
+static struct gp_test_sites wire;
+static struct gp_peer peer;
+static struct gp_sites *sites;
+static char problem[GP_PROBLEM_BYTES];
+
+static void setup(void)
+{
+    cr_assert_eq(gp_test_session_make(&session, 64, false), 0);
+    cr_assert_eq(gp_test_sites_make(&session, &wire, GP_SITES_NATIVE), 0);
+    cr_assert_eq(gp_peer_load(&peer, dup(session.fd), problem), 0, "%s", problem);
+}
+
+static void clean(void)
+{
+    gp_sites_close(sites);
+    gp_peer_close(&peer);
+    gp_test_session_free(&session);
+}
+
+static int open_sites(void)
+{
+    return gp_sites_open_peer(&sites, &peer, getpid(), "/proc/self", problem);
+}
+
+TestSuite(sites, .init = setup, .fini = clean, .timeout = 60);
+
+Test(sites, an_empty_table_has_the_unknown_site)
+{
+    wire.head->rows = 0;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    cr_assert_eq(sites->site_count, 1);
+    cr_assert_eq(sites->sites[0].frame_count, 0);
+}
+
+Test(sites, off_is_not_an_error_of_the_session)
+{
+    session.header->sites_offset = session.header->sites_bytes = 0;
+    cr_assert_eq(open_sites(), -ENOENT);
+}
+
+Test(sites, everything_is_read_and_grows)
+{
+    gp_test_sites_python(&wire, "f", "a.py", 3);
+    gp_test_sites_native(&wire, (uint64_t)(uintptr_t)open_sites + 1);
+    gp_test_sites_native(&wire, 5);
+    uint32_t first = gp_test_sites_end(&wire, 2, GP_KIND_POOL, 100, 200);
+    wire.rows[first].truncated = 1;
+    wire.head->lost_rows = 1, wire.head->lost_frames = 2, wire.head->lost_strings = 3, wire.head->captures = 4;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    cr_assert_eq(sites->site_count, 2);
+    const struct gp_rec_site *row = &sites->sites[1];
+    cr_assert(row->device == 2 && row->kind == GP_KIND_POOL && row->truncated && row->frame_count == 3);
+    cr_assert(row->live_bytes == 100 && row->peak_bytes == 200 && row->calls == 1 && row->live_count == 1);
+    const struct gp_rec_frame *frame = &sites->frames[row->first_frame];
+    cr_assert_str_eq(sites->strings + frame[0].function, "f");
+    cr_assert_str_eq(sites->strings + frame[0].file, "a.py");
+    cr_assert_eq(frame[0].line, 3);
+    cr_assert_eq(frame[0].pc, 0);
+    cr_assert_lt(frame[1].module, sites->module_count);
+    cr_assert(strstr(sites->strings + sites->modules[frame[1].module].path, "test_sites"));
+    cr_assert_gt(strlen(sites->strings + sites->modules[frame[1].module].build_id), 8);
+    cr_assert_eq(frame[2].module, GP_REC_NONE);
+    cr_assert(sites->lost_rows == 1 && sites->lost_frames == 2 && sites->lost_strings == 3 && sites->captures == 4);
+
+    struct gp_symbol_source source = {sites->sites,      sites->frames,      sites->modules,      sites->strings,
+                                      sites->site_count, sites->frame_count, sites->module_count, ""};
+    struct gp_symbols *symbols;
+    const struct gp_frame_text *text;
+    cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+    cr_assert_geq(gp_symbols_site(symbols, 1, &text), 3);
+    uint32_t modules = sites->module_count;
+    for (int i = 0; i < 200; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "g%d", i);
+        gp_test_sites_python(&wire, name, "b.py", (uint32_t)i);
+        gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, i, i);
+    }
+    wire.rows[1].live_bytes = 77;
+    cr_assert_eq(gp_sites_update(sites, problem), 0, "%s", problem);
+    cr_assert_eq(sites->site_count, 202);
+    cr_assert_eq(sites->module_count, modules, "the same mappings keep their numbers");
+    cr_assert_eq(sites->sites[1].live_bytes, 77);
+    source = (struct gp_symbol_source){sites->sites,      sites->frames,      sites->modules,      sites->strings,
+                                       sites->site_count, sites->frame_count, sites->module_count, ""};
+    cr_assert_eq(gp_symbols_update(symbols, &source), 0);
+    cr_assert_str_eq(gp_symbols_name(symbols, 201)->function, "g199");
+    cr_assert_str_eq(gp_symbols_name(symbols, 201)->file, "b.py");
+    cr_assert_str_eq(text[0].function, "open_sites", "texts given out stay");
+    gp_symbols_free(symbols);
+}
+
+Test(sites, what_a_site_held_at_the_peak)
+{
+    for (int i = 0; i < 2; i++) {
+        gp_test_sites_python(&wire, "f", "a.py", 1);
+        gp_test_sites_end(&wire, 1, GP_KIND_LINEAR, 100, 200);
+        wire.rows[i + 1].at_peak_bytes = 150;
+    }
+    wire.head->devices[1].peak_seq = 9;
+    wire.rows[1].peak_seq = 9; /* it moved after the peak, and kept what it had */
+    wire.rows[2].peak_seq = 8; /* it has not moved since */
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    cr_assert_eq(sites->sites[1].at_peak_bytes, 150);
+    cr_assert_eq(sites->sites[2].at_peak_bytes, 100);
+}
+
+static uint32_t x_stop;
+static void *mover(void *unused)
+{
+    for (int64_t i = 0; !__atomic_load_n(&x_stop, __ATOMIC_RELAXED);
+         i++) { /* one after the other, to the same number */
+        for (int64_t *at = &wire.rows[1].live_bytes; at <= &wire.rows[1].at_peak_bytes; at++)
+            __atomic_store_n(at, i, __ATOMIC_RELEASE);
+        if (i % 256 == 0)
+            usleep(1);
+    }
+    return unused;
+}
+
+Test(sites, a_row_that_moves_is_read_whole)
+{
+    pthread_t thread;
+    gp_test_sites_python(&wire, "f", "a.py", 1);
+    gp_test_sites_end(&wire, 1, GP_KIND_LINEAR, 0, 0);
+    wire.rows[1].peak_seq = 1;
+    wire.rows[1].live_count = wire.rows[1].peak_bytes = wire.rows[1].at_peak_bytes = 0;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    pthread_create(&thread, NULL, mover, NULL);
+    uint64_t torn = 0, unsteady = 0;
+    for (int i = 0; i < 3000; i++) {
+        cr_assert_eq(gp_sites_update(sites, problem), 0, "%s", problem);
+        const struct gp_rec_site *row = &sites->sites[1];
+        unsteady += sites->unsteady;
+        torn += !sites->unsteady && (row->live_bytes < row->live_count || row->live_count < row->peak_bytes ||
+                                     row->peak_bytes < row->at_peak_bytes || row->live_bytes > row->at_peak_bytes + 1);
+    }
+    __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    cr_assert_eq(torn, 0, "%lu torn, %lu said to be unsteady", (unsigned long)torn, (unsigned long)unsteady);
+}
+
+/* Each value in its place, one at a time. */
+Test(sites, what_makes_no_sense_is_refused)
+{
+    struct gp_wire_header *h = session.header;
+    uint64_t total = h->sites_bytes, offset = h->sites_offset;
+    gp_test_sites_python(&wire, "f", "a.py", 1);
+    gp_test_sites_native(&wire, 1);
+    gp_test_sites_end(&wire, 1, GP_KIND_LINEAR, 1, 1);
+    struct gp_wire_sites head = *wire.head;
+    struct gp_wire_site row = wire.rows[1];
+    struct gp_wire_frame frame = wire.frames[0];
+#define BAD(_what)                                                                                                     \
+    do {                                                                                                               \
+        _what;                                                                                                         \
+        cr_assert_eq(open_sites(), -EPROTO, #_what);                                                                   \
+        cr_assert(problem[0], #_what);                                                                                 \
+        *wire.head = head;                                                                                             \
+        wire.rows[1] = row;                                                                                            \
+        wire.frames[0] = frame;                                                                                        \
+        h->sites_bytes = total;                                                                                        \
+        h->sites_offset = offset;                                                                                      \
+    } while (0)
+    BAD(h->sites_bytes = total + 1);
+    BAD(h->sites_bytes = 8);
+    BAD(h->sites_offset = UINT64_MAX - 7);
+    BAD(h->sites_offset = 0);
+    BAD(h->sites_offset = offset + 4);
+    BAD(wire.head->row_bytes = 64);
+    BAD(wire.head->frame_bytes = 0);
+    BAD(wire.head->rows = wire.head->row_limit + 1);
+    BAD(wire.head->frames = UINT32_MAX);
+    BAD(wire.head->strings = UINT32_MAX);
+    BAD(wire.head->row_limit = UINT32_MAX);
+    BAD(wire.head->frames_offset = UINT64_MAX);
+    BAD(wire.head->frames_offset = UINT64_MAX - 7);
+    BAD(wire.head->rows_offset = 0);
+    BAD(wire.head->strings_offset = total - 8);
+    BAD(wire.rows[1].first_frame = UINT64_MAX);
+    BAD(wire.rows[1].first_frame = 1);
+    BAD(wire.rows[1].frame_count = 3);
+    BAD(wire.rows[1].frame_count = UINT32_MAX);
+    BAD(wire.rows[1].device = GP_WIRE_DEVICES);
+    BAD(wire.rows[1].kind = GP_KINDS);
+    BAD(wire.rows[1].truncated = 2);
+    BAD(wire.frames[0].type = 0);
+    BAD(wire.frames[0].type = 3);
+    BAD(wire.frames[0].function = wire.head->strings);
+    BAD(wire.frames[0].file = UINT32_MAX);
+#undef BAD
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    wire.rows[1].live_bytes = INT64_MIN;
+    wire.rows[1].calls = INT64_MAX;
+    cr_assert_eq(gp_sites_update(sites, problem), 0);
+    cr_assert_eq(sites->sites[1].live_bytes, 0);
+    cr_assert_eq(sites->sites[1].calls, 1ll << 60);
+    memset(wire.strings, 'x', wire.head->string_limit); /* without an end */
+    wire.head->rows = 0;
+    cr_assert_eq(gp_sites_update(sites, problem), -EPROTO, "what was there cannot go away");
+    cr_assert_eq(sites->site_count, 2, "what was known stays");
+}
+
+Test(sites, strings_that_do_not_end_are_ended)
+{
+    gp_test_sites_python(&wire, "f", "a.py", 1);
+    gp_test_sites_end(&wire, 1, GP_KIND_LINEAR, 1, 1);
+    memset(wire.strings, 'x', wire.head->string_limit);
+    wire.head->strings = wire.head->string_limit;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    cr_assert_lt(strlen(sites->strings + sites->frames[0].function), wire.head->string_limit + 1ul);
+}
+
+Test(sites, random_bytes)
+{
+    uint64_t total = session.header->sites_bytes;
+    unsigned good = 0;
+    srand(2);
+    for (int i = 0; i < 20; i++) {
+        gp_test_sites_python(&wire, "f", "a.py", 1);
+        gp_test_sites_native(&wire, (uint64_t)(uintptr_t)open_sites);
+        gp_test_sites_end(&wire, i, GP_KIND_LINEAR, 1, 1);
+    }
+    unsigned char *bytes = (void *)wire.head, *before = malloc(total);
+    memcpy(before, bytes, total);
+    for (int i = 0; i < 3000; i++) {
+        for (int k = 0; k < 3; k++) {
+            size_t at = k == 0   ? (size_t)rand() % 120
+                        : k == 1 ? (size_t)wire.head->rows_offset % total + (size_t)rand() % 2600
+                                 : (size_t)rand() % total;
+            bytes[at % total] = (unsigned char)rand();
+        }
+        if (open_sites() == 0) {
+            struct gp_symbol_source source = {
+                sites->sites,      sites->frames,      sites->modules,      sites->strings,
+                sites->site_count, sites->frame_count, sites->module_count, ""};
+            struct gp_symbols *symbols;
+            cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+            for (uint32_t s = 0; s < sites->site_count && i % 100 == 0; s++)
+                gp_symbols_name(symbols, s);
+            gp_symbols_free(symbols);
+            gp_sites_close(sites);
+            sites = NULL;
+            good++;
+        }
+        memcpy(bytes, before, total);
+    }
+    free(before);
+    cr_assert(good > 100 && good < 2990, "%u of 3000 could be read", good);
+}
+
+/* ---- top --by site ------------------------------------------------------------------------------------------------
+ */
+
+static struct gp_site_model model;
+
+static void model_setup(void)
+{
+    setup();
+    setlocale(LC_ALL, "C.UTF-8");
+    gp_test_sites_python(&wire, "forward", "/home/someone/model.py", 10);
+    gp_test_sites_python(&wire, "<module>", "/home/someone/train.py", 20);
+    gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, 300 << 20, 400 << 20);
+    gp_test_sites_python(&wire, "keep", "/home/someone/model.py", 42);
+    gp_test_sites_end(&wire, 0, GP_KIND_POOL, 100 << 20, 100 << 20);
+    gp_test_sites_python(&wire, "load", "/home/someone/data.py", 7);
+    gp_test_sites_end(&wire, (int)GP_WIRE_HOST, GP_KIND_PINNED, 64 << 20, 64 << 20);
+    gp_test_sites_python(&wire, "never", "/home/someone/data.py", 8);
+    gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, 0, 0);
+    wire.rows[4].calls = 0;
+    cr_assert_eq(open_sites(), 0, "%s", problem);
+    model = (struct gp_site_model){.pid = 4711, .comm = "train", .sort = GP_SITE_LIVE, .sites = sites};
+    for (unsigned i = 0; i <= GP_WIRE_HOST; i++)
+        model.numbers[i] = (int)i;
+    cr_assert_eq(gp_site_model_count(&model), 0);
+}
+
+static void model_clean(void)
+{
+    gp_site_model_close(&model);
+    sites = NULL;
+    clean();
+}
+
+TestSuite(site_model, .init = model_setup, .fini = model_clean, .timeout = 60);
+
+Test(site_model, rows_shares_and_rates)
+{
+    cr_assert_eq(model.row_count, 3, "a site without calls is no row");
+    cr_assert_eq(model.live_bytes, 400 << 20);
+    cr_assert_eq(model.host_bytes, 64 << 20);
+    const struct gp_site_row *row = &model.rows[0];
+    cr_assert(row->site == 1 && row->live == 300 << 20 && row->peak == 400 << 20 && row->at_peak == 300 << 20);
+    cr_assert_str_eq(row->name->function, "forward");
+    cr_assert_float_eq(row->share, 0.6, 1e-9, "300 of 500 MiB");
+    cr_assert(isnan(row->calls_per_s) && isnan(row->delta_per_s), "rates take two samples");
+    wire.rows[2].calls += 50;
+    wire.rows[2].live_bytes -= 10 << 20;
+    sites->time_ns = model.before_ns;
+    cr_assert_eq(gp_sites_update(sites, problem), 0);
+    sites->time_ns = model.before_ns + 2000000000ull;
+    cr_assert_eq(gp_site_model_count(&model), 0);
+    cr_assert_eq(model.rows[1].site, 2);
+    cr_assert_float_eq(model.rows[1].calls_per_s, 25, 1e-9);
+    cr_assert_float_eq(model.rows[1].delta_per_s, -(5 << 20), 1e-9);
+    cr_assert_float_eq(model.rows[0].calls_per_s, 0, 1e-9);
+}
+
+Test(site_model, order)
+{
+    static const struct {
+        enum gp_site_column column;
+        bool ascending;
+        uint32_t sites[3];
+    } orders[] = {{GP_SITE_LIVE, false, {1, 2, 3}}, {GP_SITE_LIVE, true, {3, 2, 1}}, {GP_SITE_KIND, true, {1, 3, 2}},
+                  {GP_SITE_SITE, true, {1, 2, 3}},  {GP_SITE_DEV, false, {3, 1, 2}}, {GP_SITE_CALLS, true, {1, 2, 3}},
+                  {GP_SITE_SHARE, true, {2, 1, 3}}};
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        gp_site_model_sort(&model, orders[i].column, orders[i].ascending);
+        for (int k = 0; k < 3; k++)
+            if (orders[i].column != GP_SITE_SHARE || k < 2)
+                cr_assert_eq(model.rows[k].site, orders[i].sites[k], "%s, place %d",
+                             gp_site_columns[orders[i].column].name, k);
+    }
+    cr_assert_eq(gp_site_column_find("at-peak"), GP_SITE_AT_PEAK);
+    cr_assert_eq(gp_site_column_find("nonsense"), GP_SITE_COLUMNS);
+}
+
+/* Any size, down to one cell: nothing is drawn outside (the grid would write outside of its memory). */
+Test(site_model, frames_of_any_size)
+{
+    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
+    for (int rows = 1; rows < 30; rows++)
+        for (int cols = 1; cols < 130; cols += rows % 2 ? 1 : 7) {
+            struct gp_grid grid = {0};
+            cr_assert_eq(gp_grid_init(&grid, rows, cols, cols % 2), 0);
+            ui.selected = (uint32_t)(cols % 5);
+            gp_site_draw(&grid, &model, &ui);
+            gp_grid_fini(&grid);
+        }
+}
+
+static void line_is(const struct gp_grid *grid, int y, const char *want)
+{
+    char line[512];
+    gp_grid_line(grid, y, line, sizeof(line));
+    cr_assert_str_eq(line, want, "line %d is |%s|", y, line);
+}
+
+Test(site_model, a_frame)
+{
+    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
+    struct gp_grid grid = {0};
+    cr_assert_eq(gp_grid_init(&grid, 12, 100, true), 0);
+    gp_site_draw(&grid, &model, &ui);
+    line_is(&grid, 0, "gpuprof top  3 sites of 4711 train, live 400 MiB and 64.0 MiB of the host  every 1s");
+    line_is(&grid, 1, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
+    line_is(&grid, 2,
+            "    0 linear         300M     400M     300M   60.0        -         - forward (.../model.py:10)");
+    line_is(&grid, 3,
+            "    0 pool           100M     100M     100M   20.0        -         - keep (.../someone/model.py:42)");
+    line_is(&grid, 4,
+            " host pinned        64.0M    64.0M    64.0M  100.0        -         - load (/home/someone/data.py:7)");
+    line_is(&grid, 8, " site 1, the innermost call first");
+    line_is(&grid, 9, "   forward (/home/someone/model.py:10)");
+    line_is(&grid, 10, "   <module> (/home/someone/train.py:20)");
+    line_is(&grid, 11, "sSort iInvert EnterStack SpacePause +-Pace qQuit");
+    gp_grid_fini(&grid);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------
+ */
+
+Test(site_command, prints_sites_of_a_process, .timeout = 60)
+{
+    pid_t pid = gp_test_sites_process(), plain = start((struct gp_test_process_options){.devices = 1});
+    cr_assert_gt(pid, 0);
+    struct result r = run("top --by site --once -p %d", (int)pid);
+    cr_assert(strstr(r.out, "CALLS/S") && strstr(r.out, "keep_inner (/home/someone/model.py:42)"), "%s%s", r.out,
+              r.err);
+    cr_assert(strstr(r.out, "load?[31m"), "no escape of the process reaches a terminal: %s", r.out);
+    expect(r, 0, "linear", NULL);
+    expect(run("top --by site -n 2 -d 0.3 --sort delta/s -p %d", (int)pid), 0, "+", NULL);
+    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "--stacks=all");
+    expect(run("top --by site --once --sort lost -p %d", (int)pid), 2, NULL, "AT-PEAK");
+    expect(run("top --by site --once -p %d,%d", (int)pid, (int)plain), 2, NULL, "one process");
+    expect(run("top --by site --once -p 1"), 3, NULL, "pid 1");
+    json_t *top = expect_json(run("top --by site --json -p %d", (int)pid), "gpuprof.top/1");
+    json_t *rows = json_object_get(top, "sites"), *row;
+    cr_assert_eq(json_array_size(rows), 4);
+    row = json_array_get(rows, 0);
+    cr_assert_eq(json_integer_value(json_object_get(row, "live_bytes")), 300 << 20);
+    cr_assert_eq(json_integer_value(json_object_get(row, "line")), 10);
+    cr_assert_eq(json_array_size(json_object_get(row, "frames")), 2);
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 1);
+    row = json_array_get(rows, 3);
+    cr_assert(strstr(json_string_value(json_object_get(row, "name")), "gp_test_sites_process"), "%s",
+              json_string_value(json_object_get(row, "name")));
+    json_decref(top);
+    gp_test_process_stop(pid);
+    gp_test_process_stop(plain);
+}

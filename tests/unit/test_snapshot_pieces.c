@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_snapshot_pieces.c: the reader of a process's pieces (tools/collect/pieces.c) against files that are damaged in
+ * every field, and processes that answer with something else.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <collect/pieces.h>
+#include <lib/session.h>
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gpuprof/gpuprof.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TestSuite(pieces, .timeout = 60);
+
+#define COUNT 5
+struct layout {
+    struct gp_wire_pieces head;
+    struct gp_wire_piece pieces[COUNT];
+};
+
+static struct layout sound(void)
+{
+    const struct gp_wire_piece piece = {.kind = GP_KIND_LINEAR, .device = 1};
+    struct layout file = {.head = {.magic = GP_WIRE_MAGIC,
+                                   .count = COUNT,
+                                   .begin_ns = 10,
+                                   .end_ns = 20,
+                                   .piece_bytes = sizeof(struct gp_wire_piece)}};
+    for (int i = 0; i < COUNT; i++)
+        file.pieces[i] = piece;
+    file.pieces[0].what = GP_PIECE_SEGMENT;
+    file.pieces[0].address = 0x1000;
+    file.pieces[0].bytes = 0x3000;
+    for (int i = 1; i < 4; i++) {
+        file.pieces[i].what = GP_PIECE_BLOCK;
+        file.pieces[i].address = (uint64_t)i << 12;
+        file.pieces[i].bytes = 0x1000;
+    }
+    file.pieces[1].requested_bytes = 7;
+    file.pieces[1].time_ns = 20;
+    file.pieces[2].state = GPUPROF_IDLE;
+    file.pieces[3].state = GPUPROF_UNMAPPED;
+    file.pieces[4].what = GP_PIECE_WHOLE;
+    file.pieces[4].address = 0x9000;
+    file.pieces[4].bytes = 100;
+    file.pieces[4].requested_bytes = 100;
+    return file;
+}
+
+static int read_back(const void *bytes, size_t count, char *why, size_t why_bytes)
+{
+    struct gp_pieces pieces;
+    int fd = memfd_create("t", MFD_CLOEXEC);
+    cr_assert_eq(write(fd, bytes, count), (ssize_t)count);
+    int rc = gp_pieces_read(&pieces, fd, why, why_bytes);
+    if (rc == 0)
+        cr_expect_eq(pieces.count, (count - sizeof(struct gp_wire_pieces)) / sizeof(struct gp_wire_piece));
+    else
+        cr_expect_null(pieces.pieces);
+    gp_pieces_free(&pieces);
+    close(fd);
+    return rc;
+}
+
+Test(pieces, a_sound_file_is_read)
+{
+    struct layout file = sound();
+    char why[128] = "";
+    cr_expect_eq(read_back(&file, sizeof(file), why, sizeof(why)), 0, "%s", why);
+    file.head.count = 0;
+    cr_expect_eq(read_back(&file, sizeof(file.head), why, sizeof(why)), 0, "%s", why);
+}
+
+#define WRONG(_change, _text)                                                                                          \
+    do {                                                                                                               \
+        struct layout file = sound();                                                                                  \
+        struct gp_wire_piece *p = file.pieces;                                                                         \
+        char why[128] = "";                                                                                            \
+        (void)p;                                                                                                       \
+        _change;                                                                                                       \
+        cr_expect_eq(read_back(&file, sizeof(file), why, sizeof(why)), -EPROTO, "%s was accepted", #_change);          \
+        cr_expect(strstr(why, _text), "%s: '%s' instead of '%s'", #_change, why, _text);                               \
+    } while (0)
+
+Test(pieces, every_wrong_field_is_found)
+{
+    WRONG(file.head.magic++, "version");
+    WRONG(file.head.piece_bytes = 56, "version");
+    WRONG(file.head.count = 4, "size");
+    WRONG(file.head.count = 6, "size");
+    WRONG(file.head.count = UINT64_MAX / 64 + 6, "size"); /* times 64 it is what the file has */
+    WRONG(file.head.begin_ns = 21, "ends before");
+    WRONG(p[0].what = GP_PIECE_BLOCK, "outside a segment");
+    WRONG(p[0].what = 3, "range");
+    WRONG(p[0].requested_bytes = 1, "looks like a block");
+    WRONG(p[0].bytes = 0x4000, "do not fill");
+    WRONG(p[0].bytes = 0x2000, "outside a segment");
+    WRONG(p[0].bytes = 0x2800, "goes on");
+    WRONG(p[0].bytes = UINT64_MAX, "beyond any memory");
+    WRONG(p[0].address = UINT64_MAX - 4, "beyond any memory");
+    WRONG(p[1].bytes = 0, "beyond any memory");
+    WRONG(p[1].address = 0x1001, "goes on");
+    WRONG(p[1].state = 4, "range");
+    WRONG(p[1].kind = GP_KINDS, "range");
+    WRONG(p[1].kind = GP_KIND_NONE, "range");
+    WRONG(p[1].kind = GP_KIND_POOL, "segment's kind");
+    WRONG(p[1].device = GP_WIRE_DEVICES, "range");
+    WRONG(p[1].device = 2, "segment's kind");
+    WRONG(p[1].requested_bytes = 0x1001, "more requested");
+    WRONG(p[1].time_ns = 21, "future");
+    WRONG(p[2].requested_bytes = 1, "not live");
+    WRONG(p[3].what = GP_PIECE_SEGMENT, "do not fill");
+    WRONG(p[4].what = GP_PIECE_SEGMENT, "looks like a block");
+    WRONG(p[4].state = GPUPROF_IDLE, "not live");
+    WRONG((p[4].what = GP_PIECE_SEGMENT, p[4].requested_bytes = 0), "last segment");
+}
+
+Test(pieces, every_cut_is_found)
+{
+    struct layout file = sound();
+    for (size_t bytes = 0; bytes < sizeof(file); bytes++)
+        cr_expect_eq(read_back(&file, bytes, NULL, 0), -EPROTO, "%zu bytes", bytes);
+}
+
+/* Whatever the bytes are: an answer, and under the address sanitizer no step beside. */
+Test(pieces, no_change_of_a_byte_does_harm)
+{
+    struct layout file = sound();
+    uint64_t state = 1;
+    for (unsigned i = 0; i < 20000; i++) {
+        struct layout damaged = file;
+        for (unsigned k = 0; k < 1 + i % 4; k++) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            ((uint8_t *)&damaged)[(state >> 33) % sizeof(damaged)] = (uint8_t)(state >> 20);
+        }
+        int rc = read_back(&damaged, sizeof(damaged), NULL, 0);
+        cr_assert(rc == 0 || rc == -EPROTO);
+    }
+}
+
+/* ---- processes that lie -------------------------------------------------------------------------------------------
+ */
+
+enum lie { HONEST, UNSEALED, OTHER_NAME, NO_DESCRIPTOR, NEGATIVE, A_PIPE, BUSY, FAILS, CONTENT, LIES };
+
+static int lying_file(enum lie lie)
+{
+    struct layout file = sound();
+    int pipes[2];
+    if (lie == NO_DESCRIPTOR || lie == NEGATIVE)
+        return lie == NEGATIVE ? -7 : 900;
+    if (lie == A_PIPE)
+        return pipe(pipes) == 0 ? pipes[0] : -1;
+    if (lie == CONTENT)
+        file.pieces[2].bytes++;
+    int fd = memfd_create(lie == OTHER_NAME ? "gpuprof-piece" : GP_WIRE_PIECES_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    if (write(fd, &file, sizeof(file)) != sizeof(file))
+        return -1;
+    if (lie != UNSEALED)
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    return fd;
+}
+
+/* Answers every request with the lie; a child process. */
+static void lying_process(enum lie lie, int ready)
+{
+    struct gp_test_session session;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (gp_test_session_make(&session, 64, true) != 0)
+        _exit(1);
+    gp_test_session_publish(&session);
+    session.mailbox->drain_tid = (uint32_t)getpid();
+    int fd = lying_file(lie);
+    if (write(ready, "r", 1) != 1)
+        _exit(1);
+    for (;;) {
+        for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
+            struct gp_wire_slot *slot = &session.mailbox->slots[i];
+            uint32_t was = GP_SLOT_REQUESTED;
+            if (!__atomic_compare_exchange_n(&slot->state, &was, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
+                                             __ATOMIC_RELAXED))
+                continue;
+            slot->result = lie == BUSY ? -EBUSY : lie == FAILS ? -ENOMEM : 0;
+            slot->fd = fd;
+            __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE);
+            syscall(SYS_futex, &slot->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        }
+        usleep(500);
+    }
+}
+
+static int take(enum lie lie, char *why, size_t why_bytes)
+{
+    struct gp_pieces pieces;
+    int ends[2];
+    char byte;
+    cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        lying_process(lie, ends[1]);
+    close(ends[1]);
+    cr_assert_eq(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    int rc = gp_pieces_take(pid, &pieces, 300000000, why, why_bytes);
+    if (rc == 0)
+        cr_expect_eq(pieces.count, COUNT);
+    gp_pieces_free(&pieces);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return rc;
+}
+
+Test(pieces, a_process_that_lies_is_found_out)
+{
+    static const int want[LIES] = {
+        [HONEST] = 0,         [UNSEALED] = -EPROTO, [OTHER_NAME] = -EPROTO, [NO_DESCRIPTOR] = -EPROTO,
+        [NEGATIVE] = -EPROTO, [A_PIPE] = -EPROTO,   [BUSY] = -EBUSY,        [FAILS] = -ENOMEM,
+        [CONTENT] = -EPROTO};
+    for (enum lie lie = HONEST; lie < LIES; lie++) {
+        char why[128] = "";
+        int rc = take(lie, why, sizeof(why));
+        cr_expect_eq(rc, want[lie], "lie %d: %d (%s)", lie, rc, why);
+        cr_expect(rc != -EPROTO || why[0], "lie %d: nothing said", lie);
+    }
+}
+
+Test(pieces, nobody_is_no_process)
+{
+    struct gp_pieces pieces;
+    cr_expect_eq(gp_pieces_take(getpid(), &pieces, 0, NULL, 0), -ESRCH);
+    cr_expect_eq(gp_pieces_take(0x7ffffff0, &pieces, 0, NULL, 0), -ESRCH);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT
+ * test_stack.c: native stacks beside glibc's own unwinder, through code of every sort, on every sort of stack. */
+#include "base/compiler.h"
+#include "lib/build.h"
+#include "site/native.h"
+#include "site/stack.h"
+#include "site/window.h"
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define BARE   __attribute__((noinline, noclone, optimize("omit-frame-pointer", "no-optimize-sibling-calls")))
+#define FRAMED __attribute__((noinline, noclone, optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
+
+static volatile int sink;
+
+struct pair { /* one place, seen twice */
+    uint64_t ours[GP_SITE_FRAMES];
+    void *theirs[GP_SITE_FRAMES + 8];
+    unsigned n, m;
+    bool more;
+};
+
+FRAMED static void look(void *argument)
+{
+    struct pair *pair = argument;
+    pair->n = gp_stack_native(pair->ours, GP_SITE_FRAMES, &pair->more);
+    pair->m = (unsigned)backtrace(pair->theirs, GP_SITE_FRAMES + 8);
+    sink++;
+}
+
+/* All but the innermost, which is another line of look; before it, glibc's may have a sanitizer's frame. */
+static bool same(const struct pair *pair, unsigned deepest)
+{
+    unsigned skip = 0;
+    while (pair->n > 1 && skip < 3 && (uint64_t)(uintptr_t)pair->theirs[skip + 1] != pair->ours[1])
+        skip++;
+    bool right = pair->n >= deepest && (pair->more || pair->n + skip == pair->m);
+    for (unsigned i = 1; right && i < pair->n; i++)
+        right = pair->ours[i] == (uint64_t)(uintptr_t)pair->theirs[i + skip];
+    for (unsigned i = 0; !right && (i < pair->n || i < pair->m); i++)
+        fprintf(stderr, "%3u %#18lx %#18lx\n", i, i < pair->n ? (unsigned long)pair->ours[i] : 0,
+                i < pair->m ? (unsigned long)(uintptr_t)pair->theirs[i] : 0);
+    return right;
+}
+
+static void start(void)
+{
+    cr_assert_eq(gp_native_start(), 0);
+}
+
+/* ---- code -------------------------------------------------------------------------------------------------------- */
+
+BARE static void bare(unsigned depth, void (*then)(void *), void *argument)
+{
+    volatile char room[72];
+    room[0] = (char)depth;
+    if (depth)
+        bare(depth - 1, then, argument);
+    else
+        then(argument);
+    sink += room[0];
+}
+
+FRAMED static void framed(unsigned depth, void (*then)(void *), void *argument)
+{
+    volatile char room[40];
+    room[0] = (char)depth;
+    if (depth)
+        framed(depth - 1, then, argument);
+    else
+        bare(3, then, argument);
+    sink += room[0];
+}
+
+BARE static void sized(unsigned depth, void (*then)(void *), void *argument)
+{
+    volatile char *room = __builtin_alloca(depth * 100 + 16); /* its CFA is bp's */
+    room[0] = 1;
+    if (depth)
+        sized(depth - 1, then, argument);
+    else
+        framed(2, then, argument);
+    sink += room[0];
+}
+
+BARE static void realigned(unsigned depth, void (*then)(void *), void *argument)
+{
+    volatile char *room = __builtin_alloca(depth + 16);
+    volatile char line[64] __attribute__((aligned(64))); /* its CFA lies in memory */
+    room[0] = line[0] = 1;
+    if (depth)
+        realigned(depth - 1, then, argument);
+    else
+        sized(3, then, argument);
+    sink += room[0] + line[0];
+}
+
+BARE static void large(unsigned depth, void (*then)(void *), void *argument)
+{
+    volatile char room[200000]; /* more than a word of the table can say */
+    room[0] = 1;
+    if (depth)
+        large(depth - 1, then, argument);
+    else
+        realigned(2, then, argument);
+    sink += room[0];
+}
+
+static struct pair *sort_pair;
+
+static int sort_compare(const void *a, const void *b)
+{
+    if (sort_pair) {
+        struct pair *pair = sort_pair;
+        sort_pair = NULL;
+        bare(4, look, pair);
+    }
+    return *(const int *)a - *(const int *)b;
+}
+
+Test(stack, every_sort_of_frame)
+{
+    static struct pair pair;
+    int numbers[] = {3, 1, 2};
+    start();
+    for (unsigned turn = 0; turn < 3; turn++) {
+        bare(20, look, &pair);
+        cr_assert(same(&pair, 21));
+        framed(20, look, &pair);
+        cr_assert(same(&pair, 24));
+        sized(10, look, &pair);
+        cr_assert(same(&pair, 17));
+        realigned(10, look, &pair);
+        cr_assert(same(&pair, 21));
+        large(2, look, &pair);
+        cr_assert(same(&pair, 13));
+        sort_pair = &pair;
+        qsort(numbers, GP_COUNT(numbers), sizeof numbers[0], sort_compare);
+        cr_assert(same(&pair, 8));
+        cr_assert_not(pair.more);
+    }
+}
+
+Test(stack, too_deep)
+{
+    struct pair pair;
+    start();
+    bare(200, look, &pair);
+    cr_assert(pair.more);
+    cr_assert_eq((int)pair.n, GP_SITE_FRAMES);
+    cr_assert(same(&pair, GP_SITE_FRAMES));
+    for (unsigned room = 0; room < 5; room++) {
+        uint64_t pcs[6] = {77, 77, 77, 77, 77, 77};
+        bool more;
+        cr_assert_eq((int)gp_stack_native(pcs, room, &more), (int)room);
+        cr_assert(more);
+        cr_assert_eq((int)pcs[room], 77);
+    }
+}
+
+/* ---- code without a table ---------------------------------------------------------------------------------------- */
+
+static void *code_make(const uint8_t *bytes, size_t n)
+{
+    uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(page != MAP_FAILED);
+    memcpy(page, bytes, n);
+    return page;
+}
+
+typedef void code_fn(void (*call)(void *), void *argument);
+
+BARE static void through(void *code, void (*then)(void *), void *argument)
+{
+    ((code_fn *)code)(then, argument);
+    sink++;
+}
+
+/* Where the caller of generated code is in the stack; 0: nowhere. */
+static unsigned find_code(const struct pair *pair, const void *code)
+{
+    for (unsigned i = 0; i < pair->n; i++)
+        if (pair->ours[i] - (uint64_t)(uintptr_t)code < 4096)
+            return i;
+    return 0;
+}
+
+#if defined(__x86_64__)
+Test(stack, generated_code)
+{
+    /* push %rbp; mov %rsp,%rbp; mov %rdi,%rax; mov %rsi,%rdi; call *%rax; pop %rbp; ret */
+    static const uint8_t chained[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8,
+                                      0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3};
+    struct pair pair, direct;
+    void *code = code_make(chained, sizeof chained);
+    start();
+    for (unsigned turn = 0; turn < 2; turn++) {
+        through(code, look, &pair);
+        look(&direct);
+        unsigned at = find_code(&pair, code);
+        cr_assert_eq((int)at, 1);
+        cr_assert_eq((int)pair.n, (int)direct.n + 2); /* the code and `through` */
+        for (unsigned i = 1; i + 1 < direct.n; i++)
+            cr_assert(pair.ours[i + 3] == direct.ours[i + 1]);
+    }
+}
+
+/* Generated code that uses %rbp for something else: the stack ends, or goes on wrongly, and nothing faults. */
+Test(stack, a_broken_frame_pointer)
+{
+    /* push %rbp; mov $imm64,%rbp; mov %rdi,%rax; mov %rsi,%rdi; call *%rax; pop %rbp; ret */
+    static const uint8_t broken[] = {0x55, 0x48, 0xbd, 0,    0,    0,    0,    0,    0,    0,   0,
+                                     0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3};
+    void *guard = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int local;
+    uint64_t high = (uint64_t)pthread_self(), here = (uint64_t)(uintptr_t)&local / 8 * 8;
+    uint64_t values[] = {
+        0,           1,         8,    0x1234,  (uint64_t)(uintptr_t)guard, UINT64_MAX, UINT64_MAX - 7, 1ull << 63, here,
+        here + 4096, here + 12, high, high - 8};
+    uint8_t *code = code_make(broken, sizeof broken);
+    struct pair pair;
+    start();
+    for (unsigned i = 0; i < GP_COUNT(values) + 2000; i++) {
+        uint64_t value = i < GP_COUNT(values) ? values[i] : here + (i - GP_COUNT(values)) * 8;
+        memcpy(code + 3, &value, 8);
+        pair.n = 0;
+        through(code, look, &pair);
+        cr_assert(pair.n >= 2 && pair.n <= GP_SITE_FRAMES);
+        cr_assert_eq((int)find_code(&pair, code), 1);
+    }
+}
+#endif
+
+/* ---- objects that come and go ------------------------------------------------------------------------------------ */
+
+static void reuse_turn(const char *path, void **function, struct pair *pair)
+{
+    void *library = dlopen(path, RTLD_NOW);
+    cr_assert(library != NULL);
+    *function = dlsym(library, "stack_frame");
+    through(*function, look, pair);
+    cr_assert(same(pair, 4));
+    through(*function, look, pair);
+    cr_assert(same(pair, 4));
+    dlclose(library);
+}
+
+Test(stack, another_library_at_the_same_place, .timeout = 60)
+{
+    char *folder = build_folder(), small[256], big[256];
+    static struct pair pair;
+    void *function, *before = NULL;
+    unsigned again = 0;
+    snprintf(small, sizeof small, "%s/small.so", folder);
+    snprintf(big, sizeof big, "%s/big.so", folder);
+    cr_assert_eq(build_shared(folder, "stack_frame.c", "small.so", "-DSTACK_BYTES=1000"), 0);
+    cr_assert_eq(build_shared(folder, "stack_frame.c", "big.so", "-DSTACK_BYTES=3000"), 0);
+    start();
+    for (unsigned turn = 0; turn < 20; turn++) {
+        reuse_turn(turn % 2 ? big : small, &function, &pair);
+        again += function == before;
+        before = function;
+    }
+    build_remove(folder);
+    cr_assert(again >= 10, "the libraries came to lie at different places: nothing was tested");
+}
+
+/* Meanwhile, on another thread. */
+static int x_stop;
+
+static void *loader_main(void *path)
+{
+    while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
+        void *library = dlopen(path, RTLD_NOW);
+        if (library)
+            dlclose(library);
+    }
+    return NULL;
+}
+
+Test(stack, while_libraries_come_and_go, .timeout = 60)
+{
+    char *folder = build_folder(), path[256];
+    static struct pair pair;
+    pthread_t loader;
+    snprintf(path, sizeof path, "%s/small.so", folder);
+    cr_assert_eq(build_shared(folder, "stack_frame.c", "small.so", "-DSTACK_BYTES=1000"), 0);
+    start();
+    pthread_create(&loader, NULL, loader_main, path);
+    for (unsigned i = 0; i < 2000; i++) {
+        framed(i % 20, look, &pair);
+        cr_assert(same(&pair, 5));
+    }
+    __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
+    pthread_join(loader, NULL);
+    build_remove(folder);
+}
+
+/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+
+static void *thread_main(void *argument)
+{
+    struct pair *pair = argument;
+    uintptr_t wrong = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        realigned(i % 10, look, pair);
+        wrong += !same(pair, 6);
+    }
+    return (void *)wrong;
+}
+
+Test(stack, threads, .timeout = 120)
+{
+    enum { THREADS = 64 };
+    pthread_t threads[THREADS];
+    struct pair *pairs = calloc(THREADS, sizeof *pairs);
+    void *wrong;
+    start();
+    for (unsigned t = 0; t < THREADS; t++)
+        cr_assert_eq(pthread_create(&threads[t], NULL, thread_main, &pairs[t]), 0);
+    for (unsigned t = 0; t < THREADS; t++) {
+        pthread_join(threads[t], &wrong);
+        cr_assert(wrong == NULL);
+    }
+    free(pairs);
+}
+
+/* A stack that the program made, with and without a page that guards it. */
+static void *own_stack(size_t bytes, bool guarded)
+{
+    char *memory = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(memory != MAP_FAILED);
+    if (guarded)
+        mprotect(memory, 4096, PROT_NONE);
+    return memory + 4096;
+}
+
+Test(stack, a_thread_with_a_stack_of_its_own)
+{
+    static struct pair pair;
+    pthread_attr_t attr;
+    pthread_t thread;
+    void *wrong;
+    start();
+    for (int guarded = 0; guarded < 2; guarded++) {
+        pthread_attr_init(&attr);
+        cr_assert_eq(pthread_attr_setstack(&attr, own_stack(1 << 20, guarded), 1 << 20), 0);
+        cr_assert_eq(pthread_create(&thread, &attr, thread_main, &pair), 0);
+        pthread_join(thread, &wrong);
+        cr_assert(wrong == NULL);
+    }
+}
+
+static ucontext_t context_main, context_own;
+static struct pair context_pair;
+
+static void context_entry(void)
+{
+    framed(12, look, &context_pair);
+    swapcontext(&context_own, &context_main);
+}
+
+static void context_visit(void)
+{
+    getcontext(&context_own);
+    context_own.uc_stack.ss_sp = own_stack(1 << 16, true);
+    context_own.uc_stack.ss_size = 1 << 16;
+    context_own.uc_link = NULL;
+    makecontext(&context_own, context_entry, 0);
+    swapcontext(&context_main, &context_own);
+}
+
+static void *context_thread(void *argument)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        context_visit();
+        if (!same(&context_pair, 17))
+            return argument;
+        thread_main(&context_pair); /* and on the thread's own again */
+    }
+    return NULL;
+}
+
+Test(stack, a_coroutine)
+{
+    pthread_t thread;
+    void *wrong;
+    start();
+    for (unsigned i = 0; i < 3; i++) {
+        context_visit();
+        cr_assert(same(&context_pair, 17));
+    }
+    cr_assert_eq(pthread_create(&thread, NULL, context_thread, &context_pair), 0);
+    pthread_join(thread, &wrong);
+    cr_assert(wrong == NULL);
+}
+
+static struct pair signal_pair;
+
+static void signal_handler(int number)
+{
+    (void)number;
+    signal_pair.n = gp_stack_native(signal_pair.ours, GP_SITE_FRAMES, &signal_pair.more);
+}
+
+Test(stack, inside_a_signal_handler)
+{
+    stack_t other = {.ss_sp = own_stack(1 << 16, true), .ss_size = 1 << 16};
+    start();
+    for (int flags = 0; flags < 2; flags++) {
+        struct sigaction action = {.sa_handler = signal_handler, .sa_flags = flags ? SA_ONSTACK : 0};
+        cr_assert_eq(sigaltstack(&other, NULL), 0);
+        cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+        signal_pair.n = 0;
+        raise(SIGUSR1);
+        /* The handler, and the kernel's way back, which ends it. */
+        cr_assert_eq((int)signal_pair.n, 2, "%u frames", signal_pair.n);
+    }
+}
+
+/* ---- manners ----------------------------------------------------------------------------------------------------- */
+
+static void *quiet_main(void *argument)
+{
+    uint64_t pcs[GP_SITE_FRAMES];
+    bool more;
+    size_t before = mallinfo2().uordblks;
+    errno = 4321;
+    unsigned n = gp_stack_native(pcs, GP_SITE_FRAMES, &more);
+    *(bool *)argument = n > 1 && errno == 4321 && mallinfo2().uordblks == before && gp_window.low < gp_window.high;
+    return NULL;
+}
+
+Test(stack, leaves_no_trace)
+{
+    bool right = false;
+    pthread_t thread;
+    start();
+    quiet_main(&right);
+    cr_assert(right);
+    right = false;
+    pthread_create(&thread, NULL, quiet_main, &right);
+    pthread_join(thread, NULL);
+    cr_assert(right);
+}
+
+static long stack_kib(void)
+{
+    char line[256];
+    long kib = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "VmStk: %ld", &kib);
+    if (file)
+        fclose(file);
+    return kib;
+}
+
+/* Looking for the end of a stack that is another one must not make the main thread's stack grow. */
+Test(stack, does_not_grow_the_stack)
+{
+    start();
+    long before = stack_kib();
+    context_visit();
+    cr_assert(same(&context_pair, 17));
+    cr_assert(before > 0 && stack_kib() - before < 512, "from %ld to %ld KiB", before, stack_kib());
+}

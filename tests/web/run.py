@@ -1,0 +1,529 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Opens reports in a real browser: run.py BUILD_DIR [PATTERN]; prints "N passed, N failed, N skipped"; 77 without a browser.
+
+SHOTS=DIR keeps pictures, light, dark and narrow, for people to look at.
+"""
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cdp
+import fixtures
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SETTLE = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+# Opens every table beside a picture, and shows every row.
+OPEN_ALL = """(async () => {
+    document.querySelectorAll('details.astable').forEach(d => d.open = true);
+    for (let i = 0; i < 1000; i++) {
+        await new Promise(done => setTimeout(done));
+        const more = [...document.querySelectorAll('button.more')].filter(b => !b.hidden);
+        if (!more.length) return;
+        more.forEach(b => b.click());
+    }
+})()"""
+READ_TABLE = """(id => { const t = document.getElementById(id);
+    return t && [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.dataset.value)); })"""
+
+
+class Skip(Exception):
+    pass
+
+
+class Case:
+    """What a test has: the browser, the pages of all fixtures, their documents."""
+
+    def __init__(self, browser, folder, documents):
+        self.browser, self.folder, self.documents, self.pages = browser, folder, documents, []
+
+    def page(self, **options):
+        self.pages.append(cdp.Page(self.browser, **options))
+        return self.pages[-1]
+
+    def open(self, name, **options):
+        page = self.page(**options)
+        page.open(self.path(name))
+        page.eval(SETTLE)
+        return page, self.documents[name]
+
+    def path(self, name):
+        return os.path.join(self.folder, name + ".html")
+
+
+def equal(have, want, what):
+    if have != want:
+        at = next((i for i, (a, b) in enumerate(zip(have, want)) if a != b), min(len(have), len(want))) if isinstance(want, (list, str)) and isinstance(have, (list, str)) else None
+        near = f", first at {at}: {str(have[at:at + 1])[:200]} instead of {str(want[at:at + 1])[:200]}" if at is not None else ""
+        raise AssertionError(f"{what}: {str(have)[:120]} instead of {str(want)[:120]}{near}")
+
+
+def js(value):
+    """A value as the page writes it in data-value."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
+def size(value):
+    """A size as the page says it."""
+    unit = 0
+    while abs(value) >= 1023.5 and unit < 6:
+        value, unit = value / 1024, unit + 1
+    places = 0 if unit == 0 or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{places}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[unit]}"
+
+
+def tables_wanted(document, device):
+    """Every table of the page, row by row, from the document."""
+    d, peak = device, device["peak"]
+    series = [("allocated", d["series"]["allocated"]), ("reserved", d["series"]["reserved"])] + [("kind " + k, v) for k, v in d["series"]["kinds"].items()]
+    process = d["bill"]["process_bytes"]
+    number = lambda rows: [[js(v) for v in row] for row in rows]
+    known = lambda part: process and part is not None
+    return {
+        "devices-table": number([[x["device"], x["name"], "", x["allocated_peak_bytes"], x["allocated_peak_ns"], x["reserved_peak_bytes"], x["allocated_end_bytes"], x["total_bytes"], x["fragmentation"]["utilisation"]] for x in document["devices"]]),
+        "timeline-table": number([[name, *point] for name, points in series for point in points]),
+        "marks-table": number([[m["name"], m["time_ns"]] for m in document["marks"]]) or None,
+        "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
+        "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
+        "fragmentation-table": number(d["fragmentation"]["points"]),
+        "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
+        "sizes-table": number([[r["from_bytes"], r["count"], r["bytes"], r["live_count"], r["live_bytes"]] for r in d["sizes"]]),
+        "churn-table": number([[s["site"], s["pairs"], s["pairs_per_step"], s["bytes"], s["mean_life_ns"]] for s in document["churn"]["sites"]]),
+        "bill-table": [[r["what"], js(r["bytes"]), r["bytes"] / process if known(r["bytes"]) else "", js(r["estimated"])] for r in d["bill"]["rows"]] or None,
+        "lost-table": number([[k, v] for k, v in document["recording"]["lost"].items()]) or None,
+    }
+
+
+def same_tables(page, document, device, name):
+    page.eval(OPEN_ALL)
+    for table, want in tables_wanted(document, device).items():
+        have = page.eval(f"{READ_TABLE}({json.dumps(table)})")
+        if table in ("peak-table", "bill-table") and want:
+            at = 3 if table == "peak-table" else 2
+            for a, b in zip(have, want):
+                if b[at] != "":
+                    assert abs(float(a[at]) - b[at]) < 1e-12, f"{table}: share {a[at]} instead of {b[at]}"
+                    a[at] = b[at]
+        if table == "lost-table" and have:
+            have = [[row[0], row[2]] for row in have]
+        equal(have, want, f"{name}, {device['device']}: {table}")
+
+
+def choose(page, index):
+    page.eval(f"(s => {{ if (s) {{ s.selectedIndex = {index}; s.dispatchEvent(new Event('change')); }} }})(document.getElementById('device'))")
+    page.eval(SETTLE)
+
+
+# ---- the tests -------------------------------------------------------------------------------------------------------
+def test_nothing_leaves_and_nothing_complains(case):
+    for name in case.documents:
+        page, _ = case.open(name)
+        equal(page.eval("document.documentElement.dataset.ready"), "1", name)
+        page.eval("scrollTo(0, 1e6)")
+        page.eval(SETTLE)
+        equal([u for u in page.requests() if not u.startswith("data:")], ["file://" + case.path(name)], f"{name}: requests")
+        equal(page.complaints(), [], f"{name}: complaints")
+        page.close()
+
+
+def test_the_policy_forbids_everything_else(case):
+    page, _ = case.open("tiny")
+    equal(page.eval("document.querySelector('meta[http-equiv]').content"),
+          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'", "policy")
+    # It is in force: a request is refused, and the refusal is seen, so the test above can see one too.
+    equal(page.eval("fetch('file:///etc/hostname').then(() => 'sent', () => 'refused')"), "refused", "fetch")
+    page.eval("document.body.append(Object.assign(new Image(), { src: 'file:///nowhere.png' }))")
+    page.eval(SETTLE)
+    assert any("Content Security Policy" in text for text in page.complaints()), page.complaints()
+
+
+def test_tables_are_the_document(case):
+    for name in ("training", "healthy", "tiny"):
+        page, document = case.open(name)
+        for index, device in enumerate(document["devices"]):
+            choose(page, index)
+            same_tables(page, document, device, name)
+
+
+def test_hostile_names_stay_text(case):
+    page, document = case.open("hostile")
+    for index, device in enumerate(document["devices"]):
+        choose(page, index)
+        same_tables(page, document, device, "hostile")
+        page.eval("document.querySelectorAll('details').forEach(d => d.open = true)")
+        page.eval(SETTLE)
+    equal(page.eval("document.documentElement.dataset.owned ?? null"), None, "script of a name ran")
+    equal(page.eval("document.querySelectorAll('img, iframe, object, embed, [onerror], [onload]').length"), 0, "elements made of names")
+    equal(page.eval("document.scripts.length"), 3, "scripts")
+    equal(page.eval("document.querySelector('h1').textContent"), document["recording"]["command_line"], "command line")
+    equal(page.eval("document.querySelector('#about pre').textContent"), document["oom"], "report of the failure")
+    equal(page.eval("({}).polluted ?? Object.keys(Object.prototype).length"), 0, "prototype")
+    equal(page.complaints(), [], "complaints")
+    stack = document["sites"][document["devices"][-1]["peak"]["parts"][0]["site"]]["frames"]
+    shown = page.eval("[...document.querySelectorAll('#peak .stack')].map(s => [...s.querySelectorAll('.function')].map(f => f.textContent))")
+    equal(shown[0], [f["function"] for f in stack], "the stack of the first part")
+
+
+def test_hostile_names_in_a_plain_page(case):
+    """Below 1 MiB the document lies in the page as it is."""
+    document = fixtures.tiny()
+    document["recording"].update(comm="".join(fixtures.ATTACKS[:10]), command_line=fixtures.ATTACKS[4])
+    case.make("plain", document)
+    text = open(case.path("plain"), encoding="utf-8").read()
+    island = re.search(r'<script type="application/json" id="gpuprof-data">(.*?)</script>', text, re.S).group(1)
+    equal(re.findall(r"[<>&\u2028\u2029]", island), [], "characters that mean something outside JSON")
+    equal(json.loads(island), document, "the document")
+    page = case.page()
+    page.open(case.path("plain"))
+    equal(page.eval("document.querySelector('h1').textContent"), fixtures.ATTACKS[4], "command line")
+    equal(page.eval("document.documentElement.dataset.owned ?? null"), None, "script of a name ran")
+
+
+def test_the_answers(case):
+    page, document = case.open("training")
+    device, suspect = document["devices"][0], document["leaks"]["suspects"][0]
+    said = page.eval("[...document.querySelectorAll('.answer')].map(a => a.innerText)")
+    top = device["peak"]["parts"][0]
+    for answer, parts in zip(said, (
+            [size(device["allocated_peak_bytes"]), size(device["reserved_peak_bytes"]), size(device["total_bytes"])],
+            ["step 20 of 20", size(device["allocated_end_bytes"])],
+            [document["sites"][top["site"]]["name"], size(top["bytes"]), f"{100 * top['bytes'] / device['peak']['bytes']:.1f} %", f"{top['count']} blocks"],
+            [suspect["function"], "+" + size(suspect["bytes_per_step"]), "almost certain", size(suspect["live_bytes"])],
+            [f"{100 * device['fragmentation']['utilisation']:.1f} %"])):
+        for part in parts:
+            assert part in answer, f"{part!r} is not in {answer!r}"
+    equal(len(said), 5, "answers")
+    healthy, document = case.open("healthy")
+    said = healthy.eval("document.querySelectorAll('.answer')[3].innerText")
+    assert "nobody" in said and document["leaks"]["why"] in said, said
+
+
+def test_warnings_stand_on_top(case):
+    for name, wanted in (("training", []), ("empty", ["Incomplete."]), ("hostile", ["Incomplete.", "1,204 events dropped of"])):
+        page, _ = case.open(name)
+        heads = page.eval("[...document.querySelectorAll('.banner strong')].map(b => b.textContent)")
+        assert len(heads) >= len(wanted) and all(any(w in h for h in heads) for w in wanted) and bool(heads) == bool(wanted), f"{name}: {heads}"
+        if wanted:
+            assert page.eval("document.querySelector('.banner').getBoundingClientRect().bottom < innerHeight"), f"{name}: not on the first screen"
+        page.close()
+
+
+def test_limits_are_said(case):
+    page, document = case.open("training")
+    note = page.eval("document.querySelector('#segments .note').textContent")
+    assert "7 segments" in note and "118 blocks" in note, note
+
+
+def test_the_first_screen(case):
+    page, _ = case.open("training", width=1280, height=800)
+    bottom = page.eval("document.querySelector('.answers').getBoundingClientRect().bottom")
+    assert bottom < 400, f"the answers end at {bottom}"
+    assert page.eval("document.querySelector('#timeline .plot').getBoundingClientRect().top < innerHeight - 100"), "the plot begins below the first screen"
+    for name in ("training", "hostile", "tiny", "empty"):
+        for width, height, mobile in ((1280, 800, False), (768, 1024, True), (390, 844, True), (320, 640, True)):
+            page, _ = case.open(name, width=width, height=height, mobile=mobile)
+            have = page.eval("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+            assert have <= width, f"{name}: {have} pixels wide on a screen of {width}"
+            page.close()
+
+
+def test_huge_opens_within_two_seconds(case):
+    """Two seconds of a core: what else the machine does would count in those of a clock."""
+    page = case.page()
+    page.call("Performance.enable", timeDomain="threadTicks")
+    wall = page.open(case.path("huge"))
+    page.eval(SETTLE)
+    spent = {m["name"]: m["value"] for m in page.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+    print(f"  (the largest document: {wall:.2f} s until it was ready, {spent:.2f} s of the page's thread)")
+    assert 0.1 < spent < 2, f"{spent} s of a core, ready after {wall} s"
+
+
+def test_tab_reaches_everything(case):
+    page, _ = case.open("training")
+    reached = []
+    for _ in range(150):
+        page.key("Tab")
+        reached.append(page.eval("(e => e.closest('section, nav, header')?.id + ' ' + e.className + ' ' + e.tagName + ' ' + (e.getAttribute('aria-label') || e.textContent).slice(0, 30))(document.activeElement)"))
+    text = "\n".join(reached)
+    assert "skip" in reached[0], reached[0]
+    for part in ("timeline plot", "peak flame", "segments map", "fragmentation plot", "SELECT Device", "Change to dark", "SELECT Order of the segments", "linear", "Find a function", "SUMMARY The same as a table", "Show all"):
+        assert part in text, f"{part} was not reached by Tab"
+    outline = page.eval("document.querySelector('#timeline .plot').focus(), getComputedStyle(document.querySelector('#timeline .plot')).outlineStyle")
+    assert outline != "none", "focus is not seen"
+
+
+def test_keys_move_zoom_and_speak(case):
+    page, document = case.open("training")
+    readout = lambda section: page.eval(f"document.querySelector('#{section} .readout').textContent")
+    shot = lambda section: page.eval(f"document.querySelector('#{section} canvas').toDataURL()")
+    page.eval("document.querySelector('#timeline .plot').focus()")
+    before, whole = readout("timeline"), shot("timeline")
+    for _ in range(12):
+        page.key("ArrowRight")
+    assert "allocated" in readout("timeline") and readout("timeline") != before, readout("timeline")
+    page.key("+")
+    page.eval(SETTLE)
+    assert shot("timeline") != whole, "plus did not zoom"
+    assert not page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').disabled"), "nothing to reset"
+    page.key("0")
+    page.eval(SETTLE)
+    assert page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').disabled"), "zero did not reset"
+    page.eval("document.querySelector('#peak .flame').focus()")
+    page.key("ArrowDown")
+    page.key("ArrowDown")
+    assert "main (train.py:212)" in readout("peak"), readout("peak")
+    page.key("ArrowDown")
+    page.key("ArrowRight")
+    assert "train_step" in readout("peak"), readout("peak")
+    width = "(g => g ? g.querySelector('rect').width.baseVal.value : 0)([...document.querySelectorAll('.flame g.frame')].find(g => g.getAttribute('name').startsWith('train_step')))"
+    narrow = page.eval(width)
+    page.key("Enter")
+    time.sleep(0.2)
+    assert page.eval(width) > 2 * narrow, "Enter did not zoom"
+    page.key("Escape")
+    time.sleep(0.2)
+    assert abs(page.eval(width) - narrow) < 1, "Escape did not zoom back"
+    page.eval("document.querySelector('#segments .map').focus()")
+    blocks = document["devices"][0]["segments"][0]["blocks"]
+    page.key("Home")
+    page.key("ArrowRight")
+    state = blocks[1][2]
+    assert (state == "live" and "live" in readout("segments") or "idle" in readout("segments")) and hex(int(document["devices"][0]["segments"][0]["address"], 16) + blocks[1][0]) in readout("segments"), readout("segments")
+    page.key("ArrowDown")
+    assert document["devices"][0]["segments"][1]["address"] in readout("segments"), readout("segments")
+
+
+def test_drag_zooms_and_pointers_tell(case):
+    page, document = case.open("training")
+    page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
+    box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#timeline .u-over').getBoundingClientRect())")
+    whole = page.eval("document.querySelector('#timeline canvas').toDataURL()")
+    y = box[1] + box[3] / 2
+    page.mouse("mouseMoved", box[0] + box[2] * 0.4, y)
+    assert "allocated" in page.eval("document.querySelector('#timeline .readout').textContent")
+    page.mouse("mousePressed", box[0] + box[2] * 0.4, y, 1)
+    for part in (0.45, 0.5, 0.55):
+        page.mouse("mouseMoved", box[0] + box[2] * part, y, 1)
+    page.mouse("mouseReleased", box[0] + box[2] * 0.55, y)
+    page.eval(SETTLE)
+    assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != whole, "a drag did not zoom"
+    page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').click()")
+    page.eval("document.querySelector('#segments .map').scrollIntoView({ block: 'center' })")
+    page.eval("document.querySelector('#segments .map').focus({ preventScroll: true })")
+    page.key("Home")
+    box = page.eval("(r => [r.x, r.y, r.width])(document.querySelector('canvas.one').getBoundingClientRect())")
+    page.mouse("mouseMoved", box[0] + 4, box[1] + 15)
+    block = document["devices"][0]["segments"][0]["blocks"][0]
+    tip = page.eval("document.querySelector('.tip').innerText")
+    assert document["sites"][block[3]]["name"] in tip and size(block[1]) in tip, tip
+
+
+def test_kinds_can_be_switched_off(case):
+    page, _ = case.open("training")
+    before = page.eval("document.querySelector('#timeline canvas').toDataURL()")
+    page.eval("document.querySelector('#timeline .legend button').click()")
+    page.eval(SETTLE)
+    equal(page.eval("document.querySelector('#timeline .legend button').getAttribute('aria-pressed')"), "false", "pressed")
+    assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != before, "the picture is the same"
+
+
+def test_search_in_the_flame_graph(case):
+    page, document = case.open("training")
+    device = document["devices"][0]
+    hit = sum(p["bytes"] for p in device["peak"]["parts"] if any("mlp" in f["function"] or "mlp" in f["file"] for f in document["sites"][p["site"]]["frames"]))
+    page.eval("(i => { i.value = 'MLP'; i.dispatchEvent(new Event('input')); })(document.querySelector('#peak input'))")
+    time.sleep(0.4)
+    said = page.eval("document.querySelector('#peak .readout').textContent")
+    assert size(hit) in said, f"{size(hit)} is not in {said!r}"
+    page.eval("(i => { i.value = '(['; i.dispatchEvent(new Event('input')); })(document.querySelector('#peak input'))")
+    time.sleep(0.4)
+    equal(page.eval("document.querySelector('#peak .readout').textContent"), "nothing found", "search for what is no pattern")
+    equal(page.complaints(), [], "complaints")
+
+
+def test_colours_follow_and_are_remembered(case):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light, dark = case.open("tiny")[0], case.open("tiny", dark=True)[0]
+    assert light.eval(ground) != dark.eval(ground), "the system's wish is not heard"
+    was = dark.eval(ground)
+    light.call("Page.bringToFront")  # those behind are not painted
+    canvas = light.eval("document.querySelector('#timeline canvas').toDataURL()")
+    light.eval("document.getElementById('theme').click()")
+    light.eval(SETTLE)
+    equal(light.eval(ground), was, "after the button")
+    assert light.eval("document.querySelector('#timeline canvas').toDataURL()") != canvas, "the plot kept its colours"
+    light.open(case.path("tiny"))
+    equal(light.eval(ground), was, "after a reload")
+    light.eval("localStorage.clear()")
+
+
+def test_works_where_storage_is_forbidden(case):
+    page = case.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source="Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })")
+    page.open(case.path("tiny"))
+    page.eval("document.getElementById('theme').click()")
+    equal(page.eval("document.documentElement.dataset.theme"), "dark", "theme")
+    equal(page.complaints(), [], "complaints")
+
+
+def test_failures_are_said(case):
+    page = case.page()
+    page.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
+    page.open(case.path("huge"))
+    equal(page.eval("document.documentElement.dataset.ready"), "failed", "ready")
+    assert "unpack" in page.eval("document.querySelector('.banner').textContent")
+    text = open(case.path("tiny"), encoding="utf-8").read()
+    for name, change in (("newer", ("gpuprof.report/1", "gpuprof.report/9")), ("broken", ('"schema":', '"schema"'))):
+        assert change[0] in text
+        island = text.index("gpuprof-data")
+        with open(case.path(name), "w", encoding="utf-8") as file:
+            # In the data, not in the program.
+            at = text.index(change[0], text.index('<script type="application/json"'))
+            file.write(text[:at] + change[1] + text[at + len(change[0]):])
+        page = case.page()
+        page.open(case.path(name))
+        assert "cannot be shown" in page.eval("document.querySelector('.banner').textContent"), f"{name} {island}"
+    bare = case.page(scripts=False)
+    bare.call("Page.navigate", url="file://" + case.path("tiny"))
+    time.sleep(0.5)
+    seen = bare.call("DOMSnapshot.captureSnapshot", computedStyles=[])
+    shown = [seen["strings"][i] for i in seen["documents"][0]["layout"]["text"] if i >= 0]
+    assert any("draws its pictures with JavaScript" in text for text in shown), shown
+
+
+def test_prints(case):
+    page, _ = case.open("training", dark=True)
+    page.media(True, kind="print")
+    page.eval("dispatchEvent(new Event('beforeprint'))")
+    page.eval(SETTLE)
+    equal(page.eval("getComputedStyle(document.querySelector('.top')).display"), "none", "bar")
+    equal(page.eval("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", "paper")
+    equal(page.eval("document.documentElement.dataset.theme"), "light", "theme while printing")
+    equal(page.eval("getComputedStyle(document.querySelector('#devices thead th')).position"), "static", "heads of tables")
+    assert page.eval("document.querySelector('#timeline .legend button').getBoundingClientRect().width > 0"), "the legend is gone"
+    page.eval("dispatchEvent(new Event('afterprint'))")
+    equal(page.eval("document.documentElement.dataset.theme ?? null"), None, "theme after")
+    assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
+
+
+def test_axe_finds_nothing(case):
+    script = case.axe()
+    for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("empty", (True,)), ("hostile", (False,))):
+        for dark in modes:
+            page, _ = case.open(name, dark=dark)
+            # A row of each table beside a picture has every kind of cell; thousands of them would only take minutes.
+            page.eval("document.querySelectorAll('details:not(.astable)').forEach(d => d.open = true)")
+            page.eval("document.querySelectorAll('#segments details.astable, #timeline details.astable:last-of-type').forEach(d => d.open = true)")
+            page.eval(SETTLE)
+            page.eval("document.querySelectorAll('table').forEach(t => [...t.tBodies[0].rows].slice(20).forEach(r => r.remove()))")
+            page.eval(script + "; 1")
+            found = page.eval("axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations.map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + ' ' + n.failureSummary.slice(0, 200)).join(' | ')))")
+            equal(found, [], f"{name}, {'dark' if dark else 'light'}")
+            page.close()
+
+
+def pictures(case, folder):
+    os.makedirs(folder, exist_ok=True)
+    for name in ("training", "healthy", "tiny", "empty", "hostile", "huge"):
+        for kind, options in (("light", {}), ("dark", dict(dark=True)), ("narrow", dict(width=390, height=844, mobile=True))):
+            page, _ = case.open(name, **options)
+            page.shot(os.path.join(folder, f"{name}-{kind}.png"), whole=True)
+            page.close()
+
+
+# ---- the run ---------------------------------------------------------------------------------------------------------
+def axe_source(build):
+    """axe-core from the locked package, kept in the build folder; it is used in tests alone."""
+    folder = os.path.join(build, "web")
+    script = os.path.join(folder, "node_modules/axe-core/axe.min.js")
+    if not os.path.exists(script):
+        if not shutil.which("npm"):
+            raise Skip("no npm here to get axe-core with")
+        os.makedirs(folder, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(os.path.join(HERE, name), folder)
+        try:
+            done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            raise Skip("axe-core did not come within two minutes") from None
+        if done.returncode:
+            raise Skip("axe-core cannot be had here: " + (done.stderr.strip().splitlines() or ["npm failed"])[-1])
+    with open(script, encoding="utf-8") as file:
+        return file.read()
+
+
+def main():
+    build, pattern = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    maker, browser_path = os.path.join(build, "tests/web/mkreport"), cdp.find()
+    if not os.access(maker, os.X_OK):
+        print(f"web: {maker} is not built (make testtools)")
+        return 1
+    if not browser_path:
+        print("web: no Chromium here: the page was not opened")
+        return 77
+    folder = tempfile.mkdtemp(prefix="gpuprof-pages-")
+    documents, results = {}, {"passed": 0, "failed": 0, "skipped": 0}
+
+    def make(name, document):
+        source = os.path.join(folder, name + ".json")
+        with open(source, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        subprocess.run([maker, source, os.path.join(folder, name + ".html")], check=True)
+
+    for name, maker_of in fixtures.MAKERS.items():
+        documents[name] = maker_of()
+        make(name, documents[name])
+    browser = cdp.Browser(browser_path)
+    try:
+        browser.call("Browser.getVersion")
+    except (cdp.Failed, OSError) as error:
+        browser.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"web: {browser_path} does not start: {error}")
+        return 77
+    try:
+        for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_") and inspect.isfunction(f) and pattern in n]:
+            case, begin = Case(browser, folder, documents), time.monotonic()
+            case.make, case.axe = make, lambda: axe_source(build)
+            try:
+                test(case)
+                outcome = "passed"
+            except Skip as why:
+                outcome = "skipped"
+                print(f"  skipped {name}: {why}")
+            except (AssertionError, cdp.Failed):
+                outcome = "failed"
+                print(f"  FAILED {name}\n{traceback.format_exc(limit=-2)}")
+            results[outcome] += 1
+            print(f"  {outcome} {name[5:]} ({time.monotonic() - begin:.1f} s)")
+            for page in case.pages:
+                try:
+                    page.close()
+                except cdp.Failed:
+                    pass  # the test closed it
+        if os.environ.get("SHOTS"):
+            pictures(Case(browser, folder, documents), os.environ["SHOTS"])
+    finally:
+        browser.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**results))
+    return 1 if results["failed"] or not results["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * bill.c: everything that a process is known to hold on a device, beside what NVML says that it holds; see analyze.h.
+ */
+#include <analyze/flow.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_BILL_ROWS (GP_KINDS + 8)
+
+static const struct gp_bill_kind {
+    uint8_t kind;
+    const char *what;
+    bool estimated;
+} gp_bill_kinds[] = {
+    {GP_KIND_LINEAR, "linear", false},
+    {GP_KIND_PITCHED, "pitched", false},
+    {GP_KIND_ARRAY, "array", true},
+    {GP_KIND_VMM, "vmm", false},
+    {GP_KIND_POOL, "pool: in use", false},
+    {GP_KIND_PINNED, "pinned", false},
+    {GP_KIND_REGISTERED, "registered", false},
+    {GP_KIND_MODULE, "module", true},
+};
+
+struct gp_bill_state {
+    int64_t kinds[GP_KINDS];
+    int64_t cached; /* handed out by caches */
+    int64_t segments;
+    struct gp_level level;
+    struct gp_polled polled;
+};
+
+/* The last moment at which NVML was asked about the process; without any that of the highest reserve, since at the end
+ * a program has tidied up. */
+static uint64_t gp_bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes)
+{
+    const struct gp_recording *recording = flow->recording;
+    uint64_t moment = 0;
+    *process_bytes = -1;
+    for (size_t i = 0; i < recording->sample_count; i++) {
+        const struct gp_rec_sample *sample = &recording->samples[i];
+        if (sample->device != device || sample->process_bytes < 0 || sample->time_ns < moment)
+            continue;
+        moment = sample->time_ns;
+        *process_bytes = sample->process_bytes;
+    }
+    if (*process_bytes >= 0)
+        return moment;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    int64_t high = -1;
+    moment = recording->begin_ns;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.item->device != device)
+            continue;
+        gp_level_apply(&level, &change);
+        if (level.reserved + level.pool > high) {
+            high = level.reserved + level.pool;
+            moment = change.time_ns;
+        }
+    }
+    return moment;
+}
+
+static void gp_bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t moment, struct gp_bill_state *state)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    state->polled = gp_polled_begin(flow, device);
+    while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= moment)) {
+        if (change.item->device != device)
+            continue;
+        uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
+        gp_polled_advance(&state->polled, change.time_ns, &state->level);
+        gp_level_apply(&state->level, &change);
+        if (change.what & GP_FLOW_KIND)
+            state->kinds[change.item->kind % GP_KINDS] =
+                (int64_t)((uint64_t)state->kinds[change.item->kind % GP_KINDS] + bytes);
+        if (change.what & GP_FLOW_CACHED)
+            state->cached = (int64_t)((uint64_t)state->cached + bytes);
+        if (gp_ranges_takes(change.item))
+            state->segments = (int64_t)((uint64_t)state->segments + bytes);
+    }
+    gp_polled_advance(&state->polled, moment, &state->level);
+}
+
+static void gp_bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool estimated)
+{
+    struct gp_bill_row *row = &bill->rows[bill->count++];
+    snprintf(row->what, sizeof(row->what), "%s", what);
+    row->bytes = bytes;
+    row->estimated = estimated;
+}
+
+/* In 512 B steps up to 1 MiB and whole 2 MiB pages above (src/account/gauge.h); of what no cache has rounded already.
+ */
+static int64_t gp_bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    uint64_t rounding = 0;
+    while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= moment)) {
+        if (change.item->device != device || change.item->kind != GP_KIND_LINEAR || !(change.what & GP_FLOW_RESERVED) ||
+            !(change.what & GP_FLOW_KIND))
+            continue;
+        uint64_t step = change.item->bytes <= 1u << 20 ? 512 : 2u << 20, over = change.item->bytes % step;
+        over = over ? step - over : 0;
+        rounding += change.add ? over : -over;
+    }
+    return (int64_t)rounding;
+}
+
+static void gp_bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, int64_t rounding, bool host)
+{
+    int64_t known = 0;
+    for (size_t i = 0; i < sizeof(gp_bill_kinds) / sizeof(gp_bill_kinds[0]); i++) {
+        int64_t bytes = state->kinds[gp_bill_kinds[i].kind];
+        if (bytes <= 0)
+            continue;
+        gp_bill_put(bill, gp_bill_kinds[i].what, bytes, gp_bill_kinds[i].estimated);
+        known += bytes;
+    }
+    int64_t idle = state->segments - state->cached, pool = state->polled.extra - state->level.pool;
+    if (idle > 0)
+        gp_bill_put(bill, "cache: reserved, not in use", idle, false);
+    if (state->polled.use && pool > 0)
+        gp_bill_put(bill, "pools and graphs: reserved, not in use", pool, true);
+    if (rounding > 0)
+        gp_bill_put(bill, "rounding by the driver", rounding, true);
+    known += (idle > 0 ? idle : 0) + (state->polled.use && pool > 0 ? pool : 0) + (rounding > 0 ? rounding : 0);
+    if (state->kinds[GP_KIND_MANAGED] > 0)
+        gp_bill_put(bill, "managed: the part on the device", -1, false);
+    if (!host)
+        gp_bill_put(bill, "context", -1, false);
+    if (bill->process_bytes >= 0)
+        gp_bill_put(bill, "untracked", bill->process_bytes - known, true);
+}
+
+struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
+{
+    struct gp_bill *bill = calloc(1, sizeof(*bill) + GP_BILL_ROWS * sizeof(struct gp_bill_row));
+    struct gp_bill_state state = {0};
+    if (!bill)
+        return NULL;
+    bill->device = device;
+    bill->time_ns = gp_bill_moment(flow, device, &bill->process_bytes);
+    gp_bill_walk(flow, device, bill->time_ns, &state);
+    gp_bill_rows(bill, &state, gp_bill_rounding(flow, device, bill->time_ns),
+                 flow->recording->devices[device].index == GP_WIRE_HOST);
+    return bill;
+}
+
+struct gp_bill *gp_bill_find(const struct gp_recording *recording, uint32_t device)
+{
+    struct gp_flow *flow = gp_flow_new(recording);
+    struct gp_bill *bill = flow ? gp_flow_bill(flow, device) : NULL;
+    gp_flow_free(flow);
+    return bill;
+}

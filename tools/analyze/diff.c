@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * diff.c: two recordings of one program, call site by call site; see analyze.h. */
+#include <analyze/flow.h>
+#include <analyze/tally.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t gp_diff_hash(const char *text, uint64_t seed)
+{
+    uint64_t hash = 0xcbf29ce484222325ull ^ seed; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return hash;
+}
+
+/* A row for each name; two names with one hash get different ones by trying the next seed. */
+static struct gp_tally_row *gp_diff_row(struct gp_tally *rows, const char *name, const char *const **names,
+                                        struct gp_diff *diff)
+{
+    for (uint64_t seed = 0;; seed++) {
+        struct gp_tally_row *row = gp_tally_at(rows, gp_diff_hash(name, seed));
+        if (!row || row->count == 0)
+            return row;
+        const struct gp_diff_row *old = &diff->rows[row->extra];
+        const char *other = old->site[0] != GP_REC_NONE ? names[0][old->site[0]] : names[1][old->site[1]];
+        if (strcmp(other, name) == 0)
+            return row;
+    }
+}
+
+static int64_t gp_diff_change(const struct gp_diff_row *row)
+{
+    return (int64_t)((uint64_t)row->peak_bytes[1] - (uint64_t)row->peak_bytes[0]);
+}
+
+static int gp_diff_compare(const void *one, const void *other)
+{
+    const struct gp_diff_row *a = one, *b = other;
+    int64_t left = gp_diff_change(a), right = gp_diff_change(b);
+    if (left != right)
+        return left < right ? 1 : -1;
+    left = (int64_t)((uint64_t)a->live_bytes[1] - (uint64_t)a->live_bytes[0]);
+    right = (int64_t)((uint64_t)b->live_bytes[1] - (uint64_t)b->live_bytes[0]);
+    if (left != right)
+        return left < right ? 1 : -1;
+    return a->site[0] != b->site[0] ? (a->site[0] < b->site[0] ? -1 : 1) : a->site[1] < b->site[1] ? -1 : 1;
+}
+
+/* Bytes of each site at its device's peak; [2i] bytes, [2i + 1] live. */
+static int64_t *gp_diff_numbers(const struct gp_flow *flow, int64_t *calls)
+{
+    const struct gp_recording *recording = flow->recording;
+    int64_t *numbers = calloc((size_t)recording->site_count * 2 + 2, sizeof(*numbers));
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    for (uint32_t d = 0; numbers && d < recording->device_count; d++) {
+        struct gp_peak *peak = gp_flow_peak(flow, d, 0);
+        if (!peak) {
+            free(numbers);
+            return NULL;
+        }
+        for (uint32_t i = 0; i < peak->count; i++)
+            numbers[peak->parts[i].site * 2] += peak->parts[i].bytes;
+        free(peak);
+    }
+    while (numbers && gp_flow_next(&walk, &change)) {
+        uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
+        if (!(change.what & GP_FLOW_KIND))
+            continue;
+        calls[change.item->site] += change.add;
+        numbers[change.item->site * 2 + 1] = (int64_t)((uint64_t)numbers[change.item->site * 2 + 1] + bytes);
+    }
+    return numbers;
+}
+
+static bool gp_diff_side(struct gp_diff *diff, struct gp_tally *rows, const struct gp_recording *recording, int side,
+                         const char *const **names)
+{
+    struct gp_flow *flow = gp_flow_new(recording);
+    int64_t *calls = calloc(recording->site_count + 1u, sizeof(*calls));
+    int64_t *numbers = flow && calls ? gp_diff_numbers(flow, calls) : NULL;
+    bool ok = numbers;
+    for (uint32_t i = 0; ok && i < recording->site_count; i++) {
+        if (calls[i] == 0 && numbers[i * 2] == 0)
+            continue;
+        struct gp_tally_row *row = gp_diff_row(rows, names[side][i], names, diff);
+        ok = row;
+        if (!ok)
+            break;
+        if (row->count++ == 0) {
+            row->extra = diff->count;
+            diff->rows[diff->count++] = (struct gp_diff_row){.site = {GP_REC_NONE, GP_REC_NONE}};
+        }
+        struct gp_diff_row *to = &diff->rows[row->extra];
+        to->site[side] = to->site[side] == GP_REC_NONE ? i : to->site[side];
+        to->peak_bytes[side] += numbers[i * 2];
+        to->live_bytes[side] += numbers[i * 2 + 1];
+        to->calls[side] += calls[i];
+    }
+    free(calls);
+    free(numbers);
+    gp_flow_free(flow);
+    return ok;
+}
+
+struct gp_diff *gp_diff_find(const struct gp_recording *recordings[2], const char *const *keys[2])
+{
+    size_t room = (size_t)recordings[0]->site_count + recordings[1]->site_count + 1;
+    struct gp_diff *diff = calloc(1, sizeof(*diff) + room * sizeof(struct gp_diff_row));
+    struct gp_tally rows = {0};
+    bool ok =
+        diff && gp_diff_side(diff, &rows, recordings[0], 0, keys) && gp_diff_side(diff, &rows, recordings[1], 1, keys);
+    gp_tally_fini(&rows);
+    if (!ok) {
+        free(diff);
+        return NULL;
+    }
+    qsort(diff->rows, diff->count, sizeof(diff->rows[0]), gp_diff_compare);
+    return diff;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ * flow.c: see flow.h. */
+#include <analyze/flow.h>
+
+#include <stdlib.h>
+
+/* What a block of this kind counts as: the table of src/account/gauge.c, which the report must not contradict. */
+static uint8_t gp_flow_parts(const struct gp_rec_event *event)
+{
+    switch (event->type) {
+    case GP_EVENT_ALLOC:
+    case GP_EVENT_FREE:
+        switch (event->kind) {
+        case GP_KIND_LINEAR:
+        case GP_KIND_PITCHED:
+        case GP_KIND_ARRAY:
+        case GP_KIND_PINNED:
+        case GP_KIND_REGISTERED:
+            return GP_FLOW_SUMMED | GP_FLOW_RESERVED | GP_FLOW_KIND;
+        case GP_KIND_POOL:
+            return GP_FLOW_SUMMED | GP_FLOW_KIND;
+        default:
+            return GP_FLOW_KIND;
+        }
+    case GP_EVENT_SEGMENT_ALLOC:
+    case GP_EVENT_SEGMENT_FREE:
+        if (event->kind == GP_KIND_LINEAR)
+            return GP_FLOW_RESERVED;
+        return event->kind == GP_KIND_VMM ? GP_FLOW_RESERVED | GP_FLOW_KIND : GP_FLOW_KIND;
+    case GP_EVENT_SEGMENT_MAP:
+    case GP_EVENT_SEGMENT_UNMAP:
+        if (event->kind == GP_KIND_LINEAR)
+            return GP_FLOW_RESERVED;
+        return event->kind == GP_KIND_VMM ? GP_FLOW_SUMMED : 0;
+    default:
+        return 0;
+    }
+}
+
+static bool gp_flow_opens(const struct gp_rec_event *event)
+{
+    return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
+           event->type == GP_EVENT_SEGMENT_MAP;
+}
+
+static const struct gp_rec_event *gp_flow_item(const struct gp_recording *recording, uint32_t id)
+{
+    return id < recording->event_count ? &recording->events[id] : &recording->baseline[id - recording->event_count];
+}
+
+static bool gp_flow_sane(const struct gp_recording *recording, const struct gp_rec_event *event)
+{
+    return event->device < recording->device_count && event->site < recording->site_count && event->kind < GP_KINDS;
+}
+
+/* A block of a cache is in memory that counts as reserved already. */
+static uint8_t gp_flow_open(const struct gp_flow *flow, const struct gp_ranges *ranges,
+                            const struct gp_rec_event *event)
+{
+    uint8_t what = GP_FLOW_OPEN | gp_flow_parts(event);
+    if (event->type == GP_EVENT_ALLOC && event->kind == GP_KIND_LINEAR && flow->has_segments[event->device] &&
+        gp_ranges_find(ranges, event->device, event->address))
+        what = (what & ~GP_FLOW_RESERVED) | GP_FLOW_CACHED;
+    return what;
+}
+
+static uint8_t gp_flow_close(struct gp_flow *flow, size_t index)
+{
+    const struct gp_recording *recording = flow->recording;
+    const struct gp_rec_event *event = &recording->events[index];
+    uint32_t id = recording->peer[index];
+    if (id == GP_REC_NONE || id >= recording->event_count + recording->baseline_count) {
+        if (recording->from_start)
+            return 0; /* its begin was lost: it never counted */
+        flow->before_count++;
+        return GP_FLOW_CLOSE | GP_FLOW_BEFORE | gp_flow_parts(event);
+    }
+    if (id < recording->event_count && recording->peer[id] != index)
+        return 0; /* ended when the address came again */
+    const struct gp_rec_event *item = gp_flow_item(recording, id);
+    uint8_t what = id < recording->event_count ? flow->what[id] : flow->baseline_what[id - recording->event_count];
+    if (id >= recording->event_count)
+        flow->baseline_end[id - recording->event_count] = (uint32_t)index;
+    if (!(what & GP_FLOW_OPEN))
+        return 0;
+    bool own = item->bytes == event->bytes && item->unused == event->unused && item->site == event->site &&
+               item->kind == event->kind && item->device == event->device;
+    return (what & ~GP_FLOW_OPEN) | GP_FLOW_CLOSE | (own ? GP_FLOW_OWN : 0);
+}
+
+/* Segments of caches have no pairs: see ranges.h. */
+static uint8_t gp_flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, const struct gp_rec_event *event)
+{
+    uint64_t moved = gp_ranges_apply(ranges, event);
+    flow->has_segments[event->device] = true;
+    if (gp_flow_opens(event))
+        return GP_FLOW_OPEN | GP_FLOW_RESERVED;
+    if (moved)
+        return GP_FLOW_CLOSE | GP_FLOW_OWN | GP_FLOW_RESERVED;
+    if (flow->recording->from_start)
+        return 0;
+    flow->before_count++;
+    return GP_FLOW_CLOSE | GP_FLOW_BEFORE | GP_FLOW_RESERVED;
+}
+
+static int gp_flow_compare_ghosts(const void *one, const void *other)
+{
+    const struct gp_flow_ghost *a = one, *b = other;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static bool gp_flow_is_ghost(const struct gp_flow *flow, size_t i)
+{
+    uint32_t peer = flow->recording->peer[i];
+    return (flow->what[i] & GP_FLOW_OPEN) && peer < flow->recording->event_count && peer > i &&
+           flow->what[peer] & GP_FLOW_OPEN;
+}
+
+static bool gp_flow_find_ghosts(struct gp_flow *flow)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < flow->recording->event_count; i++)
+        count += gp_flow_is_ghost(flow, i);
+    if (count == 0)
+        return true;
+    flow->ghosts = calloc(count, sizeof(*flow->ghosts));
+    if (!flow->ghosts)
+        return false;
+    for (size_t i = 0; i < flow->recording->event_count; i++) {
+        if (gp_flow_is_ghost(flow, i))
+            flow->ghosts[flow->ghost_count++] =
+                (struct gp_flow_ghost){.at = flow->recording->peer[i], .item = (uint32_t)i};
+    }
+    qsort(flow->ghosts, flow->ghost_count, sizeof(*flow->ghosts), gp_flow_compare_ghosts);
+    return true;
+}
+
+static void gp_flow_fill(struct gp_flow *flow, struct gp_ranges *ranges)
+{
+    const struct gp_recording *recording = flow->recording;
+    for (size_t i = 0; i < recording->baseline_count; i++) { /* segments first: blocks lie in them */
+        const struct gp_rec_event *event = &recording->baseline[i];
+        flow->baseline_end[i] = GP_REC_NONE;
+        if (gp_flow_sane(recording, event) && gp_ranges_takes(event) && gp_flow_opens(event))
+            flow->baseline_what[i] = gp_flow_segment(flow, ranges, event);
+    }
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        const struct gp_rec_event *event = &recording->baseline[i];
+        if (gp_flow_sane(recording, event) && !gp_ranges_takes(event) && gp_flow_opens(event))
+            flow->baseline_what[i] = gp_flow_open(flow, ranges, event);
+    }
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        if (!gp_flow_parts(event) || !gp_flow_sane(recording, event))
+            continue;
+        if (gp_ranges_takes(event))
+            flow->what[i] = gp_flow_segment(flow, ranges, event);
+        else
+            flow->what[i] = gp_flow_opens(event) ? gp_flow_open(flow, ranges, event) : gp_flow_close(flow, i);
+    }
+}
+
+struct gp_flow *gp_flow_new(const struct gp_recording *recording)
+{
+    struct gp_flow *flow = calloc(1, sizeof(*flow));
+    struct gp_ranges ranges;
+    if (!flow || gp_ranges_init(&ranges, recording) != 0) {
+        free(flow);
+        return NULL;
+    }
+    flow->recording = recording;
+    flow->what = calloc(recording->event_count + 1, 1);
+    flow->baseline_what = calloc(recording->baseline_count + 1, 1);
+    flow->baseline_end = calloc(recording->baseline_count + 1, sizeof(*flow->baseline_end));
+    flow->has_segments = calloc(recording->device_count + 1u, 1);
+    bool ok = flow->what && flow->baseline_what && flow->baseline_end && flow->has_segments;
+    if (ok)
+        gp_flow_fill(flow, &ranges);
+    gp_ranges_fini(&ranges);
+    if (ok && gp_flow_find_ghosts(flow))
+        return flow;
+    gp_flow_free(flow);
+    return NULL;
+}
+
+void gp_flow_free(struct gp_flow *flow)
+{
+    if (!flow)
+        return;
+    free(flow->what);
+    free(flow->baseline_what);
+    free(flow->baseline_end);
+    free(flow->ghosts);
+    free(flow->has_segments);
+    free(flow);
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------------------- */
+
+enum { GP_WALK_BASELINE, GP_WALK_BEFORE, GP_WALK_EVENTS };
+
+#define GP_FLOW_PARTS (GP_FLOW_SUMMED | GP_FLOW_RESERVED | GP_FLOW_KIND | GP_FLOW_CACHED)
+
+/* What the recording found there: its baseline, then what it saw end without having seen it begin. */
+static bool gp_flow_next_before(struct gp_flow_walk *walk, struct gp_flow_change *change)
+{
+    const struct gp_flow *flow = walk->flow;
+    const struct gp_recording *recording = flow->recording;
+    bool baseline = walk->stage == GP_WALK_BASELINE;
+    size_t end = baseline ? recording->baseline_count : flow->before_count ? recording->event_count : 0;
+    const uint8_t *whats = baseline ? flow->baseline_what : flow->what;
+    uint8_t wanted = baseline ? GP_FLOW_OPEN : GP_FLOW_BEFORE;
+    while (walk->at < end && !(whats[walk->at] & wanted))
+        walk->at++;
+    if (walk->at == end)
+        return false;
+    *change = (struct gp_flow_change){
+        .item = baseline ? &recording->baseline[walk->at] : &recording->events[walk->at],
+        .time_ns = recording->begin_ns,
+        .id = (uint32_t)(walk->at + (baseline ? recording->event_count : 0)),
+        .event = GP_REC_NONE,
+        .what = whats[walk->at] & GP_FLOW_PARTS,
+        .add = true,
+    };
+    walk->at++;
+    return true;
+}
+
+static void gp_flow_ghost_change(struct gp_flow_walk *walk, struct gp_flow_change *change)
+{
+    const struct gp_flow *flow = walk->flow;
+    uint32_t id = flow->ghosts[walk->ghost++].item;
+    *change = (struct gp_flow_change){
+        .item = &flow->recording->events[id],
+        .time_ns = flow->recording->events[walk->at].time_ns,
+        .id = id,
+        .event = (uint32_t)walk->at,
+        .what = flow->what[id] & GP_FLOW_PARTS,
+        .add = false,
+    };
+}
+
+bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change)
+{
+    const struct gp_flow *flow = walk->flow;
+    const struct gp_recording *recording = flow->recording;
+    while (walk->stage != GP_WALK_EVENTS) {
+        if (gp_flow_next_before(walk, change))
+            return true;
+        walk->stage++;
+        walk->at = 0;
+    }
+    size_t at = walk->at;
+    while (at < recording->event_count && !flow->what[at])
+        at++;
+    walk->at = at;
+    if (at == recording->event_count)
+        return false;
+    if (walk->ghost < flow->ghost_count && flow->ghosts[walk->ghost].at == at) {
+        gp_flow_ghost_change(walk, change);
+        return true;
+    }
+    const struct gp_rec_event *event = &recording->events[at];
+    uint8_t what = flow->what[at];
+    bool paired = (what & GP_FLOW_CLOSE) && !(what & GP_FLOW_BEFORE) && !gp_ranges_takes(event);
+    uint32_t id = paired ? recording->peer[at] : (uint32_t)at;
+    *change = (struct gp_flow_change){
+        .item = paired && !(what & GP_FLOW_OWN) ? gp_flow_item(recording, id) : event,
+        .time_ns = event->time_ns,
+        .id = id,
+        .event = (uint32_t)at,
+        .what = what & GP_FLOW_PARTS,
+        .add = what & GP_FLOW_OPEN,
+    };
+    walk->at++;
+    return true;
+}
+
+uint32_t gp_flow_end(const struct gp_flow *flow, uint32_t id)
+{
+    const struct gp_recording *recording = flow->recording;
+    if (id >= recording->event_count)
+        return flow->baseline_end[id - recording->event_count];
+    return flow->what[id] & GP_FLOW_BEFORE ? id : recording->peer[id];
+}
+
+/* ---- polled reserves -------------------------------------------------------------------------------------------- */
+
+static bool gp_polled_kind(const struct gp_rec_event *event, uint32_t device)
+{
+    return event->device == device && (event->kind == GP_KIND_POOL || event->kind == GP_KIND_GRAPH) &&
+           event->type == GP_EVENT_ALLOC;
+}
+
+struct gp_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device)
+{
+    const struct gp_recording *recording = flow->recording;
+    struct gp_polled polled = {.recording = recording, .device = device};
+    for (size_t i = 0; i < recording->event_count && !polled.use; i++)
+        polled.use = gp_polled_kind(&recording->events[i], device);
+    for (size_t i = 0; i < recording->baseline_count && !polled.use; i++)
+        polled.use = gp_polled_kind(&recording->baseline[i], device);
+    return polled;
+}
+
+void gp_polled_advance(struct gp_polled *polled, uint64_t time_ns, const struct gp_level *level)
+{
+    const struct gp_recording *recording = polled->recording;
+    while (polled->use && polled->at < recording->sample_count && recording->samples[polled->at].time_ns <= time_ns) {
+        const struct gp_rec_sample *sample = &recording->samples[polled->at++];
+        if (sample->device != polled->device || sample->reserved_bytes < 0)
+            continue;
+        polled->extra = sample->reserved_bytes > level->reserved ? sample->reserved_bytes - level->reserved : 0;
+    }
+}
+
+/* What pools have handed out they hold, even if the last poll was before that. */
+int64_t gp_polled_reserved(const struct gp_polled *polled, const struct gp_level *level)
+{
+    int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;
+    return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * flow.h: a recording as a stream of changes: what began and what ended, with what counts where.  Every analysis is one
+ * or two walks over it, so the questions that are easy to get wrong (which memory counts as allocated, whose end a free
+ * is, what lies inside a cache's segment) are answered once, here.
+ *
+ * Making it takes one pass with a jump per free; a walk reads the events in order and one byte beside each.
+ */
+#ifndef GP_ANALYZE_FLOW_H
+#define GP_ANALYZE_FLOW_H
+
+#include <analyze/analyze.h>
+#include <analyze/ranges.h>
+
+#define GP_FLOW_OPEN     1u
+#define GP_FLOW_CLOSE    2u
+#define GP_FLOW_SUMMED   4u   /* counts as allocated */
+#define GP_FLOW_RESERVED 8u   /* counts as reserved */
+#define GP_FLOW_KIND     16u  /* counts as memory of its kind: all but segments of a cache, and mappings */
+#define GP_FLOW_CACHED   32u  /* a block inside a segment of a cache */
+#define GP_FLOW_OWN      64u  /* of an end: it says itself what it ends, as the begin did */
+#define GP_FLOW_BEFORE   128u /* of an end: what it ends began before the recording, and the baseline lacks it */
+
+struct gp_flow {
+    const struct gp_recording *recording;
+    uint8_t *what;          /* one for each event; 0: changes nothing */
+    uint8_t *baseline_what; /* one for each of the baseline */
+    uint32_t *baseline_end; /* the event that ends it; GP_REC_NONE: live at the end */
+    size_t before_count;    /* events with GP_FLOW_BEFORE */
+    struct gp_flow_ghost {  /* ended because their address came again, in the order of `at` */
+        uint32_t at, item;
+    } * ghosts;
+    size_t ghost_count;
+    bool *has_segments; /* one for each device: a cache showed its segments */
+};
+
+/* NULL: out of memory. */
+struct gp_flow *gp_flow_new(const struct gp_recording *recording);
+void gp_flow_free(struct gp_flow *flow);
+
+struct gp_flow_change {
+    const struct gp_rec_event *item; /* what began or ended; its bytes and site are the begin's */
+    uint64_t time_ns;
+    uint32_t id;    /* of the item, the same at its end: index of its event, of the baseline + event_count */
+    uint32_t event; /* where the walk is: index of the event; GP_REC_NONE before the first */
+    uint8_t what;   /* of the item: GP_FLOW_SUMMED .. _CACHED */
+    bool add;
+};
+
+struct gp_flow_walk {
+    const struct gp_flow *flow;
+    unsigned stage;
+    size_t at, ghost;
+};
+
+static inline struct gp_flow_walk gp_flow_begin(const struct gp_flow *flow)
+{
+    return (struct gp_flow_walk){.flow = flow};
+}
+/* The next change, in the order of time: first what was there when the recording began.  false: no more. */
+bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change);
+
+/* The index of the event that ended an item; GP_REC_NONE: live at the end. */
+uint32_t gp_flow_end(const struct gp_flow *flow, uint32_t id);
+
+/* Sums of one device along the walk. */
+struct gp_level {
+    int64_t allocated, requested, reserved; /* of events alone */
+    int64_t pool;                           /* part of allocated whose reserve only samples know */
+};
+static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_change *change)
+{
+    /* Unsigned: sizes of a damaged file may wrap, and nothing worse. */
+    uint64_t bytes = change->add ? change->item->bytes : -change->item->bytes;
+    if (change->what & GP_FLOW_SUMMED) {
+        uint64_t asked = gp_rec_requested(change->item);
+        level->allocated = (int64_t)((uint64_t)level->allocated + bytes);
+        level->requested = (int64_t)((uint64_t)level->requested + (change->add ? asked : -asked));
+        if (change->item->kind == GP_KIND_POOL)
+            level->pool = (int64_t)((uint64_t)level->pool + bytes);
+    }
+    if (change->what & GP_FLOW_RESERVED)
+        level->reserved = (int64_t)((uint64_t)level->reserved + bytes);
+}
+
+/* What pools and graphs hold from the driver comes from samples: it is polled.  Walks beside the changes. */
+struct gp_polled {
+    const struct gp_recording *recording;
+    uint32_t device;
+    size_t at;     /* next sample */
+    int64_t extra; /* reserved bytes beyond what events tell, as of the last sample */
+    bool use;      /* the device has pools or graphs */
+};
+struct gp_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device);
+/* Takes samples up to `time_ns` into account; level: before the change of that moment. */
+void gp_polled_advance(struct gp_polled *polled, uint64_t time_ns, const struct gp_level *level);
+int64_t gp_polled_reserved(const struct gp_polled *polled, const struct gp_level *level);
+
+/* The same analyses as in analyze.h on a flow that is there already. */
+struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
+                                    uint32_t points);
+struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points);
+struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps *steps, uint64_t older_ns);
+struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
+struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps *steps);
+struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points);
+struct gp_segments *gp_flow_segments(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
+struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device);
+struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ * series.c: bytes over time; see analyze.h.  Every change is a point of its own if there is room; else time is cut into
+ * equal stretches, each with its lowest and highest value, so that no peak is lost by drawing. */
+#include <analyze/flow.h>
+
+#include <stdlib.h>
+
+struct gp_series_maker {
+    const struct gp_recording *recording;
+    struct gp_series *series;
+    uint32_t points; /* room */
+    bool coarse;
+    uint64_t width; /* of a stretch */
+};
+
+static uint64_t gp_series_span(const struct gp_recording *recording)
+{
+    return recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
+}
+
+static uint64_t gp_series_clamp(const struct gp_recording *recording, uint64_t time_ns)
+{
+    if (time_ns < recording->begin_ns)
+        return recording->begin_ns;
+    return time_ns > recording->end_ns && recording->end_ns >= recording->begin_ns ? recording->end_ns : time_ns;
+}
+
+/* value from time_ns on. */
+static void gp_series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t value)
+{
+    struct gp_series *series = maker->series;
+    struct gp_series_point *last = series->count ? &series->points[series->count - 1] : NULL;
+    uint64_t begin = maker->recording->begin_ns, at = gp_series_clamp(maker->recording, time_ns);
+    if (maker->coarse)
+        at = begin + (at - begin) / maker->width * maker->width;
+    if (last && last->time_ns == at) {
+        /* The level at the stretch's begin counts for it too, but not one that lasted no time at all. */
+        last->low = value < last->low ? value : last->low;
+        last->high = value > last->high ? value : last->high;
+        last->last = value;
+        return;
+    }
+    if (last && last->last == value && last->low == last->high && !maker->coarse)
+        return;
+    int64_t from = last && maker->coarse ? last->last : value;
+    if (series->count == maker->points)
+        return;
+    series->points[series->count++] = (struct gp_series_point){
+        .time_ns = at, .low = from < value ? from : value, .high = from > value ? from : value, .last = value};
+}
+
+static bool gp_series_new(struct gp_series_maker *maker, const struct gp_flow *flow, size_t changes, uint32_t points)
+{
+    points = points < 4 ? 4 : points;
+    *maker = (struct gp_series_maker){.recording = flow->recording, .points = points};
+    maker->coarse = changes + 2 > points;
+    /* One stretch for the begin, one point for the end; the last stretch may be cut. */
+    maker->width = gp_series_span(flow->recording) / (points - 3) + 1;
+    uint32_t room = maker->coarse ? points : (uint32_t)changes + 2;
+    maker->points = room;
+    maker->series = calloc(1, sizeof(*maker->series) + (room + 1) * sizeof(struct gp_series_point));
+    return maker->series;
+}
+
+static struct gp_series *gp_series_end(struct gp_series_maker *maker)
+{
+    struct gp_series *series = maker->series;
+    int64_t value = series->count ? series->points[series->count - 1].last : 0;
+    uint64_t end = gp_series_clamp(maker->recording, maker->recording->end_ns);
+    if (series->count == 0 || series->points[series->count - 1].time_ns < end)
+        series->points[series->count++] =
+            (struct gp_series_point){.time_ns = end, .low = value, .high = value, .last = value};
+    return series;
+}
+
+static bool gp_series_wants(const struct gp_flow_change *change, uint32_t device, enum gp_wire_kind kind)
+{
+    if (change->item->device != device)
+        return false;
+    if (kind == GP_KIND_NONE)
+        return change->what & GP_FLOW_SUMMED;
+    return (change->what & GP_FLOW_KIND) && change->item->kind == kind;
+}
+
+static size_t gp_series_changes(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    size_t count = 0;
+    while (gp_flow_next(&walk, &change))
+        count += change.event != GP_REC_NONE && gp_series_wants(&change, device, kind);
+    return count;
+}
+
+struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
+                                    uint32_t points)
+{
+    struct gp_series_maker maker;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    uint64_t value = 0;
+    bool begun = false;
+    if (!gp_series_new(&maker, flow, gp_series_changes(flow, device, kind), points))
+        return NULL;
+    while (gp_flow_next(&walk, &change)) {
+        if (!begun && change.event != GP_REC_NONE) {
+            gp_series_put(&maker, flow->recording->begin_ns, (int64_t)value);
+            begun = true;
+        }
+        if (!gp_series_wants(&change, device, kind))
+            continue;
+        value += change.add ? change.item->bytes : -change.item->bytes;
+        if (begun)
+            gp_series_put(&maker, change.time_ns, (int64_t)value);
+    }
+    if (!begun)
+        gp_series_put(&maker, flow->recording->begin_ns, (int64_t)value);
+    return gp_series_end(&maker);
+}
+
+struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points)
+{
+    struct gp_series_maker maker;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    struct gp_polled polled = gp_polled_begin(flow, device);
+    size_t changes = flow->recording->sample_count;
+    bool begun = false;
+    while (gp_flow_next(&walk, &change))
+        changes += change.event != GP_REC_NONE && change.item->device == device &&
+                   change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED);
+    if (!gp_series_new(&maker, flow, changes, points))
+        return NULL;
+    walk = gp_flow_begin(flow);
+    while (gp_flow_next(&walk, &change)) {
+        if (!begun && change.event != GP_REC_NONE) {
+            gp_series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
+            begun = true;
+        }
+        if (change.item->device != device || !(change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED)))
+            continue;
+        size_t sampled = polled.at;
+        gp_polled_advance(&polled, change.time_ns, &level);
+        if (begun && sampled != polled.at)
+            gp_series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
+        gp_level_apply(&level, &change);
+        if (begun)
+            gp_series_put(&maker, change.time_ns, gp_polled_reserved(&polled, &level));
+    }
+    if (!begun)
+        gp_series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
+    size_t sampled = polled.at;
+    gp_polled_advance(&polled, flow->recording->end_ns, &level);
+    if (sampled != polled.at)
+        gp_series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
+    return gp_series_end(&maker);
+}
+
+struct gp_series *gp_series_allocated(const struct gp_recording *recording, uint32_t device, enum gp_wire_kind kind,
+                                      uint32_t points)
+{
+    struct gp_flow *flow = gp_flow_new(recording);
+    struct gp_series *series = flow ? gp_flow_allocated(flow, device, kind, points) : NULL;
+    gp_flow_free(flow);
+    return series;
+}
+
+struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint32_t device, uint32_t points)
+{
+    struct gp_flow *flow = gp_flow_new(recording);
+    struct gp_series *series = flow ? gp_flow_reserved(flow, device, points) : NULL;
+    gp_flow_free(flow);
+    return series;
+}

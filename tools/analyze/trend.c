@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * trend.c: see trend.h. */
+#include <analyze/trend.h>
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* Rises and falls that are equally likely would look so clear once in eight times: three rises and no fall pass. */
+#define GP_TREND_CHANCE 0.125
+/* What is given back of what was gained.  A queue or a pool of changing sizes gives back nearly all. */
+#define GP_TREND_BACK 0.25
+/* A habit of growing, with this chance only of having been still for so long, has ended. */
+#define GP_TREND_STILL 0.01
+/* Growth of the second half against the first.  Fewer rises there are chance unless they are too few for it. */
+#define GP_TREND_FLAT 0.25
+
+struct gp_trend_steps {
+    uint32_t rises, falls, still; /* still: since the last rise */
+    double gained, lost;
+};
+
+static struct gp_trend_steps gp_trend_count(const int64_t *values, uint32_t count)
+{
+    struct gp_trend_steps steps = {0};
+    for (uint32_t i = 1; i < count; i++) {
+        double by = (double)values[i] - (double)values[i - 1];
+        steps.still = by > 0 ? 0 : steps.still + 1;
+        steps.rises += by > 0;
+        steps.falls += by < 0;
+        steps.gained += by > 0 ? by : 0;
+        steps.lost -= by < 0 ? by : 0;
+    }
+    return steps;
+}
+
+/* Sign test: the chance of at least so many rises if a change is a rise or a fall by the toss of a coin. */
+static double gp_trend_chance(uint32_t rises, uint32_t falls)
+{
+    uint32_t n = rises + falls;
+    double term = 1, sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        term /= 2;
+    /* term = C(n, k) / 2^n, from k = n down to rises. */
+    for (uint32_t k = n; k >= rises && k > 0; k--) {
+        sum += term;
+        term = term * k / (n - k + 1);
+    }
+    return n == 0 || rises == 0 ? 1 : sum;
+}
+
+/* The chance of being still for so long, for one who rose with the rate that it had until its last rise (Laplace's
+ * rule: of r in n, (r + 1) / (n + 2)). */
+static double gp_trend_stillness(const struct gp_trend_steps *steps, uint32_t count)
+{
+    double n = count - 1 - steps->still, rate = (steps->rises + 1) / (n + 2), chance = 1;
+    for (uint32_t i = 0; i < steps->still; i++)
+        chance *= 1 - rate;
+    return chance;
+}
+
+static int gp_trend_compare(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return a < b ? -1 : a > b;
+}
+
+static double gp_trend_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), gp_trend_compare);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* How much of the curve's variation the line through it explains; < 0: out of memory. */
+static double gp_trend_line(const int64_t *values, uint32_t count, double *slope)
+{
+    size_t pairs = (size_t)count * (count - 1) / 2, n = 0;
+    double *slopes = malloc((pairs + count) * sizeof(*slopes));
+    double mean = 0, total = 0, off = 0;
+    if (!slopes)
+        return -1;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = i + 1; k < count; k++)
+            slopes[n++] = ((double)values[k] - (double)values[i]) / (k - i);
+        mean += (double)values[i] / count;
+    }
+    *slope = gp_trend_median(slopes, pairs);
+    for (uint32_t i = 0; i < count; i++)
+        slopes[i] = (double)values[i] - *slope * i;
+    double base = gp_trend_median(slopes, count);
+    for (uint32_t i = 0; i < count; i++) {
+        double by = (double)values[i] - mean, miss = (double)values[i] - base - *slope * i;
+        total += by * by;
+        off += miss * miss;
+    }
+    free(slopes);
+    return total > 0 && off < total ? 1 - off / total : 0;
+}
+
+/* Growth a step in the second half against the first; above 1: 1. */
+static double gp_trend_halves(const int64_t *values, uint32_t count)
+{
+    uint32_t middle = count / 2;
+    double first = ((double)values[middle] - (double)values[0]) / middle;
+    double second = ((double)values[count - 1] - (double)values[middle]) / (count - 1 - middle);
+    return second >= first ? 1 : second <= 0 ? 0 : second / first;
+}
+
+static bool gp_trend_flattens(const int64_t *values, uint32_t count)
+{
+    uint32_t middle = count / 2, first = gp_trend_count(values, middle + 1).rises;
+    uint32_t second = gp_trend_count(values + middle, count - middle).rises;
+    if (gp_trend_halves(values, count) >= GP_TREND_FLAT)
+        return false;
+    return second * 2 >= first || gp_trend_chance(first, second) <= GP_TREND_CHANCE;
+}
+
+static enum gp_trend_verdict gp_trend_judge(const int64_t *values, uint32_t count, const struct gp_trend_steps *steps)
+{
+    if (count < 4)
+        return GP_TREND_SHORT;
+    if (gp_trend_chance(steps->rises, steps->falls) > GP_TREND_CHANCE)
+        return GP_TREND_RARE;
+    if (steps->lost > steps->gained * GP_TREND_BACK)
+        return GP_TREND_FALLS;
+    if (gp_trend_stillness(steps, count) < GP_TREND_STILL)
+        return GP_TREND_STOPPED;
+    return gp_trend_flattens(values, count) ? GP_TREND_FLATTENS : GP_TREND_GROWS;
+}
+
+bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend)
+{
+    struct gp_trend_steps steps = gp_trend_count(values, count);
+    *trend =
+        (struct gp_trend){.verdict = gp_trend_judge(values, count, &steps), .rises = steps.rises, .falls = steps.falls};
+    if (trend->verdict != GP_TREND_GROWS)
+        return false;
+    double line = gp_trend_line(values, count, &trend->slope), halves = gp_trend_halves(values, count);
+    if (line < 0 || trend->slope <= 0) {
+        trend->verdict = GP_TREND_RARE;
+        return false;
+    }
+    trend->confidence = (1 - gp_trend_chance(steps.rises, steps.falls)) * line * (halves < 0.5 ? halves * 2 : 1);
+    return true;
+}

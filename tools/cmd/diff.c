@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ * diff.c: `gpuprof diff`: two recordings of one program, call site by call site.  Called by main.c. */
+#include <cmd/load.h>
+#include <write/write.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char gp_diff_help[] = "usage: gpuprof diff BEFORE AFTER [--json]\n"
+                                   "\n"
+                                   "Prints which call sites held more or less at the peak, and at the end, in the "
+                                   "second recording than in the first.\n"
+                                   "Sites are the same if the names of their frames are: lines may have moved.\n"
+                                   "\n"
+                                   "      --json  schema gpuprof.diff/1\n";
+
+struct gp_diff_names {
+    char **keys, **labels;
+    uint32_t count;
+};
+
+static void gp_diff_names_free(struct gp_diff_names *names)
+{
+    for (uint32_t i = 0; i < names->count; i++) {
+        free(names->keys ? names->keys[i] : NULL);
+        free(names->labels ? names->labels[i] : NULL);
+    }
+    free(names->keys);
+    free(names->labels);
+}
+
+/* By functions and files, not by lines: a program that was changed above a call still makes the same call. */
+static char *gp_diff_key(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    uint32_t count = gp_symbols_site(symbols, site, &frames);
+    char *key = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&key, &size);
+    for (uint32_t i = 0; out && i < count; i++)
+        fprintf(out, "%s\t%s\t%s\n", frames[i].function, frames[i].file, frames[i].module);
+    if (!out || fclose(out) != 0)
+        return NULL;
+    return key;
+}
+
+static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *loaded)
+{
+    names->count = loaded->recording->site_count;
+    names->keys = calloc(names->count + 1u, sizeof(char *));
+    names->labels = calloc(names->count + 1u, sizeof(char *));
+    bool ok = names->keys && names->labels;
+    for (uint32_t i = 0; ok && i < names->count; i++) {
+        char label[256];
+        gp_frame_label(gp_symbols_name(loaded->symbols, i), label, sizeof(label));
+        names->keys[i] = gp_diff_key(loaded->symbols, i);
+        names->labels[i] = strdup(label);
+        ok = names->keys[i] && names->labels[i];
+    }
+    return ok;
+}
+
+static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
+{
+    struct gp_diff_names names[2] = {{0}, {0}};
+    struct gp_diff *diff = NULL;
+    bool ok = gp_diff_name(&names[0], &loaded[0]) && gp_diff_name(&names[1], &loaded[1]);
+    if (ok) {
+        const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
+        const char *const *keys[2] = {(const char *const *)names[0].keys, (const char *const *)names[1].keys};
+        const char *const *labels[2] = {(const char *const *)names[0].labels, (const char *const *)names[1].labels};
+        struct gp_page page = gp_load_page();
+        diff = gp_diff_find(recordings, keys);
+        ok = diff;
+        if (diff && json) {
+            ok = gp_json_print(stdout, gp_diff_json(diff, labels), false) == 0;
+        } else if (diff) {
+            gp_page_warnings(&page, &loaded[0].report);
+            gp_page_warnings(&page, &loaded[1].report);
+            gp_page_diff(&page, diff, labels);
+        }
+    }
+    free(diff);
+    gp_diff_names_free(&names[0]);
+    gp_diff_names_free(&names[1]);
+    return ok ? GP_EXIT_OK : gp_load_memory("diff");
+}
+
+int gp_cmd_diff(int argc, char **argv)
+{
+    struct gp_load_options o;
+    struct gp_loaded loaded[2];
+    int rc = gp_load_parse(&o, "diff", GP_LOAD_DIFF, argc, argv);
+    if (!rc && o.help) {
+        fputs(gp_diff_help, stdout);
+    } else if (!rc) {
+        rc = gp_load(&loaded[0], &o, 0);
+        if (!rc) {
+            rc = gp_load(&loaded[1], &o, 1);
+            if (!rc) {
+                rc = gp_diff_print(loaded, o.json);
+                gp_load_free(&loaded[1]);
+            }
+            gp_load_free(&loaded[0]);
+        }
+    }
+    gp_load_end(&o);
+    return rc;
+}

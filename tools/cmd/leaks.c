@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * leaks.c: `gpuprof leaks`: which call sites hold more with every step.  Called by main.c. */
+#include <cmd/load.h>
+#include <write/write.h>
+
+#include <stdlib.h>
+
+static const char gp_leaks_help[] =
+    "usage: gpuprof leaks (FILE | -p PID [--duration SECS]) [--older SECS] [--json] [--error-exitcode N]\n"
+    "\n"
+    "Names the call sites that hold more memory with every step of the program, how much, and how long it can go on.\n"
+    "Steps are marks that come again and again, NVTX ranges, or what the program repeats by itself.\n"
+    "\n"
+    "  -p, --pid PID           a running process, recorded for a while (^C ends it early)\n"
+    "      --duration SECS     for so long (default 10)\n"
+    "      --older SECS        only blocks that are at least so old at the end count as kept\n"
+    "      --json              schema gpuprof.leaks/1\n"
+    "      --error-exitcode N  the exit status if there is a suspect (default 0)\n"
+    "\n"
+    "docs/analyses.md has the rule by which a site is suspected.\n";
+
+int gp_cmd_leaks(int argc, char **argv)
+{
+    struct gp_load_options o;
+    struct gp_loaded loaded;
+    int rc = gp_load_parse(&o, "leaks", GP_LOAD_LEAKS, argc, argv);
+    if (!rc && o.help) {
+        fputs(gp_leaks_help, stdout);
+    } else if (!rc) {
+        rc = gp_load(&loaded, &o, 0);
+        if (!rc) {
+            uint64_t older_ns = o.older_seconds > 0 ? (uint64_t)o.older_seconds * 1000000000ull : 0;
+            struct gp_leaks *leaks = gp_flow_leaks(loaded.report.flow, loaded.report.steps, older_ns);
+            struct gp_page page = gp_load_page();
+            if (!leaks)
+                rc = gp_load_memory("leaks");
+            else if (o.json && gp_json_print(stdout, gp_report_leaks_json(&loaded.report, leaks), false) != 0)
+                rc = gp_load_memory("leaks");
+            else if (!o.json)
+                gp_page_leaks(&page, &loaded.report, leaks);
+            if (!rc && leaks->count && o.error_exitcode >= 0)
+                rc = (int)o.error_exitcode;
+            free(leaks);
+            gp_load_free(&loaded);
+        }
+    }
+    gp_load_end(&o);
+    return rc;
+}

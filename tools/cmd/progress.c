@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * progress.c: see progress.h.  Called by the commands that read or write whole recordings. */
+#include <cmd/progress.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GP_PROGRESS_QUIET_NS 500000000ull /* what is done sooner needs no bar */
+#define GP_PROGRESS_EVERY_NS 100000000ull /* ten times a second is as often as a person can read */
+#define GP_PROGRESS_WIDTH    30
+
+static struct {
+    char what[40];
+    uint64_t begin_ns, last_ns;
+    bool able, shown;
+} gp_progress;
+
+static uint64_t gp_progress_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static bool gp_progress_able(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+void gp_progress_begin(const char *what)
+{
+    gp_progress_end();
+    gp_progress.able = gp_progress_able();
+    gp_progress.begin_ns = gp_progress_now();
+    gp_progress.last_ns = 0;
+    /* A path comes from the user's command line, yet it may name anything: nothing that moves a cursor passes. */
+    size_t at = 0;
+    for (; what[at] && at < sizeof(gp_progress.what) - 1; at++)
+        gp_progress.what[at] = (unsigned char)what[at] < 0x20 || what[at] == 0x7f ? '?' : what[at];
+    gp_progress.what[at] = '\0';
+}
+
+void gp_progress_step(unsigned parts)
+{
+    if (!gp_progress.able)
+        return;
+    uint64_t now = gp_progress_now();
+    if (now - gp_progress.begin_ns < GP_PROGRESS_QUIET_NS || now - gp_progress.last_ns < GP_PROGRESS_EVERY_NS)
+        return;
+    parts = parts > 1000 ? 1000 : parts;
+    unsigned full = parts * GP_PROGRESS_WIDTH / 1000;
+    char bar[GP_PROGRESS_WIDTH + 1];
+    memset(bar, '#', full);
+    memset(bar + full, '.', GP_PROGRESS_WIDTH - full);
+    bar[GP_PROGRESS_WIDTH] = '\0';
+    fprintf(stderr, "\r%s [%s] %3u %%", gp_progress.what, bar, parts / 10);
+    fflush(stderr);
+    gp_progress.last_ns = now;
+    gp_progress.shown = true;
+}
+
+void gp_progress_end(void)
+{
+    if (gp_progress.shown) { /* blanks, not an escape sequence: every terminal knows them */
+        fprintf(stderr, "\r%*s\r", (int)strlen(gp_progress.what) + GP_PROGRESS_WIDTH + 9, "");
+        fflush(stderr);
+    }
+    gp_progress.able = gp_progress.shown = false;
+}
+
+void gp_progress_listener(void *arg, unsigned parts)
+{
+    (void)arg;
+    gp_progress_step(parts);
+}

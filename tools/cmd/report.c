@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * report.c: `gpuprof report`: a recording on one page.  Called by main.c. */
+#include <cmd/load.h>
+#include <report/report.h>
+#include <write/write.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char gp_report_help[] =
+    "usage: gpuprof report FILE [-o report.html] [--json]\n"
+    "\n"
+    "How much memory a recorded program held, when it held most, who held it then, who holds more with every step, "
+    "and\n"
+    "how much of what was reserved was of use.\n"
+    "\n"
+    "  -o, --output FILE  one HTML page that needs nothing else ('-': standard output)\n"
+    "      --json         schema gpuprof.report/1, all that the page shows\n";
+
+static int gp_report_text(const struct gp_loaded *loaded)
+{
+    struct gp_page page = gp_load_page();
+    struct gp_leaks *leaks = gp_flow_leaks(loaded->report.flow, loaded->report.steps, 0);
+    if (!leaks)
+        return gp_load_memory("report");
+    gp_page_summary(&page, &loaded->report, leaks);
+    free(leaks);
+    return GP_EXIT_OK;
+}
+
+static int gp_report_page(const struct gp_load_options *o, json_t *document)
+{
+    char why[256] = "";
+    int rc = gp_report_html(o->output, document, why, sizeof(why));
+    if (rc == 0)
+        return GP_EXIT_OK;
+    gp_error("report", "%s: %s", o->output, why[0] ? why : strerror(-rc));
+    return GP_EXIT_FAILED;
+}
+
+static int gp_report_made(const struct gp_load_options *o, const struct gp_loaded *loaded)
+{
+    if (!o->output && !o->json)
+        return gp_report_text(loaded);
+    json_t *document = gp_report_document(loaded->recording, loaded->symbols, o->files[0]);
+    if (!document)
+        return gp_load_memory("report");
+    int rc = o->output ? gp_report_page(o, document) : GP_EXIT_OK;
+    if (!rc && o->json)
+        return gp_json_print(stdout, document, false) == 0 ? GP_EXIT_OK : GP_EXIT_FAILED;
+    json_decref(document);
+    return rc;
+}
+
+int gp_cmd_report(int argc, char **argv)
+{
+    struct gp_load_options o;
+    struct gp_loaded loaded;
+    int rc = gp_load_parse(&o, "report", GP_LOAD_OUTPUT, argc, argv);
+    if (!rc && o.help) {
+        fputs(gp_report_help, stdout);
+    } else if (!rc && o.json && o.output && strcmp(o.output, "-") == 0) {
+        rc = gp_usage_error("report", "-o - and --json: only one of them fits on standard output");
+    } else if (!rc) {
+        rc = gp_load(&loaded, &o, 0);
+        if (!rc) {
+            rc = gp_report_made(&o, &loaded);
+            gp_load_free(&loaded);
+        }
+    }
+    gp_load_end(&o);
+    return rc;
+}

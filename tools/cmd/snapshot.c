@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT
+ * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a running process. Called
+ * by main.c. */
+#include <cmd/cmd.h>
+#include <cmd/progress.h>
+#include <collect/pieces.h>
+#include <collect/sites.h>
+#include <snapshot/recent.h>
+#include <snapshot/snapshot.h>
+
+#include <base/clock.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char gp_snapshot_help[] =
+    "usage: gpuprof snapshot FILE -o snapshot.pickle\n"
+    "       gpuprof snapshot [-p PID] [--trace SECS] -o snapshot.pickle\n"
+    "\n"
+    "Writes which memory is whose, block by block, in the format of torch.cuda.memory._snapshot(): for\n"
+    "pytorch.org/memory_viz, torch's _memory_viz.py and 'gpuprof replay'.  The program need not be PyTorch.\n"
+    "\n"
+    "  FILE               a recording: its memory at the end, and the whole way there\n"
+    "  -p, --pid PID      a running process, as it is now; without PID and FILE: your only profiled process\n"
+    "      --trace SECS   with the events of so many seconds from now, behind the last ones that it still holds\n"
+    "                     (0: these alone)\n"
+    "  -o, --output OUT   where to; an older file of that name is replaced once the new one is whole; '-': stdout\n"
+    "\n"
+    "Memory of the host is not in it: PyTorch's format has devices alone.\n";
+
+enum { GP_SNAPSHOT_TRACE = 256 };
+
+/* A day: for longer there are recordings. */
+#define GP_SNAPSHOT_MOST_SECONDS 86400
+/* The ring holds 32 thousand events: at 600 000 a second it comes round in 50 ms. */
+#define GP_SNAPSHOT_PAUSE_NS 20000000ull
+
+struct gp_snapshot_options {
+    struct gp_target target;
+    const char *file, *output;
+    int64_t trace_seconds; /* -1: no trace */
+    bool help;
+};
+
+static int gp_snapshot_option(int c, struct gp_snapshot_options *o)
+{
+    if (c == 'p')
+        return gp_target_pids(&o->target, optarg);
+    if (c == 'h')
+        o->help = true;
+    if (c == 'o')
+        o->output = optarg;
+    if (c == GP_SNAPSHOT_TRACE && gp_parse_number(optarg, 0, GP_SNAPSHOT_MOST_SECONDS, &o->trace_seconds) != 0)
+        return gp_usage_error("snapshot", "--trace %s: not a number of seconds from 0 to %d", optarg,
+                              GP_SNAPSHOT_MOST_SECONDS);
+    return GP_EXIT_OK;
+}
+
+static int gp_snapshot_parse(int argc, char **argv, struct gp_snapshot_options *o)
+{
+    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"trace", required_argument, NULL, GP_SNAPSHOT_TRACE},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int c, rc = GP_EXIT_OK;
+    optind = 0;
+    opterr = 0;
+    while (!rc && (c = getopt_long(argc, argv, ":p:o:h", options, NULL)) != -1) {
+        if (c == '?' || c == ':')
+            return gp_option_error("snapshot", c, argv, optind, optopt);
+        rc = gp_snapshot_option(c, o);
+    }
+    if (rc || o->help)
+        return rc;
+    o->file = optind < argc ? argv[optind++] : NULL;
+    if (optind < argc)
+        return gp_usage_error("snapshot", "%s: one recording at a time", argv[optind]);
+    if (o->target.pid_count > 1)
+        return gp_usage_error("snapshot", "-p: one process at a time");
+    if (o->file && o->target.pids)
+        return gp_usage_error("snapshot", "a recording and -p exclude each other");
+    if (o->file && o->trace_seconds >= 0)
+        return gp_usage_error("snapshot", "--trace is for a running process: a recording has its events");
+    if (!o->output)
+        return gp_usage_error("snapshot", "say where to: -o snapshot.pickle");
+    return GP_EXIT_OK;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+struct gp_snapshot_out {
+    const char *path;
+    char part[4096]; /* written here, and renamed when whole; "": path is no ordinary file */
+    int fd;
+};
+
+static int gp_snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_options *o)
+{
+    struct stat there, from;
+    out->path = o->output;
+    out->part[0] = '\0';
+    bool console = strcmp(o->output, "-") == 0;
+    bool exists = !console && stat(o->output, &there) == 0;
+    if (exists && o->file && stat(o->file, &from) == 0 && from.st_ino == there.st_ino && from.st_dev == there.st_dev) {
+        gp_error("snapshot", "%s: is the recording itself: give the snapshot another name", o->output);
+        return GP_EXIT_FAILED;
+    }
+    if (console) {
+        out->fd = dup(STDOUT_FILENO);
+    } else if (exists && !S_ISREG(there.st_mode)) {
+        out->fd = open(o->output, O_WRONLY | O_CLOEXEC);
+    } else if (snprintf(out->part, sizeof(out->part), "%s.%d.part", o->output, (int)getpid()) >=
+               (int)sizeof(out->part)) {
+        out->part[0] = '\0';
+        errno = ENAMETOOLONG;
+        out->fd = -1;
+    } else {
+        out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    if (out->fd >= 0)
+        return GP_EXIT_OK;
+    gp_error("snapshot", "%s: cannot be written: %s", o->output, strerror(errno));
+    return GP_EXIT_FAILED;
+}
+
+/* error: of the writing. */
+static int gp_snapshot_finish(struct gp_snapshot_out *out, int error)
+{
+    if (close(out->fd) != 0 && !error)
+        error = -errno;
+    if (!error && out->part[0] && rename(out->part, out->path) != 0)
+        error = -errno;
+    if (!error)
+        return GP_EXIT_OK;
+    if (out->part[0])
+        unlink(out->part);
+    gp_error("snapshot", "%s: cannot be written: %s", out->path, strerror(-error));
+    return GP_EXIT_FAILED;
+}
+
+static void gp_snapshot_report(const struct gp_snapshot_out *out, const struct gp_snapshot_counts *counts)
+{
+    if (strcmp(out->path, "-") != 0)
+        fprintf(stderr,
+                "gpuprof: snapshot: %s: %" PRIu64 " segments, %" PRIu64 " blocks, %" PRIu64 " trace entries, %" PRIu64
+                " annotations, %" PRIu64 " bytes\n",
+                out->path, counts->segments, counts->blocks, counts->entries, counts->annotations, counts->bytes);
+}
+
+static void gp_snapshot_notes(const struct gp_symbols *symbols)
+{
+    const char *note;
+    for (uint32_t i = 0; symbols && (note = gp_symbols_note(symbols, i)); i++)
+        fprintf(stderr, "gpuprof: snapshot: %s\n", note);
+}
+
+/* ---- of a running process ---------------------------------------------------------------------------------------- */
+
+static int gp_snapshot_wait(struct gp_recent *recent, int64_t seconds)
+{
+    uint64_t end = gp_clock_ns() + (uint64_t)seconds * 1000000000u;
+    int rc = gp_recent_poll(recent, 0);
+    while (!rc && gp_clock_ns() < end) {
+        nanosleep(&(struct timespec){0, GP_SNAPSHOT_PAUSE_NS}, NULL);
+        rc = gp_recent_poll(recent, 0);
+    }
+    return rc;
+}
+
+static int gp_snapshot_pieces(pid_t pid, struct gp_pieces *pieces)
+{
+    char why[128], what[256];
+    int rc = gp_pieces_take(pid, pieces, 0, why, sizeof(why));
+    if (!rc && pieces->missed)
+        fprintf(stderr,
+                "gpuprof: snapshot: pid %d allocates faster than its memory can be listed: %" PRIu64
+                " pieces are missing\n",
+                (int)pid, pieces->missed);
+    if (!rc)
+        return GP_EXIT_OK;
+    if (rc == -ESRCH || rc == -EACCES) {
+        gp_explain_pid(pid, what, sizeof(what));
+        gp_error("snapshot", "pid %d: %s", (int)pid, what);
+        return GP_EXIT_NO_PROCESS;
+    }
+    if (rc == -ETIMEDOUT)
+        gp_error("snapshot", "pid %d does not answer (is it stopped?): try again when it runs", (int)pid);
+    else if (rc == -EINVAL)
+        gp_error("snapshot", "pid %d runs a library of another version, which gives no snapshots: start it anew",
+                 (int)pid);
+    else
+        gp_error("snapshot", "pid %d: its memory cannot be listed: %s", (int)pid, rc == -EPROTO ? why : strerror(-rc));
+    return GP_EXIT_FAILED;
+}
+
+/* The trace is gathered before the pieces are taken, and what came in between after them. */
+static int gp_snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_pieces *pieces)
+{
+    int rc = 0;
+    if (seconds >= 0 && (rc = gp_recent_open(recent, pid)) == 0)
+        rc = gp_snapshot_wait(recent, seconds);
+    if (rc) {
+        gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
+        return rc == -ESRCH || rc == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
+    }
+    int status = gp_snapshot_pieces(pid, pieces);
+    if (!status && seconds >= 0 && (rc = gp_recent_poll(recent, 1)) != 0) {
+        gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
+        status = GP_EXIT_FAILED;
+    }
+    if (!status && recent->missed)
+        fprintf(stderr, "gpuprof: snapshot: %" PRIu64 " events came too fast and are missing in the trace\n",
+                recent->missed);
+    return status;
+}
+
+static int64_t gp_snapshot_unix_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)gp_clock_ns();
+}
+
+static struct gp_snapshot_live gp_snapshot_process(const struct gp_process *process)
+{
+    struct gp_snapshot_live live = {
+        .unix_ns = gp_snapshot_unix_ns(), .allocator = process->allocator, .split_limit = -1, .oom = &process->oom};
+    for (int i = 0; i < process->device_count; i++) {
+        const struct gp_device_view *device = &process->devices[i];
+        if (device->index >= (int)GP_WIRE_GPUS)
+            continue;
+        live.split_limit = live.device_count ? live.split_limit : device->wire.max_split_size;
+        if ((uint32_t)device->index >= live.device_count)
+            live.device_count = (uint32_t)device->index + 1;
+    }
+    return live;
+}
+
+struct gp_snapshot_sites { /* NULL: stacks are off, or cannot be read */
+    struct gp_sites *sites;
+    struct gp_symbols *symbols;
+};
+
+/* After the pieces: what they name is in the tables by then.  A snapshot without names is better than none. */
+static void gp_snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
+{
+    char problem[GP_PROBLEM_BYTES] = "";
+    int rc = gp_sites_open(&out->sites, pid, problem);
+    if (rc)
+        out->sites = NULL;
+    if (rc && rc != -ENOENT)
+        fprintf(stderr, "gpuprof: snapshot: pid %d: without call sites: %s\n", (int)pid,
+                problem[0] ? problem : strerror(-rc));
+    if (rc)
+        return;
+    const struct gp_symbol_source source = {
+        .sites = out->sites->sites,
+        .frames = out->sites->frames,
+        .modules = out->sites->modules,
+        .strings = out->sites->strings,
+        .site_count = out->sites->site_count,
+        .frame_count = out->sites->frame_count,
+        .module_count = out->sites->module_count,
+        .root = out->sites->root,
+    };
+    if (gp_symbols_new(&out->symbols, &source) != 0)
+        out->symbols = NULL;
+}
+
+static void gp_snapshot_sites_free(struct gp_snapshot_sites *sites)
+{
+    gp_symbols_free(sites->symbols);
+    if (sites->sites)
+        gp_sites_close(sites->sites);
+}
+
+static int gp_snapshot_of_process(struct gp_snapshot_options *o)
+{
+    struct gp_system *system = NULL;
+    struct gp_recent recent = {.fd = -1};
+    struct gp_pieces pieces = {0};
+    struct gp_snapshot_sites sites = {0};
+    struct gp_snapshot_counts counts;
+    struct gp_snapshot_out out;
+    int rc = gp_target_collect(&o->target, true, false, &system);
+    if (!rc)
+        rc = gp_snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &pieces);
+    if (!rc)
+        rc = gp_snapshot_open(&out, o);
+    if (!rc) {
+        struct gp_snapshot_live live = gp_snapshot_process(&system->processes[0]);
+        gp_snapshot_sites(system->processes[0].pid, &sites);
+        const struct gp_snapshot_names names = {gp_symbols_site, sites.symbols,
+                                                sites.symbols ? sites.sites->site_count : 0};
+        live.pieces = &pieces;
+        live.events = recent.events;
+        live.event_count = recent.count;
+        rc = gp_snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
+    }
+    if (!rc) {
+        gp_snapshot_notes(sites.symbols);
+        gp_snapshot_report(&out, &counts);
+    }
+    gp_snapshot_sites_free(&sites);
+    gp_pieces_free(&pieces);
+    gp_recent_close(&recent);
+    gp_system_free(system);
+    return rc;
+}
+
+/* ---- of a recording ---------------------------------------------------------------------------------------------- */
+
+static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
+{
+    struct gp_recording *recording = NULL;
+    struct gp_symbols *symbols = NULL;
+    struct gp_snapshot_counts counts;
+    struct gp_snapshot_out out;
+    char why[256] = "";
+    gp_progress_begin(o->file);
+    int rc = gp_recording_open(&recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
+    gp_progress_end();
+    if (rc) {
+        gp_error("snapshot", "%s: %s", o->file, why[0] ? why : strerror(-rc));
+        return GP_EXIT_FAILED;
+    }
+    const struct gp_symbol_source source = {
+        recording->sites,      recording->frames,      recording->modules,      recording->strings,
+        recording->site_count, recording->frame_count, recording->module_count, ""};
+    rc = gp_symbols_new(&symbols, &source);
+    if (rc)
+        gp_error("snapshot", "%s: %s", o->file, strerror(-rc));
+    rc = rc ? GP_EXIT_FAILED : gp_snapshot_open(&out, o);
+    if (!rc) {
+        const struct gp_snapshot_names names = {gp_symbols_site, symbols, recording->site_count};
+        rc = gp_snapshot_finish(&out, gp_snapshot_recording(out.fd, recording, &names, &counts));
+    }
+    if (!rc) {
+        gp_snapshot_notes(symbols);
+        gp_snapshot_report(&out, &counts);
+    }
+    gp_symbols_free(symbols);
+    gp_recording_free(recording);
+    return rc;
+}
+
+int gp_cmd_snapshot(int argc, char **argv)
+{
+    struct gp_snapshot_options o = {.target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1};
+    int rc = gp_snapshot_parse(argc, argv, &o);
+    if (!rc && o.help)
+        fputs(gp_snapshot_help, stdout);
+    else if (!rc)
+        rc = o.file ? gp_snapshot_of_file(&o) : gp_snapshot_of_process(&o);
+    gp_target_free(&o.target);
+    return rc;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT
+ * sites.c: see sites.h.  Offsets and counts are fetched once and checked before anything is read by them; rows, frames
+ * and strings below a count never change, but for the live numbers of a row. */
+#include <collect/sites.h>
+
+#include <base/clock.h>
+#include <base/compiler.h>
+#include <errno.h>
+#include <record/modules.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_SITES_ROWS 512u /* fetched at once: 64 KiB */
+
+/* Sixteen times what the library makes room for: a hostile session must not make a reader plan for gigabytes. */
+#define GP_SITES_MOST_ROWS    (1u << 20)
+#define GP_SITES_MOST_FRAMES  (1u << 24)
+#define GP_SITES_MOST_STRINGS (1u << 26)
+
+struct gp_sites_reader {
+    struct gp_peer peer;
+    bool own; /* the descriptor */
+    uint64_t offset;
+    struct gp_wire_sites head; /* as last fetched, checked */
+    char proc[32];
+    struct gp_modules modules; /* as last read */
+    uint32_t *module_index;    /* of their rows, in sites->modules */
+    uint32_t wire_strings;     /* bytes fetched */
+};
+
+static int gp_sites_wrong(char problem[GP_PROBLEM_BYTES], const char *what, uint32_t number)
+{
+    snprintf(problem, GP_PROBLEM_BYTES, "call sites: %s (%u)", what, number);
+    return -EPROTO;
+}
+
+/* Room for `count`, keeping what is there. */
+static int gp_sites_room(void *array, size_t count, size_t bytes)
+{
+    void *old, *moved;
+    memcpy(&old, array, sizeof(old));
+    moved = realloc(old, (count ? count : 1) * bytes);
+    if (!moved)
+        return -ENOMEM;
+    memcpy(array, &moved, sizeof(moved));
+    return 0;
+}
+
+/* ---- head ------------------------------------------------------------------------------------------------------ */
+
+static int gp_sites_place(struct gp_sites_reader *reader, uint64_t *room, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_wire_header header;
+    int rc = gp_peer_fetch(&reader->peer, &header, sizeof(header), 0);
+    if (rc)
+        return rc;
+    if (header.sites_offset == 0 && header.sites_bytes == 0)
+        return -ENOENT;
+    if (header.sites_offset < sizeof(header) || header.sites_offset % 8 != 0 ||
+        header.sites_bytes < sizeof(struct gp_wire_sites) || header.sites_offset > reader->peer.total_bytes ||
+        header.sites_bytes > reader->peer.total_bytes - header.sites_offset)
+        return gp_sites_wrong(problem, "they do not fit inside the session", 0);
+    if (reader->offset && reader->offset != header.sites_offset)
+        return gp_sites_wrong(problem, "they moved", 0);
+    reader->offset = header.sites_offset;
+    *room = header.sites_bytes;
+    return 0;
+}
+
+static bool gp_sites_inside(uint64_t offset, uint64_t count, uint64_t bytes, uint64_t room)
+{
+    return offset >= sizeof(struct gp_wire_sites) && offset % 8 == 0 && offset <= room &&
+           count <= (room - offset) / bytes;
+}
+
+static int gp_sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *head, uint64_t room,
+                         char problem[GP_PROBLEM_BYTES])
+{
+    int rc = gp_peer_fetch(&reader->peer, head, sizeof(*head), reader->offset);
+    if (rc)
+        return rc;
+    /* [site.A] acquire: what the counts cover; pairs with [site.R]. */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (head->modes == 0 && head->row_bytes == 0)
+        return -ENOENT;
+    if (head->row_bytes != sizeof(struct gp_wire_site) || head->frame_bytes != sizeof(struct gp_wire_frame))
+        return gp_sites_wrong(problem, "sizes are not those of this version", head->row_bytes);
+    if (!gp_sites_inside(head->rows_offset, head->row_limit, sizeof(struct gp_wire_site), room) ||
+        !gp_sites_inside(head->frames_offset, head->frame_limit, sizeof(struct gp_wire_frame), room) ||
+        !gp_sites_inside(head->strings_offset, head->string_limit, 1, room))
+        return gp_sites_wrong(problem, "a table does not fit inside of them", 0);
+    if (head->row_limit > GP_SITES_MOST_ROWS || head->frame_limit > GP_SITES_MOST_FRAMES ||
+        head->string_limit > GP_SITES_MOST_STRINGS)
+        return gp_sites_wrong(problem, "a table is larger than any library makes it", head->row_limit);
+    if (reader->head.row_bytes && head->string_limit != reader->head.string_limit)
+        return gp_sites_wrong(problem, "a table changed its size", head->string_limit);
+    if (head->rows > head->row_limit || head->frames > head->frame_limit || head->strings > head->string_limit)
+        return gp_sites_wrong(problem, "more is in use than there is", head->rows);
+    return 0;
+}
+
+/* ---- what only grows ------------------------------------------------------------------------------------------- */
+
+/* "", then room for all strings that the process can have, then the texts of modules. */
+static int gp_sites_strings(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_sites_reader *reader = sites->reader;
+    uint32_t have = reader->wire_strings;
+    int rc = 0;
+    if (head->strings < have)
+        return gp_sites_wrong(problem, "strings went away", head->strings);
+    if (!sites->string_bytes) {
+        sites->strings = calloc(head->string_limit + 2ul, 1);
+        if (!sites->strings)
+            return -ENOMEM;
+        sites->string_bytes = head->string_limit + 2;
+    }
+    if (head->strings > have)
+        rc = gp_peer_fetch(&reader->peer, sites->strings + 1 + have, head->strings - have,
+                           reader->offset + head->strings_offset + have);
+    if (rc)
+        return rc;
+    sites->strings[head->strings + 1ul] = '\0'; /* whatever stood there */
+    reader->wire_strings = head->strings;
+    return 0;
+}
+
+static uint32_t gp_sites_module(const struct gp_sites *sites, uint64_t pc)
+{
+    const struct gp_sites_reader *reader = sites->reader;
+    const struct gp_module *found = pc ? gp_modules_find(&reader->modules, pc - 1) : NULL;
+    return found ? reader->module_index[found - reader->modules.rows] : GP_REC_NONE;
+}
+
+static int gp_sites_frame(const struct gp_sites *sites, const struct gp_wire_frame *wire, struct gp_rec_frame *out)
+{
+    *out = (struct gp_rec_frame){.module = GP_REC_NONE};
+    if (wire->type == GP_FRAME_NATIVE) {
+        out->pc = wire->pc;
+        out->module = gp_sites_module(sites, wire->pc);
+        return 0;
+    }
+    uint32_t strings = sites->reader->wire_strings;
+    if (wire->type != GP_FRAME_PYTHON || (strings && (wire->function >= strings || wire->file >= strings)) ||
+        (!strings && (wire->function || wire->file)))
+        return -EPROTO;
+    out->function = strings ? wire->function + 1 : 0;
+    out->file = strings ? wire->file + 1 : 0;
+    out->line = wire->line;
+    return 0;
+}
+
+static int gp_sites_frames(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_wire_frame wire[1024];
+    if (head->frames < sites->frame_count)
+        return gp_sites_wrong(problem, "frames went away", head->frames);
+    int rc = gp_sites_room(&sites->frames, head->frames, sizeof(*sites->frames));
+    for (uint32_t at = sites->frame_count; !rc && at < head->frames; at = sites->frame_count) {
+        uint32_t part = head->frames - at < GP_COUNT(wire) ? head->frames - at : (uint32_t)GP_COUNT(wire);
+        rc = gp_peer_fetch(&sites->reader->peer, wire, part * sizeof(*wire),
+                           sites->reader->offset + head->frames_offset + (uint64_t)at * sizeof(*wire));
+        for (uint32_t i = 0; !rc && i < part; i++) {
+            rc = gp_sites_frame(sites, &wire[i], &sites->frames[at + i]);
+            if (rc)
+                return gp_sites_wrong(problem, "a frame makes no sense", at + i);
+            sites->frame_count++;
+        }
+    }
+    return rc;
+}
+
+/* ---- modules --------------------------------------------------------------------------------------------------- */
+
+static int gp_sites_put(struct gp_sites *sites, const char *text, uint32_t *at)
+{
+    size_t bytes = strlen(text) + 1;
+    *at = 0;
+    if (bytes == 1)
+        return 0;
+    int rc = gp_sites_room(&sites->strings, sites->string_bytes + bytes, 1);
+    if (rc)
+        return rc;
+    memcpy(sites->strings + sites->string_bytes, text, bytes);
+    *at = sites->string_bytes;
+    sites->string_bytes += (uint32_t)bytes;
+    return 0;
+}
+
+static bool gp_sites_module_same(const struct gp_module *a, const struct gp_module *b)
+{
+    return a->start == b->start && a->end == b->end && a->offset == b->offset &&
+           a->build_id_bytes == b->build_id_bytes && memcmp(a->build_id, b->build_id, a->build_id_bytes) == 0 &&
+           strcmp(a->path, b->path) == 0;
+}
+
+static int gp_sites_module_add(struct gp_sites *sites, const struct gp_module *module)
+{
+    char id[2 * sizeof(module->build_id) + 1] = "";
+    int rc = gp_sites_room(&sites->modules, sites->module_count + 1ul, sizeof(*sites->modules));
+    if (rc)
+        return rc;
+    struct gp_rec_module *out = &sites->modules[sites->module_count];
+    *out = (struct gp_rec_module){.start = module->start, .end = module->end, .offset = module->offset};
+    for (unsigned i = 0; i < module->build_id_bytes && i < sizeof(module->build_id); i++)
+        snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
+    rc = gp_sites_put(sites, module->path, &out->path);
+    if (!rc)
+        rc = gp_sites_put(sites, id, &out->build_id);
+    if (!rc)
+        sites->module_count++;
+    return rc;
+}
+
+/* A program that loads and unloads code for ever must not make a viewer grow for ever. */
+#define GP_SITES_MOST_MODULES (4 * GP_MODULES_MOST)
+
+/* What is mapped now; what was known keeps its index, also when it is gone: older frames lie in it. */
+static int gp_sites_modules(struct gp_sites *sites)
+{
+    struct gp_sites_reader *reader = sites->reader;
+    struct gp_modules now;
+    int rc = gp_modules_read(&now, reader->proc);
+    if (rc)
+        return rc == -ENOENT ? -ESRCH : rc;
+    uint32_t *index = calloc(now.count + 1ul, sizeof(*index));
+    if (!index)
+        rc = -ENOMEM;
+    for (uint32_t i = 0; !rc && i < now.count; i++) {
+        const struct gp_module *old = gp_modules_find(&reader->modules, now.rows[i].start);
+        index[i] = sites->module_count;
+        if (old && gp_sites_module_same(old, &now.rows[i]))
+            index[i] = reader->module_index[old - reader->modules.rows];
+        else if (sites->module_count < GP_SITES_MOST_MODULES)
+            rc = gp_sites_module_add(sites, &now.rows[i]);
+        else
+            index[i] = GP_REC_NONE;
+    }
+    if (rc) {
+        free(index);
+        gp_modules_free(&now);
+        return rc;
+    }
+    sites->modules_truncated = now.truncated || sites->module_count >= GP_SITES_MOST_MODULES;
+    gp_modules_free(&reader->modules);
+    free(reader->module_index);
+    reader->modules = now;
+    reader->module_index = index;
+    return 0;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+static int64_t gp_sites_number(int64_t number)
+{
+    const int64_t most = 1ll << 60; /* no machine has as much: sums stay in range */
+    /* Below zero for an instant: another thread frees before the allocating one has counted. */
+    return number < 0 ? 0 : number > most ? most : number;
+}
+
+static int gp_sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wire_site *wire,
+                        char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_rec_site *out = &sites->sites[index];
+    if (index && (wire->first_frame > sites->frame_count || wire->frame_count > GP_SITE_FRAMES ||
+                  wire->frame_count > sites->frame_count - wire->first_frame || wire->kind >= GP_KINDS ||
+                  wire->device >= GP_WIRE_DEVICES || wire->truncated > 1))
+        return gp_sites_wrong(problem, "a row makes no sense", index);
+    if (index == 0) { /* unknown: no stack, whatever it says */
+        *out = (struct gp_rec_site){0};
+        return 0;
+    }
+    bool current = wire->peak_seq == sites->devices[wire->device].peak_seq;
+    *out = (struct gp_rec_site){
+        .first_frame = (uint32_t)wire->first_frame,
+        .frame_count = wire->frame_count,
+        .device = wire->device,
+        .kind = wire->kind,
+        .truncated = wire->truncated,
+        .live_bytes = gp_sites_number(wire->live_bytes),
+        .live_count = gp_sites_number(wire->live_count),
+        .peak_bytes = gp_sites_number(wire->peak_bytes),
+        .at_peak_bytes = gp_sites_number(current ? wire->at_peak_bytes : wire->live_bytes),
+        .allocated_bytes = gp_sites_number(wire->allocated_bytes),
+        .calls = gp_sites_number(wire->calls),
+    };
+    return 0;
+}
+
+/* A row that was twice the same is one that stood so at an instant. */
+static int gp_sites_steady(struct gp_sites *sites, struct gp_wire_site *row, const struct gp_wire_site *again,
+                           uint64_t at)
+{
+    struct gp_wire_site other = *again;
+    for (int tries = 0; tries < 8; tries++) {
+        if (memcmp(row, &other, sizeof(other)) == 0)
+            return 0;
+        *row = other;
+        int rc = gp_peer_fetch(&sites->reader->peer, &other, sizeof(other), at);
+        if (rc)
+            return rc;
+    }
+    sites->unsteady++;
+    return 0;
+}
+
+static int gp_sites_rows_once(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+{
+    const size_t bytes = sizeof(struct gp_wire_site);
+    struct gp_wire_site *rows = malloc(2 * GP_SITES_ROWS * bytes), *again = rows + GP_SITES_ROWS;
+    int rc = rows ? 0 : -ENOMEM;
+    sites->unsteady = 0;
+    for (uint32_t at = 0, part; !rc && at < head->rows; at += part) {
+        uint64_t offset = sites->reader->offset + head->rows_offset + at * bytes;
+        part = head->rows - at < GP_SITES_ROWS ? head->rows - at : GP_SITES_ROWS;
+        rc = gp_peer_fetch(&sites->reader->peer, rows, part * bytes, offset);
+        if (!rc)
+            rc = gp_peer_fetch(&sites->reader->peer, again, part * bytes, offset);
+        for (uint32_t i = 0; !rc && i < part; i++) {
+            rc = gp_sites_steady(sites, &rows[i], &again[i], offset + i * bytes);
+            if (!rc)
+                rc = gp_sites_row(sites, at + i, &rows[i], problem);
+        }
+    }
+    free(rows);
+    return rc;
+}
+
+static bool gp_sites_same_peaks(const struct gp_wire_sites *a, const struct gp_wire_sites *b)
+{
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
+        if (a->devices[i].peak_seq != b->devices[i].peak_seq)
+            return false;
+    return true;
+}
+
+static void gp_sites_take_head(struct gp_sites *sites, const struct gp_wire_sites *head)
+{
+    sites->modes = head->modes;
+    sites->captures = head->captures;
+    sites->lost_rows = head->lost_rows;
+    sites->lost_frames = head->lost_frames;
+    sites->lost_strings = head->lost_strings;
+    memcpy(sites->devices, head->devices, sizeof(sites->devices));
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        sites->devices[i].live_bytes = gp_sites_number(head->devices[i].live_bytes);
+        sites->devices[i].peak_bytes = gp_sites_number(head->devices[i].peak_bytes);
+    }
+}
+
+/* What a row held at the peak is known by comparing it with its device: while a peak is being raised all the time, the
+ * third look is as good as the next. */
+static int gp_sites_rows(struct gp_sites *sites, struct gp_wire_sites *head, uint64_t room,
+                         char problem[GP_PROBLEM_BYTES])
+{
+    if (head->rows < sites->site_count)
+        return gp_sites_wrong(problem, "rows went away", head->rows);
+    int rc = gp_sites_room(&sites->sites, head->rows + 1ul, sizeof(*sites->sites));
+    for (int tries = 0; !rc && tries < 3; tries++) {
+        struct gp_wire_sites after;
+        gp_sites_take_head(sites, head);
+        rc = gp_sites_rows_once(sites, head, problem);
+        if (!rc)
+            rc = gp_sites_head(sites->reader, &after, room, problem);
+        if (rc || gp_sites_same_peaks(head, &after))
+            break;
+        memcpy(head->devices, after.devices, sizeof(after.devices)); /* the counts stay those that were covered */
+    }
+    if (!rc)
+        sites->site_count = head->rows;
+    if (!rc && !sites->site_count) { /* none yet: the unknown one is always there */
+        sites->sites[0] = (struct gp_rec_site){0};
+        sites->site_count = 1;
+    }
+    return rc;
+}
+
+/* ---- door ------------------------------------------------------------------------------------------------------ */
+
+int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_sites_reader *reader = sites->reader;
+    struct gp_wire_sites head;
+    uint64_t room;
+    problem[0] = '\0';
+    int rc = gp_sites_place(reader, &room, problem);
+    if (!rc)
+        rc = gp_sites_head(reader, &head, room, problem);
+    if (!rc)
+        rc = gp_sites_strings(sites, &head, problem);
+    /* Of a process that has ended the modules are those that were seen last: hence a first look at once. */
+    if (!rc && (head.frames > sites->frame_count || !sites->time_ns)) {
+        rc = gp_sites_modules(sites);
+        sites->ended = rc == -ESRCH;
+        rc = sites->ended ? 0 : rc;
+    }
+    if (!rc)
+        rc = gp_sites_frames(sites, &head, problem);
+    if (!rc)
+        rc = gp_sites_rows(sites, &head, room, problem);
+    if (!rc) {
+        reader->head = head;
+        sites->time_ns = gp_clock_ns();
+    }
+    return rc;
+}
+
+int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t pid, const char *proc,
+                       char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_sites *sites = calloc(1, sizeof(*sites));
+    *out = NULL;
+    problem[0] = '\0';
+    if (sites)
+        sites->reader = calloc(1, sizeof(*sites->reader));
+    if (!sites || !sites->reader) {
+        free(sites);
+        return -ENOMEM;
+    }
+    sites->pid = pid;
+    sites->reader->peer = *peer;
+    snprintf(sites->reader->proc, sizeof(sites->reader->proc), "%s", proc);
+    snprintf(sites->root, sizeof(sites->root), "/proc/%d/root", (int)pid);
+    int rc = gp_sites_update(sites, problem);
+    if (rc)
+        gp_sites_close(sites);
+    else
+        *out = sites;
+    return rc;
+}
+
+int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_proc proc;
+    struct gp_peer peer;
+    char path[32];
+    *out = NULL;
+    problem[0] = '\0';
+    int rc = gp_proc_open(&proc, pid);
+    if (rc)
+        return rc;
+    rc = gp_peer_open(&peer, &proc, problem);
+    gp_proc_close(&proc);
+    if (rc)
+        return rc == -ENOENT ? -ESRCH : rc;
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    rc = gp_sites_open_peer(out, &peer, pid, path, problem);
+    if (rc)
+        gp_peer_close(&peer);
+    else
+        (*out)->reader->own = true;
+    return rc;
+}
+
+void gp_sites_close(struct gp_sites *sites)
+{
+    if (!sites)
+        return;
+    if (sites->reader->own)
+        gp_peer_close(&sites->reader->peer);
+    gp_modules_free(&sites->reader->modules);
+    free(sites->reader->module_index);
+    free(sites->reader);
+    free(sites->sites);
+    free(sites->frames);
+    free(sites->modules);
+    free(sites->strings);
+    free(sites);
+}

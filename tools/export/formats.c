@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * formats.c: the table of formats; see formats.h.  Called by `gpuprof export`. */
+#include <export/formats.h>
+
+#include <base/compiler.h>
+#include <string.h>
+
+static const struct gp_export_format gp_formats[] = {
+    {"pprof", true, true, gp_export_pprof, NULL},          {"chrome", false, false, gp_export_chrome, NULL},
+    {"collapsed", false, true, gp_export_collapsed, NULL}, {"csv", false, false, gp_export_csv, NULL},
+    {"jsonl", false, false, gp_export_jsonl, NULL},        {"sqlite", true, false, NULL, gp_export_sqlite},
+};
+
+static const char *const gp_weights[GP_EXPORT_WEIGHTS] = {"live", "peak", "allocated", "leaked"};
+
+const struct gp_export_format *gp_export_format_at(unsigned index)
+{
+    return index < GP_COUNT(gp_formats) ? &gp_formats[index] : NULL;
+}
+
+const struct gp_export_format *gp_export_format_find(const char *name)
+{
+    for (size_t i = 0; i < GP_COUNT(gp_formats); i++) {
+        if (strcmp(gp_formats[i].name, name) == 0)
+            return &gp_formats[i];
+    }
+    return NULL;
+}
+
+const char *gp_export_weight_name(unsigned weight)
+{
+    return weight < GP_EXPORT_WEIGHTS ? gp_weights[weight] : NULL;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * jsonl.c: one JSON object an event, a line each, with the fields of `gpuprof trace --json` and what a recording knows
+ * besides.  Unknown is null.  Called through the table in formats.c. */
+#include <export/formats.h>
+
+static void gp_jsonl_key(struct gp_out *out, const char *key)
+{
+    gp_out_text(out, ",\"");
+    gp_out_text(out, key);
+    gp_out_text(out, "\":");
+}
+
+/* Our own words: names of kinds, types, devices. */
+static void gp_jsonl_word(struct gp_out *out, const char *key, const char *word)
+{
+    gp_jsonl_key(out, key);
+    if (word)
+        gp_out_json(out, word);
+    else
+        gp_out_text(out, "null");
+}
+
+static void gp_jsonl_number(struct gp_out *out, const char *key, bool known, int64_t number)
+{
+    gp_jsonl_key(out, key);
+    if (known)
+        gp_out_i64(out, number);
+    else
+        gp_out_text(out, "null");
+}
+
+static void gp_jsonl_hex(struct gp_out *out, const char *key, bool known, uint64_t number)
+{
+    gp_jsonl_key(out, key);
+    if (!known) {
+        gp_out_text(out, "null");
+        return;
+    }
+    gp_out_char(out, '"');
+    gp_out_hex(out, number);
+    gp_out_char(out, '"');
+}
+
+static void gp_jsonl_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
+{
+    const struct gp_rec_thread *thread = index < recording->thread_count ? &recording->threads[index] : NULL;
+    gp_jsonl_number(out, "tid", thread && thread->tid, thread ? thread->tid : 0);
+    gp_jsonl_word(out, "thread", thread && recording->strings[thread->name] ? recording->strings + thread->name : NULL);
+}
+
+static void gp_jsonl_row(struct gp_out *out, struct gp_export_rows *rows, const struct gp_export_row *row)
+{
+    const struct gp_recording *recording = rows->export->recording;
+    const struct gp_rec_event *event = row->event;
+    bool stream = event->stream < recording->stream_count && event->type != GP_EVENT_MARK;
+    char device[16];
+    gp_out_text(out, "{\"schema\":\"gpuprof.event/1\",\"seq\":");
+    gp_out_i64(out, row->number);
+    gp_jsonl_number(out, "pid", true, recording->pid);
+    gp_jsonl_number(out, "time_ns", true, (int64_t)event->time_ns);
+    gp_jsonl_number(out, "unix_ns", true, gp_export_unix_ns(recording, event->time_ns));
+    gp_jsonl_thread(out, recording, event->thread);
+    gp_jsonl_word(out, "event", row->type);
+    gp_jsonl_word(out, "kind", row->kind);
+    gp_jsonl_word(out, "device",
+                  event->device < recording->device_count ? gp_export_device(recording, event->device, device) : NULL);
+    gp_jsonl_hex(out, "address", row->has_address, event->address);
+    gp_jsonl_number(out, "size_bytes", row->has_bytes, (int64_t)event->bytes);
+    gp_jsonl_number(out, "requested_bytes", row->has_bytes, (int64_t)gp_rec_requested(event));
+    gp_jsonl_hex(out, "stream", stream, stream ? recording->streams[event->stream] : 0);
+    gp_jsonl_number(out, "site", event->site, event->site);
+    gp_jsonl_word(out, "site_name", event->site ? gp_export_rows_label(rows, event->site) : NULL);
+    gp_jsonl_number(out, "peer", row->has_peer, row->peer);
+    gp_jsonl_word(out, "name", row->name);
+    gp_out_text(out, "}\n");
+}
+
+int gp_export_jsonl(struct gp_export *export, struct gp_out *out)
+{
+    struct gp_export_rows rows;
+    struct gp_export_row row;
+    int rc = gp_export_rows_begin(&rows, export);
+    if (rc)
+        return rc;
+    while (!out->error && gp_export_rows_next(&rows, &row))
+        gp_jsonl_row(out, &rows, &row);
+    gp_export_rows_end(&rows);
+    return out->error;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ * out.c: see out.h. */
+#include <export/out.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GP_UTF8_BAD 0xfffdu
+
+void gp_out_begin(struct gp_out *out, int fd)
+{
+    out->fd = fd;
+    out->error = 0;
+    out->written = 0;
+    out->used = 0;
+}
+
+static void gp_out_flush(struct gp_out *out)
+{
+    size_t at = 0;
+    while (at < out->used && !out->error) {
+        ssize_t n = write(out->fd, out->buffer + at, out->used - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            out->error = -errno;
+        else
+            at += (size_t)n;
+    }
+    out->written += at;
+    out->used = 0;
+}
+
+int gp_out_end(struct gp_out *out)
+{
+    gp_out_flush(out);
+    return out->error;
+}
+
+void gp_out_bytes(struct gp_out *out, const void *bytes, size_t count)
+{
+    const char *from = bytes;
+    while (count) {
+        size_t part = GP_OUT_BYTES - out->used < count ? GP_OUT_BYTES - out->used : count;
+        memcpy(out->buffer + out->used, from, part);
+        out->used += part;
+        from += part;
+        count -= part;
+        if (out->used == GP_OUT_BYTES)
+            gp_out_flush(out);
+    }
+}
+
+void gp_out_text(struct gp_out *out, const char *text)
+{
+    gp_out_bytes(out, text, strlen(text));
+}
+
+void gp_out_char(struct gp_out *out, char c)
+{
+    out->buffer[out->used++] = c;
+    if (out->used == GP_OUT_BYTES)
+        gp_out_flush(out);
+}
+
+void gp_out_u64(struct gp_out *out, uint64_t number)
+{
+    char digits[20]; /* of UINT64_MAX */
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    gp_out_bytes(out, digits + at, sizeof(digits) - at);
+}
+
+void gp_out_i64(struct gp_out *out, int64_t number)
+{
+    if (number < 0)
+        gp_out_char(out, '-');
+    gp_out_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+void gp_out_hex(struct gp_out *out, uint64_t number)
+{
+    char digits[18];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = "0123456789abcdef"[number & 15];
+        number >>= 4;
+    } while (number);
+    digits[--at] = 'x';
+    digits[--at] = '0';
+    gp_out_bytes(out, digits + at, sizeof(digits) - at);
+}
+
+void gp_out_micros(struct gp_out *out, int64_t ns)
+{
+    uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    if (ns < 0)
+        gp_out_char(out, '-');
+    gp_out_u64(out, size / 1000);
+    char part[4] = {'.', (char)('0' + size / 100 % 10), (char)('0' + size / 10 % 10), (char)('0' + size % 10)};
+    gp_out_bytes(out, part, sizeof(part));
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* How many bytes the character that begins with `first` has, its lowest value at that length (a lower one is an
+ * overlong form), and the bits of the first byte. */
+static unsigned gp_utf8_length(unsigned char first, uint32_t *lowest, uint32_t *bits)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned length = first < 0x80             ? 1
+                      : (first & 0xe0) == 0xc0 ? 2
+                      : (first & 0xf0) == 0xe0 ? 3
+                      : (first & 0xf8) == 0xf0 ? 4
+                                               : 0;
+    *lowest = least[length];
+    *bits = length == 1 ? first : first & (0x7fu >> length);
+    return length;
+}
+
+uint32_t gp_utf8_next(const char **text)
+{
+    const unsigned char *at = (const unsigned char *)*text;
+    uint32_t lowest, character;
+    if (!*at)
+        return 0;
+    unsigned length = gp_utf8_length(*at, &lowest, &character);
+    *text += 1;
+    for (unsigned i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80) /* the NUL ends here too */
+            return GP_UTF8_BAD;
+        character = character << 6 | (at[i] & 0x3f);
+    }
+    if (!length || character < lowest || character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
+        return GP_UTF8_BAD;
+    *text += length - 1;
+    return character;
+}
+
+static size_t gp_utf8_put(char to[4], uint32_t character)
+{
+    if (character < 0x80) {
+        to[0] = (char)character;
+        return 1;
+    }
+    size_t length = character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
+    for (size_t i = length; i-- > 1; character >>= 6)
+        to[i] = (char)(0x80 | (character & 0x3f));
+    to[0] = (char)((0xf00u >> length & 0xf0) | character);
+    return length;
+}
+
+void gp_utf8_copy(char *to, size_t bytes, const char *text)
+{
+    size_t at = 0, length;
+    char one[4];
+    uint32_t character;
+    while ((character = gp_utf8_next(&text)) != 0) {
+        length = gp_utf8_put(one, character);
+        if (at + length >= bytes)
+            break;
+        memcpy(to + at, one, length);
+        at += length;
+    }
+    to[at] = '\0';
+}
+
+static void gp_out_character(struct gp_out *out, uint32_t character)
+{
+    char one[4];
+    if (character < 0x80)
+        gp_out_char(out, (char)character);
+    else
+        gp_out_bytes(out, one, gp_utf8_put(one, character));
+}
+
+void gp_out_utf8(struct gp_out *out, const char *text)
+{
+    uint32_t character;
+    while ((character = gp_utf8_next(&text)) != 0)
+        gp_out_character(out, character);
+}
+
+/* Copies what needs no spelling: nearly all of nearly every string.  Returns the first byte that may. */
+static const char *gp_out_plain(struct gp_out *out, const char *text)
+{
+    const char *at = text;
+    while (*at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    gp_out_bytes(out, text, (size_t)(at - text));
+    return at;
+}
+
+void gp_out_json(struct gp_out *out, const char *text)
+{
+    uint32_t character;
+    gp_out_char(out, '"');
+    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
+        if (character == '"' || character == '\\') {
+            gp_out_char(out, '\\');
+            gp_out_char(out, (char)character);
+        } else if (character < 0x20 || character == 0x7f) {
+            char escape[6] = {'\\', 'u', '0', '0', (char)('0' + (character >> 4)), "0123456789abcdef"[character & 15]};
+            gp_out_bytes(out, escape, sizeof(escape));
+        } else {
+            gp_out_character(out, character);
+        }
+    }
+    gp_out_char(out, '"');
+}
+
+/* RFC 4180 wants quotes around what holds one of its own characters.  Around what a spreadsheet would calculate they
+ * are for readers that tell text from formulas by them; the data stays what it is. */
+static bool gp_csv_quoted(const char *text)
+{
+    return (*text && strchr("=+-@\t \r", *text)) || strpbrk(text, "\",\r\n");
+}
+
+void gp_out_csv(struct gp_out *out, const char *text)
+{
+    uint32_t character;
+    bool quoted = gp_csv_quoted(text);
+    if (quoted)
+        gp_out_char(out, '"');
+    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
+        if (character == '"')
+            gp_out_char(out, '"');
+        gp_out_character(out, character);
+    }
+    if (quoted)
+        gp_out_char(out, '"');
+}
+
+/* Readers split a line at its last blank and then at each ';', and have no way to escape either: ';' becomes ':', what
+ * ends or breaks a line a blank, and blanks at both ends go. */
+void gp_out_frame(struct gp_out *out, const char *text)
+{
+    uint32_t character;
+    unsigned blanks = 0;
+    bool begun = false;
+    while ((character = gp_utf8_next(&text)) != 0) {
+        if (character <= ' ' || character == 0x7f || character == 0x85 || character == 0xa0 || character == 0x2028 ||
+            character == 0x2029) {
+            blanks++;
+            continue;
+        }
+        while (blanks && begun) {
+            gp_out_char(out, ' ');
+            blanks--;
+        }
+        blanks = 0;
+        begun = true;
+        gp_out_character(out, character == ';' ? ':' : character);
+    }
+    if (!begun)
+        gp_out_char(out, '?');
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * finish.c: what recording.h promises and single blocks cannot give: order, indexes in range, one array of strings,
+ * numbers of sites where the writer did not come to write them.  See inner.h. */
+#include <recording/inner.h>
+
+#include <base/text.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- order of events --------------------------------------------------------------------------------------------- */
+
+/* Stable: equal times keep the order of the file. */
+static int gp_finish_sort(struct gp_rec_event *events, size_t count)
+{
+    struct gp_rec_event *other = malloc(count * sizeof(*other)), *from = events, *to = other;
+    if (!other)
+        return -ENOMEM;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t at = 0; at < count; at += 2 * width) {
+            size_t middle = at + width < count ? at + width : count;
+            size_t end = at + 2 * width < count ? at + 2 * width : count;
+            for (size_t left = at, right = middle, put = at; put < end; put++) {
+                bool second = right < end && (left == middle || from[right].time_ns < from[left].time_ns);
+                to[put] = from[second ? right++ : left++];
+            }
+        }
+        struct gp_rec_event *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != events)
+        memcpy(events, from, count * sizeof(*events));
+    free(other);
+    return 0;
+}
+
+/* The few that came late (their thread was stopped between its clock and the ring) are taken out, put in order, and
+ * merged in from behind: no second array of all events. */
+static int gp_finish_order(struct gp_rec_event *events, size_t count)
+{
+    size_t late = 0, kept = 0;
+    uint64_t newest = 0;
+    for (size_t i = 0; i < count; i++) {
+        late += events[i].time_ns < newest;
+        newest = events[i].time_ns > newest ? events[i].time_ns : newest;
+    }
+    if (!late)
+        return 0;
+    struct gp_rec_event *out = malloc(late * sizeof(*out));
+    if (!out)
+        return -ENOMEM;
+    newest = late = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].time_ns < newest) {
+            out[late++] = events[i];
+        } else {
+            newest = events[i].time_ns;
+            events[kept++] = events[i];
+        }
+    }
+    int error = gp_finish_sort(out, late);
+    for (size_t to = count; late && !error; to--) {
+        bool from_kept = kept && events[kept - 1].time_ns > out[late - 1].time_ns;
+        events[to - 1] = from_kept ? events[--kept] : out[--late];
+    }
+    free(out);
+    return error;
+}
+
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
+
+/* In place, so that offsets stay: every byte of what is not fit to print becomes '?'. */
+static void gp_finish_clean(char *text, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code = 0;
+        size_t length = text[at] ? gp_utf8_decode((const unsigned char *)text + at, bytes - at, &code) : 1;
+        if (text[at] && (!length || !gp_utf8_printable(code)))
+            memset(text + at, '?', length ? length : 1);
+        at += length ? length : 1;
+    }
+}
+
+static uint32_t gp_finish_offset(const struct gp_read *read, uint32_t offset, uint32_t base)
+{
+    bool inside = offset && offset < read->site_string_bytes;
+    /* Not into the middle of a character. */
+    return inside && ((unsigned char)read->site_strings[offset] & 0xc0) != 0x80 ? base + offset : 0;
+}
+
+/* The site tables' strings go behind the others, and frames are the only ones that name them. */
+static bool gp_finish_strings(struct gp_read *read)
+{
+    struct gp_recording *r = read->recording;
+    uint32_t base = r->string_bytes;
+    size_t more = read->site_string_bytes ? read->site_string_bytes + 1 : 0;
+    if (!GP_READ_ROOM(read, r->strings, read->strings_room, base + more, 2 * (size_t)GP_READ_STRINGS))
+        return false;
+    if (more) {
+        gp_finish_clean(read->site_strings, read->site_string_bytes);
+        memcpy(r->strings + base, read->site_strings, read->site_string_bytes);
+        r->strings[base + read->site_string_bytes] = '\0';
+        r->string_bytes += (uint32_t)more;
+    }
+    for (uint32_t i = 0; i < r->frame_count; i++) {
+        r->frames[i].function = gp_finish_offset(read, r->frames[i].function, base);
+        r->frames[i].file = gp_finish_offset(read, r->frames[i].file, base);
+    }
+    r->comm = r->strings + read->comm;
+    r->command_line = r->strings + read->command_line;
+    r->host = r->strings + read->host;
+    r->allocator = read->allocator ? r->strings + read->allocator : "off";
+    return true;
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+static void gp_finish_sites(struct gp_recording *r)
+{
+    memset(&r->sites[0], 0, sizeof(r->sites[0]));
+    for (uint32_t i = 0; i < r->site_count; i++) {
+        struct gp_rec_site *site = &r->sites[i];
+        if (site->first_frame > r->frame_count || site->frame_count > r->frame_count - site->first_frame)
+            site->first_frame = site->frame_count = 0;
+    }
+    for (size_t i = 0; i < r->event_count; i++)
+        if (r->events[i].site >= r->site_count)
+            r->events[i].site = 0;
+    for (size_t i = 0; i < r->baseline_count; i++)
+        if (r->baseline[i].site >= r->site_count)
+            r->baseline[i].site = 0;
+    for (uint32_t i = 0; r->has_oom && i < r->oom.holder_count; i++)
+        if (r->oom.holders[i].site >= r->site_count)
+            r->oom.holders[i].site = 0;
+}
+
+static void gp_finish_site_move(struct gp_rec_site *site, const struct gp_rec_event *event)
+{
+    if (event->type == GP_EVENT_ALLOC) {
+        site->live_bytes += (int64_t)event->bytes;
+        site->allocated_bytes += (int64_t)event->bytes;
+        site->live_count++;
+        site->calls++;
+        site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
+    } else if (event->type == GP_EVENT_FREE) {
+        site->live_bytes -= (int64_t)event->bytes;
+        site->live_count--;
+    }
+}
+
+/* Of a cut recording: as far as the events tell.  What was held at the device's peak, they do not. */
+static void gp_finish_site_numbers(struct gp_recording *r)
+{
+    const uint64_t most = INT64_MAX / GP_READ_BYTES;
+    if (r->event_count + r->baseline_count > most) /* hostile sizes could overflow a sum */
+        return;
+    for (size_t i = 0; i < r->baseline_count; i++)
+        gp_finish_site_move(&r->sites[r->baseline[i].site], &r->baseline[i]);
+    for (size_t i = 0; i < r->event_count; i++)
+        gp_finish_site_move(&r->sites[r->events[i].site], &r->events[i]);
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+static void gp_finish_counts(struct gp_read *read)
+{
+    struct gp_recording *r = read->recording;
+    uint64_t last = r->event_count ? r->events[r->event_count - 1].time_ns : r->begin_ns;
+    if (!r->complete && r->event_count > r->delivered) { /* a cut file: blocks after the last count */
+        r->tried += r->event_count - r->delivered;
+        r->delivered = r->event_count;
+    }
+    if (!read->has_process)
+        r->begin_ns = r->event_count ? r->events[0].time_ns : 0;
+    if (!read->has_counts || (!r->complete && last > r->end_ns))
+        r->end_ns = last;
+}
+
+static int gp_finish_samples(const void *one, const void *other)
+{
+    const struct gp_rec_sample *a = one, *b = other;
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns ? -1 : 1;
+    return a->device < b->device ? -1 : a->device > b->device;
+}
+
+int gp_read_finish(struct gp_read *read)
+{
+    struct gp_recording *r = read->recording;
+    int error = gp_finish_order(r->events, r->event_count);
+    if (!error)
+        error = gp_finish_order(r->baseline, r->baseline_count);
+    if (error)
+        return error;
+    if (!gp_finish_strings(read) ||
+        !GP_READ_ROOM(read, r->sites, read->sites_room, r->site_count ? r->site_count : 1, GP_READ_ROWS))
+        return read->error;
+    r->site_count += r->site_count == 0;
+    gp_finish_sites(r);
+    if (!read->has_numbers)
+        gp_finish_site_numbers(r);
+    gp_finish_counts(read);
+    if (r->sample_count)
+        qsort(r->samples, r->sample_count, sizeof(*r->samples), gp_finish_samples);
+    r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));
+    return r->peer ? gp_recording_match(r) : -ENOMEM;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and docs/format.md. */
+#include <recording/inner.h>
+
+#include <record/crc.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+struct gp_source { /* a file, or bytes */
+    int fd;
+    const uint8_t *bytes;
+    uint64_t size;
+};
+
+struct gp_reader {
+    struct gp_source source;
+    struct gp_read read;
+    uint64_t at;
+    uint8_t *stored, *payload; /* a block as it is stored, and unpacked */
+    ZSTD_DCtx *zstd;
+    uint64_t sound;  /* blocks */
+    uint64_t wasted; /* bytes checked in vain */
+};
+
+static int gp_source_read(const struct gp_source *source, void *into, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+    if (offset > source->size || bytes > source->size - offset)
+        return -EPROTO;
+    if (source->bytes) {
+        memcpy(into, source->bytes + offset, bytes);
+        return 0;
+    }
+    while (done < bytes) {
+        ssize_t got = pread(source->fd, (char *)into + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -EPROTO; /* it shrank */
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* ---- head -------------------------------------------------------------------------------------------------------- */
+
+static int gp_reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
+{
+    struct gp_recording *r = reader->read.recording;
+    struct gp_format_head head;
+    int error = gp_source_read(&reader->source, &head, sizeof(head), 0);
+    if (error == -EPROTO || (!error && memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) != 0)) {
+        snprintf(why, why_bytes, "not a recording of gpuprof");
+        return -EPROTO;
+    }
+    if (error)
+        return error;
+    reader->at = sizeof(head);
+    if (head.crc != gp_crc32c(0, &head, offsetof(struct gp_format_head, crc))) {
+        r->damaged_blocks++; /* the blocks say again what matters of it */
+        return 0;
+    }
+    if (head.order != GP_FORMAT_ORDER || head.major != GP_FORMAT_MAJOR) {
+        snprintf(why, why_bytes, "written by a newer gpuprof (format %u.%u, this one reads %u): open it with that one",
+                 head.major, head.minor, GP_FORMAT_MAJOR);
+        return -EPROTO;
+    }
+    if (head.head_bytes > sizeof(head) && head.head_bytes < 4096)
+        reader->at = head.head_bytes;
+    r->pid = head.pid;
+    r->begin_unix_ns = head.begin_unix_ns;
+    return 0;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* The block at reader->at, payload unpacked.  0; 1: there is no sound one; -errno. */
+static int gp_reader_block(struct gp_reader *reader, struct gp_format_block *block)
+{
+    uint64_t left = reader->source.size - reader->at;
+    if (left < sizeof(*block))
+        return 1;
+    int error = gp_source_read(&reader->source, block, sizeof(*block), reader->at);
+    if (error)
+        return error;
+    if (memcmp(block->mark, GP_FORMAT_MARK, sizeof(block->mark)) != 0 || block->stored_bytes > left - sizeof(*block) ||
+        block->stored_bytes > GP_FORMAT_BLOCK_BYTES || block->bytes > GP_FORMAT_BLOCK_BYTES ||
+        block->coding > GP_CODING_ZSTD || (block->coding == GP_CODING_PLAIN && block->stored_bytes != block->bytes))
+        return 1;
+    error = gp_source_read(&reader->source, reader->stored, block->stored_bytes, reader->at + sizeof(*block));
+    if (error)
+        return error;
+    uint32_t crc =
+        gp_crc32c(gp_crc32c(0, block, offsetof(struct gp_format_block, crc)), reader->stored, block->stored_bytes);
+    if (crc != block->crc) {
+        reader->wasted += block->stored_bytes;
+        return 1;
+    }
+    if (block->coding == GP_CODING_PLAIN)
+        memcpy(reader->payload, reader->stored, block->bytes);
+    else if (ZSTD_decompressDCtx(reader->zstd, reader->payload, GP_FORMAT_BLOCK_BYTES, reader->stored,
+                                 block->stored_bytes) != block->bytes)
+        return 1;
+    return 0;
+}
+
+/* Bytes that look like heads of large blocks, one in another, could keep us checking for hours. */
+static bool gp_reader_tired(const struct gp_reader *reader)
+{
+    return reader->wasted > 4 * reader->source.size + 16 * (uint64_t)GP_FORMAT_BLOCK_BYTES;
+}
+
+/* Behind damage: the next place with a block's mark, or the end. */
+static int gp_reader_seek(struct gp_reader *reader)
+{
+    const size_t window = 64u << 10;
+    for (reader->at++; reader->at < reader->source.size;) {
+        uint64_t left = reader->source.size - reader->at;
+        size_t bytes = left < window ? (size_t)left : window;
+        int error = gp_source_read(&reader->source, reader->stored, bytes, reader->at);
+        if (error)
+            return error;
+        const uint8_t *found = bytes < 4 ? NULL : memmem(reader->stored, bytes, GP_FORMAT_MARK, 4);
+        if (found) {
+            reader->at += (size_t)(found - reader->stored);
+            return 0;
+        }
+        reader->at += bytes == left ? left : bytes - 3;
+    }
+    return 0;
+}
+
+static int gp_reader_take(struct gp_reader *reader, const struct gp_format_block *block)
+{
+    struct gp_read *read = &reader->read;
+    bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
+    bool good = events ? gp_read_events(read, block, reader->payload) : gp_read_rows(read, block, reader->payload);
+    if (read->error)
+        return read->error;
+    reader->sound += good;
+    read->recording->damaged_blocks += !good;
+    reader->at += sizeof(*block) + block->stored_bytes;
+    return 0;
+}
+
+static int gp_reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress, void *arg)
+{
+    unsigned told = 0;
+    bool damage = false; /* one stretch of it counts as one block */
+    while (reader->at < reader->source.size) {
+        struct gp_format_block block;
+        int error = gp_reader_block(reader, &block);
+        if (error < 0)
+            return error;
+        if (error) {
+            reader->read.recording->damaged_blocks += !damage;
+            damage = true;
+            error = gp_reader_tired(reader) ? -EPROTO : gp_reader_seek(reader);
+        } else {
+            damage = false;
+            error = gp_reader_take(reader, &block);
+        }
+        if (error == -EPROTO && gp_reader_tired(reader))
+            return 0; /* damaged to its end */
+        if (error)
+            return error;
+        unsigned parts = (unsigned)(reader->at * 1000 / reader->source.size);
+        if (progress && parts != told)
+            progress(arg, told = parts);
+    }
+    /* What the writer was at when it was killed; behind the end block, the index, which is no loss. */
+    if (damage)
+        reader->read.recording->damaged_blocks--;
+    return 0;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+static int gp_reader_say(int error, char *why, size_t why_bytes)
+{
+    if (error == -EFBIG)
+        snprintf(why, why_bytes, "more events or sites than this version opens (%u events)", GP_READ_EVENTS);
+    else if (error == -EPROTO && !why[0])
+        snprintf(why, why_bytes, "the file changed while it was read");
+    else if (!why[0])
+        snprintf(why, why_bytes, "%s", strerror(-error));
+    return error;
+}
+
+static int gp_reader_begin(struct gp_reader *reader)
+{
+    struct gp_read *read = &reader->read;
+    struct gp_recording *r = calloc(1, sizeof(*r));
+    read->recording = r;
+    reader->stored = malloc(GP_FORMAT_BLOCK_BYTES);
+    reader->payload = malloc(GP_FORMAT_BLOCK_BYTES);
+    reader->zstd = ZSTD_createDCtx();
+    if (!r || !reader->stored || !reader->payload || !reader->zstd ||
+        !GP_READ_ROOM(read, r->strings, read->strings_room, 1, GP_READ_STRINGS) ||
+        !GP_READ_ROOM(read, r->streams, read->streams_room, 1, GP_READ_ROWS))
+        return -ENOMEM;
+    r->comm = r->command_line = r->host = "";
+    r->allocator = "off";
+    r->string_bytes = 1;
+    gp_read_stream(read, 0); /* the default stream is number 0 */
+    return read->error;
+}
+
+static void gp_reader_end(struct gp_reader *reader)
+{
+    free(reader->stored);
+    free(reader->payload);
+    ZSTD_freeDCtx(reader->zstd);
+    free(reader->read.site_strings);
+    free(reader->read.work);
+    free(reader->read.mapped);
+    gp_read_map_free(&reader->read.interned);
+    gp_read_map_free(&reader->read.tids);
+    gp_read_map_free(&reader->read.streams);
+}
+
+static int gp_reader_run(struct gp_recording **out, const struct gp_source *source, char *why, size_t why_bytes,
+                         gp_rec_progress_fn *progress, void *arg)
+{
+    struct gp_reader reader = {.source = *source};
+    if (why_bytes)
+        why[0] = '\0';
+    int error = gp_reader_begin(&reader);
+    if (!error)
+        error = gp_reader_head(&reader, why, why_bytes);
+    if (!error)
+        error = gp_reader_blocks(&reader, progress, arg);
+    if (!error && !reader.sound) {
+        snprintf(why, why_bytes, "nothing in it is readable: it was cut at its very begin, or damaged");
+        error = -EPROTO;
+    }
+    if (!error)
+        error = gp_read_finish(&reader.read);
+    if (error)
+        gp_recording_free(reader.read.recording);
+    else
+        *out = reader.read.recording;
+    gp_reader_end(&reader);
+    return error ? gp_reader_say(error, why, why_bytes) : 0;
+}
+
+int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes)
+{
+    const struct gp_source source = {.fd = -1, .bytes = bytes, .size = size};
+    return gp_reader_run(out, &source, why, why_bytes, NULL, NULL);
+}
+
+int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
+                      gp_rec_progress_fn *progress, void *arg)
+{
+    struct stat status;
+    struct gp_source source = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    int error = source.fd < 0 || fstat(source.fd, &status) != 0 ? -errno : 0;
+    if (!error && !S_ISREG(status.st_mode))
+        error = S_ISDIR(status.st_mode) ? -EISDIR : -ESPIPE;
+    if (error) {
+        snprintf(why, why_bytes, "%s", error == -ESPIPE ? "not a file" : strerror(-error));
+    } else {
+        source.size = (uint64_t)status.st_size;
+        error = gp_reader_run(out, &source, why, why_bytes, progress, arg);
+    }
+    if (source.fd >= 0)
+        close(source.fd);
+    return error;
+}

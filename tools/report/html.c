@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * html.c: the page with its data; see report.h.
+ *
+ * The document comes from other people's programs: in the page it is pure ASCII in which nothing looks like markup, as
+ * JSON, or, if it is large, as gzip in base64, which browsers unpack themselves. */
+#include "report.h"
+#include "shell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* Plain JSON can be read with an editor; above this the page would be slow to load and large to send. */
+#define GP_PLAIN_BYTES ((size_t)1 << 20)
+#define GP_GZIP        (15 + 16) /* zlib's window, and 16 for gzip's frame */
+
+static bool gp_put(FILE *out, const void *bytes, size_t size)
+{
+    return fwrite(bytes, 1, size, out) == size;
+}
+
+static bool gp_puts(FILE *out, const char *text)
+{
+    return gp_put(out, text, strlen(text));
+}
+
+/* JSON has these characters in strings alone, where an escape means the same. */
+static bool gp_put_escaped(FILE *out, const char *json, size_t size)
+{
+    while (size) {
+        size_t plain = 0;
+        while (plain < size && json[plain] != '<' && json[plain] != '>' && json[plain] != '&')
+            plain++;
+        if (!gp_put(out, json, plain))
+            return false;
+        if (plain == size)
+            break;
+        if (fprintf(out, "\\u%04x", (unsigned char)json[plain]) < 0)
+            return false;
+        json += plain + 1;
+        size -= plain + 1;
+    }
+    return true;
+}
+
+static bool gp_put_base64(FILE *out, const uint8_t *bytes, size_t size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < size; i += 3) {
+        uint32_t three =
+            (uint32_t)bytes[i] << 16 | (i + 1 < size ? bytes[i + 1] : 0u) << 8 | (i + 2 < size ? bytes[i + 2] : 0u);
+        char four[4] = {digits[three >> 18], digits[three >> 12 & 63], i + 1 < size ? digits[three >> 6 & 63] : '=',
+                        i + 2 < size ? digits[three & 63] : '='};
+        if (!gp_put(out, four, sizeof(four)))
+            return false;
+    }
+    return true;
+}
+
+static uint8_t *gp_gzip(const char *text, size_t size, size_t *packed)
+{
+    z_stream stream = {0};
+    if (deflateInit2(&stream, 6, Z_DEFLATED, GP_GZIP, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return NULL;
+    /* zlib counts its input in 32 bits; documents have limits far below. */
+    size_t room = deflateBound(&stream, size);
+    uint8_t *out = size <= UINT32_MAX && room <= UINT32_MAX ? malloc(room) : NULL;
+    int done = Z_MEM_ERROR;
+    if (out) {
+        stream.next_in = (Bytef *)(uintptr_t)text;
+        stream.avail_in = (uInt)size;
+        stream.next_out = out;
+        stream.avail_out = (uInt)room;
+        done = deflate(&stream, Z_FINISH);
+        *packed = stream.total_out;
+    }
+    deflateEnd(&stream);
+    if (done == Z_STREAM_END)
+        return out;
+    free(out);
+    return NULL;
+}
+
+static int gp_put_data(FILE *out, const char *json, size_t size)
+{
+    if (size <= GP_PLAIN_BYTES) {
+        bool written = gp_puts(out, "<script type=\"application/json\" id=\"gpuprof-data\">") &&
+                       gp_put_escaped(out, json, size) && gp_puts(out, "</script>");
+        return written ? 0 : -EIO;
+    }
+    size_t packed = 0;
+    uint8_t *gzip = gp_gzip(json, size, &packed);
+    if (!gzip)
+        return -ENOMEM;
+    bool written = gp_puts(out, "<script type=\"application/gzip+base64\" id=\"gpuprof-data\">") &&
+                   gp_put_base64(out, gzip, packed) && gp_puts(out, "</script>");
+    free(gzip);
+    return written ? 0 : -EIO;
+}
+
+static int gp_put_page(FILE *out, const char *json)
+{
+    size_t size = (size_t)(gp_report_shell_end - gp_report_shell);
+    const char *mark = memmem(gp_report_shell, size, GP_SHELL_MARK, strlen(GP_SHELL_MARK));
+    if (!mark)
+        return -EINVAL;
+    const char *rest = mark + strlen(GP_SHELL_MARK);
+    errno = 0;
+    if (!gp_put(out, gp_report_shell, (size_t)(mark - gp_report_shell)))
+        return -(errno ? errno : EIO);
+    int err = gp_put_data(out, json, strlen(json));
+    if (!err && (!gp_put(out, rest, (size_t)(gp_report_shell_end - rest)) || fflush(out)))
+        err = -EIO;
+    return err == -EIO && errno ? -errno : err;
+}
+
+/* A name beside the page's, so that the move stays on one file system. */
+static FILE *gp_open_aside(const char *path, char **aside)
+{
+    if (asprintf(aside, "%s.XXXXXX", path) < 0) {
+        *aside = NULL;
+        errno = ENOMEM;
+        return NULL;
+    }
+    int fd = mkostemp(*aside, O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    /* mkostemp makes it private; a report is a file like others. */
+    mode_t mask = umask(0);
+    umask(mask);
+    FILE *out = fchmod(fd, 0666 & ~mask) ? NULL : fdopen(fd, "w");
+    if (!out) {
+        int err = errno;
+        close(fd);
+        unlink(*aside);
+        errno = err;
+    }
+    return out;
+}
+
+static int gp_save(const char *path, const char *json)
+{
+    struct stat there;
+    /* What is no file (a pipe, /dev/null) is written to, not replaced. */
+    if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
+        FILE *out = fopen(path, "we");
+        int err = out ? gp_put_page(out, json) : -errno;
+        if (out && fclose(out) && !err)
+            err = -errno;
+        return err;
+    }
+    char *aside = NULL;
+    FILE *out = gp_open_aside(path, &aside);
+    if (!out) {
+        int err = -errno;
+        free(aside);
+        return err;
+    }
+    int err = gp_put_page(out, json);
+    if (fclose(out) && !err)
+        err = -errno;
+    if (!err && rename(aside, path))
+        err = -errno;
+    if (err)
+        unlink(aside);
+    free(aside);
+    return err;
+}
+
+int gp_report_html(const char *out_path, const json_t *document, char *why, size_t why_bytes)
+{
+    const char *schema = json_string_value(json_object_get(document, "schema"));
+    if (!schema || strcmp(schema, "gpuprof.report/1")) {
+        snprintf(why, why_bytes, "the document is not of schema gpuprof.report/1");
+        return -EINVAL;
+    }
+    char *json = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII);
+    if (!json) {
+        snprintf(why, why_bytes, "not enough memory for the document");
+        return -ENOMEM;
+    }
+    int err = strcmp(out_path, "-") ? gp_save(out_path, json) : gp_put_page(stdout, json);
+    free(json);
+    if (err)
+        snprintf(why, why_bytes, "cannot write %s: %s", out_path, strerror(-err));
+    return err;
+}

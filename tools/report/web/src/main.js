@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Puts the page together: the document in, one view after another, all of the chosen device.
+import { isDark } from "./colours.js";
+import { el } from "./dom.js";
+import { fragments } from "./fragments.js";
+import { flame } from "./flame.js";
+import { leaks } from "./leaks.js";
+import { about, bill, churn, sizes } from "./lists.js";
+import { deviceWord, load } from "./model.js";
+import { overview } from "./overview.js";
+import { segments } from "./segments.js";
+import { timeline } from "./timeline.js";
+
+// In the order of the questions; those of the device first.
+const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
+    ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
+const OF_ALL = new Set(["growth", "churn", "about"]);
+
+const main = document.getElementById("report");
+let live = [];
+
+function remembered(choice) {
+    try {
+        if (choice) localStorage.setItem("gpuprof-theme", choice);
+    } catch {
+        // Storage is forbidden (some browsers, for files): the choice lasts as long as the page.
+    }
+}
+
+function themeButton(redraw) {
+    const button = document.getElementById("theme");
+    const say = () => {
+        button.textContent = isDark() ? "Light" : "Dark";
+        button.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
+    };
+    button.addEventListener("click", () => {
+        document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+        remembered(document.documentElement.dataset.theme);
+        say();
+        redraw();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (say(), redraw()));
+    say();
+}
+
+// Paper is white: canvases are painted for it, and painted back after.
+function printing(redraw) {
+    let before;
+    addEventListener("beforeprint", () => {
+        before = document.documentElement.dataset.theme;
+        document.documentElement.dataset.theme = "light";
+        redraw();
+    });
+    addEventListener("afterprint", () => {
+        if (before) document.documentElement.dataset.theme = before;
+        else delete document.documentElement.dataset.theme;
+        redraw();
+    });
+}
+
+function navigation(model, device, choose) {
+    const links = VIEWS.filter(([id]) => device || !["timeline", "peak", "fragmentation", "segments", "sizes", "bill"].includes(id));
+    const list = el("ul", {}, links.map(([id, name]) => el("li", {}, el("a", { href: `#${id}` }, name))));
+    const chooser = model.devices.length > 1 && el("select", { id: "device", "aria-label": "Device", change: (e) => choose(model.devices[e.target.selectedIndex]) },
+        model.devices.map((d) => el("option", { selected: d === device }, deviceWord(d.device))));
+    document.getElementById("nav").replaceChildren(list, chooser || "");
+}
+
+function show(model, device) {
+    const focus = document.activeElement && document.activeElement.closest("#devices, #device") ? document.activeElement.id : null;
+    const scroll = window.scrollY;
+    live.forEach((view) => view.destroy());
+    const choose = (next) => show(model, next);
+    live = VIEWS.filter(([id]) => device || OF_ALL.has(id)).map(([, , make]) => make(model, device));
+    navigation(model, device, choose);
+    main.replaceChildren(overview(model, device, choose), ...live.map((view) => view.node));
+    if (focus !== null) {
+        const target = focus ? document.getElementById(focus) : main.querySelector("button.device[aria-pressed=true]");
+        if (target) target.focus({ preventScroll: true });
+        window.scrollTo({ top: scroll });
+    }
+}
+
+// The device in the greatest need: that which failed, else the fullest at its peak.
+function first(model) {
+    const failed = model.devices.find((d) => model.ooms.some((o) => o.device === d.device));
+    const full = (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0);
+    return failed || [...model.devices].sort((a, b) => full(b) - full(a) || b.allocated_peak_bytes - a.allocated_peak_bytes)[0];
+}
+
+load().then((model) => {
+    const name = model.recording.comm || "program";
+    document.title = `${name}: GPU memory (gpuprof)`;
+    document.getElementById("who").textContent = name;
+    const redraw = () => live.forEach((view) => view.redraw());
+    show(model, first(model));
+    themeButton(redraw);
+    printing(redraw);
+    document.documentElement.dataset.ready = "1";
+}).catch((error) => {
+    main.replaceChildren(el("div", { class: "banner bad", role: "alert" }, el("strong", {}, "This report cannot be shown. "),
+        typeof DecompressionStream === "undefined" ? "This browser cannot unpack its data; one of 2023 or later can." : String(error.message || error)));
+    document.documentElement.dataset.ready = "failed";
+});

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// The document, with what every view asks of it: sites by number, the step of a moment, names of devices.
+import { base, count, NONE } from "./format.js";
+import { el } from "./dom.js";
+
+const UNKNOWN = { site: 0, name: "[unknown]", frames: [], live_bytes: 0 };
+
+async function text() {
+    const plain = document.getElementById("gpuprof-data");
+    if (plain.type === "application/json") return plain.textContent;
+    const raw = atob(plain.textContent), bytes = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+export async function load() {
+    const doc = JSON.parse(await text());
+    if (doc.schema !== "gpuprof.report/1") throw new Error(`schema ${doc.schema}: this page reads gpuprof.report/1`);
+    return new Model(doc);
+}
+
+export const isHost = (device) => device === "host" || device === -1;
+export const deviceWord = (device) => (isHost(device) ? "host" : `GPU ${device}`);
+
+class Model {
+    constructor(doc) {
+        Object.assign(this, doc);
+        this.endNs = Math.max(1, Math.round((doc.recording.seconds || 0) * 1e9));
+        this.bySite = new Map(doc.sites.map((site) => [site.site, site]));
+        this.kinds = [...new Set(doc.devices.flatMap((d) => Object.keys(d.series.kinds)))];
+    }
+
+    site(id) {
+        return this.bySite.get(id) || UNKNOWN;
+    }
+
+    siteName(id) {
+        return this.site(id).name || "[unknown]";
+    }
+
+    // For headlines: a path loses its folders.
+    shortName(id) {
+        return this.siteName(id).replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
+    }
+
+    // "step 14 of 20": the step in which a moment lies; "" before the first and after the last.
+    step(ns) {
+        const { bounds_ns: bounds, count: steps, source } = this.steps;
+        if (source === "time" || !steps || ns < bounds[0] || ns > bounds[steps]) return "";
+        let low = 0, high = steps;
+        while (high - low > 1) {
+            const middle = (low + high) >> 1;
+            if (bounds[middle] <= ns) low = middle;
+            else high = middle;
+        }
+        return `step ${count(low + 1)} of ${count(steps)}`;
+    }
+
+    // A site in a table: its name, and its stack when it is opened.
+    siteCell(id, name = this.siteName(id)) {
+        const site = this.site(id);
+        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, name);
+        const box = el("details", { class: "site" }, el("summary", {}, name));
+        box.addEventListener("toggle", () => box.open && box.childElementCount === 1 && box.append(stack(site)));
+        return box;
+    }
+}
+
+export function frameText(frame) {
+    const where = frame.file ? `${frame.file}${frame.line ? `:${frame.line}` : ""}` : frame.module;
+    return [frame.function || "[unknown]", where || ""];
+}
+
+export function frameLabel(frame) {
+    const place = frame.file ? `${base(frame.file)}${frame.line ? `:${frame.line}` : ""}` : frame.module;
+    return place ? `${frame.function} (${place})` : frame.function || NONE;
+}
+
+export function stack(site) {
+    return el("ol", { class: "stack", "aria-label": "Call stack, innermost first" }, site.frames.map((frame) => {
+        const [name, where] = frameText(frame);
+        return el("li", {}, el("span", { class: "function" }, name), frame.inlined && el("span", { class: "tag" }, "inlined"), el("span", { class: "where" }, where));
+    }));
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * recent.h: the last events of a live process, gathered while we wait for its snapshot.  Called by cmd/snapshot.c.
+ */
+#ifndef GP_SNAPSHOT_RECENT_H
+#define GP_SNAPSHOT_RECENT_H
+
+#include <gpuprof/wire.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct gp_recent {
+    struct gp_wire_event *events; /* by time */
+    size_t count;
+    uint64_t missed; /* overwritten or damaged, since the first of them */
+    size_t room;
+    struct gp_ringread *reader;
+    int fd; /* the session */
+};
+
+/* Begins with what the process still holds.  0, -ESRCH, -EACCES, -EPROTO, -errno. */
+int gp_recent_open(struct gp_recent *recent, pid_t pid);
+/* Takes what is new; last: everything that is left.  0 or -errno. */
+int gp_recent_poll(struct gp_recent *recent, int last);
+void gp_recent_close(struct gp_recent *recent);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * label.c: one frame in one line; see symbol.h. */
+#include <symbol/symbol.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GP_LABEL_CUT "..."
+
+/* The nearest begin of a character at or before `at`, and at or after it. */
+static size_t gp_label_before(const char *text, size_t at)
+{
+    while (at && (text[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+static size_t gp_label_after(const char *text, size_t at)
+{
+    while ((text[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+/* Where it is shorter than this, the end of a path says more than its begin. */
+#define GP_LABEL_ENDS 24u
+
+/* Text in at most `room` bytes without the NUL, the middle left out if need be: a third stays in front. A path that is
+ * cut goes on at a folder. */
+static void gp_label_fit(const char *text, size_t room, bool path, char *out)
+{
+    size_t length = strlen(text), cut = strlen(GP_LABEL_CUT);
+    if (length <= room) {
+        memcpy(out, text, length + 1);
+        return;
+    }
+    if (room <= cut) {
+        out[0] = '\0';
+        return;
+    }
+    size_t front = path && room < GP_LABEL_ENDS ? 0 : gp_label_before(text, (room - cut) / 3);
+    size_t back = gp_label_after(text, length - (room - cut - front));
+    const char *folder = path ? strchr(text + back, '/') : NULL;
+    if (folder)
+        back = (size_t)(folder - text);
+    memcpy(out, text, front);
+    memcpy(out + front, GP_LABEL_CUT, cut);
+    memcpy(out + front + cut, text + back, length - back + 1);
+}
+
+/* Shorter than this a path says nothing; with this much the function is shown whole first. */
+#define GP_LABEL_PATH  8u
+#define GP_LABEL_WANTS 16u
+
+void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
+{
+    char line[16] = "";
+    const char *place = frame->file[0] ? frame->file : frame->module;
+    size_t function = strlen(frame->function);
+    if (!bytes)
+        return;
+    if (frame->file[0] && frame->line)
+        snprintf(line, sizeof(line), ":%" PRIu32, frame->line);
+    /* "libfoo.so+0x12" names its module already. */
+    bool said = !frame->file[0] && place[0] && strncmp(frame->function, place, strlen(place)) == 0;
+    size_t frills = strlen(line) + 3; /* " (", ")" */
+    size_t room = bytes - 1;
+    if (!place[0] || said || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
+        gp_label_fit(frame->function, room, false, out);
+        return;
+    }
+    size_t wants = room / 2 < GP_LABEL_WANTS ? room / 2 : GP_LABEL_WANTS;
+    size_t least = strlen(place) < wants ? strlen(place) : wants;
+    if (least > room - frills)
+        least = room - frills;
+    size_t for_function = function < room - frills - least ? function : room - frills - least;
+    gp_label_fit(frame->function, for_function, false, out);
+    size_t used = strlen(out);
+    memcpy(out + used, " (", 2);
+    gp_label_fit(place, room - frills - used, true, out + used + 2);
+    strcat(strcat(out, line), ")");
+}

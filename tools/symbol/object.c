@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * object.c: see object.h. */
+#define _GNU_SOURCE /* asprintf */
+#include <symbol/object.h>
+
+#include <symbol/demangle.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+/* The path is a recording's: it may name a pipe or a device. */
+static int gp_object_file(const char *root, const char *path, enum gp_object_problem *problem)
+{
+    char whole[4096 + 64];
+    struct stat st;
+    *problem = GP_OBJECT_MISSING;
+    if (path[0] != '/' || snprintf(whole, sizeof(whole), "%s%s", root, path) >= (int)sizeof(whole))
+        return -1;
+    int fd = open(whole, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -1;
+    *problem = GP_OBJECT_BAD;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static enum gp_object_problem gp_object_check(Dwfl_Module *module, const char *recorded)
+{
+    const unsigned char *bits;
+    GElf_Addr address;
+    int length = dwfl_module_build_id(module, &bits, &address);
+    if (length <= 0)
+        return recorded[0] ? GP_OBJECT_OTHER : GP_OBJECT_UNCHECKED;
+    if (strlen(recorded) != 2 * (size_t)length)
+        return GP_OBJECT_OTHER;
+    for (int i = 0; i < length; i++) {
+        char hex[3];
+        snprintf(hex, sizeof(hex), "%02x", bits[i]);
+        if (strncasecmp(recorded + 2 * i, hex, 2) != 0)
+            return GP_OBJECT_OTHER;
+    }
+    return GP_OBJECT_FINE;
+}
+
+static int gp_object_no_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
+{
+    (void)module, (void)data, (void)name, (void)base, (void)file, (void)elf;
+    return -1; /* the file that was checked, or none */
+}
+
+static bool gp_object_report(struct gp_object *object, const char *root, const char *path, int fd)
+{
+    /* "+": a file found by its name must have the right checksum.  Without a path of ours elfutils has its own. */
+    if (root[0] && asprintf(&object->debug_path, "+:.debug:%s/usr/lib/debug:/usr/lib/debug", root) < 0)
+        object->debug_path = NULL;
+    object->callbacks = (Dwfl_Callbacks){.find_elf = gp_object_no_elf,
+                                         .find_debuginfo = dwfl_standard_find_debuginfo,
+                                         .section_address = dwfl_offline_section_address,
+                                         .debuginfo_path = &object->debug_path};
+    object->dwfl = dwfl_begin(&object->callbacks);
+    if (object->dwfl) {
+        dwfl_report_begin(object->dwfl);
+        object->module = dwfl_report_elf(object->dwfl, path, path, fd, 0, true);
+        dwfl_report_end(object->dwfl, NULL, NULL);
+    }
+    return object->module != NULL;
+}
+
+enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern, const char *root,
+                                      const char *path, const char *build_id)
+{
+    enum gp_object_problem problem;
+    *object = (struct gp_object){.intern = intern};
+    int fd = gp_object_file(root, path, &problem);
+    if (fd < 0)
+        return problem;
+    if (!gp_object_report(object, root, path, fd))
+        close(fd);
+    else
+        problem = gp_object_check(object->module, build_id);
+    if (problem != GP_OBJECT_FINE && problem != GP_OBJECT_UNCHECKED)
+        gp_object_close(object);
+    return problem;
+}
+
+void gp_object_close(struct gp_object *object)
+{
+    gp_dwarf_free(object->dwarf);
+    free(object->symbols);
+    if (object->dwfl)
+        dwfl_end(object->dwfl);
+    free(object->debug_path);
+    *object = (struct gp_object){0};
+}
+
+/* ---- symbol tables --------------------------------------------------------------------------------------------- */
+
+const char *gp_object_name(struct gp_intern *intern, const char *name)
+{
+    char plain[GP_SYMBOL_TEXT];
+    return gp_intern(intern, gp_demangle(name, plain, sizeof(plain)) ? plain : name);
+}
+
+/* Code alone; 0: not for us. */
+static uint8_t gp_symbol_rank(const GElf_Sym *symbol)
+{
+    int type = GELF_ST_TYPE(symbol->st_info), binding = GELF_ST_BIND(symbol->st_info);
+    if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_value == 0)
+        return 0;
+    if (type != STT_FUNC && type != STT_GNU_IFUNC && !(type == STT_NOTYPE && symbol->st_size > 0))
+        return 0;
+    return (uint8_t)(1 + (type != STT_NOTYPE) + 2 * (binding != STB_LOCAL) + (binding == STB_GLOBAL));
+}
+
+static int gp_symbol_order(const void *left, const void *right)
+{
+    const struct gp_object_symbol *a = left, *b = right;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* A symbol without a size, as assembler code has, reaches to the next one. */
+static void gp_object_stretch(struct gp_object *object)
+{
+    for (uint32_t i = 0; i + 1 < object->symbol_count; i++) {
+        struct gp_object_symbol *symbol = &object->symbols[i];
+        if (symbol->end == symbol->start)
+            symbol->end = symbol[1].start;
+    }
+}
+
+static void gp_object_load_symbols(struct gp_object *object)
+{
+    object->has_symbols = true;
+    int count = dwfl_module_getsymtab(object->module);
+    if (count <= 0)
+        return;
+    object->symbols = calloc((size_t)count, sizeof(*object->symbols));
+    for (int i = 0; object->symbols && i < count; i++) {
+        GElf_Sym symbol;
+        GElf_Addr address;
+        const char *name = dwfl_module_getsym_info(object->module, i, &symbol, &address, NULL, NULL, NULL);
+        uint8_t rank = name && name[0] ? gp_symbol_rank(&symbol) : 0;
+        uint64_t end = address + symbol.st_size;
+        if (rank && end >= address)
+            object->symbols[object->symbol_count++] = (struct gp_object_symbol){address, end, name, rank};
+    }
+    if (object->symbol_count)
+        qsort(object->symbols, object->symbol_count, sizeof(*object->symbols), gp_symbol_order);
+    gp_object_stretch(object);
+}
+
+static const char *gp_object_symbol(struct gp_object *object, uint64_t address)
+{
+    uint32_t low = 0, high;
+    if (!object->has_symbols)
+        gp_object_load_symbols(object);
+    for (high = object->symbol_count; low < high;) {
+        uint32_t middle = low + (high - low) / 2;
+        if (object->symbols[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    /* Shorter symbols may lie inside a longer one: a few steps back find it. */
+    for (uint32_t steps = 0; low-- > 0 && steps < 8; steps++)
+        if (address < object->symbols[low].end)
+            return object->symbols[low].name;
+    return NULL;
+}
+
+/* ---- lookup ---------------------------------------------------------------------------------------------------- */
+
+/* Through the program headers: where a segment lies in memory need not be where it lies in the file. */
+static bool gp_object_address(struct gp_object *object, uint64_t offset, uint64_t *address)
+{
+    GElf_Addr bias;
+    size_t count;
+    Elf *elf = dwfl_module_getelf(object->module, &bias);
+    if (!elf || elf_getphdrnum(elf, &count) != 0)
+        return false;
+    for (size_t i = 0; i < count && i < 4096; i++) {
+        GElf_Phdr header;
+        if (!gelf_getphdr(elf, (int)i, &header) || header.p_type != PT_LOAD || offset < header.p_offset ||
+            offset - header.p_offset >= header.p_filesz)
+            continue;
+        *address = offset - header.p_offset + header.p_vaddr + bias;
+        return true;
+    }
+    return false;
+}
+
+uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_object_frame frames[GP_INLINES])
+{
+    uint64_t address;
+    if (!gp_object_address(object, offset, &address))
+        return 0;
+    if (!object->has_dwarf) {
+        object->has_dwarf = true;
+        object->dwarf = gp_dwarf_new(object->module, object->intern);
+    }
+    uint32_t count = object->dwarf ? gp_dwarf_lookup(object->dwarf, address, frames) : 0;
+    if (count > 0 && frames[count - 1].function[0])
+        return count;
+    const char *name = gp_object_symbol(object, address);
+    if (!name)
+        return 0;
+    if (count == 0)
+        frames[count++] = (struct gp_object_frame){.file = ""};
+    frames[count - 1].function = gp_object_name(object->intern, name);
+    return count;
+}

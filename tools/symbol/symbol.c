@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ * symbol.c: see symbol.h.  Every answer is kept: stacks share most of their frames. */
+#include <symbol/inner.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static const struct gp_frame_text gp_frame_unknown = {
+    .function = "[unknown]", .file = "", .module = "", .module_index = GP_REC_NONE};
+
+/* ---- objects --------------------------------------------------------------------------------------------------- */
+
+static void gp_symbols_say(struct gp_symbols *symbols, const char *path, const char *what)
+{
+    char text[GP_SYMBOL_TEXT];
+    snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
+    symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
+}
+
+static const char *gp_symbols_problem(enum gp_object_problem problem)
+{
+    switch (problem) {
+    case GP_OBJECT_UNCHECKED:
+        return "has no build id: the names shown may be those of another build";
+    case GP_OBJECT_MISSING:
+        return "cannot be opened: its functions are shown as offsets";
+    case GP_OBJECT_OTHER:
+        return "is not the build that ran (its build id differs): its functions are shown as offsets";
+    case GP_OBJECT_BAD:
+        return "is not an ELF file: its functions are shown as offsets";
+    default:
+        return NULL;
+    }
+}
+
+/* Another mapping of the same file, whose object was opened or could not be. */
+static const struct gp_symbol_module *gp_symbols_twin(const struct gp_symbols *symbols, uint32_t index)
+{
+    const struct gp_symbol_source *s = &symbols->source;
+    for (uint32_t i = 0; i < s->module_count; i++)
+        if (symbols->modules[i].tried && i != index &&
+            strcmp(symbols->modules[i].path, symbols->modules[index].path) == 0 &&
+            strcmp(s->strings + s->modules[i].build_id, s->strings + s->modules[index].build_id) == 0)
+            return &symbols->modules[i];
+    return NULL;
+}
+
+static struct gp_object *gp_symbols_object(struct gp_symbols *symbols, uint32_t index)
+{
+    struct gp_symbol_module *module = &symbols->modules[index];
+    if (module->tried)
+        return module->object;
+    const struct gp_symbol_module *twin = gp_symbols_twin(symbols, index);
+    module->tried = true;
+    if (twin)
+        return module->object = twin->object;
+    if (module->path[0] != '/') /* [vdso], or code that was never a file */
+        return NULL;
+    struct gp_object *object = calloc(1, sizeof(*object));
+    if (!object)
+        return NULL;
+    enum gp_object_problem problem = gp_object_open(object, &symbols->intern, symbols->source.root, module->path,
+                                                    symbols->source.strings + symbols->source.modules[index].build_id);
+    if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the name is another file's by now */
+        gp_object_close(object);
+        problem = GP_OBJECT_OTHER;
+    }
+    if (problem != GP_OBJECT_FINE)
+        gp_symbols_say(symbols, module->path, gp_symbols_problem(problem));
+    module->owner = problem == GP_OBJECT_FINE || problem == GP_OBJECT_UNCHECKED;
+    if (module->owner)
+        module->object = object;
+    else
+        free(object);
+    return module->object;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------------------- */
+
+static struct gp_symbol_pc *gp_symbols_slot(const struct gp_symbols *symbols, uint64_t pc, uint32_t module)
+{
+    uint64_t hash = (pc ^ ((uint64_t)module << 48)) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing: pcs lie close */
+    uint32_t at = (uint32_t)(hash >> 32) & (symbols->pc_slots - 1);
+    while (symbols->pcs[at].frames && (symbols->pcs[at].pc != pc || symbols->pcs[at].module != module))
+        at = (at + 1) & (symbols->pc_slots - 1);
+    return &symbols->pcs[at];
+}
+
+static int gp_symbols_grow(struct gp_symbols *symbols)
+{
+    if (symbols->pc_slots && symbols->pc_count < symbols->pc_slots / 2)
+        return 0;
+    struct gp_symbols larger = *symbols;
+    larger.pc_slots = symbols->pc_slots ? 2 * symbols->pc_slots : 4096;
+    larger.pcs = calloc(larger.pc_slots, sizeof(*larger.pcs));
+    if (!larger.pcs)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < symbols->pc_slots; i++)
+        if (symbols->pcs[i].frames)
+            *gp_symbols_slot(&larger, symbols->pcs[i].pc, symbols->pcs[i].module) = symbols->pcs[i];
+    free(symbols->pcs);
+    symbols->pcs = larger.pcs;
+    symbols->pc_slots = larger.pc_slots;
+    return 0;
+}
+
+/* A pc is a return address, which may be the first of the next line or function: the call lies before it. */
+static uint32_t gp_symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
+                                  struct gp_object_frame frames[GP_INLINES])
+{
+    char text[GP_SYMBOL_TEXT];
+    uint64_t before = pc ? pc - 1 : 0;
+    const struct gp_rec_module *m = module < symbols->source.module_count ? &symbols->source.modules[module] : NULL;
+    frames[0] = (struct gp_object_frame){.file = ""};
+    if (m && before >= m->start && before < m->end) {
+        uint64_t offset = before - m->start + m->offset;
+        struct gp_object *object = gp_symbols_object(symbols, module);
+        uint32_t count = object ? gp_object_lookup(object, offset, frames) : 0;
+        if (count)
+            return count;
+        snprintf(text, sizeof(text), "%.500s+0x%" PRIx64, symbols->modules[module].name, offset + 1);
+    } else {
+        snprintf(text, sizeof(text), "0x%" PRIx64, pc);
+    }
+    frames[0].function = gp_intern(&symbols->intern, text);
+    return 1;
+}
+
+uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
+                           const struct gp_frame_text **frames)
+{
+    struct gp_object_frame found[GP_INLINES];
+    uint32_t module = frame->module < symbols->source.module_count ? frame->module : GP_REC_NONE;
+    *frames = &gp_frame_unknown;
+    if (gp_symbols_grow(symbols) != 0)
+        return 1;
+    struct gp_symbol_pc *slot = gp_symbols_slot(symbols, frame->pc, module);
+    if (!slot->frames) {
+        uint32_t count = gp_symbols_lookup(symbols, frame->pc, module, found);
+        struct gp_frame_text *kept = gp_intern_room(&symbols->intern, count * sizeof(*kept));
+        if (!kept)
+            return 1;
+        for (uint32_t i = 0; i < count; i++)
+            kept[i] = (struct gp_frame_text){.function = found[i].function[0] ? found[i].function : "[unknown]",
+                                             .file = found[i].file ? found[i].file : "",
+                                             .module = module == GP_REC_NONE ? "" : symbols->modules[module].name,
+                                             .line = found[i].line,
+                                             .module_index = module,
+                                             .pc = frame->pc,
+                                             .inlined = found[i].inlined};
+        *slot = (struct gp_symbol_pc){frame->pc, module, count, kept};
+        symbols->pc_count++;
+    }
+    *frames = slot->frames;
+    return slot->count;
+}
+
+/* ---- sites ----------------------------------------------------------------------------------------------------- */
+
+static bool gp_symbols_site_make(struct gp_symbols *symbols, uint32_t index)
+{
+    struct gp_symbol_site *site = &symbols->sites[index];
+    uint32_t count = gp_symbols_stack(symbols, &symbols->source.sites[index], &site->name);
+    struct gp_frame_text *kept = count ? gp_intern_room(&symbols->intern, count * sizeof(*kept)) : NULL;
+    if (!kept)
+        return false;
+    memcpy(kept, symbols->work, count * sizeof(*kept));
+    site->frames = kept;
+    site->count = count;
+    return true;
+}
+
+uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
+{
+    *frames = &gp_frame_unknown;
+    if (site == 0 || site >= symbols->source.site_count)
+        return 1;
+    if (!symbols->sites[site].frames && !gp_symbols_site_make(symbols, site))
+        return 1;
+    *frames = symbols->sites[site].frames;
+    return symbols->sites[site].count;
+}
+
+const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    uint32_t count = gp_symbols_site(symbols, site, &frames);
+    uint32_t name = frames == &gp_frame_unknown ? 0 : symbols->sites[site].name;
+    return &frames[name < count ? name : 0];
+}
+
+const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i)
+{
+    return i < symbols->note_count ? symbols->notes[i] : NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+/* A copy, as the caller's strings may move. */
+static const char *gp_symbols_path(struct gp_symbols *symbols, const char *path, bool *deleted)
+{
+    static const char mark[] = " (deleted)"; /* as the kernel says it */
+    size_t length = strlen(path), end = sizeof(mark) - 1;
+    *deleted = length > end && strcmp(path + length - end, mark) == 0;
+    if (*deleted)
+        length -= end;
+    char *kept = gp_intern_room(&symbols->intern, length + 1);
+    if (!kept)
+        return "";
+    memcpy(kept, path, length);
+    kept[length] = '\0';
+    return kept;
+}
+
+static void gp_symbols_module(struct gp_symbols *symbols, uint32_t index)
+{
+    struct gp_symbol_module *module = &symbols->modules[index];
+    *module = (struct gp_symbol_module){0};
+    module->path =
+        gp_symbols_path(symbols, symbols->source.strings + symbols->source.modules[index].path, &module->deleted);
+    const char *slash = strrchr(module->path, '/');
+    module->name = gp_intern(&symbols->intern, slash ? slash + 1 : module->path);
+}
+
+/* A program has some hundred objects, each takes a descriptor: shells give 1024. */
+static void gp_symbols_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Zeroed slots for `count`, doubling: updates come every second. */
+static int gp_symbols_room(void *array, uint32_t room, uint32_t count, size_t bytes)
+{
+    void *old, *larger = calloc(count, bytes);
+    if (!larger)
+        return -ENOMEM;
+    memcpy(&old, array, sizeof(old));
+    if (room)
+        memcpy(larger, old, room * bytes);
+    free(old);
+    memcpy(array, &larger, sizeof(larger));
+    return 0;
+}
+
+int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source *source)
+{
+    uint32_t sites = source->site_count + source->site_count / 2 + 1;
+    uint32_t modules = source->module_count + source->module_count / 2 + 1;
+    if (source->site_count > symbols->site_room) {
+        if (gp_symbols_room(&symbols->sites, symbols->site_room, sites, sizeof(*symbols->sites)) != 0)
+            return -ENOMEM;
+        symbols->site_room = sites;
+    }
+    if (source->module_count > symbols->module_room) {
+        if (gp_symbols_room(&symbols->modules, symbols->module_room, modules, sizeof(*symbols->modules)) != 0 ||
+            gp_symbols_room(&symbols->notes, symbols->module_room, modules, sizeof(*symbols->notes)) != 0)
+            return -ENOMEM;
+        symbols->module_room = modules;
+    }
+    uint32_t known = symbols->source.module_count;
+    symbols->source = *source;
+    symbols->source.root = source->root ? source->root : "";
+    for (uint32_t i = known; i < source->module_count; i++)
+        gp_symbols_module(symbols, i);
+    return 0;
+}
+
+int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source)
+{
+    struct gp_symbols *symbols = calloc(1, sizeof(*symbols));
+    *out = NULL;
+    if (!symbols)
+        return -ENOMEM;
+    symbols->work = calloc(2 * GP_SYMBOL_STACK + GP_SITE_FRAMES, sizeof(*symbols->work));
+    if (!symbols->work || gp_symbols_update(symbols, source) != 0) {
+        gp_symbols_free(symbols);
+        return -ENOMEM;
+    }
+    symbols->native = symbols->work + GP_SYMBOL_STACK;
+    symbols->python = symbols->native + GP_SYMBOL_STACK;
+    gp_symbols_descriptors();
+    *out = symbols;
+    return 0;
+}
+
+void gp_symbols_free(struct gp_symbols *symbols)
+{
+    if (!symbols)
+        return;
+    for (uint32_t i = 0; symbols->modules && i < symbols->source.module_count; i++) {
+        if (!symbols->modules[i].owner)
+            continue;
+        gp_object_close(symbols->modules[i].object);
+        free(symbols->modules[i].object);
+    }
+    free(symbols->modules);
+    free(symbols->notes);
+    free(symbols->sites);
+    free(symbols->work);
+    free(symbols->pcs);
+    gp_intern_free(&symbols->intern);
+    free(symbols);
+}

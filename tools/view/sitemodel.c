@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ * sitemodel.c: see sites.h. */
+#define _GNU_SOURCE /* qsort_r */
+#include <view/sites.h>
+
+#include <collect/collect.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <write/stats.h>
+
+const struct gp_site_column_text gp_site_columns[GP_SITE_COLUMNS] = {
+    [GP_SITE_DEV] = {"DEV", "GPU, or host memory", 4, true},
+    [GP_SITE_KIND] = {"KIND", "of memory", 10, false},
+    [GP_SITE_LIVE] = {"LIVE", "bytes that it holds now", 8, true},
+    [GP_SITE_PEAK] = {"PEAK", "most that it held", 8, true},
+    [GP_SITE_AT_PEAK] = {"AT-PEAK", "what it held when the device was at its peak", 8, true},
+    [GP_SITE_SHARE] = {"%PEAK", "of the device's peak", 6, true},
+    [GP_SITE_CALLS] = {"CALLS/S", "allocations a second", 8, true},
+    [GP_SITE_DELTA] = {"DELTA/S", "bytes that it gains or loses a second", 9, true},
+    [GP_SITE_SITE] = {"SITE", "function, file and line", 0, false},
+};
+
+enum gp_site_column gp_site_column_find(const char *name)
+{
+    for (int i = 0; i < GP_SITE_COLUMNS; i++)
+        if (strcasecmp(gp_site_columns[i].name, name) == 0)
+            return (enum gp_site_column)i;
+    return GP_SITE_COLUMNS;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+static void gp_site_rates(const struct gp_site_model *model, struct gp_site_row *row)
+{
+    row->calls_per_s = row->delta_per_s = NAN;
+    if (!model->before_ns || model->sites->time_ns <= model->before_ns)
+        return;
+    /* A site that was not there before had nothing. */
+    struct gp_site_before none = {0, 0}, *before = row->site < model->before_count ? &model->before[row->site] : &none;
+    double seconds = (double)(model->sites->time_ns - model->before_ns) / 1e9;
+    row->calls_per_s = (double)(row->calls - before->calls) / seconds;
+    row->delta_per_s = (double)(row->live - before->live) / seconds;
+}
+
+static void gp_site_row_fill(struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
+{
+    const struct gp_rec_site *site = &model->sites->sites[index];
+    int64_t peak = model->sites->devices[site->device].peak_bytes;
+    *row = (struct gp_site_row){
+        .site = index,
+        .name = gp_symbols_name(model->symbols, index),
+        .device = model->numbers[site->device],
+        .kind = site->kind,
+        .live = site->live_bytes,
+        .count = site->live_count,
+        .peak = site->peak_bytes,
+        .at_peak = site->at_peak_bytes,
+        .allocated = site->allocated_bytes,
+        .calls = site->calls,
+        .share = peak > 0 ? (double)site->at_peak_bytes / (double)peak : NAN,
+    };
+    gp_site_rates(model, row);
+}
+
+static int gp_site_remember(struct gp_site_model *model)
+{
+    const struct gp_sites *sites = model->sites;
+    struct gp_site_before *before = realloc(model->before, (sites->site_count + 1ul) * sizeof(*before));
+    if (!before)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < sites->site_count; i++)
+        before[i] = (struct gp_site_before){sites->sites[i].calls, sites->sites[i].live_bytes};
+    model->before = before;
+    model->before_count = sites->site_count;
+    model->before_ns = sites->time_ns;
+    return 0;
+}
+
+int gp_site_model_count(struct gp_site_model *model)
+{
+    const struct gp_sites *sites = model->sites;
+    struct gp_symbol_source source = {sites->sites,      sites->frames,      sites->modules,      sites->strings,
+                                      sites->site_count, sites->frame_count, sites->module_count, sites->root};
+    int rc = model->symbols ? gp_symbols_update(model->symbols, &source) : gp_symbols_new(&model->symbols, &source);
+    struct gp_site_row *rows = rc ? NULL : realloc(model->rows, (sites->site_count + 1ul) * sizeof(*rows));
+    if (!rows)
+        return -ENOMEM;
+    model->rows = rows;
+    model->row_count = 0;
+    model->live_bytes = model->host_bytes = 0;
+    for (uint32_t i = 1; i < sites->site_count; i++) {
+        const struct gp_rec_site *site = &sites->sites[i];
+        if (site->calls == 0 && site->live_bytes == 0)
+            continue;
+        gp_site_row_fill(model, i, &rows[model->row_count++]);
+        *(site->device == GP_WIRE_HOST ? &model->host_bytes : &model->live_bytes) += site->live_bytes;
+    }
+    gp_site_model_sort(model, model->sort, model->ascending);
+    return gp_site_remember(model);
+}
+
+/* ---- order ----------------------------------------------------------------------------------------------------- */
+
+static double gp_site_number(const struct gp_site_row *row, enum gp_site_column column)
+{
+    switch (column) {
+    case GP_SITE_DEV:
+        return row->device;
+    case GP_SITE_LIVE:
+        return (double)row->live;
+    case GP_SITE_PEAK:
+        return (double)row->peak;
+    case GP_SITE_AT_PEAK:
+        return (double)row->at_peak;
+    case GP_SITE_SHARE:
+        return row->share;
+    case GP_SITE_CALLS:
+        return row->calls_per_s;
+    case GP_SITE_DELTA:
+        return row->delta_per_s;
+    default:
+        return NAN;
+    }
+}
+
+static int gp_site_order(const struct gp_site_row *a, const struct gp_site_row *b, enum gp_site_column column)
+{
+    if (column == GP_SITE_SITE)
+        return strcmp(a->name->function, b->name->function);
+    if (column == GP_SITE_KIND)
+        return strcmp(gp_kind_name(a->kind) ? gp_kind_name(a->kind) : "",
+                      gp_kind_name(b->kind) ? gp_kind_name(b->kind) : "");
+    double x = gp_site_number(a, column), y = gp_site_number(b, column);
+    return (x > y) - (x < y);
+}
+
+static int gp_site_compare(const void *left, const void *right, void *argument)
+{
+    const struct gp_site_model *model = argument;
+    const struct gp_site_row *a = left, *b = right;
+    double x = gp_site_number(a, model->sort), y = gp_site_number(b, model->sort);
+    bool number = model->sort != GP_SITE_SITE && model->sort != GP_SITE_KIND;
+    if (number && isnan(x) != isnan(y)) /* unknown comes last, whichever way */
+        return isnan(x) ? 1 : -1;
+    int order = gp_site_order(a, b, model->sort);
+    if (!order)
+        return (a->site > b->site) - (a->site < b->site);
+    return model->ascending ? order : -order;
+}
+
+void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column, bool ascending)
+{
+    model->sort = column;
+    model->ascending = ascending;
+    if (model->row_count > 1)
+        qsort_r(model->rows, model->row_count, sizeof(*model->rows), gp_site_compare, model);
+}
+
+/* ---- samples --------------------------------------------------------------------------------------------------- */
+
+/* Names of the process and numbers of its devices; whatever cannot be had stays as it was. */
+static void gp_site_process(struct gp_site_model *model)
+{
+    /* It answers in microseconds; one that is stopped must not hold up the screen. */
+    struct gp_collect_options options = {
+        .pids = &model->pid, .pid_count = 1, .exact = true, .deadline_ns = 50000000ull};
+    struct gp_system *system;
+    if (gp_collect(&options, &system) != 0)
+        return;
+    model->ended = system->process_count == 0 || system->processes[0].closed;
+    for (int i = 0; system->process_count && i < system->processes[0].device_count; i++) {
+        const struct gp_device_view *device = &system->processes[0].devices[i];
+        model->numbers[device->index] = gp_device_number(device);
+    }
+    if (system->process_count)
+        memcpy(model->comm, system->processes[0].comm, sizeof(model->comm));
+    gp_system_free(system);
+}
+
+int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_PROBLEM_BYTES])
+{
+    *model = (struct gp_site_model){.pid = pid, .sort = GP_SITE_LIVE};
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
+        model->numbers[i] = i == GP_WIRE_HOST ? (int)GP_WIRE_HOST : -1;
+    int rc = gp_sites_open(&model->sites, pid, problem);
+    if (rc)
+        return rc;
+    gp_site_process(model);
+    rc = gp_site_model_count(model);
+    if (rc)
+        gp_site_model_close(model);
+    return rc;
+}
+
+int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES])
+{
+    gp_site_process(model);
+    int rc = gp_sites_update(model->sites, problem);
+    model->ended |= model->sites->ended;
+    return rc ? rc : gp_site_model_count(model);
+}
+
+void gp_site_model_close(struct gp_site_model *model)
+{
+    gp_symbols_free(model->symbols);
+    gp_sites_close(model->sites);
+    free(model->rows);
+    free(model->before);
+    *model = (struct gp_site_model){0};
+}
