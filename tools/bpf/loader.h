@@ -68,13 +68,6 @@ int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns);
 /* The cgroup is removed: its rows that count no process any more make room.  Number of rows removed or -errno. */
 int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id);
 
-#define GP_BPF_RESET_ALLOCATED 1u
-#define GP_BPF_RESET_RESERVED  2u
-/* Peaks of device, container and process rows become the current values, exactly, inside the kernel.  uuid NULL: of
- * every device.  Through a pinned program, so it works for whoever may run it (root, or CAP_BPF and write access to the
- * pin), with no agent alive.  Number of rows or -errno (-ENOENT no pins, -EACCES, -EPERM). */
-int gp_bpf_reset_peaks(const char *pins, const uint8_t *uuid, uint32_t flags);
-
 /* Batches that the kernel did not give to the program (recursion, 5.12 and newer say so), and the instructions that the
  * verifier looked at, of the heaviest program (0: the kernel does not say).  For doctor, tests and metrics. */
 struct gp_bpf_costs {
