@@ -4,25 +4,25 @@
  * takes out what a process had the moment it ends.  What the maps mean to a reader: bpf/README.md.
  *
  * Nothing here waits.  The verifier allows no bpf_spin_lock at uprobes, and a lock of one's own could be held by a task
- * that was preempted (these programs are preemptible since 6.0).  So a process's rows belong to whoever takes its `busy`
- * from 0 to 1, everybody else goes away and is counted; and sums, which many processes move, are single words that move
- * by atomic adds.  A word's adds are in one order, each hands its result to the peak, so the peak is the highest value
- * that the word ever had.
+ * that was preempted (these programs are preemptible since 6.0).  So a process's rows belong to whoever takes its
+ * `busy` from 0 to 1, everybody else goes away and is counted; and sums, which many processes move, are single words
+ * that move by atomic adds.  A word's adds are in one order, each hands its result to the peak, so the peak is the
+ * highest value that the word ever had.
  *
- * For the same reason there is no per-CPU scratch memory: another task's program may run on this CPU before we are done.
- * Rows are read one at a time onto the stack, events straight into the ring.
+ * For the same reason there is no per-CPU scratch memory: another task's program may run on this CPU before we are
+ * done. Rows are read one at a time onto the stack, events straight into the ring.
  *
  * Two threads of one process that fire at once are a forger's (the library fires under a lock): one is refused, so no
  * number is moved by a difference that somebody else moved already.  Exit and exec come when no other thread can fire.
  */
-#include "vmlinux.h"
 #include "private.h"
-#include <gpuprof/maps.h>
+#include "vmlinux.h"
+#include <asm-generic/errno-base.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include <gpuprof/maps.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <asm-generic/errno-base.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -164,7 +164,7 @@ static __always_inline void move_word(int64_t *word, int64_t *peak, uint64_t *pe
 
 struct claim { /* one row of a batch, after it was put into bounds */
     int64_t allocated, allocated_high, reserved, reserved_high, total;
-    int64_t calls, frees, failures; /* more than before */
+    int64_t calls, frees, failures;      /* more than before */
     int64_t allocated_was, reserved_was; /* what the sums hold of the row */
     struct gp_map_reset reset;
     uint64_t now_ns;
@@ -177,8 +177,10 @@ __noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_i
         return 0;
     if (!is_in)
         add(sum->processes, 1);
-    begin_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns, to->now_ns);
-    begin_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns, to->now_ns);
+    begin_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns,
+               to->now_ns);
+    begin_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
+               to->now_ns);
     move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, is_in ? to->allocated_was : 0,
               to->allocated_high, to->allocated, to->now_ns);
     move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, is_in ? to->reserved_was : 0,
@@ -347,8 +349,9 @@ static __always_inline bool enter_entries(struct gp_map_container *holder)
     return false;
 }
 
-static __always_inline struct gp_map_sum *container_sum(const struct gp_map_container_key *key, struct gp_map_container *holder,
-                                                        uint64_t now_ns, bool *is_refused)
+static __always_inline struct gp_map_sum *container_sum(const struct gp_map_container_key *key,
+                                                        struct gp_map_container *holder, uint64_t now_ns,
+                                                        bool *is_refused)
 {
     struct gp_map_sum *sum = bpf_map_lookup_elem(&container_device, key);
     if (sum)
@@ -367,7 +370,8 @@ static __always_inline struct gp_map_sum *container_sum(const struct gp_map_cont
     return sum;
 }
 
-static __always_inline struct gp_map_sum *device_sum(const struct gp_map_device_key *key, bool may_make, uint64_t now_ns)
+static __always_inline struct gp_map_sum *device_sum(const struct gp_map_device_key *key, bool may_make,
+                                                     uint64_t now_ns)
 {
     struct gp_map_sum *sum = bpf_map_lookup_elem(&device, key);
     if (sum || !may_make)
@@ -413,7 +417,8 @@ static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped
 }
 
 /* Puts a row's numbers into bounds and its counters into the process's row. */
-static __always_inline uint32_t claim_make(struct claim *out, const struct gp_batch_device *said, struct gp_map_process *row)
+static __always_inline uint32_t claim_make(struct claim *out, const struct gp_batch_device *said,
+                                           struct gp_map_process *row)
 {
     uint32_t clamped = 0;
     out->total = said->total_bytes;
@@ -438,8 +443,10 @@ static __always_inline uint32_t claim_make(struct claim *out, const struct gp_ba
 
 static __always_inline void row_move(struct gp_map_process *row, const struct claim *to)
 {
-    begin_peak(&row->allocated_bytes, &row->allocated_peak_bytes, &row->allocated_peak_ns, to->reset.allocated_ns, to->now_ns);
-    begin_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns, to->now_ns);
+    begin_peak(&row->allocated_bytes, &row->allocated_peak_bytes, &row->allocated_peak_ns, to->reset.allocated_ns,
+               to->now_ns);
+    begin_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
+               to->now_ns);
     if (raise(&row->allocated_peak_bytes, to->allocated_high))
         row->allocated_peak_ns = to->now_ns;
     if (raise(&row->reserved_peak_bytes, to->reserved_high))
@@ -471,8 +478,8 @@ static __always_inline struct gp_map_process *row_make(const struct gp_map_proce
 
 /* The row's container is not the one that the process is in now, or its device another than it was: it leaves the sums
  * of then, and move_sums lets it enter those of now with all its bytes.  Its calls stay where they were made. */
-static __always_inline void row_follow(struct gp_map_process *row, const struct gp_batch_device *said, const struct who *who,
-                                       struct gp_map_container *holder)
+static __always_inline void row_follow(struct gp_map_process *row, const struct gp_batch_device *said,
+                                       const struct who *who, struct gp_map_container *holder)
 {
     bool is_other = !same_16(row->uuid, said->uuid);
     bool is_elsewhere = row->cgroup_id != who->cgroup_id;
@@ -520,7 +527,8 @@ static __always_inline void sums_move(struct gp_map_process *row, struct claim *
 }
 
 /* One row of a batch, at an address of the process.  0: it was refused whole. */
-__noinline int device_move(const struct header *header, const struct who *who, struct gp_bpf_process *state, uint64_t from)
+__noinline int device_move(const struct header *header, const struct who *who, struct gp_bpf_process *state,
+                           uint64_t from)
 {
     struct gp_batch_device said;
     struct gp_map_meta *counts = meta_get();
@@ -584,9 +592,10 @@ static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_
 
 #define RECORD_OF(_slots)                                                                                              \
     static __always_inline bool record_##_slots(const struct who *who, const struct header *header, const void *from,  \
-                                                uint32_t count, uint64_t flags)                                              \
+                                                uint32_t count, uint64_t flags)                                        \
     {                                                                                                                  \
-        struct gp_map_record *record = bpf_ringbuf_reserve(&events, sizeof *record + _slots * sizeof record->events[0], 0); \
+        struct gp_map_record *record =                                                                                 \
+            bpf_ringbuf_reserve(&events, sizeof *record + _slots * sizeof record->events[0], 0);                       \
         if (!record)                                                                                                   \
             return false;                                                                                              \
         if (count > _slots || bpf_probe_read_user(record->events, count * sizeof record->events[0], from)) {           \
@@ -598,8 +607,8 @@ static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_
         return true;                                                                                                   \
     }
 
-static __always_inline void record_head(struct gp_map_record *record, const struct who *who, const struct header *header,
-                                        uint32_t count)
+static __always_inline void record_head(struct gp_map_record *record, const struct who *who,
+                                        const struct header *header, uint32_t count)
 {
     record->cgroup_id = who->cgroup_id;
     record->start_ns = who->start_ns;
@@ -689,8 +698,8 @@ static __always_inline struct gp_bpf_process *state_take(const struct who *who, 
 }
 
 /* false: it was there already. */
-static __always_inline bool state_advance(struct gp_bpf_process *state, const struct header *header, const struct who *who,
-                                          struct gp_map_meta *counts)
+static __always_inline bool state_advance(struct gp_bpf_process *state, const struct header *header,
+                                          const struct who *who, struct gp_map_meta *counts)
 {
     if (state->start_ns != who->start_ns || !same_16(state->session_id, header->session_id)) {
         /* Another process had this number and its end was missed, or the library began anew in this one. */
