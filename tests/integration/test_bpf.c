@@ -212,17 +212,6 @@ static int process_row(pid_t pid, uint32_t device, struct gp_map_process *row)
     return bpf_map_lookup_elem(gp_bpf_map(bpf, "process_device"), &key, row);
 }
 
-/* Milliseconds until nothing of the process is in device 1's sum, or -1 after a second. */
-static double gone_after_ms(int64_t from)
-{
-    while (now_ns() - from < 1000000000) {
-        if (device_sum(1).processes == 0)
-            return (double)(now_ns() - from) / 1e6;
-        usleep(200);
-    }
-    return -1;
-}
-
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
 
 static void oracle_run(void)
@@ -377,7 +366,7 @@ Test(bpf, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeout = 
         tell(kid, "m 63 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
         cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
         pid_t pid = kid->pid;
-        int64_t from = now_ns();
+        siginfo_t info;
         if (how == 0)
             kill(pid, SIGKILL);
         else if (how == 1) {
@@ -385,10 +374,10 @@ Test(bpf, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeout = 
             fflush(kid->to);
         } else
             cr_assert(eq(i64, tell(kid, "x"), 0));
-        double ms = gone_after_ms(from);
-        cr_log_info("end %d: gone after %.2f ms", how, ms);
-        /* The process itself must come to run to die: on a loaded machine that is most of it. */
-        cr_assert(ms >= 0 && ms < 100, "%d: %.2f ms", how, ms);
+        if (how != 2)
+            cr_assert(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+        /* Not within some time, but before anybody else can know of the end. */
+        cr_assert(eq(u32, device_sum(1).processes, 0), "%d", how);
         kid_end(kid, SIGKILL);
         cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
         cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
@@ -397,6 +386,87 @@ Test(bpf, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeout = 
         cr_assert(process_row(pid, 0, &row) != 0);
         cr_assert(eq(u64, container(0).entries, 0));
     }
+}
+
+/* A memory cgroup of either version, with 32 MiB; false: none can be had. */
+static bool memory_group(char *group, size_t bytes, const char **limit)
+{
+    static const char *const at[][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                        {"/sys/fs/cgroup", "memory.max"}};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX + 64];
+        snprintf(group, bytes, "%s/gpuprof-test-oom-%d", at[i][0], getpid());
+        if (mkdir(group, 0755))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", group, at[i][1]);
+        FILE *file = fopen(path, "w");
+        bool is_set = file && fputs("33554432", file) >= 0;
+        if (file && fclose(file) == 0 && is_set) {
+            *limit = at[i][1];
+            return true;
+        }
+        rmdir(group);
+    }
+    return false;
+}
+
+Test(bpf, killed_for_want_of_memory, .init = begin, .fini = end, .timeout = 60)
+{
+    char group[256], path[300];
+    const char *limit;
+    if (!memory_group(group, sizeof group, &limit))
+        cr_skip_test("no memory cgroup");
+    struct kid *kid = kid_start(0);
+    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+    snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "%d", kid->pid);
+    int moved = fclose(file);
+    fputs("w\n", kid->to);
+    fflush(kid->to);
+    siginfo_t info = {0};
+    waitid(P_PID, (id_t)kid->pid, &info, WEXITED | WNOWAIT);
+    int64_t left = device_sum(1).allocated_bytes;
+    kid_end(kid, SIGKILL);
+    for (int i = 0; i < 100 && rmdir(group); i++)
+        usleep(10000);
+    cr_assert(eq(int, moved, 0));
+    cr_assert(eq(int, info.si_code, CLD_KILLED));
+    cr_assert(eq(int, info.si_status, SIGKILL));
+    cr_assert(eq(i64, left, 0));
+}
+
+/* The next process gets the number that the dead one had: a new row, and nothing of the old one in the sums. */
+Test(bpf, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 60)
+{
+    struct kid *kid = kid_start(0);
+    pid_t pid = kid->pid;
+    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
+    tell(kid, "m 1 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
+    struct gp_map_process before, after;
+    cr_assert(process_row(pid, 0, &before) == 0);
+    kid_end(kid, SIGKILL);
+    for (int i = 0; i < 50; i++) { /* somebody else may be quicker */
+        FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
+        if (!file)
+            cr_skip_test("no ns_last_pid");
+        fprintf(file, "%d", pid - 1);
+        fclose(file);
+        kid_count = 0;
+        kid = kid_start(1);
+        if (kid->pid == pid)
+            break;
+        kid_end(kid, SIGKILL);
+    }
+    if (kid->pid != pid)
+        cr_skip_test("the number could not be had again");
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(process_row(pid, 0, &after) == 0);
+    cr_assert(ne(u64, before.start_ns, after.start_ns));
+    cr_assert(eq(u64, after.cgroup_id, group_id[1]));
+    cr_assert(process_row(pid, 1, &before) != 0);
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
+    cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
 }
 
 Test(bpf, a_process_lives_until_its_last_thread_ends, .init = begin, .fini = end, .timeout = 60)
@@ -530,7 +600,7 @@ Test(bpf, two_threads_that_fire_at_once_make_no_drift, .init = begin, .fini = en
     struct kid *forger = kid_start(1), *honest = kid_start(0);
     tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    tell(forger, "r 100000");
+    tell(forger, "r %d", getenv("GPUPROF_TEST_SLOW") ? 2000 : 100000); /* an emulated machine */
     tell(forger, "m 0 1 %lld %lld %lld %lld 1 %lld", 3 * MIB, 3 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 4 * MIB));
     cr_assert(eq(i64, device_sum(1).reserved_bytes, MIB));

@@ -10,7 +10,7 @@
  *      f TIMES              children that fire one batch of 1 MiB and end
  *      s                    answers with the semaphore       x          executes itself again
  *      t                    the main thread leaves, another one stays
- *      p                    answers with the pid
+ *      p                    answers with the pid          w          takes 256 MiB of memory
  */
 #define _SDT_HAS_SEMAPHORES 1
 #include <pthread.h>
@@ -208,6 +208,10 @@ static int serve(void)
         case 'x':
             execl("/proc/self/exe", "probe_fire", (char *)NULL);
             return 1;
+        case 'w':
+            for (int i = 0; i < 256; i++) /* eight times the limit: an end without one */
+                memset(malloc(1 << 20), 1, 1 << 20);
+            break;
         case 't':
             pthread_create(&thread[0], NULL, stay, NULL);
             printf("0\n");
