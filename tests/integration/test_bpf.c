@@ -292,6 +292,10 @@ Test(bpf, identity_is_the_kernels, .init = begin, .fini = end, .timeout = 60)
     cr_assert(eq(i64, row.allocated_bytes, MIB));
     cr_assert(eq(i64, row.allocated_peak_bytes, 2 * MIB));
     cr_assert(row.start_ns != 0);
+    cr_assert(eq(i64, tell(kid, "u 65534"), 0));
+    tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(process_row(kid->pid, 3, &row) == 0);
+    cr_assert(eq(u32, row.uid, 65534));
 }
 
 Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin, .fini = end, .timeout = 60)
@@ -354,6 +358,40 @@ Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)
     cr_assert(eq(i64, container_sum(0, 1).allocated_peak_bytes, 9 * MIB), "nothing moved it: readers apply the rule");
     tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 4 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 4 * MIB));
+}
+
+/* All at once, half of them killed on the way: what is left is what the living say, to the byte. */
+Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeout = 120)
+{
+    enum { ALL = 6, KILLED = 3 };
+    bool is_slow = getenv("GPUPROF_TEST_SLOW");
+    for (int i = 0; i < ALL; i++)
+        kid_start(i % 3);
+    for (int i = 0; i < ALL; i++) {
+        fprintf(kids[i].to, "c %d\n", is_slow ? 1000 : 100000);
+        fflush(kids[i].to);
+    }
+    for (int i = 0; i < KILLED; i++) {
+        usleep(30000);
+        kid_end(&kids[i], SIGKILL);
+    }
+    for (int i = KILLED; i < ALL; i++)
+        cr_assert(eq(i64, answer(&kids[i]), 0));
+    struct gp_map_sum sum = device_sum(1);
+    cr_assert(eq(i64, sum.allocated_bytes, (ALL - KILLED) * 5 * MIB));
+    cr_assert(eq(i64, sum.reserved_bytes, (ALL - KILLED) * 5 * MIB));
+    cr_assert(eq(u32, sum.processes, ALL - KILLED));
+    /* Each had 1000 MiB at every batch, so one with the others at what they last said is the least peak there can be.
+     */
+    cr_assert(ge(i64, sum.allocated_peak_bytes, 1000 * MIB));
+    cr_assert(le(i64, sum.allocated_peak_bytes, ALL * 1000 * MIB));
+    for (int g = 0; g < 3; g++) {
+        cr_assert(eq(i64, container_sum(g, 1).allocated_bytes, 5 * MIB));
+        cr_assert(eq(u64, container(g).entries, 1));
+    }
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->raced_batches, 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->old_batches, 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->gap_batches, 0), "the kernel lost a batch");
 }
 
 /* ---- ends ------------------------------------------------------------------------------------------------------ */

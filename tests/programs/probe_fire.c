@@ -9,6 +9,8 @@
  *      h HOW                one bad batch (see hostile)      r TIMES    two threads fire at once
  *      f TIMES              children that fire one batch of 1 MiB and end
  *      s                    answers with the semaphore       x          executes itself again
+ *      c TIMES              moves as fast as it can and ends at 5 MiB, never above 1000 MiB
+ *      u UID                becomes another user
  *      t                    the main thread leaves, another one stays
  *      p                    answers with the pid          w          takes 256 MiB of memory
  */
@@ -208,6 +210,17 @@ static int serve(void)
         case 'x':
             execl("/proc/self/exe", "probe_fire", (char *)NULL);
             return 1;
+        case 'c':
+            for (long i = times; i >= 0; i--) {
+                long long to = i ? (i * 7919 + getpid()) % 1000 * 1048576 : 5 << 20, high = i ? 1000 << 20 : to;
+                row_set(&batch.row[0], (long long[]){0, 1, to, high, to, high, times - i, 1ll << 31});
+                batch.rows = 1, batch.events = 0;
+                send_batch();
+            }
+            break;
+        case 'u':
+            answer = setuid((uid_t)v[0]);
+            break;
         case 'w':
             for (int i = 0; i < 256; i++) /* eight times the limit: an end without one */
                 memset(malloc(1 << 20), 1, 1 << 20);
