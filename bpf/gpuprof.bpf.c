@@ -598,7 +598,9 @@ static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_
             bpf_ringbuf_reserve(&events, sizeof *record + _slots * sizeof record->events[0], 0);                       \
         if (!record)                                                                                                   \
             return false;                                                                                              \
-        if (count > _slots || bpf_probe_read_user(record->events, count * sizeof record->events[0], from)) {           \
+        uint64_t size = count * sizeof record->events[0];                                                              \
+        asm volatile("" : "+r"(size)); /* else the compiler checks a copy, and older verifiers lose the bound */       \
+        if (size > _slots * sizeof record->events[0] || bpf_probe_read_user(record->events, size, from)) {             \
             bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                                             \
             return false;                                                                                              \
         }                                                                                                              \

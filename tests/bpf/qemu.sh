@@ -54,7 +54,7 @@ mount -t tmpfs shm /dev/shm
 mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup /sys/fs/cgroup
 uname -r
-GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 /build/tests/integration/test_bpf --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
+GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 ${GPUPROF_TEST_VERBOSE:+GPUPROF_TEST_VERBOSE=1} /build/tests/integration/test_bpf --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
 cat /tmp/tap
 echo the end
 echo o >/proc/sysrq-trigger

@@ -92,7 +92,9 @@ static void begin_with(const struct gp_bpf_options *options)
 {
     if (geteuid() != 0)
         cr_skip_test("not root");
-    int error = gp_bpf_open(&bpf, options, why, sizeof why);
+    struct gp_bpf_options asked = options ? *options : (struct gp_bpf_options){0};
+    asked.verbose = getenv("GPUPROF_TEST_VERBOSE") != NULL;
+    int error = gp_bpf_open(&bpf, &asked, why, sizeof why);
     if (error == -EPERM || error == -ENOTSUP)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);

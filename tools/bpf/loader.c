@@ -155,7 +155,7 @@ static int load(struct gp_bpf *bpf, const struct gp_bpf_options *options, char *
     int error = options->by_perf ? -EOPNOTSUPP : load_once(bpf, options, true);
     if (error)
         error = load_once(bpf, options, false);
-    if (error == -EPERM || error == -EACCES)
+    if (error == -EPERM) /* -EACCES is the verifier's */
         return say(why, why_bytes, -EPERM,
                    "may not load BPF programs: root, or the capabilities CAP_BPF and CAP_PERFMON, are needed");
     if (error)
