@@ -95,3 +95,6 @@ MKREPORT := $(B)/tests/web/mkreport
 $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
 testtools: $(PRELOADS) $(MKREPORT)
+
+# The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
+$(B)/tests/programs/probe_%: PROGRAM_CFLAGS += -mno-red-zone

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+# The BPF object and the header that carries it inside the command (bpftool's skeleton).  Included by the Makefile.
+BPF_CLANG ?= clang
+# Debian keeps it in sbin, which is not in everybody's PATH.
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+BPF_ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+BPF_OBJ := $(B)/gen/gpuprof.bpf.o
+BPF_SKEL := $(B)/gen/gpuprof.skel.h
+$(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/private.h include/gpuprof/maps.h include/gpuprof/batch.h include/gpuprof/wire.h
+	$(call say,BPF,$@)
+	@mkdir -p $(@D)
+	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
+# Without DWARF, with BTF: what libbpf reads, and nothing that names the folder it was built in.
+$(BPF_SKEL): $(BPF_OBJ)
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen object $(@D)/gpuprof.stripped.o $< && $(BPFTOOL) gen skeleton $(@D)/gpuprof.stripped.o name gpuprof_bpf > $@.new && mv -f $@.new $@
+$(B)/obj/tools/bpf/%.o: TOOL_CFLAGS += -I$(B)/gen -Ibpf
+$(B)/obj/tools/bpf/loader.o: | $(BPF_SKEL)

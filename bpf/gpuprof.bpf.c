@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * gpuprof.bpf.c: adds up what profiled processes say at the probe gpuprof:batch, per process, container, device, and
+ * takes out what a process had the moment it ends.  What the maps mean to a reader: bpf/README.md.
+ *
+ * Nothing here waits.  The verifier allows no bpf_spin_lock at uprobes, and a lock of one's own could be held by a task
+ * that was preempted (these programs are preemptible since 6.0).  So a process's rows belong to whoever takes its
+ * `busy` from 0 to 1, everybody else goes away and is counted; and sums, which many processes move, are single words
+ * that move by atomic adds.  A word's adds are in one order, each hands its result to the peak, so the peak is the
+ * highest value that the word ever had.
+ *
+ * For the same reason there is no per-CPU scratch memory: another task's program may run on this CPU before we are
+ * done. Rows are read one at a time onto the stack, events straight into the ring.
+ *
+ * Two threads of one process that fire at once are a forger's (the library fires under a lock): one is refused, so no
+ * number is moved by a difference that somebody else moved already.  Exit and exec come when no other thread can fire.
+ */
+#include "private.h"
+#include "vmlinux.h"
+#include <asm-generic/errno-base.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <gpuprof/maps.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define map_of(_name, _type, _key, _value, _entries)                                                                   \
+    struct {                                                                                                           \
+        __uint(type, _type);                                                                                           \
+        __uint(max_entries, _entries);                                                                                 \
+        __type(key, _key);                                                                                             \
+        __type(value, _value);                                                                                         \
+    } _name SEC(".maps")
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE); /* the agent stores its heartbeat without undoing counters */
+    __uint(max_entries, 1);
+    __type(key, uint32_t);
+    __type(value, struct gp_map_meta);
+} meta SEC(".maps");
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, GP_MAPS_RING_BYTES);
+} events SEC(".maps");
+map_of(process, BPF_MAP_TYPE_HASH, uint32_t, struct gp_bpf_process, GP_MAPS_PROCESSES);
+map_of(process_device, BPF_MAP_TYPE_HASH, struct gp_map_process_key, struct gp_map_process, GP_MAPS_PROCESSES);
+map_of(container_device, BPF_MAP_TYPE_HASH, struct gp_map_container_key, struct gp_map_sum, GP_MAPS_CONTAINERS);
+map_of(device, BPF_MAP_TYPE_HASH, struct gp_map_device_key, struct gp_map_sum, GP_MAPS_DEVICES);
+map_of(container, BPF_MAP_TYPE_HASH, uint64_t, struct gp_map_container, GP_MAPS_CONTAINERS);
+map_of(reset, BPF_MAP_TYPE_HASH, struct gp_map_device_key, struct gp_map_reset, GP_MAPS_DEVICES + 1);
+
+/* Set by the loader. */
+const volatile uint64_t event_cost_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS;
+const volatile uint64_t bucket_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS * GP_MAPS_QUIET_BURST;
+const volatile uint64_t ring_shared_bytes = GP_MAPS_RING_BYTES / 2;
+const volatile uint64_t ring_wake_bytes = GP_MAPS_RING_BYTES / 16;
+
+/* What new rows begin as. */
+static const struct gp_bpf_process no_process;
+static const struct gp_map_process no_row;
+static const struct gp_map_sum no_sum;
+static const struct gp_map_container no_container;
+static const struct gp_map_device_key every_device;
+
+/* Others raise the word while we try; each failure is a raise of theirs, so this many in a row are not met. */
+#define RAISE_TRIES 16
+/* A forger's jump in a counter moves the machine's by no more. */
+#define JUMP_LIMIT (1ull << 20)
+
+struct who { /* the kernel's word on who fired */
+    uint64_t start_ns, cgroup_id, now_ns;
+    uint32_t tgid, uid;
+};
+
+/* The part of gp_batch before its rows. */
+struct header {
+    uint64_t magic;
+    uint32_t abi, bytes;
+    uint8_t session_id[16];
+    uint64_t seq, time_ns, lost;
+    __u16 device_count, event_count;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct header) == offsetof(struct gp_batch, devices), "batch");
+
+#define add(_word, _by) __sync_fetch_and_add(&(_word), _by)
+
+static __always_inline uint64_t word_at(const void *at)
+{
+    return *(const volatile uint64_t *)at;
+}
+
+static __always_inline bool same_16(const uint8_t *a, const uint8_t *b)
+{
+    return word_at(a) == word_at(b) && word_at(a + 8) == word_at(b + 8);
+}
+
+static __always_inline void copy_16(uint8_t *to, const uint8_t *from)
+{
+    *(volatile uint64_t *)to = word_at(from);
+    *(volatile uint64_t *)(to + 8) = word_at(from + 8);
+}
+
+static __always_inline bool is_known(const uint8_t *uuid)
+{
+    return (word_at(uuid) | word_at(uuid + 8)) != 0;
+}
+
+static __always_inline struct gp_map_meta *meta_get(void)
+{
+    uint32_t zero = 0;
+    return bpf_map_lookup_elem(&meta, &zero);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------ */
+
+/* Functions without `static` are looked at once by the verifier and not again at each call: with them inlined it finds
+ * more paths than it is willing to follow.  It wants their pointers checked. */
+__noinline int raise(int64_t *at, int64_t to)
+{
+    if (!at)
+        return 0;
+    int64_t seen = *(volatile int64_t *)at;
+    for (int i = 0; i < RAISE_TRIES; i++) {
+        if (seen >= to)
+            return 0;
+        int64_t was = __sync_val_compare_and_swap(at, seen, to);
+        if (was == seen)
+            return 1;
+        seen = was;
+    }
+    return 0;
+}
+
+/* If the peak is older than a reset, one of those who see that begins it anew; from the moment it does, no value of the
+ * word is missed: what was added before that moment is in the word, which is read after. */
+__noinline int begin_peak(int64_t *now, int64_t *peak, uint64_t *peak_ns, uint64_t reset_ns, uint64_t now_ns)
+{
+    if (!now || !peak || !peak_ns)
+        return 0;
+    uint64_t seen = word_at(peak_ns);
+    if (seen >= reset_ns)
+        return 0;
+    if (__sync_val_compare_and_swap(peak_ns, seen, now_ns > reset_ns ? now_ns : reset_ns) != seen)
+        return 0;
+    (void)__sync_lock_test_and_set(peak, *(volatile int64_t *)now);
+    raise(peak, *(volatile int64_t *)now);
+    return 1;
+}
+
+/* The word goes from the process's old value over its highest one since to its new one. */
+static __always_inline void move_word(int64_t *word, int64_t *peak, uint64_t *peak_ns, int64_t old, int64_t high,
+                                      int64_t new, uint64_t now_ns)
+{
+    int64_t stands = add(*word, high - old) + high - old;
+    if (raise(peak, stands))
+        raise((int64_t *)peak_ns, now_ns);
+    if (new != high)
+        add(*word, new - high);
+}
+
+struct claim { /* one row of a batch, after it was put into bounds */
+    int64_t allocated, allocated_high, reserved, reserved_high, total;
+    int64_t calls, frees, failures;      /* more than before */
+    int64_t allocated_was, reserved_was; /* what the sums hold of the row */
+    struct gp_map_reset reset;
+    uint64_t now_ns;
+};
+
+/* is_in: the sum holds the row already, with what it was. */
+__noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_in)
+{
+    if (!sum || !to)
+        return 0;
+    if (!is_in)
+        add(sum->processes, 1);
+    begin_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns,
+               to->now_ns);
+    begin_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
+               to->now_ns);
+    move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, is_in ? to->allocated_was : 0,
+              to->allocated_high, to->allocated, to->now_ns);
+    move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, is_in ? to->reserved_was : 0,
+              to->reserved_high, to->reserved, to->now_ns);
+    if (to->calls)
+        add(sum->calls, to->calls);
+    if (to->frees)
+        add(sum->frees, to->frees);
+    if (to->failures)
+        add(sum->failures, to->failures);
+    if (to->total > 0 && *(volatile int64_t *)&sum->total_bytes <= 0)
+        sum->total_bytes = to->total;
+    return 1;
+}
+
+static __always_inline void sum_leave(struct gp_map_sum *sum, int64_t allocated, int64_t reserved)
+{
+    add(sum->allocated_bytes, -allocated);
+    add(sum->reserved_bytes, -reserved);
+    add(sum->processes, -1);
+}
+
+static __always_inline void sum_begin(struct gp_map_sum *sum, uint64_t now_ns)
+{
+    raise((int64_t *)&sum->allocated_peak_ns, now_ns);
+    raise((int64_t *)&sum->reserved_peak_ns, now_ns);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------------------------- */
+
+static __always_inline void leave_container(const struct gp_map_process *row)
+{
+    struct gp_map_container_key key = {.cgroup_id = row->cgroup_id};
+    copy_16(key.uuid, row->uuid);
+    struct gp_map_sum *sum = bpf_map_lookup_elem(&container_device, &key);
+    if (sum)
+        sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
+}
+
+static __always_inline void leave_device(const struct gp_map_process *row)
+{
+    struct gp_map_device_key key;
+    copy_16(key.uuid, row->uuid);
+    struct gp_map_sum *sum = bpf_map_lookup_elem(&device, &key);
+    if (sum)
+        sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
+}
+
+static __always_inline void leave_entries(uint64_t cgroup_id)
+{
+    struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
+    if (holder)
+        add(holder->entries, -1);
+}
+
+/* Takes one row of a process out of all sums.  A function of its own to the verifier, which looks at it once. */
+__noinline int take_row(uint32_t tgid, uint32_t index)
+{
+    struct gp_map_process_key key = {.tgid = tgid, .device = index};
+    struct gp_map_process *row = bpf_map_lookup_elem(&process_device, &key);
+    if (!row)
+        return 0;
+    if (row->flags & GP_MAP_IN_CONTAINER)
+        leave_container(row);
+    if (row->flags & GP_MAP_IN_DEVICE)
+        leave_device(row);
+    leave_entries(row->cgroup_id);
+    bpf_map_delete_elem(&process_device, &key);
+    return 1;
+}
+
+/* The caller has the process's `busy`. */
+static __always_inline void take_rows(uint32_t tgid, struct gp_bpf_process *state)
+{
+    uint64_t rows = state->devices;
+    state->devices = 0;
+    for (uint32_t i = 0; i < GP_MAPS_DEVICES_OF_PROCESS; i++) {
+        if (!rows)
+            break;
+        if (rows & 1)
+            take_row(tgid, i);
+        rows >>= 1;
+    }
+}
+
+static __always_inline bool take(struct gp_bpf_process *state)
+{
+    return __sync_val_compare_and_swap(&state->busy, 0, 1) == 0;
+}
+
+static __always_inline void give(struct gp_bpf_process *state)
+{
+    (void)__sync_lock_test_and_set(&state->busy, 0);
+}
+
+/* 0, -ENOENT, -EAGAIN. */
+static __noinline int take_process(uint32_t tgid, uint64_t start_ns)
+{
+    struct gp_bpf_process *state = bpf_map_lookup_elem(&process, &tgid);
+    if (!state || (start_ns && state->start_ns != start_ns))
+        return -ENOENT;
+    if (!take(state))
+        return -EAGAIN;
+    take_rows(tgid, state);
+    bpf_map_delete_elem(&process, &tgid);
+    struct gp_map_meta *counts = meta_get();
+    if (counts)
+        add(counts->gone, 1);
+    return 0;
+}
+
+/* The last thread of a process, not its leader: main() may have left by pthread_exit while others go on.  `live` counts
+ * down before the tracepoint; two threads may both find 0, and the second one nothing to do. */
+SEC("tp_btf/sched_process_exit")
+int gpuprof_exit(uint64_t *ctx)
+{
+    struct task_struct *task = (struct task_struct *)ctx[0];
+    if (BPF_CORE_READ(task, signal, live.counter) == 0)
+        take_process(BPF_CORE_READ(task, tgid), 0);
+    return 0;
+}
+
+/* The old program's threads are gone and its memory with it. */
+SEC("tp_btf/sched_process_exec")
+int gpuprof_exec(uint64_t *ctx)
+{
+    struct task_struct *task = (struct task_struct *)ctx[0];
+    take_process(BPF_CORE_READ(task, tgid), 0);
+    return 0;
+}
+
+/* The agent's second line, for an exit that was missed. */
+SEC("syscall")
+int gpuprof_gone(struct gp_bpf_gone *asked)
+{
+    return take_process(asked->tgid, asked->start_ns);
+}
+
+/* ---- arriving -------------------------------------------------------------------------------------------------- */
+
+static __always_inline struct gp_map_container *container_get(uint64_t cgroup_id, struct gp_map_meta *counts)
+{
+    struct gp_map_container *found = bpf_map_lookup_elem(&container, &cgroup_id);
+    if (found)
+        return found;
+    bpf_map_update_elem(&container, &cgroup_id, &no_container, BPF_NOEXIST);
+    found = bpf_map_lookup_elem(&container, &cgroup_id);
+    if (!found)
+        add(counts->map_full, 1);
+    return found;
+}
+
+static __always_inline void count_full(struct gp_map_meta *counts, struct gp_map_container *holder)
+{
+    add(counts->map_full, 1);
+    if (holder)
+        add(holder->map_full, 1);
+}
+
+/* Room for one more row of process_device in the container's share. */
+static __always_inline bool enter_entries(struct gp_map_container *holder)
+{
+    if (!holder || add(holder->entries, 1) < GP_MAPS_ENTRIES_OF_CONTAINER)
+        return true;
+    add(holder->entries, -1);
+    return false;
+}
+
+static __always_inline struct gp_map_sum *container_sum(const struct gp_map_container_key *key,
+                                                        struct gp_map_container *holder, uint64_t now_ns,
+                                                        bool *is_refused)
+{
+    struct gp_map_sum *sum = bpf_map_lookup_elem(&container_device, key);
+    if (sum)
+        return sum;
+    if (holder && add(holder->devices, 1) >= GP_MAPS_DEVICES_OF_CONTAINER) {
+        add(holder->devices, -1);
+        *is_refused = true;
+        return NULL;
+    }
+    long error = bpf_map_update_elem(&container_device, key, &no_sum, BPF_NOEXIST);
+    if (error && holder)
+        add(holder->devices, -1);
+    sum = bpf_map_lookup_elem(&container_device, key);
+    if (sum)
+        sum_begin(sum, now_ns);
+    return sum;
+}
+
+static __always_inline struct gp_map_sum *device_sum(const struct gp_map_device_key *key, bool may_make,
+                                                     uint64_t now_ns)
+{
+    struct gp_map_sum *sum = bpf_map_lookup_elem(&device, key);
+    if (sum || !may_make)
+        return sum;
+    bpf_map_update_elem(&device, key, &no_sum, BPF_NOEXIST);
+    sum = bpf_map_lookup_elem(&device, key);
+    if (sum)
+        sum_begin(sum, now_ns);
+    return sum;
+}
+
+static __always_inline void reset_get(const struct gp_map_device_key *key, struct gp_map_reset *out)
+{
+    struct gp_map_reset *all = bpf_map_lookup_elem(&reset, &every_device);
+    struct gp_map_reset *one = bpf_map_lookup_elem(&reset, key);
+    out->allocated_ns = all ? all->allocated_ns : 0;
+    out->reserved_ns = all ? all->reserved_ns : 0;
+    if (one && one->allocated_ns > out->allocated_ns)
+        out->allocated_ns = one->allocated_ns;
+    if (one && one->reserved_ns > out->reserved_ns)
+        out->reserved_ns = one->reserved_ns;
+}
+
+static __always_inline int64_t clamp(int64_t value, int64_t low, int64_t high, uint32_t *clamped)
+{
+    if (value < low) {
+        ++*clamped;
+        return low;
+    }
+    if (value > high) {
+        ++*clamped;
+        return high;
+    }
+    return value;
+}
+
+/* The difference to the last absolute count: never negative, and bounded. */
+static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped)
+{
+    int64_t by = clamp(to, *last, *last + (1ll << 40), clamped) - *last;
+    *last += by;
+    return by;
+}
+
+/* Puts a row's numbers into bounds and its counters into the process's row. */
+static __always_inline uint32_t claim_make(struct claim *out, const struct gp_batch_device *said,
+                                           struct gp_map_process *row)
+{
+    uint32_t clamped = 0;
+    out->total = said->total_bytes;
+    if (out->total <= 0)
+        out->total = -1;
+    if (out->total > GP_MAPS_BYTES_LIMIT) {
+        out->total = GP_MAPS_BYTES_LIMIT;
+        clamped++;
+    }
+    int64_t limit = out->total > 0 ? out->total : GP_MAPS_BYTES_LIMIT;
+    out->allocated = clamp(said->allocated_bytes, 0, limit, &clamped);
+    out->allocated_high = clamp(said->allocated_high_bytes, out->allocated, limit, &clamped);
+    out->reserved = clamp(said->reserved_bytes, 0, limit, &clamped);
+    out->reserved_high = clamp(said->reserved_high_bytes, out->reserved, limit, &clamped);
+    out->calls = rise(&row->calls, said->calls, &clamped);
+    out->frees = rise(&row->frees, said->frees, &clamped);
+    out->failures = rise(&row->failures, said->failures, &clamped);
+    out->allocated_was = row->allocated_bytes;
+    out->reserved_was = row->reserved_bytes;
+    return clamped;
+}
+
+static __always_inline void row_move(struct gp_map_process *row, const struct claim *to)
+{
+    begin_peak(&row->allocated_bytes, &row->allocated_peak_bytes, &row->allocated_peak_ns, to->reset.allocated_ns,
+               to->now_ns);
+    begin_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
+               to->now_ns);
+    if (raise(&row->allocated_peak_bytes, to->allocated_high))
+        row->allocated_peak_ns = to->now_ns;
+    if (raise(&row->reserved_peak_bytes, to->reserved_high))
+        row->reserved_peak_ns = to->now_ns;
+    row->allocated_bytes = to->allocated;
+    row->reserved_bytes = to->reserved;
+    row->total_bytes = to->total;
+}
+
+/* A new row, or NULL: no room. */
+static __always_inline struct gp_map_process *row_make(const struct gp_map_process_key *key, const struct who *who,
+                                                       struct gp_map_container *holder)
+{
+    if (!enter_entries(holder))
+        return NULL;
+    struct gp_map_process *row = NULL;
+    if (bpf_map_update_elem(&process_device, key, &no_row, BPF_NOEXIST) == 0)
+        row = bpf_map_lookup_elem(&process_device, key);
+    if (!row) {
+        if (holder)
+            add(holder->entries, -1);
+        return NULL;
+    }
+    row->start_ns = who->start_ns;
+    row->cgroup_id = who->cgroup_id;
+    row->allocated_peak_ns = row->reserved_peak_ns = who->now_ns;
+    return row;
+}
+
+/* The row's container is not the one that the process is in now, or its device another than it was: it leaves the sums
+ * of then, and move_sums lets it enter those of now with all its bytes.  Its calls stay where they were made. */
+static __always_inline void row_follow(struct gp_map_process *row, const struct gp_batch_device *said,
+                                       const struct who *who, struct gp_map_container *holder)
+{
+    bool is_other = !same_16(row->uuid, said->uuid);
+    bool is_elsewhere = row->cgroup_id != who->cgroup_id;
+    if ((is_other || is_elsewhere) && row->flags & GP_MAP_IN_CONTAINER) {
+        leave_container(row);
+        row->flags &= ~GP_MAP_IN_CONTAINER;
+    }
+    if (is_other && row->flags & GP_MAP_IN_DEVICE) {
+        leave_device(row);
+        row->flags &= ~GP_MAP_IN_DEVICE;
+    }
+    if (is_elsewhere) {
+        leave_entries(row->cgroup_id);
+        row->cgroup_id = who->cgroup_id;
+        if (holder)
+            add(holder->entries, 1); /* it has the room already */
+    }
+    if (is_other) {
+        if (!is_known(row->uuid)) /* nothing of it is in any sum */
+            row->calls = row->frees = row->failures = 0;
+        copy_16(row->uuid, said->uuid);
+    }
+}
+
+/* Moves the sums that the row is in, and lets it enter those that it is not in yet. */
+static __always_inline void sums_move(struct gp_map_process *row, struct claim *to, struct gp_map_meta *counts,
+                                      struct gp_map_container *holder)
+{
+    struct gp_map_container_key key = {.cgroup_id = row->cgroup_id};
+    copy_16(key.uuid, row->uuid);
+    struct gp_map_device_key *device_key = (void *)key.uuid;
+    bool is_refused = false;
+    struct gp_map_sum *sum = container_sum(&key, holder, to->now_ns, &is_refused);
+    if (sum) {
+        sum_move(sum, to, (row->flags & GP_MAP_IN_CONTAINER) != 0);
+        row->flags |= GP_MAP_IN_CONTAINER;
+    } else
+        count_full(counts, holder);
+    sum = device_sum(device_key, !is_refused, to->now_ns);
+    if (sum) {
+        sum_move(sum, to, (row->flags & GP_MAP_IN_DEVICE) != 0);
+        row->flags |= GP_MAP_IN_DEVICE;
+    } else if (!is_refused)
+        count_full(counts, holder);
+}
+
+/* One row of a batch, at an address of the process.  0: it was refused whole. */
+__noinline int device_move(const struct header *header, const struct who *who, struct gp_bpf_process *state,
+                           uint64_t from)
+{
+    struct gp_batch_device said;
+    struct gp_map_meta *counts = meta_get();
+    if (!header || !who || !state || !counts)
+        return 0;
+    if (bpf_probe_read_user(&said, sizeof said, (void *)from) || said.device < 0 ||
+        said.device >= (int)GP_MAPS_DEVICES_OF_PROCESS)
+        return 0;
+    uint64_t cgroup_id = who->cgroup_id;
+    struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
+    struct gp_map_process_key key = {.tgid = who->tgid, .device = said.device};
+    struct gp_map_process *row = bpf_map_lookup_elem(&process_device, &key);
+    if (!row) {
+        row = row_make(&key, who, holder);
+        if (!row) {
+            count_full(counts, holder);
+            return 1;
+        }
+        copy_16(row->uuid, said.uuid);
+        copy_16(row->session_id, header->session_id);
+        state->devices |= 1ull << key.device;
+    }
+    row_follow(row, &said, who, holder);
+    row->uid = who->uid;
+    struct task_struct *task = (void *)bpf_get_current_task();
+    BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
+    struct claim to;
+    uint32_t clamped = claim_make(&to, &said, row);
+    if (clamped) {
+        add(counts->clamped, clamped);
+        if (holder)
+            add(holder->refused, clamped);
+    }
+    to.now_ns = who->now_ns;
+    reset_get((const struct gp_map_device_key *)said.uuid, &to.reset);
+    if (is_known(said.uuid))
+        sums_move(row, &to, counts, holder);
+    row_move(row, &to);
+    row->lost = header->lost;
+    row->seq = header->seq;
+    row->last_ns = who->now_ns;
+    return 1;
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------- */
+
+/* Its share that nobody can take away: a bucket that is one word, the time at which it is full again. */
+static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_t now_ns, uint32_t slots)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t seen = word_at(&holder->bucket_ns);
+        uint64_t from = seen > now_ns ? seen : now_ns;
+        uint64_t to = from + slots * event_cost_ns;
+        if (to - now_ns > bucket_ns)
+            return false;
+        if (__sync_val_compare_and_swap(&holder->bucket_ns, seen, to) == seen)
+            return true;
+    }
+    return false;
+}
+
+#define RECORD_OF(_slots)                                                                                              \
+    static __always_inline bool record_##_slots(const struct who *who, const struct header *header, const void *from,  \
+                                                uint32_t count, uint64_t flags)                                        \
+    {                                                                                                                  \
+        struct gp_map_record *record =                                                                                 \
+            bpf_ringbuf_reserve(&events, sizeof *record + _slots * sizeof record->events[0], 0);                       \
+        if (!record)                                                                                                   \
+            return false;                                                                                              \
+        uint64_t size = count * sizeof record->events[0];                                                              \
+        asm volatile("" : "+r"(size)); /* else the compiler checks a copy, and older verifiers lose the bound */       \
+        if (size > _slots * sizeof record->events[0] || bpf_probe_read_user(record->events, size, from)) {             \
+            bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                                             \
+            return false;                                                                                              \
+        }                                                                                                              \
+        record_head(record, who, header, count);                                                                       \
+        bpf_ringbuf_submit(record, flags);                                                                             \
+        return true;                                                                                                   \
+    }
+
+static __always_inline void record_head(struct gp_map_record *record, const struct who *who,
+                                        const struct header *header, uint32_t count)
+{
+    record->cgroup_id = who->cgroup_id;
+    record->start_ns = who->start_ns;
+    record->tgid = who->tgid;
+    record->uid = who->uid;
+    struct task_struct *task = (void *)bpf_get_current_task();
+    BPF_CORE_READ_STR_INTO(&record->comm, task, group_leader, comm);
+    copy_16(record->session_id, header->session_id);
+    record->seq = header->seq;
+    record->time_ns = header->time_ns;
+    record->count = count;
+    record->pad_ = 0;
+}
+
+RECORD_OF(8)
+RECORD_OF(64)
+RECORD_OF(256)
+
+__noinline int events_send(const struct header *header, const struct who *who, uint64_t at)
+{
+    if (!header || !who)
+        return 0;
+    const void *from = (const void *)at;
+    uint64_t cgroup_id = who->cgroup_id;
+    struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
+    uint32_t count = header->event_count;
+    uint32_t slots = count <= 8 ? 8 : count <= 64 ? 64 : 256;
+    uint64_t waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+    bool is_quiet = holder && bucket_take(holder, who->now_ns, slots);
+    if (!is_quiet && waiting >= ring_shared_bytes)
+        return 0;
+    /* Waking the reader for each batch would cost the target more than the rest of this program. */
+    uint64_t flags = waiting >= ring_wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+    if (count <= 8)
+        return record_8(who, header, from, count, flags);
+    if (count <= 64)
+        return record_64(who, header, from, count, flags);
+    return record_256(who, header, from, count, flags);
+}
+
+/* ---- the probe ------------------------------------------------------------------------------------------------- */
+
+static __always_inline uint64_t argument(void *ctx, uint32_t spec)
+{
+    uint64_t value = 0;
+    if (GP_ARG_HOW(spec) == GP_ARG_CONSTANT)
+        return GP_ARG_VALUE(spec);
+    uint32_t word = GP_ARG_WORD(spec);
+    if (word >= GP_ARG_WORDS)
+        return 0;
+    bpf_probe_read_kernel(&value, sizeof value, ctx + word * 8);
+    if (GP_ARG_HOW(spec) == GP_ARG_MEMORY) {
+        uint64_t at = value + GP_ARG_VALUE(spec);
+        value = 0;
+        bpf_probe_read_user(&value, sizeof value, (void *)at);
+    }
+    return GP_ARG_SHORT(spec) ? (uint32_t)value : value;
+}
+
+static __always_inline bool header_is_good(const struct header *header, uint64_t bytes)
+{
+    if (header->magic != GP_BATCH_MAGIC || header->abi != GP_BATCH_ABI || header->bytes != bytes)
+        return false;
+    if (header->device_count > GP_BATCH_DEVICES || header->event_count > GP_BATCH_EVENTS || header->seq == 0)
+        return false;
+    return bytes <= sizeof(struct gp_batch) &&
+           bytes >= offsetof(struct gp_batch, events) + header->event_count * sizeof(struct gp_wire_event);
+}
+
+/* The process's own state, taken; NULL: no room, or somebody has it. */
+static __always_inline struct gp_bpf_process *state_take(const struct who *who, struct gp_map_meta *counts)
+{
+    uint32_t tgid = who->tgid;
+    struct gp_bpf_process *state = bpf_map_lookup_elem(&process, &tgid);
+    if (!state) {
+        bpf_map_update_elem(&process, &tgid, &no_process, BPF_NOEXIST);
+        state = bpf_map_lookup_elem(&process, &tgid);
+        if (!state) {
+            add(counts->map_full, 1);
+            return NULL;
+        }
+    }
+    if (take(state))
+        return state;
+    add(counts->raced_batches, 1);
+    return NULL;
+}
+
+/* false: it was there already. */
+static __always_inline bool state_advance(struct gp_bpf_process *state, const struct header *header,
+                                          const struct who *who, struct gp_map_meta *counts)
+{
+    if (state->start_ns != who->start_ns || !same_16(state->session_id, header->session_id)) {
+        /* Another process had this number and its end was missed, or the library began anew in this one. */
+        take_rows(who->tgid, state);
+        state->start_ns = who->start_ns;
+        state->seq = state->lost = 0;
+        copy_16(state->session_id, header->session_id);
+    } else if (header->seq <= state->seq) {
+        add(counts->old_batches, 1);
+        return false;
+    } else if (header->seq - state->seq > 1) {
+        uint64_t gap = header->seq - state->seq - 1;
+        add(counts->gap_batches, gap > JUMP_LIMIT ? JUMP_LIMIT : gap);
+    }
+    if (header->lost > state->lost) {
+        uint64_t more = header->lost - state->lost;
+        add(counts->lost, more > JUMP_LIMIT ? JUMP_LIMIT : more);
+        state->lost = header->lost;
+    }
+    state->seq = header->seq;
+    state->cgroup_id = who->cgroup_id;
+    return true;
+}
+
+static __always_inline void refuse(struct gp_map_meta *counts, struct gp_map_container *holder)
+{
+    add(counts->refused_batches, 1);
+    if (holder)
+        add(holder->refused, 1);
+}
+
+SEC("uprobe")
+int gpuprof_batch(void *ctx)
+{
+    uint64_t cookie = bpf_get_attach_cookie(ctx);
+    const void *from = (void *)argument(ctx, (uint32_t)cookie);
+    uint64_t bytes = argument(ctx, cookie >> 32);
+    struct gp_map_meta *counts = meta_get();
+    if (!counts)
+        return 0;
+    struct task_struct *task = (void *)bpf_get_current_task();
+    struct who who = {
+        .start_ns = BPF_CORE_READ(task, group_leader, start_boottime),
+        .cgroup_id = bpf_get_current_cgroup_id(),
+        .now_ns = bpf_ktime_get_ns(),
+        .tgid = bpf_get_current_pid_tgid() >> 32,
+        .uid = (uint32_t)bpf_get_current_uid_gid(),
+    };
+    struct gp_map_container *holder = container_get(who.cgroup_id, counts);
+    add(counts->batches, 1);
+    if (holder)
+        add(holder->batches, 1);
+    struct header header;
+    if (bpf_probe_read_user(&header, sizeof header, from) || !header_is_good(&header, bytes)) {
+        refuse(counts, holder);
+        return 0;
+    }
+    struct gp_bpf_process *state = state_take(&who, counts);
+    if (!state)
+        return 0;
+    if (state_advance(state, &header, &who, counts)) {
+        for (uint32_t i = 0; i < GP_BATCH_DEVICES && i < header.device_count; i++)
+            if (!device_move(&header, &who, state, (uint64_t)from + sizeof header + i * sizeof(struct gp_batch_device)))
+                refuse(counts, holder);
+        if (header.event_count) {
+            add(counts->events, header.event_count);
+            if (holder)
+                add(holder->events, header.event_count);
+            if (!events_send(&header, &who, (uint64_t)from + offsetof(struct gp_batch, events))) {
+                add(counts->ring_dropped, header.event_count);
+                if (holder)
+                    add(holder->ring_dropped, header.event_count);
+            }
+        }
+    }
+    give(state);
+    return 0;
+}

@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Runs tests/integration/test_bpf on Debian's 6.1 kernel in QEMU, without KVM (so slowly: minutes): the programs must load and count
+# there too, by perf_event_open, since uprobe_multi came with 6.6.
+#
+#   tests/bpf/qemu.sh BUILD [CRITERION_FILTER]     KERNEL=vmlinuz: another kernel than the package's
+#
+# Ends with "N passed, N failed, N skipped"; 77 where QEMU or the kernel cannot be had.
+set -eu
+cd "$(dirname "$0")/../.."
+build=$(realpath "$1") filter=${2:-bpf/*}
+work=$(mktemp -d)
+qemu_pid=
+trap '[ -z "$qemu_pid" ] || kill "$qemu_pid" 2>/dev/null; rm -rf "$work"' EXIT
+command -v qemu-system-x86_64 >/dev/null || { echo "no qemu-system-x86_64 (package qemu-system-x86)"; exit 77; }
+command -v cpio >/dev/null || { echo "no cpio"; exit 77; }
+
+kernel=${KERNEL:-}
+if [ -z "$kernel" ]; then
+    mkdir -p "$build/qemu"
+    kernel=$(find "$build/qemu" -name 'vmlinuz-6.1.*' | head -n 1)
+fi
+if [ -z "$kernel" ]; then
+    package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-cloud-amd64$' | sort -V | tail -n 1 | cut -d ' ' -f 1)
+    [ -n "$package" ] || { echo "no package of a 6.1 kernel here"; exit 77; }
+    (cd "$work" && apt-get download "$package" >/dev/null 2>&1 && dpkg -x ./*.deb .) || { echo "cannot fetch $package"; exit 77; }
+    cp "$work"/boot/vmlinuz-6.1.* "$build/qemu/"
+    kernel=$(find "$build/qemu" -name 'vmlinuz-6.1.*' | head -n 1)
+fi
+
+# A root of what the test needs: itself, its program, a shell, and their libraries.
+root=$work/root
+mkdir -p "$root"/{proc,sys,dev,tmp,bin,build/tests/integration,build/tests/programs}
+cp "$build/tests/integration/test_bpf" "$root/build/tests/integration/"
+cp "$build/tests/programs/probe_fire" "$root/build/tests/programs/"
+for tool in sh cp mkdir mount poweroff cat uname; do
+    from=$(command -v $tool || true)
+    [ -z "$from" ] || cp -L "$from" "$root/bin/"
+done
+for file in "$root"/bin/* "$root"/build/tests/*/*; do
+    ldd "$file" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$root$(dirname "$library")"
+        cp -Ln "$library" "$root$library"
+    done
+done
+cat >"$root/init" <<INIT
+#!/bin/sh
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs tmp /tmp
+mount -t cgroup2 cgroup /sys/fs/cgroup
+uname -r
+GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 ${GPUPROF_TEST_VERBOSE:+GPUPROF_TEST_VERBOSE=1} /build/tests/integration/test_bpf --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
+cat /tmp/tap
+echo the end
+echo o >/proc/sysrq-trigger
+while :; do :; done
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet) | gzip -1 >"$work/initrd"
+# no_timer_check: on a loaded host the emulated timer fails the boot-time check, and the kernel stops.
+timeout "${QEMU_SECONDS:-900}" qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot -net none \
+    -kernel "$kernel" -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" >"$work/out" 2>&1 </dev/null &
+qemu_pid=$!
+wait "$qemu_pid" || true
+qemu_pid=
+tr -d '\r' <"$work/out" | grep -aE '^(6\.|ok|not ok|\[....\])' || true
+grep -aq '^the end' "$work/out" || { tail -n 20 "$work/out"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+failed=$(grep -ac '^not ok' "$work/out" || true)
+skipped=$(grep -acE '^ok.*# SKIP' "$work/out" || true)
+passed=$(($(grep -acE '^ok' "$work/out" || true) - skipped))
+[ "$passed" -gt 0 ] || failed=$((failed + 1))
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

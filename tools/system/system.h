@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * system.h: the whole machine as the pinned maps show it.  Needs no root where the pins' modes allow; never writes but
+ * to begin peaks anew.  The maps are the kernel's, their values partly the processes' claims: names are made printable,
+ * numbers are as they stand.
+ */
+#ifndef GP_SYSTEM_SYSTEM_H
+#define GP_SYSTEM_SYSTEM_H
+
+#include <gpuprof/maps.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct gp_system_process {
+    struct gp_map_process_key key;
+    struct gp_map_process value;
+    char comm[16];
+};
+struct gp_system_sum {
+    uint64_t cgroup_id; /* containers */
+    uint8_t uuid[16];
+    struct gp_map_sum value;
+    char name[128]; /* container: its name, else its cgroup's path; device: its name if known */
+};
+struct gp_system_view {
+    struct gp_map_meta meta;
+    bool alive;          /* an agent's heartbeat is younger than 5 s */
+    bool processes_seen; /* false: the process table may not be read with our rights */
+    uint32_t process_count, container_count, device_count;
+    struct gp_system_process *processes;
+    struct gp_system_sum *containers, *devices;
+};
+
+/* 0; -ENOENT no agent has run here; -EACCES; -EPROTO other version, with a sentence in why.  Free with the next. */
+int gp_system_view_read(struct gp_system_view **out, const char *pins, char *why, size_t why_bytes);
+void gp_system_view_free(struct gp_system_view *view);
+
+/* Machine-wide peaks begin anew (uuid NULL: of every device).  0, -ENOENT, -EACCES. */
+int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved);
+
+/* container.c: cgroup id -> names, from files alone (cgroup path, OCI config annotations, /var/log/containers).  root:
+ * "" or a prefix for tests. */
+struct gp_container_name {
+    char path[256];                                 /* of the cgroup, below its mount */
+    char id[72];                                    /* 64 hex digits, or "" */
+    char pod[128], namespace_[128], container[128]; /* "" unknown */
+};
+int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct gp_container_name *out);
+
+#endif
