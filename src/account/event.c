@@ -27,6 +27,8 @@ void gp_event_write(struct gp_wire_event *event)
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
     me->chunk_used = cursor.used;
+    if (GP_UNLIKELY(*gp_accounts.setup.armed))
+        gp_accounts.setup.heard(event->time_ns);
 }
 
 uint32_t gp_event_here(int device, enum gp_wire_kind kind)
