@@ -172,7 +172,7 @@ int gp_feed_start(const struct gp_feed_setup *setup)
     const uint64_t object_limit = 1u << 20;
     static const volatile uint16_t nobody;
     gp_accounts.setup = *setup;
-    if (!setup->armed || !setup->heard)
+    if (!setup->armed)
         gp_accounts.setup.armed = &nobody;
     int error = gp_map_new(&gp_accounts.blocks, setup->map_limit);
     if (error)

@@ -22,13 +22,16 @@ void gp_event_write(struct gp_wire_event *event)
     if (!event->time_ns)
         event->time_ns = gp_clock_ns();
     event->tid = me->tid;
+    bool armed = *gp_accounts.setup.armed;
+    if (GP_UNLIKELY(armed))
+        gp_accounts.setup.coming(event->time_ns);
     if (GP_UNLIKELY(event->site))
         gp_event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
     me->chunk_used = cursor.used;
-    if (GP_UNLIKELY(*gp_accounts.setup.armed))
-        gp_accounts.setup.heard(event->time_ns);
+    if (GP_UNLIKELY(armed))
+        gp_accounts.setup.heard();
 }
 
 uint32_t gp_event_here(int device, enum gp_wire_kind kind)

@@ -83,12 +83,23 @@ static void gp_batch_least(uint64_t *word, uint64_t value)
         ;
 }
 
-static GP_COLD void gp_batch_wake(uint64_t time_ns)
+/* Since when somebody listens, in case he is new.  Before the event is written: of the threads that come at once the
+ * first to write has counted none of theirs, and the least of all counts is taken. */
+static GP_COLD void gp_batch_since(uint64_t time_ns)
 {
-    if (__atomic_load_n(&x_since_ns, __ATOMIC_RELAXED) == UINT64_MAX) {
-        gp_batch_least(&x_since_written, gp_tap_written() - 1);
-        gp_batch_least(&x_since_ns, time_ns);
-    }
+    gp_batch_least(&x_since_written, gp_tap_written());
+    gp_batch_least(&x_since_ns, time_ns);
+}
+
+void gp_batch_coming(uint64_t time_ns)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&x_state, __ATOMIC_RELAXED) == GP_BATCH_ASLEEP &&
+                    __atomic_load_n(&x_since_ns, __ATOMIC_RELAXED) == UINT64_MAX))
+        gp_batch_since(time_ns);
+}
+
+static GP_COLD void gp_batch_wake(void)
+{
     /* [batch.R] release: since when; pairs with [batch.A].  Whoever finds ASLEEP, alone, rings. */
     struct gp_session *session = gp_batch_session();
     if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP || !session)
@@ -97,12 +108,12 @@ static GP_COLD void gp_batch_wake(uint64_t time_ns)
     gp_futex_wake(&session->mailbox->doorbell);
 }
 
-void gp_batch_heard(uint64_t time_ns)
+void gp_batch_heard(void)
 {
     /* The event before the look: the compiler may not turn them round.  For the processor see GP_BATCH_SETTLE_NS. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(__atomic_load_n(&x_state, __ATOMIC_RELAXED) != GP_BATCH_HEARD))
-        gp_batch_wake(time_ns);
+        gp_batch_wake();
 }
 
 /* ---- firing ---------------------------------------------------------------------------------------------------- */
@@ -171,7 +182,7 @@ static uint64_t gp_batch_lost(void)
     if (gp_batching.reader) {
         gp_ringread_stats(gp_batching.reader, &stats);
         missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged;
-        /* Threads whose first events crossed with the one that came first: what was skipped is not lost. */
+        /* Events of threads that had not seen the listener yet when the first that had took its count. */
         if (gp_batching.fresh && missed < gp_batching.base)
             gp_batching.base = missed;
     } else {

@@ -14,8 +14,10 @@
 /* The semaphore: how many listen.  The kernel writes it. */
 extern volatile uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
 
-/* Somebody listens, and an event is in the ring (feed.h: heard).  Any thread; one system call where a burst begins. */
-void gp_batch_heard(uint64_t time_ns);
+/* Somebody listens, and an event is about to go into the ring; is in it (feed.h).  Any thread; one system call where a
+ * burst begins. */
+void gp_batch_coming(uint64_t time_ns);
+void gp_batch_heard(void);
 
 /* Before the drain thread runs.  Somebody who listens already misses no peak. */
 void gp_batch_start(struct gp_session *session);

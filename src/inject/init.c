@@ -76,6 +76,7 @@ static int gp_inject_accounts(void)
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
         .armed = &gpuprof_batch_semaphore,
+        .coming = gp_batch_coming,
         .heard = gp_batch_heard,
     });
 }
