@@ -3,8 +3,8 @@
  * bench_batch.c: what it costs a process that the kernel hears of its memory, beside what probes on the driver's own
  * functions cost it, in one run and with the same sums kept.
  *
- *   batch_event_*          ns of the program's thread for one event (half of an allocation and its free through the
- *                          accounts, steady below the peak): nobody listens; somebody does
+ *   batch_event_*          ns of the program's thread for one event (half of a free and an allocation through the
+ *                          accounts, below the peak): nobody listens; somebody does
  *   batch_extra_*          what listening adds: to the thread; to the whole process, drain thread and BPF program too
  *   batch_look             the look at the semaphore alone
  *   batch_path_*           events offered and carried per second, lost, and neither of both, at several rates
@@ -29,7 +29,7 @@
 #include <time.h>
 
 #define BURST  2000u /* events between two looks at the clock */
-#define BURSTS 1500u
+#define BURSTS 500u
 #define ROUNDS 5u
 
 static struct gp_session session;
@@ -83,10 +83,10 @@ static double median(double *values, size_t count)
 /* ---- the program --------------------------------------------------------------------------------------------------
  */
 
-static void allocate(uint64_t address)
+static void allocate(uint64_t address, uint64_t bytes)
 {
     const struct gp_block block = {
-        .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = 4096, .requested_bytes = 4096};
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
     if (gp_thread_enter()) {
         gp_feed_alloc(&block);
         gp_thread_leave();
@@ -101,11 +101,21 @@ static void release(uint64_t address)
     }
 }
 
-static void burst(uint64_t base)
+struct program { /* one thread of it */
+    uint64_t base, seed;
+    double thread_ns; /* an event */
+};
+
+#define LIVE 64u
+
+/* Frees one of its live blocks at random and takes another of another size: what is live wanders, below the peak. */
+static void burst(struct program *program)
 {
     for (uint32_t i = 0; i < BURST / 2; i++) {
-        allocate(base + 64 * 4096 + (i % 64) * 4096);
-        release(base + 64 * 4096 + (i % 64) * 4096);
+        program->seed = program->seed * 6364136223846793005ull + 1442695040888963407ull;
+        uint64_t address = program->base + (program->seed >> 33) % LIVE * 65536;
+        release(address);
+        allocate(address, 512 + (program->seed >> 40) % 64 * 512);
     }
 }
 
@@ -119,33 +129,61 @@ struct cost {
     double thread, process; /* ns an event */
 };
 
-/* Two million events a second, as far as sleeping is that exact. */
-static struct cost measure(void)
+/* A million events a second, as far as sleeping is that exact. */
+static void *program_main(void *arg)
 {
-    static double per_event[BURSTS];
-    uint64_t next = gp_clock_ns(), process = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    struct program *program = arg;
+    uint64_t next = gp_clock_ns(), spent = 0;
     for (uint32_t i = 0; i < BURSTS; i++) {
         uint64_t before = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
-        burst(0x700000000000ull);
-        per_event[i] = (double)(cpu_ns(CLOCK_THREAD_CPUTIME_ID) - before) / BURST;
-        sleep_until(next += BURST * 500ull);
+        burst(program);
+        spent += cpu_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+        sleep_until(next += BURST * 1000ull);
     }
-    process = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - process;
-    double sum = 0;
-    for (uint32_t i = 0; i < BURSTS; i++)
-        sum += per_event[i];
-    return (struct cost){sum / BURSTS, (double)process / BURST / BURSTS};
+    program->thread_ns = (double)spent / BURST / BURSTS;
+    return NULL;
 }
 
-static void measure_armed(struct listen *listen, double *thread_extra, double *process_extra)
+static struct program running[2];
+
+static struct cost measure(unsigned threads)
+{
+    pthread_t ids[2];
+    uint64_t process = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    struct cost cost = {0};
+    for (unsigned i = 0; i < threads; i++)
+        pthread_create(&ids[i], NULL, program_main, &running[i]);
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        cost.thread += running[i].thread_ns / threads;
+    }
+    cost.process = (double)(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - process) / BURST / BURSTS / threads;
+    return cost;
+}
+
+/* What is live at first, and a peak well above all that it will come to. */
+static void prepare(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        running[i] = (struct program){.base = 0x700000000000ull + ((uint64_t)i << 36), .seed = 881726454ull + i};
+        for (unsigned b = 0; b < LIVE; b++)
+            allocate(running[i].base + b * 65536, 16384);
+    }
+    for (unsigned b = 0; b < 1024; b++)
+        allocate(0x720000000000ull + b * 65536, 65536);
+    for (unsigned b = 0; b < 1024; b++)
+        release(0x720000000000ull + b * 65536);
+}
+
+static void measure_armed(struct listen *listen, unsigned threads, double *thread_extra, double *process_extra)
 {
     double off[ROUNDS], on[ROUNDS], extra[ROUNDS], all[ROUNDS];
-    measure(); /* first uses */
+    measure(threads); /* first uses */
     for (unsigned r = 0; r < ROUNDS; r++) {
-        struct cost unarmed = measure();
+        struct cost unarmed = measure(threads);
         if (listen_arm(listen, "/proc/self/exe") != 0)
             return;
-        struct cost armed = measure();
+        struct cost armed = measure(threads);
         listen_disarm(listen);
         off[r] = unarmed.thread;
         on[r] = armed.thread;
@@ -155,8 +193,10 @@ static void measure_armed(struct listen *listen, double *thread_extra, double *p
     }
     *thread_extra = median(extra, ROUNDS);
     *process_extra = median(all, ROUNDS);
-    printf("batch_event_unarmed\t1\t%.1f\nbatch_event_armed\t1\t%.1f\n", median(off, ROUNDS), median(on, ROUNDS));
-    printf("batch_extra_thread\t1\t%.2f\nbatch_extra_process\t1\t%.2f\n", *thread_extra, *process_extra);
+    printf("batch_event_unarmed\t%u\t%.1f\nbatch_event_armed\t%u\t%.1f\n", threads, median(off, ROUNDS), threads,
+           median(on, ROUNDS));
+    printf("batch_extra_thread\t%u\t%.2f\nbatch_extra_process\t%u\t%.2f\n", threads, *thread_extra, threads,
+           *process_extra);
 }
 
 /* ---- the semaphore alone ------------------------------------------------------------------------------------------
@@ -202,7 +242,7 @@ static void *offer_main(void *arg)
     for (uint64_t ms = 1; ms <= offer->seconds * 1000; ms++) {
         for (; made < offer->rate * ms / 1000; made += 2) {
             uint64_t address = offer->base + (made / 2 % 64) * 4096;
-            allocate(address);
+            allocate(address, 4096);
             release(address);
         }
         if (gp_clock_ns() < begin + ms * 1000000)
@@ -220,7 +260,7 @@ static void measure_path(struct listen *listen, unsigned threads, uint64_t rate)
     struct count before = listen_count(listen, getpid());
     uint64_t made = gp_tap_events(), begin = gp_clock_ns();
     for (unsigned i = 0; i < threads; i++) {
-        offers[i] = (struct offer){0x710000000000ull + ((uint64_t)i << 36), rate / threads, 2};
+        offers[i] = (struct offer){0x730000000000ull + ((uint64_t)i << 36), rate / threads, 2};
         pthread_create(&ids[i], NULL, offer_main, &offers[i]);
     }
     for (unsigned i = 0; i < threads; i++)
@@ -313,17 +353,16 @@ int main(void)
 {
     struct listen listen;
     double thread_extra = 0, process_extra = 0, uprobe;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     int error = listen_open(&listen, NULL, NULL);
     if (error || start() != 0) {
         printf("batch_skipped\t1\tno BPF here: %s\n", strerror(-error));
         return 0;
     }
-    for (unsigned i = 0; i < 128; i++) /* the peak, well above what follows */
-        allocate(0x700000000000ull + i * 4096);
-    for (unsigned i = 64; i < 128; i++)
-        release(0x700000000000ull + i * 4096);
+    prepare();
     measure_look();
-    measure_armed(&listen, &thread_extra, &process_extra);
+    measure_armed(&listen, 2, &thread_extra, &process_extra);
+    measure_armed(&listen, 1, &thread_extra, &process_extra);
     for (uint64_t rate = 1000000; rate <= 8000000; rate *= 2)
         for (unsigned threads = 1; threads <= 2; threads++)
             measure_path(&listen, threads, rate);
