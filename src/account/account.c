@@ -170,7 +170,7 @@ int gp_feed_start(const struct gp_feed_setup *setup)
 {
     /* Objects are handles, pools, streams: a million of them is a runaway program. */
     const uint64_t object_limit = 1u << 20;
-    static const volatile uint16_t nobody;
+    static const uint16_t nobody;
     gp_accounts.setup = *setup;
     if (!setup->armed)
         gp_accounts.setup.armed = &nobody;

@@ -22,7 +22,7 @@ void gp_event_write(struct gp_wire_event *event)
     if (!event->time_ns)
         event->time_ns = gp_clock_ns();
     event->tid = me->tid;
-    bool armed = *gp_accounts.setup.armed;
+    bool armed = __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
     if (GP_UNLIKELY(armed))
         gp_accounts.setup.coming(event->time_ns);
     if (GP_UNLIKELY(event->site))

@@ -250,7 +250,7 @@ struct gp_feed_setup {
     uint64_t map_limit;                    /* most live blocks that the pointer map may hold */
     /* While *armed is not 0, coming is told of every event before it goes into the ring, with its time, and heard
      * afterwards.  NULL: nobody asks. */
-    const volatile uint16_t *armed;
+    const uint16_t *armed;
     void (*coming)(uint64_t time_ns);
     void (*heard)(void);
 };

@@ -21,7 +21,7 @@
 #define _SDT_HAS_SEMAPHORES 1
 #include <sys/sdt.h>
 
-volatile uint16_t gpuprof_batch_semaphore __attribute__((section(".probes"), used, visibility("hidden")));
+uint16_t gpuprof_batch_semaphore __attribute__((section(".probes"), used, visibility("hidden")));
 
 /* Between two rounds while events come.  The session's ring holds 32 256 of them, 16 ms at two million a second: a
  * round that finds an eighth of it comes back sooner, a full one at once. */
@@ -68,6 +68,11 @@ static struct {                 /* under the lock */
 } gp_batching;
 
 static struct gp_batch gp_batch_out; /* the probe's argument: in one place, which is never anything else */
+
+static bool gp_batch_armed(void)
+{
+    return __atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED);
+}
 
 /* ---- the program's threads ------------------------------------------------------------------------------------- */
 
@@ -207,7 +212,7 @@ static uint64_t gp_batch_close(void)
     /* A thread that still saw HEARD does not ring for its event; the next one does, or the listener, who asks every
      * process when it comes. */
     __atomic_store_n(&x_state, GP_BATCH_ASLEEP, __ATOMIC_SEQ_CST);
-    if (!gpuprof_batch_semaphore || gp_batching.ended)
+    if (!gp_batch_armed() || gp_batching.ended)
         return UINT64_MAX;
     /* Somebody came meanwhile, and an event may have said so in the word that was just overwritten. */
     __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELEASE);
@@ -341,7 +346,7 @@ uint64_t gp_batch_work(void)
 {
     uint64_t pause = UINT64_MAX;
     gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gpuprof_batch_semaphore)
+    if (!gp_batching.ended && gp_batch_armed())
         pause = gp_batch_next();
     else if (gp_batching.listening || __atomic_load_n(&x_state, __ATOMIC_RELAXED) != GP_BATCH_ASLEEP)
         pause = gp_batch_close();
@@ -352,7 +357,7 @@ uint64_t gp_batch_work(void)
 void gp_batch_tell(void)
 {
     gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gpuprof_batch_semaphore) {
+    if (!gp_batching.ended && gp_batch_armed()) {
         gp_batch_round(0);
         gp_batching.settling = gp_batch_held() || gp_batching.unknown ? 0 : GP_BATCH_ASKS;
     }
@@ -362,7 +367,7 @@ void gp_batch_tell(void)
 void gp_batch_last(void)
 {
     gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gpuprof_batch_semaphore)
+    if (!gp_batching.ended && gp_batch_armed())
         gp_batch_round(GP_BATCH_LAST);
     gp_batching.ended = true;
     gp_lock_give(&gp_batch_lock);
@@ -376,6 +381,6 @@ void gp_batch_start(struct gp_session *session)
     memcpy(out->session_id, session->header->session_id, sizeof(out->session_id));
     /* [batchsession.R] release: the session; pairs with [batchsession.A]. */
     __atomic_store_n(&x_batch_session, session, __ATOMIC_RELEASE);
-    if (gpuprof_batch_semaphore)
+    if (gp_batch_armed())
         gp_tap_batch_begin();
 }

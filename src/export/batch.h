@@ -11,8 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The semaphore: how many listen.  The kernel writes it. */
-extern volatile uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
+/* The semaphore: how many listen.  The kernel writes it, so it is loaded anew each time (relaxed: it publishes
+ * nothing). */
+extern uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
 
 /* Somebody listens, and an event is about to go into the ring; is in it (feed.h).  Any thread; one system call where a
  * burst begins. */

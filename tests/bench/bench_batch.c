@@ -205,7 +205,7 @@ static void measure_armed(struct listen *listen, unsigned threads, double *threa
 static __attribute__((noinline)) void look(void)
 {
     __asm__ volatile("" ::: "memory");
-    if (GP_UNLIKELY(gpuprof_batch_semaphore))
+    if (GP_UNLIKELY(__atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED)))
         gp_batch_heard();
 }
 
