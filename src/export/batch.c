@@ -221,6 +221,23 @@ static uint64_t gp_batch_close(void)
 
 /* ---- a round: where every device stands, and what happened ------------------------------------------------------ */
 
+/* Who listens may have nowhere to book the high-water of a device that has no name yet: it is said again until the
+ * device has one. */
+static void gp_batch_unnamed(unsigned index, struct gp_batch_device *row)
+{
+    static struct {
+        int64_t allocated, reserved;
+    } said[GP_WIRE_GPUS]; /* under the lock */
+    if (row->allocated_high_bytes < said[index].allocated)
+        row->allocated_high_bytes = said[index].allocated;
+    if (row->reserved_high_bytes < said[index].reserved)
+        row->reserved_high_bytes = said[index].reserved;
+    bool named = row->flags & GP_DEVICE_IDENTIFIED;
+    said[index].allocated = named ? 0 : row->allocated_high_bytes;
+    said[index].reserved = named ? 0 : row->reserved_high_bytes;
+    gp_batching.unknown |= !named;
+}
+
 static void gp_batch_devices(void)
 {
     struct gp_batch *out = &gp_batch_out;
@@ -228,8 +245,7 @@ static void gp_batch_devices(void)
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
         if (!gp_tap_batch(i, &out->devices[out->device_count]))
             continue;
-        if (!(out->devices[out->device_count].flags & GP_DEVICE_IDENTIFIED))
-            gp_batching.unknown = true;
+        gp_batch_unnamed(i, &out->devices[out->device_count]);
         if (++out->device_count == GP_BATCH_DEVICES)
             gp_batch_fire(0);
     }

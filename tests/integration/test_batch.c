@@ -323,7 +323,9 @@ Test(batch, a_killed_process_and_a_forked_child_say_nothing_wrong)
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     listen_for(&listen, 300);
     cr_expect_eq(heard.device.allocated_bytes, MIB + 3 * 65536);
-    cr_expect_eq(heard.types[GP_EVENT_ALLOC] - heard.types[GP_EVENT_FREE], 4);
+    /* Its thread allocates as fast as it can: on a loaded machine the ring may come round before the drain thread. */
+    int64_t live = (int64_t)(heard.types[GP_EVENT_ALLOC] - heard.types[GP_EVENT_FREE]) - 4;
+    cr_expect_leq(live < 0 ? -live : live, (int64_t)heard.lost);
     program_end(&spawn);
     listen_for(&listen, 50);
     cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
@@ -381,7 +383,7 @@ static void *flood_main(void *arg)
             gp_thread_leave();
         }
         if (flood->burst && i % flood->burst == flood->burst - 1)
-            usleep(500);
+            usleep(2000);
     }
     return NULL;
 }
@@ -427,10 +429,49 @@ Test(batch, a_flood_is_carried_or_counted)
     cr_expect_gt(flood_lost, 0, "four threads did not outrun the ring: the test saw no loss");
 }
 
+/* 100 000 events a second: the ring holds a third of a second, longer than a loaded machine keeps a thread waiting. */
 Test(batch, a_stream_that_the_ring_holds_is_carried)
 {
-    flood_and_count(&(struct flood){.events = 50000, .burst = 50});
+    flood_and_count(&(struct flood){.events = 10000, .burst = 50});
     cr_expect_eq(flood_lost, 0);
+}
+
+static void host_alloc(uint64_t address, uint64_t bytes)
+{
+    const struct gp_block block = {
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
+    gp_feed_alloc(&block);
+}
+
+/* Until the driver has said who a device is, its peaks are said again. */
+Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
+{
+    static const uint8_t uuid[16] = {1, 2, 3};
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    heard.pid = (uint32_t)getpid();
+    host_start();
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, 3 * MIB);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+    host_alloc(0x2000, MIB);
+    listen_for(&listen, 150);
+    cr_expect_eq(heard.high, 3 * MIB);
+    heard.high = 0;
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    listen_for(&listen, 500); /* it is asked for again, with no event */
+    cr_expect(heard.device.flags & GP_DEVICE_IDENTIFIED);
+    cr_expect_arr_eq(heard.device.uuid, uuid, 16);
+    cr_expect_eq(heard.high, 3 * MIB);
+    heard.high = 0;
+    gp_feed_event(GP_EVENT_MARK, "once");
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.high, MIB, "and once it has a name, only once");
+    gp_thread_leave();
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
 }
 
 /* Resets of the totals take nothing from what batches tell; resets of the peaks neither. */
