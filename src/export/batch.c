@@ -49,9 +49,10 @@ enum gp_batch_state {
 static struct gp_session *x_batch_session; /* set once */
 static struct gp_lock gp_batch_lock = GP_LOCK_INIT(GP_RANK_BATCH);
 
-static GP_ALIGNED_LINE uint32_t x_state;                 /* enum gp_batch_state */
-static GP_ALIGNED_LINE uint64_t x_since_ns = UINT64_MAX; /* the first event that somebody listens to ... */
-static uint64_t x_since_written = UINT64_MAX;            /* ... and how many were written before it */
+static GP_ALIGNED_LINE uint32_t x_state; /* enum gp_batch_state */
+static GP_ALIGNED_LINE uint64_t x_since_ns =
+    UINT64_MAX;                               /* the first event that somebody listens to; 0: he is being told ... */
+static uint64_t x_since_written = UINT64_MAX; /* ... and how many were written before it */
 
 static struct {                 /* under the lock */
     struct gp_ringread *reader; /* NULL: nobody listened, or no memory for it */
@@ -98,8 +99,7 @@ static GP_COLD void gp_batch_since(uint64_t time_ns)
 
 void gp_batch_coming(uint64_t time_ns)
 {
-    if (GP_UNLIKELY(__atomic_load_n(&x_state, __ATOMIC_RELAXED) == GP_BATCH_ASLEEP &&
-                    __atomic_load_n(&x_since_ns, __ATOMIC_RELAXED) == UINT64_MAX))
+    if (GP_UNLIKELY(time_ns < __atomic_load_n(&x_since_ns, __ATOMIC_RELAXED)))
         gp_batch_since(time_ns);
 }
 
@@ -162,7 +162,7 @@ static void gp_batch_open(void)
 {
     const struct gp_session *session = gp_batch_session();
     /* [batch.A] of the caller: since when. */
-    uint64_t since = __atomic_exchange_n(&x_since_ns, UINT64_MAX, __ATOMIC_ACQUIRE);
+    uint64_t since = __atomic_exchange_n(&x_since_ns, 0, __ATOMIC_ACQUIRE);
     uint64_t written = __atomic_exchange_n(&x_since_written, UINT64_MAX, __ATOMIC_ACQUIRE);
     gp_tap_batch_begin();
     gp_batching.listening = gp_batching.fresh = true;
