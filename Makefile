@@ -81,6 +81,10 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
+# A probe's instruction may be replaced by a call that uses the program's stack (src/export/batch.c).  Only x86-64 has a red zone.
+NO_RED_ZONE := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mno-red-zone)
+$(B)/obj/src/export/batch.o: TARGET_CFLAGS += $(NO_RED_ZONE)
+
 define compile
 	$(call say,CC,$@)
 	@mkdir -p $(@D)

@@ -98,3 +98,12 @@ testtools: $(PRELOADS) $(MKREPORT)
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
 $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += -mno-red-zone
+# A listener to the library's batches, for tests and benches.
+COUNT_BPF := $(B)/tests/bpf/count.bpf.o
+$(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h include/gpuprof/wire.h $(STAMP)
+	$(call say,BPF,$@)
+	@mkdir -p $(@D)
+	$(Q)clang -target bpf -D__TARGET_ARCH_$(if $(filter aarch64,$(shell uname -m)),arm64,x86) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I/usr/include/$(shell $(CC) -dumpmachine) -c -o $@ $<
+$(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
+$(B)/tests/bench/bench_batch: TESTLINK = -lbpf
+$(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)

@@ -37,7 +37,7 @@ static GP_COLD struct gp_account *gp_account_create(int device)
     if (__atomic_compare_exchange_n(&gp_accounts.x_devices[device], &found, fresh, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
         uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
-        for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++)
+        for (unsigned slot = 0; slot < GP_WATCHES_MAX; slot++)
             if (scopes & (1u << slot))
                 gp_counter_watch_begin(fresh->counter, slot);
         gp_feed_poll_want(GP_POLL_DEVICES);
@@ -170,7 +170,10 @@ int gp_feed_start(const struct gp_feed_setup *setup)
 {
     /* Objects are handles, pools, streams: a million of them is a runaway program. */
     const uint64_t object_limit = 1u << 20;
+    static const uint16_t nobody;
     gp_accounts.setup = *setup;
+    if (!setup->armed)
+        gp_accounts.setup.armed = &nobody;
     int error = gp_map_new(&gp_accounts.blocks, setup->map_limit);
     if (error)
         return error;

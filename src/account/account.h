@@ -16,6 +16,10 @@
  * a shard's lines are touched only when used. */
 #define GP_SHARDS 64
 
+struct gp_forgotten { /* what resets of the totals took away */
+    int64_t calls, frees, failures;
+};
+
 struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
     uint64_t x_ooms;
@@ -25,11 +29,12 @@ struct gp_account {             /* one device, or the host */
     uint32_t x_context_count;
     uint64_t x_pool;    /* the device's current pool if the program set one, else 0 */
     uint32_t x_primary; /* primary context's number */
-    /* Under gp_accounts.lock: identity and polled peaks. */
+    /* Under gp_accounts.lock: identity, polled peaks, and resets of the totals. */
     uint8_t uuid[16];
     char name[64];
     int64_t total_bytes;
     struct gp_polled polled;
+    struct gp_forgotten forgotten;
 };
 
 struct gp_accounts {
@@ -38,10 +43,14 @@ struct gp_accounts {
     struct gp_map *objects;                        /* the rest: few */
     struct gp_feed_setup setup;
     struct gp_lock lock;
-    uint32_t x_scopes; /* bit per scope slot that is begun */
+    uint32_t x_scopes; /* bit per watch that is begun: scopes, GP_BATCH_WATCH */
 };
 
 extern struct gp_accounts gp_accounts;
+
+/* The counters' watch for the high-water between two batches, beyond those of the scopes. */
+#define GP_BATCH_WATCH GP_WIRE_SCOPES
+_Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
 
 /* The account of a device index; creates it.  Unknown or out of range: counted, and NULL. */
 struct gp_account *gp_account_of(int device);

@@ -23,11 +23,16 @@ void gp_event_write(struct gp_wire_event *event)
         event->time_ns = gp_clock_ns();
     event->tid = me->tid;
     event->cost = me->cost;
+    bool armed = __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(armed))
+        gp_accounts.setup.coming(event->time_ns);
     if (GP_UNLIKELY(event->site))
         gp_event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
     me->chunk_used = (uint16_t)cursor.used;
+    if (GP_UNLIKELY(armed))
+        gp_accounts.setup.heard();
 }
 
 uint32_t gp_event_here(int device, enum gp_wire_kind kind)

@@ -248,6 +248,11 @@ struct gp_feed_setup {
     void (*wake_poller)(void);
     bool (*poll_now)(uint64_t timeout_ns); /* polls everything; false: not in time */
     uint64_t map_limit;                    /* most live blocks that the pointer map may hold */
+    /* While *armed is not 0, coming is told of every event before it goes into the ring, with its time, and heard
+     * afterwards.  NULL: nobody asks. */
+    const uint16_t *armed;
+    void (*coming)(uint64_t time_ns);
+    void (*heard)(void);
 };
 
 /* Once, before the first event.  0 or -errno: then nothing else here may be called. */

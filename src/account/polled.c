@@ -85,6 +85,18 @@ void gp_polled_scope_begin(struct gp_account *account, unsigned slot)
     gp_lock_give(&gp_accounts.lock);
 }
 
+void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks)
+{
+    if (!gp_polled_any(account))
+        return;
+    gp_polled_fold(account, gauges);
+    gp_polled_fold_scope(account, slot, peaks);
+    gp_lock_take(&gp_accounts.lock);
+    for (unsigned i = 0; i < GP_FOLDED; i++)
+        account->polled.peaks[1 + slot][i] = gauges[gp_folded[i]].current;
+    gp_lock_give(&gp_accounts.lock);
+}
+
 /* Raises the folded peaks of the reset's period and of every scope under way.  Under the lock. */
 static void gp_polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
 {

@@ -21,7 +21,7 @@ struct gp_account;
 #define GP_FOLDED 8 /* reserved, allocated, active, requested bytes: all and large */
 
 struct gp_polled {                                /* under gp_accounts.lock */
-    int64_t peaks[1 + GP_WIRE_SCOPES][GP_FOLDED]; /* since the last reset; of each scope */
+    int64_t peaks[1 + GP_WATCHES_MAX][GP_FOLDED]; /* since the last reset; of each scope; of the batches' watch */
     int64_t before[GP_FOLDED];                    /* own bytes when the poll under way began */
     int64_t graph_used_high, graph_reserved_high;
 };
@@ -33,6 +33,8 @@ void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *pe
 /* Folded peaks that the mask's gauges cover start anew at the folded current values. */
 void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_gauge_value *folded);
 void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
+/* For a watch that turned (ds/counter.h): folds both, and the slot's folded peaks start anew at the current values. */
+void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks);
 /* Moves a polled gauge to `now`; `high` (the driver's watermark) may raise the folded peak. */
 void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
                    int64_t high);

@@ -4,6 +4,7 @@
 #include "account/account.h"
 #include "site/site.h"
 #include <errno.h>
+#include <gpuprof/batch.h>
 #include <string.h>
 
 static struct gp_account *gp_tap_account(unsigned index)
@@ -148,8 +149,13 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     out->device = (int32_t)index;
     uint64_t mask = gp_gauge_mask(what);
     if (what == GP_RESET_ACCUMULATED) {
+        /* Under the lock, so that gp_tap_batch sees the totals and what was taken from them as of one instant. */
+        gp_lock_take(&gp_accounts.lock);
         gp_counter_reset_totals(account->counter, mask, before, after);
-        __atomic_store_n(&account->x_ooms, 0, __ATOMIC_RELAXED);
+        account->forgotten.calls += before[GP_GAUGE_ALLOCATION].allocated;
+        account->forgotten.frees += before[GP_GAUGE_ALLOCATION].freed;
+        account->forgotten.failures += (int64_t)__atomic_exchange_n(&account->x_ooms, 0, __ATOMIC_RELAXED);
+        gp_lock_give(&gp_accounts.lock);
         for (unsigned i = 0; i < GP_FEED_COUNTS; i++)
             __atomic_store_n(&account->x_counts[i], 0, __ATOMIC_RELAXED);
     } else {
@@ -202,6 +208,76 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 {
     struct gp_account *account = gp_tap_account(index);
     return account ? gp_tap_scope(account, slot, gp_counter_watch_read, out) : -ENODEV;
+}
+
+/* ---- batches -------------------------------------------------------------------------------------------------- */
+
+#define GP_TAP_BATCH_MASK                                                                                              \
+    (1ull << (GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL) | 1ull << (GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL))
+
+void gp_tap_batch_begin(void)
+{
+    uint32_t bit = 1u << GP_BATCH_WATCH;
+    /* The bit first, as in gp_tap_scope_begin. */
+    if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
+        return;
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+        struct gp_account *account = gp_tap_account(i);
+        if (account) {
+            gp_polled_scope_begin(account, GP_BATCH_WATCH);
+            gp_counter_watch_begin(account->counter, GP_BATCH_WATCH);
+        }
+    }
+}
+
+void gp_tap_batch_end(void)
+{
+    uint32_t bit = 1u << GP_BATCH_WATCH;
+    if (!(__atomic_fetch_and(&gp_accounts.x_scopes, ~bit, __ATOMIC_ACQ_REL) & bit))
+        return;
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_account *account = gp_tap_account(i);
+        if (account)
+            gp_counter_watch_end(account->counter, GP_BATCH_WATCH, NULL);
+    }
+}
+
+static int64_t gp_tap_high(int64_t peak, int64_t current)
+{
+    return peak > current ? peak : current;
+}
+
+bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
+{
+    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    int64_t high[GP_GAUGES_MAX];
+    struct gp_account *account = index < GP_WIRE_GPUS ? gp_tap_account(index) : NULL;
+    if (!account)
+        return false;
+    memset(out, 0, sizeof(*out));
+    gp_lock_take(&gp_accounts.lock);
+    gp_counter_watch_turn(account->counter, GP_BATCH_WATCH, GP_TAP_BATCH_MASK, gauges, high);
+    out->calls = gauges[GP_GAUGE_ALLOCATION].allocated + account->forgotten.calls;
+    out->frees = gauges[GP_GAUGE_ALLOCATION].freed + account->forgotten.frees;
+    out->failures = (int64_t)__atomic_load_n(&account->x_ooms, __ATOMIC_RELAXED) + account->forgotten.failures;
+    memcpy(out->uuid, account->uuid, sizeof(out->uuid));
+    out->total_bytes = account->total_bytes;
+    gp_lock_give(&gp_accounts.lock);
+    gp_polled_turn(account, GP_BATCH_WATCH, gauges, high);
+    const struct gp_gauge_value *allocated = &gauges[GP_GAUGE_ALLOCATED_BYTES],
+                                *reserved = &gauges[GP_GAUGE_RESERVED_BYTES];
+    out->device = (int32_t)index;
+    out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
+    out->allocated_bytes = gp_tap_memory(allocated->current);
+    out->reserved_bytes = gp_tap_memory(reserved->current);
+    out->allocated_high_bytes = gp_tap_high(high[GP_GAUGE_ALLOCATED_BYTES], out->allocated_bytes);
+    out->reserved_high_bytes = gp_tap_high(high[GP_GAUGE_RESERVED_BYTES], out->reserved_bytes);
+    return true;
+}
+
+uint64_t gp_tap_written(void)
+{
+    return gp_ring_written(gp_accounts.setup.ring);
 }
 
 uint64_t gp_tap_events(void)

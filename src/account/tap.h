@@ -44,6 +44,16 @@ struct gp_tap_block {
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
 
+/* What a batch says of a device; the high-water is since the last call, or since batches began.  calls, frees and
+ * failures only rise, whatever is reset.  False: the index was never used, or is the host's. */
+struct gp_batch_device;
+bool gp_tap_batch(unsigned index, struct gp_batch_device *out);
+/* From here on the high-water is kept, of devices yet to come too; until the end. */
+void gp_tap_batch_begin(void);
+void gp_tap_batch_end(void);
+
+/* Events in the ring so far. */
+uint64_t gp_tap_written(void);
 /* Events tried so far (written and lost). */
 uint64_t gp_tap_events(void);
 

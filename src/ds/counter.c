@@ -558,6 +558,26 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
     return gp_watch_finish(set, watch, peaks, true);
 }
 
+/* A gauge that is not watched has a mark that no value reaches: it takes no part in its limit. */
+int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
+                          int64_t *peaks)
+{
+    if (watch >= GP_WATCHES_MAX)
+        return -EINVAL;
+    gp_set_enter(set);
+    bool active = set->watching >> watch & 1;
+    gp_set_values(set, out);
+    set->watching |= 1u << watch;
+    for (unsigned g = 0; g < set->gauges; g++) {
+        int64_t current = gp_gauge_current(set, g), mark = set->watch[watch][g];
+        peaks[g] = active && mark != INT64_MAX ? mark : current;
+        set->watch[watch][g] = mask >> g & 1 ? current : INT64_MAX;
+        gp_gauge_limit(set, g);
+    }
+    gp_set_leave(set, false);
+    return 0;
+}
+
 void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
 {
     bool was_open = gp_set_enter(set);

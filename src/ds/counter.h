@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define GP_GAUGES_MAX  64
-#define GP_WATCHES_MAX 16
+#define GP_WATCHES_MAX 17 /* a session's scopes, and the high-water between two batches */
 
 struct gp_counter;
 
@@ -74,6 +74,12 @@ void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_ga
 int gp_counter_watch_begin(struct gp_counter *set, unsigned watch);
 int gp_counter_watch_read(struct gp_counter *set, unsigned watch, int64_t *peaks);
 int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks);
+/* For who wants every peak between two looks, once: all gauges, the watch's peaks since its last turn, and the watch
+ * anew at what is current, at one instant.  A watch that was not active begins: its peaks are the current values.  Only
+ * gauges in mask are watched from here on; what the others' peaks say is their current.  0, -EINVAL (slot out of
+ * range). */
+int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
+                          int64_t *peaks);
 
 /* Sets gauge to an absolute value at one instant (polled quantities): current := value, the difference goes to
  * allocated or freed, peaks follow. */

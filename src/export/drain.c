@@ -8,6 +8,7 @@
 #include "base/futex.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "export/batch.h"
 #include "export/pieces.h"
 #include "export/session.h"
 #include <errno.h>
@@ -119,6 +120,8 @@ static int gp_answer(struct gp_wire_slot *slot)
         break;
     }
     gp_session_publish();
+    if (command == GP_COMMAND_SNAPSHOT)
+        gp_batch_tell();
     return result;
 }
 
@@ -174,10 +177,11 @@ static void *gp_drain_main(void *arg)
             gp_pieces_sweep(); /* one who waits for his turn has it at once */
             gp_slot_serve(&mailbox->slots[i]);
         }
-        /* No request under way: sleep until the bell rings, however long. */
+        /* No request under way and nobody who listens to batches: sleep until the bell rings, however long. */
         bool waiting = gp_slots_sweep();
         gp_pieces_sweep();
-        gp_futex_wait(&mailbox->doorbell, seen, waiting ? GP_SLOT_STALE_NS : UINT64_MAX);
+        uint64_t pause = gp_batch_work();
+        gp_futex_wait(&mailbox->doorbell, seen, waiting && pause > GP_SLOT_STALE_NS ? GP_SLOT_STALE_NS : pause);
     }
     return NULL;
 }
@@ -187,5 +191,6 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *ho
     gp_session = session;
     gp_hooks_of_session = *hooks;
     gp_session_share(session, hooks);
+    gp_batch_start(session);
     return gp_worker_start(gp_drain_main, "gpuprof-drain");
 }

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
+#include "export/batch.h"
 #include "export/pieces.h"
 #include "export/session.h"
 #include "inject/option.h"
@@ -75,6 +76,9 @@ static int gp_inject_accounts(void)
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
+        .armed = &gpuprof_batch_semaphore,
+        .coming = gp_batch_coming,
+        .heard = gp_batch_heard,
     });
 }
 
@@ -278,6 +282,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
         gp_record_stop(); /* what a viewer finds in a closed session is final */
         gp_session_close(&gp_session_mine);
+        gp_batch_last();
         gp_life_end();
         gp_thread_leave();
     }

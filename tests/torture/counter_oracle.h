@@ -28,7 +28,7 @@
 enum { GAUGES = 5, BYTES_PER_UNIT = 7, UNITS_MAX = 8, KINDS = 2, WATCHES = 3 };
 enum { OPS_MAX = 4096, THREADS_MAX = 8, LIVES_MAX = 10 };
 
-enum kind { APPLY, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, SET };
+enum kind { APPLY, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, WATCH_TURN, SET };
 
 struct entry {
     uint32_t ticket; /* 0: none taken */
@@ -36,7 +36,7 @@ struct entry {
     int16_t result;
     int32_t value; /* SET */
     bool fast;
-    struct gp_gauge_value before[GAUGES], after[GAUGES]; /* watches: before[g].peak */
+    struct gp_gauge_value before[GAUGES], after[GAUGES]; /* watches: before[g].peak, a turn: after[g].peak */
 };
 
 struct profile {
@@ -178,7 +178,7 @@ static void worker_observe(struct worker *self, unsigned *made)
     struct gp_counter *set = self->batch->set;
     bool change = oracle_next(&oracle_random) % self->batch->profile->reset == 0;
     enum kind kind = !change ? (oracle_next(&oracle_random) % 2 ? SNAPSHOT : WATCH_READ)
-                             : (enum kind)(RESET_PEAKS + oracle_next(&oracle_random) % 6);
+                             : (enum kind)(RESET_PEAKS + oracle_next(&oracle_random) % 7);
     struct entry *entry = worker_entry(self, made, kind);
     int64_t peaks[GAUGES] = {0};
     entry->watch = oracle_next(&oracle_random) % WATCHES;
@@ -204,11 +204,16 @@ static void worker_observe(struct worker *self, unsigned *made)
     case WATCH_END:
         entry->result = (int16_t)gp_counter_watch_end(set, entry->watch, peaks);
         break;
+    case WATCH_TURN:
+        entry->result = (int16_t)gp_counter_watch_turn(set, entry->watch, entry->mask, entry->before, peaks);
+        break;
     default:
         gp_counter_set(set, GAUGES - 1, entry->value);
     }
     for (unsigned g = 0; (kind == WATCH_READ || kind == WATCH_END) && g < GAUGES; g++)
         entry->before[g].peak = peaks[g];
+    for (unsigned g = 0; kind == WATCH_TURN && g < GAUGES; g++)
+        entry->after[g].peak = peaks[g];
 }
 
 /* Allocations and releases come in runs, so that the total moves away from its peak and the shards get credit. */
@@ -330,6 +335,19 @@ static bool replay_watch(struct replay *replay, const struct entry *entry)
     return right;
 }
 
+/* Who is not watched has a mark that nothing reaches. */
+static bool replay_turn(struct replay *replay, const struct entry *entry)
+{
+    bool right = entry->result == 0 && replay_values(replay, entry->before);
+    for (unsigned g = 0; g < GAUGES; g++) {
+        int64_t *mark = &replay->watch[entry->watch][g], current = replay->gauge[g].current;
+        right &= entry->after[g].peak == (replay->active[entry->watch] && *mark != INT64_MAX ? *mark : current);
+        *mark = entry->mask >> g & 1 ? current : INT64_MAX;
+    }
+    replay->active[entry->watch] = true;
+    return right;
+}
+
 static bool replay_step(struct replay *replay, const struct entry *entry)
 {
     switch (entry->kind) {
@@ -344,6 +362,8 @@ static bool replay_step(struct replay *replay, const struct entry *entry)
     case RESET_PEAKS:
     case RESET_TOTALS:
         return replay_reset(replay, entry);
+    case WATCH_TURN:
+        return replay_turn(replay, entry);
     default:
         return replay_watch(replay, entry);
     }

@@ -164,6 +164,37 @@ Test(counter, watches)
     gp_counter_free(set);
 }
 
+Test(counter, a_watch_that_turns_sees_every_peak_once)
+{
+    struct gp_counter *set = made(2, 2);
+    struct gp_gauge_value values[2];
+    int64_t peaks[2];
+    cr_expect_eq(gp_counter_watch_turn(set, GP_WATCHES_MAX, 1, values, peaks), -EINVAL);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_SUB, 0, 90);
+    cr_expect_eq(gp_counter_watch_turn(set, GP_WATCHES_MAX - 1, 1, values, peaks), 0);
+    cr_expect_eq(peaks[0], 10, "it began with the turn");
+    change(set, 1, GP_ADD, 0, 30);
+    change(set, 0, GP_SUB, 0, 35);
+    change(set, 0, GP_ADD, 1, 7);
+    change(set, 0, GP_SUB, 1, 6);
+    gp_counter_reset_peaks(set, 3, NULL, NULL);
+    gp_counter_watch_turn(set, GP_WATCHES_MAX - 1, 1, values, peaks);
+    cr_expect_eq(values[0].current, 5);
+    cr_expect_eq(values[0].peak, 5);
+    cr_expect_eq(peaks[0], 40);
+    cr_expect_eq(peaks[1], 1, "a gauge that is not watched");
+    gp_counter_watch_turn(set, GP_WATCHES_MAX - 1, 3, values, peaks);
+    cr_expect_eq(peaks[0], 5);
+    change(set, 1, GP_ADD, 1, 50);
+    change(set, 1, GP_SUB, 1, 50);
+    gp_counter_watch_turn(set, GP_WATCHES_MAX - 1, 3, values, peaks);
+    cr_expect_eq(peaks[1], 51);
+    cr_expect_eq(gp_counter_watch_end(set, GP_WATCHES_MAX - 1, NULL), 0);
+    expect(set, 0, 5, 5, 130, 125);
+    gp_counter_free(set);
+}
+
 Test(counter, set_to_a_value)
 {
     struct gp_counter *set = made(2, 2);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * count.h: what count.bpf.c hands to user space. */
+#ifndef TESTS_BPF_COUNT_H
+#define TESTS_BPF_COUNT_H
+
+#include <gpuprof/batch.h>
+
+struct count { /* of one process */
+    uint64_t batches, events, lost, bad, gaps, dropped, last, seq;
+    struct gp_batch_device device; /* device 0, as the newest batch has it */
+};
+
+struct kept {
+    uint32_t tgid, pad_;
+    struct gp_batch batch;
+};
+
+struct peer {
+    int64_t bytes, peak;
+    uint64_t calls, frees;
+};
+
+#endif

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the library says through gpuprof:batch, heard by a real BPF program: numbers that are exact at every batch,
+ * peaks between two of them, every event carried or counted, and silence when nothing happens or nobody listens.
+ */
+#include "account/feed.h"
+#include "account/tap.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "ds/ring.h"
+#include "export/batch.h"
+#include "export/session.h"
+#include "lib/ledger.h"
+#include "lib/listen.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1024ll * 1024)
+
+/* ---- what was heard ---------------------------------------------------------------------------------------------- */
+
+struct heard { /* of one process */
+    uint32_t pid;
+    uint64_t batches, events, wrong;
+    uint32_t why; /* a bit for each kind of wrong */
+    uint64_t types[GP_EVENT_TYPES];
+    int64_t high, reserved_high; /* the most of all batches, device 0 */
+    uint64_t last_ns, seq;
+    uint64_t event_ns; /* of the newest event: they come ordered */
+    struct gp_batch_device device;
+    uint64_t lost;
+    uint32_t lasts;
+};
+
+static void heard_wrong(struct heard *heard, unsigned kind, bool is)
+{
+    heard->wrong += is;
+    heard->why |= (uint32_t)is << kind;
+}
+
+static int heard_batch(void *arg, void *data, size_t bytes)
+{
+    struct heard *heard = arg;
+    const struct kept *kept = data;
+    const struct gp_batch *batch = &kept->batch;
+    if (bytes < sizeof(*kept) || kept->tgid != heard->pid || !heard->pid)
+        return 0;
+    heard_wrong(heard, 0, batch->magic != GP_BATCH_MAGIC);
+    heard_wrong(heard, 1, batch->seq != heard->seq + 1);
+    heard_wrong(heard, 2, batch->time_ns < heard->last_ns);
+    heard_wrong(heard, 3, batch->lost < heard->lost);
+    heard_wrong(heard, 4, heard->lasts);
+    heard->seq = batch->seq;
+    heard->last_ns = batch->time_ns;
+    heard->lost = batch->lost;
+    heard->batches++;
+    heard->lasts += batch->flags & GP_BATCH_LAST;
+    for (unsigned i = 0; i < batch->device_count; i++) {
+        const struct gp_batch_device *row = &batch->devices[i];
+        heard_wrong(heard, 5, row->allocated_high_bytes < row->allocated_bytes || row->device < 0 || row->device > 63);
+        if (row->device != 0)
+            continue;
+        heard_wrong(heard, 6, row->calls < heard->device.calls || row->frees < heard->device.frees);
+        heard->device = *row;
+        heard->high = row->allocated_high_bytes > heard->high ? row->allocated_high_bytes : heard->high;
+        heard->reserved_high =
+            row->reserved_high_bytes > heard->reserved_high ? row->reserved_high_bytes : heard->reserved_high;
+    }
+    for (unsigned i = 0; i < batch->event_count; i++) {
+        const struct gp_wire_event *event = &batch->events[i];
+        heard_wrong(heard, 7, event->type >= GP_EVENT_TYPES || event->time_ns > batch->time_ns);
+        heard_wrong(heard, 8, event->time_ns < heard->event_ns);
+        heard->event_ns = event->time_ns;
+        heard->types[event->type % GP_EVENT_TYPES]++;
+        heard->events++;
+    }
+    return 0;
+}
+
+/* Skips the test where BPF is not to be had. */
+static void listen_or_skip(struct listen *listen, struct heard *heard)
+{
+    if (heard)
+        *heard = (struct heard){0};
+    int error = listen_open(listen, heard ? heard_batch : NULL, heard);
+    if (error)
+        cr_skip_test("no BPF here: %s", strerror(-error));
+}
+
+/* Until the batches that there are have been seen, and a little longer. */
+static void listen_for(struct listen *listen, int ms)
+{
+    uint64_t until = gp_clock_ns() + (uint64_t)ms * 1000000;
+    do
+        ring_buffer__poll(listen->ring, 5);
+    while (gp_clock_ns() < until);
+}
+
+/* A copy of the library, which nobody arms but this test: a probe is in a file, and tests run side by side. */
+static char library[64];
+
+static void library_copy(void)
+{
+    char command[4096 + 128];
+    strcpy(library, "/tmp/gpuprof-test-batch-XXXXXX");
+    int fd = mkstemp(library);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    snprintf(command, sizeof(command), "cp '%s' %s && chmod 755 %s", path_library(), library, library);
+    cr_assert_eq(system(command), 0);
+}
+
+static void library_remove(void)
+{
+    if (library[0])
+        unlink(library);
+}
+
+TestSuite(batch, .timeout = 120, .init = library_copy, .fini = library_remove);
+
+static void program_begin(struct spawn *spawn, const char *program, const char *sim)
+{
+    char inject[96];
+    const char *argv[] = {path_program(program), NULL}, *env[] = {inject, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .sim = sim, .want_library = true, .want_hold = true};
+    snprintf(inject, sizeof(inject), "CUDA_INJECTION64_PATH=%s", library);
+    cr_assert_eq(spawn_start(spawn, &options), 0);
+}
+
+static void program_end(struct spawn *spawn)
+{
+    struct spawn_result result = {0};
+    spawn_finish(spawn, &result);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
+              result.out, result.err);
+    spawn_result_free(&result);
+}
+
+/* How often the drain thread of a process was put to sleep: each is one time that something woke it. */
+static long drain_wakes(pid_t pid)
+{
+    char path[320], line[128];
+    long wakes = -1;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
+        bool drain = false;
+        snprintf(path, sizeof(path), "/proc/%d/task/%.40s/status", (int)pid, task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof(line), status)) {
+            drain |= strcmp(line, "Name:\tgpuprof-drain\n") == 0;
+            if (drain)
+                sscanf(line, "voluntary_ctxt_switches: %ld", &wakes);
+        }
+        if (status)
+            fclose(status);
+    }
+    if (tasks)
+        closedir(tasks);
+    return wakes;
+}
+
+/* ---- programs under the library ---------------------------------------------------------------------------------- */
+
+Test(batch, numbers_and_peaks_between_batches_are_exact)
+{
+    static const long long peaks[] = {1, 5, 3, 9};
+    struct listen listen;
+    struct heard heard;
+    struct spawn spawn;
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    program_begin(&spawn, "steps", NULL);
+    heard.pid = (uint32_t)spawn.pid;
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    for (unsigned step = 0; step < 4; step++) {
+        listen_for(&listen, 300);
+        /* A block that came and went: only the high-water knows of it. */
+        cr_expect_eq(heard.device.allocated_bytes, MIB, "step %u: %lld", step, (long long)heard.device.allocated_bytes);
+        cr_expect_eq(heard.high, peaks[step] * MIB, "step %u: high %lld", step, (long long)heard.high);
+        cr_expect_eq(heard.reserved_high, peaks[step] * MIB);
+        cr_expect_eq(heard.device.calls, (long long)step + 1);
+        cr_expect_eq(heard.device.frees, (long long)step);
+        heard.high = heard.reserved_high = 0;
+        if (step < 3)
+            cr_assert_eq(spawn_step(&spawn), 0);
+    }
+    cr_expect(heard.device.flags & GP_DEVICE_IDENTIFIED);
+    cr_expect_gt(heard.device.total_bytes, 0);
+    program_end(&spawn);
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.lasts, 1, "%u last batches", heard.lasts);
+    cr_expect_eq(heard.types[GP_EVENT_ALLOC], 4);
+    cr_expect_eq(heard.types[GP_EVENT_FREE], 3);
+    cr_expect_eq(heard.types[GP_EVENT_PROCESS_START], 1);
+    cr_expect_eq(heard.types[GP_EVENT_PROCESS_EXIT], 1);
+    cr_expect_eq(heard.lost, 0);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
+}
+
+Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
+{
+    struct spawn_result result = {0};
+    struct listen listen;
+    struct heard heard;
+    struct spawn spawn;
+    char number[16];
+    listen_or_skip(&listen, &heard);
+    program_begin(&spawn, "steps", NULL);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    heard.pid = (uint32_t)spawn.pid;
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    listen_for(&listen, 100);
+    cr_expect_eq(heard.batches, 0, "nobody asked it");
+    snprintf(number, sizeof(number), "%d", (int)spawn.pid);
+    cr_assert_eq(spawn_command(&result, "stat", "--json", "-p", number, NULL), 0);
+    spawn_result_free(&result);
+    ring_buffer__poll(listen.ring, 0); /* before the answer came, not a little later */
+    cr_expect_geq(heard.batches, 1);
+    cr_expect_eq(heard.device.allocated_bytes, MIB);
+    cr_expect_eq(heard.device.allocated_high_bytes, MIB, "what it had before somebody listened is not told");
+    cr_expect_eq(heard.events, 0, "events of before somebody listened");
+    cr_expect_eq(heard.lost, 0);
+    /* The listener goes and comes again: the numbers are right. */
+    cr_assert_eq(spawn_step(&spawn), 0);
+    listen_for(&listen, 200);
+    cr_expect_eq(heard.events, 2);
+    listen_disarm(&listen);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    listen_for(&listen, 200);
+    cr_expect_eq(heard.device.calls, 4);
+    cr_expect_eq(heard.device.frees, 3);
+    cr_expect_eq(heard.high, 9 * MIB);
+    /* The thread slept all the while, so what happened meanwhile was still in the ring. */
+    cr_expect_eq(heard.types[GP_EVENT_ALLOC] + heard.lost, 3, "%llu heard, %llu lost", (unsigned long long)heard.events,
+                 (unsigned long long)heard.lost);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    program_end(&spawn);
+    listen_close(&listen);
+}
+
+Test(batch, who_is_idle_is_not_woken)
+{
+    struct listen listen;
+    struct heard heard;
+    struct spawn spawn;
+    listen_or_skip(&listen, &heard);
+    program_begin(&spawn, "steps", NULL);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    heard.pid = (uint32_t)spawn.pid;
+    long before = -1;
+    for (int i = 0; i < 1000 && before < 0; i++, usleep(1000)) /* a thread names itself when it first runs */
+        before = drain_wakes(spawn.pid);
+    cr_assert_geq(before, 0);
+    usleep(100000);
+    before = drain_wakes(spawn.pid);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    cr_expect_eq(drain_wakes(spawn.pid), before, "nobody listens, and an event woke the thread");
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    listen_for(&listen, 500);
+    before = drain_wakes(spawn.pid);
+    uint64_t batches = heard.batches;
+    cr_expect_gt(batches, 0);
+    listen_for(&listen, 1000);
+    cr_expect_eq(drain_wakes(spawn.pid), before, "armed, idle, and woken");
+    cr_expect_eq(heard.batches, batches);
+    program_end(&spawn);
+    listen_close(&listen);
+}
+
+Test(batch, many_devices_take_several_batches)
+{
+    struct listen listen;
+    struct heard heard;
+    struct spawn spawn;
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    program_begin(&spawn, "devices", "devices=12,memory=1GiB");
+    heard.pid = (uint32_t)spawn.pid;
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    listen_for(&listen, 300);
+    program_end(&spawn);
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    cr_expect_eq(heard.lasts, 1);
+    cr_expect_gt(heard.device.allocated_bytes, 0);
+    listen_close(&listen);
+}
+
+Test(batch, a_killed_process_and_a_forked_child_say_nothing_wrong)
+{
+    struct listen listen;
+    struct heard heard;
+    struct spawn spawn;
+    struct spawn_result result = {0};
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, library), 0);
+    program_begin(&spawn, "steps", NULL);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    heard.pid = (uint32_t)spawn.pid;
+    spawn_kill(&spawn, SIGKILL);
+    spawn_finish(&spawn, &result);
+    cr_expect(WIFSIGNALED(result.status));
+    spawn_result_free(&result);
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.lasts, 0);
+    program_begin(&spawn, "fork", NULL);
+    heard = (struct heard){.pid = (uint32_t)spawn.pid};
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    listen_for(&listen, 300);
+    cr_expect_eq(heard.device.allocated_bytes, MIB + 3 * 65536);
+    /* Its thread allocates as fast as it can: on a loaded machine the ring may come round before the drain thread. */
+    int64_t live = (int64_t)(heard.types[GP_EVENT_ALLOC] - heard.types[GP_EVENT_FREE]) - 4;
+    cr_expect_leq(live < 0 ? -live : live, (int64_t)heard.lost);
+    program_end(&spawn);
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    cr_expect_eq(heard.lasts, 1);
+    uint32_t key = 0, next;
+    for (int fd = listen_map(&listen, "counts"); bpf_map_get_next_key(fd, key ? &key : NULL, &next) == 0; key = next) {
+        struct count count = listen_count(&listen, (pid_t)next);
+        cr_expect_eq(count.bad, 0);
+        cr_expect_eq(count.gaps, 0);
+    }
+    listen_close(&listen);
+}
+
+/* ---- in this process --------------------------------------------------------------------------------------------- */
+
+static struct gp_session host_session;
+static struct gp_ring host_ring;
+
+static bool host_poll(uint64_t timeout_ns)
+{
+    (void)timeout_ns;
+    return true;
+}
+
+static void host_start(void)
+{
+    static const struct gp_session_size size;
+    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_session_open(&host_session, &size), 0);
+    struct gp_wire_header *header = host_session.header;
+    cr_assert_eq(gp_ring_init(&host_ring, host_session.chunks, host_session.chunk_count, &header->lost[GP_LOST_RING]),
+                 0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &host_ring,
+                                                       .lost = header->lost,
+                                                       .failures = host_session.failures,
+                                                       .map_limit = 1u << 20,
+                                                       .armed = &gpuprof_batch_semaphore,
+                                                       .coming = gp_batch_coming,
+                                                       .heard = gp_batch_heard}),
+                 0);
+    cr_assert_eq(gp_drain_start(&host_session, &hooks), 0);
+}
+
+struct flood {
+    uint32_t events, burst; /* a pause after so many; 0 none */
+};
+
+static void *flood_main(void *arg)
+{
+    const struct flood *flood = arg;
+    for (uint32_t i = 0; i < flood->events; i++) {
+        if (gp_thread_enter()) {
+            gp_feed_event(GP_EVENT_MARK, "flood");
+            gp_thread_leave();
+        }
+        if (flood->burst && i % flood->burst == flood->burst - 1)
+            usleep(2000);
+    }
+    return NULL;
+}
+
+static void flood_with(const struct flood *flood)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, flood_main, (void *)(size_t)flood), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static uint64_t flood_lost;
+
+static void flood_and_count(const struct flood *flood)
+{
+    struct listen listen;
+    listen_or_skip(&listen, NULL);
+    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_neq(gpuprof_batch_semaphore, 0);
+    host_start();
+    flood_with(flood);
+    cr_assert(gp_thread_enter());
+    gp_batch_last();
+    gp_thread_leave();
+    struct count count = listen_count(&listen, getpid());
+    cr_expect_eq(count.last, 1);
+    cr_expect_eq(count.bad, 0);
+    cr_expect_eq(count.gaps, 0);
+    cr_expect_eq(count.events + count.lost, gp_tap_events(), "%llu carried, %llu lost, %llu made",
+                 (unsigned long long)count.events, (unsigned long long)count.lost, (unsigned long long)gp_tap_events());
+    /* Threads of the program enter the kernel where a burst begins, and nowhere else. */
+    cr_expect_leq(host_session.mailbox->doorbell, 5, "%u rings for %llu events", host_session.mailbox->doorbell,
+                  (unsigned long long)gp_tap_events());
+    flood_lost = count.lost;
+    listen_close(&listen);
+}
+
+Test(batch, a_flood_is_carried_or_counted)
+{
+    flood_and_count(&(struct flood){.events = 2000000});
+    cr_expect_gt(flood_lost, 0, "four threads did not outrun the ring: the test saw no loss");
+}
+
+/* 100 000 events a second: the ring holds a third of a second, longer than a loaded machine keeps a thread waiting. */
+Test(batch, a_stream_that_the_ring_holds_is_carried)
+{
+    flood_and_count(&(struct flood){.events = 10000, .burst = 50});
+    cr_expect_leq(flood_lost, 3, "%llu lost: more than the other threads' first ones", (unsigned long long)flood_lost);
+}
+
+static void host_alloc(uint64_t address, uint64_t bytes)
+{
+    const struct gp_block block = {
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
+    gp_feed_alloc(&block);
+}
+
+/* Until the driver has said who a device is, its peaks are said again. */
+Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
+{
+    static const uint8_t uuid[16] = {1, 2, 3};
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    heard.pid = (uint32_t)getpid();
+    host_start();
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, 3 * MIB);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+    host_alloc(0x2000, MIB);
+    listen_for(&listen, 150);
+    cr_expect_eq(heard.high, 3 * MIB);
+    heard.high = 0;
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    listen_for(&listen, 500); /* it is asked for again, with no event */
+    cr_expect(heard.device.flags & GP_DEVICE_IDENTIFIED);
+    cr_expect_arr_eq(heard.device.uuid, uuid, 16);
+    cr_expect_eq(heard.high, 3 * MIB);
+    heard.high = 0;
+    gp_feed_event(GP_EVENT_MARK, "once");
+    listen_for(&listen, 50);
+    cr_expect_eq(heard.high, MIB, "and once it has a name, only once");
+    gp_thread_leave();
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
+}
+
+/* Resets of the totals take nothing from what batches tell; resets of the peaks neither. */
+Test(batch, resets_do_not_show)
+{
+    struct listen listen;
+    struct heard heard;
+    struct gp_wire_before_after row;
+    listen_or_skip(&listen, &heard);
+    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    heard.pid = (uint32_t)getpid();
+    host_start();
+    cr_assert(gp_thread_enter());
+    for (unsigned i = 0; i < 10; i++) {
+        struct gp_block block = {.space = GP_SPACE_DEVICE,
+                                 .kind = GP_KIND_LINEAR,
+                                 .address = 0x1000 + i * 0x100000,
+                                 .bytes = MIB,
+                                 .requested_bytes = MIB};
+        gp_feed_alloc(&block);
+        if (i % 2)
+            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, block.address), true, 0);
+        if (i % 3 == 0)
+            cr_assert(gp_tap_reset(0, GP_RESET_ACCUMULATED, &row));
+        cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &row));
+    }
+    gp_thread_leave();
+    listen_for(&listen, 300);
+    cr_expect_eq(heard.device.calls, 10);
+    cr_expect_eq(heard.device.frees, 5);
+    cr_expect_eq(heard.device.allocated_bytes, 5 * MIB);
+    cr_expect_eq(heard.high, 6 * MIB);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
+}
