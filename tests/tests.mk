@@ -93,4 +93,8 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 MKREPORT := $(B)/tests/web/mkreport
 $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
-testtools: $(PRELOADS) $(MKREPORT)
+# Serves metrics of a made-up machine to a real Prometheus.
+SERVE := $(B)/tests/metrics/serve
+$(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
+	$(testprogram)
+testtools: $(PRELOADS) $(MKREPORT) $(SERVE)

@@ -148,7 +148,7 @@ Test(metrics, gpus_are_called_as_nvml_calls_them)
     cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
     char *text = render(metrics, GP_METRICS_TEXT);
     cr_assert_not_null(strstr(text, "\ngpuprof_device_info{gpu=\"0\",UUID=\"MIG-00111111-1111-1111-1111-111111111101\","
-                                    "modelName=\"NVIDIA \\\"H\\\\200\\\"\"} 1\n"));
+                                    "model=\"NVIDIA \\\"H\\\\200\\\"\"} 1\n"));
     cr_assert_eq(sum(text, "gpuprof_device_memory_used_bytes", "gpu=\"0\""), 5 * GIB);
     cr_assert_eq(sum(text, "gpuprof_device_memory_free_bytes", ""), 135 * GIB);
     cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"0\""), 140 * GIB);

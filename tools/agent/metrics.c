@@ -148,6 +148,7 @@ struct gp_metrics {
     const char *version;
     uint32_t series;
     uint64_t read_errors;
+    int64_t start_ns; /* of this process since the epoch; 0 not yet known.  Once: the clocks that it is from drift */
     struct gp_row_memory *memory;
 };
 
@@ -267,7 +268,7 @@ static void gp_page_devices(struct gp_page_out *page, const struct gp_rows *rows
     for (uint32_t i = 0; i < rows->device_count; i++) {
         fputs(gp_family_device.name, page->out);
         gp_page_device(page, &rows->devices[i]);
-        gp_page_label(page, ',', "modelName", rows->devices[i].model);
+        gp_page_label(page, ',', "model", rows->devices[i].model);
         fputs("} 1\n", page->out);
         page->series++;
     }
@@ -403,7 +404,7 @@ static int64_t gp_agent_start(long long ticks)
     return booted + ticks * (1000000000ll / sysconf(_SC_CLK_TCK));
 }
 
-static void gp_agent_self(struct gp_row_agent *agent)
+static void gp_agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent)
 {
     char text[1024];
     long threads = 0, pages = 0;
@@ -423,7 +424,9 @@ static void gp_agent_self(struct gp_row_agent *agent)
                &threads, &ticks, &size, &pages) != 4)
         return;
     agent->threads = threads;
-    agent->start_ns = gp_agent_start(ticks);
+    if (!metrics->start_ns)
+        metrics->start_ns = gp_agent_start(ticks);
+    agent->start_ns = metrics->start_ns;
     agent->virtual_ = (int64_t)size;
     agent->resident = pages * sysconf(_SC_PAGESIZE);
 }
@@ -494,7 +497,7 @@ int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format,
         agent.read_errors = (int64_t)metrics->read_errors;
         agent.series = page.series;
         agent.series_limit = metrics->series;
-        gp_agent_self(&agent);
+        gp_agent_self(metrics, &agent);
         agent.duration_ns = (int64_t)(gp_clock_ns() - begin);
         gp_page_agent(&page, &agent, metrics->version);
         if (format == GP_METRICS_OPENMETRICS)
