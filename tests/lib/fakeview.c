@@ -49,13 +49,19 @@ static struct gp_map_sum *sum_of(struct gp_system_sum *sums, uint32_t *count, ui
     return &sums[(*count)++].value;
 }
 
+/* The tables wrap or clamp as they like: what is made of it must stand any number. */
+static int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 static void add(struct gp_map_sum *sum, const struct gp_fake_process *p, bool alive)
 {
     sum->processes += alive;
-    sum->allocated_bytes += alive ? p->allocated : 0;
-    sum->reserved_bytes += alive ? p->reserved : 0;
-    sum->allocated_peak_bytes += p->allocated * 2;
-    sum->reserved_peak_bytes += p->reserved * 2;
+    sum->allocated_bytes = plus(sum->allocated_bytes, alive ? p->allocated : 0);
+    sum->reserved_bytes = plus(sum->reserved_bytes, alive ? p->reserved : 0);
+    sum->allocated_peak_bytes = plus(sum->allocated_peak_bytes, plus(p->allocated, p->allocated));
+    sum->reserved_peak_bytes = plus(sum->reserved_peak_bytes, plus(p->reserved, p->reserved));
     sum->calls += p->calls;
     sum->frees += p->frees;
     sum->failures += p->failures;
@@ -91,9 +97,9 @@ int gp_fake_read(void *arg, struct gp_system_view **out, char *why, size_t why_b
         to->value.cgroup_id = p->cgroup_id;
         gp_fake_uuid(to->value.uuid, p->device);
         to->value.allocated_bytes = p->allocated;
-        to->value.allocated_peak_bytes = p->allocated * 2;
+        to->value.allocated_peak_bytes = plus(p->allocated, p->allocated);
         to->value.reserved_bytes = p->reserved;
-        to->value.reserved_peak_bytes = p->reserved * 2;
+        to->value.reserved_peak_bytes = plus(p->reserved, p->reserved);
         to->value.lost = p->lost;
         memcpy(to->comm, p->comm, sizeof(to->comm));
     }
