@@ -3,7 +3,8 @@
 # Installs what is missing to build (`needs.sh build`) or also to test (`needs.sh check`) gpuprof on Debian 12 and Ubuntu 22.04 or newer.
 # Idempotent: asks the package manager only when something is missing.  Without root it prints the one command that would do it.
 set -eu
-build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev clang libbpf-dev bpftool systemtap-sdt-dev"
+cd "$(dirname "$0")/.."
+build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libmicrohttpd-dev clang libbpf-dev bpftool systemtap-sdt-dev"
 check="g++ qemu-system-x86 cpio clang-format libclang-rt-dev libcriterion-dev tmux python3 spin binutils procps util-linux sqlite3 chromium libunwind8"
 case "${1:-build}" in
 build) want=$build ;;
@@ -18,7 +19,17 @@ missing=
 for package in $want; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
-[ -n "$missing" ] || exit 0
+# Prometheus's binaries for the test of the metrics, unpacked into the build tree: installed, the package would start a server.
+# Without it that test is skipped.
+aside() {
+    [ "${1:-}" = check ] || return 0
+    command -v prometheus >/dev/null && command -v promtool >/dev/null && return 0
+    [ -x build/aside/usr/bin/promtool ] && return 0
+    mkdir -p build/aside
+    (cd build/aside && apt-get download -qq prometheus >/dev/null 2>&1 && dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb) ||
+        echo "needs.sh: prometheus: not available here" >&2
+}
+[ -n "$missing" ] || { aside "${1:-build}"; exit 0; }
 if [ "$(id -u)" != 0 ]; then
     echo "needs.sh: missing:$missing" >&2
     echo "needs.sh: please run: sudo apt-get install -y$missing" >&2
@@ -28,7 +39,8 @@ echo "needs.sh: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
 # A package that this release does not have must not keep the others away.
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1 && exit 0
+apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1 && { aside "${1:-build}"; exit 0; }
 for package in $missing; do
     apt-get install -y -qq --no-install-recommends "$package" >/dev/null || echo "needs.sh: $package: not available here" >&2
 done
+aside "${1:-build}"

@@ -94,7 +94,6 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 MKREPORT := $(B)/tests/web/mkreport
 $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
-testtools: $(PRELOADS) $(MKREPORT)
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
 $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += -mno-red-zone
@@ -107,3 +106,8 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
 $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
+# Serves metrics of a made-up machine to a real Prometheus.
+SERVE := $(B)/tests/metrics/serve
+$(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
+	$(testprogram)
+testtools: $(PRELOADS) $(MKREPORT) $(SERVE)

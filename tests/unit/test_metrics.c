@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: MIT
+ * test_metrics.c: pages of metrics from made-up machines, and the server that serves them to friend and foe. */
+#include <agent/http.h>
+#include <agent/metrics.h>
+#include <agent/rows.h>
+#include <lib/fakeview.h>
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GIB (1ll << 30)
+
+static struct gp_metrics *open_metrics(struct gp_fake_machine *machine, struct gp_metrics_options options)
+{
+    struct gp_metrics_source source = {.read = gp_fake_read, .free = gp_fake_free, .arg = machine};
+    struct gp_metrics *metrics = NULL;
+    if (!options.root)
+        options.root = "/nonexistent";
+    options.version = "9.8.7";
+    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
+    return metrics;
+}
+
+static char *render(struct gp_metrics *metrics, enum gp_metrics_format format)
+{
+    char *text;
+    size_t bytes;
+    cr_assert_eq(gp_metrics_render(metrics, format, &text, &bytes), 0);
+    cr_assert_eq(strlen(text), bytes);
+    return text;
+}
+
+/* Calls each sample line of the family: sum of the values whose line holds `with` ("" all), -1 if there is none. */
+static int64_t sum(const char *text, const char *name, const char *with)
+{
+    size_t n = strlen(name);
+    int64_t total = -1;
+    for (const char *line = text; *line;) {
+        const char *end = strchr(line, '\n');
+        cr_assert_not_null(end, "the last line has no end");
+        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ')) {
+            char one[2048];
+            cr_assert_lt(end - line, (long)sizeof(one));
+            snprintf(one, sizeof(one), "%.*s", (int)(end - line), line);
+            if (strstr(one, with))
+                total = (total < 0 ? 0 : total) + strtoll(strrchr(one, ' ') + 1, NULL, 10);
+        }
+        line = end + 1;
+    }
+    return total;
+}
+
+static int order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Samples on the page, after checking that no two have the same name and labels. */
+static unsigned samples(const char *text)
+{
+    char *copy = strdup(text), *save = NULL;
+    char **series = calloc(100000, sizeof(*series));
+    unsigned count = 0;
+    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        if (line[0] == '#')
+            continue;
+        *strrchr(line, ' ') = '\0';
+        series[count++] = line;
+    }
+    qsort(series, count, sizeof(*series), order);
+    for (unsigned i = 1; i < count; i++)
+        cr_assert_str_neq(series[i - 1], series[i], "twice");
+    free(series);
+    free(copy);
+    return count;
+}
+
+Test(metrics, sums_are_those_of_the_machine)
+{
+    struct gp_fake_machine machine = {.meta = {.batches = 5, .events = 60, .ring_dropped = 7, .refused_batches = 2}};
+    gp_fake_add(&machine, 10, 100, 0, 3 * GIB, 4 * GIB, "train");
+    gp_fake_add(&machine, 11, 100, 0, 1 * GIB, 1 * GIB, "train");
+    gp_fake_add(&machine, 12, 101, 1, 2 * GIB, 2 * GIB, "serve");
+    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(
+        sum(text, "gpuprof_device_memory_allocated_bytes", "UUID=\"GPU-00111111-1111-1111-1111-111111111100\""),
+        4 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_reserved_bytes", ""), 7 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_allocated_peak_bytes", "11101\""), 4 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", ""), 160 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_processes", ""), 3);
+    cr_assert_eq(sum(text, "gpuprof_allocations_total", ""), 30);
+    cr_assert_eq(sum(text, "gpuprof_frees_total", ""), 12);
+    cr_assert_eq(sum(text, "gpuprof_alloc_failures_total", ""), 3);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_allocated_bytes", "id=\"cgroup-100\""), 4 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_reserved_bytes", "id=\"cgroup-101\""), 2 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"ring_full\""), 7);
+    cr_assert_eq(sum(text, "gpuprof_batches_refused_total", ""), 2);
+    cr_assert_eq(sum(text, "gpuprof_build_info", "version=\"9.8.7\""), 1);
+    cr_assert_eq(sum(text, "gpuprof_agent_up", ""), 1);
+    cr_assert_geq(sum(text, "process_resident_memory_bytes", ""), 1 << 20);
+    cr_assert_geq(sum(text, "process_open_fds", ""), 3);
+    cr_assert_leq(sum(text, "process_start_time_seconds", ""), (int64_t)time(NULL));
+    cr_assert_geq(sum(text, "process_start_time_seconds", ""), (int64_t)time(NULL) - 600);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", ""), -1, "processes are off by default");
+    cr_assert_eq(sum(text, "gpuprof_device_memory_used_bytes", ""), -1, "unknown without NVML, not 0");
+    samples(text);
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+static int two_gpus(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES])
+{
+    (void)problem;
+    struct gp_nvml_gpu *all = calloc(2, sizeof(*all));
+    snprintf(all[0].uuid, sizeof(all[0].uuid), "MIG-00111111-1111-1111-1111-111111111101");
+    snprintf(all[0].name, sizeof(all[0].name), "NVIDIA \"H\\200\"");
+    all[0].total_bytes = 140 * GIB;
+    all[0].used_bytes = 5 * GIB;
+    snprintf(all[1].uuid, sizeof(all[1].uuid), "GPU-00111111-1111-1111-1111-111111111100");
+    all[1].total_bytes = all[1].used_bytes = -1;
+    *gpus = all;
+    *count = 2;
+    return 0;
+}
+
+Test(metrics, gpus_are_called_as_nvml_calls_them)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    gp_fake_add(&machine, 10, 100, 0, GIB, GIB, "a");
+    gp_fake_add(&machine, 12, 101, 1, GIB, GIB, "b");
+    struct gp_metrics_source source = {.read = gp_fake_read, .free = gp_fake_free, .gpus = two_gpus, .arg = &machine};
+    struct gp_metrics_options options = {.root = "/nonexistent"};
+    struct gp_metrics *metrics;
+    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_not_null(strstr(text, "\ngpuprof_device_info{gpu=\"0\",UUID=\"MIG-00111111-1111-1111-1111-111111111101\","
+                                    "model=\"NVIDIA \\\"H\\\\200\\\"\"} 1\n"));
+    cr_assert_eq(sum(text, "gpuprof_device_memory_used_bytes", "gpu=\"0\""), 5 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_free_bytes", ""), 135 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"0\""), 140 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"1\""), 80 * GIB, "what processes say");
+    cr_assert_eq(sum(text, "gpuprof_container_memory_reserved_bytes", "gpu=\"1\""), GIB);
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    gp_fake_add(&machine, 10, 100, 0, 3 * GIB, 4 * GIB, "train");
+    gp_fake_add(&machine, 11, 100, 0, 1 * GIB, 1 * GIB, "train");
+    gp_fake_add(&machine, 12, 100, 0, 2 * GIB, 2 * GIB, "a\"b\\c\nd\033[1m\xff");
+    /* One GPU under two numbers of one process is one series. */
+    gp_fake_add(&machine, 13, 101, 0, GIB, GIB, "x")->index = 0;
+    gp_fake_add(&machine, 13, 101, 0, GIB, GIB, "x")->index = 1;
+    struct gp_metrics_options by_comm = {.processes = GP_METRICS_PROCESSES_COMM};
+    struct gp_metrics_options by_pid = {.processes = GP_METRICS_PROCESSES_PID};
+    struct gp_metrics *comm = open_metrics(&machine, by_comm), *pid = open_metrics(&machine, by_pid);
+    char *text = render(comm, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "comm=\"train\""), 4 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", ""), 8 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_peak_bytes", ""), -1);
+    cr_assert_null(strstr(text, "pid=\""));
+    cr_assert_not_null(strstr(text, "comm=\"a\\\"b\\\\c?d?[1m?\""), "escaped, and no control characters");
+    samples(text);
+    free(text);
+    text = render(pid, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"11\""), GIB);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_reserved_peak_bytes", "pid=\"10\""), 8 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"13\""), 2 * GIB);
+    samples(text);
+    free(text);
+    machine.past[machine.past_count++] = machine.processes[0];
+    machine.processes[0] = machine.processes[--machine.count];
+    text = render(pid, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"10\""), -1, "its series end with it");
+    cr_assert_eq(sum(text, "gpuprof_allocations_total", ""), 50, "what it did stays counted");
+    free(text);
+    gp_metrics_close(comm);
+    gp_metrics_close(pid);
+}
+
+/* More containers, processes and devices than the cap has room for. */
+static void crowd(struct gp_fake_machine *machine, uint32_t containers, uint32_t devices)
+{
+    char comm[16];
+    for (uint32_t c = 0; c < containers; c++) {
+        snprintf(comm, sizeof(comm), "job%u", c);
+        for (uint32_t d = 0; d < devices; d++)
+            gp_fake_add(machine, 1000 + c * devices + d, 5000 + c, d, (c + 1) * 1000, (c + 1) * 2000, comm);
+    }
+}
+
+static void within(enum gp_metrics_processes how, uint32_t cap, uint32_t containers, uint32_t devices)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    crowd(&machine, containers, devices);
+    struct gp_metrics_options options = {.processes = how, .series = cap};
+    struct gp_metrics *metrics = open_metrics(&machine, options);
+    int64_t allocated = 0, reserved = 0, processes = machine.count;
+    for (uint32_t i = 0; i < machine.count; i++) {
+        allocated += machine.processes[i].allocated;
+        reserved += machine.processes[i].reserved;
+    }
+    char *text = render(metrics, GP_METRICS_TEXT);
+    unsigned count = samples(text);
+    cr_assert_leq(count, cap ? cap : 2000, "mode %d cap %u: %u containers %u devices: %u", how, cap, containers,
+                  devices, count);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_allocated_bytes", ""), allocated);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_reserved_bytes", ""), reserved);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_allocated_bytes", ""), allocated);
+    cr_assert_eq(sum(text, "gpuprof_container_processes", ""), processes);
+    cr_assert_eq(sum(text, "gpuprof_container_allocations_total", ""), 10 * processes);
+    cr_assert_eq(sum(text, "gpuprof_allocations_total", ""), 10 * processes);
+    if (how != GP_METRICS_PROCESSES_OFF)
+        cr_assert_eq(sum(text, "gpuprof_process_memory_reserved_bytes", ""), reserved);
+    cr_assert_gt(sum(text, "gpuprof_exporter_folded_rows", ""), 0, "the test must exceed the cap");
+    cr_assert_eq(sum(text, "gpuprof_exporter_series_limit", ""), cap ? cap : 2000);
+    free(text);
+    gp_metrics_close(metrics);
+    free(machine.processes);
+}
+
+Test(metrics, never_more_series_than_the_cap_and_sums_stay_exact)
+{
+    for (int how = GP_METRICS_PROCESSES_OFF; how <= GP_METRICS_PROCESSES_PID; how++) {
+        within(how, 0, 1500, 1);
+        within(how, 0, 200, 8);
+        within(how, 0, 12, 120);
+        within(how, 200, 100, 2);
+        within(how, 200, 10, 200);
+        within(how, 777, 40, 33);
+    }
+}
+
+Test(metrics, a_small_cap_is_refused)
+{
+    struct gp_metrics_options options = {.series = GP_METRICS_SERIES_MIN - 1};
+    struct gp_metrics_source source = {.read = gp_fake_read, .free = gp_fake_free};
+    struct gp_metrics *metrics;
+    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), -EINVAL);
+}
+
+/* The largest have rows; a row that is shown stays when a larger one comes; counters of "other" never go down. */
+Test(metrics, other_counts_up_while_containers_come_and_go)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    crowd(&machine, 60, 1);
+    struct gp_metrics_options options = {.series = 200};
+    struct gp_metrics *metrics = open_metrics(&machine, options);
+    char *text = render(metrics, GP_METRICS_TEXT);
+    static const char name[] = "gpuprof_container_allocations_total";
+    static const char other[] = "container=\"other\",id=\"other\"";
+    cr_assert_gt(sum(text, name, "id=\"cgroup-5059\""), 0, "the largest");
+    cr_assert_eq(sum(text, name, "id=\"cgroup-5000\""), -1, "the smallest");
+    int64_t before = sum(text, name, other);
+    unsigned folded = (unsigned)sum(text, "gpuprof_exporter_folded_rows", "kind=\"container\"");
+    cr_assert_eq(before, 10 * folded);
+    free(text);
+    /* A shown one and a folded one end: nobody's counter moves by that, and a folded one moves up into the free row. */
+    machine.processes[59].cgroup_id = 5058;
+    machine.processes[0].cgroup_id = 5058;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, name, "id=\"cgroup-5059\""), -1);
+    cr_assert_eq(sum(text, "gpuprof_exporter_folded_rows", "kind=\"container\""), folded - 2);
+    cr_assert_eq(sum(text, name, other), before, "%lld", (long long)sum(text, name, other));
+    free(text);
+    /* The calls of a folded one since then, alone. */
+    machine.processes[1].calls += 7;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, name, other), before + 7);
+    free(text);
+    /* A giant comes: who has a row keeps it. */
+    gp_fake_add(&machine, 9999, 9999, 0, 100 * GIB, 100 * GIB, "giant");
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, name, "id=\"cgroup-9999\""), -1);
+    cr_assert_eq(sum(text, name, other), before + 17);
+    cr_assert_geq(sum(text, "gpuprof_container_memory_allocated_bytes", other), 100 * GIB);
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, losses_of_processes_add_up_beyond_their_end)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    gp_fake_add(&machine, 10, 100, 0, 1, 1, "a")->lost = 5;
+    gp_fake_add(&machine, 10, 100, 1, 1, 1, "a")->lost = 6; /* the same process on its other device */
+    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 6);
+    free(text);
+    machine.processes[0].lost = machine.processes[1].lost = 10;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 10);
+    free(text);
+    machine.count = 0;
+    gp_fake_add(&machine, 11, 100, 0, 1, 1, "b")->lost = 3;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 13);
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, claims_cannot_overflow_a_sum)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    for (uint32_t i = 0; i < 100; i++)
+        gp_fake_add(&machine, 10 + i, 100 + i, 0, i == 5 ? -5 : INT64_MAX / 4, INT64_MIN, "liar");
+    struct gp_metrics_options options = {.processes = GP_METRICS_PROCESSES_COMM, .series = 200};
+    struct gp_metrics *metrics = open_metrics(&machine, options);
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_null(strstr(text, "} -"), "no negative byte");
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "liar"), INT64_MAX);
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, without_an_agent_the_page_says_so)
+{
+    struct gp_fake_machine machine = {.error = -ENOENT};
+    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
+    char why[128];
+    cr_assert_not(gp_metrics_healthy(metrics, why, sizeof(why)));
+    cr_assert_str_eq(why, "no agent has run here");
+    for (int i = 1; i <= 2; i++) {
+        char *text = render(metrics, GP_METRICS_TEXT);
+        cr_assert_eq(sum(text, "gpuprof_exporter_read_success", ""), 0);
+        cr_assert_eq(sum(text, "gpuprof_exporter_read_errors_total", ""), i);
+        cr_assert_eq(sum(text, "gpuprof_agent_up", ""), 0);
+        cr_assert_eq(sum(text, "gpuprof_agent_events_total", ""), -1, "unknown, not 0");
+        free(text);
+    }
+    machine.error = 0;
+    cr_assert(gp_metrics_healthy(metrics, why, sizeof(why)));
+    machine.dead = true;
+    cr_assert_not(gp_metrics_healthy(metrics, why, sizeof(why)));
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, openmetrics_has_its_own_grammar)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    gp_fake_add(&machine, 10, 100, 0, GIB, GIB, "a");
+    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
+    char *text = render(metrics, GP_METRICS_OPENMETRICS);
+    cr_assert_not_null(strstr(text, "\n# TYPE gpuprof_allocations counter\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_allocations_total{"));
+    cr_assert_not_null(strstr(text, "# TYPE gpuprof_build info\n"));
+    cr_assert_not_null(strstr(text, "# UNIT gpuprof_device_memory_total_bytes bytes\n"));
+    cr_assert_not_null(strstr(text, "# UNIT process_cpu_seconds seconds\n"));
+    cr_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
+    free(text);
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_null(strstr(text, "# EOF"));
+    cr_assert_null(strstr(text, "# UNIT"));
+    cr_assert_not_null(strstr(text, "# TYPE gpuprof_allocations_total counter\n"));
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+Test(metrics, accept_decides_the_format)
+{
+    static const struct {
+        const char *accept;
+        enum gp_metrics_format want;
+    } cases[] = {
+        {NULL, GP_METRICS_TEXT},
+        {"", GP_METRICS_TEXT},
+        {"*/*", GP_METRICS_TEXT},
+        {"text/html,application/xhtml+xml,*/*;q=0.8", GP_METRICS_TEXT},
+        {"application/openmetrics-text; version=1.0.0; charset=utf-8", GP_METRICS_OPENMETRICS},
+        {"application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+         "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+         GP_METRICS_OPENMETRICS},
+        {"application/openmetrics-text;version=0.0.1", GP_METRICS_TEXT},
+        {"application/openmetrics-text;version=1.0.0;q=0.2,text/plain;q=0.9", GP_METRICS_TEXT},
+        {"application/openmetrics-text;q=0,text/plain;q=0", GP_METRICS_TEXT},
+        {"application/openmetrics-text;q=0.001", GP_METRICS_OPENMETRICS},
+        {";;;,,,q=;=", GP_METRICS_TEXT},
+        {"application/openmetrics-text;q=", GP_METRICS_TEXT},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_assert_eq(gp_metrics_negotiate(cases[i].accept), cases[i].want, "%s", cases[i].accept);
+}
+
+Test(metrics, words_of_the_flag)
+{
+    enum gp_metrics_processes how;
+    cr_assert(gp_metrics_processes_parse("off", &how) == 0 && how == GP_METRICS_PROCESSES_OFF);
+    cr_assert(gp_metrics_processes_parse("comm", &how) == 0 && how == GP_METRICS_PROCESSES_COMM);
+    cr_assert(gp_metrics_processes_parse("pid", &how) == 0 && how == GP_METRICS_PROCESSES_PID);
+    cr_assert_eq(gp_metrics_processes_parse("", &how), -EINVAL);
+    cr_assert_eq(gp_metrics_processes_parse("pids", &how), -EINVAL);
+}
+
+/* ---- the server ---- */
+
+static struct gp_fake_machine served;
+
+static struct gp_http *serve(struct gp_metrics **metrics)
+{
+    struct gp_http_address address;
+    struct gp_http *http = NULL;
+    char why[256] = "";
+    gp_fake_add(&served, 10, 100, 0, GIB, GIB, "a");
+    *metrics = open_metrics(&served, (struct gp_metrics_options){0});
+    cr_assert_eq(gp_http_parse("127.0.0.1:0", &address, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(gp_http_start(&http, &address, *metrics, why, sizeof(why)), 0, "%s", why);
+    cr_assert_gt(gp_http_port(http), 0);
+    return http;
+}
+
+static int dial(const struct gp_http *http)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)gp_http_port(http))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0, "%s", strerror(errno));
+    return fd;
+}
+
+static double seconds(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* What comes until the other side closes, at most `limit` seconds: bytes, -1 if it did not close. */
+static long drain(int fd, char *text, size_t text_bytes, double limit)
+{
+    size_t n = 0;
+    double end = seconds() + limit;
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        double left = end - seconds();
+        if (left <= 0 || poll(&p, 1, (int)(left * 1000) + 1) == 0)
+            return -1;
+        char waste[4096];
+        ssize_t got =
+            n + 1 < text_bytes ? recv(fd, text + n, text_bytes - 1 - n, 0) : recv(fd, waste, sizeof(waste), 0);
+        if (got <= 0)
+            break;
+        if (n + 1 < text_bytes)
+            n += (size_t)got;
+        text[n] = '\0';
+    }
+    text[n] = '\0';
+    return (long)n;
+}
+
+/* The status of the answer (0: none) with the whole of it in text. */
+static int ask(const struct gp_http *http, const char *request, char *text, size_t text_bytes)
+{
+    int fd = dial(http), status = 0;
+    cr_assert_eq(send(fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+    cr_assert_geq(drain(fd, text, text_bytes, 8), 0, "the answer does not end: %s", request);
+    close(fd);
+    sscanf(text, "HTTP/1.1 %d", &status);
+    return status;
+}
+
+Test(http, pages, .timeout = 60)
+{
+    struct gp_metrics *metrics;
+    struct gp_http *http = serve(&metrics);
+    static char text[65536];
+    cr_assert_eq(ask(http, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    cr_assert_not_null(strstr(text, "text/plain; version=0.0.4; charset=utf-8\r\n"));
+    cr_assert_not_null(strcasestr(text, "connection: close\r\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_device_processes{"));
+    cr_assert_eq(ask(http, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n", text,
+                     sizeof(text)),
+                 200);
+    cr_assert_not_null(strstr(text, "application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
+    cr_assert_not_null(strstr(text, "# EOF\n"));
+    cr_assert_eq(ask(http, "GET /metrics?x=1 HTTP/1.0\r\n\r\n", text, sizeof(text)), 200);
+    cr_assert_eq(ask(http, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    cr_assert_null(strstr(text, "gpuprof_"), "HEAD has no body");
+    cr_assert_eq(ask(http, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    cr_assert_not_null(strstr(text, "href=\"/metrics\""));
+    cr_assert_eq(ask(http, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    cr_assert_eq(ask(http, "GET /../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 404);
+    cr_assert_eq(ask(http, "GET /metrics/ HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 404);
+    cr_assert_eq(ask(http, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", text, sizeof(text)),
+                 405);
+    cr_assert_eq(ask(http, "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 405);
+    served.dead = true;
+    cr_assert_eq(ask(http, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 503);
+    served.dead = false;
+    gp_http_stop(http);
+    gp_metrics_close(metrics);
+}
+
+Test(http, rubbish_and_huge_headers_are_turned_away, .timeout = 60)
+{
+    struct gp_metrics *metrics;
+    struct gp_http *http = serve(&metrics);
+    static char request[100000], text[65536];
+    cr_assert_geq(ask(http, "\r\n\r\n\001\002 rubbish\r\n\r\n", text, sizeof(text)), 0);
+    int n = snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: x\r\nX-Long: ");
+    memset(request + n, 'a', 60000);
+    strcpy(request + n + 60000, "\r\n\r\n");
+    int fd = dial(http);
+    /* The server may close before all of it was sent. */
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) > 0)
+        cr_assert_geq(drain(fd, text, sizeof(text), 5), 0, "it went on reading");
+    close(fd);
+    cr_assert_null(strstr(text, "gpuprof_device"), "60 kB of headers were taken");
+    n = snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: x\r\n");
+    for (int i = 0; i < 4000; i++)
+        n += snprintf(request + n, sizeof(request) - (size_t)n, "A%d: b\r\n", i);
+    strcpy(request + n, "\r\n");
+    text[0] = '\0';
+    fd = dial(http);
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) > 0)
+        cr_assert_geq(drain(fd, text, sizeof(text), 5), 0);
+    close(fd);
+    cr_assert_null(strstr(text, "gpuprof_device"), "4000 headers were taken");
+    cr_assert_eq(ask(http, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200, "and it goes on");
+    gp_http_stop(http);
+    gp_metrics_close(metrics);
+}
+
+/* A byte a moment keeps the library's own timeout away for ever; the deadline of the whole request does not care. */
+Test(http, a_request_in_drops_ends_at_the_deadline, .timeout = 60)
+{
+    struct gp_metrics *metrics;
+    struct gp_http *http = serve(&metrics);
+    int fd = dial(http);
+    char byte;
+    double begin = seconds();
+    static const char head[] = "GET /metrics HTTP/1.1\r\nX: ";
+    send(fd, head, strlen(head), MSG_NOSIGNAL);
+    bool open = true;
+    while (open && seconds() - begin < 30) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (send(fd, "a", 1, MSG_NOSIGNAL) < 0 || (poll(&p, 1, 200) == 1 && recv(fd, &byte, 1, 0) <= 0))
+            open = false;
+    }
+    double took = seconds() - begin;
+    cr_assert_not(open, "still open after %.1f s", took);
+    cr_assert(took > 9 && took < 13, "%.1f s", took);
+    close(fd);
+    gp_http_stop(http);
+    gp_metrics_close(metrics);
+}
+
+/* All connections taken by clients that say nothing, and as many in the queue: a scrape is answered within its timeout,
+ * and the server holds no more than its limit. */
+Test(http, a_crowd_of_silent_clients_keeps_nobody_out, .timeout = 120)
+{
+    struct gp_metrics *metrics;
+    struct gp_http *http = serve(&metrics);
+    static char text[65536];
+    int crowd_fds[GP_HTTP_CONNECTIONS + 30];
+    size_t count = sizeof(crowd_fds) / sizeof(crowd_fds[0]);
+    for (size_t i = 0; i < count; i++)
+        crowd_fds[i] = dial(http);
+    double begin = seconds();
+    cr_assert_eq(ask(http, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    double took = seconds() - begin;
+    cr_assert_lt(took, 5, "%.1f s", took);
+    cr_assert_not_null(strstr(text, "\ngpuprof_device_processes{"));
+    const char *fds = strstr(text, "\nprocess_open_fds ");
+    cr_assert_not_null(fds);
+    cr_assert_leq(atol(fds + 18), (long)(count + GP_HTTP_CONNECTIONS + 30), "both ends are this process's: %s", fds);
+    for (size_t i = 0; i < count; i++)
+        close(crowd_fds[i]);
+    gp_http_stop(http);
+    gp_metrics_close(metrics);
+}
+
+/* Who asks a hundred times a moment gets answers, and the tables are read but a few times. */
+Test(http, a_flood_of_scrapes_reads_the_tables_seldom, .timeout = 60)
+{
+    struct gp_metrics *metrics;
+    struct gp_http *http = serve(&metrics);
+    static char text[65536];
+    double begin = seconds();
+    for (int i = 0; i < 300; i++)
+        cr_assert_eq(ask(http, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200);
+    double took = seconds() - begin;
+    cr_assert_leq(served.reads, 2 + took / 0.25, "%u reads in %.1f s", served.reads, took);
+    cr_assert_geq(served.reads, 1);
+    gp_http_stop(http);
+    gp_metrics_close(metrics);
+}
+
+Test(http, addresses)
+{
+    struct gp_http_address a;
+    char why[256], shown[64];
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&a.address;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a.address;
+    cr_assert_eq(gp_http_parse("9949", &a, why, sizeof(why)), 0);
+    cr_assert_eq(v4->sin_addr.s_addr, htonl(INADDR_LOOPBACK), "a bare port is this machine's alone");
+    cr_assert_eq(gp_http_parse(":9949", &a, why, sizeof(why)), 0);
+    cr_assert(v6->sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) && v6->sin6_port == htons(9949));
+    cr_assert_eq(gp_http_parse("10.1.2.3:80", &a, why, sizeof(why)), 0);
+    cr_assert_str_eq(inet_ntop(AF_INET, &v4->sin_addr, shown, sizeof(shown)), "10.1.2.3");
+    cr_assert_eq(gp_http_parse("[::1]:80", &a, why, sizeof(why)), 0);
+    cr_assert(IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr));
+    static const char *const bad[] = {"",
+                                      ":",
+                                      "x",
+                                      "1.2.3.4",
+                                      "1.2.3.4:",
+                                      "1.2.3.4:65536",
+                                      "1.2.3.4:-1",
+                                      "localhost:80",
+                                      "::1:80",
+                                      "[::1]",
+                                      "[]:80",
+                                      "[::1:80",
+                                      "1.2.3.4:80x",
+                                      "11111111111111111111111111111111111111111111111111111111111111111:80"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        why[0] = '\0';
+        cr_assert_eq(gp_http_parse(bad[i], &a, why, sizeof(why)), -EINVAL, "%s", bad[i]);
+        cr_assert_neq(why[0], '\0');
+    }
+}
+
+Test(http, a_port_that_is_taken_is_an_error_with_words, .timeout = 60)
+{
+    struct gp_metrics *metrics, *second = open_metrics(&served, (struct gp_metrics_options){0});
+    struct gp_http *http = serve(&metrics), *other = NULL;
+    struct gp_http_address address;
+    char text[64], why[256];
+    snprintf(text, sizeof(text), "127.0.0.1:%u", gp_http_port(http));
+    cr_assert_eq(gp_http_parse(text, &address, why, sizeof(why)), 0);
+    cr_assert_eq(gp_http_start(&other, &address, second, why, sizeof(why)), -EADDRINUSE);
+    cr_assert_not_null(strstr(why, "in use"), "%s", why);
+    gp_http_stop(http);
+    cr_assert_eq(gp_http_start(&other, &address, second, why, sizeof(why)), 0, "the port is free again: %s", why);
+    gp_http_stop(other);
+    gp_metrics_close(metrics);
+    gp_metrics_close(second);
+}
