@@ -68,7 +68,7 @@ SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 
-TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz) -l:libiberty.a -ldl -lpthread -lm
+TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf) -l:libiberty.a -ldl -lpthread -lm
 
 .PHONY: all lib tool sim examples help
 all: lib tool sim examples ## build everything that a person runs

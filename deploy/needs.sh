@@ -3,7 +3,7 @@
 # Installs what is missing to build (`needs.sh build`) or also to test (`needs.sh check`) gpuprof on Debian 12 and Ubuntu 22.04 or newer.
 # Idempotent: asks the package manager only when something is missing.  Without root it prints the one command that would do it.
 set -eu
-build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev"
+build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libbpf-dev"
 check="g++ clang clang-format libclang-rt-dev libcriterion-dev tmux python3 spin binutils procps util-linux sqlite3 chromium libunwind8"
 case "${1:-build}" in
 build) want=$build ;;

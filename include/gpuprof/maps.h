@@ -9,9 +9,11 @@
  *      container_device  hash        gp_map_container_key          gp_map_sum                    0644
  *      device            hash        gp_map_device_key             gp_map_sum                    0644
  *      container         hash        cgroup id (u64)               gp_map_container              0644
+ *      reset             hash        gp_map_device_key             gp_map_reset                  0644
  *      events            ringbuf     -                             gp_map_record                 0600
  *
  * Sums move by (new absolute - old absolute) of a process, under the entry's lock; a peak is raised in the same step.
+ * Nobody but the program writes sums: a viewer that wants peaks to begin anew writes into reset (see gp_map_peak_of).
  * Everything about identity is the kernel's; every number of bytes is the process's claim, clamped to the device.
  */
 #ifndef GPUPROF_MAPS_H
@@ -38,13 +40,12 @@ struct gp_map_meta {
     uint32_t pad_;
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the host; older than 5 s: no agent */
     uint64_t start_ns;
-    uint64_t batches, events;  /* that came */
-    uint64_t refused_batches;  /* malformed: wrong magic, version, sizes, unreadable */
-    uint64_t clamped;          /* numbers that were out of range */
-    uint64_t map_full;         /* updates that found no room */
-    uint64_t ring_dropped;     /* events that found no room */
-    uint64_t gap_batches;      /* sequence numbers that never came */
-    uint64_t reset_generation; /* raised by `gpuprof reset`: peaks begin anew where an entry's is older */
+    uint64_t batches, events; /* that came */
+    uint64_t refused_batches; /* malformed: wrong magic, version, sizes, unreadable */
+    uint64_t clamped;         /* numbers that were out of range */
+    uint64_t map_full;        /* updates that found no room */
+    uint64_t ring_dropped;    /* events that found no room */
+    uint64_t gap_batches;     /* sequence numbers that never came */
 };
 
 struct gp_map_process_key {
@@ -64,8 +65,8 @@ struct gp_map_process {
     int64_t allocated_bytes, allocated_peak_bytes;
     int64_t reserved_bytes, reserved_peak_bytes;
     int64_t calls, frees, failures;
+    uint64_t allocated_peak_ns, reserved_peak_ns; /* as in gp_map_sum */
     uint64_t lost, seq, last_ns;
-    uint64_t reset_generation;
 };
 
 struct gp_map_container_key {
@@ -83,10 +84,21 @@ struct gp_map_sum {
     int64_t total_bytes; /* of the device, as claimed by the first process that knew */
     int64_t allocated_bytes, allocated_peak_bytes;
     int64_t reserved_bytes, reserved_peak_bytes;
-    uint64_t allocated_peak_ns, reserved_peak_ns;
-    int64_t calls, frees, failures; /* of the dead too */
-    uint64_t reset_generation;
+    uint64_t allocated_peak_ns, reserved_peak_ns; /* CLOCK_MONOTONIC: when the peak was raised, or the entry made */
+    int64_t calls, frees, failures;               /* of the dead too */
+    uint64_t pad_;
 };
+
+struct gp_map_reset { /* CLOCK_MONOTONIC of the last `gpuprof reset`; key all 0: of every device */
+    uint64_t allocated_ns, reserved_ns;
+};
+
+/* The peak since the last reset, for the program before it adds a batch and for whoever reads.  reset_ns: the later one
+ * of the device's and of every device's.  An entry that nothing moved since the reset stands where it stood then. */
+static inline int64_t gp_map_peak_of(int64_t now, int64_t peak, uint64_t peak_ns, uint64_t reset_ns)
+{
+    return peak_ns < reset_ns || peak < now ? now : peak;
+}
 
 struct gp_map_container {
     uint64_t entries; /* in process_device now */
