@@ -9,10 +9,10 @@
  *      container_device  hash        gp_map_container_key          gp_map_sum                    0644
  *      device            hash        gp_map_device_key             gp_map_sum                    0644
  *      container         hash        cgroup id (u64)               gp_map_container              0644
- *      reset             hash        gp_map_device_key             gp_map_reset                  0644
  *      events            ringbuf     -                             gp_map_record                 0600
+ *      reset             hash        gp_map_device_key             gp_map_reset                  0644
  *
- * Sums move by (new absolute - old absolute) of a process, under the entry's lock; a peak is raised in the same step.
+ * Sums move by (new absolute - old absolute) of a process with one atomic add, whose result raises the peak.
  * Nobody but the program writes sums: a viewer that wants peaks to begin anew writes into reset (see gp_map_peak_of).
  * Everything about identity is the kernel's; every number of bytes is the process's claim, clamped to the device.
  */
@@ -24,14 +24,20 @@
 #define GP_MAPS_PINS "/sys/fs/bpf/gpuprof"
 #define GP_MAPS_ABI  1u
 
-/* 32 MiB of maps at most (see each). */
+/* 32 MiB of maps at most: the largest is 16384 x about 300 B. */
 #define GP_MAPS_PROCESSES  16384u /* process x device */
 #define GP_MAPS_CONTAINERS 4096u  /* container x device */
-#define GP_MAPS_DEVICES    256u
+#define GP_MAPS_DEVICES    1024u
 #define GP_MAPS_RING_BYTES (4u << 20)
 /* One process, and one container, cannot fill a table: what they may use of it. */
 #define GP_MAPS_DEVICES_OF_PROCESS   64u
 #define GP_MAPS_ENTRIES_OF_CONTAINER 2048u
+#define GP_MAPS_DEVICES_OF_CONTAINER 64u
+/* Events that a container may always have, even while others fill the ring; beyond them it shares its first half. */
+#define GP_MAPS_QUIET_EVENTS 65536u /* a second */
+#define GP_MAPS_QUIET_BURST  4096u
+/* No device has more: claims beyond are cut.  16384 x 16 TiB still fit int64_t. */
+#define GP_MAPS_BYTES_LIMIT (1ll << 44)
 
 struct gp_map_meta {
     uint32_t abi;
@@ -46,6 +52,10 @@ struct gp_map_meta {
     uint64_t map_full;        /* updates that found no room */
     uint64_t ring_dropped;    /* events that found no room */
     uint64_t gap_batches;     /* sequence numbers that never came */
+    uint64_t lost;            /* events that no batch carried: the sum over processes, the dead too */
+    uint64_t old_batches;     /* that came twice: two probes in one inode; not counted again */
+    uint64_t raced_batches;   /* fired by two threads of one process at once: the next one says it all */
+    uint64_t gone;            /* processes taken out: by exit, exec or the sweeper */
 };
 
 struct gp_map_process_key {
@@ -57,7 +67,7 @@ struct gp_map_process {
     uint64_t start_ns; /* start_boottime: with tgid the process's identity */
     uint64_t cgroup_id;
     uint32_t uid;
-    uint32_t pad_;
+    uint32_t flags; /* GP_MAP_IN_*: the sums that hold it */
     char comm[16];
     uint8_t session_id[16];
     uint8_t uuid[16];
@@ -69,6 +79,10 @@ struct gp_map_process {
     uint64_t lost, seq, last_ns;
 };
 
+/* Missing: the table was full (map_full), or the device is not known yet. */
+#define GP_MAP_IN_CONTAINER 1u
+#define GP_MAP_IN_DEVICE    2u
+
 struct gp_map_container_key {
     uint64_t cgroup_id;
     uint8_t uuid[16];
@@ -79,14 +93,13 @@ struct gp_map_device_key {
 };
 
 struct gp_map_sum {
-    uint32_t lock; /* struct bpf_spin_lock in the program */
-    uint32_t processes;
+    uint32_t processes, pad_;
     int64_t total_bytes; /* of the device, as claimed by the first process that knew */
     int64_t allocated_bytes, allocated_peak_bytes;
     int64_t reserved_bytes, reserved_peak_bytes;
     uint64_t allocated_peak_ns, reserved_peak_ns; /* CLOCK_MONOTONIC: when the peak was raised, or the entry made */
     int64_t calls, frees, failures;               /* of the dead too */
-    uint64_t pad_;
+    uint64_t pad2_;
 };
 
 struct gp_map_reset { /* CLOCK_MONOTONIC of the last `gpuprof reset`; key all 0: of every device */
@@ -106,14 +119,20 @@ struct gp_map_container {
     uint64_t ring_dropped; /* its events for which it had no token, or the ring no room */
     uint64_t refused;      /* its batches that were refused, and numbers that were clamped */
     uint64_t map_full;
-    uint64_t tokens, token_ns; /* its bucket */
+    uint64_t bucket_ns; /* when its bucket is full again */
+    uint64_t devices;   /* rows of container_device that it made */
 };
 
-struct gp_map_record { /* in the ring: one event, and whose it is */
-    uint64_t cgroup_id;
+/* In the ring: the events of one batch, and whose they are.  A record has room for 8, 64 or 256 events (its length says
+ * which); `count` of them are filled.  The events are the process's bytes as they stood: check them. */
+struct gp_map_record {
+    uint64_t cgroup_id, start_ns;
     uint32_t tgid, uid;
     char comm[16];
-    struct gp_wire_event event;
+    uint8_t session_id[16];
+    uint64_t seq, time_ns;
+    uint32_t count, pad_;
+    struct gp_wire_event events[];
 };
 
 _Static_assert(sizeof(struct gp_map_sum) == 96, "maps");

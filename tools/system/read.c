@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * read.c: copies the agent's maps; see system.h.  Two system calls a map where the kernel reads in batches; what comes
- * and goes meanwhile is in the copy or not, an entry is never half of one.
+ * and goes meanwhile is in the copy or not.  Each number in an entry is whole; two of one entry may be a batch apart.
  */
 #include <system/system.h>
 
@@ -30,10 +30,9 @@ static void gp_table_free(struct gp_table *table)
     *table = (struct gp_table){0};
 }
 
-/* One pass.  flags: BPF_F_LOCK, so that an entry with a lock is whole; kernels refuse it for entries without. */
-static int gp_table_pass(struct gp_table *table, int fd, uint64_t flags)
+static int gp_table_copy(struct gp_table *table, int fd)
 {
-    LIBBPF_OPTS(bpf_map_batch_opts, options, .elem_flags = flags);
+    LIBBPF_OPTS(bpf_map_batch_opts, options);
     uint32_t from = 0, next = 0; /* positions are the kernel's business: 4 bytes for a hash map */
     table->count = 0;
     for (bool first = true; table->count < table->capacity; first = false) {
@@ -63,9 +62,7 @@ static int gp_table_read(struct gp_table *table, const char *pins, const char *n
     /* Untouched pages cost nothing: no second pass to learn how many there are. */
     table->keys = calloc(table->capacity, key_bytes);
     table->values = calloc(table->capacity, value_bytes);
-    int err = table->keys && table->values ? gp_table_pass(table, fd, BPF_F_LOCK) : -ENOMEM;
-    if (err == -EINVAL)
-        err = gp_table_pass(table, fd, 0);
+    int err = table->keys && table->values ? gp_table_copy(table, fd) : -ENOMEM;
     close(fd);
     if (err)
         gp_table_free(table);

@@ -275,7 +275,11 @@ static struct gp_row *gp_model_find_row(struct gp_row_list *list, const struct g
 static struct gp_row *gp_model_group(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed)
 {
     struct gp_row_list *list = &model->lists[which];
-    struct gp_row *found = gp_model_find_row(list, &seed->id);
+    struct gp_row *found = NULL;
+    if (which != GP_LIST_PROCESSES)
+        found = gp_model_find_row(list, &seed->id);
+    else if (list->count && gp_row_id_equal(&list->rows[list->count - 1].id, &seed->id))
+        found = &list->rows[list->count - 1]; /* the pairs of a process follow one another */
     if (found)
         return found;
     return gp_row_list_add(list, seed) ? NULL : &list->rows[list->count - 1];
