@@ -23,6 +23,7 @@ static uint64_t gp_test_now(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+/* The group is not root's: a test that gives up its user id keeps that group. */
 static int gp_test_pin(struct gp_test_pins *pins, const char *name, enum bpf_map_type type, unsigned key,
                        unsigned value, unsigned entries, mode_t mode)
 {
@@ -31,7 +32,7 @@ static int gp_test_pin(struct gp_test_pins *pins, const char *name, enum bpf_map
     if (fd < 0)
         return -errno;
     snprintf(path, sizeof(path), "%s/%s", pins->dir, name);
-    if (bpf_obj_pin(fd, path) != 0 || chmod(path, mode) != 0) {
+    if (bpf_obj_pin(fd, path) != 0 || chown(path, 0, 1) != 0 || chmod(path, mode) != 0) {
         int err = -errno;
         close(fd);
         return err;
