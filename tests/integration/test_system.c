@@ -266,7 +266,7 @@ Test(system, stat_of_a_user_says_what_the_hidden_ones_hold)
     struct result r = run_as(OTHERS, line);
     if (strstr(r.err, "CAP_BPF"))
         cr_skip_test("this kernel lets no user look at maps");
-    expect(r, 0, NULL, "300 MiB allocated, at most 900 MiB, by 2 processes: only root");
+    expect(r, 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */

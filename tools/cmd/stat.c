@@ -135,9 +135,9 @@ static int gp_stat_complete(const struct gp_stat_options *o, struct gp_system *s
         const struct gp_sum *sum = &agent->sums[i];
         char allocated[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];
         if (!sum->cgroup_id)
-            gp_error("stat", "%s: %s allocated, at most %s, by %d processes: only root may see those of other users",
+            gp_error("stat", "%s: %s allocated, at most %s, by %d %s: only root may see those of other users",
                      sum->uuid, gp_size_text(allocated, sum->allocated), gp_size_text(peak, sum->allocated_peak),
-                     sum->processes);
+                     sum->processes, sum->processes == 1 ? "process" : "processes");
     }
     if (system->process_count == 0 && !agent->processes_hidden)
         gp_target_nobody(&o->target, system);
