@@ -224,6 +224,8 @@ Test(cli, doctor, .timeout = 60)
     }
     cr_assert_eq(mine, 1);
     json_decref(top);
-    expect(run("doctor"), 0, "not part of this version", NULL);
+    expect(run("doctor"), 0, "perf_event_paranoid", NULL);
+    expect(run("doctor --need library,agent --pins /nonexistent"), 77, "no agent has pinned", "1 of these does not");
+    expect(run("doctor --need library"), 0, "library", NULL);
     gp_test_process_stop(pid);
 }

@@ -89,7 +89,8 @@ static unsigned samples(const char *text)
 
 Test(metrics, sums_are_those_of_the_machine)
 {
-    struct gp_fake_machine machine = {.meta = {.batches = 5, .events = 60, .ring_dropped = 7, .refused_batches = 2}};
+    struct gp_fake_machine machine = {
+        .meta = {.batches = 5, .events = 60, .ring_dropped = 7, .refused_batches = 2, .lost = 8}};
     gp_fake_add(&machine, 10, 100, 0, 3 * GIB, 4 * GIB, "train");
     gp_fake_add(&machine, 11, 100, 0, 1 * GIB, 1 * GIB, "train");
     gp_fake_add(&machine, 12, 101, 1, 2 * GIB, 2 * GIB, "serve");
@@ -108,6 +109,7 @@ Test(metrics, sums_are_those_of_the_machine)
     cr_assert_eq(sum(text, "gpuprof_container_memory_allocated_bytes", "id=\"cgroup-100\""), 4 * GIB);
     cr_assert_eq(sum(text, "gpuprof_container_memory_reserved_bytes", "id=\"cgroup-101\""), 2 * GIB);
     cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"ring_full\""), 7);
+    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 8);
     cr_assert_eq(sum(text, "gpuprof_batches_refused_total", ""), 2);
     cr_assert_eq(sum(text, "gpuprof_build_info", "version=\"9.8.7\""), 1);
     cr_assert_eq(sum(text, "gpuprof_agent_up", ""), 1);
@@ -290,27 +292,6 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     cr_assert_eq(sum(text, name, "id=\"cgroup-9999\""), -1);
     cr_assert_eq(sum(text, name, other), before + 17);
     cr_assert_geq(sum(text, "gpuprof_container_memory_allocated_bytes", other), 100 * GIB);
-    free(text);
-    gp_metrics_close(metrics);
-}
-
-Test(metrics, losses_of_processes_add_up_beyond_their_end)
-{
-    struct gp_fake_machine machine = {.count = 0};
-    gp_fake_add(&machine, 10, 100, 0, 1, 1, "a")->lost = 5;
-    gp_fake_add(&machine, 10, 100, 1, 1, 1, "a")->lost = 6; /* the same process on its other device */
-    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
-    char *text = render(metrics, GP_METRICS_TEXT);
-    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 6);
-    free(text);
-    machine.processes[0].lost = machine.processes[1].lost = 10;
-    text = render(metrics, GP_METRICS_TEXT);
-    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 10);
-    free(text);
-    machine.count = 0;
-    gp_fake_add(&machine, 11, 100, 0, 1, 1, "b")->lost = 3;
-    text = render(metrics, GP_METRICS_TEXT);
-    cr_assert_eq(sum(text, "gpuprof_events_dropped_total", "reason=\"unsent\""), 13);
     free(text);
     gp_metrics_close(metrics);
 }

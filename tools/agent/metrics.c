@@ -440,6 +440,7 @@ static void gp_agent_meta(struct gp_row_agent *agent, const struct gp_system_vie
     agent->batches = (int64_t)meta->batches;
     agent->events = (int64_t)meta->events;
     agent->ring_full = (int64_t)meta->ring_dropped;
+    agent->unsent = (int64_t)meta->lost;
     agent->refused = (int64_t)meta->refused_batches;
     agent->missing = (int64_t)meta->gap_batches;
     agent->clamped = (int64_t)meta->clamped;
@@ -448,7 +449,6 @@ static void gp_agent_meta(struct gp_row_agent *agent, const struct gp_system_vie
 
 static void gp_agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows)
 {
-    agent->unsent = (int64_t)rows->unsent;
     agent->folded_devices = rows->folded_devices;
     agent->folded_containers = rows->folded_containers;
     agent->folded_processes = rows->folded_processes;

@@ -27,11 +27,6 @@ struct gp_seen_container { /* a container on a device, as of the last page */
     struct gp_counts last;
 };
 
-struct gp_seen_process {
-    uint32_t tgid;
-    uint64_t start_ns, lost;
-};
-
 struct gp_folded { /* counters of "other" on one device */
     uint8_t uuid[16];
     struct gp_counts sum;
@@ -42,9 +37,8 @@ struct gp_row_memory {
     uint32_t series;
     bool begun;
     struct gp_names names;
-    uint32_t container_count, process_count, folded_count;
+    uint32_t container_count, folded_count;
     struct gp_seen_container *containers; /* by cgroup and uuid */
-    struct gp_seen_process *processes;    /* by tgid and start */
     struct gp_folded *folded;
     struct gp_rows rows;
 };
@@ -80,7 +74,6 @@ void gp_row_memory_free(struct gp_row_memory *memory)
     gp_rows_clear(&memory->rows);
     gp_names_fini(&memory->names);
     free(memory->containers);
-    free(memory->processes);
     free(memory->folded);
     free(memory);
 }
@@ -560,55 +553,6 @@ static bool gp_rows_processes(struct gp_row_memory *memory, const struct gp_syst
     return true;
 }
 
-/* ---- losses ------------------------------------------------------------------------------------------------------ */
-
-static int gp_seen_process_order(const void *a, const void *b)
-{
-    const struct gp_seen_process *x = a, *y = b;
-    if (x->tgid != y->tgid)
-        return x->tgid < y->tgid ? -1 : 1;
-    if (x->start_ns != y->start_ns)
-        return x->start_ns < y->start_ns ? -1 : 1;
-    return (x->lost < y->lost) - (x->lost > y->lost); /* a process's rows say the same or lag: the most counts */
-}
-
-static int gp_seen_process_same(const void *a, const void *b)
-{
-    const struct gp_seen_process *x = a, *y = b;
-    if (x->tgid != y->tgid)
-        return x->tgid < y->tgid ? -1 : 1;
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
-}
-
-/* Each process's losses are its own count and end with it: their growth is summed here. */
-static bool gp_rows_losses(struct gp_row_memory *memory, const struct gp_system_view *view)
-{
-    struct gp_seen_process *seen = calloc(view->process_count + 1u, sizeof(*seen));
-    if (!seen)
-        return false;
-    for (uint32_t i = 0; i < view->process_count; i++) {
-        const struct gp_system_process *process = &view->processes[i];
-        seen[i] = (struct gp_seen_process){process->key.tgid, process->value.start_ns, process->value.lost};
-    }
-    qsort(seen, view->process_count, sizeof(*seen), gp_seen_process_order);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < view->process_count; i++) {
-        if (kept > 0 && gp_seen_process_same(&seen[kept - 1], &seen[i]) == 0)
-            continue;
-        const struct gp_seen_process *last = memory->process_count
-                                                 ? bsearch(&seen[i], memory->processes, memory->process_count,
-                                                           sizeof(*memory->processes), gp_seen_process_same)
-                                                 : NULL;
-        uint64_t before = last ? last->lost : 0;
-        memory->rows.unsent += seen[i].lost > before ? seen[i].lost - before : 0;
-        seen[kept++] = seen[i];
-    }
-    free(memory->processes);
-    memory->processes = seen;
-    memory->process_count = kept;
-    return true;
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
@@ -630,7 +574,7 @@ const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp
         return NULL;
     uint32_t shown = view->container_count < containers ? view->container_count : containers;
     room -= shown * GP_ROW_CONTAINER_SERIES;
-    if (!gp_rows_processes(memory, view, room / GP_ROW_PROCESS_SERIES) || !gp_rows_losses(memory, view))
+    if (!gp_rows_processes(memory, view, room / GP_ROW_PROCESS_SERIES))
         return NULL;
     return rows;
 }

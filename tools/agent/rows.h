@@ -43,7 +43,6 @@ struct gp_rows {
     struct gp_row_container *containers;
     struct gp_row_process *processes;
     uint32_t folded_devices, folded_containers, folded_processes; /* that "other" rows stand for */
-    uint64_t unsent;                                              /* events that processes lost; never goes down */
 };
 
 struct gp_row_memory; /* what one page must know of the page before */

@@ -55,8 +55,6 @@ void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
 int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
 /* For getopt_long with opterr = 0: says what was wrong with the option just read ('?' or ':'). */
 int gp_option_error(const char *command, int code, char **argv, int option_index, int option_char);
-/* What --system answers: this version has no system agent.  Returns GP_EXIT_IMPOSSIBLE. */
-int gp_no_agent(const char *command);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
 
@@ -79,12 +77,13 @@ struct gp_target {
     pid_t *pids;         /* from -p; NULL none.  Freed by gp_target_free */
     int pid_count;
     bool all;
+    bool more; /* the command knows processes from elsewhere too: that there is none is its to say (gp_target_nobody) */
     int device; /* -1 every device */
 };
 
 #define GP_TARGET_INIT(_command)                                                                                       \
     {                                                                                                                  \
-        .command = (_command), .pids = NULL, .pid_count = 0, .all = false, .device = -1                                \
+        .command = (_command), .pids = NULL, .pid_count = 0, .all = false, .more = false, .device = -1                 \
     }
 
 /* Takes -p and --device values, printing what is wrong.  GP_EXIT_OK or GP_EXIT_USAGE. */
@@ -96,6 +95,9 @@ void gp_target_free(struct gp_target *target);
  * process of the caller.  Processes that are known from NVML alone are left out.  Prints why not.
  * GP_EXIT_OK, or the exit status with *system = NULL.  Free with gp_system_free. */
 int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system);
+
+/* Says that --all found nobody. */
+void gp_target_nobody(const struct gp_target *target, const struct gp_system *system);
 
 /* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 (with a message): this
  * process has no such device. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * doctor.c: `gpuprof doctor`: what works on this machine, and what to do about the rest.  Called by main.c. */
 #define _GNU_SOURCE /* memfd_create */
+#include <cmd/checks.h>
 #include <cmd/cmd.h>
 #include <cmd/cuptifind.h>
 #include <cmd/probe.h>
@@ -19,30 +20,33 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+#include <system/system.h>
 #include <unistd.h>
 
 static const char gp_doctor_help[] =
-    "usage: gpuprof doctor [--json]\n"
+    "usage: gpuprof doctor [--json] [--need CHECK,..] [--pins DIR]\n"
     "\n"
     "Says what of gpuprof works on this machine and, for the rest, why not and what to do.\n"
-    "The exit status is 0 even if things are missing; 1 if doctor itself failed.\n"
+    "The exit status is 0 even if things are missing, 77 if one of those that --need names is; 1 if doctor itself "
+    "failed.\n"
     "\n"
-    "      --json         schema gpuprof.doctor/1\n";
+    "      --need CHECK,..  what must work: names as in the first column (agent, driver, cupti, btf, ...)\n"
+    "      --pins DIR       where 'gpuprof agent' pins its maps (" GP_MAPS_PINS ")\n"
+    "      --json           schema gpuprof.doctor/1\n";
 
-enum gp_verdict { GP_OK, GP_NO, GP_UNSURE };
+/* Whether --need names the check. */
+static bool gp_check_needed(const struct gp_doctor *doctor, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        if (strcspn(at, ",") == length && strncmp(at, name, length) == 0)
+            return true;
+    }
+    return false;
+}
 
-struct gp_doctor {
-    bool json;
-    json_t *checks;
-    bool failed;
-};
-
-/* One line of the answer.  fix: what to do, or NULL. */
-static void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix,
-                     const char *format, ...) GP_PRINTF(5, 6);
-
-static void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix,
-                     const char *format, ...)
+void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
+              ...)
 {
     static const char *const verdicts[] = {"ok", "no", "unknown"};
     char text[512];
@@ -50,6 +54,7 @@ static void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    doctor->missing += verdict != GP_OK && gp_check_needed(doctor, name);
     if (!doctor->json) {
         printf("%-10s %-8s %s\n", name, verdicts[verdict], text);
         if (fix)
@@ -223,14 +228,21 @@ static void gp_check_processes(struct gp_doctor *doctor)
 
 static int gp_doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool *help)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"need", required_argument, NULL, 'n'},
+                                            {"pins", required_argument, NULL, 'P'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     int c;
     optind = 0;
     opterr = 0;
     while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         if (c == 'j')
             doctor->json = true;
+        else if (c == 'n')
+            doctor->needed = optarg;
+        else if (c == 'P')
+            doctor->pins = optarg;
         else if (c == 'h')
             *help = true;
         else
@@ -243,7 +255,7 @@ static int gp_doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool
 
 int gp_cmd_doctor(int argc, char **argv)
 {
-    struct gp_doctor doctor = {0};
+    struct gp_doctor doctor = {.pins = GP_MAPS_PINS};
     bool help = false;
     int rc = gp_doctor_parse(argc, argv, &doctor, &help);
     if (rc)
@@ -260,7 +272,7 @@ int gp_cmd_doctor(int argc, char **argv)
     gp_check_cupti(&doctor);
     gp_check_nvml(&doctor);
     gp_check_processes(&doctor);
-    gp_check(&doctor, "system", GP_UNSURE, NULL, "the system agent and its BPF programs are not part of this version");
+    gp_checks_system(&doctor);
     if (doctor.json && !doctor.failed) {
         json_t *top =
             json_pack("{s:s,s:s,s:O}", "schema", "gpuprof.doctor/1", "version", GP_VERSION, "checks", doctor.checks);
@@ -269,5 +281,8 @@ int gp_cmd_doctor(int argc, char **argv)
     json_decref(doctor.checks);
     if (doctor.failed)
         gp_error("doctor", "could not finish: %s", strerror(errno ? errno : ENOMEM));
-    return doctor.failed ? GP_EXIT_FAILED : GP_EXIT_OK;
+    if (!doctor.failed && doctor.missing)
+        gp_error("doctor", "--need %s: %d of these %s", doctor.needed, doctor.missing,
+                 doctor.missing == 1 ? "does not work here" : "do not work here");
+    return doctor.failed ? GP_EXIT_FAILED : doctor.missing ? GP_EXIT_IMPOSSIBLE : GP_EXIT_OK;
 }

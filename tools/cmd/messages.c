@@ -54,13 +54,6 @@ int gp_option_error(const char *command, int code, char **argv, int option_index
     return gp_usage_error(command, "%s: unknown or ambiguous option", word);
 }
 
-int gp_no_agent(const char *command)
-{
-    gp_error(command, "--system: it needs the system agent, which this version does not have: "
-                      "run as root to see the profiled processes of every user");
-    return GP_EXIT_IMPOSSIBLE;
-}
-
 /* Levenshtein over words of at most 31 letters. */
 static int gp_distance(const char *a, const char *b)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * reset.c: `gpuprof reset`: peaks and totals of running processes, from outside.  Called by main.c. */
 #include <cmd/cmd.h>
+#include <collect/text.h>
 #include <write/stats.h>
 #include <write/write.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <system/system.h>
 
 static const char gp_reset_help[] =
     "usage: gpuprof reset (--allocated | --reserved | --peaks | --accumulated) [-p PID,.. | --all] [--device N] "
-    "[--json]\n"
+    "[--json]\n                     [--pins DIR]\n"
     "\n"
     "Resets statistics of running processes and prints them as they were before and after.\n"
     "\n"
@@ -24,13 +27,19 @@ static const char gp_reset_help[] =
     "  -a, --all          every profiled process that you may read\n"
     "      --device N     this device alone (its number in that process, or 'host')\n"
     "      --json         schema gpuprof.reset/1\n"
+    "      --pins DIR     where 'gpuprof agent' pins its maps (" GP_MAPS_PINS ")\n"
+    "\n"
+    "Where that agent runs, peaks that are reset with --all, or with --device and without -p, begin anew for the whole "
+    "machine\n"
+    "too: those that 'gpuprof top --system' shows of GPUs and containers.  That needs root.\n"
     "\n"
     "Somebody else may rely on the same peaks: 'gpuprof scope' gives you watermarks of your own.\n";
 
 struct gp_reset_options {
     struct gp_target target;
     unsigned what; /* GP_RESET_*; 0 none yet */
-    bool json, help;
+    const char *pins;
+    bool json, help, named; /* named: with -p */
 };
 
 static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
@@ -44,6 +53,7 @@ static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
                                             {"all", no_argument, NULL, 'a'},
                                             {"device", required_argument, NULL, 'd'},
                                             {"json", no_argument, NULL, 'j'},
+                                            {"pins", required_argument, NULL, 'P'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     int c, rc = GP_EXIT_OK;
@@ -63,6 +73,8 @@ static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
             rc = gp_target_device(&o->target, optarg);
         } else if (c == 'j') {
             o->json = true;
+        } else if (c == 'P') {
+            o->pins = optarg;
         } else if (c == 'h') {
             o->help = true;
             return GP_EXIT_OK;
@@ -185,17 +197,136 @@ static int gp_reset_process(const struct gp_reset_options *o, const struct gp_pr
     return rc;
 }
 
+/* ---- the whole machine ------------------------------------------------------------------------------------------ */
+
+static bool gp_reset_is_zero(const uint8_t uuid[16])
+{
+    static const uint8_t zero[16];
+    return memcmp(uuid, zero, 16) == 0;
+}
+
+/* Whether a process knows the GPU by the number of --device: in its session, or in the agent's table. */
+static bool gp_reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
+                           const struct gp_system_view *view, const uint8_t uuid[16])
+{
+    char text[48];
+    gp_text_uuid(text, sizeof(text), uuid);
+    for (int i = 0; i < system->process_count; i++) {
+        for (int d = 0; d < system->processes[i].device_count; d++) {
+            const struct gp_device_view *device = &system->processes[i].devices[d];
+            if (gp_device_number(device) == o->target.device && strcmp(device->uuid, text) == 0)
+                return true;
+        }
+    }
+    for (uint32_t i = 0; o->target.all && i < view->process_count; i++) {
+        if ((int)view->processes[i].key.device == o->target.device &&
+            memcmp(view->processes[i].value.uuid, uuid, 16) == 0)
+            return true;
+    }
+    return o->target.device < 0;
+}
+
+static const struct gp_map_sum *gp_reset_find(const struct gp_system_view *view, const uint8_t uuid[16])
+{
+    for (uint32_t i = 0; i < view->device_count; i++) {
+        if (memcmp(view->devices[i].uuid, uuid, 16) == 0)
+            return &view->devices[i].value;
+    }
+    return NULL;
+}
+
+static json_t *gp_reset_sum_json(unsigned what, const struct gp_map_sum *sum)
+{
+    json_t *object = json_object();
+    if (what & GP_RESET_ALLOCATED)
+        json_object_set_new(object, "allocated_bytes.all.peak",
+                            sum ? gp_json_known(sum->allocated_peak_bytes) : json_null());
+    if (what & GP_RESET_RESERVED)
+        json_object_set_new(object, "reserved_bytes.all.peak",
+                            sum ? gp_json_known(sum->reserved_peak_bytes) : json_null());
+    return object;
+}
+
+static void gp_reset_sum_print(unsigned what, const struct gp_map_sum *before, const struct gp_map_sum *after,
+                               const char *uuid, json_t *array)
+{
+    if (array) {
+        json_array_append_new(array,
+                              json_pack("{s:s,s:s,s:o,s:o}", "uuid", uuid, "reset", gp_reset_name(what), "before",
+                                        gp_reset_sum_json(what, before), "after", gp_reset_sum_json(what, after)));
+        return;
+    }
+    printf("%s, whole machine: reset %s\n", uuid, gp_reset_name(what));
+    if (after && what & GP_RESET_ALLOCATED)
+        gp_reset_line("allocated_bytes", "peak", before->allocated_peak_bytes, after->allocated_peak_bytes, true);
+    if (after && what & GP_RESET_RESERVED)
+        gp_reset_line("reserved_bytes", "peak", before->reserved_peak_bytes, after->reserved_peak_bytes, true);
+}
+
+static int gp_reset_machine_do(const struct gp_reset_options *o, const struct gp_system *system, const char *pins,
+                               const struct gp_system_view *before, json_t *array)
+{
+    struct gp_system_view *after = NULL;
+    char why[GP_SYSTEM_WHY], uuid[48];
+    bool allocated = o->what & GP_RESET_ALLOCATED, reserved = o->what & GP_RESET_RESERVED;
+    int err = 0;
+    for (uint32_t i = 0; i < before->device_count && !err && o->target.device >= 0; i++) {
+        if (gp_reset_wants(o, system, before, before->devices[i].uuid))
+            err = gp_system_reset_peaks(pins, before->devices[i].uuid, allocated, reserved);
+    }
+    if (o->target.device < 0)
+        err = gp_system_reset_peaks(pins, NULL, allocated, reserved);
+    if (!err)
+        err = gp_system_view_read(&after, pins, why, sizeof(why));
+    for (uint32_t i = 0; i < before->device_count && !err; i++) {
+        const uint8_t *key = before->devices[i].uuid;
+        if (gp_reset_is_zero(key) || !gp_reset_wants(o, system, before, key))
+            continue;
+        gp_text_uuid(uuid, sizeof(uuid), key);
+        gp_reset_sum_print(o->what, &before->devices[i].value, gp_reset_find(after, key), uuid, array);
+    }
+    gp_system_view_free(after);
+    return err;
+}
+
+/* NULL array: printed.  Without an agent there is nothing to do, and nothing is said. */
+static int gp_reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
+{
+    const char *pins = o->pins ? o->pins : GP_MAPS_PINS;
+    struct gp_system_view *before;
+    char why[GP_SYSTEM_WHY];
+    bool peaks = o->what != GP_RESET_ACCUMULATED;
+    bool meant = o->target.all || (o->target.device >= 0 && o->target.device != (int)GP_WIRE_HOST && !o->named);
+    if (!peaks || !meant)
+        return GP_EXIT_OK;
+    int err = gp_system_view_read(&before, pins, why, sizeof(why));
+    if (err == -ENOENT && !o->pins)
+        return GP_EXIT_OK;
+    if (!err) {
+        err = gp_reset_machine_do(o, system, pins, before, array);
+        gp_system_view_free(before);
+        if (err)
+            gp_pins_explain(err, pins, "reset", why, sizeof(why));
+    }
+    if (!err)
+        return GP_EXIT_OK;
+    gp_error("reset", "the machine-wide peaks stay as they are: %s", why);
+    return o->pins || err != -EACCES ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
 static int gp_reset_all(const struct gp_reset_options *o, const struct gp_system *system)
 {
-    json_t *array = o->json ? json_array() : NULL;
+    json_t *array = o->json ? json_array() : NULL, *machine = o->json ? json_array() : NULL;
     int rc = GP_EXIT_OK;
     for (int i = 0; i < system->process_count; i++) {
         int one = gp_reset_process(o, &system->processes[i], array);
         rc = one ? one : rc;
     }
+    int whole = gp_reset_machine(o, system, machine);
+    rc = rc ? rc : whole;
     if (!array)
         return rc;
-    json_t *top = json_pack("{s:s,s:o}", "schema", "gpuprof.reset/1", "processes", array);
+    json_t *top = json_pack("{s:s,s:o,s:o}", "schema", "gpuprof.reset/1", "processes", array, "machine", machine);
     return gp_json_print(stdout, top, false) ? GP_EXIT_FAILED : rc;
 }
 
@@ -204,6 +335,7 @@ int gp_cmd_reset(int argc, char **argv)
     struct gp_reset_options o = {.target = GP_TARGET_INIT("reset")};
     struct gp_system *system = NULL;
     int rc = gp_reset_parse(argc, argv, &o);
+    o.named = o.target.pids != NULL; /* before the caller's only process takes that place */
     if (!rc && o.help)
         fputs(gp_reset_help, stdout);
     else if (!rc)

@@ -137,6 +137,13 @@ int gp_target_index(const struct gp_target *target, const struct gp_process *pro
     return -2;
 }
 
+void gp_target_nobody(const struct gp_target *target, const struct gp_system *system)
+{
+    gp_error(target->command, system->denied_count ? "no profiled process that you may look at: run as root to see "
+                                                     "those of other users"
+                                                   : "no process is profiled: start one with 'gpuprof run CMD...'");
+}
+
 int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system)
 {
     *system = NULL;
@@ -157,11 +164,8 @@ int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, stru
             rc = GP_EXIT_USAGE;
     }
     /* With something to show, that others were not looked at is what --all promised ("that you may read"). */
-    if (!rc && target->all && (*system)->process_count == 0)
-        gp_error(target->command, (*system)->denied_count
-                                      ? "no profiled process that you may look at: run as root to see "
-                                        "those of other users"
-                                      : "no process is profiled: start one with 'gpuprof run CMD...'");
+    if (!rc && target->all && !target->more && (*system)->process_count == 0)
+        gp_target_nobody(target, *system);
     if (rc) {
         gp_system_free(*system);
         *system = NULL;

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <system/sample.h>
+#include <system/system.h>
 #include <time.h>
 #include <unistd.h>
 #include <view/print.h>
@@ -21,7 +23,7 @@
 
 static const char gp_top_help[] =
     "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container|site] "
-    "[--sort COLUMN]\n"
+    "[--sort COLUMN]\n                   [--system [--pins DIR]]\n"
     "\n"
     "Shows who holds which GPU memory, live.  Without a terminal it prints one plain table.\n"
     "\n"
@@ -34,6 +36,10 @@ static const char gp_top_help[] =
     "it\n"
     "                     runs with stacks ('gpuprof run --stacks=all', GPUPROF_STACKS=all)\n"
     "      --sort COLUMN  one of the headers\n"
+    "      --system       the whole machine as 'gpuprof agent' sees it: every user's processes, containers and GPUs "
+    "with\n"
+    "                     exact peaks.  Without root other users' processes may be summed and not named\n"
+    "      --pins DIR     where that agent pins its maps (" GP_MAPS_PINS ")\n"
     "\n"
     "'-' (null in JSON) is unknown.  '~' contains estimates.  Peaks of a process are exact.  Peaks of a GPU or a "
     "container\n"
@@ -50,6 +56,7 @@ struct gp_top {
     struct gp_ui ui;
     const char *sort; /* NULL: not said */
     int64_t samples;  /* 0: not said */
+    const char *pins;
     bool once, json, help, system, by_site;
     struct gp_site_model sites; /* with by_site */
 };
@@ -110,7 +117,7 @@ static int gp_top_sort(struct gp_top *top)
     return gp_usage_error("top", "--sort %s: no such column: choose one of %s", top->sort, names);
 }
 
-enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_BY, GP_TOP_SORT };
+enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_PINS, GP_TOP_BY, GP_TOP_SORT };
 
 static int gp_top_option(struct gp_top *top, int code, char **argv)
 {
@@ -133,6 +140,9 @@ static int gp_top_option(struct gp_top *top, int code, char **argv)
     case GP_TOP_SYSTEM:
         top->system = true;
         return GP_EXIT_OK;
+    case GP_TOP_PINS:
+        top->pins = optarg;
+        return GP_EXIT_OK;
     case GP_TOP_BY:
         return gp_top_by(top, optarg);
     case GP_TOP_SORT:
@@ -152,6 +162,7 @@ static int gp_top_parse(int argc, char **argv, struct gp_top *top)
                                             {"help", no_argument, NULL, 'h'},
                                             {"json", no_argument, NULL, GP_TOP_JSON},
                                             {"system", no_argument, NULL, GP_TOP_SYSTEM},
+                                            {"pins", required_argument, NULL, GP_TOP_PINS},
                                             {"by", required_argument, NULL, GP_TOP_BY},
                                             {"sort", required_argument, NULL, GP_TOP_SORT},
                                             {NULL, 0, NULL, 0}};
@@ -166,6 +177,10 @@ static int gp_top_parse(int argc, char **argv, struct gp_top *top)
         rc = gp_top_sort(top);
     if (!rc && top->once && top->samples > 1)
         rc = gp_usage_error("top", "--once and -n %lld: one or the other", (long long)top->samples);
+    if (!rc && !top->help && top->system && top->by_site)
+        rc = gp_usage_error("top", "--system and --by site: sites are known of one process alone");
+    if (!rc && !top->help && top->pins && !top->system)
+        rc = gp_usage_error("top", "--pins %s: it goes with --system", top->pins);
     return rc;
 }
 
@@ -185,11 +200,32 @@ static void gp_top_note_losses(const struct gp_model *model)
                  (unsigned long long)model->lost_total, causes);
 }
 
+/* Of --system: what its sums are worth.  Also beside JSON, which says the same in "agent". */
+static void gp_top_agent(const struct gp_agent *agent)
+{
+    char age[16];
+    if (!agent->present)
+        return;
+    if (!agent->alive)
+        gp_error("top",
+                 "--system: the agent has given no sign of life for %s: these numbers stand still: start it as root: "
+                 "'gpuprof agent', or 'systemctl start gpuprof-agent'",
+                 gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+    if (agent->processes_hidden)
+        gp_error("top", "--system: processes of other users are in the sums of containers and GPUs (--by container, "
+                        "--by device), but only root may see them one by one");
+    if (agent->map_full || agent->refused)
+        gp_error("top", "--system: not counted: %llu updates without room in the agent's tables, %llu batches refused",
+                 (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
+}
+
 static void gp_top_notes(const struct gp_model *model)
 {
-    if (model->system->process_count == 0)
+    const struct gp_agent *agent = &model->system->agent;
+    gp_top_agent(agent);
+    if (model->system->process_count == 0 && !agent->processes_hidden)
         gp_error("top", "no profiled process: start one with 'gpuprof run CMD...'");
-    if (model->system->denied_count > 0)
+    if (model->system->denied_count > 0 && !agent->present)
         gp_error("top", "%d processes of other users cannot be looked at: run as root to see them",
                  model->system->denied_count);
     gp_top_note_losses(model);
@@ -232,13 +268,15 @@ static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options 
     int err = top->by_site ? gp_top_print_sites(top, first) : 0;
     if (err || (top->by_site && !top->json))
         return err;
-    err = gp_collect(options, &system);
+    err = gp_system_sample(options, &system, NULL, 0);
     if (!err)
         err = gp_model_update(model, system);
     if (!err)
         err = gp_rows_build(model, &top->ui, list);
     if (err)
         return err;
+    if (top->json && first)
+        gp_top_agent(&model->system->agent);
     if (top->json)
         return gp_top_json(top, model, list, top->samples > 0);
     if (!first)
@@ -340,6 +378,19 @@ static int gp_top_open_sites(struct gp_top *top)
     return GP_EXIT_OK;
 }
 
+/* Whether there is anything to show is said before the screen opens. */
+static int gp_top_check_agent(const char *pins)
+{
+    struct gp_system_view *view;
+    char why[GP_SYSTEM_WHY];
+    if (gp_system_view_read(&view, pins, why, sizeof(why)) != 0) {
+        gp_error("top", "--system: %s", why);
+        return GP_EXIT_IMPOSSIBLE;
+    }
+    gp_system_view_free(view);
+    return GP_EXIT_OK;
+}
+
 int gp_cmd_top(int argc, char **argv)
 {
     struct gp_top top = {.target = GP_TARGET_INIT("top")};
@@ -347,14 +398,14 @@ int gp_cmd_top(int argc, char **argv)
     int rc = gp_top_parse(argc, argv, &top);
     if (!rc && top.help) {
         fputs(gp_top_help, stdout);
-    } else if (!rc && top.system) {
-        rc = gp_no_agent("top");
     } else if (!rc) {
-        rc = gp_top_check_pids(&top);
+        const char *pins = !top.system ? NULL : top.pins ? top.pins : GP_MAPS_PINS;
+        rc = pins ? gp_top_check_agent(pins) : gp_top_check_pids(&top);
         struct gp_collect_options options = {.pids = top.target.pids,
                                              .pid_count = top.target.pid_count,
                                              .exact = true,
                                              .with_nvml = true,
+                                             .pins = pins,
                                              .deadline_ns = GP_TOP_ANSWER_NS};
         if (!rc && top.by_site)
             rc = gp_top_open_sites(&top);

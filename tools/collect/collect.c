@@ -194,6 +194,7 @@ void gp_system_free(struct gp_system *system)
         gp_peer_drop(&system->processes[i]);
     free(system->processes);
     free(system->gpus);
+    free(system->agent.sums);
     free(system);
 }
 

@@ -13,13 +13,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define GP_CONTAINER_BYTES 128
+
 struct gp_device_view { /* one device of one process, as published */
     int index;          /* in the session; GP_WIRE_HOST is the host */
     int ordinal;
     bool identified;
     bool estimated;
     bool polled;
-    char uuid[48]; /* "GPU-..." or "" */
+    bool
+        totals_only; /* from the agent's maps: allocated, reserved, their peaks, calls and frees; the rest is unknown */
+    char uuid[48];   /* "GPU-..." or "" */
     char name[64];
     int64_t total_bytes;        /* -1 unknown */
     int64_t untracked_bytes;    /* NVML minus itemised; -1 unknown (INT64_MIN never occurs) */
@@ -60,7 +64,8 @@ struct gp_process {
     char comm[32];
     char cmdline[256];
     char user[64];
-    char container[72]; /* container id's first 12 digits, or "" */
+    char container[GP_CONTAINER_BYTES]; /* container id's first 12 digits, from the agent's maps its name, or "" */
+    uint64_t cgroup_id;                 /* 0 unknown */
     enum gp_process_state state;
     char problem[160];
     uint32_t source; /* enum gp_wire_source */
@@ -70,7 +75,8 @@ struct gp_process {
     char stacks[112]; /* why Python frames are missing */
     char allocator[32];
     bool closed, disabled, yielded;
-    bool simulated; /* the device's name says so */
+    bool simulated;  /* the device's name says so */
+    bool from_agent; /* known from the agent's maps, not from a session */
     uint64_t publish_ns, age_ns;
     uint64_t lost[GP_LOSTS];
     struct {
@@ -99,6 +105,30 @@ struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */
     int64_t used_bytes;  /* NVML; -1 unknown */
 };
 
+/* A sum over processes, those that may not be looked at and those that have ended too, as the agent's maps have it: its
+ * peaks are exact. */
+struct gp_sum {
+    uint64_t cgroup_id;                 /* 0: of the whole device */
+    char container[GP_CONTAINER_BYTES]; /* its name */
+    char uuid[48];
+    int64_t total_bytes; /* -1 unknown */
+    int64_t allocated, allocated_peak, reserved, reserved_peak;
+    int64_t calls, frees;
+    int processes; /* now */
+};
+
+/* With gp_collect_options.pins: what the agent says. */
+struct gp_agent {
+    bool present;          /* sums are valid */
+    bool alive;            /* else they have stood still for silent_ns */
+    bool processes_hidden; /* its processes may not be read: those in the list are ours, from their sessions */
+    int pid;
+    uint64_t silent_ns;
+    uint64_t refused, map_full, dropped, gaps; /* what it could not count */
+    int sum_count;
+    struct gp_sum *sums;
+};
+
 struct gp_system {
     uint64_t time_ns;
     bool nvml;
@@ -108,6 +138,7 @@ struct gp_system {
     int gpu_count;
     struct gp_gpu *gpus;
     int denied_count; /* processes of other users whose descriptors we may not look at */
+    struct gp_agent agent;
 };
 
 /* Why and whom to look at. */
@@ -117,6 +148,7 @@ struct gp_collect_options {
     bool exact;           /* ask each process for a snapshot (mailbox) before reading */
     bool with_nvml;       /* add NVML totals and processes that are not injected */
     uint64_t deadline_ns; /* for the answer of one process; 0: the default of one second */
+    const char *pins;     /* for gp_system_sample (system/sample.h), which then asks the agent's maps */
 };
 
 /* 0 (possibly no process), or -errno.  The result is one allocation tree: free with gp_system_free.

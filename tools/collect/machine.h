@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * machine.h: the GPUs of the machine and the processes that only NVML knows.  Called by collect.c alone, after the
- * profiled processes are read. */
+ * machine.h: the GPUs of the machine and the processes that only NVML knows.  Called by collect.c and system/sample.c,
+ * after the profiled processes are read. */
 #ifndef GP_COLLECT_MACHINE_H
 #define GP_COLLECT_MACHINE_H
 

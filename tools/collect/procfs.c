@@ -139,7 +139,7 @@ void gp_proc_container(const char *cgroup, char *container, size_t container_byt
     }
 }
 
-static void gp_proc_user(uid_t uid, char *user, size_t user_bytes)
+void gp_proc_user(uid_t uid, char *user, size_t user_bytes)
 {
     char buffer[4096];
     struct passwd entry, *found = NULL;

@@ -29,6 +29,9 @@ bool gp_proc_alive(const struct gp_proc *proc);
 /* Fills pid, start_time, uid, ppid, comm, cmdline, user, container. */
 void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process);
 
+/* The user's name, else the number. */
+void gp_proc_user(uid_t uid, char *user, size_t user_bytes);
+
 /* First 12 digits of the container id in the text of /proc/PID/cgroup; "" none. */
 void gp_proc_container(const char *cgroup, char *container, size_t container_bytes);
 

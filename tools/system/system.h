@@ -32,12 +32,26 @@ struct gp_system_view {
     struct gp_system_sum *containers, *devices;
 };
 
-/* 0; -ENOENT no agent has run here; -EACCES; -EPROTO other version, with a sentence in why.  Free with the next. */
+#define GP_SYSTEM_ALIVE_NS 5000000000ull /* the agent's heart beats every second */
+#define GP_SYSTEM_WHY      256
+
+/* 0; -ENOENT no agent has run here; -EACCES; -EPROTO other version; another -errno.  A sentence in why, with what to
+ * do.  Peaks are those since the last reset (gp_map_peak_of).  Any thread.  Free with the next. */
 int gp_system_view_read(struct gp_system_view **out, const char *pins, char *why, size_t why_bytes);
 void gp_system_view_free(struct gp_system_view *view);
 
-/* Machine-wide peaks begin anew (uuid NULL: of every device).  0, -ENOENT, -EACCES. */
+/* Machine-wide peaks begin anew (uuid NULL: of every device).  0, -ENOENT no agent has run here, -EACCES, -EPROTO (the
+ * pins are of a version that knows no resets), another -errno. */
 int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved);
+
+/* pins.c, for the functions above. */
+
+/* A descriptor of the map PINS/NAME, whose key and value have these sizes; max_entries may be NULL.  -ENOENT, -EACCES,
+ * -EPROTO other sizes. */
+int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_bytes, uint32_t value_bytes,
+                 uint32_t *max_entries);
+/* The sentence for what gp_pins_open answered. */
+void gp_pins_explain(int error, const char *pins, const char *name, char *why, size_t why_bytes);
 
 /* container.c: cgroup id -> names, from files alone (cgroup path, OCI config annotations, /var/log/containers).  root:
  * "" or a prefix for tests. */

@@ -79,7 +79,10 @@ static const char *gp_column_command(const struct gp_row *row, const struct gp_m
     if (row->process)
         snprintf(out, out_bytes, "%s", row->process->cmdline[0] ? row->process->cmdline : row->process->comm);
     else if (row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count)
-        snprintf(out, out_bytes, "%s: %d %s", model->gpus[row->id.device].name, row->members, plural);
+        snprintf(out, out_bytes, "%s: %d %s",
+                 model->gpus[row->id.device].name[0] ? model->gpus[row->id.device].name
+                                                     : model->gpus[row->id.device].uuid,
+                 row->members, plural);
     else
         snprintf(out, out_bytes, "%s: %d %s", row->id.container[0] ? row->id.container : "(no container)", row->members,
                  plural);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <write/stats.h>
 
-#define GP_ALERTS 3 /* losses, processes that cannot be read, what is not visible at all */
+#define GP_ALERTS 5 /* losses, processes that cannot be read, and three things about the agent */
 
 struct gp_alerts {
     char text[GP_ALERTS][256];
@@ -29,6 +29,30 @@ static void gp_alerts_losses(struct gp_alerts *alerts, const struct gp_model *mo
     alerts->style[alerts->count++] = GP_STYLE_WARN;
 }
 
+static void gp_alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
+{
+    char age[16];
+    if (!agent->present)
+        return;
+    if (!agent->alive) {
+        snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
+                 "NO AGENT since %s: the sums stand still: start it: systemctl start gpuprof-agent",
+                 gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+        alerts->style[alerts->count++] = GP_STYLE_ERROR;
+    }
+    if (agent->processes_hidden) {
+        snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
+                 "HIDDEN: other users' processes are in the sums, but only root may see them one by one");
+        alerts->style[alerts->count++] = GP_STYLE_WARN;
+    }
+    if (agent->map_full || agent->refused) {
+        snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
+                 "NOT COUNTED: %llu updates without room in the agent's tables, %llu batches refused",
+                 (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
+        alerts->style[alerts->count++] = GP_STYLE_WARN;
+    }
+}
+
 static struct gp_alerts gp_alerts_of(const struct gp_model *model)
 {
     struct gp_alerts alerts = {.count = 0};
@@ -37,11 +61,15 @@ static struct gp_alerts gp_alerts_of(const struct gp_model *model)
     if (model->lost_total)
         gp_alerts_losses(&alerts, model);
     int stale = model->states[GP_PROCESS_STALE], damaged = model->states[GP_PROCESS_DAMAGED];
+    /* Without an agent all of its processes are stale: that is said below. */
+    if (model->system->agent.present && !model->system->agent.alive)
+        stale = 0;
     if (stale || damaged) {
         snprintf(alerts.text[alerts.count], sizeof(alerts.text[0]),
                  "NOT EXACT: %d stale (stopped? last published numbers), %d damaged (numbers refused)", stale, damaged);
         alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
     }
+    gp_alerts_agent(&alerts, &model->system->agent);
     return alerts;
 }
 
@@ -61,7 +89,8 @@ static void gp_draw_title(const struct gp_draw *draw, struct gp_rect rect, const
     const struct gp_model *model = draw->model;
     int foreign = model->states[GP_PROCESS_FOREIGN], count = model->system ? model->system->process_count - foreign : 0;
     char every[16];
-    int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "gpuprof top");
+    bool whole = model->system && model->system->agent.present;
+    int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, whole ? "gpuprof top --system" : "gpuprof top");
     if (alerts->count > shown) /* on the first line where there is no room below it */
         x = gp_grid_printf(draw->grid, rect, 0, x, alerts->style[shown], " %.24s", alerts->text[shown]);
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d profiled", count);

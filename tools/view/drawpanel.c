@@ -21,7 +21,7 @@ static bool gp_kind_used(const struct gp_wire_kind_value *kind)
 
 static bool gp_row_has_kinds(const struct gp_row *row)
 {
-    return row->device && gp_process_readable(row->process);
+    return row->device && !row->device->totals_only && gp_process_readable(row->process);
 }
 
 int gp_draw_detail_lines(const struct gp_draw *draw)
@@ -82,6 +82,23 @@ static void gp_draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int 
     }
 }
 
+/* What the agent's maps know of a process. */
+static void gp_draw_agents(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
+{
+    char allocations[32], frees[32], age[32];
+    const struct gp_process *process = row->process;
+    int x = 1;
+    if (row->device) {
+        const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "%s allocations, %s frees, last news %s ago  ",
+                           gp_text_count(counts->allocated, allocations, sizeof(allocations)),
+                           gp_text_count(counts->freed, frees, sizeof(frees)),
+                           gp_text_duration((double)process->age_ns / 1e9, age, sizeof(age)));
+    }
+    gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_DIM, "cgroup %llu %s", (unsigned long long)process->cgroup_id,
+                   process->container);
+}
+
 static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
 {
     char text[32];
@@ -91,6 +108,10 @@ static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, cons
     if (process->state == GP_PROCESS_FOREIGN) {
         gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "not profiled: the driver says that it holds %s",
                        gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+        return;
+    }
+    if (process->from_agent) {
+        gp_draw_agents(draw, rect, row);
         return;
     }
     x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
@@ -127,7 +148,10 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
         gp_draw_rule(draw, rect, command);
         gp_grid_put(draw->grid, rect, 1, 1, GP_STYLE_DIM,
-                    "peaks of a sum are the highest that this viewer saw; t shows the members");
+                    row->exact
+                        ? "peaks are exact, of all processes there were since the agent began or a reset; t shows "
+                          "the members"
+                        : "peaks of a sum are the highest that this viewer saw; t shows the members");
         return;
     }
     const struct gp_process *process = row->process;
@@ -196,6 +220,7 @@ void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
 void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
 {
     const struct gp_system *system = draw->model->system;
+    bool hidden = system && system->agent.present && system->agent.processes_hidden;
     int y = rect.h > 6 ? 1 : 0;
     if (!system) {
         gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_DIM, "looking for profiled processes ...");
@@ -204,6 +229,11 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     if (draw->ui->filter[0]) {
         gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no row matches \"%s\": Esc clears the filter",
                        draw->ui->filter);
+        return;
+    }
+    if (hidden) {
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL,
+                    "none of your processes is profiled; those of others are summed: press d for GPUs and containers");
         return;
     }
     gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no profiled process yet: start one with");

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,7 @@ static int gp_model_free_index(const struct gp_model *model, int wanted)
     return wanted;
 }
 
+/* Index in gpus[], with a new one where the device is not there yet. */
 static int gp_model_gpu(struct gp_model *model, const struct gp_device_view *device)
 {
     if (device->index == (int)GP_WIRE_HOST)
@@ -235,13 +237,51 @@ static void gp_sum_most(int64_t *most, int64_t part)
         *most = part;
 }
 
+/* The agent's sum becomes a group that the pairs only add to what it does not know. */
+static int gp_model_add_sum(struct gp_model *model, const struct gp_sum *sum)
+{
+    struct gp_device_view view = {.ordinal = -1, .total_bytes = sum->total_bytes};
+    /* Until its driver has told a process which GPU it is: one row for all of these. */
+    snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : "not known yet");
+    int device = gp_model_gpu(model, &view);
+    if (device < 0)
+        return -ENOMEM;
+    struct gp_row row = gp_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
+    row.id.cgroup_id = sum->cgroup_id;
+    memcpy(row.id.container, sum->container, sizeof(row.id.container));
+    row.exact = true;
+    row.members = sum->processes;
+    row.allocated = sum->allocated;
+    row.allocated_peak = sum->allocated_peak;
+    row.reserved = sum->reserved;
+    row.reserved_peak = sum->reserved_peak;
+    row.total = model->gpus[device].total_bytes >= 0 ? model->gpus[device].total_bytes : sum->total_bytes;
+    struct gp_track *track = gp_track_get(model, &row.id);
+    if (!track)
+        return -ENOMEM;
+    gp_track_rate_of(track, &row, model->system->time_ns, sum->calls, sum->frees);
+    return gp_row_list_add(&model->lists[sum->cgroup_id ? GP_LIST_CONTAINERS : GP_LIST_DEVICES], &row);
+}
+
+static struct gp_row *gp_model_find_row(struct gp_row_list *list, const struct gp_row_id *id)
+{
+    for (int i = list->count - 1; i >= 0; i--) { /* the group of the last pair is most often the one */
+        if (gp_row_id_equal(&list->rows[i].id, id))
+            return &list->rows[i];
+    }
+    return NULL;
+}
+
 static struct gp_row *gp_model_group(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed)
 {
     struct gp_row_list *list = &model->lists[which];
-    for (int i = list->count - 1; i >= 0; i--) { /* the group of the last pair is most often the one */
-        if (gp_row_id_equal(&list->rows[i].id, &seed->id))
-            return &list->rows[i];
-    }
+    struct gp_row *found = NULL;
+    if (which != GP_LIST_PROCESSES)
+        found = gp_model_find_row(list, &seed->id);
+    else if (list->count && gp_row_id_equal(&list->rows[list->count - 1].id, &seed->id))
+        found = &list->rows[list->count - 1]; /* the pairs of a process follow one another */
+    if (found)
+        return found;
     return gp_row_list_add(list, seed) ? NULL : &list->rows[list->count - 1];
 }
 
@@ -251,6 +291,12 @@ static int gp_model_sum(struct gp_model *model, enum gp_member_list which, const
     struct gp_row *group = gp_model_group(model, which, seed);
     if (!group)
         return -ENOMEM;
+    if (group->exact) {
+        group->estimated |= pair->estimated;
+        gp_sum_bytes(&group->untracked, pair->untracked);
+        gp_sum_bytes(&group->lost, pair->lost);
+        return 0;
+    }
     bool first_of_process = true;
     if (which == GP_LIST_PROCESSES)
         first_of_process = group->members == 0; /* losses belong to the process, each pair repeats them */
@@ -283,6 +329,7 @@ static int gp_model_sum_pair(struct gp_model *model, const struct gp_row *pair)
     }
     if (!err) {
         struct gp_row container = gp_row_empty(GP_ROW_CONTAINER, pair->id.device);
+        container.id.cgroup_id = pair->process->cgroup_id;
         memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
         if (pair->id.device >= 0)
             container.total = model->gpus[pair->id.device].total_bytes;
@@ -296,7 +343,8 @@ static int gp_model_finish(struct gp_model *model, struct gp_row *group)
     struct gp_track *track = gp_track_get(model, &group->id);
     if (!track)
         return -ENOMEM;
-    gp_track_peak(track, group);
+    if (!group->exact)
+        gp_track_peak(track, group);
     gp_track_push(track, group->allocated);
     group->history = &track->history;
     return 0;
@@ -304,11 +352,16 @@ static int gp_model_finish(struct gp_model *model, struct gp_row *group)
 
 static int gp_model_build(struct gp_model *model)
 {
+    const struct gp_agent *agent = &model->system->agent;
     int err = gp_model_take_gpus(model);
+    for (int i = 0; i < agent->sum_count && !err; i++)
+        err = gp_model_add_sum(model, &agent->sums[i]);
     for (int i = 0; i < model->system->process_count && !err; i++)
         err = gp_model_add_process(model, &model->system->processes[i]);
     for (int i = 0; i < model->gpu_count && !err; i++) { /* all GPUs are rows, also the idle ones, in order */
         struct gp_row device = gp_row_empty(GP_ROW_DEVICE, i);
+        if (gp_model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
+            continue;
         device.total = model->gpus[i].total_bytes;
         if (model->states[GP_PROCESS_DAMAGED] + model->states[GP_PROCESS_UNKNOWN] == 0)
             device.allocated = device.reserved = device.allocated_peak = device.reserved_peak = 0;
@@ -348,7 +401,8 @@ bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
     case GP_ROW_DEVICE:
         return device;
     case GP_ROW_CONTAINER:
-        return device && pair->process && strcmp(group->id.container, pair->process->container) == 0;
+        return device && pair->process && pair->process->cgroup_id == group->id.cgroup_id &&
+               (group->id.cgroup_id || strcmp(group->id.container, pair->process->container) == 0);
     }
     return false;
 }

@@ -23,8 +23,9 @@ struct gp_row_id {
     enum gp_row_kind kind;
     pid_t pid;
     uint64_t start_time;
-    int device; /* index in gpus[] of the model, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
-    char container[72];
+    int device;         /* index in gpus[] of the model, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
+    uint64_t cgroup_id; /* 0 unknown: then the name tells containers apart */
+    char container[GP_CONTAINER_BYTES];
 };
 
 struct gp_history { /* samples of allocated bytes, oldest overwritten */
@@ -42,6 +43,7 @@ struct gp_row {
     int members;    /* pairs summed */
     bool estimated; /* some bytes are */
     bool seen_peak; /* the peaks are the highest sums seen here: the exact one may be higher */
+    bool exact;     /* a sum of the agent's, over the processes that are hidden from us too */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
     int64_t lost;
     double allocs_per_s, frees_per_s;

@@ -52,6 +52,12 @@ static json_t *gp_json_rate(double rate)
     return isnan(rate) ? json_null() : json_real(rate);
 }
 
+/* It takes the agent's maps to know it. */
+static json_t *gp_json_cgroup(uint64_t cgroup_id)
+{
+    return cgroup_id ? json_integer((json_int_t)(cgroup_id & INT64_MAX)) : json_null();
+}
+
 static json_t *gp_json_device(const struct gp_model *model, int device)
 {
     return device >= 0 && device < model->gpu_count ? json_integer(model->gpus[device].index) : json_null();
@@ -75,6 +81,7 @@ static json_t *gp_json_process(const struct gp_model *model, const struct gp_row
     json_object_set_new(object, "comm", json_string(process->comm));
     json_object_set_new(object, "user", gp_json_text(process->user));
     json_object_set_new(object, "container", gp_json_text(process->container));
+    json_object_set_new(object, "cgroup_id", gp_json_cgroup(process->cgroup_id));
     json_object_set_new(object, "device", gp_json_device(model, row->id.device));
     gp_json_bytes(object, row);
     json_object_set_new(object, "allocs_per_s", gp_json_rate(row->allocs_per_s));
@@ -91,7 +98,7 @@ static json_t *gp_json_container(const struct gp_model *model, const struct gp_r
 {
     json_t *object = json_object();
     json_object_set_new(object, "container", json_string(row->id.container));
-    json_object_set_new(object, "cgroup_id", json_null()); /* it takes the system agent to know it */
+    json_object_set_new(object, "cgroup_id", gp_json_cgroup(row->id.cgroup_id));
     json_object_set_new(object, "device", gp_json_device(model, row->id.device));
     gp_json_bytes(object, row);
     json_object_set_new(object, "processes", json_integer(row->members));
@@ -110,6 +117,18 @@ static json_t *gp_json_gpu(const struct gp_model *model, const struct gp_row *ro
     return gp_json_bytes(object, row);
 }
 
+/* What must be known before its sums are believed. */
+static json_t *gp_json_agent(const struct gp_agent *agent)
+{
+    if (!agent->present)
+        return json_null();
+    return json_pack("{s:i,s:b,s:I,s:b,s:I,s:I,s:I,s:I}", "pid", agent->pid, "alive", agent->alive, "silent_ns",
+                     (json_int_t)(agent->silent_ns & INT64_MAX), "processes_hidden", agent->processes_hidden,
+                     "refused_batches", (json_int_t)(agent->refused & INT64_MAX), "map_full",
+                     (json_int_t)(agent->map_full & INT64_MAX), "ring_dropped",
+                     (json_int_t)(agent->dropped & INT64_MAX), "gap_batches", (json_int_t)(agent->gaps & INT64_MAX));
+}
+
 json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns)
 {
     json_t *top = json_object(), *processes = json_array(), *containers = json_array(), *devices = json_array();
@@ -126,7 +145,8 @@ json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *li
         json_array_append_new(devices, gp_json_gpu(model, &model->lists[GP_LIST_DEVICES].rows[i]));
     json_object_set_new(top, "schema", json_string("gpuprof.top/1"));
     json_object_set_new(top, "time_ns", json_integer((json_int_t)time_ns));
-    json_object_set_new(top, "system", json_false());
+    json_object_set_new(top, "system", json_boolean(model->system->agent.present));
+    json_object_set_new(top, "agent", gp_json_agent(&model->system->agent));
     /* Null objects (no memory) are refused by jansson along the way: one check at the end of the chain. */
     int err = json_object_set_new(top, "processes", processes) | json_object_set_new(top, "containers", containers) |
               json_object_set_new(top, "devices", devices);

@@ -10,10 +10,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <system/sample.h>
 #include <unistd.h>
+
+#define GP_SAMPLER_WHY 256
 
 struct gp_sampler {
     pthread_t thread;
@@ -25,6 +29,7 @@ struct gp_sampler {
     bool paused, stopping, refresh;
     struct gp_system *newest;
     int err;
+    char why[GP_SAMPLER_WHY];
     int target_count; /* > 0: a reset to do or being done */
     uint32_t what;
     struct gp_reset_target targets[GP_UI_TAGS];
@@ -111,8 +116,10 @@ static void gp_sampler_sample_locked(struct gp_sampler *sampler)
     struct gp_system *system = NULL;
     sampler->refresh = false;
     pthread_mutex_unlock(&sampler->mutex);
-    int err = gp_collect(&sampler->options, &system);
+    char why[GP_SAMPLER_WHY];
+    int err = gp_system_sample(&sampler->options, &system, why, sizeof(why));
     pthread_mutex_lock(&sampler->mutex);
+    memcpy(sampler->why, why, sizeof(why));
     if (!err) {
         gp_system_free(sampler->newest);
         sampler->newest = system;
@@ -218,6 +225,13 @@ struct gp_system *gp_sampler_take(struct gp_sampler *sampler, int *err)
     sampler->err = 0;
     pthread_mutex_unlock(&sampler->mutex);
     return system;
+}
+
+void gp_sampler_why(struct gp_sampler *sampler, char *why, size_t why_bytes)
+{
+    pthread_mutex_lock(&sampler->mutex);
+    snprintf(why, why_bytes, "%s", sampler->why);
+    pthread_mutex_unlock(&sampler->mutex);
 }
 
 bool gp_sampler_answer(struct gp_sampler *sampler, struct gp_reset_answer *answer)

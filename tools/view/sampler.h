@@ -29,6 +29,8 @@ void gp_sampler_stop(struct gp_sampler *sampler);
 int gp_sampler_fd(const struct gp_sampler *sampler);
 /* The newest sample, then the caller's; NULL: none.  *err is -errno of a sample that failed, else 0. */
 struct gp_system *gp_sampler_take(struct gp_sampler *sampler, int *err);
+/* The sentence for the last *err. */
+void gp_sampler_why(struct gp_sampler *sampler, char *why, size_t why_bytes);
 bool gp_sampler_answer(struct gp_sampler *sampler, struct gp_reset_answer *answer);
 void gp_sampler_refresh(struct gp_sampler *sampler);
 void gp_sampler_pace(struct gp_sampler *sampler, int interval_ms, bool paused);

@@ -67,8 +67,11 @@ static int gp_screen_sample(struct gp_screen *screen)
     int err;
     struct gp_system *system = gp_sampler_take(screen->sampler, &err);
     gp_screen_answer(screen);
-    if (err)
-        gp_ui_say(screen->ui, true, "cannot look at processes: %s", strerror(-err));
+    if (err) {
+        char why[256];
+        gp_sampler_why(screen->sampler, why, sizeof(why));
+        gp_ui_say(screen->ui, true, "%s", why);
+    }
     if (!system)
         return 0;
     err = gp_model_update(&screen->model, system);

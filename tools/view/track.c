@@ -12,17 +12,18 @@
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
     return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
-           strcmp(a->container, b->container) == 0;
+           a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0);
 }
 
 static struct gp_track **gp_track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
     /* FNV-1a: short keys, no adversary worth more (a chain of all rows is still walked in microseconds). */
     uint64_t hash = 0xcbf29ce484222325ull;
-    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid, id->start_time, (uint64_t)id->device};
+    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid, id->start_time, (uint64_t)id->device,
+                              id->cgroup_id};
     for (size_t i = 0; i < GP_COUNT(parts); i++)
         hash = (hash ^ parts[i]) * 0x100000001b3ull;
-    for (const char *p = id->container; *p; p++)
+    for (const char *p = id->container; !id->cgroup_id && *p; p++)
         hash = (hash ^ (unsigned char)*p) * 0x100000001b3ull;
     return &model->tracks[(hash ^ hash >> 32) % GP_TRACK_BUCKETS];
 }
@@ -114,6 +115,19 @@ void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns)
     track->time_ns = time_ns;
     track->allocs = counts->allocated;
     track->frees = counts->freed;
+}
+
+void gp_track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_ns, int64_t allocs, int64_t frees)
+{
+    row->allocs_per_s = row->frees_per_s = NAN;
+    if (track->counted && time_ns > track->time_ns && allocs >= track->allocs && frees >= track->frees) {
+        row->allocs_per_s = (double)(allocs - track->allocs) * 1e9 / (double)(time_ns - track->time_ns);
+        row->frees_per_s = (double)(frees - track->frees) * 1e9 / (double)(time_ns - track->time_ns);
+    }
+    track->counted = allocs >= 0 && frees >= 0;
+    track->time_ns = time_ns;
+    track->allocs = allocs;
+    track->frees = frees;
 }
 
 static void gp_track_raise(int64_t *seen, int64_t now, int64_t *peak)

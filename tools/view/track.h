@@ -27,6 +27,8 @@ void gp_track_free_all(struct gp_model *model);
 void gp_track_push(struct gp_track *track, int64_t allocated);
 /* Rates since the last sample, into the row. */
 void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns);
+/* The same from counters that are read at time_ns; -1 unknown. */
+void gp_track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_ns, int64_t allocs, int64_t frees);
 /* Raises the sums seen; an exact peak of one member is a lower bound too.  Result in the row's peaks. */
 void gp_track_peak(struct gp_track *track, struct gp_row *row);
 

@@ -169,6 +169,14 @@ static void gp_ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, cons
         gp_ui_say(ui, true, "nothing to reset: no row is selected");
         return;
     }
+    if (model->system && model->system->agent.present) {
+        /* A process's own reset would leave the agent's peak, which is what this screen shows. */
+        gp_ui_say(ui, true, "peaks of the whole machine: gpuprof reset %s --all [--device N], as root",
+                  what == GP_RESET_ALLOCATED  ? "--allocated"
+                  : what == GP_RESET_RESERVED ? "--reserved"
+                                              : "--peaks");
+        return;
+    }
     if (!gp_ui_find_targets(ui, model)) {
         gp_ui_say(ui, true, "these are more than %d peaks: tag fewer rows", GP_UI_TAGS);
         return;

@@ -4,6 +4,7 @@
 #include <write/write.h>
 
 #include <stdint.h>
+#include <string.h>
 
 json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks)
 {
@@ -14,12 +15,27 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
                      (json_int_t)peaks->reserved_peak_bytes);
 }
 
-static json_t *gp_stats_json(const struct gp_wire_device *device)
+/* Of what the agent's maps hold, the rest unknown. */
+static bool gp_stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
+{
+    static const char *const known[] = {"allocated_bytes.all.current", "allocated_bytes.all.peak",
+                                        "reserved_bytes.all.current",  "reserved_bytes.all.peak",
+                                        "allocation.all.allocated",    "allocation.all.freed"};
+    for (size_t i = 0; view->totals_only && i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(key->name, known[i]) == 0)
+            return true;
+    }
+    return !view->totals_only;
+}
+
+static json_t *gp_stats_json(const struct gp_device_view *view)
 {
     const struct gp_stat_key *keys = gp_stat_keys();
     json_t *object = json_object();
     for (int i = 0; i < GP_STAT_KEYS; i++)
-        json_object_set_new(object, keys[i].name, json_integer(gp_stat_get(device, &keys[i])));
+        json_object_set_new(object, keys[i].name,
+                            gp_stats_known(view, &keys[i]) ? json_integer(gp_stat_get(&view->wire, &keys[i]))
+                                                           : json_null());
     return object;
 }
 
@@ -40,12 +56,13 @@ static json_t *gp_kinds_json(const struct gp_wire_device *device)
 
 static json_t *gp_device_json(const struct gp_device_view *device)
 {
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:I}", "device", gp_device_number(device), "uuid",
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o}", "device", gp_device_number(device), "uuid",
                      gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
-                     gp_json_known(device->total_bytes), "stats", gp_stats_json(&device->wire), "kinds",
-                     gp_kinds_json(&device->wire), "untracked_bytes", gp_json_known(device->untracked_bytes),
-                     "estimated", device->estimated, "polled", device->polled, "linear_rounded_bytes",
-                     (json_int_t)device->wire.linear_rounded_bytes);
+                     gp_json_known(device->total_bytes), "stats", gp_stats_json(device), "kinds",
+                     device->totals_only ? json_null() : gp_kinds_json(&device->wire), "untracked_bytes",
+                     gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
+                     "linear_rounded_bytes",
+                     gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes));
 }
 
 /* Scopes of the devices, or of the host (which is not a device that a script could pass on). */
@@ -69,8 +86,8 @@ static json_t *gp_host_json(const struct gp_process *process)
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
         if (device->index == (int)GP_WIRE_HOST)
-            return json_pack("{s:o,s:o,s:o}", "stats", gp_stats_json(&device->wire), "kinds",
-                             gp_kinds_json(&device->wire), "scopes", gp_scopes_json(process, -1, true));
+            return json_pack("{s:o,s:o,s:o}", "stats", gp_stats_json(device), "kinds", gp_kinds_json(&device->wire),
+                             "scopes", gp_scopes_json(process, -1, true));
     }
     return json_null();
 }
@@ -123,7 +140,7 @@ static json_t *gp_failures_json(const struct gp_process *process)
 
 static json_t *gp_driver_json(const struct gp_process *process)
 {
-    for (int i = 0; i < process->device_count; i++) {
+    for (int i = 0; i < process->device_count && !process->from_agent; i++) {
         if (process->devices[i].identified)
             return json_string(process->simulated ? "sim" : "nvidia");
     }
@@ -133,7 +150,7 @@ static json_t *gp_driver_json(const struct gp_process *process)
 static json_t *gp_process_json(const struct gp_process *p, int only)
 {
     static const char *const states[] = {"live", "stale", "unknown", "damaged", "foreign"};
-    bool known = p->state != GP_PROCESS_DAMAGED;
+    bool known = p->state != GP_PROCESS_DAMAGED && !p->from_agent;
     json_t *object = json_pack("{s:i,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pid", (int)p->pid, "comm", p->comm,
                                "uid", (json_int_t)p->uid, "container", gp_json_text(p->container), "source",
                                known ? json_string(gp_source_name(p->source)) : json_null(), "driver",
@@ -141,6 +158,7 @@ static json_t *gp_process_json(const struct gp_process *p, int only)
                                known ? gp_lost_json(p) : json_null(), "devices", gp_devices_json(p, only), "host",
                                only < 0 || only == (int)GP_WIRE_HOST ? gp_host_json(p) : json_null(), "scopes",
                                gp_scopes_json(p, only, false));
+    json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
     json_object_set_new(object, "recording", known ? gp_recording_json(p) : json_null());
     json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",
                              states[p->state], "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble),

@@ -29,6 +29,23 @@ static void gp_kinds_print(FILE *out, const struct gp_wire_device *device)
     }
 }
 
+/* Of a process that the agent's maps alone know. */
+static void gp_totals_print(FILE *out, const struct gp_wire_device *d)
+{
+    static const struct {
+        const char *name;
+        int stat;
+    } rows[] = {{"allocated", GP_STAT_ALLOCATED_BYTES}, {"reserved", GP_STAT_RESERVED_BYTES}};
+    const struct gp_wire_value *calls = &d->stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
+    fprintf(out, "    %-12s %12s %12s\n", "", "CURRENT", "PEAK");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct gp_wire_value *v = &d->stats[rows[i].stat][GP_POOL_ALL];
+        char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+        fprintf(out, "    %-12s %12s %12s\n", rows[i].name, gp_size_text(a, v->current), gp_size_text(b, v->peak));
+    }
+    fprintf(out, "    allocations %" PRId64 ", frees %" PRId64 "\n", calls->allocated, calls->freed);
+}
+
 static void gp_device_print(FILE *out, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
@@ -40,6 +57,10 @@ static void gp_device_print(FILE *out, const struct gp_device_view *device)
         if (device->total_bytes >= 0)
             fprintf(out, "  %s", gp_size_text(text, device->total_bytes));
         fprintf(out, "  %s\n", device->uuid);
+    }
+    if (device->totals_only) {
+        gp_totals_print(out, d);
+        return;
     }
     fprintf(out, "    %-12s %12s %12s %14s %14s\n", "", "CURRENT", "PEAK", "ALLOCATED", "FREED");
     gp_row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
@@ -86,7 +107,9 @@ void gp_notes_print(FILE *out, const struct gp_process *p)
         [GP_PROCESS_DAMAGED] = "its session is damaged, nothing of it is shown",
         [GP_PROCESS_FOREIGN] = "is not profiled",
     };
-    if (p->state != GP_PROCESS_LIVE)
+    if (p->from_agent && p->state == GP_PROCESS_STALE)
+        fprintf(out, "  state: the agent does not run: these are the last numbers that it had\n");
+    else if (p->state != GP_PROCESS_LIVE)
         fprintf(out, "  state: %s%s%s\n", states[p->state], p->problem[0] ? ": " : "", p->problem);
     if (p->closed)
         fprintf(out, "  state: the program has ended, the numbers are final\n");
@@ -129,7 +152,9 @@ static void gp_process_print(FILE *out, const struct gp_process *p, int only)
     fprintf(out, "PID %d  %s  user %s", (int)p->pid, p->comm, p->user);
     if (p->container[0])
         fprintf(out, "  container %s", p->container);
-    if (p->state != GP_PROCESS_DAMAGED)
+    if (p->from_agent)
+        fprintf(out, "  from the agent's maps: totals and peaks alone");
+    else if (p->state != GP_PROCESS_DAMAGED)
         fprintf(out, "  source %s%s%s%s", source ? source : "?", p->source_detail[0] ? " (" : "", p->source_detail,
                 p->source_detail[0] ? ")" : "");
     if (p->allocator[0] && strcmp(p->allocator, "off") != 0)

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_system.c: the commands that look at the whole machine, against maps that the test makes and pins itself: what is
+ * shown to root, to a user who may not read the table of processes, without an agent, after a reset.
+ */
+#define _GNU_SOURCE /* pipe2 */
+#include <unit/cli.h>
+
+#include <base/clock.h>
+#include <bpf/bpf.h>
+#include <lib/pins.h>
+
+#define MIB    (1ll << 20)
+#define OTHERS 65534 /* nobody: a user who is not root */
+
+static struct gp_test_pins pins;
+
+/* Two GPUs, two containers; A holds 300 MiB on GPU 0 by two processes, B 50 MiB on GPU 1 by one.  Peaks of the sums are
+ * of processes that have ended. */
+static void machine(void)
+{
+    char why[128];
+    if (gp_test_pins_make(&pins, why, sizeof(why)) != 0)
+        cr_skip_test("%s", why);
+    cr_assert_eq(gp_test_pins_process(&pins, 900001, 5000000000, 0, 1001, 11, "train", 100 * MIB), 0);
+    cr_assert_eq(gp_test_pins_process(&pins, 900002, 6000000000, 0, 1001, 11, "train\033[2J", 200 * MIB), 0);
+    cr_assert_eq(gp_test_pins_process(&pins, 900003, 7000000000, 1, OTHERS, 22, "serve", 50 * MIB), 0);
+    cr_assert_eq(gp_test_pins_sum(&pins, 11, 0, 2, 300 * MIB, 700 * MIB), 0);
+    cr_assert_eq(gp_test_pins_sum(&pins, 22, 1, 1, 50 * MIB, 60 * MIB), 0);
+    cr_assert_eq(gp_test_pins_sum(&pins, 0, 0, 2, 300 * MIB, 900 * MIB), 0);
+    cr_assert_eq(gp_test_pins_sum(&pins, 0, 1, 1, 50 * MIB, 60 * MIB), 0);
+}
+
+static void end(void)
+{
+    gp_test_pins_free(&pins);
+}
+
+TestSuite(system, .init = machine, .fini = end, .timeout = 60);
+
+/* By a user who may read and write the maps, but no session of anybody else's: what else runs on this machine is left
+ * alone. */
+static struct result run_apart(const char *format, ...)
+{
+    static const char *const names[] = {"process_device", "reset"};
+    char path[160], line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", pins.dir, names[i]);
+        cr_assert_eq(chmod(path, 0666), 0);
+    }
+    strncat(line, " --pins ", sizeof(line) - strlen(line) - 1);
+    strncat(line, pins.dir, sizeof(line) - strlen(line) - 1);
+    struct result r = run_as(OTHERS, line);
+    if (strstr(r.err, "CAP_BPF"))
+        cr_skip_test("this kernel lets no user look at maps");
+    return r;
+}
+
+static int64_t number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    cr_assert(json_is_integer(value), "%s is no number", key);
+    return json_integer_value(value);
+}
+
+static json_t *of(json_t *top, const char *list, const char *key, int64_t wanted)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(top, list), i, one)
+    {
+        if (json_integer_value(json_object_get(one, key)) == wanted)
+            return one;
+    }
+    return NULL;
+}
+
+Test(system, the_table_the_sums_and_their_peaks_are_those_of_the_maps)
+{
+    json_t *top = expect_json(run("top --system --json --pins %s", pins.dir), "gpuprof.top/1");
+    cr_assert(json_is_true(json_object_get(top, "system")));
+    cr_assert(json_is_true(json_object_get(json_object_get(top, "agent"), "alive")));
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 3);
+    json_t *one = of(top, "processes", "pid", 900001);
+    cr_assert_eq(number(one, "allocated_bytes"), 100 * MIB);
+    cr_assert_eq(number(one, "allocated_peak_bytes"), 200 * MIB);
+    cr_assert_eq(number(one, "reserved_bytes"), 101 * MIB);
+    cr_assert_eq(number(one, "lost_events"), 3);
+    cr_assert_eq(number(one, "cgroup_id"), 11);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "state")), "live");
+    one = of(top, "processes", "pid", 900002);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "comm")), "train?[2J", "no escapes of others");
+    cr_assert_eq(json_array_size(json_object_get(top, "containers")), 2);
+    one = of(top, "containers", "cgroup_id", 11);
+    cr_assert_eq(number(one, "allocated_bytes"), 300 * MIB);
+    cr_assert_eq(number(one, "allocated_peak_bytes"), 700 * MIB, "exact: of processes that have ended, too");
+    cr_assert_eq(number(one, "processes"), 2);
+    cr_assert_eq(json_array_size(json_object_get(top, "devices")), 2);
+    one = of(top, "devices", "device", 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "uuid")), "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a000");
+    cr_assert_eq(number(one, "allocated_peak_bytes"), 900 * MIB);
+    cr_assert_eq(number(one, "total_bytes"), 80ll << 30);
+    json_decref(top);
+}
+
+Test(system, a_user_sees_sums_and_is_told_that_others_are_not_named)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "top --system --json --pins %s", pins.dir);
+    struct result r = run_as(OTHERS, line);
+    if (strstr(r.err, "CAP_BPF"))
+        cr_skip_test("this kernel lets no user look at maps");
+    cr_assert(strstr(r.err, "only root may see them one by one"), "%s", r.err);
+    json_t *top = expect_json(r, "gpuprof.top/1");
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 0);
+    cr_assert(json_is_true(json_object_get(json_object_get(top, "agent"), "processes_hidden")));
+    cr_assert_eq(number(of(top, "containers", "cgroup_id", 11), "allocated_peak_bytes"), 700 * MIB);
+    cr_assert_eq(number(of(top, "devices", "device", 0), "allocated_bytes"), 300 * MIB);
+    json_decref(top);
+    snprintf(line, sizeof(line), "top --system --by container --pins %s", pins.dir);
+    expect(run_as(OTHERS, line), 0, "cgroup 22: 1 process", "only root");
+}
+
+Test(system, tables_by_process_container_and_device)
+{
+    expect(run("top --system --pins %s", pins.dir), 0, "900003", NULL);
+    expect(run("top --system --by container --pins %s", pins.dir), 0, "cgroup 11: 2 processes", NULL);
+    struct result r = run("top --system --by device --pins %s", pins.dir);
+    cr_assert_null(strstr(r.out, ">="), "peaks of sums are exact: %s", r.out);
+    cr_assert(strstr(r.out, "900M"), "%s", r.out);
+    expect(r, 0, "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001: 1 process", NULL);
+    r = run("top --system -p 900003 --pins %s", pins.dir);
+    cr_assert_null(strstr(r.out, "900001"), "%s", r.out);
+    expect(r, 0, "900003", NULL);
+}
+
+Test(system, no_agent_and_another_version_are_said)
+{
+    expect(run("top --system --pins %s/none", pins.dir), 77, NULL, "start it as root: 'gpuprof agent'");
+    expect(run("top --system --json --pins %s/none", pins.dir), 77, NULL, "no agent has pinned");
+    struct gp_map_meta meta = {.abi = GP_MAPS_ABI + 1};
+    cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
+    expect(run("top --system --pins %s", pins.dir), 77, NULL, "restart the agent with the same version");
+    expect(run("top --pins /x"), 2, NULL, "goes with --system");
+}
+
+Test(system, an_agent_without_a_heartbeat_is_said)
+{
+    struct gp_map_meta meta = {0};
+    cr_assert_eq(gp_test_pins_meta(&pins, &meta, 90), 0);
+    expect(run("top --system --pins %s", pins.dir), 0, "exited", "no sign of life for 1m30s");
+    struct result r = run("top --system --json --pins %s", pins.dir);
+    cr_assert(strstr(r.err, "these numbers stand still"), "%s", r.err);
+    json_t *top = expect_json(r, "gpuprof.top/1");
+    cr_assert(json_is_false(json_object_get(json_object_get(top, "agent"), "alive")));
+    json_decref(top);
+}
+
+Test(system, losses_of_the_agent_are_said)
+{
+    struct gp_map_meta meta = {.map_full = 5, .refused_batches = 2};
+    cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
+    expect(run("top --system --pins %s", pins.dir), 0, NULL, "5 updates without room in the agent's tables, 2 batches");
+}
+
+/* ---- resets ------------------------------------------------------------------------------------------------------ */
+
+static void peaks(int64_t device0, int64_t device0_reserved, int64_t container, int64_t device1)
+{
+    json_t *top = expect_json(run("top --system --json --pins %s", pins.dir), "gpuprof.top/1");
+    cr_assert_eq(number(of(top, "devices", "device", 0), "allocated_peak_bytes"), device0);
+    cr_assert_eq(number(of(top, "devices", "device", 0), "reserved_peak_bytes"), device0_reserved);
+    cr_assert_eq(number(of(top, "containers", "cgroup_id", 11), "allocated_peak_bytes"), container);
+    cr_assert_eq(number(of(top, "devices", "device", 1), "allocated_peak_bytes"), device1);
+    json_decref(top);
+}
+
+Test(system, a_reset_of_all_begins_every_peak_anew)
+{
+    expect(run_apart("reset --allocated --all"), 0, "whole machine: reset allocated", NULL);
+    peaks(300 * MIB, 901 * MIB, 300 * MIB, 50 * MIB);
+    expect(run_apart("reset --reserved --all"), 0, "reserved_bytes.all.peak", NULL);
+    peaks(300 * MIB, 301 * MIB, 300 * MIB, 50 * MIB);
+    /* What the program raises after that is a peak again. */
+    cr_assert_eq(gp_test_pins_sum(&pins, 0, 0, 2, 310 * MIB, 800 * MIB), 0);
+    peaks(800 * MIB, 801 * MIB, 300 * MIB, 50 * MIB);
+}
+
+Test(system, a_reset_of_one_device_leaves_the_others)
+{
+    json_t *top = expect_json(run_apart("reset --peaks --all --device 0 --json"), "gpuprof.reset/1");
+    json_t *machine_list = json_object_get(top, "machine");
+    cr_assert_eq(json_array_size(machine_list), 1);
+    json_t *one = json_array_get(machine_list, 0);
+    cr_assert_eq(number(json_object_get(one, "before"), "allocated_bytes.all.peak"), 900 * MIB);
+    cr_assert_eq(number(json_object_get(one, "after"), "allocated_bytes.all.peak"), 300 * MIB);
+    json_decref(top);
+    peaks(300 * MIB, 301 * MIB, 300 * MIB, 60 * MIB);
+}
+
+Test(system, who_may_not_reset_is_told)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "reset --peaks --all --pins %s", pins.dir);
+    struct result r = run_as(OTHERS, line);
+    cr_assert(strstr(r.err, "the machine-wide peaks stay as they are"), "%s", r.err);
+    expect(r, 1, NULL, "run as root");
+    peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
+    expect(run_apart("reset --accumulated --all"), 0, NULL, NULL);
+    peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
+}
+
+/* ---- stat -------------------------------------------------------------------------------------------------------- */
+
+Test(system, stat_adds_the_processes_that_no_session_tells_of)
+{
+    pid_t pid = start((struct gp_test_process_options){.devices = 1, .uid = OTHERS});
+    json_t *top = expect_json(run_apart("stat --all --json"), "gpuprof.stat/1");
+    json_t *one = of(top, "processes", "pid", 900002);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "agent");
+    json_t *stats = json_object_get(json_array_get(json_object_get(one, "devices"), 0), "stats");
+    cr_assert_eq(number(stats, "allocated_bytes.all.peak"), 400 * MIB);
+    cr_assert(json_is_null(json_object_get(stats, "active_bytes.all.peak")), "unknown differs from zero");
+    cr_assert_eq(json_object_size(stats), 122);
+    one = of(top, "processes", "pid", pid);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "session");
+    json_decref(top);
+    expect(run_apart("stat --all"), 0, "from the agent's maps: totals and peaks alone", NULL);
+    gp_test_process_stop(pid);
+}
+
+Test(system, stat_does_not_show_a_process_twice)
+{
+    char text[1024];
+    pid_t pid = start((struct gp_test_process_options){.devices = 1, .uid = OTHERS});
+    unsigned long long ticks = 0;
+    snprintf(text, sizeof(text), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(text, "re");
+    cr_assert_not_null(file);
+    cr_assert_not_null(fgets(text, sizeof(text), file));
+    fclose(file);
+    cr_assert_eq(sscanf(strrchr(text, ')') + 1,
+                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+                        "%*d %*d %llu",
+                        &ticks),
+                 1);
+    cr_assert_eq(gp_test_pins_process(&pins, (unsigned)pid, ticks * 10000000ull + 1234567, 0, 0, 11, "x", MIB), 0);
+    json_t *top = expect_json(run_apart("stat --all --json"), "gpuprof.stat/1"), *one;
+    size_t i, found = 0;
+    json_array_foreach(json_object_get(top, "processes"), i, one) found += number(one, "pid") == pid;
+    cr_assert_eq(found, 1);
+    json_decref(top);
+    /* top names the command line of the very process. */
+    expect(run("top --system -p %d --pins %s", (int)pid, pins.dir), 0, "boxfort-worker", NULL);
+    gp_test_process_stop(pid);
+}
+
+Test(system, stat_of_a_user_says_what_the_hidden_ones_hold)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "stat --all --pins %s", pins.dir);
+    struct result r = run_as(OTHERS, line);
+    if (strstr(r.err, "CAP_BPF"))
+        cr_skip_test("this kernel lets no user look at maps");
+    expect(r, 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
+}
+
+/* ---- size -------------------------------------------------------------------------------------------------------- */
+
+Test(system, a_full_table_is_read_whole_and_fast)
+{
+    for (unsigned i = 0; i < GP_MAPS_PROCESSES - 3; i++)
+        cr_assert_eq(gp_test_pins_process(&pins, 2000000 + i, 1000000000ull * i, i % 8, i, 11, "many", MIB), 0, "%u",
+                     i);
+    uint64_t before = gp_clock_ns();
+    struct result r = run("top --system --by device --pins %s", pins.dir);
+    uint64_t took = gp_clock_ns() - before;
+    expect(r, 0, "a001: 1 process", NULL);
+    r = run("top --system -p 2016380 --pins %s", pins.dir);
+    expect(r, 0, "2016380", NULL);
+    cr_log_info("16384 rows in %.0f ms", (double)took / 1e6);
+    cr_assert_lt(took, 20000000000ull);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * checks.h: one line of `gpuprof doctor`, and the checks of what the system agent needs.  Called by doctor.c.
+ */
+#ifndef GP_CMD_CHECKS_H
+#define GP_CMD_CHECKS_H
+
+#include <base/compiler.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+enum gp_verdict { GP_OK, GP_NO, GP_UNSURE };
+
+struct gp_doctor {
+    bool json;
+    json_t *checks;
+    bool failed;
+    const char *needed; /* names of checks, a comma between them; NULL none */
+    int missing;        /* needed, and not there */
+    const char *pins;
+};
+
+/* One line of the answer.  fix: what to do, or NULL. */
+void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
+              ...) GP_PRINTF(5, 6);
+
+/* Kernel, BTF, bpffs, sysctls, lockdown, our capabilities, and the agent itself. */
+void gp_checks_system(struct gp_doctor *doctor);
+
+#endif
