@@ -38,6 +38,7 @@ struct gp_daemon {
     size_t why_bytes;
     sigset_t signals, signals_before;
     int epoll, signal, timer, lock;
+    gid_t group;
     bool is_pinned, is_ending;
     struct gp_bpf *bpf;
     struct gp_failures *failures;
@@ -97,7 +98,7 @@ static void gp_daemon_signal(struct gp_daemon *daemon)
     struct signalfd_siginfo got;
     if (read(daemon->signal, &got, sizeof(got)) != sizeof(got))
         return;
-    gp_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
+    gp_agent_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
     daemon->is_ending = true;
 }
 
@@ -172,9 +173,9 @@ static void gp_daemon_limits(void)
     }
 }
 
-static int gp_daemon_group(struct gp_daemon *daemon, gid_t *gid)
+static int gp_daemon_group(struct gp_daemon *daemon)
 {
-    *gid = (gid_t)-1;
+    daemon->group = (gid_t)-1;
     if (!daemon->options->group)
         return 0;
     struct group *group = getgrnam(daemon->options->group);
@@ -182,7 +183,7 @@ static int gp_daemon_group(struct gp_daemon *daemon, gid_t *gid)
         snprintf(daemon->why, daemon->why_bytes, "%s: no such group", daemon->options->group);
         return -EINVAL;
     }
-    *gid = group->gr_gid;
+    daemon->group = group->gr_gid;
     return 0;
 }
 
@@ -193,20 +194,17 @@ static int gp_daemon_maps(struct gp_daemon *daemon)
                                      .containers = asked->containers,
                                      .ring_bytes = asked->ring_bytes,
                                      .verbose = asked->verbose};
-    gid_t group;
-    int error = gp_daemon_group(daemon, &group);
-    if (!error)
-        error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
+    int error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
     if (error)
         return error;
     daemon->lock = gp_bpf_pins_lock(asked->pins, daemon->why, daemon->why_bytes);
     if (daemon->lock < 0)
         return daemon->lock;
-    error = gp_bpf_pin(daemon->bpf, asked->pins, group, daemon->why, daemon->why_bytes);
+    error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
     daemon->is_pinned = true; /* the directory at least */
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
-        gp_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+        gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
     return error;
 }
 
@@ -227,7 +225,7 @@ static int gp_daemon_arm(struct gp_daemon *daemon, const char *path)
         return link;
     daemon->armed[daemon->armed_count].fd = -1;
     daemon->armed[daemon->armed_count++].link = link;
-    gp_log(GP_LOG_INFO, "armed %s", path);
+    gp_agent_log(GP_LOG_INFO, "armed %s", path);
     return 0;
 }
 
@@ -259,13 +257,16 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
               is_v6 ? (const void *)&((const struct sockaddr_in6 *)&listen->address)->sin6_addr
                     : (const void *)&((const struct sockaddr_in *)&listen->address)->sin_addr,
               host, sizeof(host));
-    gp_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
-           gp_http_port(daemon->http));
+    gp_agent_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
+                 gp_http_port(daemon->http));
     return 0;
 }
 
 static int gp_daemon_begin(struct gp_daemon *daemon)
 {
+    int error = gp_daemon_group(daemon);
+    if (error)
+        return error;
     if (!gp_proc_host_pids()) {
         snprintf(daemon->why, daemon->why_bytes,
                  "the kernel counts by the machine's own pids, which cannot be seen from this pid namespace: run it on "
@@ -273,7 +274,7 @@ static int gp_daemon_begin(struct gp_daemon *daemon)
         return -ENOTSUP;
     }
     gp_daemon_limits();
-    int error = gp_daemon_signals(daemon);
+    error = gp_daemon_signals(daemon);
     if (!error)
         error = gp_daemon_maps(daemon);
     if (!error && (error = gp_failures_open(&daemon->failures, daemon->bpf)))
@@ -299,7 +300,8 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     if (daemon->is_pinned) { /* before the lock goes: another agent's pins may be there the next instant */
         int error = gp_bpf_unpin(daemon->options->pins);
         if (error)
-            gp_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins, strerror(-error));
+            gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
+                         strerror(-error));
     }
     gp_bpf_close(daemon->bpf);
     int fds[] = {daemon->lock, daemon->timer, daemon->signal, daemon->epoll};

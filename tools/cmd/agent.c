@@ -183,17 +183,17 @@ static int gp_agent_installed(struct gp_agent_command *command)
     if (command->options.no_discover)
         return gp_usage_error("agent", "%s is missing, so with --no-discover there is nothing to listen to: --library",
                               command->found);
-    gp_log(GP_LOG_WARNING, "%s is missing: waiting for programs that load another copy", command->found);
+    gp_agent_log(GP_LOG_WARNING, "%s is missing: waiting for programs that load another copy", command->found);
     return GP_EXIT_OK;
 }
 
 static int gp_agent_failed(int error, const char *why)
 {
     if (error == -EPERM || error == -ENOTSUP || error == -EACCES || error == -ENOENT) {
-        gp_log(GP_LOG_ERROR, "%s ('gpuprof doctor --need agent' says what else)", why);
+        gp_agent_log(GP_LOG_ERROR, "%s ('gpuprof doctor --need agent' says what else)", why);
         return GP_EXIT_IMPOSSIBLE;
     }
-    gp_log(GP_LOG_ERROR, "%s", why);
+    gp_agent_log(GP_LOG_ERROR, "%s", why);
     return error == -EINVAL ? GP_EXIT_USAGE : GP_EXIT_FAILED;
 }
 
@@ -208,7 +208,7 @@ int gp_cmd_agent(int argc, char **argv)
         fputs(gp_agent_help, stdout);
         return GP_EXIT_OK;
     }
-    gp_log_open(command.options.verbose ? GP_LOG_DEBUG : GP_LOG_INFO);
+    gp_agent_log_open(command.options.verbose ? GP_LOG_DEBUG : GP_LOG_INFO);
     rc = gp_agent_installed(&command);
     if (rc)
         return rc;
