@@ -49,7 +49,7 @@ struct gp_life {
     uint32_t tgid, look; /* number of the look that last found it in the table */
     int pidfd;
     enum gp_life_state state;
-    LIST_ENTRY(gp_life) same; /* bucket */
+    LIST_ENTRY(gp_life) same;  /* bucket */
     TAILQ_ENTRY(gp_life) near; /* in the list of its state; those held and seen are in one */
 };
 TAILQ_HEAD(gp_lives, gp_life);
@@ -57,7 +57,7 @@ TAILQ_HEAD(gp_lives, gp_life);
 struct gp_deaths {
     struct gp_bpf *bpf;
     int epoll, timer;
-    struct gp_life *lives;  /* those from `used` on were never touched */
+    struct gp_life *lives; /* those from `used` on were never touched */
     uint32_t used, most;
     LIST_HEAD(gp_bucket, gp_life) buckets[GP_DEATHS_BUCKETS];
     struct gp_lives unused, counted, ended; /* ended: in the order of due_ns */
@@ -175,10 +175,11 @@ static void gp_deaths_short(struct gp_deaths *deaths, int error)
     if (deaths->has_said_short)
         return;
     deaths->has_said_short = true;
-    gp_log(GP_LOG_WARNING,
-           "cannot hold a counted process: %s; if its end is missed it stays in the sums: raise the limit of open files "
-           "(LimitNOFILE=)",
-           strerror(-error));
+    gp_agent_log(
+        GP_LOG_WARNING,
+        "cannot hold a counted process: %s; if its end is missed it stays in the sums: raise the limit of open files "
+        "(LimitNOFILE=)",
+        strerror(-error));
 }
 
 /* Puts a loose one where it belongs now. */
@@ -244,7 +245,7 @@ static void gp_look_part(struct gp_deaths *deaths)
     int more = gp_bpf_processes(deaths->bpf, &deaths->walk, some, &count);
     if (more < 0) {
         if (!deaths->has_said_table)
-            gp_log(GP_LOG_ERROR, "cannot read the table of processes: %s", strerror(-more));
+            gp_agent_log(GP_LOG_ERROR, "cannot read the table of processes: %s", strerror(-more));
         deaths->has_said_table = true;
         deaths->is_looking = false; /* nobody is let go: who was not found may be there */
         return;
@@ -266,7 +267,7 @@ static void gp_end_one(struct gp_deaths *deaths, struct gp_life *life)
         return;
     }
     if (error && error != -ENOENT && !deaths->has_said_table)
-        gp_log(GP_LOG_ERROR, "cannot take process %u out of the sums: %s", life->tgid, strerror(-error));
+        gp_agent_log(GP_LOG_ERROR, "cannot take process %u out of the sums: %s", life->tgid, strerror(-error));
     deaths->has_said_table |= error && error != -ENOENT; /* the next look finds it again */
     deaths->count.taken += !error;
     gp_life_put(deaths, life);

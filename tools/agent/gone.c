@@ -31,6 +31,8 @@ struct gp_ids { /* in order from the first to the sorted-th */
     uint64_t *id;
 };
 
+enum { GP_HIERARCHY_V2, GP_HIERARCHY_MEMORY, GP_HIERARCHY_PIDS, GP_HIERARCHIES };
+
 struct gp_hierarchy {
     char path[256]; /* "": not found */
     int fd;         /* during a look; -1 not opened yet, -2 cannot be */
@@ -44,7 +46,7 @@ struct gp_gone {
     struct gp_ids found, before; /* by this look, by the one before */
     uint64_t *due;               /* in both */
     uint32_t due_count;
-    struct gp_hierarchy v1, v2;
+    struct gp_hierarchy hierarchies[GP_HIERARCHIES];
     bool has_said;
 };
 
@@ -72,25 +74,26 @@ static void gp_ids_sort(struct gp_ids *ids)
 
 /* ---- does the cgroup exist? -------------------------------------------------------------------------------------- */
 
-/* Version 1: where the program takes its numbers from, the memory controller's hierarchy, else that of pids. */
-static void gp_hierarchy_find(struct gp_gone *gone)
+static int gp_hierarchy_of(const struct mntent *entry)
+{
+    if (!strcmp(entry->mnt_type, "cgroup2"))
+        return GP_HIERARCHY_V2;
+    if (strcmp(entry->mnt_type, "cgroup") != 0)
+        return -1;
+    return hasmntopt(entry, "memory") ? GP_HIERARCHY_MEMORY : hasmntopt(entry, "pids") ? GP_HIERARCHY_PIDS : -1;
+}
+
+static void gp_hierarchies_find(struct gp_gone *gone)
 {
     char line[4096];
     struct mntent entry;
     FILE *mounts = setmntent("/proc/self/mounts", "re");
-    bool has_memory = false;
-    gone->v1.path[0] = gone->v2.path[0] = '\0';
+    for (int i = 0; i < GP_HIERARCHIES; i++)
+        gone->hierarchies[i].path[0] = '\0';
     while (mounts && getmntent_r(mounts, &entry, line, sizeof(line))) {
-        struct gp_hierarchy *to = NULL;
-        if (!strcmp(entry.mnt_type, "cgroup2") && !gone->v2.path[0])
-            to = &gone->v2;
-        else if (!strcmp(entry.mnt_type, "cgroup") && !has_memory) {
-            has_memory = hasmntopt(&entry, "memory");
-            if (has_memory || hasmntopt(&entry, "pids"))
-                to = &gone->v1;
-        }
-        if (to && strlen(entry.mnt_dir) < sizeof(to->path))
-            strcpy(to->path, entry.mnt_dir);
+        int which = gp_hierarchy_of(&entry);
+        if (which >= 0 && !gone->hierarchies[which].path[0] && strlen(entry.mnt_dir) < sizeof(gone->hierarchies->path))
+            strcpy(gone->hierarchies[which].path, entry.mnt_dir);
     }
     if (mounts)
         endmntent(mounts);
@@ -101,10 +104,11 @@ static void gp_gone_say(struct gp_gone *gone, int error)
     if (gone->has_said)
         return;
     gone->has_said = true;
-    gp_log(GP_LOG_WARNING,
-           "cannot tell whether a container is gone (%s), so removed ones keep their rows in the tables: the agent needs "
-           "CAP_DAC_READ_SEARCH and a mounted cgroup file system",
-           strerror(-error));
+    gp_agent_log(
+        GP_LOG_WARNING,
+        "cannot tell whether a container is gone (%s), so removed ones keep their rows in the tables: the agent needs "
+        "CAP_DAC_READ_SEARCH and a mounted cgroup file system",
+        strerror(-error));
 }
 
 /* Open only during a look: a descriptor held all the time would keep others from unmounting it. */
@@ -113,7 +117,7 @@ static int gp_hierarchy_fd(struct gp_gone *gone, struct gp_hierarchy *one)
     if (one->fd != -1)
         return one->fd;
     if (!one->path[0] || (one->fd = open(one->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        gp_hierarchy_find(gone);
+        gp_hierarchies_find(gone);
         one->fd = one->path[0] ? open(one->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     }
     if (one->fd < 0) {
@@ -123,26 +127,39 @@ static int gp_hierarchy_fd(struct gp_gone *gone, struct gp_hierarchy *one)
     return one->fd;
 }
 
-static void gp_hierarchy_close(struct gp_hierarchy *one)
+static void gp_hierarchies_close(struct gp_gone *gone)
 {
-    if (one->fd >= 0)
-        close(one->fd);
-    one->fd = -1;
+    for (int i = 0; i < GP_HIERARCHIES; i++) {
+        if (gone->hierarchies[i].fd >= 0)
+            close(gone->hierarchies[i].fd);
+        gone->hierarchies[i].fd = -1;
+    }
+}
+
+static struct gp_hierarchy *gp_hierarchy_with(struct gp_gone *gone, uint64_t id)
+{
+    switch (id & GP_MAP_CGROUP_V1_PIDS) {
+    case 0:
+        return &gone->hierarchies[GP_HIERARCHY_V2];
+    case GP_MAP_CGROUP_V1:
+        return &gone->hierarchies[GP_HIERARCHY_MEMORY];
+    default:
+        return &gone->hierarchies[GP_HIERARCHY_PIDS];
+    }
 }
 
 static bool gp_cgroup_is_gone(struct gp_gone *gone, uint64_t id)
 {
     if (gp_ids_has(&gone->before, id))
         return true;
-    bool is_v1 = id & GP_MAP_CGROUP_V1;
-    int mount = gp_hierarchy_fd(gone, is_v1 ? &gone->v1 : &gone->v2);
+    int mount = gp_hierarchy_fd(gone, gp_hierarchy_with(gone, id));
     if (mount < 0)
         return false;
     union {
         struct file_handle head;
         char bytes[sizeof(struct file_handle) + sizeof(id)];
     } handle = {.head = {.handle_bytes = sizeof(id), .handle_type = GP_FILEID_KERNFS}};
-    id &= ~GP_MAP_CGROUP_V1;
+    id &= GP_MAP_CGROUP_V1 - 1;
     memcpy(handle.head.f_handle, &id, sizeof(id));
     int fd = open_by_handle_at(mount, &handle.head, O_PATH | O_CLOEXEC);
     if (fd < 0) {
@@ -178,8 +195,7 @@ static void gp_gone_end(struct gp_gone *gone)
     gone->before = gone->found;
     gone->found = was;
     gone->phase = GP_GONE_IDLE;
-    gp_hierarchy_close(&gone->v1);
-    gp_hierarchy_close(&gone->v2);
+    gp_hierarchies_close(gone);
 }
 
 static void gp_gone_found(struct gp_gone *gone)
@@ -268,7 +284,8 @@ int gp_gone_open(struct gp_gone **out, struct gp_bpf *bpf)
     if (!gone)
         return -ENOMEM;
     gone->bpf = bpf;
-    gone->v1.fd = gone->v2.fd = -1;
+    for (int i = 0; i < GP_HIERARCHIES; i++)
+        gone->hierarchies[i].fd = -1;
     int error = gp_gone_room(bpf, "container", &gone->capacity);
     if (!error)
         error = gp_gone_room(bpf, "container_device", &gone->capacity);
@@ -288,8 +305,7 @@ void gp_gone_close(struct gp_gone *gone)
 {
     if (!gone)
         return;
-    gp_hierarchy_close(&gone->v1);
-    gp_hierarchy_close(&gone->v2);
+    gp_hierarchies_close(gone);
     free(gone->found.id);
     free(gone->before.id);
     free(gone->due);

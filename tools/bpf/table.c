@@ -73,8 +73,8 @@ static int compare(const void *a, const void *b)
 
 enum { LEFT_NOTHING, LEFT_TAKEN, LEFT_KEPT }; /* of a container's sums */
 
-/* A sum that still counts a process stays: the process left the cgroup before it was removed, and is counted there until
- * its next batch. */
+/* A sum that still counts a process stays: the process left the cgroup before it was removed, and is counted there
+ * until its next batch. */
 static int forget_sums(int fd, const uint64_t *ids, uint32_t count, uint8_t *left)
 {
     struct gp_map_container_key keys[GP_BPF_PART];
