@@ -43,10 +43,10 @@ void gp_libraries_close(struct gp_libraries *libraries); /* disarms all */
 int gp_libraries_keep(struct gp_libraries *libraries, const char *path, char *why, size_t why_bytes);
 
 struct gp_library_offer {
-    int fd;           /* of the file, O_PATH suffices; stays the caller's */
-    int proc;         /* directory /proc/PID of who maps it: bound to the process, not to the number */
-    pid_t pid;        /* the same */
-    const char *name; /* for messages, and to know it again in a sweep; any bytes */
+    int fd;                         /* of the file, O_PATH suffices; stays the caller's */
+    int proc;                       /* directory /proc/PID of who maps it: bound to the process, not to the number */
+    pid_t pid;                      /* the same */
+    const char *name;               /* for messages, and to know it again in a sweep; any bytes */
     const struct gp_library_id *id; /* what the kernel said of the mapping; NULL or 0 bytes: nothing */
 };
 /* A file that a process maps.  1 newly armed, 0 armed before, -errno: refused or failed, said in the log once a file
@@ -71,11 +71,11 @@ void gp_libraries_disarm_idle(struct gp_libraries *libraries);
 int gp_libraries_fd(const struct gp_libraries *libraries);
 void gp_libraries_turn(struct gp_libraries *libraries);
 
-/* Around a sweep, by gp_discover_sweep alone.  After a whole one, processes that were not offered in it map nothing any
+/* Around a whole sweep, by gp_discover_sweep alone.  After it, processes that were not offered in it map nothing any
  * more (exec, dlclose).  still: the process maps a file that could not be opened again. */
 void gp_libraries_sweep_begin(struct gp_libraries *libraries);
 void gp_libraries_sweep_still(struct gp_libraries *libraries, pid_t pid);
-void gp_libraries_sweep_end(struct gp_libraries *libraries, bool is_whole);
+void gp_libraries_sweep_end(struct gp_libraries *libraries);
 
 struct gp_libraries_count {
     unsigned armed, mappers;     /* now; who maps a kept file is not followed */
