@@ -104,16 +104,16 @@ static void refusal_say(struct gp_libraries *l, const struct gp_library_offer *o
     char name[160];
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
     if (error == -ENOENT || error == -ENOEXEC) { /* the shim, programs that are named so: nothing is wrong with them */
-        gp_log(GP_LOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
+        gp_agent_log(GP_LOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
         return;
     }
     if (!bucket_take(&l->said, 1000000000ull, SAID_BURST * 1000000000ull)) {
         l->unsaid++;
         return;
     }
-    gp_log(GP_LOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
+    gp_agent_log(GP_LOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
     if (l->unsaid)
-        gp_log(GP_LOG_WARNING, "%llu more files were refused and not named here", (unsigned long long)l->unsaid);
+        gp_agent_log(GP_LOG_WARNING, "%llu more files were refused and not named here", (unsigned long long)l->unsaid);
     l->unsaid = 0;
 }
 
@@ -218,7 +218,7 @@ static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_li
     struct stat about;
     int32_t i = l->mapper_free;
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
-    error = fstatat(offer->proc, "stat", &about, 0)                   ? -ESRCH
+    error = fstatat(offer->proc, "stat", &about, 0)             ? -ESRCH
             : epoll_ctl(l->epoll, EPOLL_CTL_ADD, pidfd, &event) ? -errno
                                                                 : 0;
     if (error) {
@@ -254,8 +254,9 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
         return error;
     l->armed[armed].is_unwatched = true;
     if (!l->is_short_said)
-        gp_log(GP_LOG_WARNING, "cannot wait for the end of process %d: %s; files stay armed until a look through /proc",
-               (int)offer->pid, strerror(-error));
+        gp_agent_log(GP_LOG_WARNING,
+                     "cannot wait for the end of process %d: %s; files stay armed until a look through /proc",
+                     (int)offer->pid, strerror(-error));
     l->is_short_said = true;
     return 0;
 }
@@ -371,7 +372,7 @@ static void armed_name(struct armed *row, const char *name)
 static void disarm(struct gp_libraries *l, uint32_t i)
 {
     struct armed *row = &l->armed[i];
-    gp_log(GP_LOG_INFO, "disarmed %s: nobody maps it any more", row->name);
+    gp_agent_log(GP_LOG_INFO, "disarmed %s: nobody maps it any more", row->name);
     close(row->link);
     *row = (struct armed){.link = -1, .generation = row->generation + 1};
 }
@@ -504,7 +505,7 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row < 0)
         return row;
     if (is_new)
-        gp_log(GP_LOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
+        gp_agent_log(GP_LOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
     mapper_watch(l, (uint32_t)row, offer);
     return is_new;
 }

@@ -43,10 +43,10 @@ void gp_libraries_close(struct gp_libraries *libraries); /* disarms all */
 int gp_libraries_keep(struct gp_libraries *libraries, const char *path, char *why, size_t why_bytes);
 
 struct gp_library_offer {
-    int fd;           /* of the file, O_PATH suffices; stays the caller's */
-    int proc;         /* directory /proc/PID of who maps it: bound to the process, not to the number */
-    pid_t pid;        /* the same */
-    const char *name; /* for messages, and to know it again in a sweep; any bytes */
+    int fd;                         /* of the file, O_PATH suffices; stays the caller's */
+    int proc;                       /* directory /proc/PID of who maps it: bound to the process, not to the number */
+    pid_t pid;                      /* the same */
+    const char *name;               /* for messages, and to know it again in a sweep; any bytes */
     const struct gp_library_id *id; /* what the kernel said of the mapping; NULL or 0 bytes: nothing */
 };
 /* A file that a process maps.  1 newly armed, 0 armed before, -errno: refused or failed, said in the log once a file
