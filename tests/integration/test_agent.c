@@ -17,7 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -44,6 +44,11 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static bool ended_with(int status, int code)
+{
+    return WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
 static void open_maps(void)
@@ -68,7 +73,7 @@ static void start_agent(const struct agent_options *options)
 {
     int status;
     int error = agent_start(&agent, &place, options, &status, why, sizeof why);
-    if (error == -ECHILD && WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    if (error == -ECHILD && ended_with(status, 77))
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
     open_maps();
@@ -81,7 +86,8 @@ static void make_place(void)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
     for (int i = 0; i < 3; i++)
-        cr_assert((groups[i] = place_group(&place, false)) >= 0);
+        groups[i] = place_group(&place, false);
+    cr_assert(groups[0] >= 0 && groups[1] >= 0 && groups[2] >= 0);
 }
 
 static void begin_with(const char *const *more)
@@ -106,7 +112,7 @@ static void end(void)
         cr_log_error("%s", why);
 }
 
-TestSuite(agent, .init = begin, .fini = end, .timeout = 180);
+TestSuite(agent, .fini = end, .timeout = 180);
 
 static struct kid *walk(int group)
 {
@@ -190,7 +196,7 @@ static json_t *command_json(struct spawn_result *result, const char *schema)
     json_error_t error;
     cr_assert(result->status == 0, "%s: %s", spawn_status_text(result), result->err);
     json_t *top = json_loads(result->out, JSON_REJECT_DUPLICATES, &error);
-    cr_assert(top, "line %d: %s\n%s", error.line, error.text, result->out);
+    cr_assert(top != NULL, "line %d: %s\n%s", error.line, error.text, result->out);
     cr_assert_str_eq(json_string_value(json_object_get(top, "schema")), schema);
     spawn_result_free(result);
     return top;
@@ -220,7 +226,7 @@ static void uuid_text(char out[48], int device)
 static int64_t number(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
-    cr_assert(json_is_integer(value), "%s is no number", key);
+    cr_assert(eq(int, json_is_integer(value), 1), "%s is no number", key);
     return json_integer_value(value);
 }
 
@@ -310,7 +316,7 @@ struct oracle {
     int64_t sum[2], peak[2], group_sum[3][2], group_peak[3][2];
 };
 
-static void raise(int64_t *peak, int64_t value)
+static void peak_raise(int64_t *peak, int64_t value)
 {
     if (value > *peak)
         *peak = value;
@@ -339,8 +345,8 @@ static void oracle_step(struct oracle *oracle, unsigned *seed)
     of->has += moved;
     oracle->sum[d] += moved;
     oracle->group_sum[i % 3][d] += moved;
-    raise(&oracle->peak[d], oracle->sum[d]);
-    raise(&oracle->group_peak[i % 3][d], oracle->group_sum[i % 3][d]);
+    peak_raise(&oracle->peak[d], oracle->sum[d]);
+    peak_raise(&oracle->group_peak[i % 3][d], oracle->group_sum[i % 3][d]);
     settle(&kids[i], d, of->calls, of->frees);
 }
 
@@ -363,7 +369,7 @@ static void compare_maps(const struct oracle *oracle, const int64_t allocated[2]
 static void compare_commands(const struct oracle *oracle)
 {
     json_t *top = top_json(), *stat = stat_json();
-    cr_assert(json_is_true(json_object_get(json_object_get(top, "agent"), "alive")));
+    cr_assert(eq(int, json_is_true(json_object_get(json_object_get(top, "agent"), "alive")), 1));
     cr_assert(eq(i64, number(json_object_get(top, "agent"), "pid"), agent.pid));
     for (int d = 0; d < 2; d++) {
         int64_t in_stat = 0;
@@ -473,7 +479,7 @@ Test(agent, sums_and_exact_peaks_are_those_of_the_ledgers, .init = begin_listeni
     cr_assert(eq(u64, meta.gap_batches, 0));
 }
 
-Test(agent, all_at_once_and_half_of_them_killed)
+Test(agent, all_at_once_and_half_of_them_killed, .init = begin)
 {
     int64_t allocated[2] = {0}, reserved[2] = {0}, calls = 0;
     for (int i = 0; i < 6; i++)
@@ -622,7 +628,7 @@ static bool deaths(const char *what, uint64_t (*die)(struct kid *kid), bool is_e
         cr_assert(eq(i64, device_sum(0).allocated_bytes, 2 * MIB));
     }
     cr_log_info("%s: seen after its parent knew for %.3f ms at worst, %.3f at best", what, worst, best);
-    cr_assert((is_exec ? best : worst) <= 10.0, "%s: in the sums %.1f ms after its parent knew", what, worst);
+    cr_assert(le(dbl, is_exec ? best : worst, 10.0), "%s: in the sums %.1f ms after its parent knew", what, worst);
     return true;
 }
 
@@ -957,14 +963,14 @@ Test(agent, many_short_processes_take_no_room, .init = begin_many, .timeout = 90
 
 /* ---- agents ------------------------------------------------------------------------------------------------------ */
 
-Test(agent, a_second_one_names_the_first_and_changes_nothing)
+Test(agent, a_second_one_names_the_first_and_changes_nothing, .init = begin)
 {
     struct agent second;
     struct kid *kid = walk_with(groups[0], 2 * MIB);
     int status;
     int error = agent_start(&second, &place, &(struct agent_options){0}, &status, why, sizeof why);
     cr_assert(eq(int, error, -ECHILD));
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d: %s", status, why);
+    cr_assert(ended_with(status, 1), "%d: %s", status, why);
     char first[32];
     snprintf(first, sizeof first, "pid %d", (int)agent.pid);
     cr_assert(strstr(why, first) != NULL, "no '%s' in: %s", first, why);
@@ -975,7 +981,7 @@ Test(agent, a_second_one_names_the_first_and_changes_nothing)
     cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 1));
 }
 
-Test(agent, a_clean_end_leaves_nothing)
+Test(agent, a_clean_end_leaves_nothing, .init = begin)
 {
     struct agent_ids ids;
     struct kid *kid = walk_with(groups[0], 2 * MIB);
@@ -985,7 +991,7 @@ Test(agent, a_clean_end_leaves_nothing)
     cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 1));
     close_maps();
     int status = agent_stop(&agent, SIGTERM);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    cr_assert(ended_with(status, 0), "%d", status);
     cr_assert(ne(int, access(place.pins, F_OK), 0), "the pins are there");
     cr_assert(eq(uint, agent_ids_left(&ids, false), 0), "programs, links or maps are there");
     cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 0));
@@ -999,7 +1005,7 @@ static void expect_impossible(const char *const *before)
     int status = -1;
     int error = agent_start(&agent, &place, &(struct agent_options){.before = before}, &status, why, sizeof why);
     cr_assert(eq(int, error, -ECHILD), "it runs");
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 77, "%d: %s", status, why);
+    cr_assert(ended_with(status, 77), "%d: %s", status, why);
     cr_assert(strstr(why, "gpuprof: agent: ") != NULL && strstr(why, "gpuprof doctor") != NULL, "%s", why);
 }
 
@@ -1078,7 +1084,7 @@ Test(agent, four_capabilities_are_enough, .init = begin_four)
     cr_assert(eq(i64, device_sum(0).allocated_bytes, 0));
     close_maps();
     int status = agent_stop(&agent, SIGTERM);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert(ended_with(status, 0));
     cr_assert(ne(int, access(place.pins, F_OK), 0), "it took its pins away");
 }
 
