@@ -115,7 +115,8 @@ static void compare_metrics(const struct oracle *oracle)
         char id[200];
         snprintf(id, sizeof id, "%s\"", name);
         cr_assert(eq(dbl, page_sum(page, "gpuprof_container_memory_allocated_bytes", id),
-                     (double)(oracle->group_sum[g][0] + oracle->group_sum[g][1])));
+                     (double)(oracle->group_sum[g][0] + oracle->group_sum[g][1])),
+                  "%s: %s", id, page);
     }
     free(page);
 }
