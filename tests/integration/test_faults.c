@@ -194,13 +194,7 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
 
 ParameterizedTestParameters(faults, every_call_may_fail)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, faults, every_call_may_fail)
