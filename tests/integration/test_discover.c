@@ -67,7 +67,7 @@ static void finish(void)
 
 static void bpf_start(const struct gp_bpf_options *options)
 {
-    gp_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
     int error = gp_bpf_open(&bpf, options, why, sizeof(why));
     if (error == -EPERM || error == -ENOTSUP) {
         inside_say("%s", why);

@@ -112,7 +112,7 @@ static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
     /* ENOENT: the mapping was split or is gone. */
     if (!d->no_map_files && (errno == EPERM || errno == EACCES)) {
         d->no_map_files = true;
-        gp_log(GP_LOG_INFO,
+        gp_agent_log(GP_LOG_INFO,
                "may not open /proc/PID/map_files (CAP_CHECKPOINT_RESTORE): files are opened by their paths");
     }
     return open_by_name(mapping);
