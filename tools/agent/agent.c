@@ -5,6 +5,7 @@
  */
 #include <agent/agent.h>
 #include <agent/deaths.h>
+#include <agent/discover.h>
 #include <agent/failures.h>
 #include <agent/library.h>
 #include <agent/log.h>
@@ -55,9 +56,10 @@ struct gp_daemon {
     struct gp_failures *failures;
     struct gp_metrics *metrics;
     struct gp_http *http;
-    uint64_t second_ns, watchdog_ns, watched_ns;
+    uint64_t second_ns, sweep_ns, watchdog_ns, watched_ns; /* sweep: not before */
     char status[128];
     struct gp_libraries *libraries;
+    struct gp_discover *discover; /* NULL: --no-discover, or not possible here */
     struct gp_deaths *deaths;
     struct gp_daemon_file files[GP_AGENT_LIBRARIES + 1]; /* the installed one is the last */
     unsigned file_count;
@@ -138,6 +140,34 @@ static void gp_daemon_status(struct gp_daemon *daemon)
     memcpy(daemon->status, status, sizeof(status));
 }
 
+static void gp_daemon_libraries(struct gp_daemon *daemon)
+{
+    gp_libraries_turn(daemon->libraries);
+}
+
+static void gp_daemon_discover(struct gp_daemon *daemon)
+{
+    gp_discover_turn(daemon->discover);
+}
+
+/* Files whose processes have ended.  A forked child maps without a word, so all processes are looked at before a file
+ * is let go: at most once a second, and for at most a twentieth of the time. */
+static void gp_daemon_idle(struct gp_daemon *daemon, uint64_t now)
+{
+    if (!daemon->discover || !gp_libraries_idle(daemon->libraries) || now < daemon->sweep_ns)
+        return;
+    bool is_whole = gp_discover_sweep(daemon->discover) >= 0;
+    uint64_t took = gp_clock_ns() - now;
+    daemon->sweep_ns = now + (took > GP_AGENT_SECOND / 20 ? took * 20 : GP_AGENT_SECOND);
+    if (is_whole)
+        gp_libraries_disarm_idle(daemon->libraries);
+}
+
+static void gp_daemon_deaths(struct gp_daemon *daemon)
+{
+    gp_deaths_turn(daemon->deaths);
+}
+
 static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
 {
     /* relaxed: readers compare it with their clock and take nothing else from it */
@@ -155,22 +185,13 @@ static void gp_daemon_tick(struct gp_daemon *daemon)
         return;
     gp_daemon_beat(daemon, now);
     gp_failures_turn(daemon->failures);
+    gp_daemon_idle(daemon, now);
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
     gp_deaths_second(daemon->deaths);
     gp_daemon_files_look(daemon);
     gp_daemon_status(daemon);
-}
-
-static void gp_daemon_libraries(struct gp_daemon *daemon)
-{
-    gp_libraries_turn(daemon->libraries);
-}
-
-static void gp_daemon_deaths(struct gp_daemon *daemon)
-{
-    gp_deaths_turn(daemon->deaths);
 }
 
 static void gp_daemon_signal(struct gp_daemon *daemon)
@@ -205,6 +226,8 @@ static int gp_daemon_watch_all(struct gp_daemon *daemon)
         error = gp_daemon_watch(daemon, gp_libraries_fd(daemon->libraries), gp_daemon_libraries);
     if (!error)
         error = gp_daemon_watch(daemon, gp_deaths_fd(daemon->deaths), gp_daemon_deaths);
+    if (!error && daemon->discover)
+        error = gp_daemon_watch(daemon, gp_discover_fd(daemon->discover), gp_daemon_discover);
     return error;
 }
 
@@ -328,6 +351,20 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
     return 0;
 }
 
+static int gp_daemon_find(struct gp_daemon *daemon)
+{
+    if (daemon->options->no_discover)
+        return 0;
+    struct gp_discover_options options = {.libraries = daemon->libraries};
+    int error = gp_discover_open(&daemon->discover, &options, daemon->why, daemon->why_bytes);
+    if (!error)
+        return 0;
+    if (!gp_libraries_count(daemon->libraries).armed) /* nothing to listen to now, and nothing later */
+        return error;
+    gp_agent_log(GP_LOG_WARNING, "%s: no other copies of the library than those named", daemon->why);
+    return 0;
+}
+
 static int gp_daemon_begin(struct gp_daemon *daemon)
 {
     int error = gp_daemon_group(daemon);
@@ -352,6 +389,8 @@ static int gp_daemon_begin(struct gp_daemon *daemon)
     if (!error)
         error = gp_daemon_files(daemon);
     if (!error)
+        error = gp_daemon_find(daemon);
+    if (!error)
         error = gp_daemon_serve(daemon);
     return error;
 }
@@ -364,6 +403,7 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
+    gp_discover_close(daemon->discover);
     gp_libraries_close(daemon->libraries);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
