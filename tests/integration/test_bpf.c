@@ -706,7 +706,9 @@ Test(bpf, pins, .timeout = 60)
         cr_skip_test("cannot mount a bpffs: %s", strerror(errno));
     char at[80], path[128];
     snprintf(at, sizeof at, "%s/gpuprof", pins);
-    int error = gp_bpf_open(&bpf, &(struct gp_bpf_options){.pins = at}, why, sizeof why);
+    int error = gp_bpf_open(&bpf, NULL, why, sizeof why);
+    if (!error)
+        error = gp_bpf_pin(bpf, at, (gid_t)-1, why, sizeof why);
     struct gp_map_meta meta;
     struct stat about;
     int got = gp_bpf_pinned_meta(at, &meta);

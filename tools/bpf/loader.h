@@ -18,7 +18,6 @@
 struct gp_bpf;
 
 struct gp_bpf_options {
-    const char *pins;                                    /* a directory on a bpffs; NULL: pin nothing */
     uint32_t processes, containers, devices, ring_bytes; /* 0: those of maps.h (tests take tiny ones) */
     uint32_t quiet_events_per_s, quiet_burst;            /* 0: GP_MAPS_QUIET_*; see bpf/README.md "Fairness" */
     bool by_perf;                                        /* perf_event_open even where uprobe_multi would do */
@@ -26,15 +25,24 @@ struct gp_bpf_options {
 };
 
 /* Loads and attaches what belongs to no library (exit, exec).  0 or -errno, with a sentence in `why` that says what is
- * missing: -EPERM capabilities, -ENOTSUP no BTF or a kernel that is too old, -ENOENT no bpffs at pins, -EEXIST the pins
- * are another's. */
+ * missing: -EPERM capabilities, -ENOTSUP no BTF or a kernel that is too old. */
 int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char *why, size_t why_bytes);
 /* Detaches all that was attached through it and frees it.  Pins stay: they show the last state, with a heartbeat that
  * grows old.  gp_bpf_unpin takes them away. */
 void gp_bpf_close(struct gp_bpf *bpf);
 
-/* Takes away the pins of ours in a directory, and the directory; names that are not ours stay.  0 or -errno. */
+/* One agent a directory of pins: makes it, and locks it until the descriptor is closed, also by a kill -9.  >= 0, or
+ * -errno with a sentence: -EEXIST another agent has it (its pid is said), -ENOENT no bpffs. */
+int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes);
+/* Pins the maps in a directory on a bpffs, which is made.  Pins of ours that are there already are replaced, each in
+ * one step; whether their maker is dead is the caller's to know.  group: may read the table of processes; (gid_t)-1:
+ * root's. 0, or -errno with a sentence: -ENOENT no bpffs, -EEXIST something else has one of the names, -EPERM the
+ * group. */
+int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, size_t why_bytes);
+/* Takes away the pins of ours in a directory, and the directory; what is not ours stays.  0 or -errno. */
 int gp_bpf_unpin(const char *pins);
+/* How many names in the directory are not ours, and one of them (hostile text).  -errno. */
+int gp_bpf_pins_foreign(const char *pins, char *name, size_t name_bytes);
 /* Whose pins they are: 0 with the mapped copy of meta in *out, -ENOENT none, -EACCES, -EPROTO another version. */
 int gp_bpf_pinned_meta(const char *pins, struct gp_map_meta *out);
 
