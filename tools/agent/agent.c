@@ -5,6 +5,7 @@
  */
 #include <agent/agent.h>
 #include <agent/failures.h>
+#include <agent/library.h>
 #include <agent/log.h>
 #include <agent/notify.h>
 #include <base/clock.h>
@@ -13,7 +14,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -32,12 +32,21 @@
 #define GP_AGENT_TICK_NS 500000000l
 #define GP_AGENT_SECOND  1000000000ull
 
+struct gp_daemon_file { /* a library with a path, as it was when it was last looked at */
+    const char *path;
+    dev_t device;
+    ino_t inode;
+    struct timespec changed;
+    int error; /* 0: armed */
+};
+
 struct gp_daemon {
     const struct gp_agent_options *options;
     char *why; /* of gp_agent_run */
     size_t why_bytes;
     sigset_t signals, signals_before;
     int epoll, signal, timer, lock;
+    gid_t group;
     bool is_pinned, is_ending;
     struct gp_bpf *bpf;
     struct gp_failures *failures;
@@ -45,10 +54,9 @@ struct gp_daemon {
     struct gp_http *http;
     uint64_t second_ns, watchdog_ns, watched_ns;
     char status[128];
-    struct {
-        int fd, link;
-    } armed[16];
-    unsigned armed_count;
+    struct gp_libraries *libraries;
+    struct gp_daemon_file files[GP_AGENT_LIBRARIES + 1]; /* the installed one is the last */
+    unsigned file_count;
 };
 
 static int gp_daemon_fail(struct gp_daemon *daemon, int error, const char *what)
@@ -57,13 +65,66 @@ static int gp_daemon_fail(struct gp_daemon *daemon, int error, const char *what)
     return error;
 }
 
+/* ---- libraries with a path --------------------------------------------------------------------------------------- */
+
+static bool gp_daemon_file_changed(struct gp_daemon_file *file)
+{
+    struct stat about = {0}; /* none: like a file that is no file */
+    if (stat(file->path, &about) != 0)
+        about = (struct stat){0};
+    bool changed = about.st_dev != file->device || about.st_ino != file->inode ||
+                   about.st_ctim.tv_sec != file->changed.tv_sec || about.st_ctim.tv_nsec != file->changed.tv_nsec;
+    file->device = about.st_dev;
+    file->inode = about.st_ino;
+    file->changed = about.st_ctim;
+    return changed;
+}
+
+static int gp_daemon_file_arm(struct gp_daemon *daemon, struct gp_daemon_file *file)
+{
+    file->error = gp_libraries_keep(daemon->libraries, file->path, daemon->why, daemon->why_bytes);
+    if (!file->error)
+        gp_agent_log(GP_LOG_INFO, "armed %s", file->path);
+    return file->error;
+}
+
+/* A package that is upgraded puts another file there, which new programs load; the old one stays armed for those that
+ * run. */
+static void gp_daemon_files_look(struct gp_daemon *daemon)
+{
+    for (unsigned i = 0; i < daemon->file_count; i++) {
+        struct gp_daemon_file *file = &daemon->files[i];
+        if (gp_daemon_file_changed(file) && file->inode && gp_daemon_file_arm(daemon, file))
+            gp_agent_log(GP_LOG_WARNING, "not armed: %s", daemon->why);
+    }
+}
+
+static int gp_daemon_files(struct gp_daemon *daemon)
+{
+    const struct gp_agent_options *options = daemon->options;
+    for (unsigned i = 0; i < options->library_count && i < GP_AGENT_LIBRARIES; i++)
+        daemon->files[daemon->file_count++].path = options->libraries[i];
+    if (options->installed)
+        daemon->files[daemon->file_count++].path = options->installed;
+    for (unsigned i = 0; i < daemon->file_count; i++) {
+        struct gp_daemon_file *file = &daemon->files[i];
+        gp_daemon_file_changed(file);
+        if (!gp_daemon_file_arm(daemon, file))
+            continue;
+        if (file->path != options->installed || file->error == -EACCES) /* the kernel's no concerns every file */
+            return file->error == -EACCES ? file->error : -EINVAL;
+        gp_agent_log(GP_LOG_WARNING, "%s: waiting for programs that load another copy", daemon->why);
+    }
+    return 0;
+}
+
 /* ---- what happens -------------------------------------------------------------------------------------------------
  */
 
 static void gp_daemon_status(struct gp_daemon *daemon)
 {
     char status[sizeof(daemon->status)];
-    snprintf(status, sizeof(status), "%u libraries armed", daemon->armed_count);
+    snprintf(status, sizeof(status), "%u libraries armed", gp_libraries_count(daemon->libraries).armed);
     if (strcmp(status, daemon->status) != 0)
         gp_notify("STATUS=%s", status);
     memcpy(daemon->status, status, sizeof(status));
@@ -89,7 +150,13 @@ static void gp_daemon_tick(struct gp_daemon *daemon)
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
+    gp_daemon_files_look(daemon);
     gp_daemon_status(daemon);
+}
+
+static void gp_daemon_libraries(struct gp_daemon *daemon)
+{
+    gp_libraries_turn(daemon->libraries);
 }
 
 static void gp_daemon_signal(struct gp_daemon *daemon)
@@ -97,7 +164,7 @@ static void gp_daemon_signal(struct gp_daemon *daemon)
     struct signalfd_siginfo got;
     if (read(daemon->signal, &got, sizeof(got)) != sizeof(got))
         return;
-    gp_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
+    gp_agent_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
     daemon->is_ending = true;
 }
 
@@ -117,12 +184,15 @@ static int gp_daemon_watch(struct gp_daemon *daemon, int fd, gp_daemon_turn **tu
 
 static int gp_daemon_loop(struct gp_daemon *daemon)
 {
-    static gp_daemon_turn *tick = gp_daemon_tick, *signal = gp_daemon_signal, *failures = gp_daemon_failures;
+    static gp_daemon_turn *tick = gp_daemon_tick, *signal = gp_daemon_signal, *failures = gp_daemon_failures,
+                          *libraries = gp_daemon_libraries;
     int error = gp_daemon_watch(daemon, daemon->signal, &signal);
     if (!error)
         error = gp_daemon_watch(daemon, daemon->timer, &tick);
     if (!error)
         error = gp_daemon_watch(daemon, gp_failures_fd(daemon->failures), &failures);
+    if (!error)
+        error = gp_daemon_watch(daemon, gp_libraries_fd(daemon->libraries), &libraries);
     if (error)
         return gp_daemon_fail(daemon, error, "epoll");
     gp_notify("READY=1");
@@ -172,9 +242,9 @@ static void gp_daemon_limits(void)
     }
 }
 
-static int gp_daemon_group(struct gp_daemon *daemon, gid_t *gid)
+static int gp_daemon_group(struct gp_daemon *daemon)
 {
-    *gid = (gid_t)-1;
+    daemon->group = (gid_t)-1;
     if (!daemon->options->group)
         return 0;
     struct group *group = getgrnam(daemon->options->group);
@@ -182,7 +252,7 @@ static int gp_daemon_group(struct gp_daemon *daemon, gid_t *gid)
         snprintf(daemon->why, daemon->why_bytes, "%s: no such group", daemon->options->group);
         return -EINVAL;
     }
-    *gid = group->gr_gid;
+    daemon->group = group->gr_gid;
     return 0;
 }
 
@@ -193,42 +263,18 @@ static int gp_daemon_maps(struct gp_daemon *daemon)
                                      .containers = asked->containers,
                                      .ring_bytes = asked->ring_bytes,
                                      .verbose = asked->verbose};
-    gid_t group;
-    int error = gp_daemon_group(daemon, &group);
-    if (!error)
-        error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
+    int error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
     if (error)
         return error;
     daemon->lock = gp_bpf_pins_lock(asked->pins, daemon->why, daemon->why_bytes);
     if (daemon->lock < 0)
         return daemon->lock;
-    error = gp_bpf_pin(daemon->bpf, asked->pins, group, daemon->why, daemon->why_bytes);
+    error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
     daemon->is_pinned = true; /* the directory at least */
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
-        gp_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+        gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
     return error;
-}
-
-static int gp_daemon_arm(struct gp_daemon *daemon, const char *path)
-{
-    struct gp_bpf_probe probe;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    int error = fd < 0 ? -errno : gp_bpf_probe_find(fd, &probe);
-    if (error) {
-        if (fd >= 0)
-            close(fd);
-        gp_daemon_fail(daemon, error, path);
-        return -EINVAL;
-    }
-    int link = gp_bpf_attach(daemon->bpf, fd, &probe, daemon->why, daemon->why_bytes);
-    close(fd);
-    if (link < 0)
-        return link;
-    daemon->armed[daemon->armed_count].fd = -1;
-    daemon->armed[daemon->armed_count++].link = link;
-    gp_log(GP_LOG_INFO, "armed %s", path);
-    return 0;
 }
 
 static int gp_daemon_read(void *arg, struct gp_system_view **out, char *why, size_t why_bytes)
@@ -259,13 +305,16 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
               is_v6 ? (const void *)&((const struct sockaddr_in6 *)&listen->address)->sin6_addr
                     : (const void *)&((const struct sockaddr_in *)&listen->address)->sin_addr,
               host, sizeof(host));
-    gp_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
-           gp_http_port(daemon->http));
+    gp_agent_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
+                 gp_http_port(daemon->http));
     return 0;
 }
 
 static int gp_daemon_begin(struct gp_daemon *daemon)
 {
+    int error = gp_daemon_group(daemon);
+    if (error)
+        return error;
     if (!gp_proc_host_pids()) {
         snprintf(daemon->why, daemon->why_bytes,
                  "the kernel counts by the machine's own pids, which cannot be seen from this pid namespace: run it on "
@@ -273,13 +322,15 @@ static int gp_daemon_begin(struct gp_daemon *daemon)
         return -ENOTSUP;
     }
     gp_daemon_limits();
-    int error = gp_daemon_signals(daemon);
+    error = gp_daemon_signals(daemon);
     if (!error)
         error = gp_daemon_maps(daemon);
     if (!error && (error = gp_failures_open(&daemon->failures, daemon->bpf)))
         gp_daemon_fail(daemon, error, "the ring of events");
-    for (unsigned i = 0; !error && i < daemon->options->library_count && i < GP_COUNT(daemon->armed); i++)
-        error = gp_daemon_arm(daemon, daemon->options->libraries[i]);
+    if (!error && (error = gp_libraries_open(&daemon->libraries, daemon->bpf)))
+        gp_daemon_fail(daemon, error, "the libraries");
+    if (!error)
+        error = gp_daemon_files(daemon);
     if (!error)
         error = gp_daemon_serve(daemon);
     return error;
@@ -293,13 +344,13 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
-    for (unsigned i = 0; i < daemon->armed_count; i++)
-        close(daemon->armed[i].link);
+    gp_libraries_close(daemon->libraries);
     gp_failures_close(daemon->failures);
     if (daemon->is_pinned) { /* before the lock goes: another agent's pins may be there the next instant */
         int error = gp_bpf_unpin(daemon->options->pins);
         if (error)
-            gp_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins, strerror(-error));
+            gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
+                         strerror(-error));
     }
     gp_bpf_close(daemon->bpf);
     int fds[] = {daemon->lock, daemon->timer, daemon->signal, daemon->epoll};

@@ -55,8 +55,8 @@ static void gp_failures_second(struct gp_failures *failures)
         return;
     uint64_t unsaid = failures->count.unsaid - failures->unsaid_said;
     if (unsaid)
-        gp_log(GP_LOG_WARNING, "%" PRIu64 " more failed allocations are not said one by one: they came too fast",
-               unsaid);
+        gp_agent_log(GP_LOG_WARNING, "%" PRIu64 " more failed allocations are not said one by one: they came too fast",
+                     unsaid);
     failures->unsaid_said = failures->count.unsaid;
     failures->second_ns = now;
     failures->lines = 0;
@@ -130,28 +130,34 @@ static void gp_failures_say(struct gp_failures *failures, const struct gp_map_re
     char comm[64], device[96];
     gp_text_clean(comm, sizeof(comm), record->comm, sizeof(record->comm));
     gp_failures_device(failures, record->tgid, event->device, device, sizeof(device));
-    gp_log(GP_LOG_WARNING,
-           "allocation failed: pid %" PRIu32 " (%s) in %s asked %" PRIu64 " bytes of %s: error %" PRIu32, record->tgid,
-           comm, gp_failures_name(teller, (pid_t)record->tgid), event->bytes, device, event->error);
+    gp_agent_log(GP_LOG_WARNING,
+                 "allocation failed: pid %" PRIu32 " (%s) in %s asked %" PRIu64 " bytes of %s: error %" PRIu32,
+                 record->tgid, comm, gp_failures_name(teller, (pid_t)record->tgid), event->bytes, device, event->error);
 }
 
 /* ---- the ring -----------------------------------------------------------------------------------------------------
  */
 
-static int gp_failures_record(void *arg, void *data, size_t bytes)
+void gp_failures_take(struct gp_failures *failures, const void *data, size_t bytes)
 {
-    struct gp_failures *failures = arg;
     const struct gp_map_record *record = data;
+    size_t room = bytes < sizeof(*record) ? 0 : (bytes - sizeof(*record)) / sizeof(record->events[0]);
     failures->count.records++;
-    if (bytes < sizeof(*record))
-        return 0;
-    size_t room = (bytes - sizeof(*record)) / sizeof(record->events[0]);
-    size_t count = record->count < room ? record->count : room;
-    failures->count.events += count;
-    for (size_t i = 0; i < count; i++) {
+    if (bytes < sizeof(*record) || record->count > room) {
+        failures->count.broken++; /* the kernel's side writes none: the ring is damaged or another's */
+        return;
+    }
+    failures->count.events += record->count;
+    for (uint32_t i = 0; i < record->count; i++) {
         if (GP_UNLIKELY(record->events[i].type == GP_EVENT_OOM))
             gp_failures_say(failures, record, &record->events[i]);
     }
+}
+
+static int gp_failures_record(void *arg, void *data, size_t bytes)
+{
+    struct gp_failures *failures = arg;
+    gp_failures_take(failures, data, bytes);
     return --failures->budget ? 0 : -EAGAIN;
 }
 
@@ -161,12 +167,12 @@ int gp_failures_open(struct gp_failures **out, struct gp_bpf *bpf)
     struct gp_failures *failures = calloc(1, sizeof(*failures));
     if (!failures)
         return -ENOMEM;
-    int events = gp_bpf_map(bpf, "events");
-    failures->processes = gp_bpf_map(bpf, "process_device");
     failures->second_ns = gp_clock_ns();
-    errno = ENOENT;
-    failures->ring = events < 0 ? NULL : ring_buffer__new(events, gp_failures_record, failures, NULL);
-    if (!failures->ring) {
+    failures->processes = bpf ? gp_bpf_map(bpf, "process_device") : -1;
+    int events = bpf ? gp_bpf_map(bpf, "events") : -1;
+    if (bpf)
+        failures->ring = ring_buffer__new(events, gp_failures_record, failures, NULL);
+    if (bpf && !failures->ring) {
         int error = -errno;
         free(failures);
         return error;
@@ -185,13 +191,14 @@ void gp_failures_close(struct gp_failures *failures)
 
 int gp_failures_fd(const struct gp_failures *failures)
 {
-    return ring_buffer__epoll_fd(failures->ring);
+    return failures->ring ? ring_buffer__epoll_fd(failures->ring) : -1;
 }
 
 void gp_failures_turn(struct gp_failures *failures)
 {
     failures->budget = GP_FAILURES_RECORDS;
-    ring_buffer__consume(failures->ring);
+    if (failures->ring)
+        ring_buffer__consume(failures->ring);
     gp_failures_second(failures);
 }
 

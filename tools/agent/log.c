@@ -31,7 +31,7 @@ static bool gp_log_is_journal(void)
            about.st_dev == device && about.st_ino == inode;
 }
 
-void gp_log_open(enum gp_log_level level)
+void gp_agent_log_open(enum gp_log_level level)
 {
     gp_log_level = level;
     gp_log_journal = gp_log_is_journal();
@@ -58,7 +58,7 @@ static void gp_log_write(const char *line, size_t length)
         __atomic_fetch_add(&gp_log_lost, 1, __ATOMIC_RELAXED);
 }
 
-void gp_log(enum gp_log_level level, const char *format, ...)
+void gp_agent_log(enum gp_log_level level, const char *format, ...)
 {
     char line[GP_LOG_LINE];
     if (level > gp_log_level)

@@ -517,32 +517,6 @@ int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns)
     return (int)run.retval;
 }
 
-/* Rows of a removed cgroup: no process can be in it any more, but one that left it may be counted there until its next
- * batch, so a row goes only when it counts none. */
-int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id)
-{
-    int sums = bpf_map__fd(bpf->skeleton->maps.container_device), removed = 0, kept = 0;
-    struct gp_map_container_key key, next, *last = NULL;
-    int more = bpf_map_get_next_key(sums, NULL, &next) == 0;
-    for (uint32_t i = 0; more && i < 4 * GP_MAPS_CONTAINERS; i++) { /* bounded: others insert meanwhile */
-        key = next;
-        last = &key;
-        more = bpf_map_get_next_key(sums, last, &next) == 0;
-        struct gp_map_sum sum;
-        if (key.cgroup_id != cgroup_id || bpf_map_lookup_elem(sums, &key, &sum))
-            continue;
-        if (sum.processes)
-            kept++;
-        else
-            removed += bpf_map_delete_elem(sums, &key) == 0;
-    }
-    struct gp_map_container row;
-    int containers = bpf_map__fd(bpf->skeleton->maps.container);
-    if (!kept && bpf_map_lookup_elem(containers, &cgroup_id, &row) == 0 && row.entries == 0)
-        removed += bpf_map_delete_elem(containers, &cgroup_id) == 0;
-    return removed;
-}
-
 int gp_bpf_costs(const struct gp_bpf *bpf, struct gp_bpf_costs *out)
 {
     *out = (struct gp_bpf_costs){.verified_limit = 1000000};

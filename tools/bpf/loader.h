@@ -73,8 +73,35 @@ struct gp_map_meta *gp_bpf_meta(struct gp_bpf *bpf);
 /* The second line behind the exit tracepoint: the process that had this tgid and start_boottime is dead; its bytes
  * leave every sum.  start_ns 0: whoever has that tgid.  0, -ENOENT nothing of it is counted, -EAGAIN at work. */
 int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns);
-/* The cgroup is removed: its rows that count no process any more make room.  Number of rows removed or -errno. */
+
+/* ---- walks (table.c) ------------------------------------------------------------------------------------------- */
+
+#define GP_BPF_PART 256u /* entries that one call looks at: 30 KB of the stack */
+
+struct gp_bpf_walk { /* begins as {0} */
+    uint32_t at;
+    bool is_begun;
+};
+struct gp_bpf_one {
+    uint64_t start_ns;
+    uint32_t tgid;
+};
+
+/* Each fills out[GP_BPF_PART] from the next part of a table: 1 there is more, 0 these were the last, -errno.  What was
+ * in the table before the walk began, and stays, is seen. */
+int gp_bpf_processes(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, struct gp_bpf_one *out, uint32_t *count);
+/* Containers without an entry in process_device; and, once for each row, the cgroups of sums that count no process: a
+ * sum may stand without a row in "container" if that was full. */
+int gp_bpf_idle_containers(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_t *ids, uint32_t *count);
+int gp_bpf_idle_sums(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_t *ids, uint32_t *count);
+
+/* These cgroups (different ones; they are sorted) have been removed for as long as a batch may take: their rows that
+ * count no process make room, by one walk for all.  Number of rows taken away or -errno; forgotten (or NULL): cgroups
+ * of which nothing is left. */
+int gp_bpf_forget_containers(struct gp_bpf *bpf, uint64_t *ids, uint32_t count, uint32_t *forgotten);
 int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id);
+
+/* ---- costs ----------------------------------------------------------------------------------------------------- */
 
 /* Batches that the kernel did not give to the program (recursion, 5.12 and newer say so), and the instructions that the
  * verifier looked at, of the heaviest program (0: the kernel does not say).  For doctor, tests and metrics. */

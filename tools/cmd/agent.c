@@ -37,9 +37,8 @@ static const char gp_agent_help[] =
     "  -v, --verbose             say more\n";
 
 /* Limits of what may be asked for: 2^20 rows of a process are 300 MiB of kernel memory. */
-#define GP_AGENT_LIBRARIES 16u
-#define GP_AGENT_ROWS      (1 << 20)
-#define GP_AGENT_RING      (1ll << 30)
+#define GP_AGENT_ROWS (1 << 20)
+#define GP_AGENT_RING (1ll << 30)
 
 struct gp_agent_command {
     struct gp_agent_options options;
@@ -178,22 +177,21 @@ static int gp_agent_installed(struct gp_agent_command *command)
 {
     if (command->options.library_count > 0)
         return GP_EXIT_OK;
-    if (gp_launch_find(command->found, sizeof(command->found), "libgpuprof.so") == 0)
-        return gp_agent_library(command, command->found);
-    if (command->options.no_discover)
+    bool is_found = gp_launch_find(command->found, sizeof(command->found), "libgpuprof.so") == 0;
+    if (!is_found && command->options.no_discover)
         return gp_usage_error("agent", "%s is missing, so with --no-discover there is nothing to listen to: --library",
                               command->found);
-    gp_log(GP_LOG_WARNING, "%s is missing: waiting for programs that load another copy", command->found);
+    command->options.installed = command->found;
     return GP_EXIT_OK;
 }
 
 static int gp_agent_failed(int error, const char *why)
 {
     if (error == -EPERM || error == -ENOTSUP || error == -EACCES || error == -ENOENT) {
-        gp_log(GP_LOG_ERROR, "%s ('gpuprof doctor --need agent' says what else)", why);
+        gp_agent_log(GP_LOG_ERROR, "%s ('gpuprof doctor --need agent' says what else)", why);
         return GP_EXIT_IMPOSSIBLE;
     }
-    gp_log(GP_LOG_ERROR, "%s", why);
+    gp_agent_log(GP_LOG_ERROR, "%s", why);
     return error == -EINVAL ? GP_EXIT_USAGE : GP_EXIT_FAILED;
 }
 
@@ -208,7 +206,7 @@ int gp_cmd_agent(int argc, char **argv)
         fputs(gp_agent_help, stdout);
         return GP_EXIT_OK;
     }
-    gp_log_open(command.options.verbose ? GP_LOG_DEBUG : GP_LOG_INFO);
+    gp_agent_log_open(command.options.verbose ? GP_LOG_DEBUG : GP_LOG_INFO);
     rc = gp_agent_installed(&command);
     if (rc)
         return rc;
