@@ -233,11 +233,16 @@ static __always_inline void leave_device(const struct gp_map_process *row)
         sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
 }
 
-static __always_inline void leave_entries(uint64_t cgroup_id)
+/* The container's entry may be younger than the row: there was no room for it then, or it was forgotten meanwhile. */
+static __always_inline void leave_entries(struct gp_map_process *row)
 {
+    uint64_t cgroup_id = row->cgroup_id;
+    if (!(row->flags & GP_MAP_IN_ENTRIES))
+        return;
+    row->flags &= ~GP_MAP_IN_ENTRIES;
     struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
-    if (holder)
-        add(holder->entries, -1);
+    if (holder && add(holder->entries, -1) == 0)
+        add(holder->entries, 1);
 }
 
 /* Takes one row of a process out of all sums.  A function of its own to the verifier, which looks at it once. */
@@ -251,7 +256,7 @@ __noinline int take_row(uint32_t tgid, uint32_t index)
         leave_container(row);
     if (row->flags & GP_MAP_IN_DEVICE)
         leave_device(row);
-    leave_entries(row->cgroup_id);
+    leave_entries(row);
     bpf_map_delete_elem(&process_device, &key);
     return 1;
 }
@@ -475,6 +480,7 @@ static __always_inline struct gp_map_process *row_make(const struct gp_map_proce
     }
     row->start_ns = who->start_ns;
     row->cgroup_id = who->cgroup_id;
+    row->flags = holder ? GP_MAP_IN_ENTRIES : 0;
     row->allocated_peak_ns = row->reserved_peak_ns = who->now_ns;
     return row;
 }
@@ -497,12 +503,14 @@ __noinline int row_follow(struct gp_map_process *row, const struct gp_batch_devi
         row->flags &= ~GP_MAP_IN_DEVICE;
     }
     if (is_elsewhere) {
-        leave_entries(row->cgroup_id);
+        leave_entries(row);
         row->cgroup_id = who->cgroup_id;
         uint64_t cgroup_id = who->cgroup_id;
         struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
-        if (holder)
-            add(holder->entries, 1); /* it has the room already */
+        if (holder) { /* it has the room already */
+            add(holder->entries, 1);
+            row->flags |= GP_MAP_IN_ENTRIES;
+        }
     }
     if (is_other) {
         if (!is_known(row->uuid)) /* nothing of it is in any sum */
@@ -558,8 +566,8 @@ __noinline int device_move(const struct header *header, const struct who *who, s
         }
         copy_16(row->uuid, said->uuid);
         copy_16(row->session_id, header->session_id);
-        state->devices |= 1ull << key.device;
     }
+    state->devices |= 1ull << key.device;
     row_follow(row, said, who);
     row->uid = who->uid;
     struct task_struct *task = (void *)bpf_get_current_task();
