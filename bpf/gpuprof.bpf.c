@@ -786,7 +786,8 @@ static __always_inline bool state_advance(struct gp_bpf_process *state, const st
         /* Another process had this number and its end was missed, or the library began anew in this one. */
         take_rows(who->tgid, state);
         state->start_ns = who->start_ns;
-        state->seq = state->lost = 0;
+        state->seq = 0;
+        state->lost = header->seq > 1 ? header->lost : 0; /* else lost under a listener before us */
         copy_16(state->session_id, header->session_id);
     } else if (header->seq <= state->seq) {
         add(counts->old_batches, 1);
