@@ -925,43 +925,6 @@ Test(bpf, the_verifier_is_at_ease, .init = begin, .fini = end, .timeout = 60)
     cr_assert(costs.verified > 0 && costs.verified <= costs.verified_limit / 2);
 }
 
-Test(bpf, pins, .timeout = 60)
-{
-    char pins[64];
-    if (geteuid() != 0)
-        cr_skip_test("not root");
-    snprintf(pins, sizeof pins, "/tmp/gpuprof-test-pins-%d", getpid());
-    mkdir(pins, 0700);
-    if (mount("bpf", pins, "bpf", 0, NULL))
-        cr_skip_test("cannot mount a bpffs: %s", strerror(errno));
-    char at[80], path[128];
-    snprintf(at, sizeof at, "%s/gpuprof", pins);
-    int error = gp_bpf_open(&bpf, &(struct gp_bpf_options){.pins = at}, why, sizeof why);
-    struct gp_map_meta meta;
-    struct stat about;
-    int got = gp_bpf_pinned_meta(at, &meta);
-    snprintf(path, sizeof path, "%s/events", at);
-    int has = stat(path, &about);
-    struct gp_bpf *second = NULL;
-    int again = gp_bpf_open(&second, &(struct gp_bpf_options){.pins = at}, why, sizeof why);
-    int still = gp_bpf_pinned_meta(at, &meta);
-    gp_bpf_close(bpf);
-    int after = gp_bpf_pinned_meta(at, &meta), gone = gp_bpf_unpin(at), last = gp_bpf_pinned_meta(at, &meta);
-    umount(pins);
-    rmdir(pins);
-    if (error == -EPERM || error == -ENOTSUP)
-        cr_skip_test("%s", why);
-    cr_assert(eq(int, error, 0), "%s", why);
-    cr_assert(eq(int, got, 0));
-    cr_assert(eq(u32, meta.agent_pid, (uint32_t)getpid()));
-    cr_assert(has == 0 && (about.st_mode & 0777) == 0600);
-    cr_assert(eq(int, again, -EEXIST), "%s", why);
-    cr_assert(eq(int, still, 0), "the refused one left the pins of the first");
-    cr_assert(eq(int, after, 0), "pins outlive their maker");
-    cr_assert(eq(int, gone, 0));
-    cr_assert(eq(int, last, -ENOENT));
-}
-
 Test(bpf, arguments_of_notes)
 {
     uint64_t cookie;
