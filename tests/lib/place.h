@@ -26,7 +26,7 @@ struct place_group {
 struct place {
     char dir[64], library[96], pins[64], group_at[2][96]; /* where cgroups are made: v2, v1 memory ("" none) */
     struct place_group groups[PLACE_GROUPS];
-    int group_count;
+    int group_count, agent_group; /* -1: no agent was started yet */
     pid_t keeper;
     int keeper_fd;
 };
