@@ -140,6 +140,38 @@ Test(agent_files, what_is_not_its_own_stays, .init = begin)
     cr_assert(unlink(ours) == 0);
 }
 
+Test(agent_files, without_its_pins_it_ends, .init = begin)
+{
+    char path[128];
+    int status = 0;
+    snprintf(path, sizeof path, "%s/meta", place.pins);
+    cr_assert(unlink(path) == 0);
+    cr_assert(is_said_in_time("were taken away", 1));
+    cr_assert(waitpid(agent.pid, &status, 0) == agent.pid);
+    agent.pid = 0;
+    cr_assert(ended_with(status, 1), "%d", status);
+    cr_assert(access(place.pins, F_OK) != 0, "what was left of them is there");
+}
+
+/* Somebody removes them, and a second agent begins there: the first one goes, and leaves the second one's alone. */
+Test(agent_files, it_takes_only_its_own_pins_away, .init = begin)
+{
+    char command[256];
+    struct agent first = agent;
+    struct gp_map_meta meta;
+    int status = 0;
+    close_maps();
+    snprintf(command, sizeof command, "rm -f %s/* 2>/dev/null; rmdir %s/lock %s", place.pins, place.pins, place.pins);
+    cr_assert(system(command) == 0);
+    agent = (struct agent){0};
+    start_agent(&(struct agent_options){0});
+    cr_assert(waitpid(first.pid, &status, 0) == first.pid);
+    cr_assert(ended_with(status, 1), "%d", status);
+    close(first.notify_fd);
+    sleep(2);
+    cr_assert(agent_meta(&place, &meta) == 0 && meta.agent_pid == (uint32_t)agent.pid, "the second one's pins went");
+}
+
 /* ---- the web server ---------------------------------------------------------------------------------------------- */
 
 Test(agent_files, a_port_that_is_taken_is_said_and_nothing_stays, .init = make_place)
