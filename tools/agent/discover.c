@@ -29,9 +29,10 @@
 
 #define RING_BYTES     (64u << 10)
 #define CPUS_MOST      8192u
-#define LOOK_NS        200000000l    /* below the watermark; a copy is to be armed within a second of its start */
-#define CPUS_NS        1000000000ull /* how often somebody looks for new CPUs */
-#define SWEEP_NS       1000000000ull /* least time between sweeps of our own */
+#define LOOK_NS        200000000l     /* below the watermark; a copy is to be armed within a second of its start */
+#define CPUS_NS        1000000000ull  /* how often somebody looks for new CPUs */
+#define SWEEP_NS       1000000000ull  /* least time between sweeps of our own */
+#define SAID_NS        60000000000ull /* between lines about losses */
 #define POSTPONED_NS   10000000000ull
 #define TURN_UNITS     8192         /* records of one turn: about 10 ms */
 #define CANDIDATE_COST 32           /* a candidate is opened */
@@ -67,7 +68,7 @@ struct gp_discover {
     bool want_sweep, is_in_sweep, no_map_files;
     pid_t resume; /* of a sweep that is not whole yet: it goes on with this process; 0: none is */
     int mappers;  /* that it has found */
-    uint64_t cpus_at_ns, swept_at_ns, postponed;
+    uint64_t cpus_at_ns, swept_at_ns, postponed, said_lost, said_ns;
     struct gp_discover_count count;
     _Alignas(8) uint8_t record[65536]; /* a record's length has 16 bits */
     char maps[65536];
@@ -537,6 +538,17 @@ static int timer_set(const struct gp_discover *d, long first_ns)
     return timerfd_settime(d->timer, 0, &when, NULL) ? -errno : 0;
 }
 
+/* Made good by a sweep, so not a warning; a flood of mappings would otherwise be one of lines. */
+static void lost_say(struct gp_discover *d, uint64_t now)
+{
+    if (d->count.lost == d->said_lost || now < d->said_ns)
+        return;
+    gp_agent_log(GP_LOG_INFO, "%" PRIu64 " records of mappings were lost, so all of /proc is looked through",
+                 d->count.lost - d->said_lost);
+    d->said_lost = d->count.lost;
+    d->said_ns = now + SAID_NS;
+}
+
 static void sweep_if_due(struct gp_discover *d, uint64_t now)
 {
     /* Files that had to wait for their turn: later, so that who makes thousands of them does not keep us at it. */
@@ -564,6 +576,7 @@ void gp_discover_turn(struct gp_discover *d)
         if (ring->fd >= 0)
             units = ring_read(d, ring, units);
     }
+    lost_say(d, now);
     sweep_if_due(d, now);
     if (units <= 0)
         timer_set(d, 1); /* a ring says only once that it is half full */
