@@ -234,3 +234,4 @@ install: all ## install under PREFIX
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' deploy/gpuprof.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
 	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system && sed 's|/usr/local/bin|$(PREFIX)/bin|' deploy/systemd/gpuprof-agent.service | install -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/gpuprof-agent.service

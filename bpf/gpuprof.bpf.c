@@ -109,6 +109,12 @@ static __always_inline bool is_known(const uint8_t *uuid)
     return (word_at(uuid) | word_at(uuid + 8)) != 0;
 }
 
+/* Typed: what it points to is read without a helper's call, and what cannot be read is 0. */
+static __always_inline struct task_struct *current(void)
+{
+    return bpf_get_current_task_btf();
+}
+
 static __always_inline struct gp_map_meta *meta_get(void)
 {
     uint32_t zero = 0;
@@ -117,12 +123,8 @@ static __always_inline struct gp_map_meta *meta_get(void)
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
 
-/* Functions without `static` are looked at once by the verifier and not again at each call: with them inlined it finds
- * more paths than it is willing to follow.  It wants their pointers checked. */
-__noinline int raise(int64_t *at, int64_t to)
+static __always_inline int raise_here(int64_t *at, int64_t to)
 {
-    if (!at)
-        return 0;
     int64_t seen = *(volatile int64_t *)at;
     for (int i = 0; i < RAISE_TRIES; i++) {
         if (seen >= to)
@@ -133,6 +135,15 @@ __noinline int raise(int64_t *at, int64_t to)
         seen = was;
     }
     return 0;
+}
+
+/* Functions without `static` are looked at once by the verifier and not again at each call: with them inlined it finds
+ * more paths than it is willing to follow.  It wants their pointers checked.  Linux before 6.13 allows the frames of a
+ * chain of calls, 32 bytes at least each, no more than 512 bytes together: the longest one, of gpuprof_batch over
+ * device_move and sum_move, uses them up. */
+__noinline int raise(int64_t *at, int64_t to)
+{
+    return at ? raise_here(at, to) : 0;
 }
 
 /* If the peak is older than a reset, one of those who see that begins it anew; from the moment it does, no value of the
@@ -147,7 +158,7 @@ __noinline int begin_peak(int64_t *now, int64_t *peak, uint64_t *peak_ns, uint64
     if (__sync_val_compare_and_swap(peak_ns, seen, now_ns > reset_ns ? now_ns : reset_ns) != seen)
         return 0;
     (void)__sync_lock_test_and_set(peak, *(volatile int64_t *)now);
-    raise(peak, *(volatile int64_t *)now);
+    raise_here(peak, *(volatile int64_t *)now);
     return 1;
 }
 
@@ -162,9 +173,8 @@ static __always_inline void move_word(int64_t *word, int64_t *peak, uint64_t *pe
         add(*word, new - high);
 }
 
-struct claim { /* one row of a batch, after it was put into bounds */
-    int64_t allocated, allocated_high, reserved, reserved_high, total;
-    int64_t calls, frees, failures;      /* more than before */
+struct claim { /* one row of a batch: as it came, then put into bounds, its counters what they rose by */
+    struct gp_batch_device said;
     int64_t allocated_was, reserved_was; /* what the sums hold of the row */
     struct gp_map_reset reset;
     uint64_t now_ns;
@@ -182,17 +192,17 @@ __noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_i
     begin_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
                to->now_ns);
     move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, is_in ? to->allocated_was : 0,
-              to->allocated_high, to->allocated, to->now_ns);
+              to->said.allocated_high_bytes, to->said.allocated_bytes, to->now_ns);
     move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, is_in ? to->reserved_was : 0,
-              to->reserved_high, to->reserved, to->now_ns);
-    if (to->calls)
-        add(sum->calls, to->calls);
-    if (to->frees)
-        add(sum->frees, to->frees);
-    if (to->failures)
-        add(sum->failures, to->failures);
-    if (to->total > 0 && *(volatile int64_t *)&sum->total_bytes <= 0)
-        sum->total_bytes = to->total;
+              to->said.reserved_high_bytes, to->said.reserved_bytes, to->now_ns);
+    if (to->said.calls)
+        add(sum->calls, to->said.calls);
+    if (to->said.frees)
+        add(sum->frees, to->said.frees);
+    if (to->said.failures)
+        add(sum->failures, to->said.failures);
+    if (to->said.total_bytes > 0 && *(volatile int64_t *)&sum->total_bytes <= 0)
+        sum->total_bytes = to->said.total_bytes;
     return 1;
 }
 
@@ -229,11 +239,16 @@ static __always_inline void leave_device(const struct gp_map_process *row)
         sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
 }
 
-static __always_inline void leave_entries(uint64_t cgroup_id)
+/* The container's entry may be younger than the row: there was no room for it then, or it was forgotten meanwhile. */
+static __always_inline void leave_entries(struct gp_map_process *row)
 {
+    uint64_t cgroup_id = row->cgroup_id;
+    if (!(row->flags & GP_MAP_IN_ENTRIES))
+        return;
+    row->flags &= ~GP_MAP_IN_ENTRIES;
     struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
-    if (holder)
-        add(holder->entries, -1);
+    if (holder && add(holder->entries, -1) == 0)
+        add(holder->entries, 1);
 }
 
 /* Takes one row of a process out of all sums.  A function of its own to the verifier, which looks at it once. */
@@ -247,7 +262,7 @@ __noinline int take_row(uint32_t tgid, uint32_t index)
         leave_container(row);
     if (row->flags & GP_MAP_IN_DEVICE)
         leave_device(row);
-    leave_entries(row->cgroup_id);
+    leave_entries(row);
     bpf_map_delete_elem(&process_device, &key);
     return 1;
 }
@@ -417,27 +432,26 @@ static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped
 }
 
 /* Puts a row's numbers into bounds and its counters into the process's row. */
-static __always_inline uint32_t claim_make(struct claim *out, const struct gp_batch_device *said,
-                                           struct gp_map_process *row)
+static __always_inline uint32_t claim_make(struct claim *claim, struct gp_map_process *row)
 {
+    struct gp_batch_device *said = &claim->said;
     uint32_t clamped = 0;
-    out->total = said->total_bytes;
-    if (out->total <= 0)
-        out->total = -1;
-    if (out->total > GP_MAPS_BYTES_LIMIT) {
-        out->total = GP_MAPS_BYTES_LIMIT;
+    if (said->total_bytes <= 0)
+        said->total_bytes = -1;
+    if (said->total_bytes > GP_MAPS_BYTES_LIMIT) {
+        said->total_bytes = GP_MAPS_BYTES_LIMIT;
         clamped++;
     }
-    int64_t limit = out->total > 0 ? out->total : GP_MAPS_BYTES_LIMIT;
-    out->allocated = clamp(said->allocated_bytes, 0, limit, &clamped);
-    out->allocated_high = clamp(said->allocated_high_bytes, out->allocated, limit, &clamped);
-    out->reserved = clamp(said->reserved_bytes, 0, limit, &clamped);
-    out->reserved_high = clamp(said->reserved_high_bytes, out->reserved, limit, &clamped);
-    out->calls = rise(&row->calls, said->calls, &clamped);
-    out->frees = rise(&row->frees, said->frees, &clamped);
-    out->failures = rise(&row->failures, said->failures, &clamped);
-    out->allocated_was = row->allocated_bytes;
-    out->reserved_was = row->reserved_bytes;
+    int64_t limit = said->total_bytes > 0 ? said->total_bytes : GP_MAPS_BYTES_LIMIT;
+    said->allocated_bytes = clamp(said->allocated_bytes, 0, limit, &clamped);
+    said->allocated_high_bytes = clamp(said->allocated_high_bytes, said->allocated_bytes, limit, &clamped);
+    said->reserved_bytes = clamp(said->reserved_bytes, 0, limit, &clamped);
+    said->reserved_high_bytes = clamp(said->reserved_high_bytes, said->reserved_bytes, limit, &clamped);
+    said->calls = rise(&row->calls, said->calls, &clamped);
+    said->frees = rise(&row->frees, said->frees, &clamped);
+    said->failures = rise(&row->failures, said->failures, &clamped);
+    claim->allocated_was = row->allocated_bytes;
+    claim->reserved_was = row->reserved_bytes;
     return clamped;
 }
 
@@ -447,13 +461,13 @@ static __always_inline void row_move(struct gp_map_process *row, const struct cl
                to->now_ns);
     begin_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
                to->now_ns);
-    if (raise(&row->allocated_peak_bytes, to->allocated_high))
+    if (raise(&row->allocated_peak_bytes, to->said.allocated_high_bytes))
         row->allocated_peak_ns = to->now_ns;
-    if (raise(&row->reserved_peak_bytes, to->reserved_high))
+    if (raise(&row->reserved_peak_bytes, to->said.reserved_high_bytes))
         row->reserved_peak_ns = to->now_ns;
-    row->allocated_bytes = to->allocated;
-    row->reserved_bytes = to->reserved;
-    row->total_bytes = to->total;
+    row->allocated_bytes = to->said.allocated_bytes;
+    row->reserved_bytes = to->said.reserved_bytes;
+    row->total_bytes = to->said.total_bytes;
 }
 
 /* A new row, or NULL: no room. */
@@ -472,15 +486,18 @@ static __always_inline struct gp_map_process *row_make(const struct gp_map_proce
     }
     row->start_ns = who->start_ns;
     row->cgroup_id = who->cgroup_id;
+    row->flags = holder ? GP_MAP_IN_ENTRIES : 0;
     row->allocated_peak_ns = row->reserved_peak_ns = who->now_ns;
     return row;
 }
 
 /* The row's container is not the one that the process is in now, or its device another than it was: it leaves the sums
- * of then, and move_sums lets it enter those of now with all its bytes.  Its calls stay where they were made. */
-static __always_inline void row_follow(struct gp_map_process *row, const struct gp_batch_device *said,
-                                       const struct who *who, struct gp_map_container *holder)
+ * of then, and sums_move lets it enter those of now with all its bytes.  Its calls stay where they were made.  Not
+ * inlined, for the stack's sake. */
+__noinline int row_follow(struct gp_map_process *row, const struct gp_batch_device *said, const struct who *who)
 {
+    if (!row || !said || !who)
+        return 0;
     bool is_other = !same_16(row->uuid, said->uuid);
     bool is_elsewhere = row->cgroup_id != who->cgroup_id;
     if ((is_other || is_elsewhere) && row->flags & GP_MAP_IN_CONTAINER) {
@@ -492,16 +509,21 @@ static __always_inline void row_follow(struct gp_map_process *row, const struct 
         row->flags &= ~GP_MAP_IN_DEVICE;
     }
     if (is_elsewhere) {
-        leave_entries(row->cgroup_id);
+        leave_entries(row);
         row->cgroup_id = who->cgroup_id;
-        if (holder)
-            add(holder->entries, 1); /* it has the room already */
+        uint64_t cgroup_id = who->cgroup_id;
+        struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
+        if (holder) { /* it has the room already */
+            add(holder->entries, 1);
+            row->flags |= GP_MAP_IN_ENTRIES;
+        }
     }
     if (is_other) {
         if (!is_known(row->uuid)) /* nothing of it is in any sum */
             row->calls = row->frees = row->failures = 0;
         copy_16(row->uuid, said->uuid);
     }
+    return is_other || is_elsewhere;
 }
 
 /* Moves the sums that the row is in, and lets it enter those that it is not in yet. */
@@ -530,16 +552,17 @@ static __always_inline void sums_move(struct gp_map_process *row, struct claim *
 __noinline int device_move(const struct header *header, const struct who *who, struct gp_bpf_process *state,
                            uint64_t from)
 {
-    struct gp_batch_device said;
+    struct claim to;
+    struct gp_batch_device *said = &to.said;
     struct gp_map_meta *counts = meta_get();
     if (!header || !who || !state || !counts)
         return 0;
-    if (bpf_probe_read_user(&said, sizeof said, (void *)from) || said.device < 0 ||
-        said.device >= (int)GP_MAPS_DEVICES_OF_PROCESS)
+    if (bpf_probe_read_user(said, sizeof *said, (void *)from) || said->device < 0 ||
+        said->device >= (int)GP_MAPS_DEVICES_OF_PROCESS)
         return 0;
     uint64_t cgroup_id = who->cgroup_id;
     struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
-    struct gp_map_process_key key = {.tgid = who->tgid, .device = said.device};
+    struct gp_map_process_key key = {.tgid = who->tgid, .device = said->device};
     struct gp_map_process *row = bpf_map_lookup_elem(&process_device, &key);
     if (!row) {
         row = row_make(&key, who, holder);
@@ -547,24 +570,22 @@ __noinline int device_move(const struct header *header, const struct who *who, s
             count_full(counts, holder);
             return 1;
         }
-        copy_16(row->uuid, said.uuid);
+        copy_16(row->uuid, said->uuid);
         copy_16(row->session_id, header->session_id);
-        state->devices |= 1ull << key.device;
     }
-    row_follow(row, &said, who, holder);
+    state->devices |= 1ull << key.device;
+    row_follow(row, said, who);
     row->uid = who->uid;
-    struct task_struct *task = (void *)bpf_get_current_task();
-    BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
-    struct claim to;
-    uint32_t clamped = claim_make(&to, &said, row);
+    bpf_probe_read_kernel_str(&row->comm, sizeof row->comm, current()->group_leader->comm);
+    uint32_t clamped = claim_make(&to, row);
     if (clamped) {
         add(counts->clamped, clamped);
         if (holder)
             add(holder->refused, clamped);
     }
     to.now_ns = who->now_ns;
-    reset_get((const struct gp_map_device_key *)said.uuid, &to.reset);
-    if (is_known(said.uuid))
+    reset_get((const struct gp_map_device_key *)said->uuid, &to.reset);
+    if (is_known(said->uuid))
         sums_move(row, &to, counts, holder);
     row_move(row, &to);
     row->lost = header->lost;
@@ -616,8 +637,7 @@ static __always_inline void record_head(struct gp_map_record *record, const stru
     record->start_ns = who->start_ns;
     record->tgid = who->tgid;
     record->uid = who->uid;
-    struct task_struct *task = (void *)bpf_get_current_task();
-    BPF_CORE_READ_STR_INTO(&record->comm, task, group_leader, comm);
+    bpf_probe_read_kernel_str(&record->comm, sizeof record->comm, current()->group_leader->comm);
     copy_16(record->session_id, header->session_id);
     record->seq = header->seq;
     record->time_ns = header->time_ns;
@@ -649,6 +669,65 @@ __noinline int events_send(const struct header *header, const struct who *who, u
     if (count <= 64)
         return record_64(who, header, from, count, flags);
     return record_256(who, header, from, count, flags);
+}
+
+/* ---- containers where memory is under version 1 ---------------------------------------------------------------- */
+
+#define ROOT_ID 1 /* of each hierarchy's root */
+
+/* The cgroup that the task is in for a controller.  Kernels number controllers as they were built: the name is asked
+ * for.  Arrays of the kernel are longer than vmlinux.h says, so the index is added by hand. */
+static __always_inline const struct cgroup *group_for(const struct css_set *set, uint64_t controller)
+{
+    const char *at = (const char *)&set->subsys[0];
+    const struct cgroup_subsys_state *state = *(struct cgroup_subsys_state *const *)(at + controller * sizeof state);
+    return state->cgroup;
+}
+
+#define controller_of(_name)                                                                                           \
+    (bpf_core_enum_value_exists(enum cgroup_subsys_id, _name) ? bpf_core_enum_value(enum cgroup_subsys_id, _name)      \
+                                                              : UINT64_MAX)
+
+/* Its number, marked; 0: it says nothing, being the root or of version 2 itself. */
+static __always_inline uint64_t group_id(const struct cgroup *group, const struct cgroup *unified, uint64_t mark)
+{
+    if (group->root == unified->root)
+        return 0;
+    uint64_t id = group->kn->id;
+    return id == ROOT_ID ? 0 : (id & (GP_MAP_CGROUP_V1 - 1)) | mark;
+}
+
+/* A runtime that knows version 1 alone makes its containers there, and leaves them in version 2 where it stands itself:
+ * in the service of systemd that started it. */
+static __always_inline bool is_service(const struct cgroup *unified)
+{
+    char name[64 + 8];
+    long bytes = bpf_probe_read_kernel_str(name, 64, unified->kn->name);
+    if (bytes < (long)sizeof ".service")
+        return false;
+    uint64_t end = (uint64_t)bytes - sizeof ".service";
+    asm volatile("%0 &= 63" : "+r"(end)); /* as it is; Linux 6.1's verifier follows no other bound */
+    uint64_t last;
+    __builtin_memcpy(&last, name + end, sizeof last);
+    return last == 0x656369767265732eull; /* ".service" */
+}
+
+/* The number under which the current task's container goes: of version 2, or where that tells nothing apart a marked
+ * one.  Not inlined, for the stack's sake. */
+__noinline uint64_t container_id(void)
+{
+    const struct css_set *set = current()->cgroups;
+    const struct cgroup *unified = set->dfl_cgrp, *memory = NULL;
+    uint64_t id = unified->kn->id, old = 0;
+    if (controller_of(memory_cgrp_id) != UINT64_MAX) {
+        memory = group_for(set, controller_of(memory_cgrp_id));
+        old = group_id(memory, unified, GP_MAP_CGROUP_V1);
+    }
+    if (id != ROOT_ID)
+        return old && memory->level >= unified->level && is_service(unified) ? old : id;
+    if (!old && controller_of(pids_cgrp_id) != UINT64_MAX)
+        old = group_id(group_for(set, controller_of(pids_cgrp_id)), unified, GP_MAP_CGROUP_V1_PIDS);
+    return old ? old : id;
 }
 
 /* ---- the probe ------------------------------------------------------------------------------------------------- */
@@ -707,7 +786,8 @@ static __always_inline bool state_advance(struct gp_bpf_process *state, const st
         /* Another process had this number and its end was missed, or the library began anew in this one. */
         take_rows(who->tgid, state);
         state->start_ns = who->start_ns;
-        state->seq = state->lost = 0;
+        state->seq = 0;
+        state->lost = header->seq > 1 ? header->lost : 0; /* else lost under a listener before us */
         copy_16(state->session_id, header->session_id);
     } else if (header->seq <= state->seq) {
         add(counts->old_batches, 1);
@@ -742,10 +822,9 @@ int gpuprof_batch(void *ctx)
     struct gp_map_meta *counts = meta_get();
     if (!counts)
         return 0;
-    struct task_struct *task = (void *)bpf_get_current_task();
     struct who who = {
-        .start_ns = BPF_CORE_READ(task, group_leader, start_boottime),
-        .cgroup_id = bpf_get_current_cgroup_id(),
+        .start_ns = current()->group_leader->start_boottime,
+        .cgroup_id = container_id(),
         .now_ns = bpf_ktime_get_ns(),
         .tgid = bpf_get_current_pid_tgid() >> 32,
         .uid = (uint32_t)bpf_get_current_uid_gid(),

@@ -24,6 +24,9 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA };
 enum bpf_map_type { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_RINGBUF = 27 };
 
+/* Values as the running kernel has them. */
+enum cgroup_subsys_id { memory_cgrp_id, pids_cgrp_id };
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 typedef struct {
@@ -34,10 +37,33 @@ struct signal_struct {
     atomic_t live;
 };
 
+struct kernfs_node {
+    const char *name;
+    __u64 id;
+};
+
+struct cgroup_root;
+
+struct cgroup {
+    int level; /* 0: the root */
+    struct cgroup_root *root;
+    struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+    struct cgroup *cgroup;
+};
+
+struct css_set {
+    struct cgroup_subsys_state *subsys[1]; /* one per controller that the kernel was built with */
+    struct cgroup *dfl_cgrp;               /* of version 2 */
+};
+
 struct task_struct {
     int tgid;
     struct task_struct *group_leader;
     struct signal_struct *signal;
+    struct css_set *cgroups;
     __u64 start_boottime;
     char comm[16];
 };

@@ -3,6 +3,7 @@
  * What the library says through gpuprof:batch, heard by a real BPF program: numbers that are exact at every batch,
  * peaks between two of them, every event carried or counted, and silence when nothing happens or nobody listens.
  */
+#include "account/account.h"
 #include "account/feed.h"
 #include "account/tap.h"
 #include "base/clock.h"
@@ -37,7 +38,6 @@ struct heard { /* of one process */
     uint64_t types[GP_EVENT_TYPES];
     int64_t high, reserved_high; /* the most of all batches, device 0 */
     uint64_t last_ns, seq;
-    uint64_t event_ns; /* of the newest event: they come ordered */
     struct gp_batch_device device;
     uint64_t lost;
     uint32_t lasts;
@@ -77,11 +77,13 @@ static int heard_batch(void *arg, void *data, size_t bytes)
         heard->reserved_high =
             row->reserved_high_bytes > heard->reserved_high ? row->reserved_high_bytes : heard->reserved_high;
     }
+    /* Ordered; but what one round has stamped and not written yet is in the next one. */
+    uint64_t event_ns = 0;
     for (unsigned i = 0; i < batch->event_count; i++) {
         const struct gp_wire_event *event = &batch->events[i];
         heard_wrong(heard, 7, event->type >= GP_EVENT_TYPES || event->time_ns > batch->time_ns);
-        heard_wrong(heard, 8, event->time_ns < heard->event_ns);
-        heard->event_ns = event->time_ns;
+        heard_wrong(heard, 8, event->time_ns < event_ns);
+        event_ns = event->time_ns;
         heard->types[event->type % GP_EVENT_TYPES]++;
         heard->events++;
     }
@@ -338,6 +340,87 @@ Test(batch, a_killed_process_and_a_forked_child_say_nothing_wrong)
     listen_close(&listen);
 }
 
+/* Ends of every kind, and the ways in which events are found: heard whole, and none disturbed. */
+static void program_heard(const char *program, const struct spawn_options *how, int code, struct heard *heard)
+{
+    char inject[96];
+    const char *argv[] = {path_program(program), NULL}, *env[8] = {inject};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .source = how->source};
+    struct spawn_result result = {0};
+    struct listen listen;
+    struct spawn spawn;
+    listen_or_skip(&listen, heard);
+    snprintf(inject, sizeof(inject), "CUDA_INJECTION64_PATH=%s", library);
+    env[0] = how->source ? "GPUPROF_TEST_NOTHING=1" : inject; /* the hooks bring the library that lies beside them */
+    for (int i = 0; how->env && how->env[i]; i++)
+        env[i + 1] = how->env[i];
+    cr_assert_eq(listen_arm(&listen, how->source ? path_library() : library), 0);
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    heard->pid = (uint32_t)spawn.pid;
+    spawn_finish(&spawn, &result);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == code, "%s: %s\n%s%s", program,
+              spawn_status_text(&result), result.out, result.err);
+    spawn_result_free(&result);
+    listen_for(&listen, 50);
+    struct count count = listen_count(&listen, spawn.pid);
+    cr_expect_eq(count.bad, 0, "%s", program);
+    cr_expect_eq(count.dropped, 0, "%s", program);
+    listen_close(&listen);
+}
+
+Test(batch, ends_of_every_kind)
+{
+    static const struct {
+        const char *program;
+        int code;
+        uint32_t lasts;
+    } ends[] = {{"exit_now", 7, 0}, {"exit_worker", 5, 1}, {"fork_child", 0, 1}, {"dlclose", 0, 1}, {"rude", 0, 1}};
+    for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct heard heard;
+        program_heard(ends[i].program, &(struct spawn_options){0}, ends[i].code, &heard);
+        /* Who leaves by _exit may have had no time to say anything. */
+        cr_expect_eq(heard.lasts, ends[i].lasts, "%s: %u last", ends[i].program, heard.lasts);
+        cr_expect_eq(heard.wrong, 0, "%s: wrong in %x", ends[i].program, heard.why);
+    }
+}
+
+/* Each allocation is counted once in the numbers and carried once, or lost. */
+static void expect_whole(const char *how, const struct heard *heard)
+{
+    cr_expect_eq(heard->wrong, 0, "%s: wrong in %x", how, heard->why);
+    cr_expect_eq(heard->lasts, 1, "%s", how);
+    cr_expect_gt(heard->device.calls, 0, "%s", how);
+    int64_t calls = heard->device.calls, carried = (int64_t)heard->types[GP_EVENT_ALLOC];
+    cr_expect(carried <= calls && carried + (int64_t)heard->lost >= calls, "%s: %lld calls, %lld carried, %llu lost",
+              how, (long long)calls, (long long)carried, (unsigned long long)heard->lost);
+    int64_t frees = heard->device.frees, freed = (int64_t)heard->types[GP_EVENT_FREE];
+    cr_expect(freed <= frees && freed + (int64_t)heard->lost >= frees, "%s: %lld frees, %lld carried, %llu lost", how,
+              (long long)frees, (long long)freed, (unsigned long long)heard->lost);
+}
+
+Test(batch, every_way_of_listening)
+{
+    char record[96], *file = record + strlen("GPUPROF_RECORD=");
+    snprintf(record, sizeof(record), "GPUPROF_RECORD=%s.gpuprof", library);
+    const char *const stacks[] = {"GPUPROF_STACKS=all", NULL}, *const both[] = {"GPUPROF_STACKS=all", record, NULL},
+                      *const cache[] = {"GPUPROF_ALLOCATOR=pytorch", NULL};
+    const struct {
+        const char *name;
+        struct spawn_options options;
+    } ways[] = {{"stacks", {.env = stacks}},
+                {"stacks and a recorder", {.env = both}},
+                {"hooks", {.source = "hooks"}},
+                {"hooks, stacks, a recorder", {.source = "hooks", .env = both}}};
+    struct heard heard;
+    for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        program_heard("linear", &ways[i].options, 0, &heard);
+        expect_whole(ways[i].name, &heard);
+    }
+    program_heard("shim_threads", &(struct spawn_options){.source = "auto", .env = cache}, 0, &heard);
+    expect_whole("the cache", &heard);
+    unlink(file);
+}
+
 /* ---- in this process --------------------------------------------------------------------------------------------- */
 
 static struct gp_session host_session;
@@ -349,10 +432,10 @@ static bool host_poll(uint64_t timeout_ns)
     return true;
 }
 
-static void host_start(void)
+/* wide: a recorder's ring. */
+static void host_make(bool wide)
 {
-    static const struct gp_session_size size;
-    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    const struct gp_session_size size = {.wide = wide};
     cr_assert_eq(gp_life_start(), 0);
     cr_assert_eq(gp_session_open(&host_session, &size), 0);
     struct gp_wire_header *header = host_session.header;
@@ -366,11 +449,18 @@ static void host_start(void)
                                                        .coming = gp_batch_coming,
                                                        .heard = gp_batch_heard}),
                  0);
+}
+
+static void host_start(bool wide)
+{
+    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    host_make(wide);
     cr_assert_eq(gp_drain_start(&host_session, &hooks), 0);
 }
 
 struct flood {
     uint32_t events, burst; /* a pause after so many; 0 none */
+    bool wide;
 };
 
 static void *flood_main(void *arg)
@@ -402,9 +492,13 @@ static void flood_and_count(const struct flood *flood)
 {
     struct listen listen;
     listen_or_skip(&listen, NULL);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     cr_assert_neq(gpuprof_batch_semaphore, 0);
-    host_start();
+    host_start(flood->wide);
+    if (flood->wide) { /* a wide ring is looked through once before its reader is there: what comes meanwhile is lost */
+        flood_with(&(struct flood){.events = 1});
+        usleep(300000);
+    }
     flood_with(flood);
     cr_assert(gp_thread_enter());
     gp_batch_last();
@@ -435,11 +529,138 @@ Test(batch, a_stream_that_the_ring_holds_is_carried)
     cr_expect_leq(flood_lost, 3, "%llu lost: more than the other threads' first ones", (unsigned long long)flood_lost);
 }
 
+/* The ring of a recorder, whose reader begins with the next event and looks at what can have changed alone.  Bursts of
+ * more chunks than the reader looks ahead. */
+Test(batch, a_stream_beside_a_recorder_is_carried)
+{
+    flood_and_count(&(struct flood){.events = 60000, .burst = 10000, .wide = true});
+    cr_expect_leq(flood_lost, 2000, "%llu lost: more than came before the thread was awake",
+                  (unsigned long long)flood_lost);
+}
+
 static void host_alloc(uint64_t address, uint64_t bytes)
 {
     const struct gp_block block = {
         .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
     gp_feed_alloc(&block);
+}
+
+static void host_mark(unsigned count)
+{
+    cr_assert(gp_thread_enter());
+    for (unsigned i = 0; i < count; i++)
+        gp_feed_event(GP_EVENT_MARK, "host");
+    gp_thread_leave();
+}
+
+/* The drain thread's part, by hand, until it would sleep for longer than a burst. */
+static uint64_t host_work(void)
+{
+    uint64_t pause = 0;
+    for (int i = 0; i < 1000 && pause < 1000000000; i++) {
+        pause = gp_batch_work();
+        if (pause < 1000000000)
+            usleep((useconds_t)(pause / 1000));
+    }
+    return pause;
+}
+
+static bool host_watched(void)
+{
+    int64_t peaks[GP_GAUGES_MAX];
+    return gp_counter_watch_read(gp_accounts.x_devices[0]->counter, GP_BATCH_WATCH, peaks) == 0;
+}
+
+/* What happened while nobody listened is not lost, and its peaks are not the next listener's; a sleeping thread looks
+ * by itself, since nobody tells it. */
+Test(batch, nobodys_time_is_nobodys)
+{
+    static const uint8_t uuid[16] = {1, 2, 3};
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    heard.pid = (uint32_t)getpid();
+    host_make(false);
+    gp_batch_start(&host_session);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, MIB);
+    gp_thread_leave();
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    host_mark(9);
+    cr_expect_leq(host_work(), 10000000000ull, "it would sleep for ever with the watch on");
+    cr_expect(host_watched());
+    listen_disarm(&listen);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x2000, 7 * MIB);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x2000), true, 0);
+    gp_thread_leave();
+    host_mark(100000); /* three rings */
+    cr_expect_eq(host_work(), UINT64_MAX);
+    cr_expect_not(host_watched());
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    heard.high = 0;
+    host_mark(10);
+    host_work();
+    listen_for(&listen, 20);
+    cr_expect_eq(heard.events, 20);
+    cr_expect_eq(heard.lost, 0, "%llu lost", (unsigned long long)heard.lost);
+    cr_expect_eq(heard.high, MIB, "%lld: the peak of a time when nobody listened", (long long)heard.high);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
+}
+
+/* A peak without a name is kept for who hears it, not for the next one. */
+Test(batch, a_peak_without_a_name_ends_with_its_listener)
+{
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    heard.pid = (uint32_t)getpid();
+    host_make(false);
+    gp_batch_start(&host_session);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, 9 * MIB);
+    gp_batch_work();
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+    gp_thread_leave();
+    gp_batch_work();
+    cr_expect_gt(listen_count(&listen, getpid()).batches, 0);
+    listen_disarm(&listen);
+    cr_expect_eq(gp_batch_work(), UINT64_MAX);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    listen_for(&listen, 1);
+    heard.high = 0;
+    host_mark(1);
+    gp_batch_work();
+    listen_for(&listen, 20);
+    cr_expect_eq(heard.high, 0, "%lld", (long long)heard.high);
+    listen_close(&listen);
+}
+
+/* Whoever listens at the start may be gone before the thread first runs.  The semaphore by hand: no BPF. */
+Test(batch, a_listener_of_the_start_leaves_no_watch)
+{
+    host_make(false);
+    gpuprof_batch_semaphore = 1;
+    gp_batch_start(&host_session);
+    gpuprof_batch_semaphore = 0;
+    gp_batch_work();
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, MIB);
+    gp_thread_leave();
+    cr_expect_not(host_watched());
+}
+
+/* Events before there is a session to ring at are told of in the first round. */
+Test(batch, events_before_the_start_are_told)
+{
+    host_make(false);
+    gpuprof_batch_semaphore = 1;
+    host_mark(3);
+    gp_batch_start(&host_session);
+    cr_expect_lt(gp_batch_work(), 1000000000ull, "it sleeps over them");
 }
 
 /* Until the driver has said who a device is, its peaks are said again. */
@@ -449,9 +670,9 @@ Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
     struct listen listen;
     struct heard heard;
     listen_or_skip(&listen, &heard);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     heard.pid = (uint32_t)getpid();
-    host_start();
+    host_start(false);
     cr_assert(gp_thread_enter());
     host_alloc(0x1000, 3 * MIB);
     gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
@@ -480,9 +701,9 @@ Test(batch, resets_do_not_show)
     struct heard heard;
     struct gp_wire_before_after row;
     listen_or_skip(&listen, &heard);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     heard.pid = (uint32_t)getpid();
-    host_start();
+    host_start(false);
     cr_assert(gp_thread_enter());
     for (unsigned i = 0; i < 10; i++) {
         struct gp_block block = {.space = GP_SPACE_DEVICE,

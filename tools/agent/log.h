@@ -12,8 +12,8 @@
 enum gp_log_level { GP_LOG_ERROR = 3, GP_LOG_WARNING = 4, GP_LOG_NOTICE = 5, GP_LOG_INFO = 6, GP_LOG_DEBUG = 7 };
 
 /* Lines above `level` are not written.  Once, before any thread. */
-void gp_log_open(enum gp_log_level level);
+void gp_agent_log_open(enum gp_log_level level);
 /* Any thread; one write(2) a line, so lines of threads do not mix; a full pipe loses the line, nobody waits. */
-void gp_log(enum gp_log_level level, const char *format, ...) GP_PRINTF(2, 3);
+void gp_agent_log(enum gp_log_level level, const char *format, ...) GP_PRINTF(2, 3);
 
 #endif

@@ -7,6 +7,7 @@
 #include "bpf/probe.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -65,8 +67,7 @@ static bool is_verbose;
 
 static int libbpf_says(enum libbpf_print_level level, const char *format, va_list list)
 {
-    (void)level;
-    return is_verbose ? vfprintf(stderr, format, list) : 0;
+    return is_verbose && level != LIBBPF_DEBUG ? vfprintf(stderr, format, list) : 0; /* debug: each relocation */
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
@@ -196,47 +197,154 @@ static int meta_map(struct gp_bpf *bpf, char *why, size_t why_bytes)
 
 /* ---- pins ------------------------------------------------------------------------------------------------------ */
 
-static int pin_path(char *path, size_t bytes, const char *pins, const char *name)
+/* Under this name a map waits for its place: renamed over the old one it is there without a moment in between. */
+#define NEXT "-new"
+
+static int pin_path(char *path, size_t bytes, const char *pins, const char *name, const char *end)
 {
-    int length = snprintf(path, bytes, "%s/%s", pins, name);
+    int length = snprintf(path, bytes, "%s/%s%s", pins, name, end);
     return length < 0 || (size_t)length >= bytes ? -ENAMETOOLONG : 0;
+}
+
+/* A map of this name made by us, of whatever version; what else lies there is not ours to replace. */
+static bool pin_is_ours(const char *path, const char *name)
+{
+    char link[32], kind[32] = "";
+    struct bpf_map_info info = {0};
+    uint32_t bytes = sizeof info;
+    LIBBPF_OPTS(bpf_obj_get_opts, readonly, .file_flags = BPF_F_RDONLY);
+    int fd = bpf_obj_get_opts(path, &readonly);
+    if (fd < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    bool is_map = readlink(link, kind, sizeof kind - 1) > 0 && !strcmp(kind, "anon_inode:bpf-map");
+    bool is_ours =
+        is_map && !bpf_obj_get_info_by_fd(fd, &info, &bytes) && !strncmp(info.name, name, sizeof info.name - 1);
+    close(fd);
+    return is_ours;
+}
+
+static int pin_directory(const char *pins, char *why, size_t why_bytes)
+{
+    bool is_made = mkdir(pins, 0755) == 0;
+    if (!is_made && errno != EEXIST)
+        return say(why, why_bytes, -errno, "cannot make %s: %s (is a bpffs mounted at /sys/fs/bpf?)", pins,
+                   strerror(errno));
+    if (is_made)
+        chmod(pins, 0755); /* whatever the umask is */
+    struct statfs where;
+    if (statfs(pins, &where) || (unsigned long)where.f_type != BPFFS_MAGIC) {
+        if (is_made)
+            rmdir(pins);
+        return say(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
+    }
+    return 0;
 }
 
 static int pin_one(const struct gp_bpf *bpf, const char *pins, size_t index)
 {
     char path[4096];
-    if (pin_path(path, sizeof path, pins, pinned[index].name))
+    if (pin_path(path, sizeof path, pins, pinned[index].name, NEXT))
         return -ENAMETOOLONG;
     struct bpf_map *map = bpf_object__find_map_by_name(bpf->skeleton->obj, pinned[index].name);
     if (!map)
         return -ENOENT;
-    if (bpf_obj_pin(bpf_map__fd(map), path) || chmod(path, pinned[index].mode))
+    if (unlink(path) && errno != ENOENT) /* of one that was killed here */
         return -errno;
+    return bpf_obj_pin(bpf_map__fd(map), path) || chmod(path, pinned[index].mode) ? -errno : 0;
+}
+
+static int pin_group(const char *pins, gid_t group, char *why, size_t why_bytes)
+{
+    char path[4096];
+    if (group == (gid_t)-1)
+        return 0;
+    if (pin_path(path, sizeof path, pins, "process_device", NEXT) || chown(path, (uid_t)-1, group))
+        return say(why, why_bytes, -errno, "cannot give process_device to group %u: %s%s", (unsigned)group,
+                   strerror(errno), errno == EPERM ? " (CAP_CHOWN, or to be in that group, is needed)" : "");
     return 0;
 }
 
-static int pin_all(const struct gp_bpf *bpf, const char *pins, char *why, size_t why_bytes)
+static void pins_drop(const char *pins, const char *end)
 {
-    if (mkdir(pins, 0755) && errno != EEXIST)
-        return say(why, why_bytes, -errno, "cannot make %s: %s (is a bpffs mounted at /sys/fs/bpf?)", pins,
-                   strerror(errno));
-    struct statfs where;
-    if (statfs(pins, &where) || (unsigned long)where.f_type != BPFFS_MAGIC) {
-        rmdir(pins);
-        return say(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
-    }
-    chmod(pins, 0755); /* whatever the umask is */
-    for (size_t i = 0; i < PINNED; i++) {
-        int error = pin_one(bpf, pins, i);
-        if (!error)
-            continue;
-        char path[4096];
-        for (size_t j = 0; j < i; j++) /* those before it are ours */
-            if (!pin_path(path, sizeof path, pins, pinned[j].name))
-                unlink(path);
-        return say(why, why_bytes, error, "cannot pin %s/%s: %s", pins, pinned[i].name, strerror(-error));
+    char path[4096];
+    for (size_t i = 0; i < PINNED; i++)
+        if (!pin_path(path, sizeof path, pins, pinned[i].name, end))
+            unlink(path);
+}
+
+/* Tables first, meta last: who reads meanwhile finds an old heartbeat beside new tables, never a fresh one beside old.
+ */
+static int pins_place(const char *pins, char *why, size_t why_bytes)
+{
+    char from[4096], to[4096];
+    for (size_t i = PINNED; i-- > 0;) {
+        if (pin_path(from, sizeof from, pins, pinned[i].name, NEXT) ||
+            pin_path(to, sizeof to, pins, pinned[i].name, ""))
+            return -ENAMETOOLONG;
+        if (rename(from, to))
+            return say(why, why_bytes, -errno, "cannot pin %s: %s", to, strerror(errno));
     }
     return 0;
+}
+
+/* The kernel gives the lock back whatever the holder died of.  A directory that was removed between open and flock is
+ * nobody's any more: again. */
+int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes)
+{
+    for (unsigned tries = 0; tries < 100; tries++) {
+        int error = pin_directory(pins, why, why_bytes);
+        if (error)
+            return error;
+        int fd = open(pins, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT)
+            continue;
+        if (fd < 0)
+            return say(why, why_bytes, -errno, "cannot open %s: %s", pins, strerror(errno));
+        struct stat held, there;
+        if (flock(fd, LOCK_EX | LOCK_NB)) {
+            error = errno;
+            close(fd);
+            struct gp_map_meta meta;
+            char who[32] = "";
+            if (gp_bpf_pinned_meta(pins, &meta) == 0)
+                snprintf(who, sizeof who, " (pid %u)", meta.agent_pid);
+            if (error == EWOULDBLOCK)
+                return say(why, why_bytes, -EEXIST, "another agent%s runs with the pins %s", who, pins);
+            return say(why, why_bytes, -error, "cannot lock %s: %s", pins, strerror(error));
+        }
+        if (fstat(fd, &held) == 0 && stat(pins, &there) == 0 && held.st_ino == there.st_ino &&
+            held.st_dev == there.st_dev)
+            return fd;
+        close(fd);
+    }
+    return say(why, why_bytes, -EAGAIN, "%s comes and goes: is another agent started again and again?", pins);
+}
+
+int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, size_t why_bytes)
+{
+    char path[4096];
+    int error = pin_directory(pins, why, why_bytes);
+    if (error)
+        return error;
+    for (size_t i = 0; i < PINNED; i++) {
+        if (pin_path(path, sizeof path, pins, pinned[i].name, ""))
+            return say(why, why_bytes, -ENAMETOOLONG, "%s: too long a name", pins);
+        if (access(path, F_OK) == 0 && !pin_is_ours(path, pinned[i].name))
+            return say(why, why_bytes, -EEXIST, "%s is there already and is not gpuprof's: take it away", path);
+    }
+    for (size_t i = 0; !error && i < PINNED; i++) {
+        error = pin_one(bpf, pins, i);
+        if (error)
+            say(why, why_bytes, error, "cannot pin %s/%s: %s", pins, pinned[i].name, strerror(-error));
+    }
+    if (!error)
+        error = pin_group(pins, group, why, why_bytes);
+    if (!error)
+        error = pins_place(pins, why, why_bytes);
+    if (error)
+        pins_drop(pins, NEXT);
+    return error;
 }
 
 int gp_bpf_unpin(const char *pins)
@@ -244,20 +352,39 @@ int gp_bpf_unpin(const char *pins)
     char path[4096];
     int error = 0;
     for (size_t i = 0; i < PINNED; i++) {
-        if (pin_path(path, sizeof path, pins, pinned[i].name))
+        if (pin_path(path, sizeof path, pins, pinned[i].name, ""))
             return -ENAMETOOLONG;
-        if (unlink(path) && errno != ENOENT)
+        if (access(path, F_OK) == 0 && pin_is_ours(path, pinned[i].name) && unlink(path))
             error = -errno;
     }
-    if (rmdir(pins) && errno != ENOENT && errno != ENOTEMPTY)
+    pins_drop(pins, NEXT);
+    if (rmdir(pins) && errno != ENOENT && errno != ENOTEMPTY && errno != EBUSY) /* busy: the mount itself */
         error = -errno;
     return error;
+}
+
+int gp_bpf_pins_foreign(const char *pins, char *name, size_t name_bytes)
+{
+    DIR *directory = opendir(pins);
+    struct dirent *entry;
+    int count = 0;
+    if (!directory)
+        return -errno;
+    while ((entry = readdir(directory))) {
+        bool is_ours = entry->d_name[0] == '.'; /* and names with dots cannot be made there */
+        for (size_t i = 0; !is_ours && i < PINNED; i++)
+            is_ours = !strcmp(entry->d_name, pinned[i].name);
+        if (!is_ours && count++ == 0)
+            snprintf(name, name_bytes, "%s", entry->d_name);
+    }
+    closedir(directory);
+    return count;
 }
 
 int gp_bpf_pinned_meta(const char *pins, struct gp_map_meta *out)
 {
     char path[4096];
-    if (pin_path(path, sizeof path, pins, "meta"))
+    if (pin_path(path, sizeof path, pins, "meta", ""))
         return -ENAMETOOLONG;
     LIBBPF_OPTS(bpf_obj_get_opts, readonly, .file_flags = BPF_F_RDONLY);
     int fd = bpf_obj_get_opts(path, &readonly);
@@ -293,8 +420,6 @@ int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char 
         error = meta_map(bpf, why, why_bytes);
     if (!error)
         error = attach_tracepoints(bpf, why, why_bytes);
-    if (!error && options->pins)
-        error = pin_all(bpf, options->pins, why, why_bytes);
     if (error)
         gp_bpf_close(bpf);
     else
@@ -389,32 +514,6 @@ int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns)
     if (bpf_prog_test_run_opts(bpf_program__fd(bpf->skeleton->progs.gpuprof_gone), &run))
         return -errno;
     return (int)run.retval;
-}
-
-/* Rows of a removed cgroup: no process can be in it any more, but one that left it may be counted there until its next
- * batch, so a row goes only when it counts none. */
-int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id)
-{
-    int sums = bpf_map__fd(bpf->skeleton->maps.container_device), removed = 0, kept = 0;
-    struct gp_map_container_key key, next, *last = NULL;
-    int more = bpf_map_get_next_key(sums, NULL, &next) == 0;
-    for (uint32_t i = 0; more && i < 4 * GP_MAPS_CONTAINERS; i++) { /* bounded: others insert meanwhile */
-        key = next;
-        last = &key;
-        more = bpf_map_get_next_key(sums, last, &next) == 0;
-        struct gp_map_sum sum;
-        if (key.cgroup_id != cgroup_id || bpf_map_lookup_elem(sums, &key, &sum))
-            continue;
-        if (sum.processes)
-            kept++;
-        else
-            removed += bpf_map_delete_elem(sums, &key) == 0;
-    }
-    struct gp_map_container row;
-    int containers = bpf_map__fd(bpf->skeleton->maps.container);
-    if (!kept && bpf_map_lookup_elem(containers, &cgroup_id, &row) == 0 && row.entries == 0)
-        removed += bpf_map_delete_elem(containers, &cgroup_id) == 0;
-    return removed;
 }
 
 int gp_bpf_costs(const struct gp_bpf *bpf, struct gp_bpf_costs *out)

@@ -18,7 +18,6 @@
 struct gp_bpf;
 
 struct gp_bpf_options {
-    const char *pins;                                    /* a directory on a bpffs; NULL: pin nothing */
     uint32_t processes, containers, devices, ring_bytes; /* 0: those of maps.h (tests take tiny ones) */
     uint32_t quiet_events_per_s, quiet_burst;            /* 0: GP_MAPS_QUIET_*; see bpf/README.md "Fairness" */
     bool by_perf;                                        /* perf_event_open even where uprobe_multi would do */
@@ -26,15 +25,24 @@ struct gp_bpf_options {
 };
 
 /* Loads and attaches what belongs to no library (exit, exec).  0 or -errno, with a sentence in `why` that says what is
- * missing: -EPERM capabilities, -ENOTSUP no BTF or a kernel that is too old, -ENOENT no bpffs at pins, -EEXIST the pins
- * are another's. */
+ * missing: -EPERM capabilities, -ENOTSUP no BTF or a kernel that is too old. */
 int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char *why, size_t why_bytes);
 /* Detaches all that was attached through it and frees it.  Pins stay: they show the last state, with a heartbeat that
  * grows old.  gp_bpf_unpin takes them away. */
 void gp_bpf_close(struct gp_bpf *bpf);
 
-/* Takes away the pins of ours in a directory, and the directory; names that are not ours stay.  0 or -errno. */
+/* One agent a directory of pins: makes it, and locks it until the descriptor is closed, also by a kill -9.  >= 0, or
+ * -errno with a sentence: -EEXIST another agent has it (its pid is said), -ENOENT no bpffs. */
+int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes);
+/* Pins the maps in a directory on a bpffs, which is made.  Pins of ours that are there already are replaced, each in
+ * one step; whether their maker is dead is the caller's to know.  group: may read the table of processes; (gid_t)-1:
+ * root's. 0, or -errno with a sentence: -ENOENT no bpffs, -EEXIST something else has one of the names, -EPERM the
+ * group. */
+int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, size_t why_bytes);
+/* Takes away the pins of ours in a directory, and the directory; what is not ours stays.  0 or -errno. */
 int gp_bpf_unpin(const char *pins);
+/* How many names in the directory are not ours, and one of them (hostile text).  -errno. */
+int gp_bpf_pins_foreign(const char *pins, char *name, size_t name_bytes);
 /* Whose pins they are: 0 with the mapped copy of meta in *out, -ENOENT none, -EACCES, -EPROTO another version. */
 int gp_bpf_pinned_meta(const char *pins, struct gp_map_meta *out);
 
@@ -65,8 +73,35 @@ struct gp_map_meta *gp_bpf_meta(struct gp_bpf *bpf);
 /* The second line behind the exit tracepoint: the process that had this tgid and start_boottime is dead; its bytes
  * leave every sum.  start_ns 0: whoever has that tgid.  0, -ENOENT nothing of it is counted, -EAGAIN at work. */
 int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns);
-/* The cgroup is removed: its rows that count no process any more make room.  Number of rows removed or -errno. */
+
+/* ---- walks (table.c) ------------------------------------------------------------------------------------------- */
+
+#define GP_BPF_PART 256u /* entries that one call looks at: 30 KB of the stack */
+
+struct gp_bpf_walk { /* begins as {0} */
+    uint32_t at;
+    bool is_begun;
+};
+struct gp_bpf_one {
+    uint64_t start_ns;
+    uint32_t tgid;
+};
+
+/* Each fills out[GP_BPF_PART] from the next part of a table: 1 there is more, 0 these were the last, -errno.  What was
+ * in the table before the walk began, and stays, is seen. */
+int gp_bpf_processes(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, struct gp_bpf_one *out, uint32_t *count);
+/* Containers without an entry in process_device; and, once for each row, the cgroups of sums that count no process: a
+ * sum may stand without a row in "container" if that was full. */
+int gp_bpf_idle_containers(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_t *ids, uint32_t *count);
+int gp_bpf_idle_sums(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_t *ids, uint32_t *count);
+
+/* These cgroups (different ones; they are sorted) have been removed for as long as a batch may take: their rows that
+ * count no process make room, by one walk for all.  Number of rows taken away or -errno; forgotten (or NULL): cgroups
+ * of which nothing is left. */
+int gp_bpf_forget_containers(struct gp_bpf *bpf, uint64_t *ids, uint32_t count, uint32_t *forgotten);
 int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id);
+
+/* ---- costs ----------------------------------------------------------------------------------------------------- */
 
 /* Batches that the kernel did not give to the program (recursion, 5.12 and newer say so), and the instructions that the
  * verifier looked at, of the heaviest program (0: the kernel does not say).  For doctor, tests and metrics. */

@@ -46,6 +46,7 @@ int gp_cmd_fragmentation(int argc, char **argv);
 int gp_cmd_reconcile(int argc, char **argv);
 int gp_cmd_diff(int argc, char **argv);
 int gp_cmd_export(int argc, char **argv); /* tools/cmd/export.c */
+int gp_cmd_agent(int argc, char **argv);
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 

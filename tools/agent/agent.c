@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * agent.c: see agent.h.  One thread waits for everything (epoll); each part has a descriptor and a turn of bounded
+ * work.  Nothing in this loop waits for another process.
+ */
+#include <agent/agent.h>
+#include <agent/deaths.h>
+#include <agent/discover.h>
+#include <agent/failures.h>
+#include <agent/greet.h>
+#include <agent/library.h>
+#include <agent/log.h>
+#include <agent/notify.h>
+#include <base/clock.h>
+#include <bpf/loader.h>
+#include <collect/collect.h>
+#include <collect/procfs.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* Viewers call an agent dead after 5 s without a heartbeat (GP_SYSTEM_ALIVE_NS): a loaded machine may delay ten. */
+#define GP_AGENT_TICK_NS 500000000l
+#define GP_AGENT_SECOND  1000000000ull
+#define GP_AGENT_SUMS_NS 60000000000ull
+
+struct gp_daemon_file { /* a library with a path, as it was when it was last looked at */
+    const char *path;
+    dev_t device;
+    ino_t inode;
+    struct timespec changed;
+    int error; /* 0: armed */
+};
+
+struct gp_daemon {
+    const struct gp_agent_options *options;
+    char *why; /* of gp_agent_run */
+    size_t why_bytes;
+    sigset_t signals, signals_before;
+    int epoll, signal, timer, lock;
+    void (*parts[8])(struct gp_daemon *); /* what to call when a descriptor is readable */
+    uint32_t part_count;
+    gid_t group;
+    bool is_pinned, is_ending;
+    struct gp_bpf *bpf;
+    struct gp_failures *failures;
+    struct gp_metrics *metrics;
+    struct gp_http *http;
+    uint64_t summed_ns, second_ns, sweep_ns, watchdog_ns, watched_ns; /* sweep: not before */
+    char status[128];
+    struct gp_libraries *libraries;
+    struct gp_discover *discover; /* NULL: --no-discover, or not possible here */
+    struct gp_greeter *greeter;
+    struct gp_deaths *deaths;
+    struct gp_daemon_file files[GP_AGENT_LIBRARIES + 1]; /* the installed one is the last */
+    unsigned file_count;
+};
+
+static int gp_daemon_fail(struct gp_daemon *daemon, int error, const char *what)
+{
+    snprintf(daemon->why, daemon->why_bytes, "%s: %s", what, strerror(-error));
+    return error;
+}
+
+/* ---- libraries with a path --------------------------------------------------------------------------------------- */
+
+static bool gp_daemon_file_changed(struct gp_daemon_file *file)
+{
+    struct stat about = {0}; /* none: like a file that is no file */
+    if (stat(file->path, &about) != 0)
+        about = (struct stat){0};
+    bool changed = about.st_dev != file->device || about.st_ino != file->inode ||
+                   about.st_ctim.tv_sec != file->changed.tv_sec || about.st_ctim.tv_nsec != file->changed.tv_nsec;
+    file->device = about.st_dev;
+    file->inode = about.st_ino;
+    file->changed = about.st_ctim;
+    return changed;
+}
+
+static int gp_daemon_file_arm(struct gp_daemon *daemon, struct gp_daemon_file *file)
+{
+    file->error = gp_libraries_keep(daemon->libraries, file->path, daemon->why, daemon->why_bytes);
+    if (!file->error)
+        gp_agent_log(GP_LOG_INFO, "armed %s", file->path);
+    return file->error;
+}
+
+/* A package that is upgraded puts another file there, which new programs load; the old one stays armed for those that
+ * run. */
+static void gp_daemon_files_look(struct gp_daemon *daemon)
+{
+    for (unsigned i = 0; i < daemon->file_count; i++) {
+        struct gp_daemon_file *file = &daemon->files[i];
+        if (gp_daemon_file_changed(file) && file->inode && gp_daemon_file_arm(daemon, file))
+            gp_agent_log(GP_LOG_WARNING, "not armed: %s", daemon->why);
+    }
+}
+
+static int gp_daemon_files(struct gp_daemon *daemon)
+{
+    const struct gp_agent_options *options = daemon->options;
+    for (unsigned i = 0; i < options->library_count && i < GP_AGENT_LIBRARIES; i++)
+        daemon->files[daemon->file_count++].path = options->libraries[i];
+    if (options->installed)
+        daemon->files[daemon->file_count++].path = options->installed;
+    for (unsigned i = 0; i < daemon->file_count; i++) {
+        struct gp_daemon_file *file = &daemon->files[i];
+        gp_daemon_file_changed(file);
+        if (!gp_daemon_file_arm(daemon, file))
+            continue;
+        if (file->path != options->installed || file->error == -EACCES) /* the kernel's no concerns every file */
+            return file->error == -EACCES ? file->error : -EINVAL;
+        gp_agent_log(GP_LOG_WARNING, "%s: waiting for programs that load another copy", daemon->why);
+    }
+    return 0;
+}
+
+/* ---- what happens -------------------------------------------------------------------------------------------------
+ */
+
+/* One line for `systemctl status`; the manager tells everybody on the bus, so only when it is another one. */
+static void gp_daemon_status(struct gp_daemon *daemon)
+{
+    struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
+    struct gp_failures_count failures = gp_failures_count(daemon->failures);
+    char status[sizeof(daemon->status)];
+    snprintf(status, sizeof(status), "libraries armed: %u, processes: %" PRIu64 ", failed allocations: %" PRIu64,
+             gp_libraries_count(daemon->libraries).armed, deaths.processes + deaths.looked_at, failures.failures);
+    if (strcmp(status, daemon->status) != 0)
+        gp_notify("STATUS=%s", status);
+    memcpy(daemon->status, status, sizeof(status));
+}
+
+static void gp_daemon_libraries(struct gp_daemon *daemon)
+{
+    gp_libraries_turn(daemon->libraries);
+}
+
+static void gp_daemon_discover(struct gp_daemon *daemon)
+{
+    gp_discover_turn(daemon->discover);
+}
+
+/* Files whose processes have ended.  A forked child maps without a word, so all processes are looked at before a file
+ * is let go: at most once a second, and for at most a twentieth of the time. */
+static void gp_daemon_idle(struct gp_daemon *daemon, uint64_t now)
+{
+    if (!daemon->discover || !gp_libraries_idle(daemon->libraries) || now < daemon->sweep_ns)
+        return;
+    bool is_whole = gp_discover_sweep(daemon->discover) >= 0;
+    uint64_t took = gp_clock_ns() - now;
+    daemon->sweep_ns = now + (took > GP_AGENT_SECOND / 20 ? took * 20 : GP_AGENT_SECOND);
+    if (is_whole)
+        gp_libraries_disarm_idle(daemon->libraries);
+}
+
+static void gp_daemon_deaths(struct gp_daemon *daemon)
+{
+    gp_deaths_turn(daemon->deaths);
+}
+
+/* What the parts counted, losses too: at the end, and once a minute for who asked for more words. */
+static void gp_daemon_sum_up(struct gp_daemon *daemon, enum gp_log_level level)
+{
+    struct gp_failures_count failures = gp_failures_count(daemon->failures);
+    struct gp_libraries_count libraries = gp_libraries_count(daemon->libraries);
+    struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
+    struct gp_greeter_count greeter = gp_greeter_count(daemon->greeter);
+    gp_agent_log(level,
+                 "so far: events %" PRIu64 ", records broken %" PRIu64 ", failed allocations %" PRIu64
+                 " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64,
+                 failures.events, failures.broken, failures.failures, failures.unsaid, libraries.armed,
+                 libraries.refused, libraries.postponed);
+    gp_agent_log(level,
+                 "so far: processes held %" PRIu64 ", looked at %" PRIu64 ", not even that %" PRIu64
+                 ", taken out late %" PRIu64 "; containers forgotten %" PRIu64 "; greeted %" PRIu64 ", silent %" PRIu64
+                 ", too many %" PRIu64,
+                 deaths.processes, deaths.looked_at, deaths.unknown, deaths.taken, deaths.containers, greeter.answered,
+                 greeter.silent, greeter.refused);
+}
+
+static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
+{
+    /* relaxed: readers compare it with their clock and take nothing else from it */
+    __atomic_store_n(&gp_bpf_meta(daemon->bpf)->heartbeat_ns, now, __ATOMIC_RELAXED);
+    if (daemon->watchdog_ns && now - daemon->watched_ns + GP_AGENT_TICK_NS > daemon->watchdog_ns) {
+        gp_notify("WATCHDOG=1");
+        daemon->watched_ns = now;
+    }
+}
+
+static void gp_daemon_tick(struct gp_daemon *daemon)
+{
+    uint64_t expired, now = gp_clock_ns();
+    if (read(daemon->timer, &expired, sizeof(expired)) < 0)
+        return;
+    gp_daemon_beat(daemon, now);
+    gp_failures_turn(daemon->failures);
+    gp_daemon_idle(daemon, now);
+    if (now - daemon->second_ns < GP_AGENT_SECOND)
+        return;
+    daemon->second_ns = now;
+    gp_deaths_second(daemon->deaths);
+    gp_daemon_files_look(daemon);
+    gp_daemon_status(daemon);
+    if (now - daemon->summed_ns >= GP_AGENT_SUMS_NS) {
+        gp_daemon_sum_up(daemon, GP_LOG_DEBUG);
+        daemon->summed_ns = now;
+    }
+}
+
+static void gp_daemon_signal(struct gp_daemon *daemon)
+{
+    struct signalfd_siginfo got;
+    if (read(daemon->signal, &got, sizeof(got)) != sizeof(got))
+        return;
+    gp_agent_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
+    daemon->is_ending = true;
+}
+
+static void gp_daemon_failures(struct gp_daemon *daemon)
+{
+    gp_failures_turn(daemon->failures);
+}
+
+static int gp_daemon_watch(struct gp_daemon *daemon, int fd, void (*turn)(struct gp_daemon *))
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = daemon->part_count};
+    daemon->parts[daemon->part_count++] = turn;
+    return epoll_ctl(daemon->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int gp_daemon_watch_all(struct gp_daemon *daemon)
+{
+    int error = gp_daemon_watch(daemon, daemon->signal, gp_daemon_signal);
+    if (!error)
+        error = gp_daemon_watch(daemon, daemon->timer, gp_daemon_tick);
+    if (!error)
+        error = gp_daemon_watch(daemon, gp_failures_fd(daemon->failures), gp_daemon_failures);
+    if (!error)
+        error = gp_daemon_watch(daemon, gp_libraries_fd(daemon->libraries), gp_daemon_libraries);
+    if (!error)
+        error = gp_daemon_watch(daemon, gp_deaths_fd(daemon->deaths), gp_daemon_deaths);
+    if (!error && daemon->discover)
+        error = gp_daemon_watch(daemon, gp_discover_fd(daemon->discover), gp_daemon_discover);
+    return error;
+}
+
+static int gp_daemon_loop(struct gp_daemon *daemon)
+{
+    int error = gp_daemon_watch_all(daemon);
+    if (error)
+        return gp_daemon_fail(daemon, error, "epoll");
+    gp_agent_log(GP_LOG_INFO, "ready: tables in %s, probes by %s", daemon->options->pins,
+                 gp_bpf_is_multi(daemon->bpf) ? "uprobe_multi" : "perf");
+    gp_notify("READY=1");
+    gp_daemon_status(daemon);
+    daemon->summed_ns = gp_clock_ns();
+    while (!daemon->is_ending) {
+        struct epoll_event events[8];
+        int count = epoll_wait(daemon->epoll, events, GP_COUNT(events), -1);
+        if (count < 0 && errno != EINTR)
+            return gp_daemon_fail(daemon, -errno, "epoll");
+        for (int i = 0; i < count; i++)
+            daemon->parts[events[i].data.u32](daemon);
+    }
+    gp_daemon_sum_up(daemon, GP_LOG_INFO);
+    return 0;
+}
+
+/* ---- begin --------------------------------------------------------------------------------------------------------
+ */
+
+/* Threads inherit the mask, so that every signal comes to the loop.  What was ignored on purpose (nohup) stays so. */
+static int gp_daemon_signals(struct gp_daemon *daemon)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+    sigemptyset(&daemon->signals);
+    for (size_t i = 0; i < GP_COUNT(ends); i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&daemon->signals, ends[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &daemon->signals, &daemon->signals_before);
+    daemon->epoll = epoll_create1(EPOLL_CLOEXEC);
+    daemon->signal = signalfd(-1, &daemon->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    daemon->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    struct itimerspec every = {{0, GP_AGENT_TICK_NS}, {0, GP_AGENT_TICK_NS}};
+    if (daemon->epoll < 0 || daemon->signal < 0 || daemon->timer < 0 || timerfd_settime(daemon->timer, 0, &every, NULL))
+        return gp_daemon_fail(daemon, -errno, "descriptors");
+    return 0;
+}
+
+/* A descriptor for each process that is held: thousands are no rarity on a machine with a queue of short jobs. */
+static void gp_daemon_limits(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static int gp_daemon_group(struct gp_daemon *daemon)
+{
+    daemon->group = (gid_t)-1;
+    if (!daemon->options->group)
+        return 0;
+    struct group *group = getgrnam(daemon->options->group);
+    if (!group) {
+        snprintf(daemon->why, daemon->why_bytes, "%s: no such group", daemon->options->group);
+        return -EINVAL;
+    }
+    daemon->group = group->gr_gid;
+    return 0;
+}
+
+static int gp_daemon_maps(struct gp_daemon *daemon)
+{
+    const struct gp_agent_options *asked = daemon->options;
+    struct gp_bpf_options options = {.processes = asked->processes,
+                                     .containers = asked->containers,
+                                     .ring_bytes = asked->ring_bytes,
+                                     .verbose = asked->verbose};
+    int error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
+    if (error)
+        return error;
+    daemon->lock = gp_bpf_pins_lock(asked->pins, daemon->why, daemon->why_bytes);
+    if (daemon->lock < 0)
+        return daemon->lock;
+    error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
+    daemon->is_pinned = true; /* the directory at least */
+    char foreign[64] = "";
+    if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
+        gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+    return error;
+}
+
+static int gp_daemon_read(void *arg, struct gp_system_view **out, char *why, size_t why_bytes)
+{
+    return gp_system_view_read(out, arg, why, why_bytes);
+}
+
+static int gp_daemon_serve(struct gp_daemon *daemon)
+{
+    const struct gp_http_address *listen = daemon->options->listen;
+    if (!listen)
+        return 0;
+    struct gp_metrics_source source = {.read = gp_daemon_read,
+                                       .free = gp_system_view_free,
+                                       .gpus = gp_nvml_read,
+                                       .arg = (void *)daemon->options->pins};
+    int error = gp_metrics_open(&daemon->metrics, &daemon->options->metrics, &source);
+    if (error)
+        return gp_daemon_fail(daemon, error, "metrics");
+    char why[256], host[INET6_ADDRSTRLEN] = "?";
+    error = gp_http_start(&daemon->http, listen, daemon->metrics, why, sizeof(why));
+    if (error) {
+        snprintf(daemon->why, daemon->why_bytes, "metrics: %s", why);
+        return error;
+    }
+    bool is_v6 = listen->address.ss_family == AF_INET6;
+    inet_ntop(listen->address.ss_family,
+              is_v6 ? (const void *)&((const struct sockaddr_in6 *)&listen->address)->sin6_addr
+                    : (const void *)&((const struct sockaddr_in *)&listen->address)->sin_addr,
+              host, sizeof(host));
+    gp_agent_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
+                 gp_http_port(daemon->http));
+    return 0;
+}
+
+static void gp_daemon_mapped(void *arg, pid_t pid)
+{
+    gp_greeter_add(((struct gp_daemon *)arg)->greeter, pid);
+}
+
+/* Without discovery nobody says who maps a library: whoever has a session now is greeted. */
+static void gp_daemon_greet_all(struct gp_daemon *daemon)
+{
+    struct gp_collect_options options = {.exact = false};
+    struct gp_system *system;
+    int error = gp_collect(&options, &system);
+    if (error) {
+        gp_agent_log(GP_LOG_WARNING, "cannot look for profiled processes: %s", strerror(-error));
+        return;
+    }
+    for (int i = 0; i < system->process_count; i++)
+        gp_greeter_add(daemon->greeter, system->processes[i].pid);
+    gp_system_free(system);
+}
+
+static int gp_daemon_discovery(struct gp_daemon *daemon)
+{
+    if (daemon->options->no_discover)
+        return 0;
+    struct gp_discover_options options = {.libraries = daemon->libraries, .mapped = gp_daemon_mapped, .arg = daemon};
+    int error = gp_discover_open(&daemon->discover, &options, daemon->why, daemon->why_bytes);
+    if (!error)
+        return 0;
+    if (!gp_libraries_count(daemon->libraries).armed) /* nothing to listen to now, and nothing later */
+        return error;
+    gp_agent_log(GP_LOG_WARNING, "%s: no other copies of the library than those named", daemon->why);
+    return 0;
+}
+
+static int gp_daemon_find(struct gp_daemon *daemon)
+{
+    int error = gp_greeter_open(&daemon->greeter);
+    if (error)
+        return gp_daemon_fail(daemon, error, "the thread that greets");
+    error = gp_daemon_discovery(daemon);
+    if (!error && !daemon->discover)
+        gp_daemon_greet_all(daemon);
+    return error;
+}
+
+static int gp_daemon_begin(struct gp_daemon *daemon)
+{
+    int error = gp_daemon_group(daemon);
+    if (error)
+        return error;
+    if (!gp_proc_host_pids()) {
+        snprintf(daemon->why, daemon->why_bytes,
+                 "the kernel counts by the machine's own pids, which cannot be seen from this pid namespace: run it on "
+                 "the host, or with hostPID: true (Kubernetes), --pid=host (Docker, Podman)");
+        return -ENOTSUP;
+    }
+    gp_daemon_limits();
+    error = gp_daemon_signals(daemon);
+    if (!error)
+        error = gp_daemon_maps(daemon);
+    if (!error && (error = gp_failures_open(&daemon->failures, daemon->bpf)))
+        gp_daemon_fail(daemon, error, "the ring of events");
+    if (!error && (error = gp_deaths_open(&daemon->deaths, daemon->bpf)))
+        gp_daemon_fail(daemon, error, "the list of processes");
+    if (!error && (error = gp_libraries_open(&daemon->libraries, daemon->bpf)))
+        gp_daemon_fail(daemon, error, "the libraries");
+    if (!error)
+        error = gp_daemon_files(daemon);
+    if (!error)
+        error = gp_daemon_find(daemon);
+    if (!error)
+        error = gp_daemon_serve(daemon);
+    return error;
+}
+
+/* ---- end ----------------------------------------------------------------------------------------------------------
+ */
+
+static void gp_daemon_end(struct gp_daemon *daemon)
+{
+    gp_notify("STOPPING=1");
+    gp_http_stop(daemon->http);
+    gp_metrics_close(daemon->metrics);
+    gp_discover_close(daemon->discover);
+    gp_greeter_close(daemon->greeter);
+    gp_libraries_close(daemon->libraries);
+    gp_deaths_close(daemon->deaths);
+    gp_failures_close(daemon->failures);
+    if (daemon->is_pinned) { /* before the lock goes: another agent's pins may be there the next instant */
+        int error = gp_bpf_unpin(daemon->options->pins);
+        if (error)
+            gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
+                         strerror(-error));
+    }
+    gp_bpf_close(daemon->bpf);
+    int fds[] = {daemon->lock, daemon->timer, daemon->signal, daemon->epoll};
+    for (size_t i = 0; i < GP_COUNT(fds); i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    sigprocmask(SIG_SETMASK, &daemon->signals_before, NULL);
+}
+
+int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_bytes)
+{
+    struct gp_daemon daemon = {.options = options,
+                               .why = why,
+                               .why_bytes = why_bytes,
+                               .epoll = -1,
+                               .signal = -1,
+                               .timer = -1,
+                               .lock = -1,
+                               .watchdog_ns = gp_notify_watchdog_ns()};
+    sigprocmask(SIG_SETMASK, NULL, &daemon.signals_before);
+    int error = gp_daemon_begin(&daemon);
+    if (!error)
+        error = gp_daemon_loop(&daemon);
+    if (error)
+        gp_notify("STATUS=%s\nERRNO=%d", why, -error);
+    gp_daemon_end(&daemon);
+    return error;
+}
