@@ -225,7 +225,11 @@ Test(harmless, any_libc_function_may_fail, .timeout = 180)
 
     cr_assert_not_null(folder);
     snprintf(log, sizeof(log), "GPUPROF_LOG=debug:%s/log", folder);
-    same_expect_failures(&(struct same_failures){
-        .rows = rows, .row_count = sizeof(rows) / sizeof(rows[0]), .programs = programs, .env = env, .most = 64});
+    same_expect_failures(&(struct same_failures){.rows = rows,
+                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
+                                                 .programs = programs,
+                                                 .env = env,
+                                                 .most = 64,
+                                                 .all_from = 1});
     build_remove(folder);
 }

@@ -117,8 +117,12 @@ Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
 
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
-    same_expect_failures(&(struct same_failures){
-        .rows = rows, .row_count = sizeof(rows) / sizeof(rows[0]), .programs = programs, .env = env, .most = 24});
+    same_expect_failures(&(struct same_failures){.rows = rows,
+                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
+                                                 .programs = programs,
+                                                 .env = env,
+                                                 .most = 24,
+                                                 .all_from = 1});
     build_remove(folder);
 }
 
@@ -133,7 +137,11 @@ Test(record_harmless, a_file_that_is_there_already)
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/there", folder);
     cr_assert_eq(build_copy("/etc/passwd", record + strlen("GPUPROF_RECORD=")), 0);
-    same_expect_failures(&(struct same_failures){
-        .rows = rows, .row_count = sizeof(rows) / sizeof(rows[0]), .programs = programs, .env = env, .most = 24});
+    same_expect_failures(&(struct same_failures){.rows = rows,
+                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
+                                                 .programs = programs,
+                                                 .env = env,
+                                                 .most = 24,
+                                                 .all_from = 1});
     build_remove(folder);
 }

@@ -4,6 +4,7 @@
  */
 #include "lib/same.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,7 @@
 #include "lib/build.h"
 #include "lib/paths.h"
 
-#define SAME_ENV     12
-#define SAME_ONWARDS 3 /* after the calls of its start the library is another program: from the third on all fail */
+#define SAME_ENV 12
 
 static void same_text(struct ledger_diff *diff, const char *title, const char *what, const char *with,
                       const char *without)
@@ -74,24 +74,27 @@ static long same_count(const char *path)
 static long same_fail_once(struct ledger_diff *diff, const struct same_failures *failures, const struct same_row *row,
                            const char *program, const char *folder, long number, const char *more)
 {
-    char preload[600], shim[300] = "", rule[160], second[80] = "", count[300], title[160];
+    char alone[300], preload[600], rule[160], second[80] = "", count[300], title[160];
     const char *argv[] = {path_program(program), NULL}, *library = path_library();
-    const char *plain[] = {preload, rule, NULL}, *with[SAME_ENV] = {preload, rule, count};
+    const char *plain[] = {alone, rule, NULL}, *with[SAME_ENV] = {alone, rule, count};
     long calls;
     int i;
 
+    snprintf(alone, sizeof(alone), "LD_PRELOAD=%s/fail.so", folder);
     if (failures->source != NULL) {
-        snprintf(shim, sizeof(shim), ":%.*s/libgpuprof-shim.so", (int)(strrchr(library, '/') - library), library);
+        snprintf(preload, sizeof(preload), "%s:%.*s/libgpuprof-shim.so", alone, (int)(strrchr(library, '/') - library),
+                 library);
+        with[0] = preload;
     }
     if (row->after != NULL) {
         snprintf(second, sizeof(second), ",%s:1+:libgpuprof", row->after);
     }
-    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/fail.so%s", folder, shim);
     snprintf(rule, sizeof(rule), "GPUPROF_TEST_FAIL=%s:%ld%s:libgpuprof%s", row->function, number, more, second);
     snprintf(count, sizeof(count), "GPUPROF_TEST_FAIL_COUNT=%s/count", folder);
     snprintf(title, sizeof(title), "%s, %s call %ld%s fails in the library", program, row->function, number, more);
-    for (i = 0; failures->env != NULL && failures->env[i] != NULL && i < SAME_ENV - 4; i++) {
-        with[i + 3] = failures->env[i];
+    for (i = 3; failures->env != NULL && failures->env[i - 3] != NULL; i++) {
+        assert(i < SAME_ENV - 1);
+        with[i] = failures->env[i - 3];
     }
     same_run(diff, title, &(struct spawn_options){.argv = argv, .env = plain}, failures->source, with);
     calls = same_count(strchr(count, '=') + 1);
@@ -115,11 +118,8 @@ static long same_fail_row(struct ledger_diff *diff, const struct same_failures *
             calls = same_fail_once(diff, failures, row, *program, folder, number, "");
             fired += calls >= number;
         } while (calls >= number && number < failures->most);
-        if (calls > 0) {
-            same_fail_once(diff, failures, row, *program, folder, 1, "+");
-        }
-        if (calls >= SAME_ONWARDS) {
-            same_fail_once(diff, failures, row, *program, folder, SAME_ONWARDS, "+");
+        if (calls >= failures->all_from) {
+            same_fail_once(diff, failures, row, *program, folder, failures->all_from, "+");
         }
     }
     if (fired == 0) {

@@ -27,9 +27,10 @@ struct same_failures {
     const char *source;
     const char *const *env; /* more settings for the library; NULL-terminated, or NULL */
     long most;              /* so many calls of one function are tried one by one */
+    long all_from;          /* then all fail from this one on */
 };
 
-/* Each call of each row fails once; then all of them, from the first and from the third.  A row whose function no
+/* Each call of each row fails once; then all of them do.  A row whose function no
  * program makes the library call, or that fail.c has no wrapper for, is a difference: it tests nothing.  Returns how
  * many calls failed one by one. */
 long same_failures(struct ledger_diff *diff, const struct same_failures *failures);
