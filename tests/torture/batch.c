@@ -81,8 +81,8 @@ void gp_testpoint(const char *name)
         random = (unsigned)(uintptr_t)&random | 1;
     random = random * 1664525u + 1013904223u;
     bool is_rare = strcmp(name, "batch.coming") != 0;
-    if (name[0] == 'b' && random >> (is_rare ? 31 : 26) == 0)
-        usleep(random >> 12 & 0xfff);
+    if (name[0] == 'b' && random >> (is_rare ? 31 : 28) == 0)
+        usleep(random >> 12 & (is_rare ? 0xfff : 0x1fff));
     else if (random >> 22 == 0)
         sched_yield();
 }
@@ -238,8 +238,14 @@ static int round_run(bool always, unsigned seed)
         pthread_create(&threads[i], NULL, program_main, (void *)i);
     for (unsigned random = seed; gp_clock_ns() < until; random = random * 1664525u + 1013904223u) {
         usleep(random >> 16 & 0x1fff);
-        if (!always)
-            listen(random >> 31);
+        if (always)
+            continue;
+        /* Away for a moment, often just long enough for the thread to see it. */
+        listen(false);
+        if (random >> 30)
+            drain_ring();
+        usleep(random >> 20 & 0x3ff);
+        listen(random >> 29 != 0);
     }
     __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < THREADS; i++)
