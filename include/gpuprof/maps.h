@@ -40,8 +40,8 @@
 #define GP_MAPS_BYTES_LIMIT (1ll << 44)
 
 /* Every `cgroup_id` below is the number (inode) of a cgroup of version 2; or, with this mark, of one of version 1, for
- * processes that version 2 does not tell apart: in the memory controller's hierarchy, or with both bits in that of pids.
- * Kernels count numbers from boot, so no number has these bits; and JSON keeps all of it exactly. */
+ * processes that version 2 does not tell apart: in the memory controller's hierarchy, or with both bits in that of
+ * pids. Kernels count numbers from boot, so no number has these bits; and JSON keeps all of it exactly. */
 #define GP_MAP_CGROUP_V1      (1ull << 48)
 #define GP_MAP_CGROUP_V1_PIDS (3ull << 48)
 
@@ -88,6 +88,7 @@ struct gp_map_process {
 /* Missing: the table was full (map_full), or the device is not known yet. */
 #define GP_MAP_IN_CONTAINER 1u
 #define GP_MAP_IN_DEVICE    2u
+#define GP_MAP_IN_ENTRIES   4u /* gp_map_container.entries counts it */
 
 struct gp_map_container_key {
     uint64_t cgroup_id;

@@ -11,6 +11,7 @@
 #include "ds/ring.h"
 #include "export/batch.h"
 #include "export/session.h"
+#include "lib/build.h"
 #include "lib/ledger.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
@@ -113,13 +114,11 @@ static char library[64];
 
 static void library_copy(void)
 {
-    char command[4096 + 128];
     strcpy(library, "/tmp/gpuprof-test-batch-XXXXXX");
     int fd = mkstemp(library);
     cr_assert_geq(fd, 0);
     close(fd);
-    snprintf(command, sizeof(command), "cp '%s' %s && chmod 755 %s", path_library(), library, library);
-    cr_assert_eq(system(command), 0);
+    cr_assert_eq(build_copy(path_library(), library), 0);
 }
 
 static void library_remove(void)

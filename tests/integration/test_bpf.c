@@ -8,6 +8,8 @@
 #include "bpf/loader.h"
 #include "bpf/probe.h"
 #include "lib/paths.h"
+#include "lib/spawn.h"
+#include "system/system.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <criterion/criterion.h>
@@ -37,10 +39,10 @@ struct kid {
 };
 
 static struct gp_bpf *bpf;
-static char why[512], copy[PATH_MAX], groups[3][PATH_MAX];
+static char why[512], copy[PATH_MAX], groups[3][PATH_MAX], more[4][PATH_MAX];
 static uint64_t group_id[3];
 static struct kid kids[KIDS];
-static int kid_count, link_fd = -1, copy_fd = -1;
+static int kid_count, more_count, link_fd = -1, copy_fd = -1;
 
 static int64_t now_ns(void)
 {
@@ -77,15 +79,24 @@ static void groups_make(void)
     }
 }
 
-/* A copy of the program: another inode, so nobody else's probes. */
-static void copy_make(void)
+/* A copy of a file: another inode, so nobody else's probes. */
+static void copy_of(const char *from)
 {
     char command[3 * PATH_MAX];
     snprintf(copy, sizeof copy, "/tmp/gpuprof-test-fire-%d", getpid());
-    snprintf(command, sizeof command, "cp '%s' '%s'", path_program("probe_fire"), copy);
+    snprintf(command, sizeof command, "rm -f '%s'; cp '%s' '%s'", copy, from, copy);
     cr_assert(system(command) == 0);
     copy_fd = open(copy, O_RDONLY | O_CLOEXEC);
     cr_assert(copy_fd >= 0);
+}
+
+static void link_copy(void)
+{
+    struct gp_bpf_probe probe;
+    cr_assert(gp_bpf_probe_find(copy_fd, &probe) == 0);
+    cr_assert(probe.semaphore_offset != 0);
+    link_fd = gp_bpf_attach(bpf, copy_fd, &probe, why, sizeof why);
+    cr_assert(link_fd >= 0, "%s", why);
 }
 
 static void begin_with(const struct gp_bpf_options *options)
@@ -99,12 +110,8 @@ static void begin_with(const struct gp_bpf_options *options)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
     groups_make();
-    copy_make();
-    struct gp_bpf_probe probe;
-    cr_assert(gp_bpf_probe_find(copy_fd, &probe) == 0);
-    cr_assert(probe.semaphore_offset != 0);
-    link_fd = gp_bpf_attach(bpf, copy_fd, &probe, why, sizeof why);
-    cr_assert(link_fd >= 0, "%s", why);
+    copy_of(path_program("probe_fire"));
+    link_copy();
 }
 
 static void begin(void)
@@ -129,6 +136,17 @@ static long long tell(struct kid *kid, const char *format, ...)
     return answer(kid);
 }
 
+static bool enter(const char *group, pid_t pid)
+{
+    char procs[PATH_MAX + 16], text[16];
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", group);
+    int fd = open(procs, O_WRONLY | O_CLOEXEC), bytes = snprintf(text, sizeof text, "%d", pid);
+    bool is_done = fd >= 0 && write(fd, text, (size_t)bytes) == bytes;
+    if (fd >= 0)
+        close(fd);
+    return is_done;
+}
+
 static struct kid *kid_start(int cgroup)
 {
     struct kid *kid = &kids[kid_count++];
@@ -137,10 +155,7 @@ static struct kid *kid_start(int cgroup)
     kid->cgroup = cgroup;
     kid->pid = fork();
     if (kid->pid == 0) {
-        char procs[PATH_MAX + 16];
-        snprintf(procs, sizeof procs, "%s/cgroup.procs", groups[cgroup]);
-        int fd = open(procs, O_WRONLY);
-        if (fd < 0 || write(fd, "0", 1) != 1)
+        if (!enter(groups[cgroup], 0))
             _exit(99);
         dup2(to[0], 0);
         dup2(from[1], 1);
@@ -167,6 +182,13 @@ static void kid_end(struct kid *kid, int with)
     kid->pid = 0;
 }
 
+/* The kernel lets a process that was waited for leave its cgroup a little later. */
+static void group_remove(const char *group)
+{
+    for (int times = 0; *group && times < 500 && rmdir(group) && errno == EBUSY; times++)
+        usleep(10000);
+}
+
 static void end(void)
 {
     for (int i = 0; i < kid_count; i++)
@@ -177,8 +199,9 @@ static void end(void)
     if (*copy)
         unlink(copy);
     for (int i = 0; i < 3; i++)
-        if (*groups[i])
-            rmdir(groups[i]);
+        group_remove(groups[i]);
+    for (int i = 0; i < more_count; i++)
+        group_remove(more[i]);
 }
 
 /* ---- what the maps say ----------------------------------------------------------------------------------------- */
@@ -192,20 +215,30 @@ static struct gp_map_sum device_sum(int uuid)
     return sum;
 }
 
-static struct gp_map_sum container_sum(int group, int uuid)
+static struct gp_map_sum sum_of_cgroup(uint64_t id, int uuid)
 {
-    struct gp_map_container_key key = {.cgroup_id = group_id[group]};
+    struct gp_map_container_key key = {.cgroup_id = id};
     struct gp_map_sum sum = {.total_bytes = -99};
     memset(key.uuid, uuid, 16);
     bpf_map_lookup_elem(gp_bpf_map(bpf, "container_device"), &key, &sum);
     return sum;
 }
 
-static struct gp_map_container container(int group)
+static struct gp_map_sum container_sum(int group, int uuid)
+{
+    return sum_of_cgroup(group_id[group], uuid);
+}
+
+static struct gp_map_container row_of_cgroup(uint64_t id)
 {
     struct gp_map_container row = {0};
-    bpf_map_lookup_elem(gp_bpf_map(bpf, "container"), &group_id[group], &row);
+    bpf_map_lookup_elem(gp_bpf_map(bpf, "container"), &id, &row);
     return row;
+}
+
+static struct gp_map_container container(int group)
+{
+    return row_of_cgroup(group_id[group]);
 }
 
 static int process_row(pid_t pid, uint32_t device, struct gp_map_process *row)
@@ -308,11 +341,7 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
     tell(kid, "m 0 1 %lld %lld 0 0 6 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
     cr_assert(eq(i64, device_sum(1).calls, 6));
-    char procs[PATH_MAX + 16];
-    snprintf(procs, sizeof procs, "%s/cgroup.procs", groups[2]);
-    FILE *file = fopen(procs, "w");
-    fprintf(file, "%d", kid->pid);
-    cr_assert(fclose(file) == 0);
+    cr_assert(enter(groups[2], kid->pid));
     tell(kid, "m 0 1 %lld %lld 0 0 7 %lld", 3 * MIB, 3 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 3 * MIB));
     cr_assert(eq(i64, device_sum(1).calls, 7), "calls are not counted twice");
@@ -331,6 +360,103 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
     cr_assert(eq(i64, container_sum(2, 2).total_bytes, -99), "its rows are gone");
 }
 
+/* ---- hosts of version 1 ---------------------------------------------------------------------------------------- */
+
+/* One more cgroup, below this folder; its number. */
+static uint64_t more_group(const char *below, const char *suffix)
+{
+    char *path = more[more_count];
+    struct stat about;
+    snprintf(path, sizeof more[0], "%s/gpuprof-test-%d%s", below, getpid(), suffix);
+    if (mkdir(path, 0755))
+        cr_skip_test("cannot make %s: %s", path, strerror(errno));
+    more_count++;
+    cr_assert(stat(path, &about) == 0);
+    return about.st_ino;
+}
+
+#define MEMORY "/sys/fs/cgroup/memory"
+#define PIDS   "/sys/fs/cgroup/pids"
+
+/* Where the process's next batch is counted. */
+static uint64_t counted_in(struct kid *kid, long long bytes)
+{
+    struct gp_map_process row;
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
+    cr_assert(process_row(kid->pid, 0, &row) == 0);
+    cr_assert(eq(i64, sum_of_cgroup(row.cgroup_id, 1).allocated_bytes, bytes));
+    cr_assert(eq(u32, sum_of_cgroup(row.cgroup_id, 1).processes, 1));
+    cr_assert(eq(u64, row_of_cgroup(row.cgroup_id).entries, 1));
+    return row.cgroup_id;
+}
+
+static void path_is(uint64_t id, pid_t hint, const char *group, const char *mount)
+{
+    struct gp_container_name name;
+    cr_assert(eq(int, gp_container_lookup("", id, hint, &name), 0));
+    cr_assert(eq(str, name.path, (char *)group + strlen(mount)));
+}
+
+static void root_of_version_2(char *path, size_t bytes)
+{
+    if (access(MEMORY "/cgroup.procs", W_OK))
+        cr_skip_test("memory is not under version 1 at " MEMORY);
+    cr_assert(cgroup_mount(path, bytes));
+}
+
+Test(bpf, containers_of_version_1, .init = begin, .fini = end, .timeout = 60)
+{
+    char root[512];
+    root_of_version_2(root, sizeof root);
+    uint64_t a_id = more_group(MEMORY, "-a") | GP_MAP_CGROUP_V1, b_id = more_group(MEMORY, "-b") | GP_MAP_CGROUP_V1;
+    struct kid *a = kid_start(0), *b = kid_start(0);
+    cr_assert(enter(root, a->pid) && enter(root, b->pid) && enter(more[0], a->pid) && enter(more[1], b->pid));
+    tell(b, "m 0 1 %lld %lld 0 0 1 %lld", 2 * MIB, 2 * MIB, GIB);
+    cr_assert(eq(u64, counted_in(a, MIB), a_id));
+    cr_assert(eq(i64, sum_of_cgroup(b_id, 1).allocated_bytes, 2 * MIB));
+    for (int i = 0; i < 2; i++) { /* by a process in it, and by the hierarchy alone */
+        path_is(a_id, i ? a->pid : 0, more[0], MEMORY);
+        path_is(b_id, i ? a->pid : 0, more[1], MEMORY);
+    }
+    cr_assert(enter(more[1], a->pid));
+    tell(a, "m 0 1 %lld %lld 0 0 1 %lld", 3 * MIB, 3 * MIB, GIB);
+    cr_assert(eq(u32, sum_of_cgroup(a_id, 1).processes, 0));
+    cr_assert(eq(i64, sum_of_cgroup(a_id, 1).allocated_bytes, 0));
+    cr_assert(eq(u64, row_of_cgroup(a_id).entries, 0));
+    cr_assert(eq(u32, sum_of_cgroup(b_id, 1).processes, 2));
+    cr_assert(eq(i64, sum_of_cgroup(b_id, 1).allocated_bytes, 5 * MIB));
+    kid_end(b, SIGKILL);
+    cr_assert(eq(i64, sum_of_cgroup(b_id, 1).allocated_bytes, 3 * MIB));
+    kid_end(a, SIGKILL);
+    cr_assert(eq(u32, sum_of_cgroup(b_id, 1).processes, 0));
+    cr_assert(eq(u64, row_of_cgroup(b_id).entries, 0));
+    cr_assert(gp_bpf_forget_container(bpf, b_id) == 2);
+}
+
+Test(bpf, which_of_two_hierarchies_counts, .init = begin, .fini = end, .timeout = 60)
+{
+    char root[512];
+    root_of_version_2(root, sizeof root);
+    uint64_t old = more_group(MEMORY, "-a") | GP_MAP_CGROUP_V1, service = more_group(root, ".service");
+    struct kid *kid = kid_start(0);
+    cr_assert(enter(more[0], kid->pid));
+    cr_assert(eq(u64, counted_in(kid, MIB), group_id[0]), "version 2 tells it apart");
+    cr_assert(enter(more[1], kid->pid));
+    cr_assert(eq(u64, counted_in(kid, 2 * MIB), old), "in version 2 it is where its runtime was started");
+    cr_assert(enter(MEMORY, kid->pid));
+    cr_assert(eq(u64, counted_in(kid, 3 * MIB), service), "a service");
+    cr_assert(enter(root, kid->pid));
+    if (access(PIDS "/cgroup.procs", W_OK))
+        return;
+    cr_assert(enter(PIDS, kid->pid));
+    cr_assert(eq(u64, counted_in(kid, 4 * MIB), 1), "in the root of all");
+    uint64_t pids = more_group(PIDS, "-p") | GP_MAP_CGROUP_V1_PIDS;
+    cr_assert(enter(more[2], kid->pid));
+    cr_assert(eq(u64, counted_in(kid, 5 * MIB), pids));
+    for (int i = 0; i < 2; i++)
+        path_is(pids, i ? kid->pid : 0, more[2], PIDS);
+}
+
 Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
@@ -343,6 +469,12 @@ Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout
     cr_assert(eq(u64, gp_bpf_meta(bpf)->gap_batches, 5));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17));
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
+    cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, 0), 0));
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17), "what it lost before we knew it is not ours");
+    tell(kid, "l 20");
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 20));
 }
 
 Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)
@@ -468,8 +600,7 @@ Test(bpf, killed_for_want_of_memory, .init = begin, .fini = end, .timeout = 60)
     waitid(P_PID, (id_t)kid->pid, &info, WEXITED | WNOWAIT);
     int64_t left = device_sum(1).allocated_bytes;
     kid_end(kid, SIGKILL);
-    for (int i = 0; i < 100 && rmdir(group); i++)
-        usleep(10000);
+    group_remove(group);
     cr_assert(eq(int, moved, 0));
     cr_assert(eq(int, info.si_code, CLD_KILLED));
     cr_assert(eq(int, info.si_status, SIGKILL));
@@ -507,6 +638,49 @@ Test(bpf, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 60)
     cr_assert(process_row(pid, 1, &before) != 0);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
+}
+
+/* Should an end be missed and the number be used again, the next batch takes out what the dead one left. */
+Test(bpf, an_end_that_was_missed, .init = begin, .fini = end, .timeout = 60)
+{
+    struct kid *kid = kid_start(0);
+    for (int i = 0; i < 2; i++)
+        tell(kid, "m %d 1 %lld %lld 0 0 2 %lld", i, 5 * MIB, 5 * MIB, GIB);
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, 10 * MIB));
+    uint64_t state[32]; /* its first word is the start time */
+    uint32_t tgid = (uint32_t)kid->pid;
+    int process = gp_bpf_map(bpf, "process");
+    cr_assert(bpf_map_lookup_elem(process, &tgid, state) == 0);
+    state[0] -= 1000;
+    cr_assert(bpf_map_update_elem(process, &tgid, state, BPF_EXIST) == 0);
+    tell(kid, "m 0 1 %lld %lld 0 0 3 %lld", MIB, MIB, GIB);
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
+    cr_assert(eq(u32, device_sum(1).processes, 1));
+    cr_assert(eq(i64, device_sum(1).calls, 7));
+    cr_assert(eq(u64, container(0).entries, 1));
+}
+
+Test(bpf, a_storm_of_execs, .init = begin, .fini = end, .timeout = 120)
+{
+    int times = getenv("GPUPROF_TEST_SLOW") ? 20 : 300;
+    for (int i = 0; i < 2; i++)
+        kid_start(i);
+    for (int i = 0; i < times; i++)
+        for (int j = 0; j < 2; j++) {
+            tell(&kids[j], "m 0 1 %lld %lld 0 0 2 %lld", MIB, 9 * MIB, GIB);
+            tell(&kids[j], "m 63 2 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+            cr_assert(eq(i64, tell(&kids[j], "x"), 0));
+        }
+    for (int uuid = 1; uuid <= 2; uuid++) {
+        cr_assert(eq(i64, device_sum(uuid).allocated_bytes, 0));
+        cr_assert(eq(u32, device_sum(uuid).processes, 0));
+        cr_assert(eq(i64, device_sum(uuid).calls, 4 * times));
+    }
+    cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 9 * MIB));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->gone, 2 * (uint64_t)times));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->gap_batches, 0));
+    cr_assert(eq(u64, container(0).entries, 0));
+    cr_assert(eq(u64, container(0).devices, 2));
 }
 
 Test(bpf, a_process_lives_until_its_last_thread_ends, .init = begin, .fini = end, .timeout = 60)
@@ -561,6 +735,54 @@ Test(bpf, many_short_processes, .init = begin, .fini = end, .timeout = 300)
     cr_assert(eq(u64, gp_bpf_meta(bpf)->map_full, 0));
 }
 
+/* ---- the library ----------------------------------------------------------------------------------------------- */
+
+/* The machine's only device, as the sums have it by now: calls and bytes come with the next batch. */
+static struct gp_map_sum only_device(long long calls, long long bytes)
+{
+    struct gp_map_device_key key;
+    struct gp_map_sum sum = {0};
+    for (int i = 0; i < 2000 && (sum.calls != calls || sum.allocated_bytes != bytes); i++) {
+        usleep(5000);
+        if (bpf_map_get_next_key(gp_bpf_map(bpf, "device"), NULL, &key) == 0)
+            bpf_map_lookup_elem(gp_bpf_map(bpf, "device"), &key, &sum);
+    }
+    return sum;
+}
+
+/* What a program under the real library and the simulated GPU has is what the sums have, up to its kill -9. */
+Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 120)
+{
+    static const long long peaks[] = {1, 5, 5, 9};
+    close(link_fd);
+    close(copy_fd);
+    copy_of(path_library());
+    link_copy();
+    char inject[PATH_MAX + 32];
+    snprintf(inject, sizeof inject, "CUDA_INJECTION64_PATH=%s", copy);
+    const char *argv[] = {path_program("steps"), NULL}, *env[] = {inject, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    cr_assert(spawn_start(&spawn, &options) == 0);
+    for (int step = 0; step < 4; step++) {
+        cr_assert(eq(int, step ? spawn_step(&spawn) : spawn_wait_held(&spawn, 1), 0));
+        struct gp_map_sum sum = only_device(step + 1, MIB);
+        cr_assert(eq(i64, sum.calls, step + 1));
+        cr_assert(eq(i64, sum.allocated_bytes, MIB));
+        cr_assert(eq(i64, sum.allocated_peak_bytes, peaks[step] * MIB), "step %d", step);
+        cr_assert(eq(u32, sum.processes, 1));
+    }
+    spawn_kill(&spawn, SIGKILL);
+    struct spawn_result result = {0};
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+    struct gp_map_sum left = only_device(4, 0);
+    cr_assert(eq(i64, left.allocated_bytes, 0));
+    cr_assert(eq(i64, left.allocated_peak_bytes, 9 * MIB));
+    cr_assert(eq(u32, left.processes, 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->refused_batches, 0));
+}
+
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
 
 static void begin_tiny(void)
@@ -585,6 +807,14 @@ Test(bpf, full_tables_are_counted_and_what_is_in_stays_exact, .init = begin_tiny
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
     tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 7 * MIB, 7 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 7 * MIB), "who waited has room now");
+    cr_assert(gp_bpf_forget_container(bpf, group_id[0]) == 2);
+    tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 8 * MIB, 8 * MIB, GIB);
+    cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 8 * MIB), "and its container");
+    tell(&kids[5], "m 1 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(u64, container(1).entries, 1), "one row is older than its container's entry");
+    kid_end(&kids[5], SIGKILL);
+    cr_assert(eq(u64, container(1).entries, 0));
+    cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 0));
 }
 
 /* ---- forgers --------------------------------------------------------------------------------------------------- */
@@ -718,7 +948,7 @@ Test(bpf, broken_files, .timeout = 120)
 {
     if (geteuid() != 0)
         cr_skip_test("not root");
-    copy_make();
+    copy_of(path_program("probe_fire"));
     int fd = open(copy, O_RDWR);
     struct stat about;
     cr_assert(fd >= 0 && fstat(fd, &about) == 0);

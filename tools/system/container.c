@@ -94,15 +94,17 @@ static void gp_container_parse(const char *path, struct gp_container_ids *ids)
     }
 }
 
-/* Where the version 2 hierarchy is mounted: the usual place, or beside version 1. */
-static bool gp_container_mount(const char *root, char *mount, size_t mount_bytes)
+/* Where a hierarchy is mounted.  controller NULL: that of version 2, in the usual place or beside version 1. */
+static bool gp_container_mount(const char *root, const char *controller, char *mount, size_t mount_bytes)
 {
-    static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    static const char *const places[] = {"", "/unified"};
     char probe[PATH_MAX];
     for (size_t i = 0; i < 2; i++) {
-        if (snprintf(mount, mount_bytes, "%s%s", root, places[i]) >= (int)mount_bytes)
+        if (snprintf(mount, mount_bytes, "%s/sys/fs/cgroup%s%s", root, controller ? "/" : places[i],
+                     controller ? controller : "") >= (int)mount_bytes)
             return false;
-        if (snprintf(probe, sizeof(probe), "%s/cgroup.controllers", mount) < (int)sizeof(probe) &&
+        if (snprintf(probe, sizeof(probe), "%s/cgroup.%s", mount, controller ? "procs" : "controllers") <
+                (int)sizeof(probe) &&
             access(probe, F_OK) == 0)
             return true;
     }
@@ -136,10 +138,26 @@ static ssize_t gp_container_of_process(const char *root, pid_t pid, char *text, 
     return (ssize_t)n;
 }
 
-/* The process's word for where it is: with cgroup_id, only if that is this very cgroup; else (version 1 hosts, where
- * every process has the root's number) the line that names a container, or the longest.  The kernel writes these lines;
- * a process chooses no more than the names of cgroups that were delegated to it. */
-static bool gp_container_path_of(const char *root, pid_t pid, const char *mount, uint64_t cgroup_id, char out[PATH_MAX])
+/* "N:CONTROLLER[,CONTROLLER]...:PATH", of version 2 "0::PATH": whether the line is the controller's. */
+static bool gp_container_line_is(const char *line, const char *controller)
+{
+    if (!controller)
+        return strncmp(line, "0::", 3) == 0;
+    size_t length = strlen(controller);
+    for (const char *at = strchr(line, ':'); at; at += strcspn(at, ",:")) {
+        if (strncmp(++at, controller, length) == 0 && (at[length] == ',' || at[length] == ':'))
+            return true;
+        if (at[strcspn(at, ",:")] != ',')
+            break;
+    }
+    return false;
+}
+
+/* The process's word for where it is: with cgroup_id, only if that is this very cgroup; without one the line that names
+ * a container, or the longest.  The kernel writes these lines; a process chooses no more than the names of cgroups that
+ * were delegated to it. */
+static bool gp_container_path_of(const char *root, pid_t pid, const char *mount, const char *controller,
+                                 uint64_t cgroup_id, char out[PATH_MAX])
 {
     char text[8192], *save = NULL;
     if (gp_container_of_process(root, pid, text, sizeof(text)) <= 0)
@@ -153,7 +171,7 @@ static bool gp_container_path_of(const char *root, pid_t pid, const char *mount,
             continue;
         path++;
         if (cgroup_id) {
-            if (strncmp(line, "0::", 3) == 0 && mount && gp_container_is(mount, path, cgroup_id))
+            if (gp_container_line_is(line, controller) && mount && gp_container_is(mount, path, cgroup_id))
                 best = path;
             continue;
         }
@@ -237,9 +255,15 @@ static bool gp_container_search(struct gp_container_walk *walk, unsigned depth)
 
 static int gp_container_path(const char *root, uint64_t cgroup_id, pid_t hint, char out[PATH_MAX])
 {
+    static const char *const controllers[] = {NULL, "memory", NULL, "pids"}; /* by the mark's two bits */
+    const char *controller = controllers[cgroup_id / GP_MAP_CGROUP_V1 % 4];
+    bool marked = cgroup_id >= GP_MAP_CGROUP_V1;
+    if (marked && (!controller || cgroup_id >= 4 * GP_MAP_CGROUP_V1 || cgroup_id % GP_MAP_CGROUP_V1 == 0))
+        return -ENOENT;
+    cgroup_id %= GP_MAP_CGROUP_V1;
     char place[PATH_MAX];
-    const char *mount = gp_container_mount(root, place, sizeof(place)) ? place : NULL;
-    if (hint > 0 && gp_container_path_of(root, hint, mount, cgroup_id, out))
+    const char *mount = gp_container_mount(root, controller, place, sizeof(place)) ? place : NULL;
+    if (hint > 0 && gp_container_path_of(root, hint, mount, controller, cgroup_id, out))
         return 0;
     if (cgroup_id == 0 || !mount)
         return -ENOENT;
