@@ -39,6 +39,10 @@ TORTURE_SITE_SRC := src/site/site.c src/site/text.c src/base/lock.c
 $(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
 $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
+# That of the batches compiles batch.c in, with another probe.
+TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
+$(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
+$(B)/tests/torture/batch: src/export/batch.c $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)

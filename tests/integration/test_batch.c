@@ -273,12 +273,17 @@ Test(batch, who_is_idle_is_not_woken)
     cr_assert_eq(listen_arm(&listen, library), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
     listen_for(&listen, 500);
-    before = drain_wakes(spawn.pid);
-    uint64_t batches = heard.batches;
-    cr_expect_gt(batches, 0);
-    listen_for(&listen, 1000);
-    cr_expect_eq(drain_wakes(spawn.pid), before, "armed, idle, and woken");
-    cr_expect_eq(heard.batches, batches);
+    cr_expect_gt(heard.batches, 0);
+    /* Somebody else's viewer, which asks every process of the machine, may wake it in one of the seconds; and so does
+     * its own look for listeners, every ten. */
+    bool quiet = false;
+    for (int i = 0; i < 5 && !quiet; i++) {
+        uint64_t batches = heard.batches;
+        before = drain_wakes(spawn.pid);
+        listen_for(&listen, 1000);
+        quiet = drain_wakes(spawn.pid) == before && heard.batches == batches;
+    }
+    cr_expect(quiet, "armed, idle, and woken");
     program_end(&spawn);
     listen_close(&listen);
 }
