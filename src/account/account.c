@@ -28,6 +28,20 @@ static struct gp_account *gp_account_new(void)
     return account;
 }
 
+/* Scopes and the batches' watch that are under way.  One that ends meanwhile looks for the account before its watch has
+ * begun; so who begins it looks again.  The loads pair with the read-modify-writes of tap.c. */
+static void gp_account_watch(struct gp_account *account)
+{
+    uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
+    for (unsigned slot = 0; slot < GP_WATCHES_MAX; slot++) {
+        if (!(scopes & (1u << slot)))
+            continue;
+        gp_counter_watch_begin(account->counter, slot);
+        if (!(__atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_SEQ_CST) & (1u << slot)))
+            gp_counter_watch_end(account->counter, slot, NULL);
+    }
+}
+
 static GP_COLD struct gp_account *gp_account_create(int device)
 {
     struct gp_account *fresh = gp_account_new(), *found = NULL;
@@ -36,10 +50,7 @@ static GP_COLD struct gp_account *gp_account_create(int device)
     /* [account.R] release: the account's contents; pairs with [account.A]. */
     if (__atomic_compare_exchange_n(&gp_accounts.x_devices[device], &found, fresh, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
-        uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
-        for (unsigned slot = 0; slot < GP_WATCHES_MAX; slot++)
-            if (scopes & (1u << slot))
-                gp_counter_watch_begin(fresh->counter, slot);
+        gp_account_watch(fresh);
         gp_feed_poll_want(GP_POLL_DEVICES);
         return fresh;
     }

@@ -255,6 +255,8 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     if (!account)
         return false;
     memset(out, 0, sizeof(*out));
+    /* Before the identity, which is written before its flag. */
+    out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
     gp_lock_take(&gp_accounts.lock);
     gp_counter_watch_turn(account->counter, GP_BATCH_WATCH, GP_TAP_BATCH_MASK, gauges, high);
     out->calls = gauges[GP_GAUGE_ALLOCATION].allocated + account->forgotten.calls;
@@ -267,7 +269,6 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     const struct gp_gauge_value *allocated = &gauges[GP_GAUGE_ALLOCATED_BYTES],
                                 *reserved = &gauges[GP_GAUGE_RESERVED_BYTES];
     out->device = (int32_t)index;
-    out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
     out->allocated_bytes = gp_tap_memory(allocated->current);
     out->reserved_bytes = gp_tap_memory(reserved->current);
     out->allocated_high_bytes = gp_tap_high(high[GP_GAUGE_ALLOCATED_BYTES], out->allocated_bytes);

@@ -37,6 +37,10 @@ uint16_t gpuprof_batch_semaphore __attribute__((section(".probes"), used, visibi
 /* A device of which the driver has not said yet who it is (its poll may take a while behind a long call) is asked
  * about again before the thread sleeps for ever. */
 #define GP_BATCH_ASKS 50
+/* The kernel wakes nobody when the last listener goes.  While somebody listened the sleeping thread looks this often:
+ * rare enough for an idle machine, and what a listener leaves behind (the watch, the reader's memory, events that are
+ * nobody's but would count as lost) is gone before the next one is likely to come. */
+#define GP_BATCH_LOOK_NS 10000000000ull
 /* Rings up to the ordinary one's size are read from their oldest event. */
 #define GP_BATCH_CHUNKS 512u
 
@@ -51,24 +55,32 @@ static struct gp_lock gp_batch_lock = GP_LOCK_INIT(GP_RANK_BATCH);
 
 static GP_ALIGNED_LINE uint32_t x_state; /* enum gp_batch_state */
 static GP_ALIGNED_LINE uint64_t x_since_ns =
-    UINT64_MAX;                               /* the first event that somebody listens to; 0: he is being told ... */
-static uint64_t x_since_written = UINT64_MAX; /* ... and how many were written before it */
+    UINT64_MAX;                            /* the first event that somebody listens to; 0: he is being told ... */
+static uint64_t x_since_made = UINT64_MAX; /* ... and how many were made before it */
+
+static struct { /* under the lock: the highest that was said of a device without a uuid */
+    int64_t allocated, reserved;
+} gp_batch_said[GP_WIRE_GPUS];
 
 static struct {                 /* under the lock */
     struct gp_ringread *reader; /* NULL: nobody listened, or no memory for it */
     bool ended, listening;
-    bool unknown;       /* a device that was told of had no uuid */
-    uint64_t since_ns;  /* earlier events are not for this reader */
-    uint64_t skipped;   /* that it had */
-    uint64_t base;      /* events that were written before somebody listened */
-    uint64_t ring_full; /* header->lost[GP_LOST_RING] then */
-    uint64_t lost;      /* with earlier readers */
+    bool unknown;      /* a device that was told of had no uuid */
+    uint64_t since_ns; /* earlier events are not for this reader */
+    uint64_t skipped;  /* that it had */
+    uint64_t base;     /* events that were made before somebody listened, those included that the ring dropped */
+    uint64_t lost;     /* with earlier readers */
     bool fresh;
     uint64_t last_ns;  /* of the last round that found something */
     uint32_t settling; /* rounds of saying good night */
 } gp_batching;
 
-static struct gp_batch gp_batch_out; /* the probe's argument: in one place, which is never anything else */
+/* The probe's argument: in one place, which is never anything else.  The program at the probe cannot fault a page in:
+ * the part that is read whole (header and rows) lies in the page of the header, and events only where some were
+ * written. */
+#define GP_BATCH_PAGE 4096
+_Static_assert(offsetof(struct gp_batch, events) <= GP_BATCH_PAGE, "rows that were never written are read too");
+static _Alignas(GP_BATCH_PAGE) struct gp_batch gp_batch_out;
 
 static bool gp_batch_armed(void)
 {
@@ -93,7 +105,7 @@ static void gp_batch_least(uint64_t *word, uint64_t value)
  * first to write has counted none of theirs, and the least of all counts is taken. */
 static GP_COLD void gp_batch_since(uint64_t time_ns)
 {
-    gp_batch_least(&x_since_written, gp_tap_written());
+    gp_batch_least(&x_since_made, gp_tap_events());
     gp_batch_least(&x_since_ns, time_ns);
 }
 
@@ -105,9 +117,12 @@ void gp_batch_coming(uint64_t time_ns)
 
 static GP_COLD void gp_batch_wake(void)
 {
-    /* [batch.R] release: since when; pairs with [batch.A].  Whoever finds ASLEEP, alone, rings. */
+    /* [batch.R] release: since when; pairs with [batch.A].  Whoever finds ASLEEP, alone, rings.  The session after it:
+     * if there is none yet, the thread that it is made for finds HEARD when it first looks. */
+    if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP)
+        return;
     struct gp_session *session = gp_batch_session();
-    if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP || !session)
+    if (!session)
         return;
     __atomic_fetch_add(&session->mailbox->doorbell, 1, __ATOMIC_RELEASE);
     gp_futex_wake(&session->mailbox->doorbell);
@@ -161,14 +176,16 @@ static uint64_t gp_batch_ring_full(void)
 static void gp_batch_open(void)
 {
     const struct gp_session *session = gp_batch_session();
+    /* Before the exchanges: an event that comes after them says nothing of itself any more, and belongs to this reader.
+     */
+    uint64_t made_now = gp_tap_events(), now = gp_clock_ns();
     /* [batch.A] of the caller: since when. */
-    uint64_t since = __atomic_exchange_n(&x_since_ns, 0, __ATOMIC_ACQUIRE);
-    uint64_t written = __atomic_exchange_n(&x_since_written, UINT64_MAX, __ATOMIC_ACQUIRE);
+    uint64_t since = __atomic_exchange_n(&x_since_ns, 0, __ATOMIC_ACQ_REL);
+    uint64_t made = __atomic_exchange_n(&x_since_made, UINT64_MAX, __ATOMIC_ACQUIRE);
     gp_tap_batch_begin();
     gp_batching.listening = gp_batching.fresh = true;
-    gp_batching.ring_full = gp_batch_ring_full();
-    gp_batching.since_ns = since == UINT64_MAX ? gp_clock_ns() : since;
-    gp_batching.base = written == UINT64_MAX ? gp_tap_written() : written;
+    gp_batching.since_ns = since == UINT64_MAX ? now : since;
+    gp_batching.base = made < made_now ? made : made_now;
     gp_batching.skipped = 0;
     /* The event that woke us is in the ring already.  In a recorder's ring of 32 MiB what came before it would be
      * copied for nothing: there the reader begins with what comes next, and the few events in between count as lost. */
@@ -186,15 +203,14 @@ static uint64_t gp_batch_lost(void)
     uint64_t missed;
     if (gp_batching.reader) {
         gp_ringread_stats(gp_batching.reader, &stats);
-        missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged;
+        missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged + gp_batch_ring_full();
         /* Events of threads that had not seen the listener yet when the first that had took its count. */
         if (gp_batching.fresh && missed < gp_batching.base)
             gp_batching.base = missed;
     } else {
-        missed = gp_tap_written();
+        missed = gp_tap_events();
     }
-    return gp_batching.lost + (missed > gp_batching.base ? missed - gp_batching.base : 0) + gp_batch_ring_full() -
-           gp_batching.ring_full;
+    return gp_batching.lost + (missed > gp_batching.base ? missed - gp_batching.base : 0);
 }
 
 /* Nobody listens any more: what comes until somebody does again is not lost, but nobody's. */
@@ -206,12 +222,14 @@ static uint64_t gp_batch_close(void)
     gp_batching.reader = NULL;
     gp_batching.listening = gp_batching.unknown = false;
     gp_batching.settling = 0;
+    memset(gp_batch_said, 0, sizeof(gp_batch_said)); /* a peak of then is not the next listener's */
     gp_tap_batch_end();
-    __atomic_store_n(&x_since_ns, UINT64_MAX, __ATOMIC_RELAXED);
-    __atomic_store_n(&x_since_written, UINT64_MAX, __ATOMIC_RELAXED);
     /* A thread that still saw HEARD does not ring for its event; the next one does, or the listener, who asks every
-     * process when it comes. */
+     * process when it comes.  ASLEEP first: a thread that took the old listener for a new one says since when after the
+     * stores below, so it finds ASLEEP, and this runs again.  Else its time would be taken for the next one's. */
     __atomic_store_n(&x_state, GP_BATCH_ASLEEP, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&x_since_ns, UINT64_MAX, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&x_since_made, UINT64_MAX, __ATOMIC_SEQ_CST);
     if (!gp_batch_armed() || gp_batching.ended)
         return UINT64_MAX;
     /* Somebody came meanwhile, and an event may have said so in the word that was just overwritten. */
@@ -225,16 +243,14 @@ static uint64_t gp_batch_close(void)
  * device has one. */
 static void gp_batch_unnamed(unsigned index, struct gp_batch_device *row)
 {
-    static struct {
-        int64_t allocated, reserved;
-    } said[GP_WIRE_GPUS]; /* under the lock */
-    if (row->allocated_high_bytes < said[index].allocated)
-        row->allocated_high_bytes = said[index].allocated;
-    if (row->reserved_high_bytes < said[index].reserved)
-        row->reserved_high_bytes = said[index].reserved;
+    int64_t *allocated = &gp_batch_said[index].allocated, *reserved = &gp_batch_said[index].reserved;
+    if (row->allocated_high_bytes < *allocated)
+        row->allocated_high_bytes = *allocated;
+    if (row->reserved_high_bytes < *reserved)
+        row->reserved_high_bytes = *reserved;
     bool named = row->flags & GP_DEVICE_IDENTIFIED;
-    said[index].allocated = named ? 0 : row->allocated_high_bytes;
-    said[index].reserved = named ? 0 : row->reserved_high_bytes;
+    *allocated = named ? 0 : row->allocated_high_bytes;
+    *reserved = named ? 0 : row->reserved_high_bytes;
     gp_batching.unknown |= !named;
 }
 
@@ -254,20 +270,17 @@ static void gp_batch_devices(void)
 static void gp_batch_event(const struct gp_wire_event *event)
 {
     struct gp_batch *out = &gp_batch_out;
-    if (event->time_ns < gp_batching.since_ns) {
-        gp_batching.skipped++;
-        return;
-    }
     if (out->event_count == GP_BATCH_EVENTS)
         gp_batch_fire(0);
     out->events[out->event_count++] = *event;
 }
 
-/* Events of before somebody listened, which a reader that began with the oldest has too.  Ordered by time. */
+/* Events of before somebody listened, which a reader that began with the oldest has too; later, those that were
+ * stamped before and written after.  They are ordered by time. */
 static ssize_t gp_batch_skip(const struct gp_wire_event *events, ssize_t count)
 {
     ssize_t skip = 0;
-    while (gp_batching.fresh && skip < count && events[skip].time_ns < gp_batching.since_ns)
+    while (skip < count && events[skip].time_ns < gp_batching.since_ns)
         skip++;
     gp_batching.skipped += (uint64_t)skip;
     return skip;
@@ -342,7 +355,7 @@ static uint64_t gp_batch_settle(void)
     if (gp_batching.unknown && gp_batching.settling < GP_BATCH_ASKS)
         return GP_BATCH_SILENCE_NS;
     gp_batching.settling = GP_BATCH_ASKS;
-    return UINT64_MAX;
+    return GP_BATCH_LOOK_NS;
 }
 
 static uint64_t gp_batch_next(void)
@@ -354,7 +367,9 @@ static uint64_t gp_batch_next(void)
     case GP_BATCH_QUIET:
         return gp_batch_silent(now);
     default:
-        return gp_batching.listening && gp_batching.settling < GP_BATCH_ASKS ? gp_batch_settle() : UINT64_MAX;
+        if (!gp_batching.listening)
+            return UINT64_MAX;
+        return gp_batching.settling < GP_BATCH_ASKS ? gp_batch_settle() : GP_BATCH_LOOK_NS;
     }
 }
 
@@ -374,8 +389,12 @@ void gp_batch_tell(void)
 {
     gp_lock_take(&gp_batch_lock);
     if (!gp_batching.ended && gp_batch_armed()) {
+        bool new = !gp_batching.listening;
         gp_batch_round(0);
-        gp_batching.settling = gp_batch_held() || gp_batching.unknown ? 0 : GP_BATCH_ASKS;
+        if (gp_batch_held() || gp_batching.unknown)
+            gp_batching.settling = 0;
+        else if (new) /* else the thread may be in the middle of it */
+            gp_batching.settling = GP_BATCH_ASKS;
     }
     gp_lock_give(&gp_batch_lock);
 }
@@ -397,6 +416,10 @@ void gp_batch_start(struct gp_session *session)
     memcpy(out->session_id, session->header->session_id, sizeof(out->session_id));
     /* [batchsession.R] release: the session; pairs with [batchsession.A]. */
     __atomic_store_n(&x_batch_session, session, __ATOMIC_RELEASE);
-    if (gp_batch_armed())
-        gp_tap_batch_begin();
+    if (!gp_batch_armed())
+        return;
+    gp_tap_batch_begin();
+    /* The thread looks at once: whoever listens may be gone by then, and the watch would stay. */
+    gp_batch_coming(gp_clock_ns());
+    __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELAXED);
 }

@@ -62,7 +62,8 @@ struct gp_ringread {
     bool (*late)(void *arg);
     void *late_arg;
     bool is_late;
-    size_t bytes; /* of this struct */
+    bool is_begun; /* later, a chunk that is seen for the first time is new as a whole */
+    size_t bytes;  /* of this struct */
     int fd;
     uint64_t fd_offset;
     struct gp_wire_chunk copied;
@@ -183,7 +184,7 @@ static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_ch
             reader->stats.before += before;
         known->total = before;
     }
-    bool skip = !known->known && reader->start == GP_RINGREAD_NOW;
+    bool skip = !known->known && reader->start == GP_RINGREAD_NOW && !reader->is_begun;
     for (uint32_t i = from; i < look->count; i++) {
         struct gp_wire_event *event = &reader->copied.events[i];
         if (skip)
@@ -319,6 +320,8 @@ static int gp_ringread_begin(struct gp_ringread **out)
     if (rc < 0) {
         gp_ringread_free(*out);
         *out = NULL;
+    } else {
+        (*out)->is_begun = true;
     }
     return rc;
 }

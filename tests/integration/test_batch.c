@@ -3,6 +3,7 @@
  * What the library says through gpuprof:batch, heard by a real BPF program: numbers that are exact at every batch,
  * peaks between two of them, every event carried or counted, and silence when nothing happens or nobody listens.
  */
+#include "account/account.h"
 #include "account/feed.h"
 #include "account/tap.h"
 #include "base/clock.h"
@@ -36,7 +37,6 @@ struct heard { /* of one process */
     uint64_t types[GP_EVENT_TYPES];
     int64_t high, reserved_high; /* the most of all batches, device 0 */
     uint64_t last_ns, seq;
-    uint64_t event_ns; /* of the newest event: they come ordered */
     struct gp_batch_device device;
     uint64_t lost;
     uint32_t lasts;
@@ -76,11 +76,13 @@ static int heard_batch(void *arg, void *data, size_t bytes)
         heard->reserved_high =
             row->reserved_high_bytes > heard->reserved_high ? row->reserved_high_bytes : heard->reserved_high;
     }
+    /* Ordered; but what one round has stamped and not written yet is in the next one. */
+    uint64_t event_ns = 0;
     for (unsigned i = 0; i < batch->event_count; i++) {
         const struct gp_wire_event *event = &batch->events[i];
         heard_wrong(heard, 7, event->type >= GP_EVENT_TYPES || event->time_ns > batch->time_ns);
-        heard_wrong(heard, 8, event->time_ns < heard->event_ns);
-        heard->event_ns = event->time_ns;
+        heard_wrong(heard, 8, event->time_ns < event_ns);
+        event_ns = event->time_ns;
         heard->types[event->type % GP_EVENT_TYPES]++;
         heard->events++;
     }
@@ -350,10 +352,10 @@ static bool host_poll(uint64_t timeout_ns)
     return true;
 }
 
-static void host_start(void)
+/* wide: a recorder's ring. */
+static void host_make(bool wide)
 {
-    static const struct gp_session_size size;
-    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    const struct gp_session_size size = {.wide = wide};
     cr_assert_eq(gp_life_start(), 0);
     cr_assert_eq(gp_session_open(&host_session, &size), 0);
     struct gp_wire_header *header = host_session.header;
@@ -367,11 +369,18 @@ static void host_start(void)
                                                        .coming = gp_batch_coming,
                                                        .heard = gp_batch_heard}),
                  0);
+}
+
+static void host_start(bool wide)
+{
+    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    host_make(wide);
     cr_assert_eq(gp_drain_start(&host_session, &hooks), 0);
 }
 
 struct flood {
     uint32_t events, burst; /* a pause after so many; 0 none */
+    bool wide;
 };
 
 static void *flood_main(void *arg)
@@ -403,9 +412,13 @@ static void flood_and_count(const struct flood *flood)
 {
     struct listen listen;
     listen_or_skip(&listen, NULL);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     cr_assert_neq(gpuprof_batch_semaphore, 0);
-    host_start();
+    host_start(flood->wide);
+    if (flood->wide) { /* a wide ring is looked through once before its reader is there: what comes meanwhile is lost */
+        flood_with(&(struct flood){.events = 1});
+        usleep(300000);
+    }
     flood_with(flood);
     cr_assert(gp_thread_enter());
     gp_batch_last();
@@ -436,11 +449,138 @@ Test(batch, a_stream_that_the_ring_holds_is_carried)
     cr_expect_leq(flood_lost, 3, "%llu lost: more than the other threads' first ones", (unsigned long long)flood_lost);
 }
 
+/* The ring of a recorder, whose reader begins with the next event and looks at what can have changed alone.  Bursts of
+ * more chunks than the reader looks ahead. */
+Test(batch, a_stream_beside_a_recorder_is_carried)
+{
+    flood_and_count(&(struct flood){.events = 60000, .burst = 10000, .wide = true});
+    cr_expect_leq(flood_lost, 2000, "%llu lost: more than came before the thread was awake",
+                  (unsigned long long)flood_lost);
+}
+
 static void host_alloc(uint64_t address, uint64_t bytes)
 {
     const struct gp_block block = {
         .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
     gp_feed_alloc(&block);
+}
+
+static void host_mark(unsigned count)
+{
+    cr_assert(gp_thread_enter());
+    for (unsigned i = 0; i < count; i++)
+        gp_feed_event(GP_EVENT_MARK, "host");
+    gp_thread_leave();
+}
+
+/* The drain thread's part, by hand, until it would sleep for longer than a burst. */
+static uint64_t host_work(void)
+{
+    uint64_t pause = 0;
+    for (int i = 0; i < 1000 && pause < 1000000000; i++) {
+        pause = gp_batch_work();
+        if (pause < 1000000000)
+            usleep((useconds_t)(pause / 1000));
+    }
+    return pause;
+}
+
+static bool host_watched(void)
+{
+    int64_t peaks[GP_GAUGES_MAX];
+    return gp_counter_watch_read(gp_accounts.x_devices[0]->counter, GP_BATCH_WATCH, peaks) == 0;
+}
+
+/* What happened while nobody listened is not lost, and its peaks are not the next listener's; a sleeping thread looks
+ * by itself, since nobody tells it. */
+Test(batch, nobodys_time_is_nobodys)
+{
+    static const uint8_t uuid[16] = {1, 2, 3};
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    heard.pid = (uint32_t)getpid();
+    host_make(false);
+    gp_batch_start(&host_session);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, MIB);
+    gp_thread_leave();
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    host_mark(9);
+    cr_expect_leq(host_work(), 10000000000ull, "it would sleep for ever with the watch on");
+    cr_expect(host_watched());
+    listen_disarm(&listen);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x2000, 7 * MIB);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x2000), true, 0);
+    gp_thread_leave();
+    host_mark(100000); /* three rings */
+    cr_expect_eq(host_work(), UINT64_MAX);
+    cr_expect_not(host_watched());
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    heard.high = 0;
+    host_mark(10);
+    host_work();
+    listen_for(&listen, 20);
+    cr_expect_eq(heard.events, 20);
+    cr_expect_eq(heard.lost, 0, "%llu lost", (unsigned long long)heard.lost);
+    cr_expect_eq(heard.high, MIB, "%lld: the peak of a time when nobody listened", (long long)heard.high);
+    cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
+    listen_close(&listen);
+}
+
+/* A peak without a name is kept for who hears it, not for the next one. */
+Test(batch, a_peak_without_a_name_ends_with_its_listener)
+{
+    struct listen listen;
+    struct heard heard;
+    listen_or_skip(&listen, &heard);
+    heard.pid = (uint32_t)getpid();
+    host_make(false);
+    gp_batch_start(&host_session);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, 9 * MIB);
+    gp_batch_work();
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+    gp_thread_leave();
+    gp_batch_work();
+    cr_expect_gt(listen_count(&listen, getpid()).batches, 0);
+    listen_disarm(&listen);
+    cr_expect_eq(gp_batch_work(), UINT64_MAX);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    listen_for(&listen, 1);
+    heard.high = 0;
+    host_mark(1);
+    gp_batch_work();
+    listen_for(&listen, 20);
+    cr_expect_eq(heard.high, 0, "%lld", (long long)heard.high);
+    listen_close(&listen);
+}
+
+/* Whoever listens at the start may be gone before the thread first runs.  The semaphore by hand: no BPF. */
+Test(batch, a_listener_of_the_start_leaves_no_watch)
+{
+    host_make(false);
+    gpuprof_batch_semaphore = 1;
+    gp_batch_start(&host_session);
+    gpuprof_batch_semaphore = 0;
+    gp_batch_work();
+    cr_assert(gp_thread_enter());
+    host_alloc(0x1000, MIB);
+    gp_thread_leave();
+    cr_expect_not(host_watched());
+}
+
+/* Events before there is a session to ring at are told of in the first round. */
+Test(batch, events_before_the_start_are_told)
+{
+    host_make(false);
+    gpuprof_batch_semaphore = 1;
+    host_mark(3);
+    gp_batch_start(&host_session);
+    cr_expect_lt(gp_batch_work(), 1000000000ull, "it sleeps over them");
 }
 
 /* Until the driver has said who a device is, its peaks are said again. */
@@ -450,9 +590,9 @@ Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
     struct listen listen;
     struct heard heard;
     listen_or_skip(&listen, &heard);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     heard.pid = (uint32_t)getpid();
-    host_start();
+    host_start(false);
     cr_assert(gp_thread_enter());
     host_alloc(0x1000, 3 * MIB);
     gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
@@ -481,9 +621,9 @@ Test(batch, resets_do_not_show)
     struct heard heard;
     struct gp_wire_before_after row;
     listen_or_skip(&listen, &heard);
-    cr_assert_eq(listen_arm(&listen, "/proc/self/exe"), 0);
+    cr_assert_eq(listen_arm_here(&listen), 0);
     heard.pid = (uint32_t)getpid();
-    host_start();
+    host_start(false);
     cr_assert(gp_thread_enter());
     for (unsigned i = 0; i < 10; i++) {
         struct gp_block block = {.space = GP_SPACE_DEVICE,

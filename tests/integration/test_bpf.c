@@ -8,6 +8,7 @@
 #include "bpf/loader.h"
 #include "bpf/probe.h"
 #include "lib/paths.h"
+#include "lib/spawn.h"
 #include "system/system.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -78,15 +79,24 @@ static void groups_make(void)
     }
 }
 
-/* A copy of the program: another inode, so nobody else's probes. */
-static void copy_make(void)
+/* A copy of a file: another inode, so nobody else's probes. */
+static void copy_of(const char *from)
 {
     char command[3 * PATH_MAX];
     snprintf(copy, sizeof copy, "/tmp/gpuprof-test-fire-%d", getpid());
-    snprintf(command, sizeof command, "cp '%s' '%s'", path_program("probe_fire"), copy);
+    snprintf(command, sizeof command, "rm -f '%s'; cp '%s' '%s'", copy, from, copy);
     cr_assert(system(command) == 0);
     copy_fd = open(copy, O_RDONLY | O_CLOEXEC);
     cr_assert(copy_fd >= 0);
+}
+
+static void link_copy(void)
+{
+    struct gp_bpf_probe probe;
+    cr_assert(gp_bpf_probe_find(copy_fd, &probe) == 0);
+    cr_assert(probe.semaphore_offset != 0);
+    link_fd = gp_bpf_attach(bpf, copy_fd, &probe, why, sizeof why);
+    cr_assert(link_fd >= 0, "%s", why);
 }
 
 static void begin_with(const struct gp_bpf_options *options)
@@ -100,12 +110,8 @@ static void begin_with(const struct gp_bpf_options *options)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
     groups_make();
-    copy_make();
-    struct gp_bpf_probe probe;
-    cr_assert(gp_bpf_probe_find(copy_fd, &probe) == 0);
-    cr_assert(probe.semaphore_offset != 0);
-    link_fd = gp_bpf_attach(bpf, copy_fd, &probe, why, sizeof why);
-    cr_assert(link_fd >= 0, "%s", why);
+    copy_of(path_program("probe_fire"));
+    link_copy();
 }
 
 static void begin(void)
@@ -723,6 +729,54 @@ Test(bpf, many_short_processes, .init = begin, .fini = end, .timeout = 300)
     cr_assert(eq(u64, gp_bpf_meta(bpf)->map_full, 0));
 }
 
+/* ---- the library ----------------------------------------------------------------------------------------------- */
+
+/* The machine's only device, as the sums have it by now: calls and bytes come with the next batch. */
+static struct gp_map_sum only_device(long long calls, long long bytes)
+{
+    struct gp_map_device_key key;
+    struct gp_map_sum sum = {0};
+    for (int i = 0; i < 2000 && (sum.calls != calls || sum.allocated_bytes != bytes); i++) {
+        usleep(5000);
+        if (bpf_map_get_next_key(gp_bpf_map(bpf, "device"), NULL, &key) == 0)
+            bpf_map_lookup_elem(gp_bpf_map(bpf, "device"), &key, &sum);
+    }
+    return sum;
+}
+
+/* What a program under the real library and the simulated GPU has is what the sums have, up to its kill -9. */
+Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 120)
+{
+    static const long long peaks[] = {1, 5, 5, 9};
+    close(link_fd);
+    close(copy_fd);
+    copy_of(path_library());
+    link_copy();
+    char inject[PATH_MAX + 32];
+    snprintf(inject, sizeof inject, "CUDA_INJECTION64_PATH=%s", copy);
+    const char *argv[] = {path_program("steps"), NULL}, *env[] = {inject, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    cr_assert(spawn_start(&spawn, &options) == 0);
+    for (int step = 0; step < 4; step++) {
+        cr_assert(eq(int, step ? spawn_step(&spawn) : spawn_wait_held(&spawn, 1), 0));
+        struct gp_map_sum sum = only_device(step + 1, MIB);
+        cr_assert(eq(i64, sum.calls, step + 1));
+        cr_assert(eq(i64, sum.allocated_bytes, MIB));
+        cr_assert(eq(i64, sum.allocated_peak_bytes, peaks[step] * MIB), "step %d", step);
+        cr_assert(eq(u32, sum.processes, 1));
+    }
+    spawn_kill(&spawn, SIGKILL);
+    struct spawn_result result = {0};
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+    struct gp_map_sum left = only_device(4, 0);
+    cr_assert(eq(i64, left.allocated_bytes, 0));
+    cr_assert(eq(i64, left.allocated_peak_bytes, 9 * MIB));
+    cr_assert(eq(u32, left.processes, 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->refused_batches, 0));
+}
+
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
 
 static void begin_tiny(void)
@@ -888,7 +942,7 @@ Test(bpf, broken_files, .timeout = 120)
 {
     if (geteuid() != 0)
         cr_skip_test("not root");
-    copy_make();
+    copy_of(path_program("probe_fire"));
     int fd = open(copy, O_RDWR);
     struct stat about;
     cr_assert(fd >= 0 && fstat(fd, &about) == 0);

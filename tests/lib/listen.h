@@ -79,11 +79,22 @@ static inline int listen_open(struct listen *listen, int (*visit)(void *arg, voi
     return error;
 }
 
-static inline int listen_arm(struct listen *listen, const char *file)
+static inline int listen_arm_in(struct listen *listen, const char *file, pid_t pid)
 {
-    listen->link[0] = bpf_program__attach_usdt(bpf_object__find_program_by_name(listen->object, "on_batch"), -1, file,
+    listen->link[0] = bpf_program__attach_usdt(bpf_object__find_program_by_name(listen->object, "on_batch"), pid, file,
                                                "gpuprof", "batch", NULL);
     return listen->link[0] ? 0 : -errno;
+}
+
+static inline int listen_arm(struct listen *listen, const char *file)
+{
+    return listen_arm_in(listen, file, -1);
+}
+
+/* The caller's own program and process: the same file may run in others that are being tested meanwhile. */
+static inline int listen_arm_here(struct listen *listen)
+{
+    return listen_arm_in(listen, "/proc/self/exe", getpid());
 }
 
 static inline void listen_disarm(struct listen *listen)

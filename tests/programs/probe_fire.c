@@ -13,6 +13,7 @@
  *      u UID                becomes another user
  *      t                    the main thread leaves, another one stays
  *      p                    answers with the pid          w          takes 256 MiB of memory
+ *      k                    forks and ends; the child goes on answering
  */
 #define _SDT_HAS_SEMAPHORES 1
 #include <pthread.h>
@@ -210,6 +211,10 @@ static int serve(void)
         case 'x':
             execl("/proc/self/exe", "probe_fire", (char *)NULL);
             return 1;
+        case 'k':
+            if (fork())
+                _exit(0);
+            break;
         case 'c':
             for (long i = times; i >= 0; i--) {
                 long long to = i ? (i * 7919 + getpid()) % 1000 * 1048576 : 5 << 20, high = i ? 1000 << 20 : to;

@@ -72,6 +72,22 @@ static void gp_test_balance(struct test_session *t, struct gp_ringread *reader)
     cr_assert_eq(s.unsettled, 0);
 }
 
+/* In a wide ring a reader that begins "now" has not seen the chunks beyond those that anybody has taken; what comes
+ * into them later is new all the same. */
+Test(ringread, a_wide_ring_from_now_on)
+{
+    struct test_session *t = gp_test_session(1024);
+    const struct gp_wire_event *events;
+    gp_test_write(t, 70);
+    struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_NOW);
+    gp_test_write(t, 500 * GP_RING_EVENTS);
+    cr_expect_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 500 * GP_RING_EVENTS);
+    cr_expect_eq(gp_test_stats(reader).before, 70);
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
 Test(ringread, arguments)
 {
     struct test_session *t = gp_test_session(4);

@@ -47,7 +47,7 @@ struct armed {
 
 struct seen {
     uint64_t device, inode, size, changed_ns;
-    uint32_t generation; /* of the row `armed` */
+    uint32_t generation; /* of the row `armed`; where there was no room: of `room` */
     int16_t armed;       /* -1: refused, for `error` */
     int16_t error;       /* 0: the entry is free */
 };
@@ -66,7 +66,8 @@ struct bucket {
 struct gp_libraries {
     struct gp_bpf *bpf;
     int epoll;
-    unsigned top; /* rows from here on were never used */
+    unsigned top;  /* rows from here on were never used */
+    uint32_t room; /* counts what was disarmed: who found no room may try again */
     struct armed armed[GP_LIBRARY_ARMED];
     struct seen seen[SEEN_SETS][SEEN_WAYS];
     uint8_t oldest[SEEN_SETS]; /* the way that is given up next */
@@ -296,13 +297,19 @@ static unsigned seen_set(const struct gp_file *file)
     return (unsigned)(mixed >> 32) % SEEN_SETS;
 }
 
+static bool seen_holds(const struct gp_libraries *l, const struct seen *seen)
+{
+    if (seen->armed >= 0)
+        return l->armed[seen->armed].generation == seen->generation;
+    return seen->error != -ENOSPC || seen->generation == l->room;
+}
+
 static const struct seen *seen_find(const struct gp_libraries *l, const struct gp_file *file)
 {
     const struct seen *set = l->seen[seen_set(file)];
     for (unsigned i = 0; i < SEEN_WAYS; i++)
         if (set[i].error && set[i].inode == file->inode && set[i].device == file->device && set[i].size == file->size &&
-            set[i].changed_ns == file->changed_ns &&
-            (set[i].armed < 0 || l->armed[set[i].armed].generation == set[i].generation))
+            set[i].changed_ns == file->changed_ns && seen_holds(l, &set[i]))
             return &set[i];
     return NULL;
 }
@@ -316,7 +323,7 @@ static void seen_add(struct gp_libraries *l, const struct gp_file *file, int arm
         .inode = file->inode,
         .size = file->size,
         .changed_ns = file->changed_ns,
-        .generation = armed < 0 ? 0 : l->armed[armed].generation,
+        .generation = armed < 0 ? l->room : l->armed[armed].generation,
         .armed = (int16_t)armed,
         .error = (int16_t)(armed < 0 ? error : 1),
     };
@@ -374,6 +381,7 @@ static void disarm(struct gp_libraries *l, uint32_t i)
     struct armed *row = &l->armed[i];
     gp_agent_log(GP_LOG_INFO, "disarmed %s: nobody maps it any more", row->name);
     close(row->link);
+    l->room++;
     *row = (struct armed){.link = -1, .generation = row->generation + 1};
 }
 
@@ -462,7 +470,7 @@ int gp_libraries_keep(struct gp_libraries *l, const char *path, char *why, size_
 }
 
 /* The row or -errno.  What it says is worth keeping unless the file may be asked for again: -EBUSY, -ESRCH, -EAGAIN (a
- * lease), -ESTALE and -ENOSPC. */
+ * lease) and -ESTALE. */
 static int offer_look(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file,
                       bool *is_new, char *why, size_t why_bytes)
 {
@@ -485,8 +493,8 @@ static int offer_look(struct gp_libraries *l, const struct gp_library_offer *off
 
 static bool is_final(int error)
 {
-    return error != -EBUSY && error != -ESRCH && error != -EAGAIN && error != -ESTALE && error != -ENOSPC &&
-           error != -ENOMEM && error != -EMFILE && error != -ENFILE && error != -EINTR;
+    return error != -EBUSY && error != -ESRCH && error != -EAGAIN && error != -ESTALE && error != -ENOMEM &&
+           error != -EMFILE && error != -ENFILE && error != -EINTR;
 }
 
 static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file)
@@ -577,9 +585,9 @@ void gp_libraries_sweep_still(struct gp_libraries *l, pid_t pid)
             l->mappers[i].sweep = l->sweep;
 }
 
-void gp_libraries_sweep_end(struct gp_libraries *l, bool is_whole)
+void gp_libraries_sweep_end(struct gp_libraries *l)
 {
-    for (unsigned i = 0; is_whole && i < HEADS; i++)
+    for (unsigned i = 0; i < HEADS; i++)
         for (int32_t *at = &l->heads[i]; *at >= 0;)
             if (l->mappers[*at].sweep != l->sweep)
                 mapper_drop(l, at);

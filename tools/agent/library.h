@@ -71,11 +71,11 @@ void gp_libraries_disarm_idle(struct gp_libraries *libraries);
 int gp_libraries_fd(const struct gp_libraries *libraries);
 void gp_libraries_turn(struct gp_libraries *libraries);
 
-/* Around a sweep, by gp_discover_sweep alone.  After a whole one, processes that were not offered in it map nothing any
+/* Around a whole sweep, by gp_discover_sweep alone.  After it, processes that were not offered in it map nothing any
  * more (exec, dlclose).  still: the process maps a file that could not be opened again. */
 void gp_libraries_sweep_begin(struct gp_libraries *libraries);
 void gp_libraries_sweep_still(struct gp_libraries *libraries, pid_t pid);
-void gp_libraries_sweep_end(struct gp_libraries *libraries, bool is_whole);
+void gp_libraries_sweep_end(struct gp_libraries *libraries);
 
 struct gp_libraries_count {
     unsigned armed, mappers;     /* now; who maps a kept file is not followed */

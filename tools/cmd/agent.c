@@ -20,7 +20,7 @@ static const char gp_agent_help[] =
     "\n"
     "Adds up the GPU memory of every profiled process of this machine in the kernel, by GPU and by container, with\n"
     "exact peaks, for 'gpuprof top --system' and for Prometheus.  Runs in the foreground until SIGTERM or Ctrl-C.\n"
-    "Needs root, or the rights that docs/agent.md names; 'gpuprof doctor --need agent' says what is missing.\n"
+    "Needs root, or the rights that docs/agent.md names; 'gpuprof doctor' says what is missing.\n"
     "\n"
     "      --listen PORT         serve metrics on 127.0.0.1 (ADDR:PORT there, :PORT everywhere); default: nowhere\n"
     "      --library FILE        listen to this copy of libgpuprof.so (default: the one beside this command)\n"
@@ -188,7 +188,7 @@ static int gp_agent_installed(struct gp_agent_command *command)
 static int gp_agent_failed(int error, const char *why)
 {
     if (error == -EPERM || error == -ENOTSUP || error == -EACCES || error == -ENOENT) {
-        gp_agent_log(GP_LOG_ERROR, "%s ('gpuprof doctor --need agent' says what else)", why);
+        gp_agent_log(GP_LOG_ERROR, "%s ('gpuprof doctor' says what works here)", why);
         return GP_EXIT_IMPOSSIBLE;
     }
     gp_agent_log(GP_LOG_ERROR, "%s", why);

@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_discover.c: copies of the library in mounts of all kinds are found, armed once, and let go; what must not be
+ * armed is refused at a bounded cost.  Each test runs in a pid and a mount namespace of its own: so it finds the copies
+ * of its own processes alone, and all that it mounts and starts ends with it.
+ */
+#include "agent/discover.h"
+#include "agent/file.h"
+#include "agent/log.h"
+#include "lib/inside.h"
+#include "lib/ledger.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+#include <bpf/bpf.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB (1ll << 20)
+
+static struct gp_bpf *bpf;
+static struct gp_libraries *libraries;
+static struct gp_discover *discover;
+static char why[512];
+#define top inside_top()
+static pid_t mapped_last;
+static int mapped_count;
+
+/* ---- the loop -------------------------------------------------------------------------------------------------- */
+
+static void mapped(void *arg, pid_t pid)
+{
+    (void)arg;
+    mapped_last = pid;
+    mapped_count++;
+}
+
+static void discover_start(void)
+{
+    struct gp_discover_options options = {.libraries = libraries, .mapped = mapped};
+    NEED(gp_discover_open(&discover, &options, why, sizeof(why)) == 0, "%s", why);
+}
+
+static void finish(void)
+{
+    gp_discover_close(discover);
+    gp_libraries_close(libraries);
+    gp_bpf_close(bpf);
+}
+
+static void bpf_start(const struct gp_bpf_options *options)
+{
+    gp_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    int error = gp_bpf_open(&bpf, options, why, sizeof(why));
+    if (error == -EPERM || error == -ENOTSUP) {
+        inside_say("%s", why);
+        _exit(INSIDE_SKIP);
+    }
+    NEED(error == 0, "%s", why);
+    NEED(gp_libraries_open(&libraries, bpf) == 0);
+}
+
+static void start(void)
+{
+    bpf_start(NULL);
+    discover_start();
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+/* What the agent's loop does, for one round of at most ms. */
+static void loop_once(int ms)
+{
+    struct pollfd wait[2] = {{.fd = gp_discover_fd(discover), .events = POLLIN},
+                             {.fd = gp_libraries_fd(libraries), .events = POLLIN}};
+    poll(wait, 2, ms);
+    if (wait[0].revents)
+        gp_discover_turn(discover);
+    if (wait[1].revents)
+        gp_libraries_turn(libraries);
+    if (gp_libraries_idle(libraries) && gp_discover_sweep(discover) >= 0)
+        gp_libraries_disarm_idle(libraries);
+}
+
+static void loop(int ms)
+{
+    for (int64_t until = now_ms() + ms; now_ms() < until;)
+        loop_once(20);
+}
+
+static unsigned armed(void)
+{
+    return gp_libraries_count(libraries).armed;
+}
+
+/* Milliseconds until so many are armed, or -1 after 5 s (a loaded machine's second). */
+static int loop_until_armed(unsigned count)
+{
+    int64_t since = now_ms();
+    while (armed() != count && now_ms() - since < 5000)
+        loop_once(20);
+    return armed() == count ? (int)(now_ms() - since) : -1;
+}
+
+/* ---- files and processes --------------------------------------------------------------------------------------- */
+
+static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *format, ...)
+{
+    char command[4 * PATH_MAX];
+    va_list list;
+    va_start(list, format);
+    int n = snprintf(command, sizeof(command), "cd %s && set -e; ", top);
+    vsnprintf(command + n, sizeof(command) - (size_t)n, format, list);
+    va_end(list);
+    NEED(system(command) == 0, "%s", command);
+}
+
+/* A copy of probe_fire: it holds the probe, and its own file is mapped by its exec. */
+static void fire_copy(const char *to)
+{
+    shell("mkdir -p $(dirname %s); cp %s %s; chmod 755 %s", to, path_program("probe_fire"), to, to);
+}
+
+struct kid {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+static long long tell(const struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static long long tell(const struct kid *kid, const char *format, ...)
+{
+    char line[64];
+    va_list list;
+    va_start(list, format);
+    vfprintf(kid->to, format, list);
+    va_end(list);
+    fputc('\n', kid->to);
+    fflush(kid->to);
+    return fgets(line, sizeof(line), kid->from) ? atoll(line) : -1;
+}
+
+static struct kid kid_start(const char *program)
+{
+    struct kid kid;
+    int to[2], from[2];
+    char line[64], path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", top, program);
+    NEED(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
+    kid.pid = fork();
+    if (kid.pid == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        execl(path, "fire", (char *)NULL);
+        _exit(99);
+    }
+    close(to[0]);
+    close(from[1]);
+    kid.to = fdopen(to[1], "w");
+    kid.from = fdopen(from[0], "r");
+    NEED(fgets(line, sizeof(line), kid.from) && atoi(line) == 0, "%s did not start", path);
+    return kid;
+}
+
+static void kid_end(const struct kid *kid)
+{
+    kill(kid->pid, SIGKILL);
+    waitpid(kid->pid, NULL, 0);
+    fclose(kid->to);
+    fclose(kid->from);
+}
+
+/* `times` batches of one byte count each. */
+static void fire(const struct kid *kid, int times)
+{
+    for (int i = 0; i < times; i++)
+        tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, 1ll << 30);
+}
+
+static int64_t allocated(void)
+{
+    int64_t sum = 0;
+    struct gp_map_device_key key, *last = NULL;
+    struct gp_map_sum row;
+    int map = gp_bpf_map(bpf, "device");
+    while (bpf_map_get_next_key(map, last, &key) == 0) {
+        if (bpf_map_lookup_elem(map, &key, &row) == 0)
+            sum += row.allocated_bytes;
+        last = &key;
+    }
+    return sum;
+}
+
+/* ---- found ----------------------------------------------------------------------------------------------------- */
+
+/* The product's library, copied into a mount namespace where nobody else sees it. */
+static void container_body(void)
+{
+    char script[3 * PATH_MAX], ledger[PATH_MAX], injection[PATH_MAX];
+    start();
+    loop(50);
+    snprintf(script, sizeof(script), "mkdir %s/own; mount -t tmpfs tmpfs %s/own; cp %s %s/own/; exec %s", top, top,
+             path_library(), top, path_program("linear"));
+    snprintf(injection, sizeof(injection), "CUDA_INJECTION64_PATH=%s/own/libgpuprof.so", top);
+    snprintf(ledger, sizeof(ledger), "GPUPROF_TEST_LEDGER=%s/ledger.%%p", top);
+    struct spawn_options options = {.argv = (const char *[]){"/usr/bin/unshare", "-m", "/bin/sh", "-c", script, NULL},
+                                    .env = (const char *[]){injection, ledger, NULL},
+                                    .want_hold = true};
+    struct spawn spawn;
+    struct spawn_result result;
+    NEED(spawn_start(&spawn, &options) == 0);
+    NEED(spawn_wait_held(&spawn, 1) == 0, "the program does not run");
+    int took = loop_until_armed(1);
+    NEED(took >= 0, "not found");
+    NEED(mapped_last == spawn.held[0], "%d, not %d", (int)mapped_last, (int)spawn.held[0]);
+    int64_t since = now_ms();
+    struct ledger_diff diff = {0};
+    json_t *told = ledger_stat(&diff, spawn.held[0]); /* what the agent's greeting does: the process says a batch */
+    NEED(told, "%s", diff.text);
+    while (allocated() == 0 && now_ms() - since < 5000)
+        loop_once(20);
+    json_t *truth = ledger_load(&diff, ledger + strlen("GPUPROF_TEST_LEDGER="), spawn.held[0]);
+    NEED(truth, "%s", diff.text);
+    inside_say("armed %d ms after the program was there, counted %d ms later\n", took, (int)(now_ms() - since));
+    NEED(allocated() == json_at(told, "devices/0/allocated/bytes", allocated()), "%lld", (long long)allocated());
+    NEED(allocated() == 3 * MIB + 5 + MIB + 1 + 4097 + 512 + 1, "%lld", (long long)allocated());
+    spawn_finish(&spawn, &result);
+    NEED(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s", result.err);
+    NEED(allocated() == 0, "its end took it out");
+    NEED(loop_until_armed(0) >= 0, "the copy of an ended container stays armed");
+}
+
+Test(discover, a_copy_in_a_container_is_counted, .timeout = 120)
+{
+    INSIDE(container_body, finish);
+}
+
+static void before_body(void)
+{
+    fire_copy("libgpuprof.so");
+    bpf_start(NULL);
+    struct kid kid = kid_start("libgpuprof.so");
+    NEED(tell(&kid, "s") == 0);
+    discover_start();
+    NEED(loop_until_armed(1) >= 0);
+    NEED(tell(&kid, "s") == 1, "its semaphore");
+    fire(&kid, 3);
+    NEED(gp_bpf_meta(bpf)->batches == 3 && allocated() == MIB);
+    kid_end(&kid);
+}
+
+Test(discover, what_was_mapped_before_is_found, .timeout = 60)
+{
+    INSIDE(before_body, finish);
+}
+
+static void deleted_body(void)
+{
+    start();
+    loop(50);
+    fire_copy("libgpuprof.so");
+    struct kid kid = kid_start("libgpuprof.so");
+    shell("rm libgpuprof.so; mkfifo libgpuprof.so"); /* another thing at its name: only the mapping is right */
+    NEED(loop_until_armed(1) >= 0);
+    fire(&kid, 3);
+    NEED(gp_bpf_meta(bpf)->batches == 3);
+    NEED(gp_discover_sweep(discover) == 1);
+    NEED(armed() == 1 && gp_libraries_count(libraries).mappers == 1);
+    kid_end(&kid);
+}
+
+Test(discover, a_deleted_file_that_is_mapped_is_found, .timeout = 60)
+{
+    INSIDE(deleted_body, finish);
+}
+
+static void renamed_body(void)
+{
+    start();
+    fire_copy("libgpuprof.so");
+    shell("cp libgpuprof.so other; cp /bin/true foreign");
+    struct kid first = kid_start("libgpuprof.so");
+    NEED(loop_until_armed(1) >= 0);
+    if (!gp_discover_count(discover).has_build_ids) {
+        inside_say("the kernel's records have no build ids");
+        _exit(INSIDE_SKIP);
+    }
+    struct kid second = kid_start("other");
+    NEED(loop_until_armed(2) >= 0, "another name, the same build id");
+    fire(&second, 2);
+    NEED(gp_bpf_meta(bpf)->batches == 2);
+    kid_end(&first);
+    NEED(loop_until_armed(1) >= 0);
+    loop(500);
+    NEED(armed() == 1, "the sweep knows the other name");
+    kid_end(&second);
+    NEED(loop_until_armed(0) >= 0);
+}
+
+Test(discover, another_name_is_found_by_its_build_id, .timeout = 60)
+{
+    INSIDE(renamed_body, finish);
+}
+
+/* ---- the same file --------------------------------------------------------------------------------------------- */
+
+static const char overlays[] =
+    "mkdir -p u1 w1 m1 u2 w2 m2 u3 w3 m3 bind; "
+    "mount -t overlay o1 -o lowerdir=lower,upperdir=u1,workdir=w1 m1; "
+    "mount -t overlay o2 -o lowerdir=lower,upperdir=u2,workdir=w2 m2; "
+    "mount -t overlay o3 -o lowerdir=lower,upperdir=u3,workdir=w3,metacopy=on m3; touch -h -d @5 m3/libgpuprof.so; "
+    "mount --bind lower bind; ln lower/libgpuprof.so lower/libgpuprof-link.so; "
+    "cp -p lower/libgpuprof.so lower/libgpuprof-copy.so; touch m2/libgpuprof.so";
+
+static void same(const struct gp_bpf_options *options)
+{
+    static const struct {
+        const char *path;
+        unsigned armed;
+    } steps[] = {
+        {"m1/libgpuprof.so", 1},
+        {"lower/libgpuprof.so", 1},
+        {"m3/libgpuprof.so", 1},
+        {"bind/libgpuprof.so", 1},
+        {"lower/libgpuprof-link.so", 1},
+        {"lower/libgpuprof-copy.so", 2},
+        {"m2/libgpuprof.so", 3 /* a copy-up: the same numbers, another file */},
+    };
+    enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
+    struct kid kids[STEPS];
+    bpf_start(options);
+    discover_start();
+    fire_copy("lower/libgpuprof.so");
+    shell("%s", overlays);
+    for (int i = 0; i < STEPS; i++) {
+        kids[i] = kid_start(steps[i].path);
+        int before = mapped_count;
+        for (int64_t since = now_ms(); mapped_count == before && now_ms() - since < 5000;)
+            loop_once(20);
+        NEED(mapped_count > before, "%s was not seen", steps[i].path);
+        NEED(armed() == steps[i].armed, "%s: %u are armed", steps[i].path, armed());
+        NEED(tell(&kids[i], "s") == 1, "%s", steps[i].path);
+    }
+    for (int i = 0; i < STEPS; i++)
+        fire(&kids[i], 5);
+    NEED(gp_bpf_meta(bpf)->batches == 5 * STEPS, "%llu", (unsigned long long)gp_bpf_meta(bpf)->batches);
+    NEED(gp_bpf_meta(bpf)->old_batches == 0);
+    /* What would have been without: the same inode, armed a second time. */
+    char path[PATH_MAX];
+    struct gp_bpf_probe probe;
+    snprintf(path, sizeof(path), "%s/m3/libgpuprof.so", top);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    NEED(gp_bpf_probe_find(fd, &probe) == 0);
+    int again = gp_bpf_attach(bpf, fd, &probe, why, sizeof(why));
+    NEED(again >= 0, "%s", why);
+    fire(&kids[0], 5);
+    NEED(gp_bpf_meta(bpf)->old_batches == 5, "%llu", (unsigned long long)gp_bpf_meta(bpf)->old_batches);
+    close(again);
+    for (int i = 0; i < STEPS; i++)
+        kid_end(&kids[i]);
+    NEED(loop_until_armed(0) >= 0);
+}
+
+static void same_body(void)
+{
+    same(NULL);
+}
+
+static void same_by_perf_body(void)
+{
+    same(&(struct gp_bpf_options){.by_perf = true});
+}
+
+Test(discover, one_inode_is_armed_once, .timeout = 60)
+{
+    INSIDE(same_body, finish);
+}
+
+Test(discover, one_inode_is_armed_once_through_perf, .timeout = 60)
+{
+    INSIDE(same_by_perf_body, finish);
+}
+
+/* ---- refused --------------------------------------------------------------------------------------------------- */
+
+static uint64_t refused(void)
+{
+    return gp_libraries_count(libraries).refused;
+}
+
+/* A process that maps the file with this name from now on; no exec, so any file can be mapped. */
+static pid_t mapper_start(const char *name, int times)
+{
+    char path[PATH_MAX], byte;
+    int ready[2];
+    snprintf(path, sizeof(path), "%s/%s", top, name);
+    NEED(pipe(ready) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_RDONLY);
+        for (int i = 0; i < times; i++)
+            if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 4096 * (i & 1)) == MAP_FAILED)
+                _exit(98);
+        close(fd);
+        if (write(ready[1], "r", 1) == 1)
+            pause();
+        _exit(0);
+    }
+    close(ready[1]);
+    NEED(read(ready[0], &byte, 1) == 1, "%s cannot be mapped", path);
+    close(ready[0]);
+    return pid;
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static void refused_body(void)
+{
+    static const char *const how[] = {"chown 1 $F", "chmod 664 $F; chgrp 1 $F", "chmod 757 $F", "truncate -s 300M $F"};
+    start();
+    loop(50);
+    for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "libgpuprof-%u.so", i);
+        fire_copy(name);
+        shell("F=%s; %s", name, how[i]);
+        pid_t first = mapper_start(name, 1), second = mapper_start(name, 1);
+        loop(500);
+        NEED(armed() == 0, "%s", how[i]);
+        NEED(refused() == i + 1, "%s: once a file: %llu", how[i], (unsigned long long)refused());
+        end(first);
+        end(second);
+    }
+    /* Put right, it is another matter. */
+    shell("chown 0 libgpuprof-0.so");
+    pid_t pid = mapper_start("libgpuprof-0.so", 1);
+    NEED(loop_until_armed(1) >= 0);
+    end(pid);
+}
+
+Test(discover, files_of_others_are_refused_once, .timeout = 60)
+{
+    INSIDE(refused_body, finish);
+}
+
+/* map_files is for those who have CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. */
+static void caps_set(bool all)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    NEED(syscall(SYS_capget, &header, data) == 0);
+    data[0].effective = all ? data[0].permitted : data[0].effective & ~(1u << CAP_SYS_ADMIN);
+    data[1].effective = all ? data[1].permitted : data[1].effective & ~(1u << (CAP_CHECKPOINT_RESTORE - 32));
+    NEED(syscall(SYS_capset, &header, data) == 0);
+}
+
+static void swapped_body(void)
+{
+    static const char *const how[] = {
+        "rm $F; mkfifo $F",       "rm $F; mknod $F c 1 5", "rm $F; ln -s /bin/true $F",
+        "rm $F; cp /bin/true $F", "rm $F; mkdir $F",
+    };
+    start();
+    if (!gp_bpf_is_multi(bpf)) {
+        inside_say("probes need CAP_SYS_ADMIN here");
+        _exit(INSIDE_SKIP);
+    }
+    loop(50);
+    for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "d%u/libgpuprof", i);
+        fire_copy(name);
+        struct kid kid = kid_start(name);
+        shell("F=%s; %s", name, how[i]);
+        caps_set(false);
+        int64_t since = now_ms();
+        loop(600);
+        NEED(now_ms() - since < 5000, "%s held it up", how[i]);
+        NEED(armed() == 0, "%s", how[i]);
+        NEED(!gp_discover_count(discover).has_map_files);
+        caps_set(true);
+        kid_end(&kid);
+    }
+    /* The control: by its path a file that nobody swapped is found. */
+    fire_copy("libgpuprof.so");
+    struct kid kid = kid_start("libgpuprof.so");
+    caps_set(false);
+    NEED(loop_until_armed(1) >= 0);
+    fire(&kid, 2);
+    NEED(gp_bpf_meta(bpf)->batches == 2);
+    kid_end(&kid);
+}
+
+Test(discover, a_name_that_means_another_thing_by_now, .timeout = 60)
+{
+    INSIDE(swapped_body, finish);
+}
+
+static long rss_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof(line), status))
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return kib;
+}
+
+/* One tenant makes thousands of files; another's copy, on its own file system, is armed all the same. */
+static void flood_body(void)
+{
+    enum { FILES = 5000 };
+    start();
+    loop(300);
+    long before = rss_kib();
+    pid_t tenant = fork();
+    if (tenant == 0) {
+        for (int i = 0;; i++) {
+            char path[PATH_MAX];
+            snprintf(path, sizeof(path), "%s/libgpuprof-%d.so", top, i % FILES);
+            int fd = open(path, O_RDWR | O_CREAT, 0644);
+            if (fd < 0 || ftruncate(fd, 4096) ||
+                munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), 4096))
+                _exit(1);
+            close(fd);
+            if (i >= FILES)
+                usleep(100);
+        }
+    }
+    loop(1000);
+    shell("mkdir other; mount -t tmpfs tmpfs other");
+    fire_copy("other/libgpuprof.so");
+    struct kid kid = kid_start("other/libgpuprof.so");
+    int took = loop_until_armed(1);
+    struct gp_libraries_count count = gp_libraries_count(libraries);
+    struct gp_discover_count seen = gp_discover_count(discover);
+    inside_say("%llu candidates, %llu refused, %llu postponed, %llu records lost; the quiet one was armed after %d ms; "
+               "%ld KiB more memory\n",
+               (unsigned long long)seen.candidates, (unsigned long long)count.refused,
+               (unsigned long long)count.postponed, (unsigned long long)seen.lost, took, rss_kib() - before);
+    NEED(took >= 0, "starved");
+    NEED(seen.candidates + seen.lost >= FILES);
+    NEED(count.refused <= 32 + 4 * 12 && count.postponed > 0, "looked into too many");
+    NEED(rss_kib() - before < 1024);
+    end(tenant);
+    kid_end(&kid);
+}
+
+Test(discover, a_tenant_with_thousands_of_files, .timeout = 60)
+{
+    INSIDE(flood_body, finish);
+}
+
+static void many_copies_body(void)
+{
+    enum { COPIES = 24 };
+    pid_t mappers[COPIES];
+    start();
+    for (int i = 0; i < COPIES; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "libgpuprof-%d.so", i);
+        fire_copy(name);
+        mappers[i] = mapper_start(name, 1);
+    }
+    loop(1500);
+    NEED(armed() == GP_LIBRARY_OF_ONE, "%u of one file system", armed());
+    NEED(refused() == COPIES - GP_LIBRARY_OF_ONE, "once a file: %llu", (unsigned long long)refused());
+    gp_discover_sweep(discover);
+    NEED(refused() == COPIES - GP_LIBRARY_OF_ONE, "again");
+    for (int i = 0; i < COPIES; i++)
+        end(mappers[i]);
+    NEED(loop_until_armed(0) >= 0);
+}
+
+Test(discover, one_file_system_has_its_share, .timeout = 60)
+{
+    INSIDE(many_copies_body, finish);
+}
+
+/* ---- let go ---------------------------------------------------------------------------------------------------- */
+
+static bool can_unmount(const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", top, name);
+    return umount(path) == 0;
+}
+
+static void unmount_body(void)
+{
+    start();
+    fire_copy("lower/libgpuprof.so");
+    shell("mkdir u w m; mount -t overlay o -o lowerdir=lower,upperdir=u,workdir=w m");
+    struct kid kid = kid_start("m/libgpuprof.so");
+    NEED(loop_until_armed(1) >= 0);
+    /* Its only mapper ends; a child that it forked maps the file all the same, and nobody said so. */
+    FILE *to = kid.to, *from = kid.from;
+    pid_t first = kid.pid;
+    NEED(tell(&kid, "k") == 0);
+    NEED(waitpid(first, NULL, 0) == first);
+    kid = (struct kid){.pid = (pid_t)tell(&(struct kid){.to = to, .from = from}, "p"), .to = to, .from = from};
+    loop(700);
+    NEED(armed() == 1 && gp_libraries_count(libraries).mappers == 1, "the child was not found");
+    fire(&kid, 1);
+    NEED(gp_bpf_meta(bpf)->batches == 1);
+    kid_end(&kid);
+    NEED(!can_unmount("m") && errno == EBUSY, "the control: while it is armed its mount is held");
+    NEED(loop_until_armed(0) >= 0);
+    NEED(can_unmount("m"), "%s", strerror(errno));
+}
+
+Test(discover, a_container_can_be_unmounted, .timeout = 60)
+{
+    INSIDE(unmount_body, finish);
+}
+
+static void exec_body(void)
+{
+    start();
+    fire_copy("libgpuprof.so");
+    int go[2];
+    NEED(pipe(go) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char path[PATH_MAX], byte;
+        snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED || read(go[0], &byte, 1) != 1)
+            _exit(1);
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    NEED(loop_until_armed(1) >= 0);
+    NEED(write(go[1], "x", 1) == 1);
+    usleep(300000);
+    NEED(gp_libraries_idle(libraries) == 0, "it lives");
+    NEED(gp_discover_sweep(discover) == 0);
+    NEED(gp_libraries_idle(libraries) == 1, "a sweep sees that it maps another program");
+    NEED(loop_until_armed(0) >= 0);
+    end(pid);
+}
+
+Test(discover, who_maps_it_no_more_is_forgotten, .timeout = 60)
+{
+    INSIDE(exec_body, finish);
+}
+
+static void kept_body(void)
+{
+    char path[PATH_MAX];
+    start();
+    fire_copy("libgpuprof.so");
+    snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == 0, "%s", why);
+    struct kid kid = kid_start("libgpuprof.so");
+    NEED(tell(&kid, "s") == 1, "armed before it is mapped");
+    loop(300);
+    NEED(mapped_last == kid.pid && armed() == 1);
+    kid_end(&kid);
+    loop(500);
+    NEED(armed() == 1, "to the end");
+    shell("mkfifo fifo; cp libgpuprof.so theirs; chown 1 theirs; cp /bin/true none");
+    snprintf(path, sizeof(path), "%s/fifo", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -EPERM && strstr(why, "not a regular file"), "%s",
+         why);
+    snprintf(path, sizeof(path), "%s/theirs", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -EPERM && strstr(why, "root"), "%s", why);
+    snprintf(path, sizeof(path), "%s/none", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -ENOENT && strstr(why, "no probe"), "%s", why);
+    snprintf(path, sizeof(path), "%s/absent", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -ENOENT && strstr(why, "absent"), "%s", why);
+}
+
+Test(discover, a_named_file_stays, .timeout = 60)
+{
+    INSIDE(kept_body, finish);
+}
+
+/* ---- losses, sweeps -------------------------------------------------------------------------------------------- */
+
+static void lost_body(void)
+{
+    start();
+    loop(1100); /* the first sweep, and the pause behind it */
+    uint64_t sweeps = gp_discover_count(discover).sweeps;
+    fire_copy("libgpuprof.so");
+    shell("cp /bin/sh noise");
+    pid_t noise = mapper_start("noise", 20000); /* many times what all rings hold; nobody reads them */
+    pid_t quiet = fork(), status = 0;
+    if (quiet == 0) { /* on each CPU, for each has a ring of its own: the last record there is lost */
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/noise", top);
+        int fd = open(path, O_RDONLY);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            for (int i = 0; sched_setaffinity(0, sizeof(one), &one) == 0 && i < 2000; i++)
+                mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 4096 * (i & 1));
+        }
+        snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
+        int copy = open(path, O_RDONLY);
+        mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, copy, 0);
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    NEED(waitpid(quiet, &status, WUNTRACED) == quiet && WIFSTOPPED(status));
+    NEED(loop_until_armed(1) >= 0, "what was lost was not looked for");
+    struct gp_discover_count count = gp_discover_count(discover);
+    inside_say("%llu records lost, %llu sweeps\n", (unsigned long long)count.lost,
+               (unsigned long long)(count.sweeps - sweeps));
+    NEED(count.lost > 0 && count.sweeps > sweeps);
+    end(noise);
+    end(quiet);
+}
+
+Test(discover, lost_records_are_made_good_by_a_sweep, .timeout = 60)
+{
+    INSIDE(lost_body, finish);
+}
+
+static pid_t idle_start(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    return pid;
+}
+
+static void thousand_body(void)
+{
+    enum { PROCESSES = 1000, MAPPERS = 100 };
+    pid_t pids[PROCESSES];
+    fire_copy("libgpuprof.so");
+    bpf_start(NULL);
+    for (int i = 0; i < PROCESSES; i++)
+        pids[i] = i < MAPPERS ? mapper_start("libgpuprof.so", 1) : idle_start();
+    discover_start();
+    int got, calls = 0;
+    uint64_t ns = 0;
+    do {
+        got = gp_discover_sweep(discover);
+        ns += gp_discover_count(discover).sweep_ns;
+    } while (got == -ETIME && ++calls < 100);
+    inside_say("a sweep over %d processes: %llu us each, %d pieces\n", PROCESSES,
+               (unsigned long long)(ns / PROCESSES / 1000), calls + 1);
+    NEED(got >= 0 && armed() == 1);
+    NEED(gp_libraries_count(libraries).mappers == MAPPERS, "%u", gp_libraries_count(libraries).mappers);
+    NEED(gp_libraries_idle(libraries) == 0);
+    for (int i = 0; i < PROCESSES; i++)
+        end(pids[i]);
+    NEED(loop_until_armed(0) >= 0);
+    NEED(gp_libraries_count(libraries).mappers == 0);
+}
+
+Test(discover, a_sweep_over_a_thousand_processes, .timeout = 120)
+{
+    INSIDE(thousand_body, finish);
+}
