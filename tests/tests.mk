@@ -105,6 +105,9 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 	$(Q)clang -target bpf -D__TARGET_ARCH_$(if $(filter aarch64,$(shell uname -m)),arm64,x86) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I/usr/include/$(shell $(CC) -dumpmachine) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
+# It starts the command.
+$(B)/tests/bench/bench_agent: TESTLINK = -lbpf
+$(B)/tests/bench/bench_agent: | $(BIN)
 $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
 # Serves metrics of a made-up machine to a real Prometheus.
 SERVE := $(B)/tests/metrics/serve
