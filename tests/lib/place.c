@@ -230,6 +230,8 @@ int place_group_remove(struct place *place, int group)
             return -errno;
         usleep(10000);
     }
+    if (group == place->group_count - 1)
+        place->group_count--;
     return 0;
 }
 

@@ -39,7 +39,7 @@ int place_free(struct place *place, char *why, size_t why_bytes);
 
 /* The number of a new cgroup, or -errno. */
 int place_group(struct place *place, bool want_v1);
-/* Removes one: -errno as rmdir. */
+/* Removes one: -errno as rmdir.  The last one's number is used again. */
 int place_group_remove(struct place *place, int group);
 /* DIR/name of a copy of that file; static buffer.  NULL: could not. */
 const char *place_copy(const struct place *place, const char *file, const char *name);
