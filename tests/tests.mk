@@ -114,3 +114,5 @@ SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
 testtools: $(PRELOADS) $(MKREPORT) $(SERVE)
+# Write the tables' rows themselves.
+$(B)/obj/tests/integration/test_deaths.o: TEST_CFLAGS += -Ibpf

@@ -469,6 +469,12 @@ Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout
     cr_assert(eq(u64, gp_bpf_meta(bpf)->gap_batches, 5));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17));
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
+    cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, 0), 0));
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17), "what it lost before we knew it is not ours");
+    tell(kid, "l 20");
+    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 20));
 }
 
 Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)

@@ -52,9 +52,11 @@ static void mapped(void *arg, pid_t pid)
     mapped_count++;
 }
 
+static bool is_text;
+
 static void discover_start(void)
 {
-    struct gp_discover_options options = {.libraries = libraries, .mapped = mapped};
+    struct gp_discover_options options = {.libraries = libraries, .mapped = mapped, .no_query = is_text};
     NEED(gp_discover_open(&discover, &options, why, sizeof(why)) == 0, "%s", why);
 }
 
@@ -67,7 +69,7 @@ static void finish(void)
 
 static void bpf_start(const struct gp_bpf_options *options)
 {
-    gp_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
     int error = gp_bpf_open(&bpf, options, why, sizeof(why));
     if (error == -EPERM || error == -ENOTSUP) {
         inside_say("%s", why);
@@ -758,24 +760,30 @@ static pid_t idle_start(void)
     return pid;
 }
 
+enum { PROCESSES = 1000, MAPPERS = 100 };
+
+static int sweep_whole(const char *which)
+{
+    int got, calls = 1;
+    clock_t before = clock();
+    for (int64_t since = now_ms(); (got = gp_discover_sweep(discover)) == -ETIME && now_ms() - since < 60000;)
+        calls++;
+    inside_say("%s sweep over %d processes%s: %ld us of CPU each, in %d pieces\n", which, PROCESSES,
+               is_text ? ", by text" : "", (long)(clock() - before) * 1000000 / CLOCKS_PER_SEC / PROCESSES, calls);
+    return got;
+}
+
 static void thousand_body(void)
 {
-    enum { PROCESSES = 1000, MAPPERS = 100 };
     pid_t pids[PROCESSES];
     fire_copy("libgpuprof.so");
     bpf_start(NULL);
     for (int i = 0; i < PROCESSES; i++)
         pids[i] = i < MAPPERS ? mapper_start("libgpuprof.so", 1) : idle_start();
     discover_start();
-    int got, calls = 0;
-    uint64_t ns = 0;
-    do {
-        got = gp_discover_sweep(discover);
-        ns += gp_discover_count(discover).sweep_ns;
-    } while (got == -ETIME && ++calls < 100);
-    inside_say("a sweep over %d processes: %llu us each, %d pieces\n", PROCESSES,
-               (unsigned long long)(ns / PROCESSES / 1000), calls + 1);
-    NEED(got >= 0 && armed() == 1);
+    sweep_whole("the first");
+    int got = sweep_whole("another");
+    NEED(got > 0 && armed() == 1);
     NEED(gp_libraries_count(libraries).mappers == MAPPERS, "%u", gp_libraries_count(libraries).mappers);
     NEED(gp_libraries_idle(libraries) == 0);
     for (int i = 0; i < PROCESSES; i++)
@@ -787,4 +795,26 @@ static void thousand_body(void)
 Test(discover, a_sweep_over_a_thousand_processes, .timeout = 120)
 {
     INSIDE(thousand_body, finish);
+}
+
+static void thousand_text_body(void)
+{
+    is_text = true;
+    thousand_body();
+}
+
+Test(discover, a_sweep_over_a_thousand_processes_by_text, .timeout = 120)
+{
+    INSIDE(thousand_text_body, finish);
+}
+
+static void unmount_text_body(void)
+{
+    is_text = true;
+    unmount_body();
+}
+
+Test(discover, a_container_can_be_unmounted_by_text, .timeout = 60)
+{
+    INSIDE(unmount_text_body, finish);
 }

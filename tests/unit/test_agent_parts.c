@@ -239,14 +239,18 @@ Test(agent_failures, a_failure_is_one_line)
     fail(&record, 5, 123456789012ull);
     catch_memory();
     gp_failures_take(failures, &record, bytes_of(8));
+    fail(&record, 5, 0);
+    record.events[5].device = UINT8_MAX;
+    gp_failures_take(failures, &record, bytes_of(8));
     char *text = caught_text();
     struct gp_failures_count count = gp_failures_count(failures);
     gp_failures_close(failures);
-    cr_assert_eq(lines_with(text, "\n"), 1u, "%s", text);
-    cr_assert(strstr(text, "allocation failed: pid 4000000 (py?[2Jthon) in cgroup 1099511627776 asked 123456789012 "
+    cr_assert_eq(lines_with(text, "\n"), 2u, "%s", text);
+    cr_assert(strstr(text, "allocation failed: pid 4000000 (py?[2Jthon) in cgroup 1099511627776 asked for 123456789012 "
                            "bytes of its GPU 3: error 2\n"),
               "%s", text);
-    cr_assert(count.records == 1 && count.events == 8 && count.failures == 1 && count.unsaid == 0);
+    cr_assert(strstr(text, "asked for memory of no known GPU: error 2\n"), "%s", text);
+    cr_assert(count.records == 2 && count.events == 16 && count.failures == 2 && count.unsaid == 0);
 }
 
 /* Of a flood each container has its ten lines and all together a hundred; what is left out is counted and said. */
@@ -274,14 +278,14 @@ Test(agent_failures, a_flood_is_told_in_few_lines, .timeout = 20)
     gp_failures_take(failures, &after, bytes_of(1));
     char *text = caught_text();
     gp_failures_close(failures);
-    unsigned flooder = lines_with(text, "in cgroup 1099511627776 asked 1 "),
+    unsigned flooder = lines_with(text, "in cgroup 1099511627776 asked for 1 "),
              all = lines_with(text, "allocation failed:");
     cr_assert_eq(count.failures, RECORD_EVENTS + 200u);
     /* On a slow machine a second may end in the middle: then there are two of each. */
     cr_assert(flooder == 10 || flooder == 20, "%u", flooder);
     cr_assert(all == 101 || all == 201, "%u", all);
     cr_assert_eq(count.failures - count.unsaid, all - 1);
-    cr_assert(strstr(text, "asked 3 bytes"), "a new second, new lines");
+    cr_assert(strstr(text, "asked for 3 bytes"), "a new second, new lines");
     unsigned long long told = 0;
     for (char *at = text; (at = strstr(at, " more failed allocations")); at++) {
         char *begin = at;

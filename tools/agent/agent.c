@@ -7,11 +7,13 @@
 #include <agent/deaths.h>
 #include <agent/discover.h>
 #include <agent/failures.h>
+#include <agent/greet.h>
 #include <agent/library.h>
 #include <agent/log.h>
 #include <agent/notify.h>
 #include <base/clock.h>
 #include <bpf/loader.h>
+#include <collect/collect.h>
 #include <collect/procfs.h>
 
 #include <arpa/inet.h>
@@ -33,6 +35,7 @@
 /* Viewers call an agent dead after 5 s without a heartbeat (GP_SYSTEM_ALIVE_NS): a loaded machine may delay ten. */
 #define GP_AGENT_TICK_NS 500000000l
 #define GP_AGENT_SECOND  1000000000ull
+#define GP_AGENT_SUMS_NS 60000000000ull
 
 struct gp_daemon_file { /* a library with a path, as it was when it was last looked at */
     const char *path;
@@ -56,10 +59,11 @@ struct gp_daemon {
     struct gp_failures *failures;
     struct gp_metrics *metrics;
     struct gp_http *http;
-    uint64_t second_ns, sweep_ns, watchdog_ns, watched_ns; /* sweep: not before */
+    uint64_t summed_ns, second_ns, sweep_ns, watchdog_ns, watched_ns; /* sweep: not before */
     char status[128];
     struct gp_libraries *libraries;
     struct gp_discover *discover; /* NULL: --no-discover, or not possible here */
+    struct gp_greeter *greeter;
     struct gp_deaths *deaths;
     struct gp_daemon_file files[GP_AGENT_LIBRARIES + 1]; /* the installed one is the last */
     unsigned file_count;
@@ -168,6 +172,26 @@ static void gp_daemon_deaths(struct gp_daemon *daemon)
     gp_deaths_turn(daemon->deaths);
 }
 
+/* What the parts counted, losses too: at the end, and once a minute for who asked for more words. */
+static void gp_daemon_sum_up(struct gp_daemon *daemon, enum gp_log_level level)
+{
+    struct gp_failures_count failures = gp_failures_count(daemon->failures);
+    struct gp_libraries_count libraries = gp_libraries_count(daemon->libraries);
+    struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
+    struct gp_greeter_count greeter = gp_greeter_count(daemon->greeter);
+    gp_agent_log(level,
+                 "so far: events %" PRIu64 ", records broken %" PRIu64 ", failed allocations %" PRIu64
+                 " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64,
+                 failures.events, failures.broken, failures.failures, failures.unsaid, libraries.armed,
+                 libraries.refused, libraries.postponed);
+    gp_agent_log(level,
+                 "so far: processes held %" PRIu64 ", looked at %" PRIu64 ", not even that %" PRIu64
+                 ", taken out late %" PRIu64 "; containers forgotten %" PRIu64 "; greeted %" PRIu64 ", silent %" PRIu64
+                 ", too many %" PRIu64,
+                 deaths.processes, deaths.looked_at, deaths.unknown, deaths.taken, deaths.containers, greeter.answered,
+                 greeter.silent, greeter.refused);
+}
+
 static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
 {
     /* relaxed: readers compare it with their clock and take nothing else from it */
@@ -192,6 +216,10 @@ static void gp_daemon_tick(struct gp_daemon *daemon)
     gp_deaths_second(daemon->deaths);
     gp_daemon_files_look(daemon);
     gp_daemon_status(daemon);
+    if (now - daemon->summed_ns >= GP_AGENT_SUMS_NS) {
+        gp_daemon_sum_up(daemon, GP_LOG_DEBUG);
+        daemon->summed_ns = now;
+    }
 }
 
 static void gp_daemon_signal(struct gp_daemon *daemon)
@@ -236,8 +264,11 @@ static int gp_daemon_loop(struct gp_daemon *daemon)
     int error = gp_daemon_watch_all(daemon);
     if (error)
         return gp_daemon_fail(daemon, error, "epoll");
+    gp_agent_log(GP_LOG_INFO, "ready: tables in %s, probes by %s", daemon->options->pins,
+                 gp_bpf_is_multi(daemon->bpf) ? "uprobe_multi" : "perf");
     gp_notify("READY=1");
     gp_daemon_status(daemon);
+    daemon->summed_ns = gp_clock_ns();
     while (!daemon->is_ending) {
         struct epoll_event events[8];
         int count = epoll_wait(daemon->epoll, events, GP_COUNT(events), -1);
@@ -246,6 +277,7 @@ static int gp_daemon_loop(struct gp_daemon *daemon)
         for (int i = 0; i < count; i++)
             daemon->parts[events[i].data.u32](daemon);
     }
+    gp_daemon_sum_up(daemon, GP_LOG_INFO);
     return 0;
 }
 
@@ -351,11 +383,31 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
     return 0;
 }
 
-static int gp_daemon_find(struct gp_daemon *daemon)
+static void gp_daemon_mapped(void *arg, pid_t pid)
+{
+    gp_greeter_add(((struct gp_daemon *)arg)->greeter, pid);
+}
+
+/* Without discovery nobody says who maps a library: whoever has a session now is greeted. */
+static void gp_daemon_greet_all(struct gp_daemon *daemon)
+{
+    struct gp_collect_options options = {.exact = false};
+    struct gp_system *system;
+    int error = gp_collect(&options, &system);
+    if (error) {
+        gp_agent_log(GP_LOG_WARNING, "cannot look for profiled processes: %s", strerror(-error));
+        return;
+    }
+    for (int i = 0; i < system->process_count; i++)
+        gp_greeter_add(daemon->greeter, system->processes[i].pid);
+    gp_system_free(system);
+}
+
+static int gp_daemon_discovery(struct gp_daemon *daemon)
 {
     if (daemon->options->no_discover)
         return 0;
-    struct gp_discover_options options = {.libraries = daemon->libraries};
+    struct gp_discover_options options = {.libraries = daemon->libraries, .mapped = gp_daemon_mapped, .arg = daemon};
     int error = gp_discover_open(&daemon->discover, &options, daemon->why, daemon->why_bytes);
     if (!error)
         return 0;
@@ -363,6 +415,17 @@ static int gp_daemon_find(struct gp_daemon *daemon)
         return error;
     gp_agent_log(GP_LOG_WARNING, "%s: no other copies of the library than those named", daemon->why);
     return 0;
+}
+
+static int gp_daemon_find(struct gp_daemon *daemon)
+{
+    int error = gp_greeter_open(&daemon->greeter);
+    if (error)
+        return gp_daemon_fail(daemon, error, "the thread that greets");
+    error = gp_daemon_discovery(daemon);
+    if (!error && !daemon->discover)
+        gp_daemon_greet_all(daemon);
+    return error;
 }
 
 static int gp_daemon_begin(struct gp_daemon *daemon)
@@ -404,6 +467,7 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
     gp_discover_close(daemon->discover);
+    gp_greeter_close(daemon->greeter);
     gp_libraries_close(daemon->libraries);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);

@@ -127,12 +127,13 @@ static void gp_failures_say(struct gp_failures *failures, const struct gp_map_re
     }
     failures->lines++;
     teller->lines++;
-    char comm[64], device[96];
+    char comm[64], device[96], bytes[32] = "memory"; /* not every call says how much */
+    if (event->bytes)
+        snprintf(bytes, sizeof(bytes), "%" PRIu64 " bytes", event->bytes);
     gp_text_clean(comm, sizeof(comm), record->comm, sizeof(record->comm));
     gp_failures_device(failures, record->tgid, event->device, device, sizeof(device));
-    gp_agent_log(GP_LOG_WARNING,
-                 "allocation failed: pid %" PRIu32 " (%s) in %s asked %" PRIu64 " bytes of %s: error %" PRIu32,
-                 record->tgid, comm, gp_failures_name(teller, (pid_t)record->tgid), event->bytes, device, event->error);
+    gp_agent_log(GP_LOG_WARNING, "allocation failed: pid %" PRIu32 " (%s) in %s asked for %s of %s: error %" PRIu32,
+                 record->tgid, comm, gp_failures_name(teller, (pid_t)record->tgid), bytes, device, event->error);
 }
 
 /* ---- the ring -----------------------------------------------------------------------------------------------------

@@ -67,8 +67,7 @@ static bool is_verbose;
 
 static int libbpf_says(enum libbpf_print_level level, const char *format, va_list list)
 {
-    (void)level;
-    return is_verbose ? vfprintf(stderr, format, list) : 0;
+    return is_verbose && level != LIBBPF_DEBUG ? vfprintf(stderr, format, list) : 0; /* debug: each relocation */
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */

@@ -131,6 +131,11 @@ static int gp_stat_complete(const struct gp_stat_options *o, struct gp_system *s
     snprintf(age, sizeof(age), "%llu s", (unsigned long long)(agent->silent_ns / 1000000000ull));
     if (agent->present && !agent->alive)
         gp_error("stat", "the agent has given no sign of life for %s: what comes from its maps stands still", age);
+    if (agent->map_full || agent->refused)
+        gp_error("stat",
+                 "the agent did not count %llu updates without room in its tables and %llu batches that it "
+                 "refused",
+                 (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
     for (int i = 0; agent->processes_hidden && i < agent->sum_count; i++) {
         const struct gp_sum *sum = &agent->sums[i];
         char allocated[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];

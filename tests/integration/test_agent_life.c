@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_agent_life.c: how an agent begins and ends: beside another one, without rights, with as few as it needs.
+ */
+#define _GNU_SOURCE
+#include "integration/agentcase.h"
+#include <linux/capability.h>
+
+TestSuite(agent_life, .fini = end, .timeout = 180);
+
+/* ---- agents ------------------------------------------------------------------------------------------------------ */
+
+Test(agent_life, a_second_one_names_the_first_and_changes_nothing, .init = begin)
+{
+    struct agent second;
+    struct kid *kid = walk_with(groups[0], 2 * MIB);
+    int status;
+    int error = agent_start(&second, &place, &(struct agent_options){0}, &status, why, sizeof why);
+    cr_assert(eq(int, error, -ECHILD));
+    cr_assert(ended_with(status, 1), "%d: %s", status, why);
+    char first[32];
+    snprintf(first, sizeof first, "pid %d", (int)agent.pid);
+    cr_assert(strstr(why, first) != NULL, "no '%s' in: %s", first, why);
+    kid_tell(kid, "a 0 %lld", 2 * MIB);
+    settle(kid, 0, 2, 0);
+    cr_assert(eq(i64, device_sum(0).allocated_bytes, 4 * MIB), "counted once");
+    cr_assert(eq(u64, share(groups[0]).entries, 1));
+    cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 1));
+}
+
+Test(agent_life, a_clean_end_leaves_nothing, .init = begin)
+{
+    struct agent_ids ids;
+    struct kid *kid = walk_with(groups[0], 2 * MIB);
+    agent_ids_read(&ids, agent.pid);
+    cr_assert(gt(uint, ids.program_count, 1));
+    cr_assert(gt(uint, ids.map_count, 5));
+    cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 1));
+    close_maps();
+    int status = agent_stop(&agent, SIGTERM);
+    cr_assert(ended_with(status, 0), "%d", status);
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "the pins are there");
+    cr_assert(eq(uint, agent_ids_left(&ids, false), 0), "programs, links or maps are there");
+    cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 0));
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0), "the program goes on");
+}
+
+/* ---- rights ------------------------------------------------------------------------------------------------------ */
+
+static void expect_impossible(const char *const *before)
+{
+    int status = -1;
+    int error = agent_start(&agent, &place, &(struct agent_options){.before = before}, &status, why, sizeof why);
+    cr_assert(eq(int, error, -ECHILD), "it runs");
+    cr_assert(ended_with(status, 77), "%d: %s", status, why);
+    cr_assert(strstr(why, "gpuprof: agent: ") != NULL && strstr(why, "gpuprof doctor") != NULL, "%s", why);
+}
+
+Test(agent_life, without_rights_it_says_so, .init = make_place)
+{
+    if (!has_setpriv())
+        cr_skip_test("no setpriv");
+    expect_impossible((const char *[]){"setpriv", "--bounding-set=-all", "--inh-caps=-all", NULL});
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "it left pins");
+}
+
+Test(agent_life, as_another_user_it_says_so, .init = make_place)
+{
+    char command[4200];
+    if (!has_setpriv())
+        cr_skip_test("no setpriv");
+    snprintf(command, sizeof command, "setpriv --reuid=65534 --regid=65534 --clear-groups test -x '%s'",
+             path_command());
+    if (system(command) != 0)
+        cr_skip_test("another user may not execute what was built here");
+    expect_impossible((const char *[]){"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NULL});
+}
+
+#define FOUR "-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search"
+
+static const char *const four[] = {"setpriv", "--bounding-set=" FOUR, "--inh-caps=" FOUR, NULL};
+
+/* What uprobe_multi brought; before, placing a probe took CAP_SYS_ADMIN. */
+static void begin_four(void)
+{
+    char release[64] = "";
+    int major = 0, minor = 0;
+    FILE *file = fopen("/proc/sys/kernel/osrelease", "re");
+    if (file && fgets(release, sizeof release, file))
+        sscanf(release, "%d.%d", &major, &minor);
+    if (file)
+        fclose(file);
+    if (!has_setpriv())
+        cr_skip_test("no setpriv");
+    if (major < 6 || (major == 6 && minor < 6))
+        cr_skip_test("Linux %d.%d: probes take CAP_SYS_ADMIN there", major, minor);
+    make_place();
+}
+
+static void expect_four(void)
+{
+    char path[64], line[128];
+    unsigned long long effective = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)agent.pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "CapEff: %llx", &effective);
+    if (file)
+        fclose(file);
+    cr_assert(eq(u64, effective,
+                 1ull << CAP_BPF | 1ull << CAP_PERFMON | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH));
+}
+
+Test(agent_life, four_capabilities_are_enough, .init = begin_four)
+{
+    start_agent(&(struct agent_options){.before = four, .more = (const char *[]){"--listen", "127.0.0.1:0", NULL}});
+    expect_four();
+    struct kid *kid = walk_with(groups[0], 2 * MIB);
+    cr_assert(eq(i64, device_sum(0).allocated_bytes, 2 * MIB));
+    char *page = agent_get(agent.port, "/metrics");
+    cr_assert(page != NULL);
+    cr_assert(eq(dbl, agent_sample(page, "gpuprof_exporter_read_success"), 1));
+    cr_assert(eq(dbl, page_sum(page, "gpuprof_device_memory_allocated_bytes", ""), 2.0 * MIB));
+    free(page);
+    kid_end(kid, SIGKILL);
+    cr_assert(eq(i64, device_sum(0).allocated_bytes, 0));
+    close_maps();
+    int status = agent_stop(&agent, SIGTERM);
+    cr_assert(ended_with(status, 0));
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "it took its pins away");
+}

@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_deaths.c: the second line behind the exit tracepoint (tools/agent/deaths.h), with the first one in place and
+ * taken away, and containers whose cgroup is removed.  Processes are tests/programs/probe_fire.c or, where thousands
+ * are wanted, sleepers that the test writes into the table itself.  Skips where BPF cannot be had.
+ */
+#include "agent/deaths.h"
+#include "base/clock.h"
+#include "lib/paths.h"
+#include "private.h"
+#include <bpf/bpf.h>
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ll << 20)
+#define GIB (1ll << 30)
+#define MS  1000000ull
+
+struct kid {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+static struct gp_bpf *bpf;
+static struct gp_deaths *deaths;
+static char why[512], copy[PATH_MAX], v2[512];
+static int link_fd = -1;
+static struct kid kids[64];
+static int kid_count;
+static pid_t sleepers[4096];
+static int sleeper_count;
+static int group_first, group_last; /* numbers of those that exist now */
+
+/* ---- begin, end -------------------------------------------------------------------------------------------------- */
+
+static bool mount_of(const char *type, const char *option, char *path, size_t bytes)
+{
+    FILE *mounts = fopen("/proc/self/mounts", "r");
+    char line[1024], at[512], kind[64], options[256];
+    bool is_found = false;
+    while (mounts && !is_found && fgets(line, sizeof line, mounts))
+        is_found = sscanf(line, "%*s %511s %63s %255s", at, kind, options) == 3 && !strcmp(kind, type) &&
+                   (!option || strstr(options, option));
+    if (mounts)
+        fclose(mounts);
+    if (is_found)
+        snprintf(path, bytes, "%s", at);
+    return is_found;
+}
+
+static void group_path(char *path, size_t bytes, int number)
+{
+    snprintf(path, bytes, "%s/gpuprof-test-deaths-%d-%d", v2, getpid(), number);
+}
+
+/* Its id; 0: cannot be made. */
+static uint64_t group_make(int number)
+{
+    char path[PATH_MAX];
+    struct stat about;
+    group_path(path, sizeof path, number);
+    if (mkdir(path, 0755) || stat(path, &about))
+        return 0;
+    if (number >= group_last)
+        group_last = number + 1;
+    return about.st_ino;
+}
+
+/* The kernel lets go of a process a little after its parent has heard of its end. */
+static bool group_remove(int number)
+{
+    char path[PATH_MAX];
+    group_path(path, sizeof path, number);
+    for (int i = 0; i < 500; i++, usleep(1000))
+        if (rmdir(path) == 0 || errno == ENOENT)
+            return true;
+    return false;
+}
+
+static bool group_enter(int number, pid_t pid)
+{
+    char path[PATH_MAX + 32];
+    group_path(path, PATH_MAX, number);
+    strcat(path, "/cgroup.procs");
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fprintf(file, "%d", pid);
+    return fclose(file) == 0;
+}
+
+static void begin_with(const struct gp_bpf_options *options)
+{
+    if (geteuid() != 0)
+        cr_skip_test("not root");
+    int error = gp_bpf_open(&bpf, options, why, sizeof why);
+    if (error == -EPERM || error == -ENOTSUP)
+        cr_skip_test("%s", why);
+    cr_assert(error == 0, "%s", why);
+    if (!mount_of("cgroup2", NULL, v2, sizeof v2))
+        cr_skip_test("no cgroup v2 hierarchy is mounted");
+    char command[3 * PATH_MAX];
+    snprintf(copy, sizeof copy, "/tmp/gpuprof-test-deaths-%d", getpid());
+    snprintf(command, sizeof command, "cp '%s' '%s'", path_program("probe_fire"), copy);
+    cr_assert(system(command) == 0);
+    int fd = open(copy, O_RDONLY | O_CLOEXEC);
+    struct gp_bpf_probe probe;
+    cr_assert(fd >= 0 && gp_bpf_probe_find(fd, &probe) == 0);
+    link_fd = gp_bpf_attach(bpf, fd, &probe, why, sizeof why);
+    close(fd);
+    cr_assert(link_fd >= 0, "%s", why);
+    cr_assert(gp_deaths_open(&deaths, bpf) == 0);
+}
+
+static void begin(void)
+{
+    begin_with(&(struct gp_bpf_options){0});
+}
+
+static void begin_few_containers(void)
+{
+    begin_with(&(struct gp_bpf_options){.containers = 64});
+}
+
+static long long answer(struct kid *kid)
+{
+    char line[64];
+    return fgets(line, sizeof line, kid->from) ? atoll(line) : -1;
+}
+
+static long long tell(struct kid *kid, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vfprintf(kid->to, format, list);
+    va_end(list);
+    fputc('\n', kid->to);
+    fflush(kid->to);
+    return answer(kid);
+}
+
+static long long fire(struct kid *kid, long long bytes)
+{
+    return tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
+}
+
+static struct kid *kid_start(void)
+{
+    struct kid *kid = NULL;
+    for (int i = 0; i < kid_count && !kid; i++)
+        kid = kids[i].pid ? NULL : &kids[i];
+    if (!kid)
+        kid = &kids[kid_count++];
+    int to[2], from[2];
+    cr_assert(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
+    kid->pid = fork();
+    if (kid->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        execl(copy, "probe_fire", (char *)NULL);
+        _exit(99);
+    }
+    close(to[0]);
+    close(from[1]);
+    kid->to = fdopen(to[1], "w");
+    kid->from = fdopen(from[0], "r");
+    cr_assert(answer(kid) == 0, "the program did not start");
+    return kid;
+}
+
+static void kid_kill(struct kid *kid)
+{
+    siginfo_t info;
+    kill(kid->pid, SIGKILL);
+    waitid(P_PID, (id_t)kid->pid, &info, WEXITED | WNOWAIT);
+}
+
+static void kid_end(struct kid *kid)
+{
+    if (!kid->pid)
+        return;
+    kill(kid->pid, SIGKILL);
+    fclose(kid->to);
+    waitpid(kid->pid, NULL, 0);
+    fclose(kid->from);
+    kid->pid = 0;
+}
+
+/* Children that do nothing; rows as the program makes them are written by hand. */
+static void sleepers_start(int count)
+{
+    for (; sleeper_count < count; sleeper_count++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                pause();
+        }
+        cr_assert(pid > 0, "%s", strerror(errno));
+        sleepers[sleeper_count] = pid;
+    }
+}
+
+static void sleepers_end(void)
+{
+    for (int i = 0; i < sleeper_count; i++)
+        kill(sleepers[i], SIGKILL);
+    for (int i = 0; i < sleeper_count; i++)
+        waitpid(sleepers[i], NULL, 0);
+    sleeper_count = 0;
+}
+
+static void end(void)
+{
+    sleepers_end();
+    for (int i = 0; i < kid_count; i++)
+        kid_end(&kids[i]);
+    gp_deaths_close(deaths);
+    if (link_fd >= 0)
+        close(link_fd);
+    gp_bpf_close(bpf);
+    if (*copy)
+        unlink(copy);
+    for (int i = group_first; i < group_last; i++)
+        group_remove(i);
+}
+
+TestSuite(deaths, .init = begin, .fini = end, .timeout = 120);
+
+/* ---- the agent's loop -------------------------------------------------------------------------------------------- */
+
+/* As the agent: waits for the descriptor, calls turns; true as soon as `is` holds. */
+static bool loop_until(bool (*is)(const void *), const void *arg, uint64_t ns)
+{
+    uint64_t until = gp_clock_ns() + ns;
+    for (;;) {
+        if (is && is(arg))
+            return true;
+        uint64_t now = gp_clock_ns();
+        if (now >= until)
+            return false;
+        struct pollfd ready = {.fd = gp_deaths_fd(deaths), .events = POLLIN};
+        if (poll(&ready, 1, (int)((until - now) / MS) + 1) > 0)
+            gp_deaths_turn(deaths);
+    }
+}
+
+static bool is_quiet(const void *unused)
+{
+    (void)unused;
+    struct pollfd ready = {.fd = gp_deaths_fd(deaths), .events = POLLIN};
+    return poll(&ready, 1, 0) == 0;
+}
+
+/* One look, to its end. */
+static void second(void)
+{
+    gp_deaths_second(deaths);
+    gp_deaths_turn(deaths);
+    cr_assert(loop_until(is_quiet, NULL, 10000 * MS), "the look does not end");
+}
+
+static struct gp_map_sum device_sum(void)
+{
+    struct gp_map_device_key key;
+    struct gp_map_sum sum = {.total_bytes = -99};
+    memset(key.uuid, 1, 16);
+    bpf_map_lookup_elem(gp_bpf_map(bpf, "device"), &key, &sum);
+    return sum;
+}
+
+static bool sums_are(const void *bytes)
+{
+    return device_sum().allocated_bytes == *(const long long *)bytes;
+}
+
+static const long long none = 0;
+
+static uint64_t taken(void)
+{
+    return gp_deaths_count(deaths).taken;
+}
+
+static uint32_t rows(const char *map)
+{
+    uint8_t key[64], next[64];
+    uint32_t count = 0;
+    for (void *from = NULL; bpf_map_get_next_key(gp_bpf_map(bpf, map), from, next) == 0; from = key, count++)
+        memcpy(key, next, sizeof key);
+    return count;
+}
+
+/* Takes the first line away: the link that this process holds on the program gpuprof_exit.  Its descriptor becomes
+ * another file's, so that the loader closes what it thinks it has. */
+static void tracepoint_off(void)
+{
+    DIR *fds = opendir("/proc/self/fd");
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), found = 0;
+    for (struct dirent *entry; (entry = readdir(fds));) {
+        int fd = atoi(entry->d_name);
+        char path[300], target[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strcmp(target, "anon_inode:bpf_link") != 0)
+            continue;
+        struct bpf_link_info info = {0};
+        struct bpf_prog_info program = {0};
+        uint32_t bytes = sizeof info, program_bytes = sizeof program;
+        cr_assert(bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0);
+        int program_fd = bpf_prog_get_fd_by_id(info.prog_id);
+        cr_assert(program_fd >= 0 && bpf_obj_get_info_by_fd(program_fd, &program, &program_bytes) == 0);
+        close(program_fd);
+        if (strcmp(program.name, "gpuprof_exit") != 0)
+            continue;
+        cr_assert(dup2(null, fd) == fd);
+        found++;
+    }
+    closedir(fds);
+    close(null);
+    cr_assert(eq(int, found, 1));
+}
+
+/* ---- ends -------------------------------------------------------------------------------------------------------- */
+
+Test(deaths, with_the_tracepoint_nothing_is_left_to_do)
+{
+    for (int i = 0; i < 20; i++)
+        fire(kid_start(), MIB);
+    second();
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 20));
+    for (int i = 0; i < 20; i++)
+        kid_end(&kids[i]);
+    cr_assert(loop_until(is_quiet, NULL, 1000 * MS));
+    loop_until(NULL, NULL, 50 * MS);
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0));
+    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->gone, 20));
+}
+
+Test(deaths, sums_heal_where_the_tracepoint_is_missing)
+{
+    long long left = 10 * MIB;
+    for (int i = 0; i < 20; i++)
+        fire(kid_start(), MIB);
+    second();
+    tracepoint_off();
+    for (int i = 0; i < 10; i++)
+        kid_kill(&kids[i]);
+    cr_assert(eq(i64, device_sum().allocated_bytes, 20 * MIB), "the tracepoint is there still: the test shows nothing");
+    uint64_t from = gp_clock_ns();
+    cr_assert(loop_until(sums_are, &left, 1000 * MS), "%lld", (long long)device_sum().allocated_bytes);
+    cr_log_info("healed %.1f ms after the last kill", (double)(gp_clock_ns() - from) / 1e6);
+    cr_assert(eq(u32, device_sum().processes, 10));
+    cr_assert(eq(u64, taken(), 10), "and they were not even reaped");
+    for (int i = 10; i < 20; i++)
+        kid_end(&kids[i]);
+    cr_assert(loop_until(sums_are, &none, 1000 * MS));
+    cr_assert(eq(u32, rows("process_device"), 0));
+    cr_assert(eq(u32, rows("process"), 0));
+}
+
+/* It ends before anybody has taken it up: the next look finds a number without a process. */
+Test(deaths, a_short_one_is_found_by_the_next_look)
+{
+    tracepoint_off();
+    struct kid *kid = kid_start();
+    fire(kid, MIB);
+    kid_end(kid);
+    fire(kid_start(), 2 * MIB);
+    cr_assert(eq(i64, device_sum().allocated_bytes, 3 * MIB));
+    long long left = 2 * MIB;
+    gp_deaths_second(deaths);
+    cr_assert(loop_until(sums_are, &left, 1000 * MS));
+    cr_assert(eq(u64, taken(), 1));
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 1));
+}
+
+Test(deaths, it_lives_until_its_last_thread_ends)
+{
+    tracepoint_off();
+    struct kid *kid = kid_start();
+    fire(kid, MIB);
+    second();
+    tell(kid, "t"); /* the leader is a zombie now */
+    loop_until(NULL, NULL, 100 * MS);
+    second();
+    cr_assert(eq(i64, device_sum().allocated_bytes, MIB));
+    cr_assert(eq(u64, taken(), 0));
+    kid_kill(kid);
+    cr_assert(loop_until(sums_are, &none, 1000 * MS));
+    cr_assert(eq(u64, taken(), 1));
+}
+
+Test(deaths, a_chain_of_a_thousand_execs)
+{
+    struct kid *kid = kid_start();
+    for (int i = 0; i < 1000; i++) {
+        fire(kid, (i + 1) * MIB);
+        if (i % 7 == 0)
+            second();
+        if (i % 100 == 0) {
+            cr_assert(eq(i64, device_sum().allocated_bytes, (i + 1) * MIB));
+            cr_assert(eq(u32, device_sum().processes, 1));
+        }
+        cr_assert(eq(i64, tell(kid, "x"), 0));
+        if (i % 100 == 0)
+            cr_assert(eq(u32, device_sum().processes, 0));
+    }
+    second();
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0), "what exec took out is let go");
+    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->gone, 1000));
+}
+
+/* ---- numbers that are used again --------------------------------------------------------------------------------- */
+
+/* The next process of this number; false: another number, since that one is somebody else's for good now. */
+static bool kid_again(pid_t pid, struct kid **kid)
+{
+    for (int i = 0; i < 30; i++) {
+        FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
+        if (!file || fprintf(file, "%d", pid - 1) < 0 || fclose(file))
+            cr_skip_test("no number can be forced");
+        *kid = kid_start();
+        if ((*kid)->pid == pid)
+            return true;
+        if (i < 29)
+            kid_end(*kid);
+    }
+    return false;
+}
+
+/* The tracepoint is off.  Each time the dead one may be held or not, its death noticed before or after its number is
+ * another's, the other one may have fired or not; whatever the order, the sums come to hold the living and no other. */
+static void reuse(bool has_tracepoint, int times)
+{
+    if (!has_tracepoint)
+        tracepoint_off();
+    struct kid *kid = kid_start();
+    pid_t pid = kid->pid;
+    long long bytes = MIB, expected;
+    unsigned seed = 7;
+    fire(kid, bytes);
+    for (int i = 0, others = 0; i < times; i++) {
+        int how = rand_r(&seed);
+        if (how & 1)
+            second();
+        kid_end(kid);
+        if (how & 2)
+            loop_until(NULL, NULL, (how & 4 ? 1 : 14) * MS);
+        if (!kid_again(pid, &kid)) {
+            others++;
+            cr_assert(lt(int, others, 50), "numbers cannot be had again");
+            pid = kid->pid;
+            i--;
+        }
+        expected = 0;
+        if (how & 8) {
+            bytes = expected = (1 + i % 1000) * MIB;
+            fire(kid, bytes);
+        }
+        if (!(how & 1) || how & 16)
+            gp_deaths_second(deaths);
+        /* Not held when it died, and its number another's in the same 10 ms: then the ticks are equal, and it stays
+         * until the other one fires or ends. */
+        bool is_hidden = !(how & 8) && !loop_until(sums_are, &expected, (how & 1 ? 1000 : 60) * MS);
+        cr_assert(not(is_hidden && how & 1), "%d: %lld and not %lld", i, (long long)device_sum().allocated_bytes,
+                  expected);
+        if (how & 8 || is_hidden) { /* stays so */
+            if (is_hidden)
+                fire(kid, bytes = expected = 3 * MIB);
+            loop_until(NULL, NULL, 12 * MS);
+            cr_assert(eq(i64, device_sum().allocated_bytes, expected), "%d %x", i, how);
+            cr_assert(eq(u32, device_sum().processes, 1));
+        } else if (how & 32)
+            fire(kid, bytes);
+    }
+    cr_log_info("%d reuses of %d, %llu taken", times, pid, (unsigned long long)taken());
+}
+
+Test(deaths, a_thousand_reuses_of_one_number)
+{
+    reuse(false, 1000);
+    cr_assert(gt(u64, taken(), 100));
+}
+
+Test(deaths, reuses_beside_the_tracepoint)
+{
+    reuse(true, 200);
+    cr_assert(eq(u64, taken(), 0));
+}
+
+/* ---- many -------------------------------------------------------------------------------------------------------- */
+
+/* As the program would: the start time is any in the clock tick that /proc shows. */
+static uint64_t start_of(pid_t pid)
+{
+    char path[32], text[1024];
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    cr_assert(at && sscanf(at, "%llu", &ticks) == 1);
+    return ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)) + 1234;
+}
+
+static void row_write(uint32_t tgid, uint64_t start_ns)
+{
+    struct gp_bpf_process state = {.start_ns = start_ns};
+    cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "process"), &tgid, &state, BPF_ANY) == 0);
+}
+
+static void rows_of_sleepers(int count)
+{
+    sleepers_start(count);
+    for (int i = 0; i < count; i++)
+        row_write((uint32_t)sleepers[i], start_of(sleepers[i]));
+}
+
+static double cpu_ms(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
+}
+
+static long rss_kib(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*d %ld", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+Test(deaths, a_thousand_processes_cost_little)
+{
+    enum { ALL = 1000, LOOKS = 20 };
+    tracepoint_off();
+    rows_of_sleepers(ALL);
+    long before = rss_kib();
+    double from = cpu_ms();
+    second();
+    double first = cpu_ms() - from;
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, ALL));
+    long after = rss_kib();
+    from = cpu_ms();
+    for (int i = 0; i < LOOKS; i++)
+        second();
+    double look = (cpu_ms() - from) / LOOKS;
+    cr_log_info("taken up in %.1f ms of CPU, then %.2f ms a second; %ld KiB", first, look, after - before);
+    cr_assert(lt(dbl, look, 50.0), "%f ms of CPU for a look", look);
+    cr_assert(lt(long, after - before, 8192l));
+    from = cpu_ms();
+    uint64_t start = gp_clock_ns();
+    sleepers_end();
+    double ending = cpu_ms() - from;
+    for (int i = 0; i < 1000 && rows("process"); i++)
+        loop_until(NULL, NULL, MS);
+    cr_assert(eq(u32, rows("process"), 0));
+    cr_assert(eq(u64, taken(), ALL));
+    cr_log_info("all killed and out of the tables after %.0f ms, %.1f ms of CPU", (double)(gp_clock_ns() - start) / 1e6,
+                cpu_ms() - from - ending);
+}
+
+static bool is_table_empty(const void *unused)
+{
+    (void)unused;
+    return rows("process") == 0;
+}
+
+/* The table full of what no longer exists, twice over. */
+Test(deaths, a_full_table_of_the_dead)
+{
+    uint32_t no_process = 5000000; /* above the kernel's limit of 4 million numbers */
+    for (int round = 1; round <= 2; round++) {
+        for (uint32_t i = 0; i < GP_MAPS_PROCESSES; i++)
+            row_write(no_process + i, 1 + i);
+        double from = cpu_ms();
+        uint64_t start = gp_clock_ns();
+        gp_deaths_second(deaths);
+        cr_assert(loop_until(is_table_empty, NULL, 20000 * MS), "%u left", rows("process"));
+        cr_log_info("%u dead out in %.0f ms, %.0f ms of CPU with the test's own counting", GP_MAPS_PROCESSES,
+                    (double)(gp_clock_ns() - start) / 1e6, cpu_ms() - from);
+        cr_assert(eq(u64, taken(), (uint64_t)round * GP_MAPS_PROCESSES));
+    }
+}
+
+/* Descriptors for 60: the others are looked at each time, and their ends are noticed too. */
+Test(deaths, few_descriptors)
+{
+    tracepoint_off();
+    rows_of_sleepers(200);
+    struct rlimit few = {120, 4096};
+    cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    second();
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 60));
+    cr_assert(eq(u64, gp_deaths_count(deaths).looked_at, 140));
+    cr_assert(eq(u64, gp_deaths_count(deaths).unknown, 0));
+    for (int i = 0; i < 100; i++) {
+        kill(sleepers[i], SIGKILL);
+        siginfo_t info; /* not reaped: the number is still there */
+        waitid(P_PID, (id_t)sleepers[i], &info, WEXITED | WNOWAIT);
+    }
+    second();
+    loop_until(NULL, NULL, 30 * MS);
+    cr_assert(eq(u64, taken(), 100));
+    cr_assert(eq(u32, rows("process"), 100));
+    second();
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes + gp_deaths_count(deaths).looked_at, 100));
+    /* None left at all: nobody is taken for dead, it is said, and later all is well again. */
+    int spent[4096], n = 0;
+    while (n < 4096 && (spent[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    uint64_t held = gp_deaths_count(deaths).processes;
+    second();
+    uint64_t unknown = gp_deaths_count(deaths).unknown;
+    while (n-- > 0)
+        close(spent[n]);
+    cr_assert(eq(u64, unknown, 100 - held));
+    second();
+    loop_until(NULL, NULL, 30 * MS);
+    cr_assert(eq(u64, gp_deaths_count(deaths).unknown, 0));
+    cr_assert(eq(u64, taken(), 100));
+    cr_assert(eq(u32, rows("process"), 100));
+}
+
+/* ---- containers -------------------------------------------------------------------------------------------------- */
+
+static bool has_container(uint64_t id)
+{
+    struct gp_map_container row;
+    return bpf_map_lookup_elem(gp_bpf_map(bpf, "container"), &id, &row) == 0;
+}
+
+static bool has_sum(uint64_t id)
+{
+    struct gp_map_container_key key = {.cgroup_id = id};
+    struct gp_map_sum sum;
+    memset(key.uuid, 1, 16);
+    return bpf_map_lookup_elem(gp_bpf_map(bpf, "container_device"), &key, &sum) == 0;
+}
+
+Test(deaths, a_removed_cgroup_makes_room_and_no_other)
+{
+    uint64_t removed = group_make(0), idle = group_make(1), left = group_make(2);
+    if (!removed || !idle || !left)
+        cr_skip_test("cannot make a cgroup: %s", strerror(errno));
+    struct kid *kid = kid_start();
+    cr_assert(group_enter(0, kid->pid));
+    fire(kid, MIB);
+    cr_assert(group_enter(1, kid->pid));
+    fire(kid, MIB);
+    cr_assert(group_enter(2, kid->pid));
+    fire(kid, MIB);
+    cr_assert(group_enter(1, kid->pid)); /* says nothing there yet */
+    cr_assert(group_remove(0) && group_remove(2));
+    second();
+    cr_assert(has_container(removed), "not at the first look");
+    second();
+    cr_assert(not(has_container(removed) || has_sum(removed)));
+    cr_assert(has_container(idle) && has_sum(idle), "nobody counts there, but it exists");
+    cr_assert(has_container(left) && has_sum(left), "its process says so still");
+    cr_assert(eq(u64, gp_deaths_count(deaths).containers, 1));
+    fire(kid, 2 * MIB);
+    second();
+    second();
+    cr_assert(not(has_container(left) || has_sum(left)));
+    cr_assert(eq(u64, gp_deaths_count(deaths).containers, 2));
+    cr_assert(eq(i64, device_sum().allocated_bytes, 2 * MIB));
+}
+
+/* One process goes through ten thousand cgroups; the tables have room for 64. */
+Test(deaths, ten_thousand_cgroups_made_and_removed, .init = begin_few_containers, .timeout = 300)
+{
+    enum { ALL = 10000, AT_ONCE = 20 };
+    if (!group_make(0))
+        cr_skip_test("cannot make a cgroup: %s", strerror(errno));
+    struct kid *kid = kid_start();
+    uint32_t most = 0;
+    for (int i = 0; i < ALL; i++) {
+        cr_assert(group_enter(i, kid->pid), "%d: %s", i, strerror(errno));
+        fire(kid, MIB);
+        cr_assert(group_make(i + 1) != 0);
+        if (i > 0)
+            cr_assert(group_remove(i - 1));
+        group_first = i > 0 ? i : 0;
+        if (i % AT_ONCE == 0) {
+            second();
+            uint32_t now = rows("container");
+            most = now > most ? now : most;
+        }
+    }
+    cr_log_info("%u containers at most at once, %llu forgotten, %llu times no room", most,
+                (unsigned long long)gp_deaths_count(deaths).containers, (unsigned long long)gp_bpf_meta(bpf)->map_full);
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->map_full, 0), "each later one found room");
+    cr_assert(le(u32, most, 3 * AT_ONCE));
+    cr_assert(gt(u64, gp_deaths_count(deaths).containers, ALL - 3 * AT_ONCE));
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->clamped, 0));
+    cr_assert(eq(i64, device_sum().allocated_bytes, MIB));
+}
+
+/* Full tables of both kinds, sums without a container's row too: all out, by one walk for many. */
+Test(deaths, full_tables_of_removed_cgroups)
+{
+    struct gp_map_container row = {.batches = 1};
+    struct gp_map_sum sum = {.calls = 1};
+    for (uint64_t i = 0; i < GP_MAPS_CONTAINERS; i++) {
+        uint64_t id = (1ull << 40) + i;
+        struct gp_map_container_key key = {.cgroup_id = id + GP_MAPS_CONTAINERS / 2};
+        cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "container"), &id, &row, BPF_ANY) == 0);
+        cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "container_device"), &key, &sum, BPF_ANY) == 0);
+    }
+    double from = cpu_ms(), most = 0;
+    for (int i = 0; i < 9; i++) { /* sums alone are looked at in two looks of eight */
+        double before = cpu_ms();
+        second();
+        double took = cpu_ms() - before;
+        most = took > most ? took : most;
+    }
+    cr_assert(eq(u32, rows("container"), 0));
+    cr_assert(eq(u32, rows("container_device"), 0));
+    cr_assert(eq(u64, gp_deaths_count(deaths).containers, GP_MAPS_CONTAINERS / 2 * 3));
+    cr_log_info("two tables of %u: %.1f ms of CPU in all, %.1f ms in one look", GP_MAPS_CONTAINERS, cpu_ms() - from,
+                most);
+}
+
+/* Version 1: numbers that the program marked, of living and of removed cgroups. */
+Test(deaths, cgroups_of_version_1)
+{
+    static const struct {
+        const char *option;
+        uint64_t mark;
+    } kinds[] = {{"memory", GP_MAP_CGROUP_V1}, {"pids", GP_MAP_CGROUP_V1_PIDS}};
+    int seen = 0;
+    for (size_t i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        struct stat about;
+        if (!mount_of("cgroup", kinds[i].option, path, 512))
+            continue;
+        snprintf(path + strlen(path), 64, "/gpuprof-test-deaths-%d", getpid());
+        if (mkdir(path, 0755))
+            continue;
+        int found = stat(path, &about);
+        uint64_t id = about.st_ino | kinds[i].mark;
+        struct gp_map_container row = {.batches = 1};
+        int written = bpf_map_update_elem(gp_bpf_map(bpf, "container"), &id, &row, BPF_ANY);
+        for (int look = 0; look < 3; look++)
+            second();
+        bool is_kept = has_container(id);
+        int removed = rmdir(path);
+        second();
+        second();
+        cr_assert(found == 0 && written == 0 && removed == 0);
+        cr_assert(is_kept, "%s: it exists", kinds[i].option);
+        cr_assert(not(has_container(id)), "%s", kinds[i].option);
+        seen++;
+    }
+    if (!seen)
+        cr_skip_test("no cgroup of version 1 can be made");
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * place.c: see place.h.  Kills only what stands in cgroups of its own making.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "lib/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <gpuprof/maps.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/paths.h"
+
+#define PLACE_BPFFS   "/sys/fs/bpf"
+#define PLACE_V1      "/sys/fs/cgroup/memory"
+#define PLACE_EXEC_FD 210
+
+/* ---- the keeper -------------------------------------------------------------------------------------------------- */
+
+static void place_kill_group(const char *path)
+{
+    char name[320], line[32];
+    snprintf(name, sizeof(name), "%s/cgroup.procs", path);
+    FILE *procs = fopen(name, "re");
+    while (procs && fgets(line, sizeof(line), procs)) {
+        pid_t pid = atoi(line);
+        int pidfd = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+        if (pidfd >= 0) {
+            syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+            close(pidfd);
+        }
+    }
+    if (procs)
+        fclose(procs);
+}
+
+static void place_clear_folder(const char *path)
+{
+    char name[512];
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+        unlink(name);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
+/* Those of this place, by their names. */
+static bool place_clear_groups(const char *at, pid_t pid)
+{
+    char pattern[192];
+    glob_t found;
+    bool is_clear = true;
+    if (!at[0])
+        return true;
+    snprintf(pattern, sizeof(pattern), "%s/gpuprof-test-%d-*", at, (int)pid);
+    if (glob(pattern, GLOB_ONLYDIR, NULL, &found) != 0)
+        return true;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        /* A killed process leaves its cgroup a little later. */
+        for (int tries = 0; rmdir(found.gl_pathv[i]) != 0 && errno == EBUSY && tries < 500; tries++) {
+            place_kill_group(found.gl_pathv[i]);
+            usleep(10000);
+        }
+        is_clear = is_clear && access(found.gl_pathv[i], F_OK) != 0;
+    }
+    globfree(&found);
+    return is_clear;
+}
+
+static void place_keep(const struct place *place, pid_t pid, int fd)
+{
+    char byte;
+    setsid();
+    signal(SIGPIPE, SIG_IGN);
+    /* The runner waits for the end of its own pipes: nothing of it may stay open here. */
+    dup2(fd, 3);
+    syscall(SYS_close_range, 4u, ~0u, 0);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; i < 3; i++)
+        dup2(null, i);
+    close(null);
+    while (read(3, &byte, 1) < 0 && errno == EINTR) {
+    }
+    bool is_clear = place_clear_groups(place->group_at[0], pid) & place_clear_groups(place->group_at[1], pid);
+    place_clear_folder(place->pins);
+    place_clear_folder(place->dir);
+    _exit(!is_clear ? 1 : access(place->pins, F_OK) == 0 ? 2 : access(place->dir, F_OK) == 0 ? 3 : 0);
+}
+
+/* ---- the place --------------------------------------------------------------------------------------------------- */
+
+static bool place_find_v2(char *path, size_t bytes)
+{
+    FILE *mounts = fopen("/proc/self/mounts", "re");
+    char line[1024], at[512], type[64];
+    bool is_found = false;
+    while (mounts && !is_found && fgets(line, sizeof(line), mounts))
+        is_found = sscanf(line, "%*s %511s %63s", at, type) == 2 && !strcmp(type, "cgroup2") && strlen(at) < bytes;
+    if (mounts)
+        fclose(mounts);
+    if (is_found)
+        snprintf(path, bytes, "%.*s", (int)bytes - 1, at);
+    return is_found;
+}
+
+const char *place_copy(const struct place *place, const char *file, const char *name)
+{
+    static char path[160];
+    struct stat about;
+    snprintf(path, sizeof(path), "%s/%s", place->dir, name);
+    int from = open(file, O_RDONLY | O_CLOEXEC), to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    off_t done = 0;
+    bool is_whole = from >= 0 && to >= 0 && fstat(from, &about) == 0;
+    while (is_whole && done < about.st_size)
+        is_whole = sendfile(to, from, &done, (size_t)(about.st_size - done)) > 0;
+    if (from >= 0)
+        close(from);
+    if (to >= 0) {
+        fchmod(to, 0755);
+        close(to);
+    }
+    return is_whole ? path : NULL;
+}
+
+int place_make(struct place *place, char *why, size_t why_bytes)
+{
+    struct statfs about;
+    int ends[2];
+    *place = (struct place){.keeper_fd = -1, .agent_group = -1};
+    if (geteuid() != 0) {
+        snprintf(why, why_bytes, "not root");
+        return -EPERM;
+    }
+    if (statfs(PLACE_BPFFS, &about) != 0 || about.f_type != (typeof(about.f_type))BPF_FS_MAGIC) {
+        snprintf(why, why_bytes, "no bpffs at " PLACE_BPFFS);
+        return -ENOTSUP;
+    }
+    if (!place_find_v2(place->group_at[0], sizeof(place->group_at[0]))) {
+        snprintf(why, why_bytes, "no cgroup v2 hierarchy is mounted");
+        return -ENOTSUP;
+    }
+    if (statfs(PLACE_V1, &about) == 0 && about.f_type == CGROUP_SUPER_MAGIC)
+        snprintf(place->group_at[1], sizeof(place->group_at[1]), PLACE_V1);
+    pid_t pid = getpid();
+    snprintf(place->dir, sizeof(place->dir), "/tmp/gpuprof-test-agent-%d", (int)pid);
+    snprintf(place->pins, sizeof(place->pins), PLACE_BPFFS "/gpuprof-test-%d", (int)pid);
+    if (mkdir(place->dir, 0755) != 0 || chmod(place->dir, 0755) != 0 || pipe2(ends, O_CLOEXEC) != 0) {
+        snprintf(why, why_bytes, "%s: %s", place->dir, strerror(errno));
+        return -EIO;
+    }
+    place->keeper = fork();
+    if (place->keeper == 0)
+        place_keep(place, pid, ends[0]);
+    close(ends[0]);
+    place->keeper_fd = ends[1];
+    const char *copy = place_copy(place, path_library(), "libgpuprof.so");
+    if (!copy) {
+        snprintf(why, why_bytes, "cannot copy %s: %s", path_library(), strerror(errno));
+        return -EIO;
+    }
+    snprintf(place->library, sizeof(place->library), "%s", copy);
+    return place->keeper > 0 ? 0 : -EIO;
+}
+
+int place_free(struct place *place, char *why, size_t why_bytes)
+{
+    static const char *const left[] = {"the keeper was killed", "a cgroup", "pins", "the folder"};
+    int status = 0;
+    if (place->keeper <= 0)
+        return 0;
+    close(place->keeper_fd);
+    while (waitpid(place->keeper, &status, 0) < 0 && errno == EINTR) {
+    }
+    place->keeper = 0;
+    if (status == 0)
+        return 0;
+    unsigned which = WIFEXITED(status) ? (unsigned)WEXITSTATUS(status) : 0;
+    snprintf(why, why_bytes, "left behind: %s", left[which < 4 ? which : 0]);
+    return -EBUSY;
+}
+
+int place_group(struct place *place, bool want_v1)
+{
+    struct place_group group = {.is_v1 = want_v1};
+    struct stat about;
+    if (place->group_count == PLACE_GROUPS)
+        return -ENOSPC;
+    if (!place->group_at[want_v1][0])
+        return -ENOENT;
+    snprintf(group.path, sizeof(group.path), "%s/gpuprof-test-%d-%d", place->group_at[want_v1], (int)getpid(),
+             place->group_count);
+    if (mkdir(group.path, 0755) != 0 || stat(group.path, &about) != 0)
+        return -errno;
+    group.id = about.st_ino;
+#ifdef GP_MAP_CGROUP_V1
+    group.id |= want_v1 ? GP_MAP_CGROUP_V1 : 0;
+#endif
+    place->groups[place->group_count] = group;
+    return place->group_count++;
+}
+
+int place_group_remove(struct place *place, int group)
+{
+    /* The last process in it may still be on its way out. */
+    for (int tries = 0; rmdir(place->groups[group].path) != 0; tries++) {
+        if (errno != EBUSY || tries == 500)
+            return -errno;
+        usleep(10000);
+    }
+    return 0;
+}
+
+int place_enter(const struct place_group *group)
+{
+    char path[192];
+    snprintf(path, sizeof(path), "%s/cgroup.procs", group->path);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int error = fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -errno;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+static void kid_exec(const struct place *place, const struct kid_options *options, const int fds[3])
+{
+    static const char *const ours[] = {"GPUPROF_SIM",       "GPUPROF_SOURCE", "GPUPROF_RECORD",       "GPUPROF_STACKS",
+                                       "GPUPROF_ALLOCATOR", "LD_PRELOAD",     "CUDA_INJECTION64_PATH"};
+    const char *library = options->library ? options->library : place->library;
+    char number[16];
+    sigset_t none;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (place_enter(&place->groups[options->group]) != 0)
+        _exit(125);
+    dup2(fds[0], 0);
+    dup2(fds[1], 1);
+    dup2(fds[2], PLACE_EXEC_FD);
+    syscall(SYS_close_range, 3u, PLACE_EXEC_FD - 1u, 0);
+    syscall(SYS_close_range, PLACE_EXEC_FD + 1u, ~0u, 0);
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+        unsetenv(ours[i]);
+    setenv("LD_LIBRARY_PATH", path_sim(), 1);
+    if (library[0])
+        setenv("CUDA_INJECTION64_PATH", library, 1);
+    if (options->sim)
+        setenv("GPUPROF_SIM", options->sim, 1);
+    snprintf(number, sizeof(number), "%d", PLACE_EXEC_FD);
+    setenv("GPUPROF_TEST_EXEC", number, 1);
+    execl(options->file, strrchr(options->file, '/') + 1, (char *)NULL);
+    _exit(127);
+}
+
+int kid_start(struct kid *kid, const struct place *place, const struct kid_options *options)
+{
+    int to[2], from[2], ended[2];
+    *kid = (struct kid){.group = options->group, .exec_fd = -1};
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0 || pipe2(ended, O_CLOEXEC) != 0)
+        return -errno;
+    kid->pid = fork();
+    if (kid->pid == 0)
+        kid_exec(place, options, (int[3]){to[0], from[1], ended[1]});
+    close(to[0]);
+    close(from[1]);
+    close(ended[1]);
+    kid->to = fdopen(to[1], "w");
+    kid->from = fdopen(from[0], "r");
+    kid->exec_fd = ended[0];
+    return kid->pid > 0 && kid_answer(kid) == 0 ? 0 : -ECHILD;
+}
+
+long long kid_answer(struct kid *kid)
+{
+    char line[64];
+    return fgets(line, sizeof(line), kid->from) ? atoll(line) : -1;
+}
+
+static void kid_write(struct kid *kid, const char *format, va_list args)
+{
+    vfprintf(kid->to, format, args);
+    fputc('\n', kid->to);
+    fflush(kid->to);
+}
+
+void kid_send(struct kid *kid, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    kid_write(kid, format, args);
+    va_end(args);
+}
+
+long long kid_tell(struct kid *kid, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    kid_write(kid, format, args);
+    va_end(args);
+    return kid_answer(kid);
+}
+
+int kid_end(struct kid *kid, int with)
+{
+    int status = -1;
+    if (kid->pid <= 0)
+        return -1;
+    if (with)
+        kill(kid->pid, with);
+    fclose(kid->to);
+    while (waitpid(kid->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    fclose(kid->from);
+    close(kid->exec_fd);
+    kid->pid = 0;
+    return status;
+}

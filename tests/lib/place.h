@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * place.h: where a test of the agent does its work: a folder with a copy of the library (another inode: nobody else's
+ * probes), a name for pins on the machine's bpffs, cgroups, and programs in them that do what they are told.
+ *
+ * A keeper process takes all of it away when the test has ended, however it ended: what stands in the place's cgroups
+ * is killed, the cgroups, the pins and the folder go.  So what a test starts belongs into one of its cgroups.
+ */
+#ifndef TESTS_LIB_PLACE_H
+#define TESTS_LIB_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define PLACE_GROUPS 64
+
+struct place_group {
+    char path[160];
+    uint64_t id; /* as the kernel's side knows it */
+    bool is_v1;  /* of the memory controller */
+};
+
+struct place {
+    char dir[64], library[96], pins[64], group_at[2][96]; /* where cgroups are made: v2, v1 memory ("" none) */
+    struct place_group groups[PLACE_GROUPS];
+    int group_count, agent_group; /* -1: no agent was started yet */
+    pid_t keeper;
+    int keeper_fd;
+};
+
+/* 0; else the test is to be skipped, or (-EIO and the like) has failed, with a sentence in why: -EPERM no root,
+ * -ENOTSUP no bpffs or no cgroup v2. */
+int place_make(struct place *place, char *why, size_t why_bytes);
+/* 0, or -EBUSY with what could not be taken away. */
+int place_free(struct place *place, char *why, size_t why_bytes);
+
+/* The number of a new cgroup, or -errno. */
+int place_group(struct place *place, bool want_v1);
+/* Removes one: -errno as rmdir. */
+int place_group_remove(struct place *place, int group);
+/* DIR/name of a copy of that file; static buffer.  NULL: could not. */
+const char *place_copy(const struct place *place, const char *file, const char *name);
+/* Moves the calling process. */
+int place_enter(const struct place_group *group);
+
+/* ---- programs that read commands from stdin and answer each with a number ---------------------------------------- */
+
+struct kid {
+    pid_t pid;
+    FILE *to, *from;
+    int exec_fd; /* end-of-file once the kid has executed something else */
+    int group;
+};
+
+struct kid_options {
+    const char *file; /* what is executed */
+    int group;
+    const char *library; /* CUDA_INJECTION64_PATH; NULL: the place's; "": not profiled */
+    const char *sim;     /* GPUPROF_SIM */
+};
+
+/* 0 when it has said hello; -errno. */
+int kid_start(struct kid *kid, const struct place *place, const struct kid_options *options);
+/* Sends without waiting, and the answer to it: -1 when it ended. */
+void kid_send(struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+long long kid_answer(struct kid *kid);
+long long kid_tell(struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Kills (0: closes its stdin, at which it ends), waits; the status of waitpid. */
+int kid_end(struct kid *kid, int signal);
+
+#endif
