@@ -16,6 +16,7 @@
 #include "export/batch.h"
 #include "export/session.h"
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -100,6 +101,9 @@ struct program { /* one thread of it */
 
 #define LIVE 64u
 
+/* What is taken is as large as what was freed: no level is a new one. */
+static bool steady;
+
 /* Frees one of its live blocks at random and takes another of another size: what is live wanders, below the peak. */
 static void burst(struct program *program)
 {
@@ -107,7 +111,7 @@ static void burst(struct program *program)
         program->seed = program->seed * 6364136223846793005ull + 1442695040888963407ull;
         uint64_t address = program->base + (program->seed >> 33) % LIVE * 65536;
         release(address);
-        allocate(address, 512 + (program->seed >> 40) % 64 * 512);
+        allocate(address, steady ? 16384 : 512 + (program->seed >> 40) % 64 * 512);
     }
 }
 

@@ -288,6 +288,7 @@ static void measure_deaths(void)
     double from_wait[DEATHS], from_kill[DEATHS];
     if (!arm())
         return;
+    settle(); /* this process is in the sums too */
     for (unsigned i = 0; i < DEATHS; i++)
         if (!death_once(&from_wait[i], &from_kill[i])) {
             printf("agent_death\t1\tskipped: a process did not come into the sums\n");

@@ -6,9 +6,10 @@
  *   batch_event_*          ns of the program's thread for one event (half of a free and an allocation through the
  *                          accounts, below the peak): nobody listens; somebody does
  *   batch_extra_*          what listening adds: to the thread; to the whole process, drain thread and BPF program too
- *   batch_look             the look at the semaphore alone
- *   uprobe_extra           what a probe at cuMemAlloc_v2 and cuMemFree_v2 adds to one call
- *   uprobe_over_batch_*    how many times as much that is
+ *   *_steady               the same with blocks of one size: without the new maxima that a wandering level has after
+ * each batch, and that the exact high-water of the next one costs batch_look             the look at the semaphore
+ * alone uprobe_extra           what a probe at cuMemAlloc_v2 and cuMemFree_v2 adds to one call uprobe_over_batch_* how
+ * many times as much that is
  *
  * TSV: name, threads, value.
  */
@@ -33,12 +34,13 @@ static void measure_armed(struct listen *listen, unsigned threads, double *threa
         all[r] = armed.process - unarmed.process;
         usleep(200000);
     }
+    const char *load = steady ? "_steady" : "";
     *thread_extra = median(extra, ROUNDS);
     *process_extra = median(all, ROUNDS);
-    printf("batch_event_unarmed\t%u\t%.1f\nbatch_event_armed\t%u\t%.1f\n", threads, median(off, ROUNDS), threads,
-           median(on, ROUNDS));
-    printf("batch_extra_thread\t%u\t%.2f\nbatch_extra_process\t%u\t%.2f\n", threads, *thread_extra, threads,
-           *process_extra);
+    printf("batch_event_unarmed%s\t%u\t%.1f\nbatch_event_armed%s\t%u\t%.1f\n", load, threads, median(off, ROUNDS), load,
+           threads, median(on, ROUNDS));
+    printf("batch_extra_thread%s\t%u\t%.2f\nbatch_extra_process%s\t%u\t%.2f\n", load, threads, *thread_extra, load,
+           threads, *process_extra);
 }
 
 /* ---- the semaphore alone ------------------------------------------------------------------------------------------
@@ -149,8 +151,11 @@ int main(void)
     }
     prepare();
     measure_look();
-    measure_armed(&listen, 2, &thread_extra, &process_extra);
-    measure_armed(&listen, 1, &thread_extra, &process_extra);
+    for (int which = 1; which >= 0; which--) { /* the wandering load last, one thread last: what the ratio is of */
+        steady = which;
+        measure_armed(&listen, 2, &thread_extra, &process_extra);
+        measure_armed(&listen, 1, &thread_extra, &process_extra);
+    }
     uprobe = measure_driver(&listen);
     if (uprobe > 0 && thread_extra > 0)
         printf("uprobe_over_batch_thread\t1\t%.0f\nuprobe_over_batch_process\t1\t%.0f\n", uprobe / thread_extra,
