@@ -58,7 +58,7 @@ mkdir /sys/fs/cgroup/unified /sys/fs/cgroup/memory /sys/fs/cgroup/pids
 mount -t cgroup2 unified /sys/fs/cgroup/unified
 mount -t cgroup -o memory memory /sys/fs/cgroup/memory
 mount -t cgroup -o pids pids /sys/fs/cgroup/pids
-uname -r
+echo "kernel \$(uname -r)"
 export GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 ${GPUPROF_TEST_VERBOSE:+GPUPROF_TEST_VERBOSE=1}
 for test in test_bpf test_bpf_ends; do
     /build/tests/integration/\$test --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
@@ -77,7 +77,7 @@ qemu_pid=$!
 wait "$qemu_pid" || true
 qemu_pid=
 tr -d '\r' <"$work/out" >"$build/qemu/console"
-grep -aE '^(6\.|ok|not ok)|the verifier looked' "$build/qemu/console" || true
+grep -aoE "kernel 6\\..*|^(not )?ok .*|the verifier looked.*" "$build/qemu/console" || true
 grep -aq '^the end' "$build/qemu/console" || { tail -n 20 "$build/qemu/console"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 failed=$(grep -ac '^not ok' "$build/qemu/console" || true)
 skipped=$(grep -acE '^ok.*# SKIP' "$build/qemu/console" || true)
