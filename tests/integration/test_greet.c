@@ -221,12 +221,13 @@ Test(greet, nobody_is_asked_twice)
     for (int i = 0; i < 100; i++, usleep(1000))
         gp_greeter_add(greeter, program->pid);
     usleep(300000);
-    cr_assert(le(u64, gp_bpf_meta(bpf)->batches, batches + 1)); /* the last one of the round before */
+    /* Far from one for each time; viewers that run beside this test may ask, too. */
+    cr_assert(lt(u64, gp_bpf_meta(bpf)->batches, batches + 50));
     cr_assert(eq(u64, gp_greeter_count(greeter).answered, 1));
     cr_assert(eq(u32, gp_greeter_count(greeter).waiting, 0));
 }
 
-/* The second line, with the real library: killed with nobody at the tracepoint's gate, see test_deaths.c. */
+/* Both lines with the real library; test_deaths.c has the first one taken away. */
 Test(greet, greeted_then_killed_leaves_the_sums)
 {
     struct gp_deaths *deaths;
