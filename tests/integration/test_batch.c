@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,7 +110,8 @@ static void listen_for(struct listen *listen, int ms)
     while (gp_clock_ns() < until);
 }
 
-/* A copy of the library, which nobody arms but this test: a probe is in a file, and tests run side by side. */
+/* A copy of the library, which nobody arms but this test: a probe is in a file, and tests run side by side.  An agent
+ * that looks around arms none that others may write. */
 static char library[64];
 
 static void library_copy(void)
@@ -119,6 +121,7 @@ static void library_copy(void)
     cr_assert_geq(fd, 0);
     close(fd);
     cr_assert_eq(build_copy(path_library(), library), 0);
+    cr_assert_eq(chmod(library, 0777), 0);
 }
 
 static void library_remove(void)
