@@ -6,7 +6,6 @@
  */
 #include "agent/discover.h"
 #include "agent/file.h"
-#include "agent/finder.h"
 #include "agent/log.h"
 #include "lib/inside.h"
 #include "lib/ledger.h"
@@ -17,9 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/fuse.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,12 +50,9 @@ static void mapped(void *arg, pid_t pid)
 
 static bool is_text;
 
-static uint64_t slow_ns;
-
 static void discover_start(void)
 {
-    struct gp_discover_options options = {
-        .libraries = libraries, .mapped = mapped, .no_query = is_text, .slow_ns = slow_ns};
+    struct gp_discover_options options = {.libraries = libraries, .mapped = mapped, .no_query = is_text};
     NEED(gp_discover_open(&discover, &options, why, sizeof(why)) == 0, "%s", why);
 }
 
@@ -656,261 +650,6 @@ static void exec_body(void)
 Test(discover, who_maps_it_no_more_is_forgotten, .timeout = 60)
 {
     INSIDE(exec_body, finish);
-}
-
-/* Nothing is idle, lost or asked for: the sweep that comes by itself. */
-static void slow_body(void)
-{
-    slow_ns = 300000000;
-    start();
-    fire_copy("libgpuprof.so");
-    pid_t pid = fork();
-    if (pid == 0) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED || raise(SIGSTOP))
-            _exit(1);
-        execl("/bin/sleep", "sleep", "60", (char *)NULL);
-        _exit(1);
-    }
-    NEED(waitpid(pid, NULL, WUNTRACED) == pid);
-    NEED(loop_until_armed(1) >= 0);
-    NEED(kill(pid, SIGCONT) == 0);
-    NEED(loop_until_armed(0) >= 0, "it maps another program and lives");
-    end(pid);
-}
-
-Test(discover, who_maps_it_no_more_is_found_by_and_by, .timeout = 60)
-{
-    INSIDE(slow_body, finish);
-}
-
-static void *sleeper(void *unused)
-{
-    sleep(600);
-    return unused;
-}
-
-/* The first thread ends and another goes on: /proc shows no mappings then, and they are there. */
-static void leader_body(void)
-{
-    start();
-    fire_copy("libgpuprof.so");
-    pid_t pid = fork();
-    if (pid == 0) {
-        char path[PATH_MAX];
-        pthread_t thread;
-        snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED ||
-            pthread_create(&thread, NULL, sleeper, NULL))
-            _exit(1);
-        raise(SIGSTOP);
-        syscall(SYS_exit, 0);
-    }
-    NEED(waitpid(pid, NULL, WUNTRACED) == pid);
-    NEED(loop_until_armed(1) >= 0);
-    NEED(kill(pid, SIGCONT) == 0);
-    char path[64], text[256] = "";
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    for (int i = 0; i < 500 && !strstr(text, ") Z "); i++) {
-        FILE *file = fopen(path, "re");
-        NEED(file && fgets(text, sizeof(text), file));
-        fclose(file);
-        usleep(10000);
-    }
-    NEED(strstr(text, ") Z "), "%s", text);
-    gp_discover_sweep(discover);
-    NEED(gp_libraries_count(libraries).mappers == 1 && gp_libraries_idle(libraries) == 0, "its other thread maps it");
-    loop(500);
-    NEED(armed() == 1);
-    end(pid);
-    NEED(loop_until_armed(0) >= 0);
-}
-
-Test(discover, whose_first_thread_has_ended_maps_it_still, .timeout = 60)
-{
-    INSIDE(leader_body, finish);
-}
-
-static void leader_text_body(void)
-{
-    is_text = true;
-    leader_body();
-}
-
-Test(discover, whose_first_thread_has_ended_maps_it_still_by_text, .timeout = 60)
-{
-    INSIDE(leader_text_body, finish);
-}
-
-/* ---- who makes others wait ------------------------------------------------------------------------------------- */
-
-static int flushes[2]; /* a byte for each that waits */
-
-/* A file system that answers everything but a flush. */
-static void fuse_serve(int fd)
-{
-    static _Alignas(8) char in[1 << 17];
-    for (;;) {
-        struct {
-            struct fuse_out_header head;
-            union {
-                struct fuse_init_out init;
-                struct fuse_attr_out attr;
-                struct fuse_entry_out entry;
-                struct fuse_open_out open;
-            };
-        } out = {.head = {.error = 0}};
-        const struct fuse_in_header *head = (const void *)in;
-        size_t more = 0;
-        if (read(fd, in, sizeof(in)) < 0) {
-            if (errno == ENODEV)
-                _exit(0);
-            continue;
-        }
-        struct fuse_attr attr = {
-            .ino = head->nodeid, .mode = head->nodeid == 1 ? S_IFDIR | 0755 : S_IFREG | 0644, .nlink = 1};
-        switch (head->opcode) {
-        case FUSE_FLUSH:
-            if (write(flushes[1], "x", 1) < 0)
-                _exit(1);
-            continue;
-        case FUSE_FORGET:
-        case FUSE_INTERRUPT:
-            continue;
-        case FUSE_INIT:
-            out.init = (struct fuse_init_out){.major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
-            more = sizeof(out.init);
-            break;
-        case FUSE_GETATTR:
-            out.attr.attr = attr;
-            more = sizeof(out.attr);
-            break;
-        case FUSE_LOOKUP:
-            out.entry = (struct fuse_entry_out){.nodeid = 2, .attr = attr};
-            out.entry.attr.ino = 2;
-            out.entry.attr.mode = S_IFREG | 0644;
-            more = sizeof(out.entry);
-            break;
-        case FUSE_OPEN:
-            out.open.fh = 1;
-            more = sizeof(out.open);
-            break;
-        default:
-            out.head.error = -ENOSYS;
-        }
-        out.head.unique = head->unique;
-        out.head.len = (uint32_t)(sizeof(out.head) + more);
-        if (write(fd, &out, out.head.len) < 0)
-            continue;
-    }
-}
-
-/* The process that serves it.  Nobody else may keep the descriptor: with the last one what waits goes on. */
-static pid_t fuse_start(void)
-{
-    char options[96], path[PATH_MAX];
-    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
-    inside_shell("mkdir fuse");
-    snprintf(path, sizeof(path), "%s/fuse", top);
-    if (fd < 0 || mount("none", path, "fuse", MS_NODEV | MS_NOSUID, options)) {
-        inside_say("no file system of one's own: %s", strerror(errno));
-        _exit(INSIDE_SKIP);
-    }
-    NEED(pipe2(flushes, O_CLOEXEC) == 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        fuse_serve(fd);
-    close(fd);
-    return pid;
-}
-
-/* Execs, and the kernel closes its file there meanwhile: until that is answered nobody may look at its mappings. */
-static pid_t holder_start(void)
-{
-    char path[PATH_MAX];
-    pid_t pid = fork();
-    if (pid == 0) {
-        snprintf(path, sizeof(path), "%s/fuse/file", top);
-        if (open(path, O_RDONLY | O_CLOEXEC) < 0)
-            _exit(1);
-        execl("/bin/sleep", "sleep", "60", (char *)NULL);
-        _exit(1);
-    }
-    char byte;
-    NEED(read(flushes[0], &byte, 1) == 1);
-    return pid;
-}
-
-static struct gp_finder *finder_start(void)
-{
-    struct gp_finder *finder;
-    struct gp_finder_options options = {.bpf = bpf, .mapped = mapped, .hangs_ns = 300000000};
-    gp_libraries_close(libraries);
-    libraries = NULL;
-    NEED(gp_finder_open(&finder, &options, why, sizeof(why)) == 0, "%s", why);
-    return finder;
-}
-
-/* Whether its count comes to this: hangs at that process (0: not), and at least so many armed. */
-static bool finder_is(struct gp_finder *finder, pid_t hangs_at, unsigned least)
-{
-    struct gp_finder_count count = {.at = -1};
-    for (int i = 0; i < 1000; i++) {
-        count = gp_finder_count(finder);
-        if (!count.hangs_ns == !hangs_at && count.at == hangs_at && count.libraries.armed >= least)
-            return true;
-        usleep(10000);
-    }
-    inside_say("hangs at %d, armed %u\n", (int)count.at, count.libraries.armed);
-    return false;
-}
-
-static void holder_body(void)
-{
-    bpf_start(NULL);
-    fire_copy("libgpuprof.so");
-    pid_t server = fuse_start();
-    struct kid kid = kid_start("libgpuprof.so");
-    pid_t holder = holder_start();
-    struct gp_finder *finder = finder_start();
-    NEED(finder_is(finder, holder, 0), "it cannot be said who makes us wait");
-    fire(&kid, 3);
-    NEED(gp_bpf_meta(bpf)->batches == 3, "what was armed before counts on");
-    end(server);
-    NEED(finder_is(finder, 0, 1));
-    inside_shell("cp libgpuprof.so libgpuprof-2.so");
-    struct kid second = kid_start("libgpuprof-2.so");
-    NEED(finder_is(finder, 0, 2), "the search goes on");
-    end(holder);
-    kid_end(&second);
-    kid_end(&kid);
-    NEED(gp_finder_close(finder));
-}
-
-Test(discover, who_makes_others_wait_is_named_and_stops_the_search_alone, .timeout = 60)
-{
-    INSIDE(holder_body, finish);
-}
-
-static void held_close_body(void)
-{
-    bpf_start(NULL);
-    pid_t server = fuse_start(), holder = holder_start();
-    struct gp_finder *finder = finder_start();
-    NEED(finder_is(finder, holder, 0));
-    NEED(!gp_finder_close(finder), "its thread hangs: it is left behind");
-    end(server);
-    end(holder);
-    bpf = NULL; /* the thread's */
-}
-
-Test(discover, an_agent_ends_though_its_search_hangs, .timeout = 60)
-{
-    INSIDE(held_close_body, finish);
 }
 
 static void kept_body(void)

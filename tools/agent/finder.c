@@ -193,8 +193,10 @@ static int gp_finder_search(struct gp_finder *finder, char *why, size_t why_byte
 {
     if (finder->options.no_discover)
         return 0;
-    struct gp_discover_options options = {
-        .libraries = finder->libraries, .mapped = finder->options.mapped, .arg = finder->options.arg};
+    struct gp_discover_options options = {.libraries = finder->libraries,
+                                          .mapped = finder->options.mapped,
+                                          .arg = finder->options.arg,
+                                          .slow_ns = finder->options.slow_ns};
     int error = gp_discover_open(&finder->discover, &options, why, why_bytes);
     if (!error)
         return 0;

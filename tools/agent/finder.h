@@ -21,6 +21,7 @@ struct gp_finder_options {
     void (*mapped)(void *arg, pid_t pid); /* as in discover.h; on the finder's thread */
     void *arg;
     uint64_t hangs_ns; /* of a round that is called hanging; 0: 5 s */
+    uint64_t slow_ns;  /* as in discover.h */
 };
 
 struct gp_finder;
