@@ -303,6 +303,41 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     gp_metrics_close(metrics);
 }
 
+static void parts(void *arg, struct gp_metrics_agent *out)
+{
+    out->armed = 3;
+    out->refused = 4;
+    out->postponed = 5;
+    if (*(bool *)arg) { /* else it does not search */
+        out->records_lost = 6;
+        out->searching = 0;
+    }
+}
+
+Test(metrics, what_the_search_for_libraries_lost_is_on_the_page)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    bool is_searching = true;
+    struct gp_metrics_source source = {
+        .read = gp_fake_read, .free = gp_fake_free, .arg = &machine, .agent = parts, .agent_arg = &is_searching};
+    struct gp_metrics_options options = {.series = 200};
+    struct gp_metrics *metrics;
+    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries 3\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_refused_total 4\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_postponed_total 5\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_mapping_records_lost_total 6\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_search_up 0\n"));
+    free(text);
+    is_searching = false;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_null(strstr(text, "\ngpuprof_agent_mapping_records_lost_total "), "unknown is not 0");
+    cr_assert_null(strstr(text, "\ngpuprof_agent_search_up "));
+    free(text);
+    gp_metrics_close(metrics);
+}
+
 /* Made-up devices come and go without end: what is known of one ends with its row. */
 Test(metrics, a_device_that_comes_back_begins_anew)
 {
