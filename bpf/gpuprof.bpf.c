@@ -109,6 +109,12 @@ static __always_inline bool is_known(const uint8_t *uuid)
     return (word_at(uuid) | word_at(uuid + 8)) != 0;
 }
 
+/* Typed: what it points to is read without a helper's call, and what cannot be read is 0. */
+static __always_inline struct task_struct *current(void)
+{
+    return bpf_get_current_task_btf();
+}
+
 static __always_inline struct gp_map_meta *meta_get(void)
 {
     uint32_t zero = 0;
@@ -570,8 +576,7 @@ __noinline int device_move(const struct header *header, const struct who *who, s
     state->devices |= 1ull << key.device;
     row_follow(row, said, who);
     row->uid = who->uid;
-    struct task_struct *task = (void *)bpf_get_current_task();
-    BPF_CORE_READ_STR_INTO(&row->comm, task, group_leader, comm);
+    bpf_probe_read_kernel_str(&row->comm, sizeof row->comm, current()->group_leader->comm);
     uint32_t clamped = claim_make(&to, row);
     if (clamped) {
         add(counts->clamped, clamped);
@@ -632,8 +637,7 @@ static __always_inline void record_head(struct gp_map_record *record, const stru
     record->start_ns = who->start_ns;
     record->tgid = who->tgid;
     record->uid = who->uid;
-    struct task_struct *task = (void *)bpf_get_current_task();
-    BPF_CORE_READ_STR_INTO(&record->comm, task, group_leader, comm);
+    bpf_probe_read_kernel_str(&record->comm, sizeof record->comm, current()->group_leader->comm);
     copy_16(record->session_id, header->session_id);
     record->seq = header->seq;
     record->time_ns = header->time_ns;
@@ -675,11 +679,9 @@ __noinline int events_send(const struct header *header, const struct who *who, u
  * for.  Arrays of the kernel are longer than vmlinux.h says, so the index is added by hand. */
 static __always_inline const struct cgroup *group_for(const struct css_set *set, uint64_t controller)
 {
-    const struct cgroup_subsys_state *state = NULL;
-    const char *at = __builtin_preserve_access_index((const char *)&set->subsys[0]);
-    if (bpf_probe_read_kernel(&state, sizeof state, at + controller * sizeof state) || !state)
-        return NULL;
-    return BPF_CORE_READ(state, cgroup);
+    const char *at = (const char *)&set->subsys[0];
+    const struct cgroup_subsys_state *state = *(struct cgroup_subsys_state *const *)(at + controller * sizeof state);
+    return state->cgroup;
 }
 
 #define controller_of(_name)                                                                                           \
@@ -689,9 +691,9 @@ static __always_inline const struct cgroup *group_for(const struct css_set *set,
 /* Its number, marked; 0: it says nothing, being the root or of version 2 itself. */
 static __always_inline uint64_t group_id(const struct cgroup *group, const struct cgroup *unified, uint64_t mark)
 {
-    if (!group || BPF_CORE_READ(group, root) == BPF_CORE_READ(unified, root))
+    if (group->root == unified->root)
         return 0;
-    uint64_t id = BPF_CORE_READ(group, kn, id);
+    uint64_t id = group->kn->id;
     return id == ROOT_ID ? 0 : (id & (GP_MAP_CGROUP_V1 - 1)) | mark;
 }
 
@@ -700,7 +702,7 @@ static __always_inline uint64_t group_id(const struct cgroup *group, const struc
 static __always_inline bool is_service(const struct cgroup *unified)
 {
     char name[64 + 8];
-    long bytes = bpf_probe_read_kernel_str(name, 64, BPF_CORE_READ(unified, kn, name));
+    long bytes = bpf_probe_read_kernel_str(name, 64, unified->kn->name);
     if (bytes < (long)sizeof ".service")
         return false;
     uint64_t end = (uint64_t)bytes - sizeof ".service";
@@ -714,18 +716,15 @@ static __always_inline bool is_service(const struct cgroup *unified)
  * one.  Not inlined, for the stack's sake. */
 __noinline uint64_t container_id(void)
 {
-    struct task_struct *task = (void *)bpf_get_current_task();
-    uint64_t id = bpf_get_current_cgroup_id();
-    const struct css_set *set = BPF_CORE_READ(task, cgroups);
-    const struct cgroup *unified = BPF_CORE_READ(set, dfl_cgrp);
-    const struct cgroup *memory = NULL;
-    uint64_t old = 0;
+    const struct css_set *set = current()->cgroups;
+    const struct cgroup *unified = set->dfl_cgrp, *memory = NULL;
+    uint64_t id = unified->kn->id, old = 0;
     if (controller_of(memory_cgrp_id) != UINT64_MAX) {
         memory = group_for(set, controller_of(memory_cgrp_id));
         old = group_id(memory, unified, GP_MAP_CGROUP_V1);
     }
     if (id != ROOT_ID)
-        return old && BPF_CORE_READ(memory, level) >= BPF_CORE_READ(unified, level) && is_service(unified) ? old : id;
+        return old && memory->level >= unified->level && is_service(unified) ? old : id;
     if (!old && controller_of(pids_cgrp_id) != UINT64_MAX)
         old = group_id(group_for(set, controller_of(pids_cgrp_id)), unified, GP_MAP_CGROUP_V1_PIDS);
     return old ? old : id;
@@ -787,7 +786,8 @@ static __always_inline bool state_advance(struct gp_bpf_process *state, const st
         /* Another process had this number and its end was missed, or the library began anew in this one. */
         take_rows(who->tgid, state);
         state->start_ns = who->start_ns;
-        state->seq = state->lost = 0;
+        state->seq = 0;
+        state->lost = header->seq > 1 ? header->lost : 0; /* else lost under a listener before us */
         copy_16(state->session_id, header->session_id);
     } else if (header->seq <= state->seq) {
         add(counts->old_batches, 1);
@@ -822,9 +822,8 @@ int gpuprof_batch(void *ctx)
     struct gp_map_meta *counts = meta_get();
     if (!counts)
         return 0;
-    struct task_struct *task = (void *)bpf_get_current_task();
     struct who who = {
-        .start_ns = BPF_CORE_READ(task, group_leader, start_boottime),
+        .start_ns = current()->group_leader->start_boottime,
         .cgroup_id = container_id(),
         .now_ns = bpf_ktime_get_ns(),
         .tgid = bpf_get_current_pid_tgid() >> 32,

@@ -39,6 +39,10 @@ TORTURE_SITE_SRC := src/site/site.c src/site/text.c src/base/lock.c
 $(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
 $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
+# That of the batches compiles batch.c in, with another probe.
+TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
+$(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
+$(B)/tests/torture/batch: src/export/batch.c $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
@@ -76,6 +80,8 @@ $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/library: tools/agent/file.c tools/bpf/probe.c
+$(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle recording,tools/replay/$f.c) $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
@@ -105,6 +111,9 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 	$(Q)clang -target bpf -D__TARGET_ARCH_$(if $(filter aarch64,$(shell uname -m)),arm64,x86) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I/usr/include/$(shell $(CC) -dumpmachine) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
+# It starts the command.
+$(B)/tests/bench/bench_agent: TESTLINK = -lbpf
+$(B)/tests/bench/bench_agent: | $(BIN)
 $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
 # Serves metrics of a made-up machine to a real Prometheus.
 SERVE := $(B)/tests/metrics/serve

@@ -193,6 +193,7 @@ enum gp_wire_lost {
     GP_LOST_LEGACY,       /* "legacy": pre-3.2 entry points, counted but not decoded */
     GP_LOST_DEVICE,       /* "device_unknown": could not be charged to a device */
     GP_LOST_FAILURE,      /* "failures_full": a failed call that the table of failures had no row for */
+    GP_LOST_UNSENT, /* "unsent": no batch carried it to the kernel; known of processes that the agent alone sees */
     GP_LOSTS = 16
 };
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/lock.h"
+#include "base/testpoint.h"
 #include "base/thread.h"
 #include "record/ringread.h"
 #include <gpuprof/batch.h>
@@ -67,6 +68,7 @@ static struct {                 /* under the lock */
     bool ended, listening;
     bool unknown;      /* a device that was told of had no uuid */
     uint64_t since_ns; /* earlier events are not for this reader */
+    uint64_t told_ns;  /* up to here earlier readers were given what there was */
     uint64_t skipped;  /* that it had */
     uint64_t base;     /* events that were made before somebody listened, those included that the ring dropped */
     uint64_t lost;     /* with earlier readers */
@@ -106,11 +108,13 @@ static void gp_batch_least(uint64_t *word, uint64_t value)
 static GP_COLD void gp_batch_since(uint64_t time_ns)
 {
     gp_batch_least(&x_since_made, gp_tap_events());
+    GP_TESTPOINT("batch.made");
     gp_batch_least(&x_since_ns, time_ns);
 }
 
 void gp_batch_coming(uint64_t time_ns)
 {
+    GP_TESTPOINT("batch.coming");
     if (GP_UNLIKELY(time_ns < __atomic_load_n(&x_since_ns, __ATOMIC_RELAXED)))
         gp_batch_since(time_ns);
 }
@@ -121,6 +125,7 @@ static GP_COLD void gp_batch_wake(void)
      * if there is none yet, the thread that it is made for finds HEARD when it first looks. */
     if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP)
         return;
+    GP_TESTPOINT("batch.wake");
     struct gp_session *session = gp_batch_session();
     if (!session)
         return;
@@ -179,12 +184,18 @@ static void gp_batch_open(void)
     /* Before the exchanges: an event that comes after them says nothing of itself any more, and belongs to this reader.
      */
     uint64_t made_now = gp_tap_events(), now = gp_clock_ns();
+    GP_TESTPOINT("batch.open");
     /* [batch.A] of the caller: since when. */
     uint64_t since = __atomic_exchange_n(&x_since_ns, 0, __ATOMIC_ACQ_REL);
+    GP_TESTPOINT("batch.since");
     uint64_t made = __atomic_exchange_n(&x_since_made, UINT64_MAX, __ATOMIC_ACQUIRE);
+    GP_TESTPOINT("batch.opened");
     gp_tap_batch_begin();
     gp_batching.listening = gp_batching.fresh = true;
     gp_batching.since_ns = since == UINT64_MAX ? now : since;
+    /* Whoever said since when may have taken the time of his event while the last listener was still there. */
+    if (gp_batching.since_ns <= gp_batching.told_ns)
+        gp_batching.since_ns = gp_batching.told_ns + 1;
     gp_batching.base = made < made_now ? made : made_now;
     gp_batching.skipped = 0;
     /* The event that woke us is in the ring already.  In a recorder's ring of 32 MiB what came before it would be
@@ -227,7 +238,9 @@ static uint64_t gp_batch_close(void)
     /* A thread that still saw HEARD does not ring for its event; the next one does, or the listener, who asks every
      * process when it comes.  ASLEEP first: a thread that took the old listener for a new one says since when after the
      * stores below, so it finds ASLEEP, and this runs again.  Else its time would be taken for the next one's. */
+    GP_TESTPOINT("batch.close");
     __atomic_store_n(&x_state, GP_BATCH_ASLEEP, __ATOMIC_SEQ_CST);
+    GP_TESTPOINT("batch.asleep");
     __atomic_store_n(&x_since_ns, UINT64_MAX, __ATOMIC_SEQ_CST);
     __atomic_store_n(&x_since_made, UINT64_MAX, __ATOMIC_SEQ_CST);
     if (!gp_batch_armed() || gp_batching.ended)
@@ -295,13 +308,14 @@ static size_t gp_batch_round(uint32_t flags)
     ssize_t count = 0;
     if (!gp_batching.listening)
         gp_batch_open();
-    uint64_t horizon = flags & GP_BATCH_LAST ? UINT64_MAX : gp_clock_ns();
+    uint64_t now = gp_clock_ns(), horizon = flags & GP_BATCH_LAST ? UINT64_MAX : now;
     if (gp_batching.reader)
         count = gp_ringread_poll(gp_batching.reader, horizon, &events);
     gp_batch_devices();
     ssize_t first = gp_batch_skip(events, count);
     out->lost = gp_batch_lost();
     gp_batching.fresh = false;
+    gp_batching.told_ns = now;
     for (ssize_t i = first; i < count; i++)
         gp_batch_event(&events[i]);
     gp_batch_fire(flags);
@@ -323,6 +337,7 @@ static uint64_t gp_batch_awake(uint64_t now)
     size_t room = (size_t)gp_batch_session()->chunk_count * GP_RING_EVENTS;
     /* QUIET before the round: what comes from here on is said again. */
     __atomic_exchange_n(&x_state, GP_BATCH_QUIET, __ATOMIC_ACQ_REL); /* [batch.A] pairs with [batch.R] */
+    GP_TESTPOINT("batch.quiet");
     size_t count = gp_batch_round(0);
     gp_batching.settling = 0;
     gp_batching.last_ns = now;

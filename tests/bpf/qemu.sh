@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs tests/integration/test_bpf on Debian's 6.1 kernel in QEMU, without KVM (half a minute on an idle machine): the programs must
+# Runs tests/integration/test_bpf and test_bpf_ends on Debian's 6.1 kernel in QEMU, without KVM (half a minute on an idle machine): the programs must
 # load and count there too, by perf_event_open, since uprobe_multi came with 6.6.  Cgroups are as on a hybrid host.
 #
 #   tests/bpf/qemu.sh BUILD [CRITERION_FILTER]     KERNEL=vmlinuz: another kernel than the package's; GPUPROF_TEST_VERBOSE=1
@@ -8,7 +8,7 @@
 # Ends with "N passed, N failed, N skipped"; 77 where QEMU or the kernel cannot be had.
 set -eu
 cd "$(dirname "$0")/../.."
-build=$(realpath "$1") filter=${2:-bpf/*}
+build=$(realpath "$1") filter=${2:-*}
 work=$(mktemp -d)
 qemu_pid=
 trap '[ -z "$qemu_pid" ] || kill "$qemu_pid" 2>/dev/null; rm -rf "$work"' EXIT
@@ -32,7 +32,7 @@ fi
 # A root of what the test needs: itself, its programs, the library, the simulated GPU, a shell, and what they are linked with.
 root=$work/root
 mkdir -p "$root"/{proc,sys,dev,tmp,bin,build/tests/integration,build/tests/programs}
-cp "$build/tests/integration/test_bpf" "$root/build/tests/integration/"
+cp "$build"/tests/integration/{test_bpf,test_bpf_ends} "$root/build/tests/integration/"
 cp "$build"/tests/programs/{probe_fire,steps} "$root/build/tests/programs/"
 cp -r "$build/lib" "$root/build/"
 for tool in sh cp rm mkdir mount cat uname; do
@@ -58,9 +58,12 @@ mkdir /sys/fs/cgroup/unified /sys/fs/cgroup/memory /sys/fs/cgroup/pids
 mount -t cgroup2 unified /sys/fs/cgroup/unified
 mount -t cgroup -o memory memory /sys/fs/cgroup/memory
 mount -t cgroup -o pids pids /sys/fs/cgroup/pids
-uname -r
-GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 ${GPUPROF_TEST_VERBOSE:+GPUPROF_TEST_VERBOSE=1} /build/tests/integration/test_bpf --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
-cat /tmp/tap
+echo "kernel \$(uname -r)"
+export GPUPROF_TEST_MANY=100 GPUPROF_TEST_SLOW=1 ${GPUPROF_TEST_VERBOSE:+GPUPROF_TEST_VERBOSE=1}
+for test in test_bpf test_bpf_ends; do
+    /build/tests/integration/\$test --jobs 1 --timeout 300 --tap=/tmp/tap --verbose --filter '$filter'
+    cat /tmp/tap
+done
 echo the end
 echo o >/proc/sysrq-trigger
 while :; do :; done
@@ -74,7 +77,7 @@ qemu_pid=$!
 wait "$qemu_pid" || true
 qemu_pid=
 tr -d '\r' <"$work/out" >"$build/qemu/console"
-grep -aE '^(6\.|ok|not ok)|the verifier looked' "$build/qemu/console" || true
+grep -aoE "kernel 6\\..*|^(not )?ok .*|the verifier looked.*" "$build/qemu/console" || true
 grep -aq '^the end' "$build/qemu/console" || { tail -n 20 "$build/qemu/console"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 failed=$(grep -ac '^not ok' "$build/qemu/console" || true)
 skipped=$(grep -acE '^ok.*# SKIP' "$build/qemu/console" || true)

@@ -88,44 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef GP_FUZZ_REPLAY
-
-static void input(const uint8_t *data, size_t size)
-{
-    /* A block of exactly this size: a sanitizer sees the first byte beyond. */
-    uint8_t *copy = malloc(size ? size : 1);
-    memcpy(copy, data, size);
-    LLVMFuzzerTestOneInput(copy, size);
-    free(copy);
-}
-
-static void replay(const char *path)
-{
-    static const uint8_t flips[] = {0x01, 0x20, 0x80, 0xff};
-    FILE *file = fopen(path, "r");
-    static uint8_t data[1 << 16];
-    if (!file) {
-        perror(path);
-        exit(1);
-    }
-    size_t size = fread(data, 1, sizeof(data), file);
-    fclose(file);
-    input(data, size);
-    for (size_t at = 0; at < size; at++) {
-        for (size_t i = 0; i < sizeof(flips); i++) {
-            data[at] ^= flips[i];
-            input(data, size);
-            data[at] ^= flips[i];
-        }
-        input(data, at);
-    }
-}
+#include "fuzz/files.h"
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
-        replay(argv[i]);
-    printf("%llu inputs: %llu refused, %llu accepted\n", (unsigned long long)(refused + accepted),
-           (unsigned long long)refused, (unsigned long long)accepted);
-    return accepted && refused ? 0 : 1;
+    return replay_all(argc, argv, NULL, &accepted, &refused);
 }
 #endif

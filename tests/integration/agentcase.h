@@ -13,6 +13,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -345,6 +346,41 @@ CASE static void begin_listening(void)
 CASE static bool has_setpriv(void)
 {
     return system("setpriv --version >/dev/null 2>&1") == 0;
+}
+
+#define FOUR "-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search"
+
+CASE static const char *const four[] = {"setpriv", "--bounding-set=" FOUR, "--inh-caps=" FOUR, NULL};
+
+/* What uprobe_multi brought; before, placing a probe took CAP_SYS_ADMIN. */
+CASE static void begin_four(void)
+{
+    char release[64] = "";
+    int major = 0, minor = 0;
+    FILE *file = fopen("/proc/sys/kernel/osrelease", "re");
+    if (file && fgets(release, sizeof release, file))
+        sscanf(release, "%d.%d", &major, &minor);
+    if (file)
+        fclose(file);
+    if (!has_setpriv())
+        cr_skip_test("no setpriv");
+    if (major < 6 || (major == 6 && minor < 6))
+        cr_skip_test("Linux %d.%d: probes take CAP_SYS_ADMIN there", major, minor);
+    make_place();
+}
+
+CASE static void expect_four(void)
+{
+    char path[64], line[128];
+    unsigned long long effective = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)agent.pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "CapEff: %llx", &effective);
+    if (file)
+        fclose(file);
+    cr_assert(eq(u64, effective,
+                 1ull << CAP_BPF | 1ull << CAP_PERFMON | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH));
 }
 
 #endif

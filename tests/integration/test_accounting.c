@@ -17,13 +17,7 @@ TestSuite(accounting, .timeout = 60);
 
 ParameterizedTestParameters(accounting, each_program_equals_the_ledger)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, accounting, each_program_equals_the_ledger)

@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
-#include <linux/capability.h>
 
 TestSuite(agent_life, .fini = end, .timeout = 180);
 
@@ -74,41 +73,6 @@ Test(agent_life, as_another_user_it_says_so, .init = make_place)
     if (system(command) != 0)
         cr_skip_test("another user may not execute what was built here");
     expect_impossible((const char *[]){"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NULL});
-}
-
-#define FOUR "-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search"
-
-static const char *const four[] = {"setpriv", "--bounding-set=" FOUR, "--inh-caps=" FOUR, NULL};
-
-/* What uprobe_multi brought; before, placing a probe took CAP_SYS_ADMIN. */
-static void begin_four(void)
-{
-    char release[64] = "";
-    int major = 0, minor = 0;
-    FILE *file = fopen("/proc/sys/kernel/osrelease", "re");
-    if (file && fgets(release, sizeof release, file))
-        sscanf(release, "%d.%d", &major, &minor);
-    if (file)
-        fclose(file);
-    if (!has_setpriv())
-        cr_skip_test("no setpriv");
-    if (major < 6 || (major == 6 && minor < 6))
-        cr_skip_test("Linux %d.%d: probes take CAP_SYS_ADMIN there", major, minor);
-    make_place();
-}
-
-static void expect_four(void)
-{
-    char path[64], line[128];
-    unsigned long long effective = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)agent.pid);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        sscanf(line, "CapEff: %llx", &effective);
-    if (file)
-        fclose(file);
-    cr_assert(eq(u64, effective,
-                 1ull << CAP_BPF | 1ull << CAP_PERFMON | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH));
 }
 
 Test(agent_life, four_capabilities_are_enough, .init = begin_four)

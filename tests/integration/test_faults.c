@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lib/catalog.h"
 #include "lib/paths.h"
 
@@ -38,14 +38,6 @@ struct fault_plan {
 };
 
 TestSuite(faults, .timeout = 120);
-
-static double fault_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* ---- which functions does the program call, and how often ---------------------------------------------------- */
 
@@ -194,19 +186,13 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
 
 ParameterizedTestParameters(faults, every_call_may_fail)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, faults, every_call_may_fail)
 {
     struct fault_plan plan = {.entry = &catalog[*index]};
-    double end = fault_now() + FAULT_SECONDS;
+    uint64_t end = gp_clock_ns() + FAULT_SECONDS * 1000000000ull;
     long number, most = 1;
     int i;
 
@@ -218,7 +204,7 @@ ParameterizedTest(int *index, faults, every_call_may_fail)
             if (number > plan.apis[i].calls) {
                 continue;
             }
-            if (fault_now() > end) {
+            if (gp_clock_ns() > end) {
                 plan.left_out++;
                 continue;
             }

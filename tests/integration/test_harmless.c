@@ -15,38 +15,13 @@
 #include "lib/build.h"
 #include "lib/catalog.h"
 #include "lib/paths.h"
+#include "lib/same.h"
 
 TestSuite(harmless, .timeout = 90);
 
-/* Runs both ways with the same surroundings and expects the same.  `with_env` is what comes with the library. */
-static void harmless_same(const char *title, const struct spawn_options *base, const char *const *with_env)
-{
-    struct spawn_options options = *base;
-    struct spawn_result with = {0}, without = {0};
-
-    cr_assert_eq(spawn_run(&options, &without), 0);
-    cr_assert(!WIFEXITED(without.status) || WEXITSTATUS(without.status) < 125, "%s does not run at all: %s", title,
-              without.err);
-    options.want_library = true;
-    options.env = with_env;
-    cr_assert_eq(spawn_run(&options, &with), 0);
-    cr_expect_eq(with.status, without.status, "%s: with: %s (%d); without: %d", title, spawn_status_text(&with),
-                 with.status, without.status);
-    cr_expect_str_eq(with.out, without.out, "%s: stdout with:\n%s\nwithout:\n%s", title, with.out, without.out);
-    cr_expect_str_eq(with.err, without.err, "%s: stderr with:\n%s\nwithout:\n%s", title, with.err, without.err);
-    spawn_result_free(&with);
-    spawn_result_free(&without);
-}
-
 ParameterizedTestParameters(harmless, every_program_is_the_same)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, harmless, every_program_is_the_same)
@@ -56,7 +31,7 @@ ParameterizedTest(int *index, harmless, every_program_is_the_same)
     struct spawn_options options;
 
     catalog_options(entry, argv, &options);
-    harmless_same(catalog_title(entry), &options, NULL);
+    same_expect(catalog_title(entry), &options, NULL, NULL);
 }
 
 /* ---- surroundings -------------------------------------------------------------------------------------------- */
@@ -71,7 +46,7 @@ static void harmless_everywhere(const char *what, const char *const *env, const 
     for (i = 0; i < sizeof(harmless_programs) / sizeof(harmless_programs[0]); i++) {
         const char *argv[] = {path_program(harmless_programs[i]), NULL};
         snprintf(title, sizeof(title), "%s, %s", what, harmless_programs[i]);
-        harmless_same(title, &(struct spawn_options){.argv = argv, .env = env}, with_env);
+        same_expect(title, &(struct spawn_options){.argv = argv, .env = env}, NULL, with_env);
     }
 }
 
@@ -124,7 +99,7 @@ Test(harmless, a_program_without_cuda)
     const char *argv[] = {"/bin/sh", "-c", "echo out; echo err >&2; exit 4", NULL};
 
     snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", path_library());
-    harmless_same("sh", &(struct spawn_options){.argv = argv}, env);
+    same_expect("sh", &(struct spawn_options){.argv = argv}, NULL, env);
 }
 
 /* ---- CUPTI --------------------------------------------------------------------------------------------------- */
@@ -197,7 +172,7 @@ Test(harmless, no_memory_file_and_no_thread)
     for (which = 1; which < 4; which++) {
         struct spawn_options options = {
             .argv = argv, .want_seccomp_memfd = which & 1, .want_seccomp_thread = (which & 2) != 0};
-        harmless_same("seccomp", &options, NULL);
+        same_expect("seccomp", &options, NULL, NULL);
     }
 }
 
@@ -220,7 +195,7 @@ Test(harmless, static_tls_is_used_up)
         cr_assert(i == 0 || build_copy(paths[0], paths[i]) == 0);
         argv[i + 1] = paths[i];
     }
-    harmless_same("static TLS used up", &options, NULL);
+    same_expect("static TLS used up", &options, NULL, NULL);
     cr_assert_eq(spawn_run(&options, &result), 0);
     first = strstr(result.out, "opened ");
     opened = first != NULL ? atoi(first + 7) : 0;
@@ -235,77 +210,26 @@ Test(harmless, static_tls_is_used_up)
 
 /* ---- any libc function fails inside the library -------------------------------------------------------------- */
 
-static const char *const harmless_functions[] = {"memfd_create",
-                                                 "ftruncate",
-                                                 "ftruncate64",
-                                                 "fallocate",
-                                                 "posix_fallocate",
-                                                 "mmap",
-                                                 "mmap64",
-                                                 "mprotect",
-                                                 "madvise",
-                                                 "fcntl",
-                                                 "fcntl64",
-                                                 "open",
-                                                 "open64",
-                                                 "read",
-                                                 "pread",
-                                                 "write",
-                                                 "dlopen",
-                                                 "malloc",
-                                                 "calloc",
-                                                 "getrandom",
-                                                 "readlink",
-                                                 "pthread_create",
-                                                 "pthread_atfork",
-                                                 "pthread_key_create",
-                                                 "pthread_setname_np"};
-
-static long harmless_fail_once(const char *preload, const char *folder, const char *function, long number,
-                               const char *more)
-{
-    const char *argv[] = {path_program("harmless"), NULL};
-    char setting[128], count_setting[300], count_path[256];
-    const char *env[] = {preload, setting, count_setting, NULL};
-    char title[96];
-    long calls = -1;
-    FILE *file;
-
-    snprintf(setting, sizeof(setting), "GPUPROF_TEST_FAIL=%s:%ld%s:libgpuprof", function, number, more);
-    snprintf(count_path, sizeof(count_path), "%s/count", folder);
-    snprintf(count_setting, sizeof(count_setting), "GPUPROF_TEST_FAIL_COUNT=%s", count_path);
-    snprintf(title, sizeof(title), "%s call %ld%s fails in the library", function, number, more);
-    harmless_same(title, &(struct spawn_options){.argv = argv, .env = env}, env);
-    file = fopen(count_path, "r");
-    if (file == NULL || fscanf(file, "%ld", &calls) != 1) {
-        cr_expect(false, "%s: no count", title);
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return calls;
-}
-
 Test(harmless, any_libc_function_may_fail, .timeout = 180)
 {
-    char *folder = build_folder(), preload[256];
-    long number, calls, fired = 0;
-    size_t i;
+    static const char *const programs[] = {"harmless", NULL};
+    static const struct same_row rows[] = {
+        {"memfd_create", NULL}, {"ftruncate", NULL},      {"mmap", NULL},
+        {"madvise", NULL},      {"fcntl", NULL},          {"fstat", NULL},
+        {"close", NULL},        {"open", NULL},           {"write", NULL},
+        {"dlopen", NULL},       {"dlsym", NULL},          {"getrandom", NULL},
+        {"getrlimit", NULL},    {"pthread_create", NULL}, {"__register_atfork", NULL},
+    };
+    char *folder = build_folder(), log[300];
+    const char *env[] = {log, NULL};
 
     cr_assert_not_null(folder);
-    cr_assert_eq(build_shared(folder, "fail.c", "fail.so", NULL), 0);
-    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/fail.so", folder);
-    for (i = 0; i < sizeof(harmless_functions) / sizeof(harmless_functions[0]); i++) {
-        number = 0;
-        do {
-            number++;
-            calls = harmless_fail_once(preload, folder, harmless_functions[i], number, "");
-            fired += calls >= number;
-        } while (calls >= number && number < 64);
-        if (calls > 0) {
-            harmless_fail_once(preload, folder, harmless_functions[i], 1, "+");
-        }
-    }
-    cr_expect_gt(fired, 5, "only %ld calls failed: the library is not reached by the preload", fired);
+    snprintf(log, sizeof(log), "GPUPROF_LOG=debug:%s/log", folder);
+    same_expect_failures(&(struct same_failures){.rows = rows,
+                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
+                                                 .programs = programs,
+                                                 .env = env,
+                                                 .most = 64,
+                                                 .all_from = 1});
     build_remove(folder);
 }

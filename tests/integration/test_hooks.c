@@ -17,17 +17,6 @@
 
 TestSuite(hooks, .timeout = 90);
 
-static struct criterion_test_params hooks_each(void)
-{
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
-}
-
 /* ---- the ledger ---------------------------------------------------------------------------------------------- */
 
 static void hooks_check_ledger(const struct catalog_entry *entry, const char *source, const char *const *env)
@@ -49,7 +38,7 @@ static void hooks_check_ledger(const struct catalog_entry *entry, const char *so
 
 ParameterizedTestParameters(hooks, each_program_equals_the_ledger)
 {
-    return hooks_each();
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, hooks, each_program_equals_the_ledger)
@@ -121,7 +110,7 @@ static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool
 
 ParameterizedTestParameters(hooks, each_program_is_as_with_cupti)
 {
-    return hooks_each();
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)

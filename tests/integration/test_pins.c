@@ -10,9 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -115,7 +117,9 @@ Test(pins, have_one_owner, .timeout = 60)
     lock = gp_bpf_pins_lock(at, why, sizeof why);
     cr_assert(lock >= 0, "%s", why);
     cr_assert(gp_bpf_unpin(at) == 0);
+    cr_assert(eq(int, gp_bpf_pins_held(at, lock), false));
     int next = gp_bpf_pins_lock(at, why, sizeof why);
+    cr_assert(gp_bpf_pins_held(at, next) && !gp_bpf_pins_held(at, lock));
     cr_assert(next >= 0, "a removed directory's lock holds nobody up: %s", why);
     close(next);
     close(lock);
@@ -129,4 +133,48 @@ Test(pins, have_one_owner, .timeout = 60)
     cr_assert(gp_bpf_unpin(at) == 0 && stat(at, &about) < 0);
     cr_assert(eq(int, gp_bpf_pins_lock("/tmp", why, sizeof why), -ENOENT));
     cr_assert(strstr(why, "bpffs") != NULL, "%s", why);
+}
+
+/* Another user does what he can: locks what he may open, makes the directory before us, lays a link there. */
+Test(pins, another_user_keeps_no_agent_away, .timeout = 60)
+{
+    char at[80], lock_at[96];
+    int ready[2];
+    pins_begin(at);
+    int lock = gp_bpf_pins_lock(at, why, sizeof why);
+    cr_assert(lock >= 0 && gp_bpf_pin(bpf, at, (gid_t)-1, why, sizeof why) == 0, "%s", why);
+    close(lock);
+    snprintf(lock_at, sizeof lock_at, "%s/lock", at);
+    cr_assert(pipe(ready) == 0);
+    pid_t user = fork();
+    if (user == 0) {
+        char result = 0;
+        if (setgid(65534) || setuid(65534))
+            _exit(1);
+        int fd = open(at, O_RDONLY | O_DIRECTORY);
+        result |= fd < 0 || flock(fd, LOCK_EX | LOCK_NB) ? 1 : 0; /* that he may: it must not matter */
+        result |= open(lock_at, O_RDONLY | O_DIRECTORY) >= 0 ? 2 : 0;
+        if (write(ready[1], &result, 1) != 1)
+            _exit(1);
+        pause();
+    }
+    char result = 4;
+    cr_assert(read(ready[0], &result, 1) == 1);
+    lock = gp_bpf_pins_lock(at, why, sizeof why);
+    kill(user, SIGKILL);
+    waitpid(user, NULL, 0);
+    cr_assert(eq(int, result, 0), "1: he could not lock the directory; 2: he opened the lock");
+    cr_assert(lock >= 0, "%s", why);
+    cr_assert(gp_bpf_unpin(at) == 0);
+    close(lock);
+    cr_assert(mkdir(at, 0755) == 0 && chown(at, 65534, 65534) == 0);
+    cr_assert(eq(int, gp_bpf_pins_lock(at, why, sizeof why), -EEXIST));
+    cr_assert(strstr(why, "another user") != NULL, "%s", why);
+    cr_assert(eq(int, gp_bpf_pin(bpf, at, (gid_t)-1, why, sizeof why), -EEXIST));
+    cr_assert(chown(at, 0, 0) == 0 && chmod(at, 0777) == 0);
+    cr_assert(eq(int, gp_bpf_pins_lock(at, why, sizeof why), -EEXIST));
+    cr_assert(rmdir(at) == 0 && symlink("/sys/fs/bpf", at) == 0);
+    cr_assert(lt(int, gp_bpf_pins_lock(at, why, sizeof why), 0));
+    cr_assert(strstr(why, "link") != NULL, "%s", why);
+    unlink(at);
 }

@@ -145,13 +145,7 @@ static void shim_run(const struct catalog_entry *entry, const char *policy, cons
 
 ParameterizedTestParameters(shim, every_program_is_the_same)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t i;
-
-    for (i = 0; i < catalog_count; i++) {
-        index[i] = (int)i;
-    }
-    return cr_make_param_array(int, index, catalog_count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(NULL);
 }
 
 ParameterizedTest(int *index, shim, every_program_is_the_same)

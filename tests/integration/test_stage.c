@@ -76,15 +76,7 @@ static bool stage_is_ours(const struct catalog_entry *entry)
 
 ParameterizedTestParameters(stage, the_bare_driver_is_the_reference)
 {
-    int *index = cr_malloc(sizeof(*index) * catalog_count);
-    size_t count = 0, i;
-
-    for (i = 0; i < catalog_count; i++) {
-        if (stage_is_ours(&catalog[i])) {
-            index[count++] = (int)i;
-        }
-    }
-    return cr_make_param_array(int, index, count, (void (*)(struct criterion_test_params *))NULL);
+    return catalog_each(stage_is_ours);
 }
 
 ParameterizedTest(int *index, stage, the_bare_driver_is_the_reference)

@@ -38,26 +38,28 @@ static void end(void)
 
 TestSuite(system, .init = machine, .fini = end, .timeout = 60);
 
-/* By a user who may read and write the maps, but no session of anybody else's: what else runs on this machine is left
- * alone. */
-static struct result run_apart(const char *format, ...)
+/* By a user who is not root, with our pins. */
+static struct result run_user(const char *command)
 {
-    static const char *const names[] = {"process_device", "reset"};
-    char path[160], line[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/%s", pins.dir, names[i]);
-        cr_assert_eq(chmod(path, 0666), 0);
-    }
-    strncat(line, " --pins ", sizeof(line) - strlen(line) - 1);
-    strncat(line, pins.dir, sizeof(line) - strlen(line) - 1);
+    char line[512];
+    snprintf(line, sizeof(line), "%s --pins %s", command, pins.dir);
     struct result r = run_as(OTHERS, line);
     if (strstr(r.err, "CAP_BPF"))
         cr_skip_test("this kernel lets no user look at maps");
     return r;
+}
+
+/* By a user who may read and write the maps, but no session of anybody else's: what else runs on this machine is left
+ * alone. */
+static struct result run_apart(const char *command)
+{
+    static const char *const names[] = {"process_device", "reset"};
+    char path[160];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", pins.dir, names[i]);
+        cr_assert_eq(chmod(path, 0666), 0);
+    }
+    return run_user(command);
 }
 
 static int64_t number(json_t *object, const char *key)
@@ -109,11 +111,7 @@ Test(system, the_table_the_sums_and_their_peaks_are_those_of_the_maps)
 
 Test(system, a_user_sees_sums_and_is_told_that_others_are_not_named)
 {
-    char line[256];
-    snprintf(line, sizeof(line), "top --system --json --pins %s", pins.dir);
-    struct result r = run_as(OTHERS, line);
-    if (strstr(r.err, "CAP_BPF"))
-        cr_skip_test("this kernel lets no user look at maps");
+    struct result r = run_user("top --system --json");
     cr_assert(strstr(r.err, "only root may see them one by one"), "%s", r.err);
     json_t *top = expect_json(r, "gpuprof.top/1");
     cr_assert_eq(json_array_size(json_object_get(top, "processes")), 0);
@@ -121,8 +119,7 @@ Test(system, a_user_sees_sums_and_is_told_that_others_are_not_named)
     cr_assert_eq(number(of(top, "containers", "cgroup_id", 11), "allocated_peak_bytes"), 700 * MIB);
     cr_assert_eq(number(of(top, "devices", "device", 0), "allocated_bytes"), 300 * MIB);
     json_decref(top);
-    snprintf(line, sizeof(line), "top --system --by container --pins %s", pins.dir);
-    expect(run_as(OTHERS, line), 0, "cgroup 22: 1 process", "only root");
+    expect(run_user("top --system --by container"), 0, "cgroup 22: 1 process", "only root");
 }
 
 Test(system, tables_by_process_container_and_device)
@@ -261,12 +258,7 @@ Test(system, stat_does_not_show_a_process_twice)
 
 Test(system, stat_of_a_user_says_what_the_hidden_ones_hold)
 {
-    char line[256];
-    snprintf(line, sizeof(line), "stat --all --pins %s", pins.dir);
-    struct result r = run_as(OTHERS, line);
-    if (strstr(r.err, "CAP_BPF"))
-        cr_skip_test("this kernel lets no user look at maps");
-    expect(r, 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
+    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */

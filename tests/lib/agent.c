@@ -133,38 +133,47 @@ static int agent_wait_ready(struct agent *agent, int *status, char *why, size_t 
     return agent->is_ready ? 0 : -ETIMEDOUT;
 }
 
-int agent_start(struct agent *agent, struct place *place, const struct agent_options *options, int *status, char *why,
-                size_t why_bytes)
+pid_t agent_launch(struct agent *agent, struct place *place, const struct agent_options *options)
 {
     static unsigned number;
     char notify[96];
-    *agent = (struct agent){.group = place_group(place, false), .notify_fd = -1};
-    *status = -1;
-    snprintf(why, why_bytes, "no cgroup");
+    int error;
+    *agent = (struct agent){.notify_fd = -1};
+    /* One cgroup for all agents of the place. */
+    if (place->agent_group < 0)
+        place->agent_group = place_group(place, false);
+    agent->group = place->agent_group;
     if (agent->group < 0)
         return agent->group;
     number++;
     snprintf(agent->log, sizeof(agent->log), "%s/agent%u.log", place->dir, number);
     snprintf(notify, sizeof(notify), "%s/notify%u", place->dir, number);
-    agent->notify_fd = agent_notify_open(notify);
     int log = open(agent->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (agent->notify_fd < 0 || log < 0)
+    agent->notify_fd = log < 0 ? -1 : agent_notify_open(notify);
+    if (log < 0 || agent->notify_fd < 0)
         return -errno;
     close(log);
     agent->pid = fork();
     if (agent->pid == 0)
         agent_child(agent, place, options, notify);
-    int error = agent->pid < 0 ? -errno : agent_wait_ready(agent, status, why, why_bytes);
-    if (error && agent->pid > 0) {
+    error = errno;
+    return agent->pid > 0 ? agent->pid : -error;
+}
+
+int agent_start(struct agent *agent, struct place *place, const struct agent_options *options, int *status, char *why,
+                size_t why_bytes)
+{
+    *status = -1;
+    snprintf(why, why_bytes, "it cannot be started here");
+    pid_t pid = agent_launch(agent, place, options);
+    int error = pid < 0 ? (int)pid : agent_wait_ready(agent, status, why, why_bytes);
+    if (error && agent->pid > 0)
         agent_stop(agent, SIGKILL);
-        return error;
-    }
-    if (error) {
+    else if (error && agent->notify_fd >= 0)
         close(agent->notify_fd);
-        return error;
-    }
-    agent->port = agent_port(agent);
-    return 0;
+    if (!error)
+        agent->port = agent_port(agent);
+    return error;
 }
 
 int agent_stop(struct agent *agent, int with)

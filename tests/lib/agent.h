@@ -30,6 +30,8 @@ struct agent {
 /* 0 once it is READY=1; -ETIMEDOUT; -ECHILD: it ended, with its exit status in *status and its last words in why. */
 int agent_start(struct agent *agent, struct place *place, const struct agent_options *options, int *status, char *why,
                 size_t why_bytes);
+/* Does not wait: its pid, or -errno. */
+pid_t agent_launch(struct agent *agent, struct place *place, const struct agent_options *options);
 /* Sends the signal (SIGTERM, SIGKILL) and waits for the end: the status of waitpid, -1 after 20 s. */
 int agent_stop(struct agent *agent, int signal);
 /* All that it wrote to stderr so far; free it. */

@@ -6,6 +6,7 @@
 #ifndef TESTS_LIB_CATALOG_H
 #define TESTS_LIB_CATALOG_H
 
+#include <criterion/parameterized.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,5 +33,19 @@ extern const size_t catalog_count;
 const char *catalog_title(const struct catalog_entry *entry);
 /* Fills argv (of CATALOG_ARGS + 2) and the options that come from the entry. */
 void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options);
+
+/* For ParameterizedTestParameters: the index of each entry that is wanted (NULL: of all), as int. */
+static inline struct criterion_test_params catalog_each(bool (*is_wanted)(const struct catalog_entry *entry))
+{
+    int *index = cr_malloc(sizeof(*index) * catalog_count);
+    size_t count = 0, i;
+
+    for (i = 0; i < catalog_count; i++) {
+        if (is_wanted == NULL || is_wanted(&catalog[i])) {
+            index[count++] = (int)i;
+        }
+    }
+    return cr_make_param_array(int, index, count, (void (*)(struct criterion_test_params *))NULL);
+}
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "lib/inside.h"
 #include <errno.h>
+#include <limits.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static int report = -1; /* a memory file */
@@ -78,4 +81,25 @@ int inside_run(void (*body)(void), void (*finish)(void), char *text, size_t byte
     close(report);
     rmdir(top);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+void inside_shell(const char *format, ...)
+{
+    char command[4 * PATH_MAX];
+    va_list list;
+    va_start(list, format);
+    int n = snprintf(command, sizeof(command), "cd %s && set -e; ", top);
+    vsnprintf(command + n, sizeof(command) - (size_t)n, format, list);
+    va_end(list);
+    NEED(system(command) == 0, "%s", command);
+}
+
+void inside_admin(bool has)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    NEED(syscall(SYS_capget, &header, data) == 0);
+    data[0].effective = has ? data[0].permitted : data[0].effective & ~(1u << CAP_SYS_ADMIN);
+    data[1].effective = has ? data[1].permitted : data[1].effective & ~(1u << (CAP_CHECKPOINT_RESTORE - 32));
+    NEED(syscall(SYS_capset, &header, data) == 0);
 }

@@ -6,6 +6,7 @@
 #ifndef TESTS_LIB_INSIDE_H
 #define TESTS_LIB_INSIDE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -17,6 +18,11 @@ int inside_run(void (*body)(void), void (*finish)(void), char *text, size_t byte
 /* A folder, inside an empty tmpfs. */
 const char *inside_top(void);
 void inside_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Commands, run in that folder; the test fails if one does. */
+void inside_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* With, or without, the capabilities that open /proc/PID/map_files: CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE. */
+void inside_admin(bool has);
 
 /* For a Criterion test. */
 #define INSIDE(_body, _finish)                                                                                         \

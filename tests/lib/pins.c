@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* unshare */
 #include <lib/pins.h>
 
+#include <base/clock.h>
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <sched.h>
@@ -13,15 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t gp_test_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* The group is not root's: a test that gives up its user id keeps that group. */
 static int gp_test_pin(struct gp_test_pins *pins, const char *name, enum bpf_map_type type, unsigned key,
@@ -81,7 +74,7 @@ int gp_test_pins_make(struct gp_test_pins *pins, char *why, size_t why_bytes)
         gp_test_pins_free(pins);
         return -EPERM;
     }
-    struct gp_map_meta meta = {.start_ns = gp_test_now()};
+    struct gp_map_meta meta = {.start_ns = gp_clock_ns()};
     return gp_test_pins_meta(pins, &meta, 0);
 }
 
@@ -104,7 +97,7 @@ int gp_test_pins_meta(struct gp_test_pins *pins, struct gp_map_meta *meta, unsig
     meta->sum_bytes = sizeof(struct gp_map_sum);
     meta->container_bytes = sizeof(struct gp_map_container);
     meta->agent_pid = 1;
-    uint64_t age = age_s * 1000000000ull, now = gp_test_now();
+    uint64_t age = age_s * 1000000000ull, now = gp_clock_ns();
     meta->heartbeat_ns = age < now ? now - age : 1;
     return bpf_map_update_elem(pins->meta, &zero, meta, BPF_ANY);
 }
@@ -131,7 +124,7 @@ int gp_test_pins_process(struct gp_test_pins *pins, unsigned tgid, uint64_t star
                                    .frees = 10,
                                    .lost = 3,
                                    .seq = 7};
-    value.allocated_peak_ns = value.reserved_peak_ns = value.last_ns = gp_test_now();
+    value.allocated_peak_ns = value.reserved_peak_ns = value.last_ns = gp_clock_ns();
     strncpy(value.comm, comm, sizeof(value.comm) - 1);
     gp_test_pins_uuid(value.uuid, gpu);
     return bpf_map_update_elem(pins->process, &key, &value, BPF_ANY);
@@ -149,7 +142,7 @@ int gp_test_pins_sum(struct gp_test_pins *pins, uint64_t cgroup_id, unsigned gpu
                              .reserved_peak_bytes = peak + (1 << 20),
                              .calls = 100,
                              .frees = 50};
-    sum.allocated_peak_ns = sum.reserved_peak_ns = gp_test_now();
+    sum.allocated_peak_ns = sum.reserved_peak_ns = gp_clock_ns();
     gp_test_pins_uuid(key.uuid, gpu);
     return cgroup_id ? bpf_map_update_elem(pins->container_device, &key, &sum, BPF_ANY)
                      : bpf_map_update_elem(pins->device, key.uuid, &sum, BPF_ANY);

@@ -149,7 +149,7 @@ int place_make(struct place *place, char *why, size_t why_bytes)
 {
     struct statfs about;
     int ends[2];
-    *place = (struct place){.keeper_fd = -1};
+    *place = (struct place){.keeper_fd = -1, .agent_group = -1};
     if (geteuid() != 0) {
         snprintf(why, why_bytes, "not root");
         return -EPERM;
@@ -230,6 +230,8 @@ int place_group_remove(struct place *place, int group)
             return -errno;
         usleep(10000);
     }
+    if (group == place->group_count - 1)
+        place->group_count--;
     return 0;
 }
 

@@ -26,7 +26,7 @@ struct place_group {
 struct place {
     char dir[64], library[96], pins[64], group_at[2][96]; /* where cgroups are made: v2, v1 memory ("" none) */
     struct place_group groups[PLACE_GROUPS];
-    int group_count;
+    int group_count, agent_group; /* -1: no agent was started yet */
     pid_t keeper;
     int keeper_fd;
 };
@@ -39,7 +39,7 @@ int place_free(struct place *place, char *why, size_t why_bytes);
 
 /* The number of a new cgroup, or -errno. */
 int place_group(struct place *place, bool want_v1);
-/* Removes one: -errno as rmdir. */
+/* Removes one: -errno as rmdir.  The last one's number is used again. */
 int place_group_remove(struct place *place, int group);
 /* DIR/name of a copy of that file; static buffer.  NULL: could not. */
 const char *place_copy(const struct place *place, const char *file, const char *name);

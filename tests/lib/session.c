@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include <lib/session.h>
 
+#include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,19 +21,12 @@
 
 #define PAGE_UP(_x) (((_x) + 4095u) & ~(size_t)4095u)
 
-static uint64_t test_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 static void test_header_fill(struct gp_wire_header *h, uint32_t chunk_count)
 {
     h->abi = GP_WIRE_ABI;
     h->header_bytes = sizeof(*h);
     h->pid = (uint32_t)getpid();
-    h->start_ns = test_now();
+    h->start_ns = gp_clock_ns();
     for (int i = 0; i < 16; i++)
         h->session_id[i] = (uint8_t)(h->start_ns >> (i % 8) * 8) ^ (uint8_t)(h->pid >> (i % 4));
     h->devices_offset = PAGE_UP(sizeof(*h));
@@ -134,7 +128,7 @@ void gp_test_session_scope(struct gp_test_session *s, int slot, const char *name
 {
     snprintf(s->scopes[slot].name, sizeof(s->scopes[slot].name), "%s", name);
     s->scopes[slot].in_use = 1;
-    s->scopes[slot].begin_ns = test_now();
+    s->scopes[slot].begin_ns = gp_clock_ns();
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         s->devices[i].scopes[slot].allocated_peak_bytes = peak;
         s->devices[i].scopes[slot].reserved_peak_bytes = peak + 1;
@@ -144,7 +138,7 @@ void gp_test_session_scope(struct gp_test_session *s, int slot, const char *name
 void gp_test_session_publish(struct gp_test_session *s)
 {
     __atomic_fetch_add(&s->header->publish_seq, 1, __ATOMIC_ACQ_REL);
-    __atomic_store_n(&s->header->publish_ns, test_now(), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->header->publish_ns, gp_clock_ns(), __ATOMIC_RELAXED);
     __atomic_fetch_add(&s->header->publish_seq, 1, __ATOMIC_RELEASE);
 }
 
@@ -160,7 +154,7 @@ void gp_test_session_event(struct gp_test_session *s, int type, int kind, int de
     }
     struct gp_wire_chunk *chunk = &s->chunks[(s->turn - 1) % s->header->chunk_count];
     struct gp_wire_event event = {.seq = (s->turn - 1) * GP_RING_EVENTS + s->used,
-                                  .time_ns = test_now(),
+                                  .time_ns = gp_clock_ns(),
                                   .address = address,
                                   .bytes = bytes,
                                   .requested_bytes = bytes,

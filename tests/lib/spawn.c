@@ -23,9 +23,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lib/paths.h"
 
 /* High, so that the numbers that the program's own open() returns are the ones it gets without a harness. */
@@ -36,10 +36,7 @@ extern char **environ;
 
 static long long spawn_now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+    return (long long)(gp_clock_ns() / 1000000);
 }
 
 /* ---- in the child, between fork and exec --------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
  *      x                executes itself again (GPUPROF_TEST_EXEC is closed by it)
  *      e  _             ends by exit, by _exit
  *      w                takes host memory for ever
- *      s CALLS_PER_S    begins to time a thread's calls, in real time where that is allowed (answers 1, else 0)
+ *      s CALLS_PER_S BYTES  begins to time a thread's calls, in real time where that is allowed (answers 1, else 0)
  *      q FILE           ends that; the file has each call: start and length in ns, two uint64_t
  */
 #include <cuda.h>
@@ -37,6 +37,7 @@ static struct call *calls;
 static uint64_t call_count;
 static int is_ending;
 static long every_ns;
+static size_t timed_bytes;
 static pthread_t timer;
 
 static uint64_t now_ns(void)
@@ -96,7 +97,7 @@ static void *time_calls(void *unused)
     while (!__atomic_load_n(&is_ending, __ATOMIC_RELAXED) && call_count < CALLS) {
         struct call *call = &calls[call_count];
         call->start_ns = now_ns();
-        cuMemAlloc(&pointer, 1 << 21);
+        cuMemAlloc(&pointer, timed_bytes);
         cuMemFree(pointer);
         call->took_ns = now_ns() - call->start_ns;
         call_count++;
@@ -106,12 +107,16 @@ static void *time_calls(void *unused)
 }
 
 /* A page that is touched for the first time is a stall of its own. */
-static long long times_begin(long long per_second)
+static long long times_begin(long long per_second, long long bytes)
 {
     struct sched_param priority = {.sched_priority = 50};
-    calls =
-        mmap(NULL, CALLS * sizeof *calls, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    is_ending = 0;
+    call_count = 0;
+    if (calls == NULL)
+        calls = mmap(NULL, CALLS * sizeof *calls, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+                     -1, 0);
     every_ns = per_second > 0 ? (long)(1000000000 / per_second) : 100000;
+    timed_bytes = (size_t)bytes;
     if (calls == MAP_FAILED || pthread_create(&timer, NULL, time_calls, NULL) != 0)
         return -1;
     return pthread_setschedparam(timer, SCHED_FIFO, &priority) == 0;
@@ -159,7 +164,7 @@ static long long command(char *line, char *self)
         for (;;)
             memset(malloc(1 << 20), 1, 1 << 20);
     case 's':
-        return times_begin(a);
+        return times_begin(a, b);
     case 'q':
         return times_end(line + 2);
     case '_':

@@ -3,6 +3,7 @@
  * signals, events.  Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
+#include <sys/mman.h>
 
 /* This same file is the program that `run` and `trace` start: with GP_TEST_PROFILED=MS it owns a session for so long.
  */
@@ -207,6 +208,65 @@ Test(cli, two_traces_at_once_and_interrupt)
 
 /* ---- doctor --------------------------------------------------------------------------------------------------------
  */
+
+/* The lines of the answer for one pid. */
+static const char *doctor_says(json_t *top, pid_t pid)
+{
+    char name[24];
+    size_t i;
+    json_t *check;
+    snprintf(name, sizeof(name), "pid %d", (int)pid);
+    json_array_foreach(json_object_get(top, "checks"), i,
+                       check) if (strcmp(json_string_value(json_object_get(check, "check")), name) ==
+                                  0) return json_string_value(json_object_get(check, "detail"));
+    return "";
+}
+
+/* Other profilers' libraries are looked for in every process, also in one that is not profiled; a name may lie. */
+Test(cli, doctor_names_other_profilers, .timeout = 60)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[2][64], variable[] = "CUDA_INJECTION64_PATH=/opt/\033[2Jx.so";
+    int ready[2];
+    pid_t pids[3];
+    char byte;
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    snprintf(path[0], sizeof(path[0]), "%s/libcupti.so.13", folder);
+    snprintf(path[1], sizeof(path[1]), "%s/libToolsInjection64.so", folder);
+    for (int i = 0; i < 3; i++) { /* CUPTI; CUPTI and a profiler; a profiler that CUDA was told of */
+        cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            for (int k = 0; k <= i && k < 2; k++) {
+                int fd = open(path[k], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+                if (fd < 0 || ftruncate(fd, 4096) != 0 || mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+                    _exit(1);
+            }
+            if (i == 2)
+                execle("/bin/sleep", "sleep", "50", NULL, (char *[]){variable, NULL});
+            if (write(ready[1], "x", 1) == 1)
+                pause();
+            _exit(1);
+        }
+        close(ready[1]);
+        cr_expect_eq(read(ready[0], &byte, 1), i < 2); /* exec closes it */
+        close(ready[0]);
+    }
+    json_t *top = expect_json(run("doctor --json"), "gpuprof.doctor/1");
+    cr_expect(strstr(doctor_says(top, pids[0]), "by whom cannot be seen"), "%s", doctor_says(top, pids[0]));
+    cr_expect(strstr(doctor_says(top, pids[1]), "Nsight Systems"), "%s", doctor_says(top, pids[1]));
+    cr_expect(strstr(doctor_says(top, pids[2]), "/opt/?[2Jx.so (CUDA_INJECTION64_PATH)"), "%s",
+              doctor_says(top, pids[2]));
+    cr_expect_str_empty(doctor_says(top, getpid()));
+    json_decref(top);
+    for (int i = 0; i < 3; i++) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+    }
+    unlink(path[0]);
+    unlink(path[1]);
+    rmdir(folder);
+}
 
 Test(cli, doctor, .timeout = 60)
 {

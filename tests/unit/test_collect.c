@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_collect.c: finding processes, asking them, explaining why not.  Run by the unit tests. */
 #define _GNU_SOURCE /* memfd_create */
+#include <base/clock.h>
 #include <collect/collect.h>
 #include <collect/mailbox.h>
 #include <collect/peer.h>
@@ -20,15 +21,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static pid_t start(struct gp_test_process_options options)
 {
@@ -92,9 +85,9 @@ Test(collect, stopped_process_is_stale)
     struct gp_system *system;
     kill(pid, SIGSTOP);
     waitpid(pid, NULL, WUNTRACED);
-    uint64_t before = now_ns();
+    uint64_t before = gp_clock_ns();
     struct gp_process *p = collect(pid, true, 100000000, &system);
-    uint64_t took = now_ns() - before;
+    uint64_t took = gp_clock_ns() - before;
     cr_assert_eq(p->state, GP_PROCESS_STALE);
     cr_assert_eq(p->device_count, 2);
     cr_assert(took >= 100000000 && took < 600000000, "%llu", (unsigned long long)took);
@@ -116,9 +109,9 @@ Test(collect, stopped_processes_cost_one_deadline)
     }
     struct gp_collect_options options = {.pids = pids, .pid_count = 5, .exact = true, .deadline_ns = 200000000};
     struct gp_system *system;
-    uint64_t before = now_ns();
+    uint64_t before = gp_clock_ns();
     cr_assert_eq(gp_collect(&options, &system), 0);
-    cr_assert_lt(now_ns() - before, 800000000);
+    cr_assert_lt(gp_clock_ns() - before, 800000000);
     cr_assert_eq(system->process_count, 5);
     gp_system_free(system);
     for (int i = 0; i < 5; i++)
@@ -327,14 +320,14 @@ Test(collect, hostile_peer_cannot_hang_or_crash_us, .timeout = 60)
     cr_assert_eq(gp_peer_adopt(&session, dup(h.s.fd), problem), 0);
     cr_assert_eq(pthread_create(&thread, NULL, hostile_answers, &h), 0);
     struct gp_wire_slot *slot = malloc(sizeof(*slot));
-    uint64_t end = now_ns() + 3000000000ull;
+    uint64_t end = gp_clock_ns() + 3000000000ull;
     int calls = 0;
-    for (; now_ns() < end; calls++) {
+    for (; gp_clock_ns() < end; calls++) {
         memset(slot, 0, sizeof(*slot));
         slot->command = GP_COMMAND_RESET;
-        uint64_t before = now_ns();
+        uint64_t before = gp_clock_ns();
         int rc = gp_mailbox_call(&session, slot, before + 20000000);
-        cr_assert_lt(now_ns() - before, 2000000000ull, "past its deadline");
+        cr_assert_lt(gp_clock_ns() - before, 2000000000ull, "past its deadline");
         cr_assert(rc <= 0 && rc >= -4095);
         if (rc == 0) {
             cr_assert_leq(slot->reply_count, GP_WIRE_DEVICES);
@@ -434,7 +427,7 @@ Test(collect, every_lie_is_found_out)
         cr_assert_eq(pthread_create(&thread, NULL, lie_often, &liar), 0);
         memset(slot, 0, sizeof(*slot));
         slot->command = GP_COMMAND_RESET;
-        int rc = gp_mailbox_call(&session, slot, now_ns() + 50000000);
+        int rc = gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000);
         __atomic_store_n(&liar.running, 0, __ATOMIC_RELEASE);
         pthread_join(thread, NULL);
         cr_assert_eq(rc, liar.lie ? -EPROTO : 0, "lie %d: %d", liar.lie, rc);
@@ -452,13 +445,13 @@ Test(collect, silent_peer)
     struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
     cr_assert_eq(gp_test_session_make(&s, 8, true), 0);
     cr_assert_eq(gp_peer_adopt(&session, dup(s.fd), problem), 0);
-    cr_assert_eq(gp_mailbox_call(&session, slot, now_ns() + 50000000), -ETIMEDOUT, "drain_tid 0");
+    cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT, "drain_tid 0");
     s.mailbox->drain_tid = 1;
-    cr_assert_eq(gp_mailbox_call(&session, slot, now_ns() + 50000000), -ETIMEDOUT);
+    cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT);
     cr_assert_eq(s.mailbox->slots[0].state, GP_SLOT_FREE, "the slot was taken back");
     for (unsigned i = 0; i < GP_WIRE_SLOTS; i++)
         s.mailbox->slots[i].state = GP_SLOT_CLAIMED;
-    cr_assert_eq(gp_mailbox_call(&session, slot, now_ns() + 50000000), -ETIMEDOUT, "no slot is free");
+    cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT, "no slot is free");
     free(slot);
     gp_peer_close(&session);
     gp_test_session_free(&s);
@@ -483,9 +476,9 @@ Test(collect, a_hundred_processes_of_thirty_descriptors, .timeout = 60)
     for (int i = 0; i < 5; i++) {
         struct gp_collect_options options = {.exact = false};
         struct gp_system *system;
-        uint64_t before = now_ns();
+        uint64_t before = gp_clock_ns();
         cr_assert_eq(gp_collect(&options, &system), 0);
-        uint64_t took = now_ns() - before;
+        uint64_t took = gp_clock_ns() - before;
         best = took < best ? took : best;
         gp_system_free(system);
     }

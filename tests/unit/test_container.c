@@ -202,6 +202,59 @@ Test(container, version_1_goes_by_the_process)
     cr_assert_eq(gp_container_lookup(root, 0, 79, &name), -ENOENT, "no such process");
 }
 
+/* A cgroup of version 1 at this path; its marked number. */
+static uint64_t old_cgroup(const char *controller, const char *path, uint64_t mark)
+{
+    char full[PATH_MAX];
+    struct stat st;
+    snprintf(full, sizeof(full), "/sys/fs/cgroup/%s/cgroup.procs", controller);
+    put(full, "");
+    snprintf(full, sizeof(full), "/sys/fs/cgroup/%s%s", controller, path);
+    make_folders(full);
+    snprintf(full, sizeof(full), "%s/sys/fs/cgroup/%s%s", root, controller, path);
+    cr_assert_eq(stat(full, &st), 0);
+    return st.st_ino | mark;
+}
+
+Test(container, marked_numbers_are_of_version_1)
+{
+    uint64_t memory = old_cgroup("memory", "/docker/" ID, GP_MAP_CGROUP_V1);
+    uint64_t pids = old_cgroup("pids", "/docker/" ID2, GP_MAP_CGROUP_V1_PIDS);
+    uint64_t other = old_cgroup("memory", "/docker/other", GP_MAP_CGROUP_V1);
+    put("/var/lib/docker/containers/" ID "/config.v2.json", "{\"Name\":\"/old\"}");
+    put("/var/lib/docker/containers/" ID2 "/config.v2.json", "{\"Name\":\"/older\"}");
+    put("/proc/77/cgroup", "12:cpu,pids:/docker/" ID2 "\n4:hugetlb,memory:/docker/" ID "\n1:name=memory:/x\n0::/\n");
+    for (pid_t hint = 0; hint <= 77; hint += 77) {
+        struct gp_container_name name = look(memory, hint);
+        expect(&name, "", "", "old");
+        cr_assert_str_eq(name.id, ID);
+        name = look(pids, hint);
+        expect(&name, "", "", "older");
+        name = look(other, hint);
+        cr_assert_str_eq(name.path, "/docker/other", "the hint is in another one");
+    }
+    /* Names that only contain the controller's: the answer is the walk's, never a wrong path. */
+    static const char *const lines[] = {"4:memory2:/docker/other\n",
+                                        "4:amemory:/docker/other\n",
+                                        "4:x:memory:/docker/other\n",
+                                        "memory\n",
+                                        "4:memory\n",
+                                        "::\n"};
+    struct gp_container_name name;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        put("/proc/78/cgroup", lines[i]);
+        name = look(memory, 78);
+        cr_assert_str_eq(name.id, ID);
+    }
+    static const uint64_t bad[] = {GP_MAP_CGROUP_V1, GP_MAP_CGROUP_V1_PIDS, 2 * GP_MAP_CGROUP_V1 + 7,
+                                   4 * GP_MAP_CGROUP_V1 + 7, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_eq(gp_container_lookup(root, bad[i], 77, &name), -ENOENT, "%zu", i);
+    uint64_t absent = memory % GP_MAP_CGROUP_V1 | GP_MAP_CGROUP_V1_PIDS;
+    cr_assert_eq(gp_container_lookup(root, absent, 77, &name), -ENOENT, "the number is of another hierarchy");
+    cr_assert_eq(gp_container_lookup(root, memory % GP_MAP_CGROUP_V1, 77, &name), -ENOENT, "no version 2 here");
+}
+
 /* A process may have moved, or its number be another's: a cgroup's name is never taken from another cgroup. */
 Test(container, a_hint_is_believed_only_for_its_own_cgroup)
 {
@@ -293,23 +346,34 @@ Test(container, names_that_are_too_long_are_cut)
 }
 
 /* On this machine: a cgroup of its own, found by its number, by the kernel or by the walk. */
-Test(container, a_real_cgroup)
+static void real_cgroup(const char *mount, uint64_t mark)
 {
-    const char *mount =
-        access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified";
     char path[PATH_MAX], want[256];
     struct stat st;
     snprintf(want, sizeof(want), "/gpuprof-test-%d", (int)getpid());
     snprintf(path, sizeof(path), "%s%s", mount, want);
     if (mkdir(path, 0755) != 0)
-        cr_skip_test("no cgroup of version 2 can be made here: %s", strerror(errno));
+        cr_skip_test("no cgroup can be made at %s: %s", mount, strerror(errno));
     int rc = stat(path, &st);
     struct gp_container_name name;
-    int found = gp_container_lookup("", st.st_ino, 0, &name);
+    int found = gp_container_lookup("", st.st_ino | mark, 0, &name);
     rmdir(path);
     cr_assert_eq(rc, 0);
     cr_assert_eq(found, 0);
     cr_assert_str_eq(name.path, want);
-    cr_assert_eq(gp_container_lookup("", st.st_ino, 0, &name), -ENOENT, "it is gone");
+    cr_assert_eq(gp_container_lookup("", st.st_ino | mark, 0, &name), -ENOENT, "it is gone");
     cr_assert_eq(gp_container_lookup("", 0, getpid(), &name), 0);
+}
+
+Test(container, a_real_cgroup)
+{
+    bool is_unified = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
+    real_cgroup(is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified", 0);
+}
+
+Test(container, a_real_cgroup_of_version_1)
+{
+    if (access("/sys/fs/cgroup/memory/cgroup.procs", F_OK) != 0)
+        cr_skip_test("memory is not under version 1 here");
+    real_cgroup("/sys/fs/cgroup/memory", GP_MAP_CGROUP_V1);
 }

@@ -225,3 +225,54 @@ Test(text, malformed_utf8_is_walked_byte_by_byte)
         cr_assert_eq(code, 0xfffd);
     }
 }
+
+static void agent_sees(struct gp_system *system)
+{
+    system->agent.present = system->agent.alive = true;
+    for (int i = 0; i < system->process_count; i++)
+        system->processes[i].from_agent = true;
+}
+
+static bool screen_says(const struct gp_grid *grid, const char *what)
+{
+    char line[1024];
+    bool is_there = false;
+    for (int y = 0; y < grid->rows && !is_there; y++) {
+        gp_grid_line(grid, y, line, sizeof(line));
+        is_there = strstr(line, what) != NULL;
+    }
+    return is_there;
+}
+
+Test(draw, an_agent_that_took_its_maps_away_leaves_nothing_live)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 3);
+    agent_sees(view.model.system);
+    cr_assert_eq(gp_grid_init(&grid, 40, 120, true), 0);
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(!screen_says(&grid, "NO AGENT") && screen_says(&grid, " live "));
+    gp_model_agent_lost(&view.model, view.model.system->time_ns + 90000000000ull);
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(screen_says(&grid, "NO AGENT since 1m30s") && !screen_says(&grid, " live "));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(draw, the_folders_of_a_program_are_left_out_and_its_name_is_not)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 3);
+    struct gp_process *process = &view.model.system->processes[0];
+    snprintf(process->cmdline, sizeof(process->cmdline), "/opt/conda/envs/train/bin/python3 /home/ada/train.py");
+    cr_assert_eq(gp_grid_init(&grid, 24, 80, true), 0);
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(screen_says(&grid, "python3 /home") && !screen_says(&grid, "/opt/conda"));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}

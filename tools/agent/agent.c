@@ -54,7 +54,8 @@ struct gp_daemon {
     void (*parts[8])(struct gp_daemon *); /* what to call when a descriptor is readable */
     uint32_t part_count;
     gid_t group;
-    bool is_pinned, is_ending;
+    bool is_ending;
+    int error; /* why it ends; 0: asked to */
     struct gp_bpf *bpf;
     struct gp_failures *failures;
     struct gp_metrics *metrics;
@@ -202,6 +203,21 @@ static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
     }
 }
 
+/* Somebody removed the pins: nobody sees the tables any more, and another agent may have begun there.  Who looks after
+ * us starts us again. */
+static bool gp_daemon_is_seen(struct gp_daemon *daemon)
+{
+    struct gp_map_meta meta;
+    const char *pins = daemon->options->pins;
+    if (gp_bpf_pins_held(pins, daemon->lock) && gp_bpf_pinned_meta(pins, &meta) == 0 &&
+        meta.agent_pid == (uint32_t)getpid())
+        return true;
+    snprintf(daemon->why, daemon->why_bytes, "the pins in %s were taken away by somebody else", pins);
+    daemon->error = -ESTALE;
+    daemon->is_ending = true;
+    return false;
+}
+
 static void gp_daemon_tick(struct gp_daemon *daemon)
 {
     uint64_t expired, now = gp_clock_ns();
@@ -213,6 +229,8 @@ static void gp_daemon_tick(struct gp_daemon *daemon)
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
+    if (!gp_daemon_is_seen(daemon))
+        return;
     gp_deaths_second(daemon->deaths);
     gp_daemon_files_look(daemon);
     gp_daemon_status(daemon);
@@ -278,7 +296,7 @@ static int gp_daemon_loop(struct gp_daemon *daemon)
             daemon->parts[events[i].data.u32](daemon);
     }
     gp_daemon_sum_up(daemon, GP_LOG_INFO);
-    return 0;
+    return daemon->error;
 }
 
 /* ---- begin --------------------------------------------------------------------------------------------------------
@@ -343,7 +361,6 @@ static int gp_daemon_maps(struct gp_daemon *daemon)
     if (daemon->lock < 0)
         return daemon->lock;
     error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
-    daemon->is_pinned = true; /* the directory at least */
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
         gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
@@ -471,7 +488,8 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     gp_libraries_close(daemon->libraries);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
-    if (daemon->is_pinned) { /* before the lock goes: another agent's pins may be there the next instant */
+    /* Before the lock goes: another agent's pins may be there the next instant. */
+    if (daemon->lock >= 0 && gp_bpf_pins_held(daemon->options->pins, daemon->lock)) {
         int error = gp_bpf_unpin(daemon->options->pins);
         if (error)
             gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,

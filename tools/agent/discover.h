@@ -24,6 +24,7 @@ struct gp_discover_options {
     /* Each process that maps an armed file, whenever it is seen; may be NULL. */
     void (*mapped)(void *arg, pid_t pid);
     void *arg;
+    bool no_query; /* reads the text of /proc/PID/maps even where the kernel answers questions (6.11); for tests */
 };
 
 /* 0, or -errno with a sentence in why: the caller goes on with what the operator named. */

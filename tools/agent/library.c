@@ -74,7 +74,7 @@ struct gp_libraries {
     struct mapper *mappers;
     uint32_t mapper_room, mapper_count, sweep;
     int32_t mapper_free, heads[HEADS];
-    struct bucket looks[LOOK_BUCKETS], said;
+    struct bucket looks[LOOK_BUCKETS], said, postponed_said;
     uint64_t refused, postponed, unsaid;
     bool is_short_said;
 };
@@ -116,6 +116,18 @@ static void refusal_say(struct gp_libraries *l, const struct gp_library_offer *o
     if (l->unsaid)
         gp_agent_log(GP_LOG_WARNING, "%llu more files were refused and not named here", (unsigned long long)l->unsaid);
     l->unsaid = 0;
+}
+
+static void postponed_say(struct gp_libraries *l, const struct gp_library_offer *offer)
+{
+    char name[160];
+    l->postponed++;
+    if (!bucket_take(&l->postponed_said, 60000000000ull, 60000000000ull))
+        return;
+    gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
+    gp_agent_log(GP_LOG_NOTICE,
+                 "%s (process %d) and other new files of its file system are many at once: looked at later", name,
+                 (int)offer->pid);
 }
 
 /* ---- open, close ----------------------------------------------------------------------------------------------- */
@@ -505,7 +517,7 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row >= 0 || is_final(row))
         seen_add(l, file, row < 0 ? -1 : row, row < 0 ? row : 0);
     if (row == -EBUSY)
-        l->postponed++;
+        postponed_say(l, offer);
     else if (row < 0 && row != -ESRCH) {
         l->refused++;
         refusal_say(l, offer, row, why);

@@ -199,6 +199,7 @@ static int meta_map(struct gp_bpf *bpf, char *why, size_t why_bytes)
 
 /* Under this name a map waits for its place: renamed over the old one it is there without a moment in between. */
 #define NEXT "-new"
+#define LOCK "lock"
 
 static int pin_path(char *path, size_t bytes, const char *pins, const char *name, const char *end)
 {
@@ -224,7 +225,21 @@ static bool pin_is_ours(const char *path, const char *name)
     return is_ours;
 }
 
-static int pin_directory(const char *pins, char *why, size_t why_bytes)
+/* /sys/fs/bpf may be a place where everybody makes names (it is sticky then): a directory of somebody else's there
+ * would be his to change under us. */
+static int pins_judge(int fd, const char *pins, char *why, size_t why_bytes)
+{
+    struct statfs where;
+    struct stat about;
+    if (fstatfs(fd, &where) || (unsigned long)where.f_type != BPFFS_MAGIC)
+        return say(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
+    if (fstat(fd, &about) || about.st_uid != geteuid() || (about.st_mode & 022))
+        return say(why, why_bytes, -EEXIST, "%s is another user's, or others may write there: take it away", pins);
+    return 0;
+}
+
+/* An open descriptor of the directory, which is made; or -errno. */
+static int pins_open(const char *pins, char *why, size_t why_bytes)
 {
     bool is_made = mkdir(pins, 0755) == 0;
     if (!is_made && errno != EEXIST)
@@ -232,13 +247,17 @@ static int pin_directory(const char *pins, char *why, size_t why_bytes)
                    strerror(errno));
     if (is_made)
         chmod(pins, 0755); /* whatever the umask is */
-    struct statfs where;
-    if (statfs(pins, &where) || (unsigned long)where.f_type != BPFFS_MAGIC) {
-        if (is_made)
-            rmdir(pins);
-        return say(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
-    }
-    return 0;
+    int fd = open(pins, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return say(why, why_bytes, -errno, "cannot open %s: %s", pins,
+                   errno == ENOTDIR || errno == ELOOP ? "no directory, or a link to one" : strerror(errno));
+    int error = pins_judge(fd, pins, why, why_bytes);
+    if (!error)
+        return fd;
+    close(fd);
+    if (is_made)
+        rmdir(pins);
+    return error;
 }
 
 static int pin_one(const struct gp_bpf *bpf, const char *pins, size_t index)
@@ -288,35 +307,60 @@ static int pins_place(const char *pins, char *why, size_t why_bytes)
     return 0;
 }
 
+/* What is locked is a directory that nobody else may open: whoever can open a file can lock it, and for how long he
+ * likes. */
+static int lock_open(const char *pins, char *why, size_t why_bytes)
+{
+    int fd = pins_open(pins, why, why_bytes);
+    if (fd < 0)
+        return fd;
+    int lock = mkdirat(fd, LOCK, 0700) && errno != EEXIST
+                   ? -1
+                   : openat(fd, LOCK, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int error = lock < 0 ? -errno : 0;
+    close(fd);
+    if (!error)
+        error = pins_judge(lock, pins, why, why_bytes);
+    else if (error != -ENOENT) /* the directory was taken away meanwhile */
+        say(why, why_bytes, error, "cannot open %s/" LOCK ": %s", pins, strerror(-error));
+    else
+        error = -EAGAIN;
+    if (error && lock >= 0)
+        close(lock);
+    return error ? error : lock;
+}
+
+bool gp_bpf_pins_held(const char *pins, int lock)
+{
+    char path[4096];
+    struct stat held, there;
+    return !pin_path(path, sizeof path, pins, LOCK, "") && !fstat(lock, &held) && !stat(path, &there) &&
+           held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+}
+
 /* The kernel gives the lock back whatever the holder died of.  A directory that was removed between open and flock is
  * nobody's any more: again. */
 int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes)
 {
     for (unsigned tries = 0; tries < 100; tries++) {
-        int error = pin_directory(pins, why, why_bytes);
-        if (error)
-            return error;
-        int fd = open(pins, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT)
+        int fd = lock_open(pins, why, why_bytes);
+        if (fd == -EAGAIN)
             continue;
         if (fd < 0)
-            return say(why, why_bytes, -errno, "cannot open %s: %s", pins, strerror(errno));
-        struct stat held, there;
-        if (flock(fd, LOCK_EX | LOCK_NB)) {
-            error = errno;
-            close(fd);
-            struct gp_map_meta meta;
-            char who[32] = "";
-            if (gp_bpf_pinned_meta(pins, &meta) == 0)
-                snprintf(who, sizeof who, " (pid %u)", meta.agent_pid);
-            if (error == EWOULDBLOCK)
-                return say(why, why_bytes, -EEXIST, "another agent%s runs with the pins %s", who, pins);
-            return say(why, why_bytes, -error, "cannot lock %s: %s", pins, strerror(error));
-        }
-        if (fstat(fd, &held) == 0 && stat(pins, &there) == 0 && held.st_ino == there.st_ino &&
-            held.st_dev == there.st_dev)
+            return fd;
+        int error = flock(fd, LOCK_EX | LOCK_NB) ? -errno : 0;
+        if (!error && gp_bpf_pins_held(pins, fd))
             return fd;
         close(fd);
+        if (!error)
+            continue;
+        struct gp_map_meta meta;
+        char who[32] = "";
+        if (gp_bpf_pinned_meta(pins, &meta) == 0)
+            snprintf(who, sizeof who, " (pid %u)", meta.agent_pid);
+        if (error == -EWOULDBLOCK)
+            return say(why, why_bytes, -EEXIST, "another agent%s runs with the pins %s", who, pins);
+        return say(why, why_bytes, error, "cannot lock %s: %s", pins, strerror(-error));
     }
     return say(why, why_bytes, -EAGAIN, "%s comes and goes: is another agent started again and again?", pins);
 }
@@ -324,9 +368,10 @@ int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes)
 int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, size_t why_bytes)
 {
     char path[4096];
-    int error = pin_directory(pins, why, why_bytes);
-    if (error)
-        return error;
+    int error = 0, fd = pins_open(pins, why, why_bytes);
+    if (fd < 0)
+        return fd;
+    close(fd);
     for (size_t i = 0; i < PINNED; i++) {
         if (pin_path(path, sizeof path, pins, pinned[i].name, ""))
             return say(why, why_bytes, -ENAMETOOLONG, "%s: too long a name", pins);
@@ -358,6 +403,8 @@ int gp_bpf_unpin(const char *pins)
             error = -errno;
     }
     pins_drop(pins, NEXT);
+    if (!pin_path(path, sizeof path, pins, LOCK, ""))
+        rmdir(path);
     if (rmdir(pins) && errno != ENOENT && errno != ENOTEMPTY && errno != EBUSY) /* busy: the mount itself */
         error = -errno;
     return error;
@@ -371,7 +418,8 @@ int gp_bpf_pins_foreign(const char *pins, char *name, size_t name_bytes)
     if (!directory)
         return -errno;
     while ((entry = readdir(directory))) {
-        bool is_ours = entry->d_name[0] == '.'; /* and names with dots cannot be made there */
+        bool is_ours =
+            entry->d_name[0] == '.' || !strcmp(entry->d_name, LOCK); /* and names with dots cannot be made there */
         for (size_t i = 0; !is_ours && i < PINNED; i++)
             is_ours = !strcmp(entry->d_name, pinned[i].name);
         if (!is_ours && count++ == 0)

@@ -32,8 +32,11 @@ int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char 
 void gp_bpf_close(struct gp_bpf *bpf);
 
 /* One agent a directory of pins: makes it, and locks it until the descriptor is closed, also by a kill -9.  >= 0, or
- * -errno with a sentence: -EEXIST another agent has it (its pid is said), -ENOENT no bpffs. */
+ * -errno with a sentence: -EEXIST another agent has it (its pid is said), or another user, -ENOENT no bpffs. */
 int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes);
+/* Whether the lock is that of the directory with this name: somebody may have removed the one that was locked, and
+ * another agent made it anew. */
+bool gp_bpf_pins_held(const char *pins, int lock);
 /* Pins the maps in a directory on a bpffs, which is made.  Pins of ours that are there already are replaced, each in
  * one step; whether their maker is dead is the caller's to know.  group: may read the table of processes; (gid_t)-1:
  * root's. 0, or -errno with a sentence: -ENOENT no bpffs, -EEXIST something else has one of the names, -EPERM the

@@ -8,6 +8,10 @@
 #include <base/compiler.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct gp_system;
 
 enum gp_verdict { GP_OK, GP_NO, GP_UNSURE };
 
@@ -26,5 +30,11 @@ void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdic
 
 /* Kernel, BTF, bpffs, sysctls, lockdown, our capabilities, and the agent itself. */
 void gp_checks_system(struct gp_doctor *doctor);
+
+/* A line for each process that is not in the system, may be looked at, and has somebody in it who takes or may take the
+ * CUPTI subscriber. */
+void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system);
+/* The names of those who may in one process; "" none known, or it may not be looked at. */
+void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes);
 
 #endif

@@ -194,6 +194,28 @@ static void gp_check_nvml(struct gp_doctor *doctor)
     gp_nvml_free(gpus, count);
 }
 
+/* A process that we profile, and who else is in it. */
+static void gp_check_process(struct gp_doctor *doctor, const struct gp_process *p)
+{
+    char name[24], others[512];
+    snprintf(name, sizeof(name), "pid %d", (int)p->pid);
+    gp_checks_tracers_of(p->pid, others, sizeof(others));
+    const char *also = others[0] ? "; also in it: " : "";
+    if (p->state == GP_PROCESS_DAMAGED)
+        gp_check(doctor, name, GP_NO, NULL, "%s: damaged session: %s", p->comm, p->problem);
+    else if (p->source == GP_SOURCE_NONE || p->disabled)
+        gp_check(doctor, name, GP_NO, "end the other profiler, or start the program again with GPUPROF_SOURCE=hooks",
+                 "%s: no events: %s%s%s%s%s", p->comm, p->source_detail, p->trouble[0] ? "; " : "", p->trouble, also,
+                 others);
+    else
+        gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s%s%s", p->comm, gp_source_name(p->source),
+                 p->source_detail[0] ? ": " : "", p->source_detail,
+                 p->yielded                     ? " (given up on request)"
+                 : p->source == GP_SOURCE_CUPTI ? "; gpuprof has the CUPTI subscriber"
+                                                : "",
+                 also, others);
+}
+
 static void gp_check_processes(struct gp_doctor *doctor)
 {
     struct gp_collect_options options = {.exact = false};
@@ -207,20 +229,9 @@ static void gp_check_processes(struct gp_doctor *doctor)
                  "%d processes of other users may not be looked at", system->denied_count);
     else
         gp_check(doctor, "others", GP_OK, NULL, "every process may be looked at");
-    for (int i = 0; i < system->process_count; i++) {
-        const struct gp_process *p = &system->processes[i];
-        char name[24];
-        snprintf(name, sizeof(name), "pid %d", (int)p->pid);
-        if (p->state == GP_PROCESS_DAMAGED)
-            gp_check(doctor, name, GP_NO, NULL, "%s: damaged session: %s", p->comm, p->problem);
-        else if (p->source == GP_SOURCE_NONE || p->disabled)
-            gp_check(doctor, name, GP_NO,
-                     "end the other profiler, or start the program again with GPUPROF_SOURCE=hooks",
-                     "%s: no events: %s%s%s", p->comm, p->source_detail, p->trouble[0] ? "; " : "", p->trouble);
-        else
-            gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s", p->comm, gp_source_name(p->source),
-                     p->source_detail[0] ? ": " : "", p->source_detail, p->yielded ? " (given up on request)" : "");
-    }
+    for (int i = 0; i < system->process_count; i++)
+        gp_check_process(doctor, &system->processes[i]);
+    gp_checks_tracers(doctor, system);
     if (system->process_count == 0)
         gp_check(doctor, "profiled", GP_UNSURE, "start one: gpuprof run CMD", "no profiled process runs now");
     gp_system_free(system);

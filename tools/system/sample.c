@@ -6,6 +6,7 @@
 #include <system/sample.h>
 
 #include <base/clock.h>
+#include <base/compiler.h>
 #include <collect/machine.h>
 #include <collect/procfs.h>
 #include <collect/text.h>
@@ -165,8 +166,8 @@ static int gp_sample_process(struct gp_system *system, const struct gp_system_pr
         const struct gp_map_process *one = &from[i].value;
         gp_sample_device(&devices[i], &from[i]);
         /* Each entry repeats what is the process's. */
-        if (one->lost > process->lost[GP_LOST_RING])
-            process->lost[GP_LOST_RING] = one->lost;
+        if (one->lost > process->lost[GP_LOST_UNSENT])
+            process->lost[GP_LOST_UNSENT] = one->lost;
         if (one->last_ns > process->publish_ns)
             process->publish_ns = one->last_ns;
     }
@@ -215,40 +216,65 @@ static int gp_sample_processes(struct gp_system *system, struct gp_system_view *
     return err;
 }
 
-/* The number by which the kernel knows the process's cgroup: the inode of its directory.  0 unknown. */
-static uint64_t gp_sample_cgroup(pid_t pid)
+/* Hierarchies in which the program may have found a process's container: a line of /proc/PID/cgroup, where its
+ * directories may be mounted, what marks its numbers. */
+static const struct gp_sample_hierarchy {
+    const char *line, *mounts[2];
+    uint64_t mark;
+} gp_sample_hierarchies[] = {
+    {"0::", {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}, 0},
+    {":memory:", {"/sys/fs/cgroup/memory", NULL}, GP_MAP_CGROUP_V1},
+    {":pids:", {"/sys/fs/cgroup/pids", NULL}, GP_MAP_CGROUP_V1_PIDS},
+};
+
+/* The directory of the process's cgroup in a hierarchy; its inode is the kernel's number.  0 unknown. */
+static uint64_t gp_sample_cgroup(const struct gp_sample_hierarchy *hierarchy, const char *text)
 {
-    char text[4096], path[4200];
+    char path[4200];
     struct stat st;
-    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    if (gp_proc_read(AT_FDCWD, strcat(path, "/cgroup"), text, sizeof(text)) <= 0)
-        return 0;
-    char *at = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    if (!at)
-        return 0; /* no cgroup v2 here */
-    at = strchr(at, '/');
-    if (!at)
-        return 0;
-    at[strcspn(at, "\n")] = '\0';
-    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/cgroup.procs", mounts[i]);
+    const char *at = strstr(text, hierarchy->line);
+    at = at ? strchr(at, '/') : NULL;
+    for (size_t i = 0; at && i < GP_COUNT(hierarchy->mounts) && hierarchy->mounts[i]; i++) {
+        snprintf(path, sizeof(path), "%s/cgroup.procs", hierarchy->mounts[i]);
         if (access(path, F_OK) != 0)
             continue;
-        snprintf(path, sizeof(path), "%s%s", mounts[i], at);
-        return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+        snprintf(path, sizeof(path), "%s%.*s", hierarchy->mounts[i], (int)strcspn(at, "\n"), at);
+        return stat(path, &st) == 0 ? (uint64_t)st.st_ino | hierarchy->mark : 0;
+    }
+    return 0;
+}
+
+/* The number under which the agent has the process's container: as its table says, or, where that may not be read, the
+ * one of the process's cgroups that it has sums of.  0 unknown. */
+static uint64_t gp_sample_container_of(const struct gp_system *system, const struct gp_system_view *view,
+                                       const struct gp_process *process)
+{
+    char path[64], text[4096];
+    for (uint32_t i = 0; i < view->process_count; i++) {
+        const struct gp_system_process *row = &view->processes[i];
+        if ((pid_t)(row->key.tgid & INT_MAX) == process->pid &&
+            gp_sample_ticks(row->value.start_ns) == process->start_time)
+            return row->value.cgroup_id;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)process->pid);
+    if (gp_proc_read(AT_FDCWD, path, text, sizeof(text)) <= 0)
+        return 0;
+    for (size_t i = 0; i < GP_COUNT(gp_sample_hierarchies); i++) {
+        uint64_t id = gp_sample_cgroup(&gp_sample_hierarchies[i], text);
+        if (gp_sample_container(&system->agent, id))
+            return id;
     }
     return 0;
 }
 
 /* Processes whose sessions were read hang in the same containers. */
-static void gp_sample_adopt(struct gp_system *system)
+static void gp_sample_adopt(struct gp_system *system, const struct gp_system_view *view)
 {
     for (int i = 0; i < system->process_count; i++) {
         struct gp_process *process = &system->processes[i];
         if (process->from_agent || process->cgroup_id)
             continue;
-        process->cgroup_id = gp_sample_cgroup(process->pid);
+        process->cgroup_id = gp_sample_container_of(system, view, process);
         const struct gp_sum *container = gp_sample_container(&system->agent, process->cgroup_id);
         if (container)
             memcpy(process->container, container->container, sizeof(process->container));
@@ -356,7 +382,7 @@ static int gp_sample_make(const struct gp_collect_options *options, struct gp_sy
     if (!err && view->processes_seen && options->with_nvml)
         err = gp_machine_add_nvml(system, options->pids != NULL);
     if (!err && !view->processes_seen)
-        gp_sample_adopt(system);
+        gp_sample_adopt(system, view);
     if (!err)
         err = gp_sample_gpus(system);
     if (err) {
@@ -397,7 +423,7 @@ int gp_system_complete(struct gp_system *system, const char *pins)
     if (!err)
         err = gp_sample_processes(system, view, NULL);
     if (!err)
-        gp_sample_adopt(system);
+        gp_sample_adopt(system, view);
     gp_system_view_free(view);
     return err;
 }

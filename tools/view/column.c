@@ -23,7 +23,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees a second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
     [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU, but by no call that we saw"},
-    [GP_COLUMN_CONTAINER] = {"CONTAINER", 12, 12, false, false, 20, "container id"},
+    [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
     [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
 };
@@ -72,20 +72,33 @@ static const char *gp_column_device(const struct gp_row *row, const struct gp_mo
     return out;
 }
 
-static const char *gp_column_command(const struct gp_row *row, const struct gp_model *model, char *out,
-                                     size_t out_bytes)
+/* On the screen the folders of the program are the part that one can do without. */
+static const char *gp_column_program(const struct gp_process *process, enum gp_text_form form)
 {
-    const char *plural = row->members == 1 ? "process" : "processes";
+    const char *line = process->cmdline[0] ? process->cmdline : process->comm;
+    if (form != GP_TEXT_SHORT || line[0] != '/')
+        return line;
+    const char *end = line + strcspn(line, " "), *name = end;
+    while (name > line && name[-1] != '/')
+        name--;
+    return name < end ? name : line;
+}
+
+static const char *gp_column_command(const struct gp_row *row, const struct gp_model *model, enum gp_text_form form,
+                                     char *out, size_t out_bytes)
+{
+    bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
+    const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
+    const char *name = gpu && gpu->name[0]    ? gpu->name
+                       : gpu                  ? gpu->uuid
+                       : row->id.container[0] ? row->id.container
+                                              : "(no container)";
     if (row->process)
-        snprintf(out, out_bytes, "%s", row->process->cmdline[0] ? row->process->cmdline : row->process->comm);
-    else if (row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count)
-        snprintf(out, out_bytes, "%s: %d %s",
-                 model->gpus[row->id.device].name[0] ? model->gpus[row->id.device].name
-                                                     : model->gpus[row->id.device].uuid,
-                 row->members, plural);
+        snprintf(out, out_bytes, "%s", gp_column_program(row->process, form));
+    else if (form == GP_TEXT_SHORT)
+        snprintf(out, out_bytes, "%s (%d)", name, row->members);
     else
-        snprintf(out, out_bytes, "%s: %d %s", row->id.container[0] ? row->id.container : "(no container)", row->members,
-                 plural);
+        snprintf(out, out_bytes, "%s: %d %s", name, row->members, row->members == 1 ? "process" : "processes");
     return out;
 }
 
@@ -138,7 +151,7 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
                  process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
         return out;
     case GP_COLUMN_COMMAND:
-        return gp_column_command(row, model, out, out_bytes);
+        return gp_column_command(row, model, form, out, out_bytes);
     default:
         out[0] = '\0';
         return out;
@@ -177,11 +190,15 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
     return *unknown ? 0 : strcasecmp(left, right);
 }
 
-int gp_columns_fit(int width, enum gp_column_id ids[GP_COLUMNS], int *rest)
+int gp_columns_fit(int width, bool groups, enum gp_column_id ids[GP_COLUMNS], int *rest)
 {
-    /* Commands are told apart by their first word: 12 columns show most program names. */
-    const int command = 12;
+    /* Commands are told apart by their first word: 12 columns show most program names.  Containers and GPUs are told
+     * apart by ids, and a pod's name has two parts. */
+    const int command = groups ? 30 : 12;
     bool dropped[GP_COLUMNS] = {false};
+    if (groups)
+        dropped[GP_COLUMN_PID] = dropped[GP_COLUMN_USER] = dropped[GP_COLUMN_CONTAINER] = dropped[GP_COLUMN_STATE] =
+            true;
     for (;;) {
         int used = command, lowest = -1;
         for (int i = 0; i < GP_COLUMN_COMMAND; i++) {

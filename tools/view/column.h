@@ -48,8 +48,8 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
  * bit 1: b), so that they come last in either direction. */
 int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b,
                       const struct gp_model *model, int *unknown);
-/* Columns that fit into `width`, in the table's order; the last, COMMAND, takes what is left.  Returns the count;
- * *rest is the width of the last one. */
-int gp_columns_fit(int width, enum gp_column_id ids[GP_COLUMNS], int *rest);
+/* Columns that fit into `width`, in the table's order; the last, COMMAND, takes what is left.  groups: every row is a
+ * sum, which has no pid, user or state.  Returns the count; *rest is the width of the last one. */
+int gp_columns_fit(int width, bool groups, enum gp_column_id ids[GP_COLUMNS], int *rest);
 
 #endif

@@ -41,6 +41,21 @@ static void gp_draw_field(const struct gp_draw *draw, struct gp_rect field, bool
         gp_grid_put(draw->grid, field, 0, field.w - 1, style, draw->grid->ascii ? "+" : "\u2026");
 }
 
+/* The same, but what is cut is the beginning: paths of cgroups and UUIDs differ at their end. */
+static void gp_draw_field_end(const struct gp_draw *draw, struct gp_rect field, enum gp_style style, const char *text)
+{
+    int over = gp_text_width(text) - field.w;
+    gp_draw_field(draw, field, false, over > 0 ? over : 0, style, text);
+    if (over > 0 && field.w > 0)
+        gp_grid_put(draw->grid, field, 0, 0, style, draw->grid->ascii ? "+" : "\u2026");
+}
+
+/* Sums alone: in the tree their processes stand below them. */
+static bool gp_draw_groups(const struct gp_ui *ui)
+{
+    return ui->by != GP_BY_PROCESS && !ui->tree;
+}
+
 static void gp_draw_line_bar(const struct gp_draw *draw, struct gp_rect field, const struct gp_row *row)
 {
     if (row->id.device < 0)
@@ -70,7 +85,7 @@ static const char *gp_draw_mark(const struct gp_row *row)
 static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const struct gp_row *row, bool selected)
 {
     enum gp_column_id ids[GP_COLUMNS];
-    int rest, count = gp_columns_fit(line.w - 1, ids, &rest), x = 1;
+    int rest, count = gp_columns_fit(line.w - 1, gp_draw_groups(draw->ui), ids, &rest), x = 1;
     char text[512];
     bool tagged = gp_ui_tagged(draw->ui, &row->id);
     gp_grid_put(draw->grid, line, 0, 0, GP_STYLE_NORMAL, tagged ? "*" : selected ? ">" : gp_draw_mark(row));
@@ -88,7 +103,13 @@ static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const 
             int used = field.w > 0 ? gp_grid_put(draw->grid, field, 0, 0, style, branch) : 0;
             field.x += used;
             field.w -= used;
-            gp_draw_field(draw, field, false, draw->ui->shift, style, text);
+            if (row->process || draw->ui->shift)
+                gp_draw_field(draw, field, false, draw->ui->shift, style, text);
+            else
+                gp_draw_field_end(draw, field, style, text);
+        } else if (ids[i] == GP_COLUMN_CONTAINER) {
+            gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
+            gp_draw_field_end(draw, field, style, text);
         } else {
             gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
             gp_draw_field(draw, field, column->right, 0, style, text);
@@ -101,23 +122,30 @@ static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const 
         gp_grid_paint(draw->grid, line, 0, GP_STYLE_TAGGED);
 }
 
+static const char *gp_draw_title_of(const struct gp_ui *ui, enum gp_column_id id)
+{
+    if (id != GP_COLUMN_COMMAND || !gp_draw_groups(ui))
+        return gp_columns[id].name;
+    return ui->by == GP_BY_DEVICE ? "GPU (PROCESSES)" : "CONTAINER (PROCESSES)";
+}
+
 static void gp_draw_header(const struct gp_draw *draw, struct gp_rect line)
 {
     enum gp_column_id ids[GP_COLUMNS];
-    int rest, count = gp_columns_fit(line.w - 1, ids, &rest), x = 1;
+    int rest, count = gp_columns_fit(line.w - 1, gp_draw_groups(draw->ui), ids, &rest), x = 1;
     for (int i = 0; i < count; i++) {
         const struct gp_column *column = &gp_columns[ids[i]];
+        const char *name = gp_draw_title_of(draw->ui, ids[i]);
         struct gp_rect field = {line.y, line.x + x, line.h > 0, ids[i] == GP_COLUMN_COMMAND ? rest : column->width};
         int before = x;
         x += column->width + 1;
         if (field.x + field.w > line.x + line.w)
             field.w = line.x + line.w - field.x;
-        gp_draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, column->name);
+        gp_draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, name);
         if (ids[i] != draw->ui->sort)
             continue;
         /* The mark stands in the gap before the name, or after it where names begin at the left. */
-        int at =
-            column->right ? before + column->width - (int)strlen(column->name) - 1 : before + (int)strlen(column->name);
+        int at = column->right ? before + column->width - (int)strlen(name) - 1 : before + (int)strlen(name);
         const char *mark =
             draw->grid->ascii ? (draw->ui->ascending ? "^" : "v") : (draw->ui->ascending ? "\u25b2" : "\u25bc");
         gp_grid_put(draw->grid, line, 0, at, GP_STYLE_NORMAL, mark);

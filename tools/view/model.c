@@ -406,3 +406,20 @@ bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
     }
     return false;
 }
+
+void gp_model_agent_lost(struct gp_model *model, uint64_t now_ns)
+{
+    struct gp_system *system = model->system;
+    if (!system || !system->agent.present)
+        return;
+    system->agent.alive = false;
+    system->agent.silent_ns = now_ns > system->time_ns ? now_ns - system->time_ns : 0;
+    for (int i = 0; i < system->process_count; i++) {
+        struct gp_process *process = &system->processes[i];
+        if (!process->from_agent || process->state != GP_PROCESS_LIVE)
+            continue;
+        process->state = GP_PROCESS_STALE;
+        model->states[GP_PROCESS_LIVE]--;
+        model->states[GP_PROCESS_STALE]++;
+    }
+}

@@ -73,6 +73,8 @@ void gp_model_init(struct gp_model *model);
 void gp_model_fini(struct gp_model *model);
 /* Takes the sample over, also on failure.  0 or -ENOMEM (the model is then empty but sound). */
 int gp_model_update(struct gp_model *model, struct gp_system *system);
+/* The agent's maps cannot be read any more: what came from them stands still, and is shown so. */
+void gp_model_agent_lost(struct gp_model *model, uint64_t now_ns);
 /* After a reset the sums seen before no longer count.  what: GP_RESET_ALLOCATED, _RESERVED or _PEAKS. */
 void gp_model_forget_peaks(struct gp_model *model, uint32_t what);
 

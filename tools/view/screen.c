@@ -2,6 +2,7 @@
  * screen.c: see screen.h.  One thread, one poll. */
 #include <view/screen.h>
 
+#include <base/clock.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static int gp_screen_sample(struct gp_screen *screen)
         char why[256];
         gp_sampler_why(screen->sampler, why, sizeof(why));
         gp_ui_say(screen->ui, true, "%s", why);
+        gp_model_agent_lost(&screen->model, gp_clock_ns());
     }
     if (!system)
         return 0;

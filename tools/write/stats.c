@@ -34,7 +34,7 @@ static const char *const gp_lost_names[GP_LOSTS] = {
     [GP_LOST_NESTED] = "nested",           [GP_LOST_UNKNOWN_FREE] = "unknown_free",
     [GP_LOST_MISSED_FREE] = "missed_free", [GP_LOST_FRAMES] = "frames_full",
     [GP_LOST_FAILURE] = "failures_full",   [GP_LOST_LEGACY] = "legacy",
-    [GP_LOST_DEVICE] = "device_unknown",
+    [GP_LOST_DEVICE] = "device_unknown",   [GP_LOST_UNSENT] = "unsent",
 };
 
 static const char *const gp_event_names[GP_EVENT_TYPES] = {

@@ -2,9 +2,12 @@
  *
  * fail.c: a preloaded library that makes the Nth call fail which one library makes of one libc function.
  *
- *   GPUPROF_TEST_FAIL=FUNCTION:N[+]:SUBSTRING   the Nth (N+: and every later) call of FUNCTION from a library whose
- * path contains SUBSTRING fails with the function's usual error GPUPROF_TEST_FAIL_COUNT=FILE                at exit,
- * how many such calls there were
+ *   GPUPROF_TEST_FAIL=FUNCTION:N[+]:SUBSTRING[,FUNCTION:N[+]:SUBSTRING]
+ *      The Nth (N+: and every later) call of FUNCTION from a library whose path contains SUBSTRING fails with the
+ *      function's usual error.  A second rule makes something else fail too, which may be what leads to the first.
+ *   GPUPROF_TEST_FAIL_COUNT=FILE
+ *      Holds, as a long, how many calls the first rule has met in all processes that came of this one.  It is counted
+ *      in the file itself: the library still works when our destructor has run, and a process may end without one.
  *
  * The host's own calls are never touched, so what the host then does must be what it always does.  Built by the tests
  * with cc; loaded into test programs alone.
@@ -20,54 +23,120 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
-static char fail_function[32], fail_library[64];
-static long fail_number;
-static int fail_onwards;
-static long fail_calls;
+#define FAIL_RULES 2
+
+static struct {
+    char function[32], library[64];
+    long number;
+    int onwards;
+} fail_rules[FAIL_RULES];
+static long fail_own[FAIL_RULES], *fail_calls = fail_own;
 static __thread int fail_busy __attribute__((tls_model("initial-exec"))); /* dladdr may call back into us */
+
+static void fail_share(const char *path)
+{
+    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    void *at = MAP_FAILED;
+
+    if (fd >= 0 && ftruncate(fd, sizeof(fail_own)) == 0) {
+        at = mmap(NULL, sizeof(fail_own), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (at != MAP_FAILED) {
+        fail_calls = at;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
 
 __attribute__((constructor)) static void fail_init(void)
 {
     const char *setting = getenv("GPUPROF_TEST_FAIL");
     char number[24] = "";
+    int i;
 
-    if (setting != NULL && sscanf(setting, "%31[^:]:%23[^:]:%63s", fail_function, number, fail_library) == 3) {
-        fail_number = atol(number);
-        fail_onwards = strchr(number, '+') != NULL;
+    fail_share(getenv("GPUPROF_TEST_FAIL_COUNT"));
+    for (i = 0; i < FAIL_RULES && setting != NULL; i++) {
+        if (sscanf(setting, "%31[^:]:%23[^:]:%63[^,]", fail_rules[i].function, number, fail_rules[i].library) == 3) {
+            fail_rules[i].number = atol(number);
+            fail_rules[i].onwards = strchr(number, '+') != NULL;
+        }
+        setting = strchr(setting, ',');
+        setting += setting != NULL;
     }
 }
 
-__attribute__((destructor)) static void fail_fini(void)
+/* The rule that this call is counted for, or -1. */
+static int fail_rule(const char *function, const void *caller)
 {
-    const char *path = getenv("GPUPROF_TEST_FAIL_COUNT");
-    int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    Dl_info where;
+    int i, found = 0;
 
-    if (fd >= 0) {
-        dprintf(fd, "%ld\n", __atomic_load_n(&fail_calls, __ATOMIC_RELAXED));
-        close(fd);
+    for (i = 0; i < FAIL_RULES && !found && !fail_busy; i++) {
+        if (fail_rules[i].number != 0 && strcmp(function, fail_rules[i].function) == 0) {
+            fail_busy = 1;
+            found = dladdr(caller, &where) != 0 && where.dli_fname != NULL &&
+                    strstr(where.dli_fname, fail_rules[i].library) != NULL;
+            fail_busy = 0;
+        }
     }
+    return found ? i - 1 : -1;
+}
+
+static int fail_is_hit(int rule, long call)
+{
+    return call == fail_rules[rule].number || (fail_rules[rule].onwards && call > fail_rules[rule].number);
 }
 
 static int fail_now(const char *function, const void *caller)
 {
-    Dl_info where;
-    long call;
-    int found;
+    int rule = fail_rule(function, caller);
 
-    if (fail_number == 0 || fail_busy || strcmp(function, fail_function) != 0) {
+    return rule >= 0 && fail_is_hit(rule, __atomic_add_fetch(&fail_calls[rule], 1, __ATOMIC_RELAXED));
+}
+
+/* A name that a library does not have is never found, and one that was found always is: what counts is the name.  Never
+ * inlined: a wrapper that jumps needs its stack empty. */
+__attribute__((noinline)) static int fail_name(const char *function, const char *name, const void *caller)
+{
+    static char names[64][48];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    int rule = fail_rule(function, caller), i;
+
+    if (rule < 0) {
         return 0;
     }
-    fail_busy = 1;
-    found = dladdr(caller, &where) != 0 && where.dli_fname != NULL && strstr(where.dli_fname, fail_library) != NULL;
-    fail_busy = 0;
-    if (!found) {
-        return 0;
+    pthread_mutex_lock(&lock);
+    for (i = 0; i < 63 && names[i][0] != '\0' && strncmp(names[i], name, 47) != 0; i++) {
     }
-    call = __atomic_add_fetch(&fail_calls, 1, __ATOMIC_RELAXED);
-    return call == fail_number || (fail_onwards && call > fail_number);
+    strncpy(names[i], name, 47);
+    if (i + 1 > fail_calls[rule]) {
+        fail_calls[rule] = i + 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return fail_is_hit(rule, i + 1);
+}
+
+/* What stands behind us.  libc's own dlsym is asked: ours is in front of it, and what it is asked by a library in front
+ * of a library depends on who asks. */
+__attribute__((noinline)) static void *fail_next(const char *name)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    static void *(*lookup)(void *, const char *);
+    size_t i;
+
+    for (i = 0; i < sizeof(versions) / sizeof(versions[0]) && lookup == NULL; i++) {
+        *(void **)&lookup = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    }
+    return lookup(RTLD_NEXT, name);
 }
 
 /* One wrapper: FAIL(result type, name, parameters, arguments, value on failure, errno on failure). */
@@ -80,30 +149,31 @@ static int fail_now(const char *function, const void *caller)
             return _value;                                                                                             \
         }                                                                                                              \
         if (real == NULL) {                                                                                            \
-            *(void **)&real = dlsym(RTLD_NEXT, #_name);                                                                \
+            *(void **)&real = fail_next(#_name);                                                                       \
         }                                                                                                              \
         return real _args;                                                                                             \
     }
 
 FAIL(int, memfd_create, (const char *name, unsigned flags), (name, flags), -1, EMFILE)
 FAIL(int, ftruncate, (int fd, off_t len), (fd, len), -1, ENOSPC)
-FAIL(int, ftruncate64, (int fd, off64_t len), (fd, len), -1, ENOSPC)
-FAIL(int, posix_fallocate, (int fd, off_t off, off_t len), (fd, off, len), ENOSPC, 0)
 FAIL(int, fallocate, (int fd, int mode, off_t off, off_t len), (fd, mode, off, len), -1, ENOSPC)
 FAIL(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p, f, fd, o), MAP_FAILED, ENOMEM)
-FAIL(void *, mmap64, (void *a, size_t n, int p, int f, int fd, off64_t o), (a, n, p, f, fd, o), MAP_FAILED, ENOMEM)
-FAIL(int, mprotect, (void *a, size_t n, int p), (a, n, p), -1, ENOMEM)
 FAIL(int, madvise, (void *a, size_t n, int advice), (a, n, advice), -1, EINVAL)
 FAIL(int, pthread_create, (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *arg), (t, a, f, arg),
      EAGAIN, 0)
-FAIL(int, pthread_atfork, (void (*a)(void), void (*b)(void), void (*c)(void)), (a, b, c), ENOMEM, 0)
-FAIL(int, pthread_key_create, (pthread_key_t * key, void (*f)(void *)), (key, f), EAGAIN, 0)
+/* What pthread_atfork becomes in the library that calls it. */
+FAIL(int, __register_atfork, (void (*a)(void), void (*b)(void), void (*c)(void), void *dso), (a, b, c, dso), ENOMEM, 0)
 FAIL(int, pthread_setname_np, (pthread_t t, const char *name), (t, name), ERANGE, 0)
 FAIL(void *, dlopen, (const char *name, int flags), (name, flags), NULL, 0)
-FAIL(ssize_t, readlink, (const char *path, char *buffer, size_t n), (path, buffer, n), -1, EACCES)
 FAIL(ssize_t, getrandom, (void *buffer, size_t n, unsigned flags), (buffer, n, flags), -1, ENOSYS)
 FAIL(ssize_t, pread, (int fd, void *buffer, size_t n, off_t off), (fd, buffer, n, off), -1, EIO)
 FAIL(ssize_t, read, (int fd, void *buffer, size_t n), (fd, buffer, n), -1, EIO)
+FAIL(int, flock, (int fd, int operation), (fd, operation), -1, EWOULDBLOCK)
+FAIL(int, fstat, (int fd, struct stat *status), (fd, status), -1, EIO)
+FAIL(int, lstat, (const char *path, struct stat *status), (path, status), -1, EACCES)
+FAIL(int, uname, (struct utsname * name), (name), -1, EFAULT)
+FAIL(int, getrlimit, (__rlimit_resource_t which, struct rlimit *limit), (which, limit), -1, EPERM)
+FAIL(int, unshare, (int what), (what), -1, EPERM)
 FAIL(ssize_t, write, (int fd, const void *buffer, size_t n), (fd, buffer, n), -1, ENOSPC)
 
 /* The variadic ones pass on the one optional argument. */
@@ -121,31 +191,65 @@ FAIL(ssize_t, write, (int fd, const void *buffer, size_t n), (fd, buffer, n), -1
             return -1;                                                                                                 \
         }                                                                                                              \
         if (real == NULL) {                                                                                            \
-            *(void **)&real = dlsym(RTLD_NEXT, #_name);                                                                \
+            *(void **)&real = fail_next(#_name);                                                                       \
         }                                                                                                              \
         return real _pass;                                                                                             \
     }
 FAIL_VARIADIC(open, (const char *path, int flags, ...), flags, (path, flags, extra), EMFILE)
-FAIL_VARIADIC(open64, (const char *path, int flags, ...), flags, (path, flags, extra), EMFILE)
 FAIL_VARIADIC(fcntl, (int fd, int command, ...), command, (fd, command, extra), EBADF)
-FAIL_VARIADIC(fcntl64, (int fd, int command, ...), command, (fd, command, extra), EBADF)
 
-/* The C library's own entry: dlsym would call calloc for its error text. */
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-__attribute__((visibility("default"))) void *malloc(size_t bytes)
+/* The descriptor is gone all the same, as it is after every error but EBADF. */
+__attribute__((visibility("default"))) int close(int fd)
 {
-    if (fail_now("malloc", __builtin_return_address(0))) {
-        errno = ENOMEM;
-        return NULL;
+    static int (*real)(int);
+    int fails = fail_now("close", __builtin_return_address(0)), error;
+
+    if (real == NULL) {
+        *(void **)&real = fail_next("close");
     }
-    return __libc_malloc(bytes);
+    error = real(fd);
+    if (fails && error == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return error;
 }
-__attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes)
+
+/* What old kernels and filters do not know.  What every program needs is not among it: no filter refuses it. */
+__attribute__((visibility("default"))) long syscall(long number, ...)
 {
-    if (fail_now("calloc", __builtin_return_address(0))) {
-        errno = ENOMEM;
+    static long (*real)(long, ...);
+    long a[6];
+    va_list more;
+    int i;
+
+    va_start(more, number);
+    for (i = 0; i < 6; i++) {
+        a[i] = va_arg(more, long);
+    }
+    va_end(more);
+    if (number != SYS_gettid && number != SYS_getpid && number != SYS_futex && number != SYS_nanosleep &&
+        fail_now("syscall", __builtin_return_address(0))) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (real == NULL) {
+        *(void **)&real = fail_next("syscall");
+    }
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* RTLD_NEXT and RTLD_DEFAULT are answered by the return address: whoever asked must still be the one who asks, so this
+ * has to be left by a jump. */
+__attribute__((visibility("default"), optimize("O2"))) void *dlsym(void *handle, const char *name)
+{
+    static void *(*real)(void *, const char *);
+
+    if (fail_name("dlsym", name, __builtin_return_address(0))) {
         return NULL;
     }
-    return __libc_calloc(count, bytes);
+    if (real == NULL) {
+        *(void **)&real = fail_next("dlsym");
+    }
+    return real(handle, name);
 }

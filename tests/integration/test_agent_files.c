@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_agent_files.c: the agent's files and words: the library that a package replaces, the pins' group, names that are
+ * not its own, ports that are taken, failed allocations in its log.
+ */
+#define _GNU_SOURCE
+#include "integration/agentcase.h"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/socket.h>
+
+TestSuite(agent_files, .fini = end, .timeout = 180);
+
+/* It looks twice a second; a machine under load may take its time. */
+#define PATIENCE_MS 30000
+
+static unsigned said(const char *word)
+{
+    unsigned count = 0;
+    char *words = agent_words(&agent);
+    for (const char *at = words ? strstr(words, word) : NULL; at; at = strstr(at + 1, word))
+        count++;
+    free(words);
+    return count;
+}
+
+static bool is_said_in_time(const char *word, unsigned times)
+{
+    for (int ms = 0; ms < PATIENCE_MS && said(word) < times; ms += 50)
+        usleep(50000);
+    return said(word) >= times;
+}
+
+static void expect_end(const char *const *more, int code, const char *word)
+{
+    int status = -1;
+    int error = agent_start(&agent, &place, &(struct agent_options){.more = more}, &status, why, sizeof why);
+    cr_assert(eq(int, error, -ECHILD), "it runs");
+    if (ended_with(status, 77) && code != 77)
+        cr_skip_test("%s", why);
+    cr_assert(ended_with(status, code), "%d: %s", status, why);
+    cr_assert(strstr(why, word) != NULL, "no '%s' in: %s", word, why);
+}
+
+/* ---- the library ------------------------------------------------------------------------------------------------- */
+
+static void replace_library(void)
+{
+    char next[128];
+    const char *copy = place_copy(&place, place.library, "next.so");
+    cr_assert(copy != NULL);
+    snprintf(next, sizeof next, "%s", copy);
+    cr_assert(rename(next, place.library) == 0);
+}
+
+static int64_t allocated_by(struct kid *kid)
+{
+    struct gp_map_process_key key = {.tgid = (uint32_t)kid->pid};
+    struct gp_map_process row = {.allocated_bytes = -1};
+    return bpf_map_lookup_elem(process_fd, &key, &row) ? -1 : row.allocated_bytes;
+}
+
+static bool is_counted_in_time(struct kid *kid, int64_t bytes)
+{
+    for (int ms = 0; ms < PATIENCE_MS && allocated_by(kid) != bytes; ms += 50)
+        usleep(50000);
+    return allocated_by(kid) == bytes;
+}
+
+/* An upgrade: programs that run keep the old file, new ones load the new one; both count. */
+Test(agent_files, a_replaced_library_is_armed_beside_the_old_one, .init = begin)
+{
+    struct kid *old = walk(groups[0]);
+    cr_assert(ge(i64, kid_tell(old, "a 0 %lld", 2 * MIB), 0));
+    cr_assert(is_counted_in_time(old, 2 * MIB));
+    cr_assert(eq(uint, said("armed /"), 1));
+    replace_library();
+    cr_assert(is_said_in_time("armed /", 2));
+    struct kid *new = walk(groups[1]);
+    cr_assert(ge(i64, kid_tell(new, "a 0 %lld", 4 * MIB), 0));
+    cr_assert(is_counted_in_time(new, 4 * MIB));
+    cr_assert(ge(i64, kid_tell(old, "a 0 %lld", 2 * MIB), 0));
+    cr_assert(is_counted_in_time(old, 4 * MIB), "the old one is heard no more");
+    sleep(2);
+    cr_assert(eq(uint, said("armed /"), 2), "a file that nobody touched is armed again");
+}
+
+Test(agent_files, one_that_others_may_write_is_refused, .init = make_place)
+{
+    cr_assert(chmod(place.library, 0666) == 0);
+    expect_end(NULL, 2, "may write it");
+    cr_assert(chmod(place.library, 0644) == 0 && chown(place.library, OTHERS, OTHERS) == 0);
+    expect_end(NULL, 2, "root");
+    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+}
+
+Test(agent_files, one_without_the_probe_is_refused, .init = make_place)
+{
+    expect_end((const char *[]){"--library", "/proc/self/exe", NULL}, 2, "no probe");
+    expect_end((const char *[]){"--library", "/nonexistent/libgpuprof.so", NULL}, 2, "No such file");
+    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+}
+
+/* ---- pins -------------------------------------------------------------------------------------------------------- */
+
+static void begin_group(void)
+{
+    begin_with((const char *[]){"--group", "daemon", NULL});
+}
+
+Test(agent_files, a_group_may_read_the_table_of_processes, .init = begin_group)
+{
+    char path[128];
+    struct stat table, ring;
+    snprintf(path, sizeof path, "%s/process_device", place.pins);
+    cr_assert(stat(path, &table) == 0);
+    snprintf(path, sizeof path, "%s/events", place.pins);
+    cr_assert(stat(path, &ring) == 0);
+    cr_assert(table.st_gid != 0 && (table.st_mode & 0777) == 0640);
+    cr_assert(ring.st_gid == 0 && (ring.st_mode & 0777) == 0600);
+}
+
+Test(agent_files, what_is_not_its_own_stays, .init = begin)
+{
+    char ours[128], theirs[128];
+    struct stat about;
+    snprintf(theirs, sizeof theirs, "%s/mine", place.pins);
+    cr_assert(bpf_obj_pin(share_fd, theirs) == 0);
+    close_maps();
+    cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
+    cr_assert(stat(theirs, &about) == 0, "another's pin was taken away");
+    snprintf(ours, sizeof ours, "%s/meta", place.pins);
+    cr_assert(stat(ours, &about) != 0, "a pin of the agent stayed");
+    /* Under one of its names it is not overwritten either. */
+    snprintf(ours, sizeof ours, "%s/device", place.pins);
+    cr_assert(rename(theirs, ours) == 0);
+    expect_end(NULL, 1, ours);
+    cr_assert(stat(ours, &about) == 0);
+    cr_assert(unlink(ours) == 0);
+}
+
+Test(agent_files, without_its_pins_it_ends, .init = begin)
+{
+    char path[128];
+    int status = 0;
+    snprintf(path, sizeof path, "%s/meta", place.pins);
+    cr_assert(unlink(path) == 0);
+    cr_assert(is_said_in_time("were taken away", 1));
+    cr_assert(waitpid(agent.pid, &status, 0) == agent.pid);
+    agent.pid = 0;
+    cr_assert(ended_with(status, 1), "%d", status);
+    cr_assert(access(place.pins, F_OK) != 0, "what was left of them is there");
+}
+
+/* Somebody removes them, and a second agent begins there: the first one goes, and leaves the second one's alone. */
+Test(agent_files, it_takes_only_its_own_pins_away, .init = begin)
+{
+    char command[256];
+    struct agent first = agent;
+    struct gp_map_meta meta;
+    int status = 0;
+    close_maps();
+    snprintf(command, sizeof command, "rm -f %s/* 2>/dev/null; rmdir %s/lock %s", place.pins, place.pins, place.pins);
+    cr_assert(system(command) == 0);
+    agent = (struct agent){0};
+    start_agent(&(struct agent_options){0});
+    cr_assert(waitpid(first.pid, &status, 0) == first.pid);
+    cr_assert(ended_with(status, 1), "%d", status);
+    close(first.notify_fd);
+    sleep(2);
+    cr_assert(agent_meta(&place, &meta) == 0 && meta.agent_pid == (uint32_t)agent.pid, "the second one's pins went");
+}
+
+/* ---- the web server ---------------------------------------------------------------------------------------------- */
+
+Test(agent_files, a_port_that_is_taken_is_said_and_nothing_stays, .init = make_place)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char port[16];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0);
+    cr_assert(getsockname(fd, (struct sockaddr *)&at, &bytes) == 0);
+    snprintf(port, sizeof port, "%u", ntohs(at.sin_port));
+    expect_end((const char *[]){"--listen", port, NULL}, 1, "in use");
+    close(fd);
+    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+}
+
+/* ---- failed allocations ------------------------------------------------------------------------------------------ */
+
+Test(agent_files, a_failed_allocation_is_said_with_its_place, .init = begin)
+{
+    char word[256];
+    struct kid *kid = walk(groups[0]);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0));
+    cr_assert(eq(i64, kid_tell(kid, "a 0 %lld", 1024 * GIB), -2), "there is that much");
+    snprintf(word, sizeof word, "allocation failed: pid %d (agent_walk) in ", (int)kid->pid);
+    cr_assert(is_said_in_time(word, 1));
+    snprintf(word, sizeof word, "asked for %lld bytes of its GPU 0 (GPU-", 1024 * GIB);
+    cr_assert(eq(uint, said(word), 1));
+    cr_assert(eq(uint, said(strrchr(place.groups[groups[0]].path, '/')), 1), "its cgroup is not named");
+}
+
+/* One container floods; another one's failure is said all the same, and every line that is not written is counted. */
+Test(agent_files, a_flood_of_failures_is_counted_and_hides_nobody, .init = begin)
+{
+    enum { MANY = 2000 };
+    char word[256];
+    struct kid *flooder = walk(groups[0]), *quiet = walk(groups[1]);
+    for (int i = 0; i < MANY; i++)
+        cr_assert(eq(i64, kid_tell(flooder, "a 0 %lld", 1024 * GIB), -2));
+    cr_assert(eq(i64, kid_tell(quiet, "a 0 %lld", 1024 * GIB), -2));
+    snprintf(word, sizeof word, "allocation failed: pid %d ", (int)quiet->pid);
+    cr_assert(is_said_in_time(word, 1));
+    sleep(2);
+    close_maps();
+    cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
+    unsigned lines = said("allocation failed: ");
+    char *words = agent_words(&agent), *sums = strstr(words, "so far: events ");
+    unsigned long long failures = 0, unsaid = 0, told = 0, one;
+    cr_assert(sums != NULL);
+    cr_assert(sscanf(strstr(sums, "failed allocations "), "failed allocations %llu (not said %llu)", &failures,
+                     &unsaid) == 2);
+    for (char *at = words; (at = strstr(at, "gpuprof: agent: ")); at++)
+        if (sscanf(at, "gpuprof: agent: %llu more failed allocations", &one) == 1)
+            told += one;
+    cr_log_info("%llu failures, %u lines, %llu not said", failures, lines, unsaid);
+    cr_assert(eq(u64, failures, (uint64_t)MANY + 1));
+    cr_assert(eq(u64, lines + unsaid, failures));
+    cr_assert(eq(u64, told, unsaid), "what was not said was not counted out loud");
+    cr_assert(unsaid > 0);
+    free(words);
+}
