@@ -8,6 +8,7 @@
 
 #include <base/clock.h>
 #include <bpf/bpf.h>
+#include <lib/paths.h>
 #include <lib/pins.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -313,4 +314,27 @@ Test(system, a_full_table_is_read_while_it_moves)
     cr_assert_eq(waitpid(churn, &status, 0), churn);
     cr_assert(WIFSIGNALED(status), "nothing moved");
     cr_assert_eq(failed, 0, "%s", why);
+}
+
+/* ---- rights ------------------------------------------------------------------------------------------------------ */
+
+static bool doctor_says(const char *before, const char *words)
+{
+    char line[512], text[256];
+    bool found = false;
+    snprintf(line, sizeof(line), "%s %s doctor --pins %s 2>&1", before, path_command(), pins.dir);
+    FILE *from = popen(line, "r");
+    cr_assert_not_null(from);
+    while (fgets(text, sizeof(text), from))
+        found |= !strncmp(text, "rights", 6) && strstr(text, words);
+    pclose(from);
+    return found;
+}
+
+Test(system, doctor_advises_the_right_to_open_what_is_mapped)
+{
+    static const char advice[] = "without CAP_CHECKPOINT_RESTORE";
+    if (!doctor_says("", "this user may run the agent") || doctor_says("", advice))
+        cr_skip_test("this user lacks rights of its own");
+    cr_assert(doctor_says("setpriv --bounding-set -sys_admin,-checkpoint_restore --", advice));
 }
