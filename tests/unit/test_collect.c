@@ -19,7 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -603,4 +605,57 @@ Test(collect, without_nvml_it_is_unknown)
     if (!system->nvml)
         cr_assert(system->nvml_problem[0], "a reason is given");
     gp_system_free(system);
+}
+
+/* In a root of its own, a file on a file system of its own that shows as a session does. */
+static void pretend(const char *dir, int ready)
+{
+    const char *stage = unshare(CLONE_NEWNS) != 0                                          ? "unshare"
+                        : mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0           ? "private"
+                        : mount("none", dir, "tmpfs", 0, NULL) != 0                        ? "mount"
+                        : chdir(dir) != 0 || syscall(SYS_pivot_root, ".", ".") != 0        ? "pivot_root"
+                        : umount2(".", MNT_DETACH) != 0                                    ? "umount"
+                        : open("/memfd:" GP_WIRE_SESSION_NAME, O_RDWR | O_CREAT, 0700) < 0 ? "open"
+                        : unlink("/memfd:" GP_WIRE_SESSION_NAME) != 0                      ? "unlink"
+                                                                                           : "";
+    (void)!write(ready, *stage ? stage : "ready", 5);
+    pause();
+    _exit(0);
+}
+
+/* A file of a FUSE server that answers nobody would hold up whoever opens it. */
+Test(collect, what_only_bears_a_sessions_name_is_not_opened)
+{
+    int ready[2];
+    char said[6] = "", link[64], dir[] = "/tmp/gpuprof-test-collect-XXXXXX", problem[GP_PROBLEM_BYTES];
+    if (geteuid() != 0)
+        cr_skip_test("not root");
+    cr_assert(mkdtemp(dir) && pipe2(ready, O_CLOEXEC) == 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        pretend(dir, ready[1]);
+    close(ready[1]);
+    ssize_t n = read(ready[0], said, 5);
+    struct gp_proc proc;
+    struct gp_peer peer;
+    cr_expect_eq(n, 5);
+    cr_expect_eq(gp_proc_open(&proc, pid), 0);
+    bool is_shown = false;
+    for (int fd = 0; fd < 64 && !is_shown; fd++) {
+        char path[64];
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+        n = readlink(path, link, sizeof(link) - 1);
+        is_shown = n > 0 && strncmp(link, "/memfd:" GP_WIRE_SESSION_NAME " (deleted)", (size_t)n) == 0;
+    }
+    if (strcmp(said, "ready") == 0) {
+        cr_expect(is_shown, "%s", link);
+        cr_expect_eq(gp_peer_open(&peer, &proc, problem), -ENOENT, "%s", problem);
+    }
+    gp_proc_close(&proc);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ready[0]);
+    rmdir(dir);
+    if (strcmp(said, "ready") != 0)
+        cr_skip_test("no mount namespace: %s", said);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -181,14 +182,52 @@ static bool gp_peer_named(int fds, const char *name)
     return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
 }
 
+/* The file system that a file is on; 0 unknown.  DONT_SYNC: whoever serves it is not asked. */
+static uint64_t gp_peer_device(int fd)
+{
+    struct statx about;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &about) != 0)
+        return 0;
+    return (uint64_t)about.stx_dev_major << 32 | about.stx_dev_minor;
+}
+
+/* That of every memfd: the kernel's own mount, in all namespaces. */
+static uint64_t gp_peer_memory(void)
+{
+    int fd = memfd_create("gpuprof-compare", MFD_CLOEXEC);
+    uint64_t device = fd >= 0 ? gp_peer_device(fd) : 0;
+    if (fd >= 0)
+        close(fd);
+    return device;
+}
+
+/* A process may give any name to a file that it serves itself (FUSE), and to open that one would wait for its answer
+ * for as long as it likes.  So the file is held without opening it (O_PATH) until it is known to be memory. */
+static int gp_peer_descriptor(int fds, const char *name)
+{
+    int held = openat(fds, name, O_PATH | O_CLOEXEC);
+    if (held < 0)
+        return -errno;
+    int fd = -ENOENT;
+    uint64_t device = gp_peer_device(held);
+    if (device && device == gp_peer_memory()) {
+        char self[32];
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
+        /* Read-write because the mailbox is mapped through this descriptor. */
+        fd = open(self, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd = fd < 0 ? -errno : fd;
+    }
+    close(held);
+    return fd;
+}
+
 /* One descriptor.  0: this is the process's own session; else as gp_peer_open. */
 static int gp_peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
                        char problem[GP_PROBLEM_BYTES])
 {
-    /* Read-write because the mailbox is mapped through this descriptor; O_NONBLOCK in case the name lied. */
-    int fd = openat(fds, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = gp_peer_descriptor(fds, name);
     if (fd < 0)
-        return errno == ENOENT ? -ENOENT : -errno;
+        return fd;
     int rc = gp_peer_adopt(session, fd, problem);
     if (rc)
         return rc;
