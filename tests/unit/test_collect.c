@@ -610,15 +610,17 @@ Test(collect, without_nvml_it_is_unknown)
 /* In a root of its own, a file on a file system of its own that shows as a session does. */
 static void pretend(const char *dir, int ready)
 {
-    const char *stage = unshare(CLONE_NEWNS) != 0                                          ? "unshare"
-                        : mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0           ? "private"
-                        : mount("none", dir, "tmpfs", 0, NULL) != 0                        ? "mount"
-                        : chdir(dir) != 0 || syscall(SYS_pivot_root, ".", ".") != 0        ? "pivot_root"
-                        : umount2(".", MNT_DETACH) != 0                                    ? "umount"
-                        : open("/memfd:" GP_WIRE_SESSION_NAME, O_RDWR | O_CREAT, 0700) < 0 ? "open"
-                        : unlink("/memfd:" GP_WIRE_SESSION_NAME) != 0                      ? "unlink"
-                                                                                           : "";
-    (void)!write(ready, *stage ? stage : "ready", 5);
+    const char *name = "/memfd:" GP_WIRE_SESSION_NAME, *stage = "";
+    int fd = -1;
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        stage = "unshare";
+    else if (mount("none", dir, "tmpfs", 0, NULL) != 0 || chdir(dir) != 0)
+        stage = "mount";
+    else if (syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", MNT_DETACH) != 0)
+        stage = "pivot";
+    else if ((fd = open(name, O_RDWR | O_CREAT, 0700)) < 0 || write(fd, "a header", 8) != 8 || unlink(name) != 0)
+        stage = "file";
+    dprintf(ready, "%s", *stage ? stage : "ready");
     pause();
     _exit(0);
 }
@@ -638,7 +640,7 @@ Test(collect, what_only_bears_a_sessions_name_is_not_opened)
     ssize_t n = read(ready[0], said, 5);
     struct gp_proc proc;
     struct gp_peer peer;
-    cr_expect_eq(n, 5);
+    cr_expect_gt(n, 0);
     cr_expect_eq(gp_proc_open(&proc, pid), 0);
     bool is_shown = false;
     for (int fd = 0; fd < 64 && !is_shown; fd++) {
