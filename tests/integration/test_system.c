@@ -12,6 +12,7 @@
 
 #define MIB    (1ll << 20)
 #define OTHERS 65534 /* nobody: a user who is not root */
+#define NOBODY 61237 /* a user of whom no test has a process */
 
 static struct gp_test_pins pins;
 
@@ -49,9 +50,7 @@ static struct result run_user(const char *command)
     return r;
 }
 
-/* By a user who may read and write the maps, but no session of anybody else's: what else runs on this machine is left
- * alone. */
-static struct result run_apart(const char *command)
+static void open_to_all(void)
 {
     static const char *const names[] = {"process_device", "reset"};
     char path[160];
@@ -59,7 +58,21 @@ static struct result run_apart(const char *command)
         snprintf(path, sizeof(path), "%s/%s", pins.dir, names[i]);
         cr_assert_eq(chmod(path, 0666), 0);
     }
+}
+
+/* By a user who may read and write the maps, but no session of anybody else's: what else runs on this machine is left
+ * alone. */
+static struct result run_apart(const char *command)
+{
+    open_to_all();
     return run_user(command);
+}
+
+static struct result run_nobody(const char *command)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "%s --pins %s", command, pins.dir);
+    return run_as(NOBODY, line);
 }
 
 static int64_t number(json_t *object, const char *key)
@@ -197,6 +210,34 @@ Test(system, a_reset_of_one_device_leaves_the_others)
     cr_assert_eq(number(json_object_get(one, "after"), "allocated_bytes.all.peak"), 300 * MIB);
     json_decref(top);
     peaks(300 * MIB, 301 * MIB, 300 * MIB, 60 * MIB);
+}
+
+Test(system, without_a_process_a_device_is_the_machines)
+{
+    /* The maps decide who may. */
+    struct result r = run_nobody("reset --peaks --device 0");
+    if (strstr(r.err, "CAP_BPF"))
+        cr_skip_test("this kernel lets no user look at maps");
+    expect(r, 1, NULL, "the machine-wide peaks stay as they are");
+    peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
+    open_to_all();
+    json_t *top = expect_json(run_nobody("reset --allocated --device 0 --json"), "gpuprof.reset/1");
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 0);
+    json_t *list = json_object_get(top, "machine");
+    cr_assert_eq(json_array_size(list), 1);
+    cr_assert_eq(number(json_object_get(json_array_get(list, 0), "before"), "allocated_bytes.all.peak"), 900 * MIB);
+    json_decref(top);
+    peaks(300 * MIB, 901 * MIB, 300 * MIB, 60 * MIB);
+    expect(run_nobody("reset --peaks --device 1"), 0, "60.00 MiB -> 50.00 MiB", NULL);
+    expect(run_nobody("reset --peaks --device 7"), 2, NULL, "no such GPU (it knows: 0, 1)");
+    /* What is not the machine's is nobody's. */
+    expect(run_nobody("reset --peaks"), 3, NULL, "no process of yours");
+    expect(run_nobody("reset --peaks --device host"), 3, NULL, "no process of yours");
+    expect(run_nobody("reset --accumulated --device 0"), 3, NULL, "no process of yours");
+    char line[256];
+    snprintf(line, sizeof(line), "reset --peaks --device 0 --pins %s/none", pins.dir);
+    expect(run_as(NOBODY, line), 3, NULL, "no process of yours");
+    peaks(300 * MIB, 901 * MIB, 300 * MIB, 50 * MIB);
 }
 
 Test(system, who_may_not_reset_is_told)
