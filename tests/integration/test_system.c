@@ -246,6 +246,11 @@ Test(system, who_may_not_reset_is_told)
     snprintf(line, sizeof(line), "reset --peaks --all --pins %s", pins.dir);
     struct result r = run_as(OTHERS, line);
     cr_assert(strstr(r.err, "the machine-wide peaks stay as they are"), "%s", r.err);
+    /* Where a user may look at maps at all, it is not the kernel that forbids. */
+    struct result seen = run_user("top --system");
+    cr_assert(strstr(r.err, "/reset: permission denied"), "%s", r.err);
+    free(seen.out);
+    free(seen.err);
     expect(r, 1, NULL, "run as root");
     peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
     expect(run_apart("reset --accumulated --all"), 0, NULL, NULL);
