@@ -55,6 +55,34 @@ static void expect_impossible(const char *const *before)
     cr_assert(strstr(why, "gpuprof: agent: ") != NULL && strstr(why, "gpuprof doctor") != NULL, "%s", why);
 }
 
+/* systemd mounts /sys/fs/bpf 0700: modes of tables are no use to others then, and who opens it must know. */
+Test(agent_life, tables_behind_a_closed_directory_are_said, .init = make_place)
+{
+    char inner[160], said[256];
+    int status;
+    snprintf(inner, sizeof inner, "%s/inner", place.pins);
+    snprintf(said, sizeof said, "%s is closed to others ('chmod o+x %s'", place.pins, place.pins);
+    for (mode_t mode = 0700;; mode = 0711) {
+        cr_assert(zero(int, mkdir(place.pins, 0700)));
+        cr_assert(zero(int, chmod(place.pins, mode)));
+        int error =
+            agent_start(&agent, &place, &(struct agent_options){.more = (const char *[]){"--pins", inner, NULL}},
+                        &status, why, sizeof why);
+        bool is_impossible = error == -ECHILD && ended_with(status, 77);
+        char *words = error ? strdup("") : agent_words(&agent);
+        if (!error)
+            agent_stop(&agent, SIGTERM);
+        cr_expect(zero(int, rmdir(place.pins)));
+        if (is_impossible)
+            cr_skip_test("%s", why);
+        cr_assert(zero(int, error), "%s", why);
+        cr_expect(eq(int, strstr(words, said) != NULL, mode == 0700), "%o: %s", mode, words);
+        free(words);
+        if (mode != 0700)
+            break;
+    }
+}
+
 Test(agent_life, without_rights_it_says_so, .init = make_place)
 {
     if (!has_setpriv())

@@ -279,7 +279,7 @@ Test(cli, choice_without_pids)
     char number[16];
     snprintf(number, sizeof(number), "%d", (int)two);
     cr_assert(strstr(r.err, number), "%s", r.err);
-    expect(r, 2, NULL, "choose with -p");
+    expect(r, 2, NULL, "choose with -p PID, or all with --all:");
     json_t *top = expect_json(run_as(USER_A, "stat --all --json"), "gpuprof.stat/1");
     cr_assert_eq(json_array_size(json_object_get(top, "processes")), 2);
     json_decref(top);

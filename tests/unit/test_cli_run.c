@@ -274,18 +274,31 @@ Test(cli, doctor, .timeout = 60)
     json_t *top = expect_json(run("doctor --json"), "gpuprof.doctor/1");
     json_t *checks = json_object_get(top, "checks"), *check;
     size_t i, mine = 0;
-    char name[32];
+    char name[32], all[512] = "";
     snprintf(name, sizeof(name), "pid %d", (int)pid);
     json_array_foreach(checks, i, check)
     {
         const char *result = json_string_value(json_object_get(check, "result"));
         cr_assert(strcmp(result, "ok") == 0 || strcmp(result, "no") == 0 || strcmp(result, "unknown") == 0);
-        mine += strcmp(json_string_value(json_object_get(check, "check")), name) == 0;
+        const char *is = json_string_value(json_object_get(check, "check"));
+        mine += strcmp(is, name) == 0;
+        if (strncmp(is, "pid ", 4) != 0 && strlen(all) + strlen(is) + 2 < sizeof(all))
+            snprintf(all + strlen(all), sizeof(all) - strlen(all), ",%s", is);
     }
     cr_assert_eq(mine, 1);
     json_decref(top);
+    /* Each check that there is may be needed. */
+    struct result r = run("doctor --need %s", all + 1);
+    cr_assert(r.status == 0 || r.status == 77, "%s: %d: %s", all, r.status, r.err);
+    free(r.out);
+    free(r.err);
     expect(run("doctor"), 0, "perf_event_paranoid", NULL);
-    expect(run("doctor --need library,agent --pins /nonexistent"), 77, "no agent has pinned", "1 of these does not");
+    expect(run("doctor --need library,agent --pins /nonexistent"), 77, "no agent has pinned",
+           "1 of these does not work here: agent");
     expect(run("doctor --need library"), 0, "library", NULL);
+    /* A slip in a script's list would pass for ever. */
+    expect(run("doctor --need libary"), 2, NULL, "no such check (they are: kernel, library");
+    expect(run("doctor --need library,"), 0, "library", NULL);
+    expect(run("doctor --need pid"), 2, NULL, "no such check");
     gp_test_process_stop(pid);
 }

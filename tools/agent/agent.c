@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -282,6 +284,22 @@ static int gp_daemon_group(struct gp_daemon *daemon)
     return 0;
 }
 
+/* systemd mounts the BPF file system 0700: whatever the tables' modes are, nobody but root gets there. */
+static void gp_daemon_reach(const char *pins)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s", pins);
+    for (char *slash = strrchr(path, '/'); slash && slash > path; slash = strrchr(path, '/')) {
+        *slash = '\0';
+        if (stat(path, &st) == 0 && !(st.st_mode & S_IXOTH)) {
+            gp_agent_log(GP_LOG_INFO, "only root gets to the tables: %s is closed to others ('chmod o+x %s' opens it)",
+                         path, path);
+            return;
+        }
+    }
+}
+
 static int gp_daemon_maps(struct gp_daemon *daemon)
 {
     const struct gp_agent_options *asked = daemon->options;
@@ -299,6 +317,8 @@ static int gp_daemon_maps(struct gp_daemon *daemon)
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
         gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+    if (!error)
+        gp_daemon_reach(asked->pins);
     return error;
 }
 

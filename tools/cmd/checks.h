@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct gp_system;
@@ -20,7 +21,7 @@ struct gp_doctor {
     json_t *checks;
     bool failed;
     const char *needed; /* names of checks, a comma between them; NULL none */
-    int missing;        /* needed, and not there */
+    uint32_t made, bad; /* a bit for each name that --need takes: a line was printed; one was not ok */
     const char *pins;
 };
 

@@ -78,8 +78,10 @@ struct gp_target {
     pid_t *pids;         /* from -p; NULL none.  Freed by gp_target_free */
     int pid_count;
     bool all;
-    bool more; /* the command knows processes from elsewhere too: that there is none is its to say (gp_target_nobody) */
-    int device; /* -1 every device */
+    bool more; /* the command knows processes from elsewhere too: that there is none is its to say (gp_target_nobody..)
+                */
+    bool choice; /* the command takes --all, so a list of candidates names it */
+    int device;  /* -1 every device */
 };
 
 #define GP_TARGET_INIT(_command)                                                                                       \
@@ -97,7 +99,8 @@ void gp_target_free(struct gp_target *target);
  * GP_EXIT_OK, or the exit status with *system = NULL.  Free with gp_system_free. */
 int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system);
 
-/* Says that --all found nobody. */
+/* Say that there is nobody: none of the caller's, none with --all. */
+void gp_target_nobody_mine(const struct gp_target *target);
 void gp_target_nobody(const struct gp_target *target, const struct gp_system *system);
 
 /* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 (with a message): this

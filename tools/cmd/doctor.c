@@ -34,15 +34,55 @@ static const char gp_doctor_help[] =
     "      --pins DIR       where 'gpuprof agent' pins its maps (" GP_MAPS_PINS ")\n"
     "      --json           schema gpuprof.doctor/1\n";
 
-/* Whether --need names the check. */
-static bool gp_check_needed(const struct gp_doctor *doctor, const char *name)
+/* What --need takes.  silent: only said where something is wrong. */
+static const struct gp_check_name {
+    const char *name;
+    bool silent;
+} gp_check_names[] = {
+    {"kernel", false},  {"library", false},  {"simulator", false}, {"injection", true}, {"shim", false},
+    {"driver", false},  {"devices", false},  {"cupti", false},     {"nvml", false},     {"others", false},
+    {"profiled", true}, {"bpf", false},      {"btf", false},       {"bpffs", false},    {"perf", false},
+    {"users", false},   {"lockdown", false}, {"rights", false},    {"agent", false},    {"tables", true},
+};
+
+/* The bit of a check; 0: a line of which there may be many (pid N). */
+static uint32_t gp_check_bit(const char *name, size_t length)
 {
-    size_t length = strlen(name);
-    for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',') {
-        if (strcspn(at, ",") == length && strncmp(at, name, length) == 0)
-            return true;
+    for (size_t i = 0; i < GP_COUNT(gp_check_names); i++) {
+        if (strlen(gp_check_names[i].name) == length && strncmp(gp_check_names[i].name, name, length) == 0)
+            return 1u << i;
     }
-    return false;
+    return 0;
+}
+
+static int gp_check_needs(const struct gp_doctor *doctor)
+{
+    char known[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < GP_COUNT(gp_check_names); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", gp_check_names[i].name);
+    for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        if (!gp_check_bit(at, strcspn(at, ",")))
+            return gp_usage_error("doctor", "--need %.*s: no such check (they are: %s)", (int)strcspn(at, ","), at,
+                                  known);
+    }
+    return GP_EXIT_OK;
+}
+
+/* How many of the needed checks are not ok; their names, with a comma between. */
+static int gp_check_missing(const struct gp_doctor *doctor, char *names, size_t names_bytes)
+{
+    int count = 0;
+    names[0] = '\0';
+    for (size_t i = 0, used = 0; i < GP_COUNT(gp_check_names); i++) {
+        const struct gp_check_name *check = &gp_check_names[i];
+        bool ok = !(doctor->bad >> i & 1) && (doctor->made >> i & 1 || check->silent), needed = false;
+        for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',')
+            needed |= gp_check_bit(at, strcspn(at, ",")) == 1u << i;
+        if (!ok && needed && used < names_bytes)
+            used += (size_t)snprintf(names + used, names_bytes - used, "%s%s", count++ ? ", " : "", check->name);
+    }
+    return count;
 }
 
 void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
@@ -54,7 +94,9 @@ void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdic
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    doctor->missing += verdict != GP_OK && gp_check_needed(doctor, name);
+    uint32_t bit = gp_check_bit(name, strlen(name));
+    doctor->made |= bit;
+    doctor->bad |= verdict != GP_OK ? bit : 0;
     if (!doctor->json) {
         printf("%-10s %-8s %s\n", name, verdicts[verdict], text);
         if (fix)
@@ -261,7 +303,7 @@ static int gp_doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool
     }
     if (optind < argc)
         return gp_usage_error("doctor", "%s: unexpected argument", argv[optind]);
-    return GP_EXIT_OK;
+    return gp_check_needs(doctor);
 }
 
 int gp_cmd_doctor(int argc, char **argv)
@@ -292,8 +334,10 @@ int gp_cmd_doctor(int argc, char **argv)
     json_decref(doctor.checks);
     if (doctor.failed)
         gp_error("doctor", "could not finish: %s", strerror(errno ? errno : ENOMEM));
-    if (!doctor.failed && doctor.missing)
-        gp_error("doctor", "--need %s: %d of these %s", doctor.needed, doctor.missing,
-                 doctor.missing == 1 ? "does not work here" : "do not work here");
-    return doctor.failed ? GP_EXIT_FAILED : doctor.missing ? GP_EXIT_IMPOSSIBLE : GP_EXIT_OK;
+    char names[256];
+    int missing = gp_check_missing(&doctor, names, sizeof(names));
+    if (!doctor.failed && missing)
+        gp_error("doctor", "--need %s: %d of these %s: %s", doctor.needed, missing,
+                 missing == 1 ? "does not work here" : "do not work here", names);
+    return doctor.failed ? GP_EXIT_FAILED : missing ? GP_EXIT_IMPOSSIBLE : GP_EXIT_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <system/sample.h>
 #include <system/system.h>
 
 static const char gp_reset_help[] =
@@ -31,7 +32,8 @@ static const char gp_reset_help[] =
     "\n"
     "Where that agent runs, peaks that are reset with --all, or with --device and without -p, begin anew for the whole "
     "machine\n"
-    "too: those that 'gpuprof top --system' shows of GPUs and containers.  That needs root.\n"
+    "too: those that 'gpuprof top --system' shows of GPUs and containers.  That needs root.  With --device alone and\n"
+    "no profiled process of yours they are all that begins anew; N is then the number that 'top --system' shows.\n"
     "\n"
     "Somebody else may rely on the same peaks: 'gpuprof scope' gives you watermarks of your own.\n";
 
@@ -40,6 +42,7 @@ struct gp_reset_options {
     unsigned what; /* GP_RESET_*; 0 none yet */
     const char *pins;
     bool json, help, named; /* named: with -p */
+    bool machine;           /* the GPU of --device for the whole machine, and nobody's own peaks */
 };
 
 static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
@@ -205,12 +208,19 @@ static bool gp_reset_is_zero(const uint8_t uuid[16])
     return memcmp(uuid, zero, 16) == 0;
 }
 
-/* Whether a process knows the GPU by the number of --device: in its session, or in the agent's table. */
+/* The number of --device is the one by which a process knows the GPU, in its session or in the agent's table; where it
+ * is about no process, the one that 'top --system' shows. */
 static bool gp_reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
                            const struct gp_system_view *view, const uint8_t uuid[16])
 {
     char text[48];
     gp_text_uuid(text, sizeof(text), uuid);
+    for (int i = 0; i < system->gpu_count && o->machine; i++) {
+        if (system->gpus[i].index == o->target.device)
+            return strcmp(system->gpus[i].uuid, text) == 0;
+    }
+    if (o->machine)
+        return false;
     for (int i = 0; i < system->process_count; i++) {
         for (int d = 0; d < system->processes[i].device_count; d++) {
             const struct gp_device_view *device = &system->processes[i].devices[d];
@@ -289,15 +299,20 @@ static int gp_reset_machine_do(const struct gp_reset_options *o, const struct gp
     return err;
 }
 
+/* Whether the options are about the whole machine's peaks too. */
+static bool gp_reset_meant(const struct gp_reset_options *o)
+{
+    bool gpu = o->target.device >= 0 && o->target.device != (int)GP_WIRE_HOST && !o->named;
+    return o->what != GP_RESET_ACCUMULATED && (o->target.all || gpu);
+}
+
 /* NULL array: printed.  Without an agent there is nothing to do, and nothing is said. */
 static int gp_reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
 {
     const char *pins = o->pins ? o->pins : GP_MAPS_PINS;
     struct gp_system_view *before;
     char why[GP_SYSTEM_WHY];
-    bool peaks = o->what != GP_RESET_ACCUMULATED;
-    bool meant = o->target.all || (o->target.device >= 0 && o->target.device != (int)GP_WIRE_HOST && !o->named);
-    if (!peaks || !meant)
+    if (!gp_reset_meant(o))
         return GP_EXIT_OK;
     int err = gp_system_view_read(&before, pins, why, sizeof(why));
     if (err == -ENOENT && !o->pins)
@@ -311,14 +326,43 @@ static int gp_reset_machine(const struct gp_reset_options *o, const struct gp_sy
     if (!err)
         return GP_EXIT_OK;
     gp_error("reset", "the machine-wide peaks stay as they are: %s", why);
-    return o->pins || err != -EACCES ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return o->pins || o->machine || err != -EACCES ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
+/* `reset --device N` of somebody who has no profiled process (root, mostly): the GPU's peaks over the whole machine, if
+ * there is an agent that he may ask.  NULL, with *rc set, if not. */
+static struct gp_system *gp_reset_gpus(const struct gp_reset_options *o, int *rc)
+{
+    struct gp_collect_options options = {.pins = o->pins ? o->pins : GP_MAPS_PINS, .with_nvml = true};
+    struct gp_system *system = NULL;
+    char why[GP_SYSTEM_WHY], have[256] = "";
+    size_t used = 0;
+    int err = gp_system_sample(&options, &system, why, sizeof(why));
+    if (err) {
+        gp_target_nobody_mine(&o->target);
+        if (o->pins || (err != -ENOENT && err != -EACCES))
+            gp_error("reset", "the machine-wide peaks stay as they are: %s", why);
+        *rc = GP_EXIT_NO_PROCESS;
+        return NULL;
+    }
+    for (int i = 0; i < system->gpu_count; i++) {
+        if (system->gpus[i].index == o->target.device)
+            return system;
+        if (used < sizeof(have) - 16)
+            used += (size_t)snprintf(have + used, sizeof(have) - used, "%s%d", used ? ", " : "", system->gpus[i].index);
+    }
+    gp_error("reset", "--device %d: the agent knows no such GPU (it knows: %s)", o->target.device,
+             used ? have : "none yet");
+    gp_system_free(system);
+    *rc = GP_EXIT_USAGE;
+    return NULL;
 }
 
 static int gp_reset_all(const struct gp_reset_options *o, const struct gp_system *system)
 {
     json_t *array = o->json ? json_array() : NULL, *machine = o->json ? json_array() : NULL;
     int rc = GP_EXIT_OK;
-    for (int i = 0; i < system->process_count; i++) {
+    for (int i = 0; i < system->process_count && !o->machine; i++) {
         int one = gp_reset_process(o, &system->processes[i], array);
         rc = one ? one : rc;
     }
@@ -336,10 +380,17 @@ int gp_cmd_reset(int argc, char **argv)
     struct gp_system *system = NULL;
     int rc = gp_reset_parse(argc, argv, &o);
     o.named = o.target.pids != NULL; /* before the caller's only process takes that place */
+    bool gpu = gp_reset_meant(&o) && !o.target.all;
+    o.target.more = gpu;
+    o.target.choice = true;
     if (!rc && o.help)
         fputs(gp_reset_help, stdout);
     else if (!rc)
         rc = gp_target_collect(&o.target, false, false, &system);
+    if (rc == GP_EXIT_NO_PROCESS && gpu && !o.target.pids) {
+        o.machine = true;
+        system = gp_reset_gpus(&o, &rc);
+    }
     if (system)
         rc = gp_reset_all(&o, system);
     gp_system_free(system);

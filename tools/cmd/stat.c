@@ -154,7 +154,8 @@ int gp_cmd_stat(int argc, char **argv)
     struct gp_stat_options o = {.target = GP_TARGET_INIT("stat")};
     struct gp_system *system = NULL;
     int rc = gp_stat_parse(argc, argv, &o);
-    o.target.more = true;
+    o.target.more = o.target.all;
+    o.target.choice = true;
     if (!rc && o.help)
         fputs(gp_stat_help, stdout);
     else if (!rc)

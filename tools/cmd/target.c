@@ -63,6 +63,11 @@ static void gp_target_list(const struct gp_system *system, uid_t uid)
         fprintf(stderr, "  and %d more\n", mine - GP_TARGET_LISTED);
 }
 
+void gp_target_nobody_mine(const struct gp_target *target)
+{
+    gp_error(target->command, "no process of yours is profiled: start one with 'gpuprof run CMD...'");
+}
+
 /* Without -p and --all: the caller's only profiled process. */
 static int gp_target_guess(struct gp_target *target)
 {
@@ -85,10 +90,12 @@ static int gp_target_guess(struct gp_target *target)
             target->pids[0] = pid;
         target->pid_count = 1;
     } else if (mine == 0) {
-        gp_error(target->command, "no process of yours is profiled: start one with 'gpuprof run CMD...'");
+        if (!target->more)
+            gp_target_nobody_mine(target);
         rc = GP_EXIT_NO_PROCESS;
     } else {
-        gp_error(target->command, "%d processes of yours are profiled: choose with -p PID:", mine);
+        gp_error(target->command, "%d processes of yours are profiled: choose with -p PID%s:", mine,
+                 target->choice ? ", or all with --all" : "");
         gp_target_list(system, uid);
         rc = GP_EXIT_USAGE;
     }

@@ -61,7 +61,7 @@ static void gp_pins_denied(const char *pins, const char *name, char *why, size_t
     if (access(path, F_OK) != 0)
         snprintf(why, why_bytes,
                  "%s may not be looked into: run as root, or let others search it (chmod o+x on its parents)", pins);
-    else if (access(path, R_OK) == 0 && gp_pins_forbidden())
+    else if (access(path, strcmp(name, "reset") == 0 ? R_OK | W_OK : R_OK) == 0 && gp_pins_forbidden())
         snprintf(why, why_bytes,
                  "this kernel forbids bpf(2) without CAP_BPF (kernel.unprivileged_bpf_disabled): run as root");
     else

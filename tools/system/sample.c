@@ -205,6 +205,8 @@ static int gp_sample_processes(struct gp_system *system, struct gp_system_view *
 {
     bool host_pids = gp_proc_host_pids();
     int err = 0, known = system->process_count;
+    if (!view->processes) /* qsort takes no null, of no size either */
+        return 0;
     qsort(view->processes, view->process_count, sizeof(*view->processes), gp_sample_order);
     for (uint32_t i = 0, next; i < view->process_count && !err; i = next) {
         const struct gp_system_process *process = &view->processes[i];

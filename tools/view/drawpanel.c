@@ -148,10 +148,8 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
         gp_draw_rule(draw, rect, command);
         gp_grid_put(draw->grid, rect, 1, 1, GP_STYLE_DIM,
-                    row->exact
-                        ? "peaks are exact, of all processes there were since the agent began or a reset; t shows "
-                          "the members"
-                        : "peaks of a sum are the highest that this viewer saw; t shows the members");
+                    row->exact ? "exact peaks, of the dead too, since the agent began or a reset; t: the members"
+                               : "peaks of a sum are the highest that this viewer saw; t shows the members");
         return;
     }
     const struct gp_process *process = row->process;
@@ -190,9 +188,9 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
     }
     static const char *const notes[] = {
         "",
-        "Allocated is what the program asked for and holds; reserved is what it holds from the driver.",
-        "Bars: allocated, within reserved, within all that others hold, within the GPU; a mark at the peak.",
-        "\"-\" is unknown.  ~ contains estimates.  >= is the highest sum this viewer saw (peaks do not add up).",
+        "Allocated: asked for by the program and held.  Reserved: held from the driver.",
+        "Bars: allocated, in reserved, in what others hold, in the GPU; mark: the peak.",
+        "-: unknown.  ~: has estimates.  >=: the highest sum seen (peaks do not add up).",
         "LOST counts events that were not recorded; totals do not come from events.",
     };
     for (size_t i = 0; i < GP_COUNT(notes) && y < rect.h; i++, y++)

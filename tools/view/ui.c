@@ -171,7 +171,7 @@ static void gp_ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, cons
     }
     if (model->system && model->system->agent.present) {
         /* A process's own reset would leave the agent's peak, which is what this screen shows. */
-        gp_ui_say(ui, true, "as root: gpuprof reset %s --all [--device N]: these are peaks of the whole machine",
+        gp_ui_say(ui, true, "peaks of the whole machine; as root: gpuprof reset %s --all [--device N]",
                   what == GP_RESET_ALLOCATED  ? "--allocated"
                   : what == GP_RESET_RESERVED ? "--reserved"
                                               : "--peaks");
