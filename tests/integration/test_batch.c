@@ -12,6 +12,7 @@
 #include "export/batch.h"
 #include "export/session.h"
 #include "lib/build.h"
+#include "lib/keeper.h"
 #include "lib/ledger.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
@@ -120,6 +121,7 @@ static void library_copy(void)
     int fd = mkstemp(library);
     cr_assert_geq(fd, 0);
     close(fd);
+    keeper_start(library);
     cr_assert_eq(build_copy(path_library(), library), 0);
     cr_assert_eq(chmod(library, 0777), 0);
 }

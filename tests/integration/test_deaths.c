@@ -6,6 +6,7 @@
  */
 #include "agent/deaths.h"
 #include "base/clock.h"
+#include "lib/keeper.h"
 #include "lib/paths.h"
 #include "private.h"
 #include <bpf/bpf.h>
@@ -119,6 +120,7 @@ static void begin_with(const struct gp_bpf_options *options)
     if (!mount_of("cgroup2", NULL, v2, sizeof v2))
         cr_skip_test("no cgroup v2 hierarchy is mounted");
     char command[3 * PATH_MAX];
+    keeper_start(NULL);
     snprintf(copy, sizeof copy, "/tmp/gpuprof-test-deaths-%d", getpid());
     snprintf(command, sizeof command, "cp '%s' '%s'", path_program("probe_fire"), copy);
     cr_assert(system(command) == 0);
