@@ -8,7 +8,11 @@
 
 #include <base/clock.h>
 #include <bpf/bpf.h>
+#include <lib/paths.h>
 #include <lib/pins.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <system/system.h>
 
 #define MIB    (1ll << 20)
 #define OTHERS 65534 /* nobody: a user who is not root */
@@ -276,4 +280,61 @@ Test(system, a_full_table_is_read_whole_and_fast)
     expect(r, 0, "2016380", NULL);
     cr_log_info("16384 rows in %.0f ms", (double)took / 1e6);
     cr_assert_lt(took, 20000000000ull);
+}
+
+/* Rows go and come while the table is copied, and one may be seen where it was and where it is now. */
+Test(system, a_full_table_is_read_while_it_moves)
+{
+    char why[GP_SYSTEM_WHY];
+    for (unsigned i = 0; i < GP_MAPS_PROCESSES - 3; i++)
+        cr_assert_eq(gp_test_pins_process(&pins, 2000000 + i, 1000000000ull * i, i % 8, i, 11, "many", MIB), 0);
+    pid_t churn = fork();
+    if (churn == 0) { /* one goes and another comes, so the table is full but for one moment each */
+        static unsigned tgids[GP_MAPS_PROCESSES - 3];
+        for (unsigned n = 0;; n++) {
+            unsigned i = n * 7919 % (GP_MAPS_PROCESSES - 3), was = tgids[i] ? tgids[i] : 2000000 + i;
+            struct gp_map_process_key key = {.tgid = was, .device = i % 8};
+            struct gp_map_process row;
+            if (bpf_map_lookup_elem(pins.process, &key, &row) != 0 || bpf_map_delete_elem(pins.process, &key) != 0)
+                _exit(1);
+            tgids[i] = key.tgid = 3000000 + n;
+            if (bpf_map_update_elem(pins.process, &key, &row, BPF_ANY) != 0)
+                _exit(1);
+        }
+    }
+    int failed = 0;
+    for (int i = 0; i < 200 && !failed; i++) {
+        struct gp_system_view *view;
+        failed = gp_system_view_read(&view, pins.dir, why, sizeof(why));
+        if (!failed)
+            gp_system_view_free(view);
+    }
+    int status;
+    kill(churn, SIGKILL);
+    cr_assert_eq(waitpid(churn, &status, 0), churn);
+    cr_assert(WIFSIGNALED(status), "nothing moved");
+    cr_assert_eq(failed, 0, "%s", why);
+}
+
+/* ---- rights ------------------------------------------------------------------------------------------------------ */
+
+static bool doctor_says(const char *before, const char *words)
+{
+    char line[512], text[256];
+    bool found = false;
+    snprintf(line, sizeof(line), "%s %s doctor --pins %s 2>&1", before, path_command(), pins.dir);
+    FILE *from = popen(line, "r");
+    cr_assert_not_null(from);
+    while (fgets(text, sizeof(text), from))
+        found |= !strncmp(text, "rights", 6) && strstr(text, words);
+    pclose(from);
+    return found;
+}
+
+Test(system, doctor_advises_the_right_to_open_what_is_mapped)
+{
+    static const char advice[] = "without CAP_CHECKPOINT_RESTORE";
+    if (!doctor_says("", "this user may run the agent") || doctor_says("", advice))
+        cr_skip_test("this user lacks rights of its own");
+    cr_assert(doctor_says("setpriv --bounding-set -sys_admin,-checkpoint_restore --", advice));
 }

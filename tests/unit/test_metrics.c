@@ -2,6 +2,7 @@
  * test_metrics.c: pages of metrics from made-up machines, and the server that serves them to friend and foe. */
 #include <agent/http.h>
 #include <agent/metrics.h>
+#include <agent/names.h>
 #include <agent/rows.h>
 #include <lib/fakeview.h>
 
@@ -257,6 +258,12 @@ Test(metrics, a_small_cap_is_refused)
     cr_assert_eq(gp_metrics_open(&metrics, &options, &source), -EINVAL);
 }
 
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* The largest have rows; a row that is shown stays when a larger one comes; counters of "other" never go down. */
 Test(metrics, other_counts_up_while_containers_come_and_go)
 {
@@ -294,6 +301,106 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     cr_assert_geq(sum(text, "gpuprof_container_memory_allocated_bytes", other), 100 * GIB);
     free(text);
     gp_metrics_close(metrics);
+}
+
+static void parts(void *arg, struct gp_metrics_agent *out)
+{
+    out->armed = 3;
+    out->refused = 4;
+    out->postponed = 5;
+    if (*(bool *)arg) { /* else it does not search */
+        out->records_lost = 6;
+        out->searching = 0;
+    }
+}
+
+Test(metrics, what_the_search_for_libraries_lost_is_on_the_page)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    bool is_searching = true;
+    struct gp_metrics_source source = {
+        .read = gp_fake_read, .free = gp_fake_free, .arg = &machine, .agent = parts, .agent_arg = &is_searching};
+    struct gp_metrics_options options = {.series = 200};
+    struct gp_metrics *metrics;
+    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
+    char *text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries 3\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_refused_total 4\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_postponed_total 5\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_mapping_records_lost_total 6\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_search_up 0\n"));
+    free(text);
+    is_searching = false;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_null(strstr(text, "\ngpuprof_agent_mapping_records_lost_total "), "unknown is not 0");
+    cr_assert_null(strstr(text, "\ngpuprof_agent_search_up "));
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+/* Made-up devices come and go without end: what is known of one ends with its row. */
+Test(metrics, a_device_that_comes_back_begins_anew)
+{
+    struct gp_fake_machine machine = {.count = 0};
+    crowd(&machine, 60, 1);
+    struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){.series = 200});
+    static const char name[] = "gpuprof_container_allocations_total";
+    static const char other[] = "container=\"other\",id=\"other\"";
+    char *text = render(metrics, GP_METRICS_TEXT);
+    int64_t before = sum(text, name, other);
+    cr_assert_gt(before, 0);
+    free(text);
+    uint32_t count = machine.count;
+    machine.count = 0;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, name, other), -1);
+    free(text);
+    machine.count = count;
+    text = render(metrics, GP_METRICS_TEXT);
+    cr_assert_eq(sum(text, name, other), before, "%lld", (long long)sum(text, name, other));
+    free(text);
+    gp_metrics_close(metrics);
+}
+
+/* "#" and a number part two cgroups of one path; a cgroup that is called so itself is another one. */
+Test(metrics, a_cgroup_with_our_mark_in_its_name_has_a_label_of_its_own)
+{
+    char root[] = "/tmp/gpuprof-test-names-XXXXXX", command[1024];
+    cr_assert_not_null(mkdtemp(root));
+    snprintf(command, sizeof(command),
+             "cd %s && mkdir -p sys/fs/cgroup/a proc/10 proc/11 proc/12 && touch sys/fs/cgroup/cgroup.controllers && "
+             "stat -c %%i sys/fs/cgroup/a",
+             root);
+    FILE *from = popen(command, "r");
+    unsigned long long first;
+    cr_assert(from && fscanf(from, "%llu", &first) == 1);
+    pclose(from);
+    struct gp_names names = {.root = root};
+    uint64_t one[] = {first};
+    cr_assert_eq(gp_names_update(&names, one, (pid_t[]){0}, 1), 0);
+    cr_assert_str_eq(gp_names_find(&names, first)->id, "/a");
+    /* Removed and made again, so that it has another number; and one that looks like the two of them together. */
+    snprintf(command, sizeof(command), "cd %s/sys/fs/cgroup && mv a ../old && mkdir a && stat -c %%i a", root);
+    from = popen(command, "r");
+    unsigned long long second;
+    cr_assert(from && fscanf(from, "%llu", &second) == 1);
+    pclose(from);
+    snprintf(command, sizeof(command),
+             "cd %s/sys/fs/cgroup && mkdir 'a#%llu' 'a#%llu' && stat -c %%i 'a#%llu' 'a#%llu'", root, first, second,
+             first, second);
+    from = popen(command, "r");
+    unsigned long long third, fourth;
+    cr_assert(from && fscanf(from, "%llu %llu", &third, &fourth) == 2);
+    pclose(from);
+    uint64_t ids[] = {first, second, third, fourth};
+    qsort(ids, 4, sizeof(*ids), by_number);
+    cr_assert_eq(gp_names_update(&names, ids, (pid_t[]){0, 0, 0, 0}, 4), 0);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++)
+            cr_assert_str_neq(gp_names_find(&names, ids[i])->id, gp_names_find(&names, ids[k])->id);
+    gp_names_fini(&names);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    cr_assert_eq(system(command), 0);
 }
 
 Test(metrics, claims_cannot_overflow_a_sum)

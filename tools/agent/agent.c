@@ -5,10 +5,9 @@
  */
 #include <agent/agent.h>
 #include <agent/deaths.h>
-#include <agent/discover.h>
 #include <agent/failures.h>
+#include <agent/finder.h>
 #include <agent/greet.h>
-#include <agent/library.h>
 #include <agent/log.h>
 #include <agent/notify.h>
 #include <base/clock.h>
@@ -28,7 +27,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -36,14 +34,6 @@
 #define GP_AGENT_TICK_NS 500000000l
 #define GP_AGENT_SECOND  1000000000ull
 #define GP_AGENT_SUMS_NS 60000000000ull
-
-struct gp_daemon_file { /* a library with a path, as it was when it was last looked at */
-    const char *path;
-    dev_t device;
-    ino_t inode;
-    struct timespec changed;
-    int error; /* 0: armed */
-};
 
 struct gp_daemon {
     const struct gp_agent_options *options;
@@ -60,73 +50,18 @@ struct gp_daemon {
     struct gp_failures *failures;
     struct gp_metrics *metrics;
     struct gp_http *http;
-    uint64_t summed_ns, second_ns, sweep_ns, watchdog_ns, watched_ns; /* sweep: not before */
-    char status[128];
-    struct gp_libraries *libraries;
-    struct gp_discover *discover; /* NULL: --no-discover, or not possible here */
+    uint64_t summed_ns, second_ns, watchdog_ns, watched_ns;
+    char status[256];
+    struct gp_finder *finder;
+    pid_t hangs_at; /* the process that was said to hold up the finder; -1 one that is not known, 0 none */
     struct gp_greeter *greeter;
     struct gp_deaths *deaths;
-    struct gp_daemon_file files[GP_AGENT_LIBRARIES + 1]; /* the installed one is the last */
-    unsigned file_count;
 };
 
 static int gp_daemon_fail(struct gp_daemon *daemon, int error, const char *what)
 {
     snprintf(daemon->why, daemon->why_bytes, "%s: %s", what, strerror(-error));
     return error;
-}
-
-/* ---- libraries with a path --------------------------------------------------------------------------------------- */
-
-static bool gp_daemon_file_changed(struct gp_daemon_file *file)
-{
-    struct stat about = {0}; /* none: like a file that is no file */
-    if (stat(file->path, &about) != 0)
-        about = (struct stat){0};
-    bool changed = about.st_dev != file->device || about.st_ino != file->inode ||
-                   about.st_ctim.tv_sec != file->changed.tv_sec || about.st_ctim.tv_nsec != file->changed.tv_nsec;
-    file->device = about.st_dev;
-    file->inode = about.st_ino;
-    file->changed = about.st_ctim;
-    return changed;
-}
-
-static int gp_daemon_file_arm(struct gp_daemon *daemon, struct gp_daemon_file *file)
-{
-    file->error = gp_libraries_keep(daemon->libraries, file->path, daemon->why, daemon->why_bytes);
-    if (!file->error)
-        gp_agent_log(GP_LOG_INFO, "armed %s", file->path);
-    return file->error;
-}
-
-/* A package that is upgraded puts another file there, which new programs load; the old one stays armed for those that
- * run. */
-static void gp_daemon_files_look(struct gp_daemon *daemon)
-{
-    for (unsigned i = 0; i < daemon->file_count; i++) {
-        struct gp_daemon_file *file = &daemon->files[i];
-        if (gp_daemon_file_changed(file) && file->inode && gp_daemon_file_arm(daemon, file))
-            gp_agent_log(GP_LOG_WARNING, "not armed: %s", daemon->why);
-    }
-}
-
-static int gp_daemon_files(struct gp_daemon *daemon)
-{
-    const struct gp_agent_options *options = daemon->options;
-    for (unsigned i = 0; i < options->library_count && i < GP_AGENT_LIBRARIES; i++)
-        daemon->files[daemon->file_count++].path = options->libraries[i];
-    if (options->installed)
-        daemon->files[daemon->file_count++].path = options->installed;
-    for (unsigned i = 0; i < daemon->file_count; i++) {
-        struct gp_daemon_file *file = &daemon->files[i];
-        gp_daemon_file_changed(file);
-        if (!gp_daemon_file_arm(daemon, file))
-            continue;
-        if (file->path != options->installed || file->error == -EACCES) /* the kernel's no concerns every file */
-            return file->error == -EACCES ? file->error : -EINVAL;
-        gp_agent_log(GP_LOG_WARNING, "%s: waiting for programs that load another copy", daemon->why);
-    }
-    return 0;
 }
 
 /* ---- what happens -------------------------------------------------------------------------------------------------
@@ -137,35 +72,39 @@ static void gp_daemon_status(struct gp_daemon *daemon)
 {
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
+    struct gp_finder_count found = gp_finder_count(daemon->finder);
     char status[sizeof(daemon->status)];
-    snprintf(status, sizeof(status), "libraries armed: %u, processes: %" PRIu64 ", failed allocations: %" PRIu64,
-             gp_libraries_count(daemon->libraries).armed, deaths.processes + deaths.looked_at, failures.failures);
+    int n = snprintf(status, sizeof(status),
+                     "libraries armed: %u, refused: %" PRIu64 ", postponed: %" PRIu64 ", processes: %" PRIu64
+                     ", failed allocations: %" PRIu64,
+                     found.libraries.armed, found.libraries.refused, found.libraries.postponed,
+                     deaths.processes + deaths.looked_at, failures.failures);
+    if (found.discover.lost)
+        n += snprintf(status + n, sizeof(status) - (size_t)n, ", lost records of mappings: %" PRIu64,
+                      found.discover.lost);
+    if (found.hangs_ns)
+        snprintf(status + n, sizeof(status) - (size_t)n, "; held up by process %d", (int)found.at);
     if (strcmp(status, daemon->status) != 0)
         gp_notify("STATUS=%s", status);
     memcpy(daemon->status, status, sizeof(status));
 }
 
-static void gp_daemon_libraries(struct gp_daemon *daemon)
+static void gp_daemon_hangs(struct gp_daemon *daemon)
 {
-    gp_libraries_turn(daemon->libraries);
-}
-
-static void gp_daemon_discover(struct gp_daemon *daemon)
-{
-    gp_discover_turn(daemon->discover);
-}
-
-/* Files whose processes have ended.  A forked child maps without a word, so all processes are looked at before a file
- * is let go: at most once a second, and for at most a twentieth of the time. */
-static void gp_daemon_idle(struct gp_daemon *daemon, uint64_t now)
-{
-    if (!daemon->discover || !gp_libraries_idle(daemon->libraries) || now < daemon->sweep_ns)
+    struct gp_finder_count found = gp_finder_count(daemon->finder);
+    pid_t at = !found.hangs_ns ? 0 : found.at > 0 ? found.at : -1;
+    if (at == daemon->hangs_at)
         return;
-    bool is_whole = gp_discover_sweep(daemon->discover) >= 0;
-    uint64_t took = gp_clock_ns() - now;
-    daemon->sweep_ns = now + (took > GP_AGENT_SECOND / 20 ? took * 20 : GP_AGENT_SECOND);
-    if (is_whole)
-        gp_libraries_disarm_idle(daemon->libraries);
+    if (at > 0)
+        gp_agent_log(GP_LOG_WARNING,
+                     "process %d makes who asks what it maps wait: no new copies of the library are found until it is "
+                     "ended",
+                     (int)at);
+    else if (at)
+        gp_agent_log(GP_LOG_WARNING, "the search for copies of the library hangs: no new ones are found");
+    else
+        gp_agent_log(GP_LOG_NOTICE, "copies of the library are found again");
+    daemon->hangs_at = at;
 }
 
 static void gp_daemon_deaths(struct gp_daemon *daemon)
@@ -177,14 +116,15 @@ static void gp_daemon_deaths(struct gp_daemon *daemon)
 static void gp_daemon_sum_up(struct gp_daemon *daemon, enum gp_log_level level)
 {
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
-    struct gp_libraries_count libraries = gp_libraries_count(daemon->libraries);
+    struct gp_finder_count found = gp_finder_count(daemon->finder);
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
     struct gp_greeter_count greeter = gp_greeter_count(daemon->greeter);
     gp_agent_log(level,
                  "so far: events %" PRIu64 ", records broken %" PRIu64 ", failed allocations %" PRIu64
-                 " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64,
-                 failures.events, failures.broken, failures.failures, failures.unsaid, libraries.armed,
-                 libraries.refused, libraries.postponed);
+                 " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64
+                 ", records of mappings lost %" PRIu64,
+                 failures.events, failures.broken, failures.failures, failures.unsaid, found.libraries.armed,
+                 found.libraries.refused, found.libraries.postponed, found.discover.lost);
     gp_agent_log(level,
                  "so far: processes held %" PRIu64 ", looked at %" PRIu64 ", not even that %" PRIu64
                  ", taken out late %" PRIu64 "; containers forgotten %" PRIu64 "; greeted %" PRIu64 ", silent %" PRIu64
@@ -225,14 +165,13 @@ static void gp_daemon_tick(struct gp_daemon *daemon)
         return;
     gp_daemon_beat(daemon, now);
     gp_failures_turn(daemon->failures);
-    gp_daemon_idle(daemon, now);
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
     if (!gp_daemon_is_seen(daemon))
         return;
     gp_deaths_second(daemon->deaths);
-    gp_daemon_files_look(daemon);
+    gp_daemon_hangs(daemon);
     gp_daemon_status(daemon);
     if (now - daemon->summed_ns >= GP_AGENT_SUMS_NS) {
         gp_daemon_sum_up(daemon, GP_LOG_DEBUG);
@@ -269,11 +208,7 @@ static int gp_daemon_watch_all(struct gp_daemon *daemon)
     if (!error)
         error = gp_daemon_watch(daemon, gp_failures_fd(daemon->failures), gp_daemon_failures);
     if (!error)
-        error = gp_daemon_watch(daemon, gp_libraries_fd(daemon->libraries), gp_daemon_libraries);
-    if (!error)
         error = gp_daemon_watch(daemon, gp_deaths_fd(daemon->deaths), gp_daemon_deaths);
-    if (!error && daemon->discover)
-        error = gp_daemon_watch(daemon, gp_discover_fd(daemon->discover), gp_daemon_discover);
     return error;
 }
 
@@ -372,6 +307,18 @@ static int gp_daemon_read(void *arg, struct gp_system_view **out, char *why, siz
     return gp_system_view_read(out, arg, why, why_bytes);
 }
 
+static void gp_daemon_parts(void *arg, struct gp_metrics_agent *out)
+{
+    struct gp_finder_count found = gp_finder_count(arg);
+    out->armed = found.libraries.armed;
+    out->refused = (int64_t)found.libraries.refused;
+    out->postponed = (int64_t)found.libraries.postponed;
+    if (!found.is_searching)
+        return;
+    out->records_lost = (int64_t)found.discover.lost;
+    out->searching = !found.hangs_ns;
+}
+
 static int gp_daemon_serve(struct gp_daemon *daemon)
 {
     const struct gp_http_address *listen = daemon->options->listen;
@@ -380,7 +327,9 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
     struct gp_metrics_source source = {.read = gp_daemon_read,
                                        .free = gp_system_view_free,
                                        .gpus = gp_nvml_read,
-                                       .arg = (void *)daemon->options->pins};
+                                       .arg = (void *)daemon->options->pins,
+                                       .agent = gp_daemon_parts,
+                                       .agent_arg = daemon->finder};
     int error = gp_metrics_open(&daemon->metrics, &daemon->options->metrics, &source);
     if (error)
         return gp_daemon_fail(daemon, error, "metrics");
@@ -402,7 +351,7 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
 
 static void gp_daemon_mapped(void *arg, pid_t pid)
 {
-    gp_greeter_add(((struct gp_daemon *)arg)->greeter, pid);
+    gp_greeter_add(arg, pid);
 }
 
 /* Without discovery nobody says who maps a library: whoever has a session now is greeted. */
@@ -420,27 +369,21 @@ static void gp_daemon_greet_all(struct gp_daemon *daemon)
     gp_system_free(system);
 }
 
-static int gp_daemon_discovery(struct gp_daemon *daemon)
-{
-    if (daemon->options->no_discover)
-        return 0;
-    struct gp_discover_options options = {.libraries = daemon->libraries, .mapped = gp_daemon_mapped, .arg = daemon};
-    int error = gp_discover_open(&daemon->discover, &options, daemon->why, daemon->why_bytes);
-    if (!error)
-        return 0;
-    if (!gp_libraries_count(daemon->libraries).armed) /* nothing to listen to now, and nothing later */
-        return error;
-    gp_agent_log(GP_LOG_WARNING, "%s: no other copies of the library than those named", daemon->why);
-    return 0;
-}
-
 static int gp_daemon_find(struct gp_daemon *daemon)
 {
+    const struct gp_agent_options *asked = daemon->options;
     int error = gp_greeter_open(&daemon->greeter);
     if (error)
         return gp_daemon_fail(daemon, error, "the thread that greets");
-    error = gp_daemon_discovery(daemon);
-    if (!error && !daemon->discover)
+    struct gp_finder_options options = {.bpf = daemon->bpf,
+                                        .libraries = asked->libraries,
+                                        .library_count = asked->library_count,
+                                        .installed = asked->installed,
+                                        .no_discover = asked->no_discover,
+                                        .mapped = gp_daemon_mapped,
+                                        .arg = daemon->greeter};
+    error = gp_finder_open(&daemon->finder, &options, daemon->why, daemon->why_bytes);
+    if (!error && !gp_finder_count(daemon->finder).is_searching)
         gp_daemon_greet_all(daemon);
     return error;
 }
@@ -464,10 +407,6 @@ static int gp_daemon_begin(struct gp_daemon *daemon)
         gp_daemon_fail(daemon, error, "the ring of events");
     if (!error && (error = gp_deaths_open(&daemon->deaths, daemon->bpf)))
         gp_daemon_fail(daemon, error, "the list of processes");
-    if (!error && (error = gp_libraries_open(&daemon->libraries, daemon->bpf)))
-        gp_daemon_fail(daemon, error, "the libraries");
-    if (!error)
-        error = gp_daemon_files(daemon);
     if (!error)
         error = gp_daemon_find(daemon);
     if (!error)
@@ -483,9 +422,9 @@ static void gp_daemon_end(struct gp_daemon *daemon)
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
-    gp_discover_close(daemon->discover);
-    gp_greeter_close(daemon->greeter);
-    gp_libraries_close(daemon->libraries);
+    bool is_whole = gp_finder_close(daemon->finder); /* before the greeter, to whom it speaks */
+    if (is_whole)
+        gp_greeter_close(daemon->greeter);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
     /* Before the lock goes: another agent's pins may be there the next instant. */
@@ -495,7 +434,8 @@ static void gp_daemon_end(struct gp_daemon *daemon)
             gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
                          strerror(-error));
     }
-    gp_bpf_close(daemon->bpf);
+    if (is_whole)
+        gp_bpf_close(daemon->bpf);
     int fds[] = {daemon->lock, daemon->timer, daemon->signal, daemon->epoll};
     for (size_t i = 0; i < GP_COUNT(fds); i++) {
         if (fds[i] >= 0)

@@ -32,6 +32,7 @@
 #define LOOK_NS        200000000l     /* below the watermark; a copy is to be armed within a second of its start */
 #define CPUS_NS        1000000000ull  /* how often somebody looks for new CPUs */
 #define SWEEP_NS       1000000000ull  /* least time between sweeps of our own */
+#define SLOW_NS        60000000000ull /* least time between sweeps for who execs and maps nothing of ours any more */
 #define SAID_NS        60000000000ull /* between lines about losses */
 #define POSTPONED_NS   10000000000ull
 #define TURN_UNITS     8192         /* records of one turn: about 10 ms */
@@ -68,6 +69,7 @@ struct gp_discover {
     bool want_sweep, is_in_sweep, no_map_files;
     pid_t resume; /* of a sweep that is not whole yet: it goes on with this process; 0: none is */
     int mappers;  /* that it has found */
+    pid_t looks_at;
     uint64_t cpus_at_ns, swept_at_ns, postponed, said_lost, said_ns;
     struct gp_discover_count count;
     _Alignas(8) uint8_t record[65536]; /* a record's length has 16 bits */
@@ -158,8 +160,10 @@ static int mapping_offer(struct gp_discover *d, const struct mapping *mapping)
     return answer;
 }
 
-static int proc_open(pid_t pid)
+static int proc_open(struct gp_discover *d, pid_t pid)
 {
+    /* relaxed: a number to be said, and nothing is taken from it */
+    __atomic_store_n(&d->looks_at, pid, __ATOMIC_RELAXED);
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -199,7 +203,7 @@ static int record_mmap2(struct gp_discover *d, const struct perf_event_header *h
     }
     if (mapping.pid <= 0 || !is_candidate(d, mapping.name, &mapping.id))
         return 1;
-    mapping.proc = proc_open(mapping.pid);
+    mapping.proc = proc_open(d, mapping.pid);
     if (mapping.proc < 0)
         return CANDIDATE_COST;
     bool is_new = mapping_offer(d, &mapping) > 0;
@@ -436,7 +440,7 @@ static int maps_read(struct gp_discover *d, struct mapping *mapping, int fd)
             break;
         memmove(d->maps, line, have);
     }
-    if (all >= MAPS_MOST)
+    if (all == 0 || all >= MAPS_MOST) /* none: see proc_look */
         gp_libraries_sweep_still(d->options.libraries, mapping->pid);
     return is_mapper;
 }
@@ -456,8 +460,13 @@ static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
             .name_at = (uintptr_t)d->maps,
         };
         d->maps[0] = '\0';
-        if (ioctl(fd, PROCMAP_QUERY, &query) && errno != ENAMETOOLONG)
-            return errno == ENOTTY ? -ENOTTY : is_mapper;
+        int error = ioctl(fd, PROCMAP_QUERY, &query) ? errno : 0;
+        if (error == ENOTTY)
+            return -ENOTTY;
+        if (error == ENOENT) /* that was the last one */
+            return is_mapper;
+        if (error && error != ENAMETOOLONG)
+            break;
         if (query.end <= at) /* a name that is too long, so without an answer; the kernel's paths are not */
             break;
         at = query.end;
@@ -472,19 +481,23 @@ static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
     return is_mapper;
 }
 
+/* Who cannot be looked into is taken to map what it mapped before: its memory is not shown when its first thread has
+ * ended and others go on, and we may be out of descriptors.  Who has ended is known by its pidfd. */
 static int proc_look(struct gp_discover *d, pid_t pid)
 {
-    struct mapping mapping = {.pid = pid, .proc = proc_open(pid)};
-    if (mapping.proc < 0)
-        return 0;
-    int fd = openat(mapping.proc, "maps", O_RDONLY | O_CLOEXEC), is_mapper = fd < 0 ? 0 : -ENOTTY;
+    struct mapping mapping = {.pid = pid, .proc = proc_open(d, pid)};
+    int fd = mapping.proc < 0 ? -1 : openat(mapping.proc, "maps", O_RDONLY | O_CLOEXEC);
+    int is_mapper = fd < 0 ? 0 : -ENOTTY;
+    if (fd < 0)
+        gp_libraries_sweep_still(d->options.libraries, pid);
     if (fd >= 0 && !d->options.no_query)
         is_mapper = maps_ask(d, &mapping, fd);
     if (is_mapper == -ENOTTY)
         is_mapper = maps_read(d, &mapping, fd);
     if (fd >= 0)
         close(fd);
-    close(mapping.proc);
+    if (mapping.proc >= 0)
+        close(mapping.proc);
     return is_mapper;
 }
 
@@ -553,7 +566,7 @@ static void sweep_if_due(struct gp_discover *d, uint64_t now)
 {
     /* Files that had to wait for their turn: later, so that who makes thousands of them does not keep us at it. */
     uint64_t postponed = gp_libraries_count(d->options.libraries).postponed;
-    bool is_due = d->want_sweep && now - d->swept_at_ns >= SWEEP_NS;
+    bool is_due = (d->want_sweep && now - d->swept_at_ns >= SWEEP_NS) || now - d->swept_at_ns >= d->options.slow_ns;
     if (!is_due && (postponed == d->postponed || now - d->swept_at_ns < POSTPONED_NS))
         return;
     d->postponed = postponed;
@@ -587,6 +600,11 @@ int gp_discover_fd(const struct gp_discover *d)
     return d->epoll;
 }
 
+pid_t gp_discover_looks_at(const struct gp_discover *d)
+{
+    return __atomic_load_n(&d->looks_at, __ATOMIC_RELAXED); /* as in proc_open */
+}
+
 struct gp_discover_count gp_discover_count(const struct gp_discover *d)
 {
     struct gp_discover_count count = d->count;
@@ -618,6 +636,8 @@ int gp_discover_open(struct gp_discover **out, const struct gp_discover_options 
         return -ENOMEM;
     }
     d->options = *options;
+    if (!d->options.slow_ns)
+        d->options.slow_ns = SLOW_NS;
     d->epoll = d->timer = -1;
     int error = open_all(d);
     if (error) {

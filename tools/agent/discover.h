@@ -2,7 +2,7 @@
  *
  * discover.h: who maps a copy of the library, in whatever mount namespace: the kernel's records of executable mappings
  * (PERF_RECORD_MMAP2 of every CPU, with build ids since Linux 5.12), and one look through /proc for what was mapped
- * before, and again whenever records were lost or a CPU came.
+ * before, and again whenever records were lost or a CPU came; and once a minute, for who maps a copy no more.
  *
  * Needs the host's pid namespace and CAP_PERFMON; opening what is found needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH,
  * and with CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) it goes through /proc/PID/map_files, which opens the very file
@@ -24,7 +24,8 @@ struct gp_discover_options {
     /* Each process that maps an armed file, whenever it is seen; may be NULL. */
     void (*mapped)(void *arg, pid_t pid);
     void *arg;
-    bool no_query; /* reads the text of /proc/PID/maps even where the kernel answers questions (6.11); for tests */
+    bool no_query;    /* reads the text of /proc/PID/maps even where the kernel answers questions (6.11); for tests */
+    uint64_t slow_ns; /* between sweeps that nothing asked for; 0: a minute */
 };
 
 /* 0, or -errno with a sentence in why: the caller goes on with what the operator named. */
@@ -45,5 +46,7 @@ struct gp_discover_count {
     bool has_build_ids, has_map_files;
 };
 struct gp_discover_count gp_discover_count(const struct gp_discover *discover);
+/* Any thread: the process that is looked at, or was last. */
+pid_t gp_discover_looks_at(const struct gp_discover *discover);
 
 #endif

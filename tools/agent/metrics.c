@@ -38,6 +38,7 @@ struct gp_row_agent {
     int64_t read_errors, series, series_limit, folded_devices, folded_containers, folded_processes;
     int64_t cpu_ns, start_ns, resident, virtual_, virtual_limit, descriptors, descriptor_limit, threads;
     int64_t duration_ns;
+    struct gp_metrics_agent parts;
 };
 #define GP_AT(_field) offsetof(struct gp_row_agent, _field)
 
@@ -49,6 +50,14 @@ static const struct gp_family gp_agent_families[] = {
     {"gpuprof_batches_missing_total", GP_COUNTER, "Batches whose sequence number never came.", GP_AT(missing)},
     {"gpuprof_values_clamped_total", GP_COUNTER, "Numbers of processes that were out of range.", GP_AT(clamped)},
     {"gpuprof_map_updates_refused_total", GP_COUNTER, "Updates that found no room in a table.", GP_AT(map_full)},
+    {"gpuprof_agent_libraries", GP_GAUGE, "Copies of the library that the agent listens to.", GP_AT(parts.armed)},
+    {"gpuprof_agent_libraries_refused_total", GP_COUNTER, "Files that it will not listen to.", GP_AT(parts.refused)},
+    {"gpuprof_agent_libraries_postponed_total", GP_COUNTER, "Files that were too many at once and looked at later.",
+     GP_AT(parts.postponed)},
+    {"gpuprof_agent_mapping_records_lost_total", GP_COUNTER,
+     "Records of mappings that were lost; a look at all processes makes up for them.", GP_AT(parts.records_lost)},
+    {"gpuprof_agent_search_up", GP_GAUGE, "1 while new copies of the library are found, 0 while a process prevents it.",
+     GP_AT(parts.searching)},
     {"gpuprof_exporter_read_success", GP_GAUGE, "1 if the tables could be read for this page.", GP_AT(readable)},
     {"gpuprof_exporter_read_errors_total", GP_COUNTER, "Pages for which they could not be.", GP_AT(read_errors)},
     {"gpuprof_exporter_series", GP_GAUGE, "Series of devices, containers and processes on this page.", GP_AT(series)},
@@ -498,6 +507,8 @@ int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format,
         agent.series = page.series;
         agent.series_limit = metrics->series;
         gp_agent_self(metrics, &agent);
+        if (metrics->source.agent)
+            metrics->source.agent(metrics->source.agent_arg, &agent.parts);
         agent.duration_ns = (int64_t)(gp_clock_ns() - begin);
         gp_page_agent(&page, &agent, metrics->version);
         if (format == GP_METRICS_OPENMETRICS)

@@ -29,6 +29,12 @@ struct gp_metrics_options {
     const char *version; /* of gpuprof */
 };
 
+struct gp_metrics_agent {              /* what the tables do not say; -1: unknown */
+    int64_t armed, refused, postponed; /* libraries */
+    int64_t records_lost;              /* of mappings */
+    int64_t searching;                 /* 1: copies of the library are found; 0: something holds up the search */
+};
+
 struct gp_metrics_source {
     /* As gp_system_view_read; the view is freed with `free`. */
     int (*read)(void *arg, struct gp_system_view **out, char *why, size_t why_bytes);
@@ -36,6 +42,9 @@ struct gp_metrics_source {
     /* As gp_nvml_read (and freed by gp_nvml_free); NULL: nothing is known of the GPUs but what the processes say. */
     int (*gpus)(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES]);
     void *arg;
+    /* NULL: nothing is known.  Comes with -1 everywhere. */
+    void (*agent)(void *arg, struct gp_metrics_agent *out);
+    void *agent_arg;
 };
 
 enum gp_metrics_format { GP_METRICS_TEXT, GP_METRICS_OPENMETRICS };

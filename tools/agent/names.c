@@ -47,9 +47,11 @@ static void gp_name_look(const struct gp_names *names, struct gp_name *name, pid
     /* A cgroup may be gone, and its bytes not yet: what was found stays. */
     if (names->off || name->tries >= GP_NAMES_TRIES)
         name->whole = true;
-    if (name->found.path[0])
+    if (name->found.path[0]) {
         snprintf(name->id, sizeof(name->id), "%s", name->found.path);
-    else
+        for (char *at = name->id; (at = strchr(at, '#'));)
+            *at = '_'; /* '#' is ours: it parts those that are alike */
+    } else
         snprintf(name->id, sizeof(name->id), "cgroup-%" PRIu64, name->cgroup_id);
 }
 

@@ -310,6 +310,25 @@ static int64_t gp_row_step(int64_t now, int64_t last)
     return now >= last ? now - last : now;
 }
 
+static int gp_folded_device(const void *key, const void *row)
+{
+    return memcmp(key, ((const struct gp_row_device *)row)->key, 16);
+}
+
+/* Forgets counters of devices that have no row any more.  Made-up ones come and go without end; one that comes back
+ * begins at 0 together with its containers. */
+static void gp_folded_tidy(struct gp_row_memory *memory)
+{
+    const struct gp_rows *rows = &memory->rows;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < memory->folded_count; i++) {
+        if (rows->device_count && bsearch(memory->folded[i].uuid, rows->devices, rows->device_count,
+                                          sizeof(*rows->devices), gp_folded_device))
+            memory->folded[kept++] = memory->folded[i];
+    }
+    memory->folded_count = kept;
+}
+
 static struct gp_counts *gp_folded_find(struct gp_row_memory *memory, const uint8_t uuid[16])
 {
     for (uint32_t i = 0; i < memory->folded_count; i++) {
@@ -564,6 +583,7 @@ const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp
     gp_rows_clear(rows);
     if (!gp_rows_names(memory, view) || !gp_rows_devices(memory, view, gpus, gpu_count, room))
         return NULL;
+    gp_folded_tidy(memory);
     room -= rows->device_count * GP_ROW_DEVICE_SERIES;
     /* Each device may need an "other" row of both kinds, and so may the device that is in no table. */
     uint32_t reserve =

@@ -67,7 +67,7 @@ static bool is_verbose;
 
 static int libbpf_says(enum libbpf_print_level level, const char *format, va_list list)
 {
-    return is_verbose && level != LIBBPF_DEBUG ? vfprintf(stderr, format, list) : 0; /* debug: each relocation */
+    return is_verbose && level == LIBBPF_WARN ? vfprintf(stderr, format, list) : 0; /* the rest: each relocation */
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */

@@ -132,11 +132,13 @@ static void gp_checks_rights(struct gp_doctor *doctor, bool many)
         size_t used = strlen(missing);
         snprintf(missing + used, sizeof(missing) - used, "%sCAP_SYS_ADMIN (probes before 6.6)", used ? ", " : "");
     }
+    bool may_open = mask & (admin | 1ull << 40);
     if (missing[0])
         gp_check(doctor, "rights", GP_NO, "run the agent as root, or as its systemd unit does",
                  "this user lacks for the agent: %s", missing);
     else
-        gp_check(doctor, "rights", GP_OK, NULL, "this user may run the agent");
+        gp_check(doctor, "rights", GP_OK, NULL, "this user may run the agent%s",
+                 may_open ? "" : "; without CAP_CHECKPOINT_RESTORE it does not find libraries whose file was deleted");
 }
 
 static void gp_checks_agent(struct gp_doctor *doctor)

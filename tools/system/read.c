@@ -17,6 +17,8 @@
 
 /* A table larger than this was not made by our agent. */
 #define GP_SYSTEM_MOST 262144u
+/* Twice a table, and for small ones so much more: under churn some entries are seen twice. */
+#define GP_SYSTEM_SLACK 64u
 
 struct gp_table { /* a hash map, copied */
     uint32_t count, capacity, key_bytes, value_bytes;
@@ -30,7 +32,7 @@ static void gp_table_free(struct gp_table *table)
     *table = (struct gp_table){0};
 }
 
-static int gp_table_copy(struct gp_table *table, int fd)
+static int gp_table_copy_once(struct gp_table *table, int fd)
 {
     LIBBPF_OPTS(bpf_map_batch_opts, options);
     uint32_t from = 0, next = 0; /* positions are the kernel's business: 4 bytes for a hash map */
@@ -44,10 +46,20 @@ static int gp_table_copy(struct gp_table *table, int fd)
             return -errno;
         table->count += count;
         if (err)
-            break; /* ENOENT: that was the last part */
+            return 0; /* ENOENT: that was the last part */
         from = next;
     }
-    return 0;
+    return -ENOSPC;
+}
+
+/* What moves from the part that is read to one that is not yet is seen twice, so that there may be more than the table
+ * has room for.  The kernel says ENOSPC when the next bucket would not fit. */
+static int gp_table_copy(struct gp_table *table, int fd)
+{
+    int err = -ENOSPC;
+    for (int tries = 0; err == -ENOSPC && tries < 3; tries++)
+        err = gp_table_copy_once(table, fd);
+    return err;
 }
 
 static int gp_table_read(struct gp_table *table, const char *pins, const char *name, uint32_t key_bytes,
@@ -58,7 +70,7 @@ static int gp_table_read(struct gp_table *table, const char *pins, const char *n
     if (fd < 0)
         return fd;
     *table = (struct gp_table){.key_bytes = key_bytes, .value_bytes = value_bytes};
-    table->capacity = most < GP_SYSTEM_MOST ? most : GP_SYSTEM_MOST;
+    table->capacity = (most < GP_SYSTEM_MOST ? most : GP_SYSTEM_MOST) * 2 + GP_SYSTEM_SLACK;
     /* Untouched pages cost nothing: no second pass to learn how many there are. */
     table->keys = calloc(table->capacity, key_bytes);
     table->values = calloc(table->capacity, value_bytes);

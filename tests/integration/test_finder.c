@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_finder.c: the search for libraries goes on beside everything else, and a process that makes it wait is named.
+ * In a pid and a mount namespace of its own, as test_discover.c.  What hangs does so for a second or two: agents
+ * outside see the process too, and wait with their searches.
+ */
+#define _GNU_SOURCE
+#include "agent/finder.h"
+#include "agent/log.h"
+#include "lib/inside.h"
+#include "lib/paths.h"
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct gp_bpf *bpf;
+static char why[512];
+#define top inside_top()
+
+static void finish(void)
+{
+    gp_bpf_close(bpf);
+}
+
+static void bpf_start(void)
+{
+    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    int error = gp_bpf_open(&bpf, NULL, why, sizeof(why));
+    if (error == -EPERM || error == -ENOTSUP) {
+        inside_say("%s", why);
+        _exit(INSIDE_SKIP);
+    }
+    NEED(error == 0, "%s", why);
+}
+
+/* A process that maps the file with this name. */
+static pid_t mapper_start(const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", top, name);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED || raise(SIGSTOP))
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    int status;
+    NEED(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    return pid;
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static uint64_t slow_ns;
+
+static struct gp_finder *finder_start(void)
+{
+    struct gp_finder *finder;
+    struct gp_finder_options options = {.bpf = bpf, .hangs_ns = 300000000, .slow_ns = slow_ns};
+    NEED(gp_finder_open(&finder, &options, why, sizeof(why)) == 0, "%s", why);
+    return finder;
+}
+
+/* Whether its count comes to this: hangs at that process (0: not), and at least so many armed. */
+static bool finder_is(struct gp_finder *finder, pid_t hangs_at, unsigned least)
+{
+    struct gp_finder_count count = {.at = -1};
+    for (int i = 0; i < 1000; i++) {
+        count = gp_finder_count(finder);
+        if (!count.hangs_ns == !hangs_at && count.at == hangs_at && count.libraries.armed >= least)
+            return true;
+        usleep(10000);
+    }
+    inside_say("hangs at %d, armed %u\n", (int)count.at, count.libraries.armed);
+    return false;
+}
+
+static bool finder_has(struct gp_finder *finder, unsigned armed)
+{
+    for (int i = 0; i < 1000 && gp_finder_count(finder).libraries.armed != armed; i++)
+        usleep(10000);
+    return gp_finder_count(finder).libraries.armed == armed;
+}
+
+/* ---- who maps it no more --------------------------------------------------------------------------------------- */
+
+static void *sleeper(void *unused)
+{
+    sleep(600);
+    return unused;
+}
+
+enum then { THEN_EXECS, THEN_LEADER_ENDS };
+
+/* Maps the file; what comes then begins with SIGCONT. */
+static pid_t changer_start(const char *name, enum then then)
+{
+    char path[PATH_MAX];
+    pthread_t thread;
+    snprintf(path, sizeof(path), "%s/%s", top, name);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED ||
+            (then == THEN_LEADER_ENDS && pthread_create(&thread, NULL, sleeper, NULL)) || raise(SIGSTOP))
+            _exit(1);
+        if (then == THEN_LEADER_ENDS)
+            syscall(SYS_exit, 0);
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    int status;
+    NEED(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    return pid;
+}
+
+/* Nothing is idle, lost or asked for: the sweep that comes by itself. */
+static void slow_body(void)
+{
+    slow_ns = 300000000;
+    bpf_start();
+    inside_shell("cp %s libgpuprof.so", path_library());
+    pid_t pid = changer_start("libgpuprof.so", THEN_EXECS);
+    struct gp_finder *finder = finder_start();
+    NEED(finder_is(finder, 0, 1));
+    NEED(kill(pid, SIGCONT) == 0);
+    NEED(finder_has(finder, 0), "it maps another program and lives");
+    end(pid);
+    NEED(gp_finder_close(finder));
+}
+
+Test(finder, who_maps_it_no_more_is_found_by_and_by, .timeout = 60)
+{
+    INSIDE(slow_body, finish);
+}
+
+static void wait_for_zombie(pid_t pid)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    for (int i = 0; i < 1000 && !strstr(text, ") Z "); i++) {
+        FILE *file = fopen(path, "re");
+        NEED(file && fgets(text, sizeof(text), file));
+        fclose(file);
+        usleep(10000);
+    }
+    NEED(strstr(text, ") Z "), "%s", text);
+}
+
+/* The first thread ends and another goes on: /proc shows no mappings then, and they are there. */
+static void leader_body(void)
+{
+    slow_ns = 100000000;
+    bpf_start();
+    inside_shell("cp %s libgpuprof.so", path_library());
+    pid_t pid = changer_start("libgpuprof.so", THEN_LEADER_ENDS);
+    struct gp_finder *finder = finder_start();
+    NEED(finder_is(finder, 0, 1));
+    NEED(kill(pid, SIGCONT) == 0);
+    wait_for_zombie(pid);
+    uint64_t sweeps = gp_finder_count(finder).discover.sweeps;
+    for (int i = 0; i < 1000 && gp_finder_count(finder).discover.sweeps < sweeps + 3; i++)
+        usleep(10000);
+    struct gp_finder_count count = gp_finder_count(finder);
+    NEED(count.discover.sweeps >= sweeps + 3);
+    NEED(count.libraries.mappers == 1 && count.libraries.armed == 1, "its other thread maps it");
+    end(pid);
+    NEED(finder_has(finder, 0));
+    NEED(gp_finder_close(finder));
+}
+
+Test(finder, whose_first_thread_has_ended_maps_it_still, .timeout = 60)
+{
+    INSIDE(leader_body, finish);
+}
+
+/* ---- who makes others wait ------------------------------------------------------------------------------------- */
+
+static int flushes[2]; /* a byte for each that waits */
+
+/* A file system that answers everything but a flush. */
+static void fuse_serve(int fd)
+{
+    static _Alignas(8) char in[1 << 17];
+    for (;;) {
+        struct {
+            struct fuse_out_header head;
+            union {
+                struct fuse_init_out init;
+                struct fuse_attr_out attr;
+                struct fuse_entry_out entry;
+                struct fuse_open_out open;
+            };
+        } out = {.head = {.error = 0}};
+        const struct fuse_in_header *head = (const void *)in;
+        size_t more = 0;
+        if (read(fd, in, sizeof(in)) < 0) {
+            if (errno == ENODEV)
+                _exit(0);
+            continue;
+        }
+        struct fuse_attr attr = {
+            .ino = head->nodeid, .mode = head->nodeid == 1 ? S_IFDIR | 0755 : S_IFREG | 0644, .nlink = 1};
+        switch (head->opcode) {
+        case FUSE_FLUSH:
+            if (write(flushes[1], "x", 1) < 0)
+                _exit(1);
+            continue;
+        case FUSE_FORGET:
+        case FUSE_INTERRUPT:
+            continue;
+        case FUSE_INIT:
+            out.init = (struct fuse_init_out){.major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
+            more = sizeof(out.init);
+            break;
+        case FUSE_GETATTR:
+            out.attr.attr = attr;
+            more = sizeof(out.attr);
+            break;
+        case FUSE_LOOKUP:
+            out.entry = (struct fuse_entry_out){.nodeid = 2, .attr = attr};
+            out.entry.attr.ino = 2;
+            out.entry.attr.mode = S_IFREG | 0644;
+            more = sizeof(out.entry);
+            break;
+        case FUSE_OPEN:
+            out.open.fh = 1;
+            more = sizeof(out.open);
+            break;
+        default:
+            out.head.error = -ENOSYS;
+        }
+        out.head.unique = head->unique;
+        out.head.len = (uint32_t)(sizeof(out.head) + more);
+        if (write(fd, &out, out.head.len) < 0)
+            continue;
+    }
+}
+
+/* The process that serves it.  Nobody else may keep the descriptor: with the last one what waits goes on. */
+static pid_t fuse_start(void)
+{
+    char options[96], path[PATH_MAX];
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+    inside_shell("mkdir fuse");
+    snprintf(path, sizeof(path), "%s/fuse", top);
+    if (fd < 0 || mount("none", path, "fuse", MS_NODEV | MS_NOSUID, options)) {
+        inside_say("no file system of one's own: %s", strerror(errno));
+        _exit(INSIDE_SKIP);
+    }
+    NEED(pipe2(flushes, O_CLOEXEC) == 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        fuse_serve(fd);
+    close(fd);
+    return pid;
+}
+
+/* Execs, and the kernel closes its file there meanwhile: until that is answered nobody may look at its mappings. */
+static pid_t holder_start(void)
+{
+    char path[PATH_MAX];
+    pid_t pid = fork();
+    if (pid == 0) {
+        snprintf(path, sizeof(path), "%s/fuse/file", top);
+        if (open(path, O_RDONLY | O_CLOEXEC) < 0)
+            _exit(1);
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    char byte;
+    NEED(read(flushes[0], &byte, 1) == 1);
+    return pid;
+}
+
+static void holder_body(void)
+{
+    bpf_start();
+    inside_shell("cp %s libgpuprof.so; cp %s libgpuprof-2.so", path_library(), path_library());
+    pid_t server = fuse_start(), first = mapper_start("libgpuprof.so");
+    pid_t holder = holder_start();
+    struct gp_finder *finder = finder_start();
+    NEED(finder_is(finder, holder, 0), "it cannot be said who makes us wait");
+    end(server);
+    NEED(finder_is(finder, 0, 1));
+    pid_t second = mapper_start("libgpuprof-2.so");
+    NEED(finder_is(finder, 0, 2), "the search goes on");
+    end(holder);
+    end(second);
+    end(first);
+    NEED(gp_finder_close(finder));
+}
+
+Test(finder, who_makes_others_wait_is_named_and_stops_the_search_alone, .timeout = 60)
+{
+    INSIDE(holder_body, finish);
+}
+
+static void held_close_body(void)
+{
+    bpf_start();
+    pid_t server = fuse_start(), holder = holder_start();
+    struct gp_finder *finder = finder_start();
+    NEED(finder_is(finder, holder, 0));
+    NEED(!gp_finder_close(finder), "its thread hangs: it is left behind");
+    end(server);
+    end(holder);
+    bpf = NULL; /* the thread's */
+}
+
+Test(finder, an_agent_ends_though_its_search_hangs, .timeout = 60)
+{
+    INSIDE(held_close_body, finish);
+}
