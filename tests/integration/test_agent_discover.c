@@ -10,9 +10,7 @@
 
 static void begin_alone(void)
 {
-    pid_t other = elsewhere_agent();
-    if (other)
-        cr_skip_test("an agent runs here (pid %d), which finds the same copies", (int)other);
+    ELSEWHERE_SKIP();
     begin_four();
     /* Under a name by which an agent that nobody told of it finds it. */
     const char *copy = place_copy(&place, path_library(), "libgpuprof.so");

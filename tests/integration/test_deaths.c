@@ -6,6 +6,7 @@
  */
 #include "agent/deaths.h"
 #include "base/clock.h"
+#include "lib/elsewhere.h"
 #include "lib/keeper.h"
 #include "lib/paths.h"
 #include "private.h"
@@ -445,25 +446,6 @@ Test(deaths, a_chain_of_a_thousand_execs)
 
 /* ---- numbers that are used again --------------------------------------------------------------------------------- */
 
-/* As the program would: the start time is any in the clock tick that /proc shows.  0: no such process. */
-static uint64_t start_of(pid_t pid)
-{
-    char path[32], text[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[n] = '\0';
-    const char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, "%llu", &ticks) != 1)
-        return 0;
-    return ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)) + 1234;
-}
-
 /* The next process of this number; false: another number, since that one is somebody else's for good now. */
 static bool kid_again(pid_t pid, struct kid **kid)
 {
@@ -494,7 +476,7 @@ static void reuse(bool has_tracepoint, int times)
     int i = 0, others = 0;
     for (uint64_t until = gp_clock_ns() + 100000 * MS; i < times && gp_clock_ns() < until; i++) {
         int how = rand_r(&seed);
-        uint64_t born_ns = start_of(pid);
+        uint64_t born_ns = elsewhere_start_ns(pid);
         if (how & 1)
             second();
         kid_end(kid);
@@ -507,7 +489,7 @@ static void reuse(bool has_tracepoint, int times)
             pid = kid->pid;
             i--;
             second(); /* what the other number had is no part of the question */
-            if (!loop_until(sums_are, &none, 3000 * MS) && start_of(theirs) == born_ns)
+            if (!loop_until(sums_are, &none, 3000 * MS) && elsewhere_start_ns(theirs) == born_ns)
                 skip("somebody else's process %d began in the clock tick of ours: they are one until it ends",
                      (int)theirs);
             second(); /* it may have ended meanwhile */
@@ -561,7 +543,7 @@ static void rows_of_sleepers(int count)
 {
     sleepers_start(count);
     for (int i = 0; i < count; i++)
-        row_write((uint32_t)sleepers[i], start_of(sleepers[i]));
+        row_write((uint32_t)sleepers[i], elsewhere_start_ns(sleepers[i]));
 }
 
 static double cpu_ms(void)

@@ -7,6 +7,7 @@
 #include "agent/discover.h"
 #include "agent/file.h"
 #include "agent/log.h"
+#include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"
 #include "lib/ledger.h"
@@ -84,9 +85,7 @@ static void start(void)
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+    return (int64_t)(gp_clock_ns() / 1000000);
 }
 
 /* What the agent's loop does, for one round of at most ms. */
@@ -200,13 +199,10 @@ static int64_t allocated(void)
     return sum;
 }
 
-/* An agent that runs on this machine already sees what the tests map, by whatever namespace: it arms their copies,
- * which says to a second one that they are armed, and holds their mounts.  So none of these says anything then. */
+/* An agent of this machine arms these copies too, by whatever namespace, and holds their mounts. */
 static void alone_or_skip(void)
 {
-    pid_t other = elsewhere_agent();
-    if (other)
-        cr_skip_test("an agent runs here (pid %d), which arms these copies too", (int)other);
+    ELSEWHERE_SKIP();
 }
 
 TestSuite(discover, .init = alone_or_skip);
