@@ -108,10 +108,7 @@ static void loop(int ms)
         loop_once(20);
 }
 
-static unsigned armed(void)
-{
-    return gp_libraries_count(libraries).armed;
-}
+#define armed() (gp_libraries_count(libraries).armed)
 
 /* Milliseconds until so many are armed, or -1 after 5 s (a loaded machine's second). */
 static int loop_until_armed(unsigned count)
@@ -399,10 +396,7 @@ Test(discover, one_inode_is_armed_once_through_perf, .timeout = 60)
 
 /* ---- refused --------------------------------------------------------------------------------------------------- */
 
-static uint64_t refused(void)
-{
-    return gp_libraries_count(libraries).refused;
-}
+#define refused() (gp_libraries_count(libraries).refused)
 
 /* A process that maps the file with this name from now on; no exec, so any file can be mapped. */
 static pid_t mapper_start(const char *name, int times)
