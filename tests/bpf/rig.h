@@ -8,6 +8,7 @@
 #define TESTS_BPF_RIG_H
 
 #include "bpf/loader.h"
+#include "lib/keeper.h"
 #include "lib/paths.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -99,6 +100,7 @@ static void begin_with(const struct gp_bpf_options *options)
     if (error == -EPERM || error == -ENOTSUP)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
+    keeper_start(NULL);
     groups_make();
     copy_of(path_program("probe_fire"));
     link_copy();

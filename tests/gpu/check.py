@@ -21,7 +21,8 @@ TIMEOUT_S = 60  # a program takes seconds at most; the first CUDA call on a mach
 
 # Programs that are not run plainly: they never end, need arguments, or ask gpuprof itself.
 SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "hook_caller_srt", "oom_fail", "lend",
-           "leak_branch", "nvtx", "snapshot", "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk"}
+           "leak_branch", "nvtx", "snapshot", "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk",
+           "agent_walk", "probe_fire", "rude"}
 # More than one process holds at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Threads allocate at the same time: peaks differ from run to run.

@@ -7,6 +7,8 @@
 #include "agent/discover.h"
 #include "agent/file.h"
 #include "agent/log.h"
+#include "base/clock.h"
+#include "lib/elsewhere.h"
 #include "lib/inside.h"
 #include "lib/ledger.h"
 #include "lib/paths.h"
@@ -83,9 +85,7 @@ static void start(void)
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+    return (int64_t)(gp_clock_ns() / 1000000);
 }
 
 /* What the agent's loop does, for one round of at most ms. */
@@ -108,10 +108,7 @@ static void loop(int ms)
         loop_once(20);
 }
 
-static unsigned armed(void)
-{
-    return gp_libraries_count(libraries).armed;
-}
+#define armed() (gp_libraries_count(libraries).armed)
 
 /* Milliseconds until so many are armed, or -1 after 5 s (a loaded machine's second). */
 static int loop_until_armed(unsigned count)
@@ -198,6 +195,14 @@ static int64_t allocated(void)
     }
     return sum;
 }
+
+/* An agent of this machine arms these copies too, by whatever namespace, and holds their mounts. */
+static void alone_or_skip(void)
+{
+    ELSEWHERE_SKIP();
+}
+
+TestSuite(discover, .init = alone_or_skip);
 
 /* ---- found ----------------------------------------------------------------------------------------------------- */
 
@@ -391,10 +396,7 @@ Test(discover, one_inode_is_armed_once_through_perf, .timeout = 60)
 
 /* ---- refused --------------------------------------------------------------------------------------------------- */
 
-static uint64_t refused(void)
-{
-    return gp_libraries_count(libraries).refused;
-}
+#define refused() (gp_libraries_count(libraries).refused)
 
 /* A process that maps the file with this name from now on; no exec, so any file can be mapped. */
 static pid_t mapper_start(const char *name, int times)

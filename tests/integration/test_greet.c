@@ -6,6 +6,7 @@
 #include "agent/deaths.h"
 #include "agent/greet.h"
 #include "base/clock.h"
+#include "lib/keeper.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
 #include <bpf/bpf.h>
@@ -52,6 +53,7 @@ static void begin(void)
     if (error == -EPERM || error == -ENOTSUP)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
+    keeper_start(NULL);
     snprintf(library, sizeof library, "/tmp/gpuprof-test-greet-%d.so", getpid());
     snprintf(command, sizeof command, "cp '%s' %s", path_library(), library);
     cr_assert(system(command) == 0);

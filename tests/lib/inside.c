@@ -3,6 +3,7 @@
  * inside.c: see inside.h.
  */
 #include "lib/inside.h"
+#include "lib/keeper.h"
 #include <errno.h>
 #include <limits.h>
 #include <linux/capability.h>
@@ -70,6 +71,7 @@ int inside_run(void (*body)(void), void (*finish)(void), char *text, size_t byte
     if (geteuid() != 0)
         return INSIDE_SKIP;
     snprintf(top, sizeof(top), "/tmp/gpuprof-test-inside-%d", (int)getpid());
+    keeper_start(NULL);
     mkdir(top, 0755); /* the mount point, empty outside */
     report = memfd_create("report", MFD_CLOEXEC);
     pid_t outer = fork();

@@ -26,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/library.h"
 #include "lib/paths.h"
 
 #define PLACE_BPFFS   "/sys/fs/bpf"
@@ -51,7 +52,8 @@ static void place_kill_group(const char *path)
         fclose(procs);
 }
 
-static void place_clear_folder(const char *path)
+/* A folder of files and of folders of files, as an agent that was killed leaves its pins. */
+static void place_clear_folder(const char *path, bool want_below)
 {
     char name[512];
     DIR *dir = opendir(path);
@@ -60,7 +62,8 @@ static void place_clear_folder(const char *path)
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
             continue;
         snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-        unlink(name);
+        if (unlink(name) != 0 && errno != ENOENT && want_below)
+            place_clear_folder(name, false);
     }
     if (dir)
         closedir(dir);
@@ -105,8 +108,8 @@ static void place_keep(const struct place *place, pid_t pid, int fd)
     while (read(3, &byte, 1) < 0 && errno == EINTR) {
     }
     bool is_clear = place_clear_groups(place->group_at[0], pid) & place_clear_groups(place->group_at[1], pid);
-    place_clear_folder(place->pins);
-    place_clear_folder(place->dir);
+    place_clear_folder(place->pins, true);
+    place_clear_folder(place->dir, true);
     _exit(!is_clear ? 1 : access(place->pins, F_OK) == 0 ? 2 : access(place->dir, F_OK) == 0 ? 3 : 0);
 }
 
@@ -126,6 +129,27 @@ static bool place_find_v2(char *path, size_t bytes)
     return is_found;
 }
 
+/* Another build id: an agent that runs here and has armed the file that this is a copy of knows it by that. */
+static bool place_make_unknown(const char *path)
+{
+    struct gp_library_id id;
+    struct stat about;
+    pid_t pid = getpid();
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    char *at = MAP_FAILED, *note = NULL;
+    if (fd >= 0 && fstat(fd, &about) == 0 && gp_library_id_read(fd, &id) == 0)
+        at = mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED)
+        note = memmem(at, (size_t)about.st_size, id.id, id.bytes);
+    if (note)
+        memcpy(note, &pid, sizeof(pid));
+    if (at != MAP_FAILED)
+        munmap(at, (size_t)about.st_size);
+    if (fd >= 0)
+        close(fd);
+    return note != NULL;
+}
+
 const char *place_copy(const struct place *place, const char *file, const char *name)
 {
     static char path[160];
@@ -142,7 +166,7 @@ const char *place_copy(const struct place *place, const char *file, const char *
         fchmod(to, 0755);
         close(to);
     }
-    return is_whole ? path : NULL;
+    return is_whole && place_make_unknown(path) ? path : NULL;
 }
 
 int place_make(struct place *place, char *why, size_t why_bytes)
@@ -176,7 +200,7 @@ int place_make(struct place *place, char *why, size_t why_bytes)
         place_keep(place, pid, ends[0]);
     close(ends[0]);
     place->keeper_fd = ends[1];
-    const char *copy = place_copy(place, path_library(), "libgpuprof.so");
+    const char *copy = place_copy(place, path_library(), "library.so");
     if (!copy) {
         snprintf(why, why_bytes, "cannot copy %s: %s", path_library(), strerror(errno));
         return -EIO;

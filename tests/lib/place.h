@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * place.h: where a test of the agent does its work: a folder with a copy of the library (another inode: nobody else's
- * probes), a name for pins on the machine's bpffs, cgroups, and programs in them that do what they are told.
+ * place.h: where a test of the agent does its work: a folder with a copy of the library (another inode, name and
+ * build id: nobody else's probes), a name for pins on the machine's bpffs, cgroups, and programs in them that do what
+ * they are told.
  *
  * A keeper process takes all of it away when the test has ended, however it ended: what stands in the place's cgroups
  * is killed, the cgroups, the pins and the folder go.  So what a test starts belongs into one of its cgroups.
@@ -41,7 +42,8 @@ int place_free(struct place *place, char *why, size_t why_bytes);
 int place_group(struct place *place, bool want_v1);
 /* Removes one: -errno as rmdir.  The last one's number is used again. */
 int place_group_remove(struct place *place, int group);
-/* DIR/name of a copy of that file; static buffer.  NULL: could not. */
+/* DIR/name of a copy of that library, with a build id of this place's; static buffer.  NULL: could not.  An agent that
+ * somebody else runs on this machine takes no interest in it unless the name begins with "libgpuprof". */
 const char *place_copy(const struct place *place, const char *file, const char *name);
 /* Moves the calling process. */
 int place_enter(const struct place_group *group);

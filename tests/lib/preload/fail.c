@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -161,7 +162,8 @@ FAIL(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p,
 FAIL(int, madvise, (void *a, size_t n, int advice), (a, n, advice), -1, EINVAL)
 FAIL(int, pthread_create, (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *arg), (t, a, f, arg),
      EAGAIN, 0)
-/* What pthread_atfork becomes in the library that calls it. */
+/* What pthread_atfork becomes in the library that calls it; no header declares it. */
+int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 FAIL(int, __register_atfork, (void (*a)(void), void (*b)(void), void (*c)(void), void *dso), (a, b, c, dso), ENOMEM, 0)
 FAIL(int, pthread_setname_np, (pthread_t t, const char *name), (t, name), ERANGE, 0)
 FAIL(void *, dlopen, (const char *name, int flags), (name, flags), NULL, 0)

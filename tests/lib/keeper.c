@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keeper.c: see keeper.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "lib/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const keeper_forms[] = {
+    "/tmp/gpuprof-test-*-%d",
+    "/tmp/gpuprof-test-*-%d.so",
+    "/sys/fs/cgroup/gpuprof-test-%d-*",
+    "/sys/fs/cgroup/*/gpuprof-test-%d-*",
+    "/sys/fs/cgroup/gpuprof-test-*-%d",
+    "/sys/fs/cgroup/*/gpuprof-test-*-%d",
+    "/sys/fs/cgroup/gpuprof-test-*-%d-*",
+    "/sys/fs/cgroup/*/gpuprof-test-*-%d-*",
+};
+
+static void keeper_remove(const char *path)
+{
+    /* A killed process leaves its cgroup a little later. */
+    for (int tries = 0; tries < 500 && unlink(path) != 0 && rmdir(path) != 0 && errno == EBUSY; tries++)
+        usleep(10000);
+}
+
+static void keeper_clear(pid_t pid)
+{
+    for (size_t form = 0; form < sizeof(keeper_forms) / sizeof(keeper_forms[0]); form++) {
+        char pattern[128];
+        glob_t found;
+        snprintf(pattern, sizeof(pattern), keeper_forms[form], (int)pid);
+        if (glob(pattern, 0, NULL, &found) != 0)
+            continue;
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            keeper_remove(found.gl_pathv[i]);
+        globfree(&found);
+    }
+}
+
+static void keeper_wait(int fd, pid_t pid, const char *file)
+{
+    char byte;
+    setsid();
+    /* The runner waits for the end of its own pipes: nothing of it may stay open here. */
+    dup2(fd, 3);
+    syscall(SYS_close_range, 4u, ~0u, 0);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; i < 3; i++)
+        dup2(null, i);
+    close(null);
+    while (read(3, &byte, 1) < 0 && errno == EINTR) {
+    }
+    keeper_clear(pid);
+    if (file)
+        unlink(file);
+    _exit(0);
+}
+
+void keeper_start(const char *file)
+{
+    int ends[2];
+    pid_t pid = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return;
+    /* No child of the test's: it may wait for any of its own. */
+    pid_t between = fork();
+    if (between == 0) {
+        if (fork() == 0)
+            keeper_wait(ends[0], pid, file);
+        _exit(0);
+    }
+    while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR) {
+    }
+    close(ends[0]); /* the other end is closed by the end of the test */
+}
