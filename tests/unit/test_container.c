@@ -371,6 +371,27 @@ Test(container, a_real_cgroup)
     real_cgroup(is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified", 0);
 }
 
+/* Held open, so that the kernel knows the file's name when it is asked by number. */
+Test(container, a_file_of_a_cgroup_is_none)
+{
+    static const char *const files[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/unified/cgroup.procs"};
+    struct gp_container_name found;
+    struct stat st;
+    int tried = 0;
+    for (size_t i = 0; i < 2; i++) {
+        int fd = open(files[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        cr_assert_eq(fstat(fd, &st), 0);
+        int rc = gp_container_lookup("", st.st_ino, 0, &found);
+        cr_assert_eq(rc, -ENOENT, "%s: %d, '%s'", files[i], rc, found.path);
+        close(fd);
+        tried++;
+    }
+    if (!tried)
+        cr_skip_test("no cgroups of version 2 here");
+}
+
 Test(container, a_real_cgroup_of_version_1)
 {
     if (access("/sys/fs/cgroup/memory/cgroup.procs", F_OK) != 0)

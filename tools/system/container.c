@@ -200,8 +200,9 @@ static int gp_container_by_handle(const char *mount, uint64_t cgroup_id, char ou
     int top = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return -errno;
-    int fd = open_by_handle_at(top, &handle.head, O_PATH | O_CLOEXEC);
-    int error = errno;
+    /* Files in a cgroup's directory have numbers too. */
+    int fd = open_by_handle_at(top, &handle.head, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int error = errno == ENOTDIR ? ESTALE : errno;
     close(top);
     if (fd < 0)
         return -error;
