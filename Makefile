@@ -183,7 +183,7 @@ include bpf/bpf.mk
 include tools/report/report.mk
 include tests/tests.mk
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -type f -name '*.d' 2>/dev/null)
 
 .PHONY: clean
 clean: ## remove every build tree
