@@ -24,6 +24,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "container.h"
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #define map_of(_name, _type, _key, _value, _entries)                                                                   \
@@ -107,12 +109,6 @@ static __always_inline void copy_16(uint8_t *to, const uint8_t *from)
 static __always_inline bool is_known(const uint8_t *uuid)
 {
     return (word_at(uuid) | word_at(uuid + 8)) != 0;
-}
-
-/* Typed: what it points to is read without a helper's call, and what cannot be read is 0. */
-static __always_inline struct task_struct *current(void)
-{
-    return bpf_get_current_task_btf();
 }
 
 static __always_inline struct gp_map_meta *meta_get(void)
@@ -669,65 +665,6 @@ __noinline int events_send(const struct header *header, const struct who *who, u
     if (count <= 64)
         return record_64(who, header, from, count, flags);
     return record_256(who, header, from, count, flags);
-}
-
-/* ---- containers where memory is under version 1 ---------------------------------------------------------------- */
-
-#define ROOT_ID 1 /* of each hierarchy's root */
-
-/* The cgroup that the task is in for a controller.  Kernels number controllers as they were built: the name is asked
- * for.  Arrays of the kernel are longer than vmlinux.h says, so the index is added by hand. */
-static __always_inline const struct cgroup *group_for(const struct css_set *set, uint64_t controller)
-{
-    const char *at = (const char *)&set->subsys[0];
-    const struct cgroup_subsys_state *state = *(struct cgroup_subsys_state *const *)(at + controller * sizeof state);
-    return state->cgroup;
-}
-
-#define controller_of(_name)                                                                                           \
-    (bpf_core_enum_value_exists(enum cgroup_subsys_id, _name) ? bpf_core_enum_value(enum cgroup_subsys_id, _name)      \
-                                                              : UINT64_MAX)
-
-/* Its number, marked; 0: it says nothing, being the root or of version 2 itself. */
-static __always_inline uint64_t group_id(const struct cgroup *group, const struct cgroup *unified, uint64_t mark)
-{
-    if (group->root == unified->root)
-        return 0;
-    uint64_t id = group->kn->id;
-    return id == ROOT_ID ? 0 : (id & (GP_MAP_CGROUP_V1 - 1)) | mark;
-}
-
-/* A runtime that knows version 1 alone makes its containers there, and leaves them in version 2 where it stands itself:
- * in the service of systemd that started it. */
-static __always_inline bool is_service(const struct cgroup *unified)
-{
-    char name[64 + 8];
-    long bytes = bpf_probe_read_kernel_str(name, 64, unified->kn->name);
-    if (bytes < (long)sizeof ".service")
-        return false;
-    uint64_t end = (uint64_t)bytes - sizeof ".service";
-    asm volatile("%0 &= 63" : "+r"(end)); /* as it is; Linux 6.1's verifier follows no other bound */
-    uint64_t last;
-    __builtin_memcpy(&last, name + end, sizeof last);
-    return last == 0x656369767265732eull; /* ".service" */
-}
-
-/* The number under which the current task's container goes: of version 2, or where that tells nothing apart a marked
- * one.  Not inlined, for the stack's sake. */
-__noinline uint64_t container_id(void)
-{
-    const struct css_set *set = current()->cgroups;
-    const struct cgroup *unified = set->dfl_cgrp, *memory = NULL;
-    uint64_t id = unified->kn->id, old = 0;
-    if (controller_of(memory_cgrp_id) != UINT64_MAX) {
-        memory = group_for(set, controller_of(memory_cgrp_id));
-        old = group_id(memory, unified, GP_MAP_CGROUP_V1);
-    }
-    if (id != ROOT_ID)
-        return old && memory->level >= unified->level && is_service(unified) ? old : id;
-    if (!old && controller_of(pids_cgrp_id) != UINT64_MAX)
-        old = group_id(group_for(set, controller_of(pids_cgrp_id)), unified, GP_MAP_CGROUP_V1_PIDS);
-    return old ? old : id;
 }
 
 /* ---- the probe ------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 
 #include "bpf/loader.h"
 #include "lib/keeper.h"
+#include "lib/kid.h"
 #include "lib/paths.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -29,12 +30,6 @@
 #define KIDS 8
 #define MIB  (1ll << 20)
 #define GIB  (1ll << 30)
-
-struct kid {
-    pid_t pid;
-    FILE *to, *from;
-    int cgroup;
-};
 
 static struct gp_bpf *bpf;
 static char why[512], copy[PATH_MAX], groups[3][PATH_MAX], more[4][PATH_MAX];
@@ -111,23 +106,6 @@ static void begin(void)
     begin_with(NULL);
 }
 
-static long long answer(struct kid *kid)
-{
-    char line[64];
-    return fgets(line, sizeof line, kid->from) ? atoll(line) : -1;
-}
-
-static long long tell(struct kid *kid, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vfprintf(kid->to, format, list);
-    va_end(list);
-    fputc('\n', kid->to);
-    fflush(kid->to);
-    return answer(kid);
-}
-
 static bool enter(const char *group, pid_t pid)
 {
     char procs[PATH_MAX + 16], text[16];
@@ -139,39 +117,18 @@ static bool enter(const char *group, pid_t pid)
     return is_done;
 }
 
+static void fire_exec(void *arg, int exec_fd)
+{
+    if (enter(arg, 0))
+        kid_exec_file(copy, exec_fd);
+}
+
 static struct kid *kid_start(int cgroup)
 {
     struct kid *kid = &kids[kid_count++];
-    int to[2], from[2];
-    cr_assert(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
-    kid->cgroup = cgroup;
-    kid->pid = fork();
-    if (kid->pid == 0) {
-        if (!enter(groups[cgroup], 0))
-            _exit(99);
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        execl(copy, "probe_fire", (char *)NULL);
-        _exit(99);
-    }
-    close(to[0]);
-    close(from[1]);
-    kid->to = fdopen(to[1], "w");
-    kid->from = fdopen(from[0], "r");
-    cr_assert(answer(kid) == 0, "the program did not start");
+    cr_assert(kid_begin(kid, fire_exec, groups[cgroup]) == 0, "the program did not start");
+    kid->group = cgroup;
     return kid;
-}
-
-static void kid_end(struct kid *kid, int with)
-{
-    if (!kid->pid)
-        return;
-    if (with)
-        kill(kid->pid, with);
-    fclose(kid->to);
-    waitpid(kid->pid, NULL, 0);
-    fclose(kid->from);
-    kid->pid = 0;
 }
 
 /* The kernel lets a process that was waited for leave its cgroup a little later. */

@@ -43,8 +43,8 @@ static void oracle_run(void)
             group_high[i % 3][d] = group_sum;
         has[i][d] = to;
         calls[i][d] += 3;
-        tell(&kids[i], "m %d %d %lld %lld %lld %lld %lld %lld", d, d + 1, to, high, to * 2, high * 2, calls[i][d],
-             64 * GIB);
+        kid_tell(&kids[i], "m %d %d %lld %lld %lld %lld %lld %lld", d, d + 1, to, high, to * 2, high * 2, calls[i][d],
+                 64 * GIB);
     }
     for (int d = 0; d < DEVICES; d++) {
         long long sum = 0, group[3] = {0}, all_calls = 0;
@@ -89,7 +89,7 @@ Test(bpf, sums_are_the_same_through_perf, .init = begin_by_perf, .fini = end, .t
 Test(bpf, identity_is_the_kernels, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(1);
-    tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, 2 * MIB, GIB);
+    kid_tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, 2 * MIB, GIB);
     struct gp_map_process row;
     cr_assert(process_row(kid->pid, 3, &row) == 0);
     cr_assert(eq(u64, row.cgroup_id, group_id[1]));
@@ -98,8 +98,8 @@ Test(bpf, identity_is_the_kernels, .init = begin, .fini = end, .timeout = 60)
     cr_assert(eq(i64, row.allocated_bytes, MIB));
     cr_assert(eq(i64, row.allocated_peak_bytes, 2 * MIB));
     cr_assert(row.start_ns != 0);
-    cr_assert(eq(i64, tell(kid, "u 65534"), 0));
-    tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(i64, kid_tell(kid, "u 65534"), 0));
+    kid_tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(process_row(kid->pid, 3, &row) == 0);
     cr_assert(eq(u32, row.uid, 65534));
 }
@@ -107,13 +107,13 @@ Test(bpf, identity_is_the_kernels, .init = begin, .fini = end, .timeout = 60)
 Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
-    tell(kid, "m 0 0 %lld %lld 0 0 5 -1", MIB, MIB);
+    kid_tell(kid, "m 0 0 %lld %lld 0 0 5 -1", MIB, MIB);
     cr_assert(eq(u32, device_sum(0).processes, 0), "unknown devices are in no sum");
-    tell(kid, "m 0 1 %lld %lld 0 0 6 %lld", 2 * MIB, 2 * MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 6 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
     cr_assert(eq(i64, device_sum(1).calls, 6));
     cr_assert(enter(groups[2], kid->pid));
-    tell(kid, "m 0 1 %lld %lld 0 0 7 %lld", 3 * MIB, 3 * MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 7 %lld", 3 * MIB, 3 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 3 * MIB));
     cr_assert(eq(i64, device_sum(1).calls, 7), "calls are not counted twice");
     cr_assert(eq(u32, device_sum(1).processes, 1));
@@ -122,7 +122,7 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
     cr_assert(eq(i64, container_sum(2, 1).allocated_bytes, 3 * MIB));
     cr_assert(eq(u64, container(0).entries, 0));
     cr_assert(eq(u64, container(2).entries, 1));
-    tell(kid, "m 0 2 %lld %lld 0 0 7 %lld", 4 * MIB, 4 * MIB, GIB);
+    kid_tell(kid, "m 0 2 %lld %lld 0 0 7 %lld", 4 * MIB, 4 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0), "another device under the same index");
     cr_assert(eq(i64, device_sum(2).allocated_bytes, 4 * MIB));
     kid_end(kid, SIGKILL);
@@ -134,37 +134,37 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
 Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    tell(kid, "o");
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "o");
     cr_assert(eq(u64, gp_bpf_meta(bpf)->old_batches, 1));
-    tell(kid, "g 5");
-    tell(kid, "l 17");
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "g 5");
+    kid_tell(kid, "l 17");
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(u64, gp_bpf_meta(bpf)->gap_batches, 5));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17));
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
     cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, 0), 0));
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17), "what it lost before we knew it is not ours");
-    tell(kid, "l 20");
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "l 20");
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 20));
 }
 
 Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *a = kid_start(0), *b = kid_start(1);
-    tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 9 * MIB, MIB, 9 * MIB, GIB);
-    tell(b, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, MIB, MIB, MIB, GIB);
+    kid_tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 9 * MIB, MIB, 9 * MIB, GIB);
+    kid_tell(b, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, MIB, MIB, MIB, GIB);
     struct gp_map_device_key every = {{0}};
     struct gp_map_reset reset = {.allocated_ns = (uint64_t)now_ns()};
     cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &every, &reset, BPF_ANY) == 0);
-    tell(b, "m 0 1 %lld %lld %lld %lld 1 %lld", 0ll, MIB, MIB, MIB, GIB);
+    kid_tell(b, "m 0 1 %lld %lld %lld %lld 1 %lld", 0ll, MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 2 * MIB), "what it stood at when it began anew");
     cr_assert(eq(i64, device_sum(1).reserved_peak_bytes, 9 * MIB), "the other peak is left alone");
     cr_assert(eq(i64, container_sum(1, 1).allocated_peak_bytes, MIB));
     cr_assert(eq(i64, container_sum(0, 1).allocated_peak_bytes, 9 * MIB), "nothing moved it: readers apply the rule");
-    tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 4 * MIB, MIB, MIB, GIB);
+    kid_tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 4 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 4 * MIB));
 }
 
@@ -184,7 +184,7 @@ Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeou
         kid_end(&kids[i], SIGKILL);
     }
     for (int i = KILLED; i < ALL; i++)
-        cr_assert(eq(i64, answer(&kids[i]), 0));
+        cr_assert(eq(i64, kid_answer(&kids[i]), 0));
     struct gp_map_sum sum = device_sum(1);
     cr_assert(eq(i64, sum.allocated_bytes, (ALL - KILLED) * 5 * MIB));
     cr_assert(eq(i64, sum.reserved_bytes, (ALL - KILLED) * 5 * MIB));
@@ -260,24 +260,24 @@ static void begin_tiny(void)
 Test(bpf, full_tables_are_counted_and_what_is_in_stays_exact, .init = begin_tiny, .fini = end, .timeout = 60)
 {
     for (int i = 0; i < 6; i++)
-        tell(kid_start(i % 2), "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+        kid_tell(kid_start(i % 2), "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 4 * MIB), "4 have room");
     cr_assert(eq(u32, device_sum(1).processes, 4));
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 2 * MIB));
     cr_assert(eq(i64, container_sum(1, 1).total_bytes, -99), "no room for the other container");
     cr_assert(gt(u64, gp_bpf_meta(bpf)->map_full, 0));
     uint64_t full = gp_bpf_meta(bpf)->map_full;
-    tell(&kids[0], "m 1 2 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(&kids[0], "m 1 2 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(gt(u64, gp_bpf_meta(bpf)->map_full, full));
     for (int i = 0; i < 4; i++)
         kid_end(&kids[i], SIGKILL);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
-    tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 7 * MIB, 7 * MIB, GIB);
+    kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 7 * MIB, 7 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 7 * MIB), "who waited has room now");
     cr_assert(gp_bpf_forget_container(bpf, group_id[0]) == 2);
-    tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 8 * MIB, 8 * MIB, GIB);
+    kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 8 * MIB, 8 * MIB, GIB);
     cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 8 * MIB), "and its container");
-    tell(&kids[5], "m 1 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(&kids[5], "m 1 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(u64, container(1).entries, 1), "one row is older than its container's entry");
     kid_end(&kids[5], SIGKILL);
     cr_assert(eq(u64, container(1).entries, 0));
@@ -289,11 +289,11 @@ Test(bpf, full_tables_are_counted_and_what_is_in_stays_exact, .init = begin_tiny
 Test(bpf, forged_batches_move_nothing, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *honest = kid_start(0), *forger = kid_start(1);
-    tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     for (int how = 0; how <= 11; how++) {
         uint64_t refused = gp_bpf_meta(bpf)->refused_batches;
-        tell(forger, "h %d", how);
+        kid_tell(forger, "h %d", how);
         cr_assert(eq(u64, gp_bpf_meta(bpf)->refused_batches, refused + 1), "%d was not refused", how);
         cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB), "%d", how);
     }
@@ -304,14 +304,14 @@ Test(bpf, forged_batches_move_nothing, .init = begin, .fini = end, .timeout = 60
 Test(bpf, numbers_are_put_into_bounds, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *forger = kid_start(1);
-    tell(forger, "m 0 1 %lld %lld %lld %lld 5 %lld", LLONG_MAX, LLONG_MAX, LLONG_MIN, LLONG_MIN, 2 * GIB);
+    kid_tell(forger, "m 0 1 %lld %lld %lld %lld 5 %lld", LLONG_MAX, LLONG_MAX, LLONG_MIN, LLONG_MIN, 2 * GIB);
     struct gp_map_sum sum = device_sum(1);
     cr_assert(eq(i64, sum.allocated_bytes, 2 * GIB));
     cr_assert(eq(i64, sum.allocated_peak_bytes, 2 * GIB));
     cr_assert(eq(i64, sum.reserved_bytes, 0));
-    tell(forger, "m 0 1 0 0 0 0 %lld %lld", LLONG_MIN, LLONG_MAX);
+    kid_tell(forger, "m 0 1 0 0 0 0 %lld %lld", LLONG_MIN, LLONG_MAX);
     cr_assert(eq(i64, device_sum(1).calls, 5), "counters never fall");
-    tell(forger, "m 0 1 %lld 0 0 0 5 -7", LLONG_MAX);
+    kid_tell(forger, "m 0 1 %lld 0 0 0 5 -7", LLONG_MAX);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, GP_MAPS_BYTES_LIMIT));
     cr_assert(gt(u64, gp_bpf_meta(bpf)->clamped, 5));
     kid_end(forger, SIGKILL);
@@ -324,10 +324,10 @@ Test(bpf, a_container_cannot_fill_the_tables, .init = begin, .fini = end, .timeo
     struct kid *forger = kid_start(1), *honest = kid_start(0);
     for (int i = 0; i < 64; i++)
         for (int uuid = 100; uuid < 102; uuid++)
-            tell(forger, "m %d %d 1 1 1 1 1 %lld", i, uuid + 2 * i > 255 ? uuid + 2 * i - 200 : uuid + 2 * i, GIB);
+            kid_tell(forger, "m %d %d 1 1 1 1 1 %lld", i, uuid + 2 * i > 255 ? uuid + 2 * i - 200 : uuid + 2 * i, GIB);
     cr_assert(eq(u64, container(1).devices, GP_MAPS_DEVICES_OF_CONTAINER));
     cr_assert(gt(u64, container(1).map_full, 0));
-    tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, MIB));
     cr_assert(eq(u64, container(0).map_full, 0));
 }
@@ -335,10 +335,10 @@ Test(bpf, a_container_cannot_fill_the_tables, .init = begin, .fini = end, .timeo
 Test(bpf, two_threads_that_fire_at_once_make_no_drift, .init = begin, .fini = end, .timeout = 120)
 {
     struct kid *forger = kid_start(1), *honest = kid_start(0);
-    tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    tell(forger, "r %d", getenv("GPUPROF_TEST_SLOW") ? 2000 : 100000); /* an emulated machine */
-    tell(forger, "m 0 1 %lld %lld %lld %lld 1 %lld", 3 * MIB, 3 * MIB, MIB, MIB, GIB);
+    kid_tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(forger, "r %d", getenv("GPUPROF_TEST_SLOW") ? 2000 : 100000); /* an emulated machine */
+    kid_tell(forger, "m 0 1 %lld %lld %lld %lld 1 %lld", 3 * MIB, 3 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 4 * MIB));
     cr_assert(eq(i64, device_sum(1).reserved_bytes, MIB));
     cr_log_info("raced %llu, came late %llu", (unsigned long long)gp_bpf_meta(bpf)->raced_batches,
@@ -367,8 +367,8 @@ Test(bpf, a_flood_costs_only_itself, .init = begin, .fini = end, .timeout = 120)
     struct ring_buffer *ring = ring_buffer__new(gp_bpf_map(bpf, "events"), record_take, NULL, NULL);
     cr_assert(ring != NULL);
     for (int i = 0; i < 10; i++) { /* nobody reads: the ring is as full as the flood can make it */
-        tell(flood, "e 256 200");
-        tell(quiet, "e 20 3");
+        kid_tell(flood, "e 256 200");
+        kid_tell(quiet, "e 20 3");
     }
     while (ring_buffer__consume(ring) > 0) {
     }

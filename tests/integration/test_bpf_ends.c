@@ -12,8 +12,8 @@ Test(bpf_ends, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeo
 {
     for (int how = 0; how < 3; how++) {
         struct kid *kid = kid_start(0);
-        tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
-        tell(kid, "m 63 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+        kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+        kid_tell(kid, "m 63 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
         cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
         pid_t pid = kid->pid;
         siginfo_t info;
@@ -23,7 +23,7 @@ Test(bpf_ends, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeo
             fputs("q\n", kid->to);
             fflush(kid->to);
         } else
-            cr_assert(eq(i64, tell(kid, "x"), 0));
+            cr_assert(eq(i64, kid_tell(kid, "x"), 0));
         if (how != 2)
             cr_assert(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
         /* Not within some time, but before anybody else can know of the end. */
@@ -67,7 +67,7 @@ Test(bpf_ends, killed_for_want_of_memory, .init = begin, .fini = end, .timeout =
     if (!memory_group(group, sizeof group, &limit))
         cr_skip_test("no memory cgroup");
     struct kid *kid = kid_start(0);
-    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
     snprintf(path, sizeof path, "%s/cgroup.procs", group);
     FILE *file = fopen(path, "w");
     fprintf(file, "%d", kid->pid);
@@ -90,8 +90,8 @@ Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 
 {
     struct kid *kid = kid_start(0);
     pid_t pid = kid->pid;
-    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
-    tell(kid, "m 1 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
+    kid_tell(kid, "m 1 1 %lld %lld 0 0 2 %lld", 5 * MIB, 5 * MIB, GIB);
     struct gp_map_process before, after;
     cr_assert(process_row(pid, 0, &before) == 0);
     kid_end(kid, SIGKILL);
@@ -109,7 +109,7 @@ Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 
     }
     if (kid->pid != pid)
         cr_skip_test("the number could not be had again");
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(process_row(pid, 0, &after) == 0);
     cr_assert(ne(u64, before.start_ns, after.start_ns));
     cr_assert(eq(u64, after.cgroup_id, group_id[1]));
@@ -123,7 +123,7 @@ Test(bpf_ends, an_end_that_was_missed, .init = begin, .fini = end, .timeout = 60
 {
     struct kid *kid = kid_start(0);
     for (int i = 0; i < 2; i++)
-        tell(kid, "m %d 1 %lld %lld 0 0 2 %lld", i, 5 * MIB, 5 * MIB, GIB);
+        kid_tell(kid, "m %d 1 %lld %lld 0 0 2 %lld", i, 5 * MIB, 5 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 10 * MIB));
     uint64_t state[32]; /* its first word is the start time */
     uint32_t tgid = (uint32_t)kid->pid;
@@ -131,7 +131,7 @@ Test(bpf_ends, an_end_that_was_missed, .init = begin, .fini = end, .timeout = 60
     cr_assert(bpf_map_lookup_elem(process, &tgid, state) == 0);
     state[0] -= 1000;
     cr_assert(bpf_map_update_elem(process, &tgid, state, BPF_EXIST) == 0);
-    tell(kid, "m 0 1 %lld %lld 0 0 3 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 3 %lld", MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
     cr_assert(eq(u32, device_sum(1).processes, 1));
     cr_assert(eq(i64, device_sum(1).calls, 7));
@@ -145,9 +145,9 @@ Test(bpf_ends, a_storm_of_execs, .init = begin, .fini = end, .timeout = 120)
         kid_start(i);
     for (int i = 0; i < times; i++)
         for (int j = 0; j < 2; j++) {
-            tell(&kids[j], "m 0 1 %lld %lld 0 0 2 %lld", MIB, 9 * MIB, GIB);
-            tell(&kids[j], "m 63 2 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
-            cr_assert(eq(i64, tell(&kids[j], "x"), 0));
+            kid_tell(&kids[j], "m 0 1 %lld %lld 0 0 2 %lld", MIB, 9 * MIB, GIB);
+            kid_tell(&kids[j], "m 63 2 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+            cr_assert(eq(i64, kid_tell(&kids[j], "x"), 0));
         }
     for (int uuid = 1; uuid <= 2; uuid++) {
         cr_assert(eq(i64, device_sum(uuid).allocated_bytes, 0));
@@ -164,11 +164,11 @@ Test(bpf_ends, a_storm_of_execs, .init = begin, .fini = end, .timeout = 120)
 Test(bpf_ends, a_process_lives_until_its_last_thread_ends, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
-    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
-    tell(kid, "t");
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "t");
     usleep(50000);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB), "its leader is gone, it is not");
-    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 2 * MIB, 2 * MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
     kid_end(kid, SIGKILL);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
@@ -177,7 +177,7 @@ Test(bpf_ends, a_process_lives_until_its_last_thread_ends, .init = begin, .fini 
 Test(bpf_ends, the_sweepers_line, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
-    tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
     struct gp_map_process row;
     cr_assert(process_row(kid->pid, 0, &row) == 0);
     cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, row.start_ns + 1), -ENOENT), "another of that number");
@@ -190,12 +190,12 @@ Test(bpf_ends, the_sweepers_line, .init = begin, .fini = end, .timeout = 60)
 Test(bpf_ends, disarmed_when_closed, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
-    cr_assert(eq(i64, tell(kid, "s"), 1));
+    cr_assert(eq(i64, kid_tell(kid, "s"), 1));
     close(link_fd);
     link_fd = -1;
-    for (int i = 0; i < 200 && tell(kid, "s") != 0; i++)
+    for (int i = 0; i < 200 && kid_tell(kid, "s") != 0; i++)
         usleep(5000);
-    cr_assert(eq(i64, tell(kid, "s"), 0));
+    cr_assert(eq(i64, kid_tell(kid, "s"), 0));
 }
 
 Test(bpf_ends, many_short_processes, .init = begin, .fini = end, .timeout = 300)
@@ -204,7 +204,7 @@ Test(bpf_ends, many_short_processes, .init = begin, .fini = end, .timeout = 300)
     const char *many = getenv("GPUPROF_TEST_MANY");
     long times = many ? atol(many) : 5000;
     struct kid *kid = kid_start(0);
-    cr_assert(eq(i64, tell(kid, "f %ld", times), 0));
+    cr_assert(eq(i64, kid_tell(kid, "f %ld", times), 0));
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
     cr_assert(eq(u32, device_sum(1).processes, 0));
     cr_assert(eq(i64, device_sum(1).calls, times));
@@ -235,7 +235,7 @@ static uint64_t more_group(const char *below, const char *suffix)
 static uint64_t counted_in(struct kid *kid, long long bytes)
 {
     struct gp_map_process row;
-    tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
+    kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
     cr_assert(process_row(kid->pid, 0, &row) == 0);
     cr_assert(eq(i64, sum_of_cgroup(row.cgroup_id, 1).allocated_bytes, bytes));
     cr_assert(eq(u32, sum_of_cgroup(row.cgroup_id, 1).processes, 1));
@@ -264,7 +264,7 @@ Test(bpf_ends, containers_of_version_1, .init = begin, .fini = end, .timeout = 6
     uint64_t a_id = more_group(MEMORY, "-a") | GP_MAP_CGROUP_V1, b_id = more_group(MEMORY, "-b") | GP_MAP_CGROUP_V1;
     struct kid *a = kid_start(0), *b = kid_start(0);
     cr_assert(enter(root, a->pid) && enter(root, b->pid) && enter(more[0], a->pid) && enter(more[1], b->pid));
-    tell(b, "m 0 1 %lld %lld 0 0 1 %lld", 2 * MIB, 2 * MIB, GIB);
+    kid_tell(b, "m 0 1 %lld %lld 0 0 1 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(u64, counted_in(a, MIB), a_id));
     cr_assert(eq(i64, sum_of_cgroup(b_id, 1).allocated_bytes, 2 * MIB));
     for (int i = 0; i < 2; i++) { /* by a process in it, and by the hierarchy alone */
@@ -272,7 +272,7 @@ Test(bpf_ends, containers_of_version_1, .init = begin, .fini = end, .timeout = 6
         path_is(b_id, i ? a->pid : 0, more[1], MEMORY);
     }
     cr_assert(enter(more[1], a->pid));
-    tell(a, "m 0 1 %lld %lld 0 0 1 %lld", 3 * MIB, 3 * MIB, GIB);
+    kid_tell(a, "m 0 1 %lld %lld 0 0 1 %lld", 3 * MIB, 3 * MIB, GIB);
     cr_assert(eq(u32, sum_of_cgroup(a_id, 1).processes, 0));
     cr_assert(eq(i64, sum_of_cgroup(a_id, 1).allocated_bytes, 0));
     cr_assert(eq(u64, row_of_cgroup(a_id).entries, 0));

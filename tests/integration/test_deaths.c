@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/keeper.h"
+#include "lib/kid.h"
 #include "lib/paths.h"
 #include "private.h"
 #include <bpf/bpf.h>
@@ -36,11 +37,6 @@
 /* For what takes some ms on a quiet machine: with 20 others for two processors it took more than a second.  Who waits
  * goes on at once when it comes, so the bound is for what never comes. */
 #define PATIENCE (20000 * MS)
-
-struct kid {
-    pid_t pid;
-    FILE *to, *from;
-};
 
 static struct gp_bpf *bpf;
 static struct gp_deaths *deaths;
@@ -144,26 +140,9 @@ static void begin_few_containers(void)
     begin_with(&(struct gp_bpf_options){.containers = 64});
 }
 
-static long long answer(struct kid *kid)
-{
-    char line[64];
-    return fgets(line, sizeof line, kid->from) ? atoll(line) : -1;
-}
-
-static long long tell(struct kid *kid, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vfprintf(kid->to, format, list);
-    va_end(list);
-    fputc('\n', kid->to);
-    fflush(kid->to);
-    return answer(kid);
-}
-
 static long long fire(struct kid *kid, long long bytes)
 {
-    return tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
+    return kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", bytes, bytes, GIB);
 }
 
 static struct kid *kid_start(void)
@@ -173,21 +152,7 @@ static struct kid *kid_start(void)
         kid = kids[i].pid ? NULL : &kids[i];
     if (!kid)
         kid = &kids[kid_count++];
-    int to[2], from[2];
-    cr_assert(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
-    kid->pid = fork();
-    if (kid->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        execl(copy, "probe_fire", (char *)NULL);
-        _exit(99);
-    }
-    close(to[0]);
-    close(from[1]);
-    kid->to = fdopen(to[1], "w");
-    kid->from = fdopen(from[0], "r");
-    cr_assert(answer(kid) == 0, "the program did not start");
+    cr_assert(kid_begin(kid, kid_exec_file, copy) == 0, "the program did not start");
     return kid;
 }
 
@@ -196,17 +161,6 @@ static void kid_kill(struct kid *kid)
     siginfo_t info;
     kill(kid->pid, SIGKILL);
     waitid(P_PID, (id_t)kid->pid, &info, WEXITED | WNOWAIT);
-}
-
-static void kid_end(struct kid *kid)
-{
-    if (!kid->pid)
-        return;
-    kill(kid->pid, SIGKILL);
-    fclose(kid->to);
-    waitpid(kid->pid, NULL, 0);
-    fclose(kid->from);
-    kid->pid = 0;
 }
 
 /* Children that do nothing; rows as the program makes them are written by hand. */
@@ -237,7 +191,7 @@ static void end(void)
 {
     sleepers_end();
     for (int i = 0; i < kid_count; i++)
-        kid_end(&kids[i]);
+        kid_end(&kids[i], SIGKILL);
     gp_deaths_close(deaths);
     if (link_fd >= 0)
         close(link_fd);
@@ -361,7 +315,7 @@ Test(deaths, with_the_tracepoint_nothing_is_left_to_do)
     second();
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 20));
     for (int i = 0; i < 20; i++)
-        kid_end(&kids[i]);
+        kid_end(&kids[i], SIGKILL);
     cr_assert(loop_until(is_quiet, NULL, PATIENCE));
     loop_until(NULL, NULL, 50 * MS);
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0));
@@ -385,7 +339,7 @@ Test(deaths, sums_heal_where_the_tracepoint_is_missing)
     cr_assert(eq(u32, device_sum().processes, 10));
     cr_assert(eq(u64, taken(), 10), "and they were not even reaped");
     for (int i = 10; i < 20; i++)
-        kid_end(&kids[i]);
+        kid_end(&kids[i], SIGKILL);
     cr_assert(loop_until(sums_are, &none, PATIENCE));
     cr_assert(eq(u32, rows("process_device"), 0));
     cr_assert(eq(u32, rows("process"), 0));
@@ -397,7 +351,7 @@ Test(deaths, a_short_one_is_found_by_the_next_look)
     tracepoint_off();
     struct kid *kid = kid_start();
     fire(kid, MIB);
-    kid_end(kid);
+    kid_end(kid, SIGKILL);
     fire(kid_start(), 2 * MIB);
     cr_assert(eq(i64, device_sum().allocated_bytes, 3 * MIB));
     long long left = 2 * MIB;
@@ -413,7 +367,7 @@ Test(deaths, it_lives_until_its_last_thread_ends)
     struct kid *kid = kid_start();
     fire(kid, MIB);
     second();
-    tell(kid, "t"); /* the leader is a zombie now */
+    kid_tell(kid, "t"); /* the leader is a zombie now */
     loop_until(NULL, NULL, 100 * MS);
     second();
     cr_assert(eq(i64, device_sum().allocated_bytes, MIB));
@@ -434,7 +388,7 @@ Test(deaths, a_chain_of_a_thousand_execs)
             cr_assert(eq(i64, device_sum().allocated_bytes, (i + 1) * MIB));
             cr_assert(eq(u32, device_sum().processes, 1));
         }
-        cr_assert(eq(i64, tell(kid, "x"), 0));
+        cr_assert(eq(i64, kid_tell(kid, "x"), 0));
         if (i % 100 == 0)
             cr_assert(eq(u32, device_sum().processes, 0));
     }
@@ -457,7 +411,7 @@ static bool kid_again(pid_t pid, struct kid **kid)
         if ((*kid)->pid == pid)
             return true;
         if (i < 29)
-            kid_end(*kid);
+            kid_end(*kid, SIGKILL);
     }
     return false;
 }
@@ -479,7 +433,7 @@ static void reuse(bool has_tracepoint, int times)
         uint64_t born_ns = elsewhere_start_ns(pid);
         if (how & 1)
             second();
-        kid_end(kid);
+        kid_end(kid, SIGKILL);
         if (how & 2)
             loop_until(NULL, NULL, (how & 4 ? 1 : 14) * MS);
         if (!kid_again(pid, &kid)) {

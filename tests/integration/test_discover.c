@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"
+#include "lib/kid.h"
 #include "lib/ledger.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
@@ -127,59 +128,20 @@ static void fire_copy(const char *to)
     inside_shell("mkdir -p $(dirname %s); cp %s %s; chmod 755 %s", to, path_program("probe_fire"), to, to);
 }
 
-struct kid {
-    pid_t pid;
-    FILE *to, *from;
-};
-
-static long long tell(const struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static long long tell(const struct kid *kid, const char *format, ...)
-{
-    char line[64];
-    va_list list;
-    va_start(list, format);
-    vfprintf(kid->to, format, list);
-    va_end(list);
-    fputc('\n', kid->to);
-    fflush(kid->to);
-    return fgets(line, sizeof(line), kid->from) ? atoll(line) : -1;
-}
-
 static struct kid kid_start(const char *program)
 {
     struct kid kid;
-    int to[2], from[2];
-    char line[64], path[PATH_MAX];
+    char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/%s", top, program);
-    NEED(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
-    kid.pid = fork();
-    if (kid.pid == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        execl(path, "fire", (char *)NULL);
-        _exit(99);
-    }
-    close(to[0]);
-    close(from[1]);
-    kid.to = fdopen(to[1], "w");
-    kid.from = fdopen(from[0], "r");
-    NEED(fgets(line, sizeof(line), kid.from) && atoi(line) == 0, "%s did not start", path);
+    NEED(kid_begin(&kid, kid_exec_file, path) == 0, "%s did not start", path);
     return kid;
 }
 
-static void kid_end(const struct kid *kid)
-{
-    kill(kid->pid, SIGKILL);
-    waitpid(kid->pid, NULL, 0);
-    fclose(kid->to);
-    fclose(kid->from);
-}
-
 /* `times` batches of one byte count each. */
-static void fire(const struct kid *kid, int times)
+static void fire(struct kid *kid, int times)
 {
     for (int i = 0; i < times; i++)
-        tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, 1ll << 30);
+        kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, 1ll << 30);
 }
 
 static int64_t allocated(void)
@@ -253,13 +215,13 @@ static void before_body(void)
     fire_copy("libgpuprof.so");
     bpf_start(NULL);
     struct kid kid = kid_start("libgpuprof.so");
-    NEED(tell(&kid, "s") == 0);
+    NEED(kid_tell(&kid, "s") == 0);
     discover_start();
     NEED(loop_until_armed(1) >= 0);
-    NEED(tell(&kid, "s") == 1, "its semaphore");
+    NEED(kid_tell(&kid, "s") == 1, "its semaphore");
     fire(&kid, 3);
     NEED(gp_bpf_meta(bpf)->batches == 3 && allocated() == MIB);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
 }
 
 Test(discover, what_was_mapped_before_is_found, .timeout = 60)
@@ -279,7 +241,7 @@ static void deleted_body(void)
     NEED(gp_bpf_meta(bpf)->batches == 3);
     NEED(gp_discover_sweep(discover) == 1);
     NEED(armed() == 1 && gp_libraries_count(libraries).mappers == 1);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
 }
 
 Test(discover, a_deleted_file_that_is_mapped_is_found, .timeout = 60)
@@ -302,11 +264,11 @@ static void renamed_body(void)
     NEED(loop_until_armed(2) >= 0, "another name, the same build id");
     fire(&second, 2);
     NEED(gp_bpf_meta(bpf)->batches == 2);
-    kid_end(&first);
+    kid_end(&first, SIGKILL);
     NEED(loop_until_armed(1) >= 0);
     loop(500);
     NEED(armed() == 1, "the sweep knows the other name");
-    kid_end(&second);
+    kid_end(&second, SIGKILL);
     NEED(loop_until_armed(0) >= 0);
 }
 
@@ -352,7 +314,7 @@ static void same(const struct gp_bpf_options *options)
             loop_once(20);
         NEED(mapped_last == kids[i].pid, "%s was not seen", steps[i].path);
         NEED(armed() == steps[i].armed, "%s: %u are armed", steps[i].path, armed());
-        NEED(tell(&kids[i], "s") == 1, "%s", steps[i].path);
+        NEED(kid_tell(&kids[i], "s") == 1, "%s", steps[i].path);
     }
     for (int i = 0; i < STEPS; i++)
         fire(&kids[i], 5);
@@ -370,7 +332,7 @@ static void same(const struct gp_bpf_options *options)
     NEED(gp_bpf_meta(bpf)->old_batches == 5, "%llu", (unsigned long long)gp_bpf_meta(bpf)->old_batches);
     close(again);
     for (int i = 0; i < STEPS; i++)
-        kid_end(&kids[i]);
+        kid_end(&kids[i], SIGKILL);
     NEED(loop_until_armed(0) >= 0);
 }
 
@@ -482,7 +444,7 @@ static void swapped_body(void)
         NEED(armed() == 0, "%s", how[i]);
         NEED(!gp_discover_count(discover).has_map_files);
         inside_admin(true);
-        kid_end(&kid);
+        kid_end(&kid, SIGKILL);
     }
     /* The control: by its path a file that nobody swapped is found. */
     fire_copy("libgpuprof.so");
@@ -491,7 +453,7 @@ static void swapped_body(void)
     NEED(loop_until_armed(1) >= 0);
     fire(&kid, 2);
     NEED(gp_bpf_meta(bpf)->batches == 2);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
 }
 
 Test(discover, a_name_that_means_another_thing_by_now, .timeout = 60)
@@ -551,7 +513,7 @@ static void flood_body(void)
     NEED(rss_kib() - before < 1024);
 #endif
     end(tenant);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
 }
 
 Test(discover, a_tenant_with_thousands_of_files, .timeout = 60)
@@ -603,16 +565,15 @@ static void unmount_body(void)
     struct kid kid = kid_start("m/libgpuprof.so");
     NEED(loop_until_armed(1) >= 0);
     /* Its only mapper ends; a child that it forked maps the file all the same, and nobody said so. */
-    FILE *to = kid.to, *from = kid.from;
     pid_t first = kid.pid;
-    NEED(tell(&kid, "k") == 0);
+    NEED(kid_tell(&kid, "k") == 0);
     NEED(waitpid(first, NULL, 0) == first);
-    kid = (struct kid){.pid = (pid_t)tell(&(struct kid){.to = to, .from = from}, "p"), .to = to, .from = from};
+    kid.pid = (pid_t)kid_tell(&kid, "p");
     loop(700);
     NEED(armed() == 1 && gp_libraries_count(libraries).mappers == 1, "the child was not found");
     fire(&kid, 1);
     NEED(gp_bpf_meta(bpf)->batches == 1);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
     NEED(!can_unmount("m") && errno == EBUSY, "the control: while it is armed its mount is held");
     NEED(loop_until_armed(0) >= 0);
     NEED(can_unmount("m"), "%s", strerror(errno));
@@ -662,10 +623,10 @@ static void kept_body(void)
     snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
     NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == 0, "%s", why);
     struct kid kid = kid_start("libgpuprof.so");
-    NEED(tell(&kid, "s") == 1, "armed before it is mapped");
+    NEED(kid_tell(&kid, "s") == 1, "armed before it is mapped");
     loop(300);
     NEED(mapped_last == kid.pid && armed() == 1);
-    kid_end(&kid);
+    kid_end(&kid, SIGKILL);
     loop(500);
     NEED(armed() == 1, "to the end");
     inside_shell("mkfifo fifo; cp libgpuprof.so theirs; chown 1 theirs; cp /bin/true none");

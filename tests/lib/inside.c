@@ -39,7 +39,11 @@ void inside_say(const char *format, ...)
 static void first_process(void (*body)(void), void (*finish)(void))
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    NEED(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("proc", "/proc", "proc", 0, NULL) == 0);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 && errno == EINVAL) {
+        inside_say("in a chroot, whose mounts cannot be made private");
+        _exit(INSIDE_SKIP);
+    }
+    NEED(mount("proc", "/proc", "proc", 0, NULL) == 0);
     NEED(mount("tmpfs", top, "tmpfs", 0, NULL) == 0);
     body();
     if (finish)

@@ -14,7 +14,6 @@
 #include <gpuprof/maps.h>
 #include <linux/magic.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -272,21 +271,22 @@ int place_enter(const struct place_group *group)
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
-static void kid_exec(const struct place *place, const struct kid_options *options, const int fds[3])
+struct place_program {
+    const struct place *place;
+    const struct kid_options *options;
+};
+
+static void place_exec(void *arg, int exec_fd)
 {
     static const char *const ours[] = {"GPUPROF_SIM",       "GPUPROF_SOURCE", "GPUPROF_RECORD",       "GPUPROF_STACKS",
                                        "GPUPROF_ALLOCATOR", "LD_PRELOAD",     "CUDA_INJECTION64_PATH"};
-    const char *library = options->library ? options->library : place->library;
+    const struct place_program *program = arg;
+    const struct kid_options *options = program->options;
+    const char *library = options->library ? options->library : program->place->library;
     char number[16];
-    sigset_t none;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (place_enter(&place->groups[options->group]) != 0)
+    if (place_enter(&program->place->groups[options->group]) != 0)
         _exit(125);
-    dup2(fds[0], 0);
-    dup2(fds[1], 1);
-    dup2(fds[2], PLACE_EXEC_FD);
+    dup2(exec_fd, PLACE_EXEC_FD);
     syscall(SYS_close_range, 3u, PLACE_EXEC_FD - 1u, 0);
     syscall(SYS_close_range, PLACE_EXEC_FD + 1u, ~0u, 0);
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -299,69 +299,11 @@ static void kid_exec(const struct place *place, const struct kid_options *option
     snprintf(number, sizeof(number), "%d", PLACE_EXEC_FD);
     setenv("GPUPROF_TEST_EXEC", number, 1);
     execl(options->file, strrchr(options->file, '/') + 1, (char *)NULL);
-    _exit(127);
 }
 
 int kid_start(struct kid *kid, const struct place *place, const struct kid_options *options)
 {
-    int to[2], from[2], ended[2];
-    *kid = (struct kid){.group = options->group, .exec_fd = -1};
-    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0 || pipe2(ended, O_CLOEXEC) != 0)
-        return -errno;
-    kid->pid = fork();
-    if (kid->pid == 0)
-        kid_exec(place, options, (int[3]){to[0], from[1], ended[1]});
-    close(to[0]);
-    close(from[1]);
-    close(ended[1]);
-    kid->to = fdopen(to[1], "w");
-    kid->from = fdopen(from[0], "r");
-    kid->exec_fd = ended[0];
-    return kid->pid > 0 && kid_answer(kid) == 0 ? 0 : -ECHILD;
-}
-
-long long kid_answer(struct kid *kid)
-{
-    char line[64];
-    return fgets(line, sizeof(line), kid->from) ? atoll(line) : -1;
-}
-
-static void kid_write(struct kid *kid, const char *format, va_list args)
-{
-    vfprintf(kid->to, format, args);
-    fputc('\n', kid->to);
-    fflush(kid->to);
-}
-
-void kid_send(struct kid *kid, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    kid_write(kid, format, args);
-    va_end(args);
-}
-
-long long kid_tell(struct kid *kid, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    kid_write(kid, format, args);
-    va_end(args);
-    return kid_answer(kid);
-}
-
-int kid_end(struct kid *kid, int with)
-{
-    int status = -1;
-    if (kid->pid <= 0)
-        return -1;
-    if (with)
-        kill(kid->pid, with);
-    fclose(kid->to);
-    while (waitpid(kid->pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    fclose(kid->from);
-    close(kid->exec_fd);
-    kid->pid = 0;
-    return status;
+    int error = kid_begin(kid, place_exec, &(struct place_program){place, options});
+    kid->group = options->group;
+    return error;
 }

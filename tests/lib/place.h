@@ -10,6 +10,7 @@
 #ifndef TESTS_LIB_PLACE_H
 #define TESTS_LIB_PLACE_H
 
+#include "lib/kid.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,14 +49,7 @@ const char *place_copy(const struct place *place, const char *file, const char *
 /* Moves the calling process. */
 int place_enter(const struct place_group *group);
 
-/* ---- programs that read commands from stdin and answer each with a number ---------------------------------------- */
-
-struct kid {
-    pid_t pid;
-    FILE *to, *from;
-    int exec_fd; /* end-of-file once the kid has executed something else */
-    int group;
-};
+/* ---- programs in it ---------------------------------------------------------------------------------------------- */
 
 struct kid_options {
     const char *file; /* what is executed */
@@ -64,13 +58,7 @@ struct kid_options {
     const char *sim;     /* GPUPROF_SIM */
 };
 
-/* 0 when it has said hello; -errno. */
+/* As kid_begin, in one of the place's cgroups, with exec_fd. */
 int kid_start(struct kid *kid, const struct place *place, const struct kid_options *options);
-/* Sends without waiting, and the answer to it: -1 when it ended. */
-void kid_send(struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
-long long kid_answer(struct kid *kid);
-long long kid_tell(struct kid *kid, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Kills (0: closes its stdin, at which it ends), waits; the status of waitpid. */
-int kid_end(struct kid *kid, int signal);
 
 #endif

@@ -81,9 +81,9 @@ static int mounts_search(char *text, const struct gp_file *file)
     return found;
 }
 
-int gp_file_is_served(const struct gp_file *file, int proc)
+static int mounts_ask(int proc, const char *name, const struct gp_file *file)
 {
-    int fd = openat(proc, "mountinfo", O_RDONLY | O_CLOEXEC);
+    int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? -ESRCH : -errno;
     char *text = malloc(MOUNTS_MOST + 1);
@@ -97,6 +97,16 @@ int gp_file_is_served(const struct gp_file *file, int proc)
     int found = !text ? -ENOMEM : have == 0 ? -ESRCH : mounts_search(text, file);
     free(text);
     return found;
+}
+
+/* What a process in a chroot is shown of its mounts ends at its root.  Those of block devices were mounted by this
+ * machine's root: a user namespace may mount FUSE, and no such device. */
+int gp_file_is_served(const struct gp_file *file, int proc)
+{
+    int found = mounts_ask(proc, "mountinfo", file);
+    if (found == -ENOENT)
+        found = mounts_ask(AT_FDCWD, "/proc/self/mountinfo", file);
+    return found == -ENOENT && major(file->device) ? 0 : found;
 }
 
 int gp_file_reopen(int fd)
