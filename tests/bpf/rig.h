@@ -10,6 +10,7 @@
 #include "bpf/loader.h"
 #include "lib/keeper.h"
 #include "lib/kid.h"
+#include "lib/mounts.h"
 #include "lib/paths.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -37,24 +38,10 @@ static uint64_t group_id[3];
 static struct kid kids[KIDS];
 static int kid_count, more_count, link_fd = -1, copy_fd = -1;
 
-static bool cgroup_mount(char *path, size_t bytes)
-{
-    FILE *mounts = fopen("/proc/self/mounts", "r");
-    char line[1024], at[512], type[64];
-    bool is_found = false;
-    while (mounts && !is_found && fgets(line, sizeof line, mounts))
-        is_found = sscanf(line, "%*s %511s %63s", at, type) == 2 && !strcmp(type, "cgroup2");
-    if (mounts)
-        fclose(mounts);
-    if (is_found)
-        snprintf(path, bytes, "%s", at);
-    return is_found;
-}
-
 static void groups_make(void)
 {
     char at[512];
-    if (!cgroup_mount(at, sizeof at))
+    if (!mounts_find("cgroup2", NULL, at, sizeof at))
         cr_skip_test("no cgroup v2 hierarchy is mounted");
     for (int i = 0; i < 3; i++) {
         snprintf(groups[i], sizeof groups[i], "%s/gpuprof-test-%d-%d", at, getpid(), i);

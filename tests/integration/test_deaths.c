@@ -9,6 +9,7 @@
 #include "lib/elsewhere.h"
 #include "lib/keeper.h"
 #include "lib/kid.h"
+#include "lib/mounts.h"
 #include "lib/paths.h"
 #include "private.h"
 #include <bpf/bpf.h>
@@ -49,21 +50,6 @@ static int sleeper_count;
 static int group_first, group_last; /* numbers of those that exist now */
 
 /* ---- begin, end -------------------------------------------------------------------------------------------------- */
-
-static bool mount_of(const char *type, const char *option, char *path, size_t bytes)
-{
-    FILE *mounts = fopen("/proc/self/mounts", "r");
-    char line[1024], at[512], kind[64], options[256];
-    bool is_found = false;
-    while (mounts && !is_found && fgets(line, sizeof line, mounts))
-        is_found = sscanf(line, "%*s %511s %63s %255s", at, kind, options) == 3 && !strcmp(kind, type) &&
-                   (!option || strstr(options, option));
-    if (mounts)
-        fclose(mounts);
-    if (is_found)
-        snprintf(path, bytes, "%s", at);
-    return is_found;
-}
 
 static void group_path(char *path, size_t bytes, int number)
 {
@@ -114,7 +100,7 @@ static void begin_with(const struct gp_bpf_options *options)
     if (error == -EPERM || error == -ENOTSUP)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
-    if (!mount_of("cgroup2", NULL, v2, sizeof v2))
+    if (!mounts_find("cgroup2", NULL, v2, sizeof v2))
         cr_skip_test("no cgroup v2 hierarchy is mounted");
     char command[3 * PATH_MAX];
     keeper_start(NULL);
@@ -720,7 +706,7 @@ Test(deaths, cgroups_of_version_1)
     for (size_t i = 0; i < 2; i++) {
         char path[PATH_MAX];
         struct stat about;
-        if (!mount_of("cgroup", kinds[i].option, path, 512))
+        if (!mounts_find("cgroup", kinds[i].option, path, 512))
             continue;
         snprintf(path + strlen(path), 64, "/gpuprof-test-deaths-%d", getpid());
         if (mkdir(path, 0755))

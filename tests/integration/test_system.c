@@ -44,14 +44,19 @@ static void end(void)
 TestSuite(system, .init = machine, .fini = end, .timeout = 60);
 
 /* By a user who is not root, with our pins. */
-static struct result run_user(const char *command)
+static struct result run_by(uid_t user, const char *command)
 {
     char line[512];
     snprintf(line, sizeof(line), "%s --pins %s", command, pins.dir);
-    struct result r = run_as(OTHERS, line);
+    struct result r = run_as(user, line);
     if (strstr(r.err, "CAP_BPF"))
         cr_skip_test("this kernel lets no user look at maps");
     return r;
+}
+
+static struct result run_user(const char *command)
+{
+    return run_by(OTHERS, command);
 }
 
 static void open_to_all(void)
@@ -67,12 +72,7 @@ static void open_to_all(void)
 /* By a user of whom no other test has a process that a reset could touch. */
 static struct result run_nobody(const char *command)
 {
-    char line[512];
-    snprintf(line, sizeof(line), "%s --pins %s", command, pins.dir);
-    struct result r = run_as(NOBODY, line);
-    if (strstr(r.err, "CAP_BPF"))
-        cr_skip_test("this kernel lets no user look at maps");
-    return r;
+    return run_by(NOBODY, command);
 }
 
 /* By the same, who may read and write the maps, but no session of anybody else's: what else runs on this machine is

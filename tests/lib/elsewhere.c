@@ -2,9 +2,14 @@
  *
  * elsewhere.c: see elsewhere.h.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "lib/elsewhere.h"
+#include <collect/procfs.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,18 +52,13 @@ pid_t elsewhere_agent(void)
 
 uint64_t elsewhere_start_ns(pid_t pid)
 {
-    char path[32], text[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    size_t bytes = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[bytes] = '\0';
-    const char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, "%llu", &ticks) != 1)
+    struct gp_proc proc;
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = dir < 0 ? dir : gp_proc_stat(dir, &proc);
+    if (dir >= 0)
+        close(dir);
+    if (error)
         return 0;
-    return ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)) + 1234;
+    return proc.start_time * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK)) + 1234;
 }

@@ -47,7 +47,7 @@ static void keeper_clear(pid_t pid)
     }
 }
 
-static void keeper_wait(int fd, pid_t pid, const char *file)
+void keeper_outlive(int fd)
 {
     char byte;
     setsid();
@@ -60,6 +60,11 @@ static void keeper_wait(int fd, pid_t pid, const char *file)
     close(null);
     while (read(3, &byte, 1) < 0 && errno == EINTR) {
     }
+}
+
+static void keeper_wait(int fd, pid_t pid, const char *file)
+{
+    keeper_outlive(fd);
     keeper_clear(pid);
     if (file)
         unlink(file);

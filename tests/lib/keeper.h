@@ -10,4 +10,8 @@
 /* Called by the test's process.  file: one that bears no pid; or NULL. */
 void keeper_start(const char *file);
 
+/* In a child that is to tidy up after its test: leaves all that it shares with it but this end of a pipe, and returns
+ * when the other end is closed, whatever end the test came to. */
+void keeper_outlive(int fd);
+
 #endif

@@ -26,6 +26,8 @@
 #include <unistd.h>
 
 #include "agent/library.h"
+#include "lib/keeper.h"
+#include "lib/mounts.h"
 #include "lib/paths.h"
 
 #define PLACE_BPFFS   "/sys/fs/bpf"
@@ -94,18 +96,8 @@ static bool place_clear_groups(const char *at, pid_t pid)
 
 static void place_keep(const struct place *place, pid_t pid, int fd)
 {
-    char byte;
-    setsid();
     signal(SIGPIPE, SIG_IGN);
-    /* The runner waits for the end of its own pipes: nothing of it may stay open here. */
-    dup2(fd, 3);
-    syscall(SYS_close_range, 4u, ~0u, 0);
-    int null = open("/dev/null", O_RDWR);
-    for (int i = 0; i < 3; i++)
-        dup2(null, i);
-    close(null);
-    while (read(3, &byte, 1) < 0 && errno == EINTR) {
-    }
+    keeper_outlive(fd);
     bool is_clear = place_clear_groups(place->group_at[0], pid) & place_clear_groups(place->group_at[1], pid);
     place_clear_folder(place->pins, true);
     place_clear_folder(place->dir, true);
@@ -113,20 +105,6 @@ static void place_keep(const struct place *place, pid_t pid, int fd)
 }
 
 /* ---- the place --------------------------------------------------------------------------------------------------- */
-
-static bool place_find_v2(char *path, size_t bytes)
-{
-    FILE *mounts = fopen("/proc/self/mounts", "re");
-    char line[1024], at[512], type[64];
-    bool is_found = false;
-    while (mounts && !is_found && fgets(line, sizeof(line), mounts))
-        is_found = sscanf(line, "%*s %511s %63s", at, type) == 2 && !strcmp(type, "cgroup2") && strlen(at) < bytes;
-    if (mounts)
-        fclose(mounts);
-    if (is_found)
-        snprintf(path, bytes, "%.*s", (int)bytes - 1, at);
-    return is_found;
-}
 
 /* Another build id: an agent that runs here and has armed the file that this is a copy of knows it by that. */
 static bool place_make_unknown(const char *path)
@@ -181,7 +159,7 @@ int place_make(struct place *place, char *why, size_t why_bytes)
         snprintf(why, why_bytes, "no bpffs at " PLACE_BPFFS);
         return -ENOTSUP;
     }
-    if (!place_find_v2(place->group_at[0], sizeof(place->group_at[0]))) {
+    if (!mounts_find("cgroup2", NULL, place->group_at[0], sizeof(place->group_at[0]))) {
         snprintf(why, why_bytes, "no cgroup v2 hierarchy is mounted");
         return -ENOTSUP;
     }

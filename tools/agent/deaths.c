@@ -16,6 +16,7 @@
 #include <collect/procfs.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,17 +143,15 @@ static void gp_life_end(struct gp_deaths *deaths, struct gp_life *life)
  * end was missed, is taken for the first owner until it ends too. */
 static int gp_life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
-    char path[32], text[1024];
-    unsigned long long ticks;
-    snprintf(path, sizeof(path), "/proc/%u/stat", tgid);
-    ssize_t n = gp_proc_read(-1, path, text, sizeof(text));
-    if (n < 0)
-        return n == -ENOENT || n == -ESRCH ? 0 : (int)n;
-    const char *at = strrchr(text, ')'); /* names may hold brackets and spaces */
-    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                      &ticks) != 1)
-        return -EIO;
-    return (start_ns + deaths->boot_ns) / deaths->tick_ns == ticks;
+    char path[32];
+    struct gp_proc proc;
+    snprintf(path, sizeof(path), "/proc/%u", tgid);
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = dir < 0 ? -errno : gp_proc_stat(dir, &proc);
+    if (dir >= 0)
+        close(dir);
+    if (error)
+        return error == -ENOENT || error == -ESRCH ? 0 : error;
+    return (start_ns + deaths->boot_ns) / deaths->tick_ns == proc.start_time;
 }
 
 /* A descriptor >= 0 of the living process; -ESRCH it has ended; another -errno: cannot be said. */

@@ -38,7 +38,7 @@ ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes)
 
 /* Field 22 of stat (starttime), 4 (ppid) and 3 (state).  The name in field 2 may hold spaces and brackets: fields are
  * counted from the last ')'. */
-static int gp_proc_stat(int dir, struct gp_proc *proc)
+int gp_proc_stat(int dir, struct gp_proc *proc)
 {
     char text[1024];
     ssize_t n = gp_proc_read(dir, "stat", text, sizeof(text));

@@ -23,6 +23,9 @@ struct gp_proc {
 /* 0, -ESRCH (no such process), -errno.  Close with gp_proc_close. */
 int gp_proc_open(struct gp_proc *proc, pid_t pid);
 void gp_proc_close(struct gp_proc *proc);
+/* Fills start_time, ppid and zombie from the open directory alone; also of a process whose first thread has ended.
+ * 0, -errno. */
+int gp_proc_stat(int dir, struct gp_proc *proc);
 /* Whether the process that was opened still exists (a zombie does not count). */
 bool gp_proc_alive(const struct gp_proc *proc);
 

@@ -188,6 +188,43 @@ static bool gp_container_path_of(const char *root, pid_t pid, const char *mount,
     return best != NULL;
 }
 
+/* The cgroup of a line of /proc/PID/cgroup: its directory's inode is the kernel's number.  0 unknown. */
+static uint64_t gp_container_number(const char *mount, const char *line)
+{
+    char full[PATH_MAX];
+    struct stat st;
+    const char *path = strchr(line, '/');
+    if (!path || snprintf(full, sizeof(full), "%s%s", mount, path) >= (int)sizeof(full) || stat(full, &st) != 0)
+        return 0;
+    return st.st_ino;
+}
+
+unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTAINER_HIERARCHIES])
+{
+    static const struct {
+        const char *controller;
+        uint64_t mark;
+    } hierarchies[GP_CONTAINER_HIERARCHIES] = {
+        {NULL, 0}, {"memory", GP_MAP_CGROUP_V1}, {"pids", GP_MAP_CGROUP_V1_PIDS}};
+    char text[8192], mount[PATH_MAX], *save = NULL;
+    uint64_t found[GP_CONTAINER_HIERARCHIES] = {0};
+    if (gp_container_of_process(root, pid, text, sizeof(text)) <= 0)
+        return 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        for (unsigned i = 0; i < GP_CONTAINER_HIERARCHIES; i++) {
+            if (gp_container_line_is(line, hierarchies[i].controller) &&
+                gp_container_mount(root, hierarchies[i].controller, mount, sizeof(mount)))
+                found[i] = gp_container_number(mount, line);
+        }
+    }
+    unsigned count = 0;
+    for (unsigned i = 0; i < GP_CONTAINER_HIERARCHIES; i++) {
+        if (found[i])
+            ids[count++] = found[i] | hierarchies[i].mark;
+    }
+    return count;
+}
+
 /* The kernel opens a cgroup by its number (CAP_DAC_READ_SEARCH).  0; -ESTALE gone; another error: not possible here. */
 static int gp_container_by_handle(const char *mount, uint64_t cgroup_id, char out[PATH_MAX])
 {

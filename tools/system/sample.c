@@ -218,53 +218,22 @@ static int gp_sample_processes(struct gp_system *system, struct gp_system_view *
     return err;
 }
 
-/* Hierarchies in which the program may have found a process's container: a line of /proc/PID/cgroup, where its
- * directories may be mounted, what marks its numbers. */
-static const struct gp_sample_hierarchy {
-    const char *line, *mounts[2];
-    uint64_t mark;
-} gp_sample_hierarchies[] = {
-    {"0::", {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}, 0},
-    {":memory:", {"/sys/fs/cgroup/memory", NULL}, GP_MAP_CGROUP_V1},
-    {":pids:", {"/sys/fs/cgroup/pids", NULL}, GP_MAP_CGROUP_V1_PIDS},
-};
-
-/* The directory of the process's cgroup in a hierarchy; its inode is the kernel's number.  0 unknown. */
-static uint64_t gp_sample_cgroup(const struct gp_sample_hierarchy *hierarchy, const char *text)
-{
-    char path[4200];
-    struct stat st;
-    const char *at = strstr(text, hierarchy->line);
-    at = at ? strchr(at, '/') : NULL;
-    for (size_t i = 0; at && i < GP_COUNT(hierarchy->mounts) && hierarchy->mounts[i]; i++) {
-        snprintf(path, sizeof(path), "%s/cgroup.procs", hierarchy->mounts[i]);
-        if (access(path, F_OK) != 0)
-            continue;
-        snprintf(path, sizeof(path), "%s%.*s", hierarchy->mounts[i], (int)strcspn(at, "\n"), at);
-        return stat(path, &st) == 0 ? (uint64_t)st.st_ino | hierarchy->mark : 0;
-    }
-    return 0;
-}
-
 /* The number under which the agent has the process's container: as its table says, or, where that may not be read, the
  * one of the process's cgroups that it has sums of.  0 unknown. */
 static uint64_t gp_sample_container_of(const struct gp_system *system, const struct gp_system_view *view,
                                        const struct gp_process *process)
 {
-    char path[64], text[4096];
+    uint64_t ids[GP_CONTAINER_HIERARCHIES];
     for (uint32_t i = 0; i < view->process_count; i++) {
         const struct gp_system_process *row = &view->processes[i];
         if ((pid_t)(row->key.tgid & INT_MAX) == process->pid &&
             gp_sample_ticks(row->value.start_ns) == process->start_time)
             return row->value.cgroup_id;
     }
-    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)process->pid);
-    if (gp_proc_read(AT_FDCWD, path, text, sizeof(text)) <= 0)
-        return 0;
-    for (size_t i = 0; i < GP_COUNT(gp_sample_hierarchies); i++) {
-        uint64_t id = gp_sample_cgroup(&gp_sample_hierarchies[i], text);
-        if (gp_sample_container(&system->agent, id))
-            return id;
+    unsigned count = gp_container_numbers("", process->pid, ids);
+    for (unsigned i = 0; i < count; i++) {
+        if (gp_sample_container(&system->agent, ids[i]))
+            return ids[i];
     }
     return 0;
 }

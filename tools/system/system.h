@@ -60,6 +60,10 @@ struct gp_container_name {
     char id[72];                                    /* 64 hex digits, or "" */
     char pod[128], namespace_[128], container[128]; /* "" unknown */
 };
+#define GP_CONTAINER_HIERARCHIES 3u
+/* The numbers of the cgroups in which the kernel's side may see the process: of version 2, then the marked ones of
+ * memory and pids under version 1.  How many; 0: the process is gone or may not be looked at. */
+unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTAINER_HIERARCHIES]);
 int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct gp_container_name *out);
 
 #endif
