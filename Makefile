@@ -45,14 +45,13 @@ FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base ds site record account source cache shim export api inject,$(wildcard src/$d/*.c))
-SHIM_SRC   := $(wildcard src/preload/*.c)
+TARGET_SRC := $(foreach d,base ds oom site record account source cache allocator session api inject,$(wildcard src/$d/*.c))
+SHIM_SRC   := $(wildcard src/shim/*.c)
 TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
-# What the library and the tools share: the text of an OOM report, what makes a string harmless, and the recorder, all of it but the
-# thread that runs it inside a program.
-SHARED_SRC := src/base/oomtext.c src/base/oomadvice.c src/base/text.c $(filter-out src/record/record.c,$(wildcard src/record/*.c))
+# What the library and the tools share: the text of an OOM report, text made harmless for a terminal, and the recorder.
+SHARED_SRC := src/base/text.c $(wildcard src/oom/*.c) $(wildcard src/record/*.c)
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
@@ -81,9 +80,9 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
-# A probe's instruction may be replaced by a call that uses the program's stack (src/export/batch.c).  Only x86-64 has a red zone.
+# A probe's instruction may be replaced by a call that uses the program's stack (src/session/batch.c).  Only x86-64 has a red zone.
 NO_RED_ZONE := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mno-red-zone)
-$(B)/obj/src/export/batch.o: TARGET_CFLAGS += $(NO_RED_ZONE)
+$(B)/obj/src/session/batch.o: TARGET_CFLAGS += $(NO_RED_ZONE)
 
 define compile
 	$(call say,CC,$@)
@@ -94,7 +93,7 @@ endef
 $(B)/obj/src/sim/%.o: src/sim/%.c $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
 # Preloaded into programs that are not sanitized.
-$(B)/obj/src/preload/%.o: src/preload/%.c $(STAMP)
+$(B)/obj/src/shim/%.o: src/shim/%.c $(STAMP)
 	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)))
 $(B)/obj/src/%.o: src/%.c $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
@@ -126,10 +125,10 @@ $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 comma := ,
 
 # In front of programs (LD_PRELOAD): what it jumps to is the very copy of libgpuprof.so that lies beside it.
-$(SHIM): $(SHIM_OBJ) src/preload/libgpuprof-shim.map $(LIB)
+$(SHIM): $(SHIM_OBJ) src/shim/libgpuprof-shim.map $(LIB)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/preload/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof -ldl
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof -ldl
 	$(Q)mv -f $@.new $@
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.
@@ -180,7 +179,7 @@ $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
 
 include bpf/bpf.mk
-include tools/report/report.mk
+include tools/html/report.mk
 include tests/tests.mk
 
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

@@ -42,7 +42,7 @@ $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[c
 # That of the batches compiles batch.c in, with another probe.
 TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
-$(B)/tests/torture/batch: src/export/batch.c $(TORTURE_BATCH_SRC)
+$(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
@@ -80,7 +80,7 @@ $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c)
-$(B)/fuzzers/library: tools/agent/file.c tools/bpf/probe.c
+$(B)/fuzzers/library: tools/find/file.c tools/kernel/probe.c
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle recording,tools/replay/$f.c) $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)

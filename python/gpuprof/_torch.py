@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from . import _library, _snapshot, _stats, _summary
 
 _SHIM = "libgpuprof-shim.so"
-# src/shim/torch.def; a version of torch has some of the setters.
+# src/allocator/torch.def; a version of torch has some of the setters.
 _SETTERS = (
     ("set_init_fn", "gpuprof_torch_init"),
     ("set_reset_fn", "gpuprof_torch_reset"),

@@ -3,7 +3,7 @@
 #include "account/feed.h"
 #include "api/api.h"
 #include "base/compiler.h"
-#include "export/session.h"
+#include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "api/api.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "export/session.h"
+#include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <string.h>

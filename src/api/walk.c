@@ -6,7 +6,7 @@
 #include "account/tap.h"
 #include "api/api.h"
 #include "base/compiler.h"
-#include "export/pieces.h"
+#include "session/pieces.h"
 #include <gpuprof/gpuprof.h>
 
 _Static_assert(sizeof(struct gpuprof_piece) == 56, "gpuprof.h");

@@ -25,6 +25,6 @@ GP_EXPORT const struct gp_private gpuprof_private = {
 #undef GP_HOOK
 #undef GP_WRAP
 #define GP_TORCH(_result, _name, ...) ._name = _name,
-#include "shim/torch.def"
+#include "allocator/torch.def"
 #undef GP_TORCH
 };

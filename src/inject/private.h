@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * private.h: what libgpuprof-shim.so (src/preload) calls in libgpuprof.so: one table, the only symbol of the version
+ * private.h: what libgpuprof-shim.so (src/shim) calls in libgpuprof.so: one table, the only symbol of the version
  * GPUPROF_PRIVATE.  Both libraries are built and installed together; nobody else may look in here.
  */
 #ifndef GP_INJECT_PRIVATE_H
 #define GP_INJECT_PRIVATE_H
 
-#include "shim/torch.h"
+#include "allocator/torch.h"
 #include "source/hooks.h"
 
 struct gp_private {
@@ -23,9 +23,9 @@ struct gp_private {
 #undef GP_HOOK
 #undef GP_WRAP
 
-    /* The functions of shim/torch.def. */
+    /* The functions of allocator/torch.def. */
 #define GP_TORCH(_result, _name, ...) _result (*_name)(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__));
-#include "shim/torch.def"
+#include "allocator/torch.def"
 #undef GP_TORCH
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks.h: the driver's entry points with us in front, without CUPTI.  libgpuprof-shim.so (src/preload) brings programs
+ * hooks.h: the driver's entry points with us in front, without CUPTI.  libgpuprof-shim.so (src/shim) brings programs
  * here by exported symbols, dlsym and cuGetProcAddress; from here a call goes
  *
  *      wrapper -> server, if shim/ put one in -> pass: accounted (hooks as the event source) -> the driver

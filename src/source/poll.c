@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
-#include "base/oomtext.h"
+#include "oom/oomtext.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "source/abi.h"

@@ -7,7 +7,7 @@
 #ifndef TESTS_BENCH_AGENT_PROCESS_H
 #define TESTS_BENCH_AGENT_PROCESS_H
 
-#include "bpf/loader.h"
+#include "kernel/loader.h"
 #include "lib/paths.h"
 #include <bpf/bpf.h>
 #include <dirent.h>

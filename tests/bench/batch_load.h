@@ -13,8 +13,8 @@
 #include "base/compiler.h"
 #include "base/thread.h"
 #include "ds/ring.h"
-#include "export/batch.h"
-#include "export/session.h"
+#include "session/batch.h"
+#include "session/session.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

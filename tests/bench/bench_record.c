@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "ds/ring.h"
-#include "export/session.h"
-#include "record/record.h"
+#include "session/session.h"
+#include "inject/recordthread.h"
 #include <base/thread.h>
 #include <pthread.h>
 #include <record/file.h>

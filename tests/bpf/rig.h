@@ -7,7 +7,7 @@
 #ifndef TESTS_BPF_RIG_H
 #define TESTS_BPF_RIG_H
 
-#include "bpf/loader.h"
+#include "kernel/loader.h"
 #include "lib/keeper.h"
 #include "lib/kid.h"
 #include "lib/mounts.h"

@@ -5,7 +5,7 @@
  * its own copy of the program, so tests that run beside each other, and a live agent, do not meet.  Skips where BPF
  * cannot be had.
  */
-#include "bpf/probe.h"
+#include "kernel/probe.h"
 #include "bpf/rig.h"
 #include "lib/spawn.h"
 #include <sys/mount.h>

@@ -4,8 +4,8 @@
  * armed is refused at a bounded cost.  Each test runs in a pid and a mount namespace of its own: so it finds the copies
  * of its own processes alone, and all that it mounts and starts ends with it.
  */
-#include "agent/discover.h"
-#include "agent/file.h"
+#include "find/discover.h"
+#include "find/file.h"
 #include "agent/log.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"

@@ -5,7 +5,7 @@
  * outside see the process too, and wait with their searches.
  */
 #define _GNU_SOURCE
-#include "agent/finder.h"
+#include "find/finder.h"
 #include "agent/log.h"
 #include "lib/inside.h"
 #include "lib/paths.h"

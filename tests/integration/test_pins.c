@@ -3,7 +3,7 @@
  * test_pins.c: where the agent's tables are pinned: modes, one owner, replaced without a gap, and what is not ours
  * stays.  In a bpffs of the test's own; skips where BPF cannot be had.
  */
-#include "bpf/loader.h"
+#include "kernel/loader.h"
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -12,7 +12,7 @@
 #include <lib/pins.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <system/system.h>
+#include <maps/system.h>
 
 #define MIB    (1ll << 20)
 #define OTHERS 65534 /* nobody: a user who is not root */

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bpf/loader.h"
+#include "kernel/loader.h"
 #include "lib/paths.h"
 
 /* Loading takes the verifier a second on a busy machine, ten under an emulator; where others run in real time beside

@@ -3,7 +3,7 @@
 #ifndef GP_TEST_FAKEVIEW_H
 #define GP_TEST_FAKEVIEW_H
 
-#include <agent/metrics.h>
+#include <metrics/metrics.h>
 
 struct gp_fake_process {
     uint32_t tgid, index; /* index: of the device in the process's session */

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/library.h"
+#include "find/library.h"
 #include "lib/keeper.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"

@@ -129,7 +129,7 @@ def manifests(build):
     said = subprocess.run([f"{build}/bin/gpuprof", "agent", "--help"], capture_output=True, text=True).stdout
     flags = re.findall(r"^ +- (--[a-z-]+)", text, re.M)
     check("flags of the DaemonSet are the agent's", flags and all(re.search(rf"^ +{f}[ =]", said, re.M) for f in flags), flags)
-    port = re.search(r"GP_HTTP_PORT (\d+)", open("tools/agent/http.h").read()).group(1)
+    port = re.search(r"GP_HTTP_PORT (\d+)", open("tools/metrics/http.h").read()).group(1)
     for name in ("daemonset", "servicemonitor"):
         check(f"port in {name}", port in open(f"deploy/kubernetes/{name}.yaml").read())
     try:

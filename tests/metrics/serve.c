@@ -4,7 +4,7 @@
  *      serve [off|comm|pid]    says "port N"; then takes lines: "set PID BYTES", "end PID", "fail N", "beat", and
  * answers "ok"
  */
-#include <agent/http.h>
+#include <metrics/http.h>
 #include <lib/fakeview.h>
 
 #include <base/clock.h>

@@ -15,7 +15,7 @@
 #define STAP_PROBE2(_provider, _name, _batch, _bytes) torture_heard((_batch), (_bytes))
 #include <gpuprof/batch.h>
 static void torture_heard(const struct gp_batch *batch, uint64_t bytes);
-#include "../../src/export/batch.c"
+#include "../../src/session/batch.c"
 
 #include "base/compiler.h"
 #include "ds/ring.h"

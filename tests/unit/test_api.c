@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include <account/feed.h>
 #include <base/thread.h>
-#include <export/session.h>
+#include <session/session.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
 #include <write/stats.h>

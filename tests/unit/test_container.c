@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_container.c: names of cgroups, out of files as each runtime leaves them. */
-#include <system/system.h>
+#include <maps/system.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

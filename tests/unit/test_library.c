@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_library.c: one file that may hold the probe, looked at: its build id, who owns it, what its file system is. */
-#include "agent/file.h"
+#include "find/file.h"
 #include "lib/paths.h"
 
 #include <criterion/criterion.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: pages of metrics from made-up machines, and the server that serves them to friend and foe. */
-#include <agent/http.h>
-#include <agent/metrics.h>
-#include <agent/names.h>
-#include <agent/rows.h>
+#include <metrics/http.h>
+#include <metrics/metrics.h>
+#include <metrics/names.h>
+#include <metrics/rows.h>
 #include <lib/fakeview.h>
 
 #include <arpa/inet.h>

@@ -3,7 +3,7 @@
  * page with each piece of advice where it helps and not where it does not.  Run by the unit tests. */
 #define _GNU_SOURCE
 #include <account/feed.h>
-#include <base/oomtext.h>
+#include <oom/oomtext.h>
 #include <base/thread.h>
 #include <cache/policy.h>
 #include <cmd/cmd.h>

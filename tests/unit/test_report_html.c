@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_report_html.c: a document becomes a page: nothing in it is markup, nothing of it is lost, nothing half is left.
  */
-#include <report/report.h>
-#include <report/shell.h>
+#include <html/report.h>
+#include <html/shell.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

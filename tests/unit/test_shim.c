@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_shim.c: the shim's own tables, without a driver: pieces, routes to private pools, the door between captures and
  * fences.  What needs a driver is in tests/integration/test_shim.c.  Run by the unit tests. */
-#include "shim/fence.h"
-#include "shim/home.h"
-#include "shim/piece.h"
-#include "shim/route.h"
-#include "shim/stream.h"
+#include "allocator/fence.h"
+#include "allocator/home.h"
+#include "allocator/piece.h"
+#include "allocator/route.h"
+#include "allocator/stream.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>

@@ -6,12 +6,12 @@
 #include <agent/agent.h>
 #include <agent/deaths.h>
 #include <agent/failures.h>
-#include <agent/finder.h>
+#include <find/finder.h>
 #include <agent/greet.h>
 #include <agent/log.h>
 #include <agent/notify.h>
 #include <base/clock.h>
-#include <bpf/loader.h>
+#include <kernel/loader.h>
 #include <collect/collect.h>
 #include <collect/procfs.h>
 

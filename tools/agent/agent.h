@@ -6,8 +6,8 @@
 #ifndef GP_AGENT_AGENT_H
 #define GP_AGENT_AGENT_H
 
-#include <agent/finder.h>
-#include <agent/http.h>
+#include <find/finder.h>
+#include <metrics/http.h>
 
 #define GP_AGENT_LIBRARIES GP_FINDER_LIBRARIES /* that may be named */
 

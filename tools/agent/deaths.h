@@ -8,7 +8,7 @@
 #ifndef GP_AGENT_DEATHS_H
 #define GP_AGENT_DEATHS_H
 
-#include <bpf/loader.h>
+#include <kernel/loader.h>
 
 struct gp_deaths;
 

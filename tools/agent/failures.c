@@ -8,7 +8,7 @@
 #include <base/clock.h>
 #include <base/text.h>
 #include <collect/text.h>
-#include <system/system.h>
+#include <maps/system.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

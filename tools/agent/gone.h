@@ -6,7 +6,7 @@
 #ifndef GP_AGENT_GONE_H
 #define GP_AGENT_GONE_H
 
-#include <bpf/loader.h>
+#include <kernel/loader.h>
 
 struct gp_gone;
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
-#include <system/system.h>
+#include <maps/system.h>
 #include <unistd.h>
 
 #define GP_BPF_FS 0xcafe4a11 /* BPF_FS_MAGIC, linux/magic.h */

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <system/system.h>
+#include <maps/system.h>
 #include <unistd.h>
 
 static const char gp_doctor_help[] =

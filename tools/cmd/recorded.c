@@ -33,7 +33,7 @@ static int64_t gp_recorded_bytes(const char *path, const uint8_t id[16])
     return bytes;
 }
 
-/* As src/record/record.c names it: %p is the pid, and who came second has its pid at the end.  False: too long. */
+/* As src/inject/recordthread.c names it: %p is the pid, and who came second has its pid at the end.  False: too long. */
 static bool gp_recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
 {
     size_t used = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * report.c: `gpuprof report`: a recording on one page.  Called by main.c. */
 #include <cmd/load.h>
-#include <report/report.h>
+#include <html/report.h>
 #include <write/write.h>
 
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <system/sample.h>
-#include <system/system.h>
+#include <maps/sample.h>
+#include <maps/system.h>
 
 static const char gp_reset_help[] =
     "usage: gpuprof reset (--allocated | --reserved | --peaks | --accumulated) [-p PID,.. | --all] [--device N] "

@@ -5,8 +5,8 @@
 
 #include <getopt.h>
 #include <stdio.h>
-#include <system/sample.h>
-#include <system/system.h>
+#include <maps/sample.h>
+#include <maps/system.h>
 
 static const char gp_stat_help[] =
     "usage: gpuprof stat [-p PID,.. | --all] [--device N] [--json | --summary] [--pins DIR]\n"

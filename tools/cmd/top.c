@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <system/sample.h>
-#include <system/system.h>
+#include <maps/sample.h>
+#include <maps/system.h>
 #include <time.h>
 #include <unistd.h>
 #include <view/print.h>

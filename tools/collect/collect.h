@@ -148,7 +148,7 @@ struct gp_collect_options {
     bool exact;           /* ask each process for a snapshot (mailbox) before reading */
     bool with_nvml;       /* add NVML totals and processes that are not injected */
     uint64_t deadline_ns; /* for the answer of one process; 0: the default of one second */
-    const char *pins;     /* for gp_system_sample (system/sample.h), which then asks the agent's maps */
+    const char *pins;     /* for gp_system_sample (maps/sample.h), which then asks the agent's maps */
 };
 
 /* 0 (possibly no process), or -errno.  The result is one allocation tree: free with gp_system_free.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * machine.h: the GPUs of the machine and the processes that only NVML knows.  Called by collect.c and system/sample.c,
+ * machine.h: the GPUs of the machine and the processes that only NVML knows.  Called by collect.c and maps/sample.c,
  * after the profiled processes are read. */
 #ifndef GP_COLLECT_MACHINE_H
 #define GP_COLLECT_MACHINE_H

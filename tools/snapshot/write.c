@@ -214,7 +214,7 @@ static void gp_snap_frames(struct gp_snap *snap, uint32_t site)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-/* As it was made: pools of PyTorch's graphs carry both halves of its number in one (shim/torch.c), the rest have one.
+/* As it was made: pools of PyTorch's graphs carry both halves of its number in one (allocator/torch.c), the rest have one.
  */
 #define GP_SNAP_TORCH_POOL (1ull << 63)
 

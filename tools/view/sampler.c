@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <system/sample.h>
+#include <maps/sample.h>
 #include <unistd.h>
 
 #define GP_SAMPLER_WHY 256

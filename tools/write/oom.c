@@ -3,7 +3,7 @@
 #include <write/stats.h>
 #include <write/write.h>
 
-#include <base/oomtext.h>
+#include <oom/oomtext.h>
 
 static void gp_oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *process,
                             const char *where[GP_OOM_HOLDERS])

@@ -4,7 +4,7 @@
 #include <write/stats.h>
 #include <write/write.h>
 
-#include <base/oomtext.h>
+#include <oom/oomtext.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * other. Every function here is called with the global lock held unless it says otherwise.  Included by every file of
  * src/sim/cuda and by nothing else; it knows nothing of the profiler.
  *
- * Invariants (checked by selftest/core_ledger.c):
+ * Invariants (checked by tests/sim/core_ledger.c):
  *   device.used = context overhead + sum of `footprint` over the device's live memory, arrays, modules, VMM, pools,
  * graphs ledger.reserved(device) = linear + pitched + array + VMM physical + pools' reserved + graphs' reserved [bytes
  * asked] */

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * driver.c: see driver.h. */
+#include "allocator/driver.h"
+#include "base/compiler.h"
+#include "base/thread.h"
+#include "source/hooks.h"
+#include <pthread.h>
+
+struct gp_shim_driver gp_driver_real;
+static uint32_t x_bound;
+static uint32_t x_stopped;
+
+bool gp_driver_bind(void)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    /* [bind.A] acquire: the table; pairs with [bind.R]. */
+    if (GP_LIKELY(__atomic_load_n(&x_bound, __ATOMIC_ACQUIRE)))
+        return true;
+    pthread_mutex_lock(&once);
+    if (!__atomic_load_n(&x_bound, __ATOMIC_RELAXED)) {
+#define GP_DRIVER(_name, ...) *(void **)&gp_driver_real._name = gp_hooks_driver(#_name);
+#include "allocator/driver.def"
+#undef GP_DRIVER
+        bool enough = gp_driver_real.cuCtxGetCurrent && gp_driver_real.cuCtxPushCurrent_v2 &&
+                      gp_driver_real.cuCtxPopCurrent_v2 && gp_driver_real.cuCtxSynchronize &&
+                      gp_driver_real.cuMemAlloc_v2 && gp_driver_real.cuMemFree_v2 && gp_driver_real.cuMemGetInfo_v2;
+        /* [bind.R] release: the table is complete; pairs with [bind.A]. */
+        __atomic_store_n(&x_bound, enough, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&once);
+    return __atomic_load_n(&x_bound, __ATOMIC_RELAXED);
+}
+
+void *gp_driver_current(void)
+{
+    void *ctx = NULL;
+    return gp_driver_real.cuCtxGetCurrent && gp_driver_real.cuCtxGetCurrent(&ctx) == 0 ? ctx : NULL;
+}
+
+bool gp_driver_enter(struct gp_driver_guard *guard, void *ctx)
+{
+    *guard = (struct gp_driver_guard){.mode = GP_CU_CAPTURE_RELAXED};
+    if (gp_driver_stopped())
+        return false;
+    guard->heed = gp_thread_ignore();
+    if (ctx && gp_driver_current() != ctx) {
+        guard->pushed = gp_driver_real.cuCtxPushCurrent_v2(ctx) == 0;
+        if (!guard->pushed) {
+            gp_thread_heed(guard->heed);
+            return false;
+        }
+    }
+    guard->relaxed = gp_driver_real.cuThreadExchangeStreamCaptureMode &&
+                     gp_driver_real.cuThreadExchangeStreamCaptureMode(&guard->mode) == 0;
+    return true;
+}
+
+void gp_driver_leave(struct gp_driver_guard *guard)
+{
+    void *ctx;
+    if (guard->relaxed && guard->mode != GP_CU_CAPTURE_RELAXED)
+        gp_driver_real.cuThreadExchangeStreamCaptureMode(&guard->mode);
+    if (guard->pushed)
+        gp_driver_real.cuCtxPopCurrent_v2(&ctx);
+    gp_thread_heed(guard->heed);
+}
+
+void gp_driver_stop(void)
+{
+    __atomic_store_n(&x_stopped, 1, __ATOMIC_RELAXED); /* a flag: whoever is inside the driver finishes */
+}
+
+bool gp_driver_stopped(void)
+{
+    return __atomic_load_n(&x_stopped, __ATOMIC_RELAXED);
+}

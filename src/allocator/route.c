@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * route.c: see route.h.  A filter asks the driver about its stream, so it is called with no lock held, pinned by a
+ * count. */
+#include "allocator/route.h"
+#include "base/compiler.h"
+#include "base/thread.h"
+#include "allocator/home.h"
+#include <dlfcn.h>
+#include <errno.h>
+
+#define GP_ROUTES 64 /* captures and pools that are open at one time */
+
+/* std::_Manager_operation (libstdc++, bits/std_function.h). */
+#define GP_FILTER_CLONE   2
+#define GP_FILTER_DESTROY 3
+
+struct gp_route_slot {
+    struct gp_route route;
+    struct gp_filter filter;
+    const struct gp_thread *thread;
+    uint64_t turn; /* order of beginning; 0: free */
+    uint32_t pins;
+    bool ended;
+};
+
+static struct gp_route_slot gp_routes[GP_ROUTES]; /* under gp_home_lock */
+static uint64_t gp_route_turn;
+static uint32_t x_open; /* begun and not ended: requests look at this alone */
+
+bool gp_filter_is_usable(const struct gp_filter *filter)
+{
+    Dl_info where;
+    return filter && filter->manager && filter->invoker && dladdr((void *)filter->manager, &where) != 0 &&
+           dladdr((void *)filter->invoker, &where) != 0;
+}
+
+int gp_route_begin(const struct gp_route *route)
+{
+    struct gp_filter copy = {0};
+    struct gp_route_slot *slot = NULL;
+    if (route->kind == GP_ROUTE_FILTER) {
+        copy = *route->filter;
+        copy.manager(&copy.target, &route->filter->target, GP_FILTER_CLONE);
+    }
+    gp_lock_take(&gp_home_lock);
+    for (unsigned i = 0; i < GP_ROUTES && !slot; i++)
+        slot = gp_routes[i].turn ? NULL : &gp_routes[i];
+    if (slot) {
+        *slot = (struct gp_route_slot){*route, copy, &gp_thread, ++gp_route_turn, 0, false};
+        slot->route.filter = &slot->filter;
+        __atomic_fetch_add(&x_open, 1, __ATOMIC_RELAXED); /* the lock has the order */
+    }
+    gp_lock_give(&gp_home_lock);
+    if (!slot && copy.manager)
+        copy.manager(&copy.target, &copy.target, GP_FILTER_DESTROY);
+    return slot ? 0 : -ENOSPC;
+}
+
+/* The last one out takes the filter down. */
+static void gp_route_unpin(struct gp_route_slot *slot)
+{
+    struct gp_filter gone = {0};
+    gp_lock_take(&gp_home_lock);
+    if (--slot->pins == 0 && slot->ended) {
+        gone = slot->filter;
+        slot->turn = 0;
+    }
+    gp_lock_give(&gp_home_lock);
+    if (gone.manager)
+        gone.manager(&gone.target, &gone.target, GP_FILTER_DESTROY);
+}
+
+bool gp_route_end(uint64_t pool, int device)
+{
+    struct gp_route_slot *slot = NULL;
+    gp_lock_take(&gp_home_lock);
+    for (unsigned i = 0; i < GP_ROUTES && !slot; i++) {
+        struct gp_route_slot *at = &gp_routes[i];
+        if (at->turn && !at->ended && at->route.pool == pool && at->route.device == device)
+            slot = at;
+    }
+    if (slot) {
+        slot->ended = true;
+        slot->pins++;
+        __atomic_fetch_sub(&x_open, 1, __ATOMIC_RELAXED);
+    }
+    gp_lock_give(&gp_home_lock);
+    if (slot)
+        gp_route_unpin(slot);
+    return slot != NULL;
+}
+
+/* The next open route of the device that began after `turn`, pinned. */
+static struct gp_route_slot *gp_route_next(int device, uint64_t turn)
+{
+    struct gp_route_slot *next = NULL;
+    gp_lock_take(&gp_home_lock);
+    for (unsigned i = 0; i < GP_ROUTES; i++) {
+        struct gp_route_slot *at = &gp_routes[i];
+        if (at->turn > turn && !at->ended && at->route.device == device && (!next || at->turn < next->turn))
+            next = at;
+    }
+    if (next)
+        next->pins++;
+    gp_lock_give(&gp_home_lock);
+    return next;
+}
+
+static bool gp_route_takes(const struct gp_route_slot *slot, uint64_t stream)
+{
+    void *handle = (void *)(uintptr_t)stream;
+    switch (slot->route.kind) {
+    case GP_ROUTE_THREAD:
+        return slot->thread == &gp_thread;
+    case GP_ROUTE_STREAM:
+        return slot->route.stream == stream;
+    default:
+        return slot->filter.invoker(&slot->filter.target, &handle);
+    }
+}
+
+uint64_t gp_route_pool(int device, uint64_t stream)
+{
+    struct gp_route_slot *slot;
+    uint64_t pool = 0;
+    if (GP_LIKELY(__atomic_load_n(&x_open, __ATOMIC_RELAXED) == 0))
+        return 0;
+    for (uint64_t turn = 0; !pool && (slot = gp_route_next(device, turn)) != NULL; gp_route_unpin(slot)) {
+        turn = slot->turn;
+        if (gp_route_takes(slot, stream))
+            pool = slot->route.pool;
+    }
+    return pool;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ * serve_pointer.c: what the program asks about an address: ranges, attributes, IPC handles; see serve.h. */
+#include "base/log.h"
+#include "base/thread.h"
+#include "allocator/driver.h"
+#include "allocator/mark.h"
+#include "allocator/serve.h"
+#include "source/hooks.h"
+
+/* CUpointer_attribute (cuda.h). */
+enum gp_attribute {
+    GP_ATTRIBUTE_CONTEXT = 1,
+    GP_ATTRIBUTE_SYNC_MEMOPS = GP_CU_SYNC_MEMOPS,
+    GP_ATTRIBUTE_BUFFER_ID = 7,
+    GP_ATTRIBUTE_LEGACY_IPC = 10,
+    GP_ATTRIBUTE_RANGE_START = 11,
+    GP_ATTRIBUTE_RANGE_SIZE = 12,
+    GP_ATTRIBUTE_MAPPING_SIZE = 18,
+    GP_ATTRIBUTE_MAPPING_BASE = 19,
+};
+
+/* An address that belongs to nobody: what the driver says of it, it says of memory that was freed. */
+#define GP_NOWHERE 16u
+
+struct gp_home *gp_serve_block(uint64_t address, struct gp_grant *out)
+{
+    struct gp_home *home = gp_home_find(address, out);
+    return home && address - out->address < out->requested_bytes ? home : NULL;
+}
+
+/* Is a legacy IPC handle of this block right?  It stands for the driver's allocation, and the importer gets the base of
+ * that: so the block must begin there. */
+static bool gp_block_exportable(const struct gp_home *home, const struct gp_grant *block)
+{
+    uint64_t base, bytes;
+    bool dedicated;
+    return gp_cache_segment_of(gp_home_has(home), block->address, &base, &bytes, &dedicated) && base == block->address;
+}
+
+/* ---- ranges -------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, uint64_t address)
+{
+    struct gp_serve serve;
+    struct gp_grant block;
+    if (!gp_serve_look(&serve))
+        return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);
+    bool live = gp_serve_block(address, &block) != NULL, ours = live || gp_home_owning(address);
+    uint32_t result = ours ? gp_serve_current() : 0;
+    gp_serve_leave(&serve);
+    if (!ours)
+        return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);
+    if (result || !live)
+        return result ? result : GP_CU_NOT_FOUND;
+    if (base)
+        *base = block.address;
+    if (bytes)
+        *bytes = block.requested_bytes;
+    return 0;
+}
+
+/* ---- attributes ---------------------------------------------------------------------------------------------------
+ */
+
+/* The driver's answer about the segment, made one about the block. */
+static void gp_attribute_mend(int attribute, void *data, const struct gp_home *home, const struct gp_grant *block)
+{
+    uint64_t id;
+    switch (attribute) {
+    case GP_ATTRIBUTE_CONTEXT: /* growable memory has none of its own */
+        *(void **)data = home->x_ctx;
+        break;
+    case GP_ATTRIBUTE_RANGE_START:
+    case GP_ATTRIBUTE_MAPPING_BASE:
+        *(uint64_t *)data = block->address;
+        break;
+    case GP_ATTRIBUTE_RANGE_SIZE:
+    case GP_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = block->requested_bytes;
+        break;
+    case GP_ATTRIBUTE_LEGACY_IPC:
+        *(uint32_t *)data = *(uint32_t *)data && gp_block_exportable(home, block);
+        break;
+    case GP_ATTRIBUTE_BUFFER_ID:
+        id = gp_mark_buffer(home, block->address);
+        if (id)
+            *(uint64_t *)data = id;
+        break;
+    case GP_ATTRIBUTE_SYNC_MEMOPS:
+        *(uint32_t *)data = gp_mark_is_synced(block->address);
+        break;
+    default:
+        break;
+    }
+}
+
+/* What an address is to us.  Contexts do not matter here: the driver answers from any. */
+enum gp_address { GP_ADDRESS_FOREIGN, GP_ADDRESS_LIVE, GP_ADDRESS_DEAD };
+
+static enum gp_address gp_serve_address(uint64_t address, struct gp_home **home, struct gp_grant *block)
+{
+    enum gp_address what = GP_ADDRESS_FOREIGN;
+    if (!gp_thread_enter())
+        return what;
+    *home = gp_serve_block(address, block);
+    if (*home)
+        what = GP_ADDRESS_LIVE;
+    else if (gp_home_owning(address))
+        what = GP_ADDRESS_DEAD;
+    gp_thread_leave();
+    return what;
+}
+
+static uint32_t gp_serve_cuPointerGetAttribute(void *data, int attribute, uint64_t address)
+{
+    struct gp_home *home;
+    struct gp_grant block;
+    enum gp_address what = gp_serve_address(address, &home, &block);
+    uint32_t result = gp_pass_cuPointerGetAttribute(data, attribute, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
+    if (what == GP_ADDRESS_LIVE && data && (result == 0 || attribute == GP_ATTRIBUTE_CONTEXT)) {
+        gp_attribute_mend(attribute, data, home, &block);
+        result = 0;
+    }
+    return result;
+}
+
+static uint32_t gp_serve_cuPointerGetAttributes(unsigned int count, int *attributes, void **data, uint64_t address)
+{
+    struct gp_home *home;
+    struct gp_grant block;
+    enum gp_address what = gp_serve_address(address, &home, &block);
+    uint32_t result =
+        gp_pass_cuPointerGetAttributes(count, attributes, data, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
+    for (unsigned i = 0; result == 0 && what == GP_ADDRESS_LIVE && i < count; i++)
+        gp_attribute_mend(attributes[i], data[i], home, &block);
+    return result;
+}
+
+/* ---- SYNC_MEMOPS --------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t gp_serve_cuPointerSetAttribute(const void *value, int attribute, uint64_t address)
+{
+    struct gp_home *home;
+    struct gp_grant block;
+    enum gp_address what = gp_serve_address(address, &home, &block);
+    uint64_t base, bytes;
+    bool dedicated = false;
+    if (what == GP_ADDRESS_DEAD)
+        address = GP_NOWHERE;
+    if (what != GP_ADDRESS_LIVE || attribute != GP_ATTRIBUTE_SYNC_MEMOPS || !value)
+        return gp_pass_cuPointerSetAttribute(value, attribute, address);
+    bool on = *(const unsigned *)value != 0;
+    gp_cache_segment_of(gp_home_has(home), block.address, &base, &bytes, &dedicated);
+    if (!on && !dedicated) {
+        gp_log(GP_LOG_INFO, "SYNC_MEMOPS stays on: the segment is shared with other blocks");
+        gp_mark_synced(home, block.address, false);
+        return 0;
+    }
+    uint32_t result = gp_pass_cuPointerSetAttribute(value, attribute, address);
+    if (result == 0)
+        gp_mark_synced(home, block.address, on);
+    return result;
+}
+
+/* ---- IPC ----------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t gp_serve_cuIpcGetMemHandle(const void *handle, uint64_t address)
+{
+    struct gp_home *home;
+    struct gp_grant block;
+    enum gp_address what = gp_serve_address(address, &home, &block);
+    if (what == GP_ADDRESS_DEAD)
+        address = GP_NOWHERE;
+    if (what == GP_ADDRESS_LIVE && !gp_block_exportable(home, &block)) {
+        gp_log(GP_LOG_WARN,
+               "cuIpcGetMemHandle: a block of %llu bytes shares its driver allocation with others, and another process "
+               "would get the wrong address: refused.  Allocate at least 2 MiB for memory that is exported, or set "
+               "GPUPROF_ALLOCATOR=passthrough",
+               (unsigned long long)block.requested_bytes);
+        return GP_CU_NOT_SUPPORTED;
+    }
+    return gp_pass_cuIpcGetMemHandle(handle, address);
+}
+
+const struct gp_serve_row gp_serve_pointer_rows[] = {
+    GP_SERVE_ROW(cuMemGetAddressRange_v2), GP_SERVE_ROW(cuPointerGetAttribute), GP_SERVE_ROW(cuPointerGetAttributes),
+    GP_SERVE_ROW(cuPointerSetAttribute),   GP_SERVE_ROW(cuIpcGetMemHandle),     {NULL, NULL},
+};

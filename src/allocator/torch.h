@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * torch.h: the functions of torch.def, declared: for torch.c, which defines them, and for src/shim, which exports
+ * them a second time.  Nobody in this repository calls them.
+ */
+#ifndef GP_SHIM_TORCH_H
+#define GP_SHIM_TORCH_H
+
+#include "base/compiler.h"
+#include "source/each.h"
+#include <gpuprof/gpuprof.h>
+#include <stddef.h>
+
+#define GP_TORCH_PARAM(_type, _name)  _type _name
+#define GP_TORCH(_result, _name, ...) GP_EXPORT _result _name(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__));
+#include "allocator/torch.def"
+#undef GP_TORCH
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * record.c: the recorder's thread inside the program; see record.h.  Its descriptors are its own: the program can
+ * neither close the file nor find its number taken, and pipes that the program closes are closed.  A fork copies the
+ * descriptors of the thread that forks, so no child has the file.
+ */
+#include "inject/recordthread.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/futex.h"
+#include "base/lock.h"
+#include "base/worker.h"
+#include "record/file.h"
+#include "record/recorder.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* How long a busy, an ordinary and an idle ring are left alone.  The ring for recorders holds half a million events:
+ * at two million a second, 5 ms are 2 % of it. */
+#define GP_RECORD_BUSY_NS  5000000ull
+#define GP_RECORD_PAUSE_NS 20000000ull
+#define GP_RECORD_IDLE_NS  100000000ull
+/* The file is opened, or not, within that; a network file system that hangs must not hang cuInit. */
+#define GP_RECORD_START_NS 2000000000ull
+/* The exit is held up for a second at most, and half of it is for reading: the other half is for the end. Sixteen
+ * processes with 64 threads each that end at once on two CPUs come to theirs in time (test_record.c). */
+#define GP_RECORD_READ_NS 500000000ull
+#define GP_RECORD_STOP_NS 1000000000ull
+/* Until a device is known the ring is looked at this often, in the first second: a program that lives for some
+ * milliseconds shall have its GPU's name in the recording, and only the driver can tell it. */
+#define GP_RECORD_FIRST_NS 2000000ull
+#define GP_RECORD_SECOND   1000000000ull
+
+enum gp_record_stage { GP_STAGE_NONE, GP_STAGE_OPENING, GP_STAGE_RUNNING, GP_STAGE_FAILED, GP_STAGE_ENDED };
+
+static struct gp_record {
+    struct gp_record_setup setup;
+    char path[PATH_MAX];
+    uint32_t x_stage;       /* enum gp_record_stage; the thread's */
+    uint32_t x_stop;        /* asked to end; the program's */
+    uint64_t x_deadline_ns; /* of reading; 0 none */
+    uint32_t x_appeared;    /* a device is known */
+    int error;              /* of the start */
+    pid_t pid;
+    struct gp_recorder *recorder;
+    /* As they were at the start: who maps the session may write anything into its header. */
+    const struct gp_wire_chunk *chunks;
+    uint32_t chunk_count;
+} gp_record_mine;
+
+/* Who tells what became of the recording: the thread, or a program that waited for it in vain. */
+static struct gp_lock gp_record_lock = GP_LOCK_INIT(GP_RANK_RECORD);
+
+static void gp_record_stage(enum gp_record_stage stage)
+{
+    /* [record.R] release: error, and the file; pairs with [record.A]. */
+    __atomic_store_n(&gp_record_mine.x_stage, stage, __ATOMIC_RELEASE);
+    gp_futex_wake(&gp_record_mine.x_stage);
+}
+
+static uint32_t gp_record_wait(enum gp_record_stage leave, uint64_t patience_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
+    uint32_t stage;
+    /* [record.A] acquire: pairs with [record.R]. */
+    while ((stage = __atomic_load_n(&gp_record_mine.x_stage, __ATOMIC_ACQUIRE)) == (uint32_t)leave && now < deadline) {
+        gp_futex_wait(&gp_record_mine.x_stage, stage, deadline - now);
+        now = gp_clock_ns();
+    }
+    return stage;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+/* A table of descriptors with nothing in it but /dev/null at 0, 1 and 2: what writes to these on this thread must not
+ * write into the recording. */
+static int gp_record_private(void)
+{
+    if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) != 0) {
+        struct rlimit limit = {.rlim_cur = 1024};
+        if (unshare(CLONE_FILES) != 0) /* before Linux 5.9, or under a filter that does not know the call */
+            return -errno;
+        getrlimit(RLIMIT_NOFILE, &limit);
+        for (rlim_t fd = 0; fd < limit.rlim_cur && fd < 1u << 20; fd++)
+            close((int)fd);
+    }
+    for (int i = 0; i < 3; i++)
+        if (open("/dev/null", O_RDWR | O_CLOEXEC) < 0)
+            return -errno;
+    return 0;
+}
+
+/* Another process of the same run may have the file: then ours is FILE.PID. */
+static int gp_record_open(char path[PATH_MAX])
+{
+    size_t length = strlen(path);
+    int fd = gp_file_open(path, false);
+    if (fd != -EEXIST)
+        return fd;
+    if (snprintf(path + length, PATH_MAX - length, ".%d", (int)gp_record_mine.pid) >= (int)(PATH_MAX - length))
+        return -ENAMETOOLONG;
+    return gp_file_open(path, false);
+}
+
+/* The session is ours; words of it change while we look (ring, numbers). */
+static int gp_record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
+    uint64_t *to = into;
+    /* [ring.A1] [ring.A2] [ring.A3] [site.A] acquire; pairs with the releases of who wrote the words. */
+    for (size_t i = 0; i < bytes / sizeof(*to); i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    return 0;
+}
+
+static void gp_record_refresh(void *arg)
+{
+    (void)arg;
+    if (gp_record_mine.setup.publish)
+        gp_record_mine.setup.publish();
+}
+
+static void gp_record_appeared(void *arg)
+{
+    (void)arg;
+    __atomic_store_n(&gp_record_mine.x_appeared, 1, __ATOMIC_RELAXED);
+    if (gp_record_mine.setup.appeared)
+        gp_record_mine.setup.appeared();
+}
+
+static bool gp_record_late(void *arg)
+{
+    uint64_t deadline = __atomic_load_n(&gp_record_mine.x_deadline_ns, __ATOMIC_RELAXED);
+    (void)arg;
+    return deadline && gp_clock_ns() >= deadline;
+}
+
+static void gp_record_tell(const struct gp_recorder_stats *stats, enum gp_wire_record state, int error)
+{
+    struct gp_wire_header *header = gp_record_mine.setup.header;
+    gp_lock_take(&gp_record_lock);
+    __atomic_store_n(&header->recorded, stats->recorded, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->record_lost, stats->lost, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->record_errno, error, __ATOMIC_RELAXED);
+    /* [state.R] release: the numbers above; pairs with the viewer's copy, which comes through the kernel. */
+    __atomic_store_n(&header->record_state, state, __ATOMIC_RELEASE);
+    gp_lock_give(&gp_record_lock);
+}
+
+static int gp_record_begin(void)
+{
+    struct gp_record *record = &gp_record_mine;
+    int error = gp_record_private();
+    int fd = error ? error : gp_record_open(record->path);
+    if (fd < 0)
+        return fd;
+    struct gp_recorder_setup setup = {.copy = gp_record_copy,
+                                      .copy_arg = record->setup.header,
+                                      .proc = "/proc/self",
+                                      .from_start = true,
+                                      .refresh = gp_record_refresh,
+                                      .appeared = gp_record_appeared,
+                                      .late = gp_record_late};
+    memcpy(&setup.header, record->setup.header, sizeof(setup.header));
+    return gp_recorder_new(&record->recorder, fd, &setup);
+}
+
+static uint64_t gp_record_pause(ssize_t count, uint64_t before)
+{
+    const struct gp_wire_header *header = gp_record_mine.setup.header;
+    uint64_t room = (uint64_t)header->chunk_count * GP_RING_EVENTS;
+    if (!__atomic_load_n(&gp_record_mine.x_appeared, __ATOMIC_RELAXED) &&
+        gp_clock_ns() - header->start_ns < GP_RECORD_SECOND)
+        return GP_RECORD_FIRST_NS;
+    if (count > 0)
+        return (uint64_t)count > room / 32 ? GP_RECORD_BUSY_NS : GP_RECORD_PAUSE_NS;
+    return before * 2 < GP_RECORD_IDLE_NS ? before * 2 : GP_RECORD_IDLE_NS;
+}
+
+static void *gp_record_main(void *arg)
+{
+    struct gp_record *record = &gp_record_mine;
+    struct gp_recorder_stats stats = {0};
+    uint64_t pause = GP_RECORD_PAUSE_NS;
+    (void)arg;
+    record->error = gp_record_begin();
+    if (record->error) {
+        gp_record_tell(&stats, GP_RECORD_FAILED, -record->error);
+        gp_record_stage(GP_STAGE_FAILED);
+        return NULL;
+    }
+    gp_record_tell(&stats, GP_RECORD_ON, 0);
+    gp_record_stage(GP_STAGE_RUNNING);
+    /* [stop.A] acquire: the program's last events; pairs with [stop.R]. */
+    while (!__atomic_load_n(&record->x_stop, __ATOMIC_ACQUIRE)) {
+        ssize_t count = gp_recorder_poll(record->recorder);
+        gp_recorder_stats(record->recorder, &stats);
+        gp_record_tell(&stats, stats.dead ? GP_RECORD_FAILED : GP_RECORD_ON, stats.error);
+        pause = gp_record_pause(count, pause);
+        gp_futex_wait(&record->x_stop, 0, pause);
+    }
+    int error = gp_recorder_end(record->recorder, GP_END_PROCESS, &stats);
+    gp_record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, -error);
+    gp_record_stage(GP_STAGE_ENDED);
+    return NULL;
+}
+
+/* ---- the program's side ------------------------------------------------------------------------------------------ */
+
+static int gp_record_expand(char out[PATH_MAX], const char *path)
+{
+    size_t used = 0;
+    for (; *path && used < PATH_MAX - 24; path++) {
+        if (path[0] == '%' && path[1] == 'p')
+            used += (size_t)snprintf(out + used, PATH_MAX - used, "%d", (int)getpid());
+        else
+            out[used++] = *path;
+        path += path[0] == '%' && (path[1] == 'p' || path[1] == '%');
+    }
+    out[used] = '\0';
+    return *path ? -ENAMETOOLONG : used ? 0 : -EINVAL;
+}
+
+static const char *gp_record_why(int error)
+{
+    switch (error) {
+    case -EEXIST:
+        return "the file is there already";
+    case -ELOOP:
+        return "the file is a link, which is not followed";
+    case -EPERM:
+        return getauxval(AT_SECURE) ? "a program with the rights of another user is not recorded" : strerror(EPERM);
+    case -ENXIO:
+        return "nobody reads this pipe";
+    default:
+        return strerror(-error);
+    }
+}
+
+int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_bytes)
+{
+    struct gp_record *record = &gp_record_mine;
+    record->setup = *setup;
+    record->chunks = (const void *)((const char *)setup->header + setup->header->ring_offset);
+    record->chunk_count = setup->header->chunk_count;
+    record->pid = getpid();
+    int error = getauxval(AT_SECURE) ? -EPERM : gp_record_expand(record->path, setup->path);
+    if (!error) {
+        gp_record_stage(GP_STAGE_OPENING);
+        error = gp_worker_start(gp_record_main, "gpuprof-record");
+    }
+    if (!error) {
+        switch (gp_record_wait(GP_STAGE_OPENING, GP_RECORD_START_NS)) {
+        case GP_STAGE_OPENING: /* it goes on by itself when the file is there */
+            return 0;
+        case GP_STAGE_FAILED:
+            error = record->error;
+            break;
+        default:
+            return 0;
+        }
+    }
+    setup->header->record_errno = -error;
+    __atomic_store_n(&setup->header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
+    snprintf(why, why_bytes, "%.64s: %s", record->path, gp_record_why(error));
+    return error;
+}
+
+/* A disk that hangs: what is not in the file is not, as far as anybody will see.  If the thread comes to its end after
+ * all, its own numbers take the place of these. */
+static void gp_record_leave(void)
+{
+    struct gp_wire_header *header = gp_record_mine.setup.header;
+    const struct gp_wire_chunk *chunks = gp_record_mine.chunks;
+    uint64_t tried = __atomic_load_n(&header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < gp_record_mine.chunk_count; i++)
+        tried += __atomic_load_n(&chunks[i].written_before, __ATOMIC_RELAXED) +
+                 GP_CHUNK_COUNT(__atomic_load_n(&chunks[i].state, __ATOMIC_RELAXED));
+    gp_lock_take(&gp_record_lock);
+    if (header->record_state == GP_RECORD_ON || header->record_state == GP_RECORD_OFF) {
+        __atomic_store_n(&header->record_lost, tried - header->recorded, __ATOMIC_RELAXED);
+        __atomic_store_n(&header->record_errno, ETIMEDOUT, __ATOMIC_RELAXED);
+        __atomic_store_n(&header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
+    }
+    gp_lock_give(&gp_record_lock);
+}
+
+void gp_record_stop(void)
+{
+    struct gp_record *record = &gp_record_mine;
+    uint64_t now = gp_clock_ns(), deadline = now + GP_RECORD_STOP_NS;
+    /* [record.A] acquire: pairs with [record.R]. */
+    uint32_t stage = __atomic_load_n(&record->x_stage, __ATOMIC_ACQUIRE);
+    if (record->pid != getpid() || (stage != GP_STAGE_OPENING && stage != GP_STAGE_RUNNING))
+        return;
+    __atomic_store_n(&record->x_deadline_ns, now + GP_RECORD_READ_NS, __ATOMIC_RELAXED);
+    /* [stop.R] release: what the program did; pairs with [stop.A]. */
+    __atomic_store_n(&record->x_stop, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&record->x_stop);
+    for (; now < deadline && (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING); now = gp_clock_ns())
+        stage = gp_record_wait(stage, deadline - now);
+    if (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING)
+        gp_record_leave();
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * oompage.h: between the two halves of the out-of-memory report: the page (oomtext.c) and what would help
+ * (oomadvice.c). */
+#ifndef GP_BASE_OOMPAGE_H
+#define GP_BASE_OOMPAGE_H
+
+#include "base/compiler.h"
+#include "oom/oomtext.h"
+
+struct gp_oom_page {
+    char *out;
+    size_t bytes, used;
+    unsigned lines;
+    const char *label; /* of the next paragraph that brings none */
+};
+
+#define GP_OOM_SIZE 24
+/* "2.71 GiB", "100 MiB": two decimals at most, none that says nothing. */
+const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes);
+
+/* One labelled paragraph, wrapped at words.  label NULL: page->label, once. */
+void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format, ...) GP_PRINTF(3, 4);
+
+void gp_oom_advice_say(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums);
+
+#endif

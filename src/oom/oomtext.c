@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * oomtext.c: see oomtext.h.  The page; what would help is oomadvice.c. */
+#include "oom/oomtext.h"
+#include "base/compiler.h"
+#include "oom/oompage.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- lines ---------------------------------------------------------------------------------------------------- */
+
+const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    while (value >= 1023.995 && unit + 1 < GP_COUNT(units)) { /* 1023.995 would print as 1024.00 */
+        value /= 1024;
+        unit++;
+    }
+    if (bytes < 0) {
+        snprintf(text, GP_OOM_SIZE, "an unknown size");
+        return text;
+    }
+    int used = snprintf(text, GP_OOM_SIZE, "%.2f", value);
+    while (text[used - 1] == '0')
+        used--;
+    used -= text[used - 1] == '.';
+    snprintf(text + used, GP_OOM_SIZE - (size_t)used, " %s", units[unit]);
+    return text;
+}
+
+#define GP_PAGE_LABEL 12 /* "allocator" and a space beside it */
+
+static void gp_page_line(struct gp_oom_page *page, int column, const char *label, const char *text, size_t length)
+{
+    size_t room = page->bytes - page->used;
+    if (page->lines == GP_OOM_PAGE_LINES || room < (size_t)column + length + 2)
+        return;
+    page->used += (size_t)snprintf(page->out + page->used, room, "%-*s%.*s\n", column, label, (int)length, text);
+    page->lines++;
+}
+
+/* Bytes of the first line of text that is not wider than width: up to a space, if there is one. */
+static size_t gp_page_break(const char *text, size_t length, size_t width)
+{
+    if (length <= width)
+        return length;
+    for (size_t at = width; at > width / 2; at--)
+        if (text[at] == ' ')
+            return at;
+    while ((text[width] & 0xc0) == 0x80) /* not inside a character */
+        width--;
+    return width;
+}
+
+void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format, ...)
+{
+    char text[640];
+    va_list args;
+    va_start(args, format);
+    int printed = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    size_t length = printed < (int)sizeof(text) ? (size_t)printed : sizeof(text) - 1;
+    const char *at = text;
+    if (!label) {
+        label = page->label;
+        page->label = "";
+    }
+    do {
+        size_t part = gp_page_break(at, length, GP_OOM_PAGE_COLUMNS - GP_PAGE_LABEL);
+        gp_page_line(page, GP_PAGE_LABEL, label, at, part);
+        for (at += part, length -= part; length && *at == ' '; length--)
+            at++;
+        label = "";
+    } while (length);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------------------------- */
+
+static void gp_page_title(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+{
+    const struct gp_wire_oom *oom = facts->oom;
+    char where[96] = "an unknown device", asked[GP_OOM_SIZE], line[320];
+    if (oom->device == (int)GP_WIRE_HOST)
+        snprintf(where, sizeof(where), "the host");
+    else if (oom->device >= 0)
+        snprintf(where, sizeof(where), "device %d%s%s%s", oom->device,
+                 facts->device_name && *facts->device_name ? " (" : "", facts->device_name ? facts->device_name : "",
+                 facts->device_name && *facts->device_name ? ")" : "");
+    if (oom->asked_bytes)
+        snprintf(line, sizeof(line), "Out of memory on %s: %s asked for %s", where, oom->api,
+                 gp_oom_size(asked, oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes));
+    else
+        snprintf(line, sizeof(line), "Out of memory on %s: %s failed", where, oom->api);
+    gp_page_line(page, 0, "", line, gp_page_break(line, strlen(line), GP_OOM_PAGE_COLUMNS));
+}
+
+static void gp_page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+{
+    const struct gp_wire_oom *oom = facts->oom;
+    char line[256];
+    int used = 0;
+    if (facts->pid)
+        used += snprintf(line + used, sizeof(line) - (size_t)used, "PID %" PRIu32 " %.64s, ", facts->pid,
+                         facts->comm ? facts->comm : "");
+    used += snprintf(line + used, sizeof(line) - (size_t)used, "thread %" PRIu32, oom->tid);
+    if (oom->stream)
+        used += snprintf(line + used, sizeof(line) - (size_t)used, ", stream 0x%" PRIx64, oom->stream);
+    if (facts->start_ns && oom->time_ns > facts->start_ns)
+        used += snprintf(line + used, sizeof(line) - (size_t)used, ", %.3f s after the start",
+                         (double)(oom->time_ns - facts->start_ns) / 1e9);
+    gp_oom_say(page, "who", "%s", line);
+    if (oom->count > 1)
+        gp_oom_say(page, "", "the last of %" PRIu64 " such failures", oom->count);
+}
+
+static void gp_page_device(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
+{
+    const struct gp_wire_oom *oom = facts->oom;
+    char total[GP_OOM_SIZE], number[GP_OOM_SIZE];
+    if (oom->device < 0 || oom->device == (int)GP_WIRE_HOST)
+        return;
+    if (oom->flags & GP_OOM_DRIVER)
+        gp_oom_say(page, "device", "%s in total, %s free then", gp_oom_size(total, sums->total_bytes),
+                   gp_oom_size(number, oom->free_bytes));
+    else
+        gp_oom_say(page, "device", "%s in total; what was free is not known: %s", gp_oom_size(total, sums->total_bytes),
+                   oom->flags & GP_OOM_PENDING ? "the program ended before the driver could be asked"
+                                               : "the driver was not asked or did not say");
+    if (sums->other_bytes >= 0)
+        gp_oom_say(page, "others", "%s held by other processes%s", gp_oom_size(number, sums->other_bytes),
+                   sums->others_are_sure ? "" : ", this one's context and code, and the driver's rounding");
+}
+
+static const char *const gp_page_kinds[GP_KINDS] = {
+    [GP_KIND_LINEAR] = "linear",   [GP_KIND_PITCHED] = "pitched", [GP_KIND_ARRAY] = "array",
+    [GP_KIND_VMM] = "vmm",         [GP_KIND_POOL] = "pool",       [GP_KIND_GRAPH] = "graph",
+    [GP_KIND_MANAGED] = "managed", [GP_KIND_PINNED] = "pinned",   [GP_KIND_REGISTERED] = "registered",
+    [GP_KIND_MODULE] = "module",
+};
+
+static void gp_page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
+{
+    char reserved[GP_OOM_SIZE], allocated[GP_OOM_SIZE], line[480];
+    int used;
+    if (oom->reserved_bytes < 0)
+        return;
+    used = snprintf(line, sizeof(line), "%s reserved from the driver, %s allocated",
+                    gp_oom_size(reserved, oom->reserved_bytes), gp_oom_size(allocated, oom->allocated_bytes));
+    const char *before = ": ";
+    for (unsigned kind = 1; kind < GP_KINDS; kind++) {
+        char bytes[GP_OOM_SIZE];
+        if (!gp_page_kinds[kind] || oom->kinds[kind] <= 0)
+            continue;
+        used += snprintf(line + used, sizeof(line) - (size_t)used, "%s%s %s", before, gp_page_kinds[kind],
+                         gp_oom_size(bytes, oom->kinds[kind]));
+        before = ", ";
+    }
+    gp_oom_say(page, "process", "%s", line);
+}
+
+/* Why idle memory did not serve. */
+static void gp_page_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom)
+{
+    char idle[GP_OOM_SIZE], largest[GP_OOM_SIZE], waiting[GP_OOM_SIZE];
+    if (oom->idle_bytes == 0) {
+        gp_oom_say(page, "cached", "nothing: no idle memory was left to give");
+    } else {
+        const char *why = (uint64_t)oom->largest_idle_bytes < oom->asked_bytes
+                              ? "no piece is large enough, and memory that shares a segment with a live block cannot "
+                                "go back to the driver"
+                              : "the largest would do, but it belongs to another stream or pool";
+        gp_oom_say(page, "cached", "%s cached in %" PRId64 " pieces, largest %s, pinned by %" PRId64 " live blocks: %s",
+                   gp_oom_size(idle, oom->idle_bytes), oom->idle_pieces, gp_oom_size(largest, oom->largest_idle_bytes),
+                   oom->pinning_blocks, why);
+    }
+    if (oom->waiting_bytes > 0)
+        gp_oom_say(page, "", "%s more is freed, but work that uses it is still under way",
+                   gp_oom_size(waiting, oom->waiting_bytes));
+}
+
+static void gp_page_allocator(struct gp_oom_page *page, const struct gp_wire_oom *oom, const struct gp_oom_sums *sums)
+{
+    char number[GP_OOM_SIZE];
+    if (oom->flags & GP_OOM_CACHE) {
+        gp_oom_say(page, "allocator", "%s%s%s%s, %s%s", oom->policy, oom->conf[0] ? " (" : "", oom->conf,
+                   oom->conf[0] ? ")" : "", oom->limit_bytes > 0 ? "limit " : "no limit",
+                   oom->limit_bytes > 0 ? gp_oom_size(number, oom->limit_bytes) : "");
+        gp_page_idle(page, oom);
+    }
+    if (sums->pool_idle_bytes > 0)
+        gp_oom_say(page, "pools", "%s reserved by memory pools and not handed out",
+                   gp_oom_size(number, sums->pool_idle_bytes));
+    if (sums->graph_idle_bytes > 0)
+        gp_oom_say(page, "graphs", "%s reserved for graphs and not in use",
+                   gp_oom_size(number, sums->graph_idle_bytes));
+}
+
+static void gp_page_holders(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+{
+    const struct gp_wire_oom *oom = facts->oom;
+    bool where = false;
+    char each[GP_OOM_SIZE], all[GP_OOM_SIZE], age[64] = "";
+    if (oom->holder_count == 0)
+        return;
+    if (oom->holders_ns && oom->time_ns > oom->holders_ns && oom->time_ns - oom->holders_ns > 1000000)
+        snprintf(age, sizeof(age), "   (as of %.3f s before)", (double)(oom->time_ns - oom->holders_ns) / 1e9);
+    for (uint32_t i = 0; facts->where && i < oom->holder_count && i < GP_OOM_HOLDERS; i++)
+        where |= facts->where[i][0] != '\0';
+    gp_oom_say(page, "holders", "%-10s %10s  %-12s %12s%s%s", "KIND", "BLOCKS", "OF", "TOGETHER",
+               where ? "  WHERE" : "", age);
+    for (uint32_t i = 0; i < oom->holder_count && i < GP_OOM_HOLDERS; i++) {
+        const struct gp_wire_oom_holder *holder = &oom->holders[i];
+        uint64_t bytes;
+        bool fits = !__builtin_mul_overflow(holder->block_bytes, holder->count, &bytes) && bytes <= INT64_MAX;
+        const char *kind = holder->kind < GP_KINDS ? gp_page_kinds[holder->kind] : NULL;
+        gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", holder->count,
+                   gp_oom_size(each, (int64_t)holder->block_bytes), gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX),
+                   where ? "  " : "", GP_OOM_WHERE, where ? facts->where[i] : "");
+    }
+    if (oom->rest_count > 0)
+        gp_oom_say(page, "", "%-10s %10" PRId64 "  %-12s %12s", "the rest", oom->rest_count,
+                   oom->flags & GP_OOM_PARTIAL ? "many sizes" : "", gp_oom_size(all, oom->rest_bytes));
+}
+
+size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts)
+{
+    struct gp_oom_page page = {.out = out, .bytes = out_bytes};
+    struct gp_oom_sums sums;
+    if (out_bytes < 128) { /* no room for the title */
+        if (out_bytes)
+            *out = '\0';
+        return 0;
+    }
+    gp_oom_sum(&sums, facts);
+    gp_page_title(&page, facts);
+    gp_page_who(&page, facts);
+    gp_page_device(&page, facts, &sums);
+    gp_page_held(&page, facts->oom);
+    gp_page_allocator(&page, facts->oom, &sums);
+    gp_page_holders(&page, facts);
+    gp_oom_advice_say(&page, facts, &sums);
+    return page.used;
+}

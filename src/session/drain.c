@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * drain.c: answers the mailbox.  Viewers are not trusted either: a slot is read once, its fields are bounded, and
+ * nothing that a viewer writes is used as an address or a length.
+ */
+#include "account/tap.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/thread.h"
+#include "base/worker.h"
+#include "session/batch.h"
+#include "session/pieces.h"
+#include "session/session.h"
+#include <errno.h>
+#include <string.h>
+
+static struct gp_session *gp_session;
+static struct gp_session_hooks gp_hooks_of_session;
+
+/* ---- requests ------------------------------------------------------------------------------------------------- */
+
+static int gp_answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *slot)
+{
+    uint32_t count = 0;
+    if (what < GP_RESET_ALLOCATED || what > GP_RESET_ACCUMULATED)
+        return -EINVAL;
+    if (device < -1 || device >= (int32_t)GP_WIRE_DEVICES)
+        return -ENODEV;
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_wire_before_after row;
+        if (device >= 0 && device != (int32_t)i)
+            continue;
+        if (gp_tap_reset(i, what, &row))
+            slot->reply[count++] = row;
+    }
+    slot->reply_count = count;
+    return count || device < 0 ? 0 : -ENODEV;
+}
+
+/* A viewer ends a scope by its name alone, so it may not begin a second one of that name. */
+static int gp_answer_begin(const char *name)
+{
+    int handle = gp_scope_begin(name, false);
+    return handle < 0 ? handle : 0;
+}
+
+static int gp_answer_end(const char *name, struct gp_wire_slot *slot)
+{
+    struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
+    int handle = gp_scope_find(name);
+    int error = handle < 0 ? handle : gp_scope_end(handle, peaks);
+    memcpy(slot->scope, peaks, sizeof(peaks));
+    return error;
+}
+
+/* The slot that the pieces are lent to, and whose request that was. */
+static struct {
+    struct gp_wire_slot *slot;
+    uint64_t request_id;
+} gp_lent;
+
+static int gp_answer_pieces(struct gp_wire_slot *slot)
+{
+    int fd = gp_pieces_lay();
+    if (fd < 0)
+        return fd;
+    slot->fd = fd;
+    gp_lent.slot = slot;
+    gp_lent.request_id = slot->request_id;
+    return 0;
+}
+
+/* Its viewer has opened them, or died and the slot was taken back. */
+static void gp_pieces_sweep(void)
+{
+    struct gp_wire_slot *slot = gp_lent.slot;
+    if (!slot || (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == GP_SLOT_DONE &&
+                  slot->request_id == gp_lent.request_id)) /* acquire: [mail.A] */
+        return;
+    gp_lent.slot = NULL;
+    gp_pieces_drop();
+}
+
+static int gp_answer(struct gp_wire_slot *slot)
+{
+    char name[sizeof(slot->name)];
+    uint32_t command = slot->command, what = slot->what;
+    int32_t device = slot->device;
+    int result = 0;
+    memcpy(name, slot->name, sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    slot->reply_count = 0;
+    if (command == GP_COMMAND_NONE || command >= GP_COMMANDS)
+        return -EINVAL;
+    gp_session_poll();
+    switch (command) {
+    case GP_COMMAND_RESET:
+        result = gp_answer_reset(what, device, slot);
+        gp_hooks_of_session.event(GP_EVENT_RESET, "");
+        break;
+    case GP_COMMAND_SCOPE_BEGIN:
+        result = gp_answer_begin(name);
+        break;
+    case GP_COMMAND_SCOPE_END:
+        result = gp_answer_end(name, slot);
+        break;
+    case GP_COMMAND_MARK:
+        gp_hooks_of_session.event(GP_EVENT_MARK, name);
+        break;
+    case GP_COMMAND_YIELD:
+        if (gp_hooks_of_session.yield())
+            __atomic_fetch_or(&gp_session->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
+        else
+            result = -EOPNOTSUPP;
+        break;
+    case GP_COMMAND_PIECES:
+        result = gp_answer_pieces(slot);
+        break;
+    default:
+        break;
+    }
+    gp_session_publish();
+    if (command == GP_COMMAND_SNAPSHOT)
+        gp_batch_tell();
+    return result;
+}
+
+static void gp_slot_serve(struct gp_wire_slot *slot)
+{
+    uint32_t requested = GP_SLOT_REQUESTED;
+    /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From SERVING on the slot
+     * is ours: a viewer that gives up leaves it, so no other one's request can stand where this answer is written. */
+    if (!__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return;
+    slot->result = gp_answer(slot);
+    /* [mail.R] release: the answer; pairs with the viewer's load of DONE. */
+    __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE);
+    gp_futex_wake(&slot->state);
+}
+
+/* Takes back slots whose viewer died: one request must stand in one state for GP_SLOT_STALE_NS.  The id tells a request
+ * from the next one in the same slot, which a sweep may find in the same state. */
+static bool gp_slots_sweep(void)
+{
+    static struct {
+        uint32_t state;
+        uint64_t request_id;
+        uint64_t since_ns;
+    } seen[GP_WIRE_SLOTS];
+    uint64_t now = gp_clock_ns();
+    bool waiting = false;
+    for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
+        struct gp_wire_slot *slot = &gp_session->mailbox->slots[i];
+        uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+        uint64_t request_id = slot->request_id;
+        if (state != seen[i].state || request_id != seen[i].request_id) {
+            seen[i].state = state;
+            seen[i].request_id = request_id;
+            seen[i].since_ns = now;
+        } else if (state != GP_SLOT_FREE && now - seen[i].since_ns > GP_SLOT_STALE_NS) {
+            __atomic_compare_exchange_n(&slot->state, &state, GP_SLOT_FREE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+        }
+        waiting |= state != GP_SLOT_FREE;
+    }
+    return waiting;
+}
+
+static void *gp_drain_main(void *arg)
+{
+    struct gp_wire_mailbox *mailbox = gp_session->mailbox;
+    (void)arg;
+    __atomic_store_n(&mailbox->drain_tid, gp_thread.tid, __ATOMIC_RELEASE);
+    while (gp_life_on()) {
+        uint32_t seen = __atomic_load_n(&mailbox->doorbell, __ATOMIC_ACQUIRE);
+        for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
+            gp_pieces_sweep(); /* one who waits for his turn has it at once */
+            gp_slot_serve(&mailbox->slots[i]);
+        }
+        /* No request under way and nobody who listens to batches: sleep until the bell rings, however long. */
+        bool waiting = gp_slots_sweep();
+        gp_pieces_sweep();
+        uint64_t pause = gp_batch_work();
+        gp_futex_wait(&mailbox->doorbell, seen, waiting && pause > GP_SLOT_STALE_NS ? GP_SLOT_STALE_NS : pause);
+    }
+    return NULL;
+}
+
+int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *hooks)
+{
+    gp_session = session;
+    gp_hooks_of_session = *hooks;
+    gp_session_share(session, hooks);
+    gp_batch_start(session);
+    return gp_worker_start(gp_drain_main, "gpuprof-drain");
+}

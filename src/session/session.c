@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * session.c: one memfd per process.  It dies with the process, whatever kills it; no file system sees it.  Sealed
+ * against shrinking, so that no reader can be hit by SIGBUS, and against growing and further seals, so that its size is
+ * a fact.
+ */
+#include "session/session.h"
+#include "base/clock.h"
+#include "session/pieces.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* 2 MiB of events, 32 256 of them: at ten looks a second a reader keeps up with 320 000 events a second, and an
+ * untouched ring costs nothing.  With the rest the session stays under 3 MiB. */
+#define GP_SESSION_CHUNKS 512u
+/* For the recorder 32 MiB, half a million events: a quarter of a second at two million a second, which a writer that is
+ * kept from running for a moment makes up again. */
+#define GP_SESSION_CHUNKS_WIDE 8192u
+
+#define GP_PAGE 4096u
+
+/* Low descriptor numbers are the program's own business: some print them, some count on the next one. */
+#define GP_FD_HIGH 800
+
+static uint64_t gp_page_up(uint64_t bytes)
+{
+    return (bytes + GP_PAGE - 1) / GP_PAGE * GP_PAGE;
+}
+
+static struct gp_wire_header gp_session_layout(const struct gp_session_size *size)
+{
+    struct gp_wire_header header = {
+        .magic = GP_WIRE_MAGIC,
+        .abi = GP_WIRE_ABI,
+        .header_bytes = sizeof(header),
+        .device_bytes = sizeof(struct gp_wire_device),
+        .device_count = GP_WIRE_DEVICES,
+        .scope_bytes = sizeof(struct gp_wire_scope),
+        .scope_count = GP_WIRE_SCOPES,
+        .failure_bytes = sizeof(struct gp_wire_failure),
+        .failure_count = GP_WIRE_FAILURES,
+        .oom_bytes = sizeof(struct gp_wire_oom),
+        .mailbox_bytes = sizeof(struct gp_wire_mailbox),
+        .slot_count = GP_WIRE_SLOTS,
+        .chunk_bytes = sizeof(struct gp_wire_chunk),
+        .chunk_count = size->wide ? GP_SESSION_CHUNKS_WIDE : GP_SESSION_CHUNKS,
+        .sites_bytes = gp_page_up(size->sites_bytes),
+    };
+    header.devices_offset = GP_PAGE;
+    header.scopes_offset = gp_page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
+    header.failures_offset = header.scopes_offset + (uint64_t)header.scope_bytes * header.scope_count;
+    header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
+    header.mailbox_offset = gp_page_up(header.oom_offset + header.oom_bytes);
+    header.ring_offset = gp_page_up(header.mailbox_offset + header.mailbox_bytes);
+    header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
+    header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
+    header.total_bytes += header.sites_bytes;
+    return header;
+}
+
+int gp_session_memfd(const char *name)
+{
+    struct rlimit limit;
+    int low = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (low < 0)
+        return -errno;
+    int floor = GP_FD_HIGH;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= GP_FD_HIGH + 64)
+        floor = (int)limit.rlim_cur / 2;
+    int fd = fcntl(low, F_DUPFD_CLOEXEC, floor), moved = errno;
+    close(low);
+    return fd < 0 ? -moved : fd; /* rather none than the program's next number */
+}
+
+/* Beyond the program's limit for files ftruncate would not only fail: this thread, the program's, would get SIGXFSZ and
+ * with it the program would die. */
+static bool gp_session_allowed(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
+static int gp_session_file(uint64_t bytes)
+{
+    int fd = gp_session_allowed(bytes) ? gp_session_memfd(GP_WIRE_SESSION_NAME) : -EFBIG;
+    if (fd < 0)
+        return fd;
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    return fd;
+}
+
+int gp_session_open(struct gp_session *session, const struct gp_session_size *size)
+{
+    struct gp_wire_header header = gp_session_layout(size);
+    struct stat status = {0};
+    int fd = gp_session_file(header.total_bytes);
+    if (fd < 0)
+        return fd;
+    char *base = mmap(NULL, header.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    /* A child must not write the parent's numbers; gp_life_on() tells it that it may not, this makes sure. */
+    madvise(base, header.total_bytes, MADV_DONTFORK);
+    fstat(fd, &status);
+    if (getrandom(header.session_id, sizeof(header.session_id), GRND_NONBLOCK) < 0)
+        memcpy(header.session_id, &status.st_ino,
+               sizeof(status.st_ino)); /* early boot: unique on this machine at least */
+    header.pid = (uint32_t)getpid();
+    header.start_ns = gp_clock_ns();
+    memcpy(header.allocator, "off", 4);
+    *session = (struct gp_session){
+        .header = (struct gp_wire_header *)base,
+        .devices = (struct gp_wire_device *)(base + header.devices_offset),
+        .scopes = (struct gp_wire_scope *)(base + header.scopes_offset),
+        .failures = (struct gp_wire_failure *)(base + header.failures_offset),
+        .oom = (struct gp_wire_oom *)(base + header.oom_offset),
+        .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
+        .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
+        .chunk_count = header.chunk_count,
+        .sites = header.sites_bytes ? base + header.sites_offset : NULL,
+        .fd = fd,
+        .inode = (uint64_t)status.st_ino,
+        .device = (uint64_t)status.st_dev,
+    };
+    /* Somebody will answer: a viewer that comes before the drain thread runs waits for it instead of giving up. */
+    session->mailbox->drain_tid = header.pid;
+    /* The magic last: a reader that finds it finds the rest. */
+    memcpy((char *)session->header + sizeof(header.magic), (char *)&header + sizeof(header.magic),
+           sizeof(header) - sizeof(header.magic));
+    __atomic_store_n(&session->header->magic, header.magic, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void gp_session_mute(struct gp_session *session)
+{
+    __atomic_store_n(&session->mailbox->drain_tid, 0, __ATOMIC_RELEASE);
+}
+
+void gp_session_forget(struct gp_session *session)
+{
+    struct stat status;
+    gp_pieces_forget();
+    if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
+        (uint64_t)status.st_dev == session->device)
+        close(session->fd);
+}

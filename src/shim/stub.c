@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub.c: every wrapped driver entry point under its own name, for programs that are linked with the driver, and
+ * PyTorch's functions for programs that load this library by its path.  Each is a jump through libgpuprof.so's table.
+ *
+ * libgpuprof-shim.so is inherited by every process below a preload, most of which never see a GPU: no constructor, no
+ * thread, no memory, and the driver is not loaded.  A weak reference to one of these names is no longer empty in a
+ * process without a driver: a call through it answers CUDA_ERROR_NO_DEVICE.
+ */
+#include "base/compiler.h"
+#include "inject/private.h"
+
+#define GP_STUB_NAME(_type, _name) _name
+#define GP_STUB(_name, ...)                                                                                            \
+    GP_EXPORT uint32_t _name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));                                                    \
+    uint32_t _name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__))                                                               \
+    {                                                                                                                  \
+        return gpuprof_private._name(GP_LIST(GP_STUB_NAME, __VA_ARGS__));                                              \
+    }
+
+#define GP_HOOK(_id, _name, _handler, ...) GP_STUB(_name, __VA_ARGS__)
+#define GP_WRAP(_name, ...)                GP_STUB(_name, __VA_ARGS__)
+#define GP_SELF(_name, ...)                GP_STUB(_name, __VA_ARGS__)
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+
+#define GP_TORCH(_result, _name, ...)                                                                                  \
+    _result _name(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__))                                                                \
+    {                                                                                                                  \
+        return gpuprof_private._name(GP_LIST(GP_STUB_NAME, __VA_ARGS__));                                              \
+    }
+#include "allocator/torch.def"
+#undef GP_TORCH

@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * discover.c: see discover.h.  Records are the kernel's, the names in them are not: any bytes, any length.
+ *
+ * A ring of 64 KiB a CPU: an exec makes about five executable mappings of 150 bytes each, so a CPU that does nothing
+ * but exec (2000/s) fills half of it, the watermark, in 20 ms and leaves the other half to our wake-up.  What is below
+ * the watermark is looked at five times a second.
+ */
+#include <find/discover.h>
+#include <agent/log.h>
+
+#include <base/clock.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define RING_BYTES     (64u << 10)
+#define CPUS_MOST      8192u
+#define LOOK_NS        200000000l     /* below the watermark; a copy is to be armed within a second of its start */
+#define CPUS_NS        1000000000ull  /* how often somebody looks for new CPUs */
+#define SWEEP_NS       1000000000ull  /* least time between sweeps of our own */
+#define SLOW_NS        60000000000ull /* least time between sweeps for who execs and maps nothing of ours any more */
+#define SAID_NS        60000000000ull /* between lines about losses */
+#define POSTPONED_NS   10000000000ull
+#define TURN_UNITS     8192         /* records of one turn: about 10 ms */
+#define CANDIDATE_COST 32           /* a candidate is opened */
+#define ARMED_COST     2048         /* the kernel waits for all CPUs: some 10 ms each */
+#define MAPS_MOST      (8u << 20)   /* bytes of one process's maps: 80 000 mappings, above the kernel's default limit */
+#define QUERIES_MOST   65536        /* of one process: as many mappings as it may have by default */
+#define SWEEP_MOST_NS  300000000ull /* of one call: the heart has to beat */
+
+/* Of <linux/fs.h> since 6.11. */
+struct procmap_query {
+    uint64_t size, flags, address;                             /* in */
+    uint64_t start, end, vma_flags, page_bytes, offset, inode; /* out */
+    uint32_t major, minor, name_bytes, id_bytes;
+    uint64_t name_at, id_at;
+};
+#define PROCMAP_QUERY    _IOWR('f', 17, struct procmap_query)
+#define QUERY_EXECUTABLE 0x04u
+#define QUERY_NEXT       0x10u /* the one at the address, or the next */
+#define QUERY_FILE       0x20u
+
+struct ring {
+    int fd; /* -1: no such CPU, or it is off */
+    struct perf_event_mmap_page *page;
+};
+
+struct gp_discover {
+    struct gp_discover_options options;
+    int epoll, timer;
+    long page_bytes;
+    struct ring *rings;
+    unsigned ring_count, next_ring;
+    char online[512];
+    bool want_sweep, is_in_sweep, no_map_files;
+    pid_t resume; /* of a sweep that is not whole yet: it goes on with this process; 0: none is */
+    int mappers;  /* that it has found */
+    pid_t looks_at;
+    uint64_t cpus_at_ns, swept_at_ns, postponed, said_lost, said_ns;
+    struct gp_discover_count count;
+    _Alignas(8) uint8_t record[65536]; /* a record's length has 16 bits */
+    char maps[65536];
+};
+
+/* ---- one mapping ----------------------------------------------------------------------------------------------- */
+
+struct mapping {
+    pid_t pid;
+    int proc; /* directory /proc/PID: bound to the process */
+    uint64_t start, end;
+    char *name;
+    struct gp_library_id id;
+};
+
+static size_t name_base(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash ? (size_t)(slash - name) + 1 : 0;
+}
+
+/* The kernel says so behind the name of a file that has none any more. */
+static size_t name_bytes(const char *name)
+{
+    static const char deleted[] = " (deleted)";
+    size_t n = strlen(name), tail = sizeof(deleted) - 1;
+    return n > tail && !strcmp(name + n - tail, deleted) ? n - tail : n;
+}
+
+static bool is_candidate(const struct gp_discover *d, const char *name, const struct gp_library_id *id)
+{
+    size_t base = name_base(name), n = name_bytes(name);
+    return gp_libraries_knows_id(d->options.libraries, id) ||
+           (*name == '/' && n > base && gp_libraries_knows_name(d->options.libraries, name + base, n - base));
+}
+
+/* The file that stands at that name in the process's root; O_PATH, so that a FIFO or a device there is not opened. */
+static int open_by_name(const struct mapping *mapping)
+{
+    /* CACHED: never asks a file system's server, who could let us wait.  What is mapped has all its names cached. */
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
+    int root = openat(mapping->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    int fd = (int)syscall(SYS_openat2, root, mapping->name, &how, sizeof(how));
+    int error = -errno;
+    close(root);
+    return fd < 0 ? error : fd;
+}
+
+static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "map_files/%" PRIx64 "-%" PRIx64, mapping->start, mapping->end);
+    int fd = d->no_map_files ? -1 : openat(mapping->proc, path, O_PATH | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    /* ENOENT: the mapping was split or is gone.  EACCES: this process may not be looked into; EPERM: none. */
+    if (!d->no_map_files && errno == EPERM) {
+        d->no_map_files = true;
+        gp_agent_log(GP_LOG_INFO,
+                     "may not open /proc/PID/map_files (CAP_CHECKPOINT_RESTORE): files are opened by their paths");
+    }
+    return open_by_name(mapping);
+}
+
+/* 1 the process maps a file that was armed now, 0 one that was armed before, -errno it maps none or that is not known.
+ */
+static int mapping_offer(struct gp_discover *d, const struct mapping *mapping)
+{
+    int fd = open_mapped(d, mapping);
+    if (fd < 0) {
+        if (d->is_in_sweep)
+            gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+        return fd;
+    }
+    struct gp_library_offer offer = {
+        .fd = fd, .proc = mapping->proc, .pid = mapping->pid, .name = mapping->name, .id = &mapping->id};
+    int answer = gp_libraries_offer(d->options.libraries, &offer);
+    close(fd);
+    d->count.candidates++;
+    if (answer < 0)
+        return answer;
+    if (d->options.mapped)
+        d->options.mapped(d->options.arg, mapping->pid);
+    return answer;
+}
+
+static int proc_open(struct gp_discover *d, pid_t pid)
+{
+    /* relaxed: a number to be said, and nothing is taken from it */
+    __atomic_store_n(&d->looks_at, pid, __ATOMIC_RELAXED);
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* ---- records --------------------------------------------------------------------------------------------------- */
+
+struct mmap2 { /* PERF_RECORD_MMAP2, behind its header; the name follows */
+    uint32_t pid, tid;
+    uint64_t addr, len, pgoff;
+    union {
+        struct {
+            uint8_t build_id_bytes, pad[3], build_id[20];
+        };
+        struct {
+            uint32_t major, minor;
+            uint64_t inode, generation;
+        };
+    };
+    uint32_t prot, flags;
+    char name[];
+};
+
+/* The record's bytes are ours by now.  Units of work. */
+static int record_mmap2(struct gp_discover *d, const struct perf_event_header *header, struct mmap2 *body, size_t bytes)
+{
+    d->count.records++;
+    if (bytes <= sizeof(*body))
+        return 1;
+    body->name[bytes - sizeof(*body) - 1] = '\0';
+    struct mapping mapping = {
+        .pid = (pid_t)body->pid, .start = body->addr, .end = body->addr + body->len, .name = body->name};
+    if (header->misc & PERF_RECORD_MISC_MMAP_BUILD_ID && body->build_id_bytes <= GP_LIBRARY_ID) {
+        mapping.id.bytes = body->build_id_bytes;
+        memcpy(mapping.id.id, body->build_id, body->build_id_bytes);
+    }
+    if (mapping.pid <= 0 || !is_candidate(d, mapping.name, &mapping.id))
+        return 1;
+    mapping.proc = proc_open(d, mapping.pid);
+    if (mapping.proc < 0)
+        return CANDIDATE_COST;
+    bool is_new = mapping_offer(d, &mapping) > 0;
+    close(mapping.proc);
+    return is_new ? ARMED_COST : CANDIDATE_COST;
+}
+
+static int record(struct gp_discover *d, size_t bytes)
+{
+    struct perf_event_header header;
+    memcpy(&header, d->record, sizeof(header));
+    uint8_t *body = d->record + sizeof(header);
+    if (header.type == PERF_RECORD_MMAP2)
+        return record_mmap2(d, &header, (struct mmap2 *)body, bytes - sizeof(header));
+    if (header.type == PERF_RECORD_LOST && bytes >= sizeof(header) + 16) {
+        uint64_t lost;
+        memcpy(&lost, body + 8, sizeof(lost));
+        d->count.lost += lost;
+        d->want_sweep = true;
+    }
+    if (header.type == PERF_RECORD_THROTTLE)
+        d->want_sweep = true;
+    return 1;
+}
+
+static void ring_copy(const struct ring *ring, const struct gp_discover *d, uint64_t at, void *to, size_t bytes)
+{
+    const uint8_t *data = (const uint8_t *)ring->page + d->page_bytes;
+    size_t from = at % RING_BYTES, first = RING_BYTES - from < bytes ? RING_BYTES - from : bytes;
+    memcpy(to, data + from, first);
+    memcpy((uint8_t *)to + first, data, bytes - first);
+}
+
+/* Records while there are some and units left.  What is left of the units. */
+static int ring_read(struct gp_discover *d, const struct ring *ring, int units)
+{
+    /* Acquire: the partner is the kernel's store of data_head behind the records' bytes (perf_output_put_handle). */
+    uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE), tail = ring->page->data_tail;
+    while (units > 0 && head - tail >= sizeof(struct perf_event_header)) {
+        struct perf_event_header header;
+        ring_copy(ring, d, tail, &header, sizeof(header));
+        if (header.size < sizeof(header) || header.size > head - tail) { /* the kernel writes none such */
+            tail = head;
+            d->want_sweep = true;
+            break;
+        }
+        ring_copy(ring, d, tail, d->record, header.size);
+        tail += header.size;
+        /* Release: the kernel writes over what was copied; the partner is its read of data_tail before it does. */
+        __atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
+        units -= record(d, header.size);
+    }
+    __atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE); /* as above */
+    return units;
+}
+
+/* ---- CPUs ------------------------------------------------------------------------------------------------------ */
+
+static int event_open(unsigned cpu, bool want_ids)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof(attr),
+        .config = PERF_COUNT_SW_DUMMY,
+        .mmap = 1, /* executable ones alone, without mmap_data */
+        .mmap2 = 1,
+        .build_id = want_ids,
+        .watermark = 1,
+        .wakeup_watermark = RING_BYTES / 2,
+    };
+    int fd = (int)syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static void ring_close(struct gp_discover *d, struct ring *ring)
+{
+    if (ring->fd < 0)
+        return;
+    munmap(ring->page, (size_t)d->page_bytes + RING_BYTES);
+    close(ring->fd);
+    ring->fd = -1;
+    d->count.cpus--;
+}
+
+static int ring_open(struct gp_discover *d, unsigned cpu)
+{
+    int fd = event_open(cpu, d->count.has_build_ids);
+    if (fd == -EINVAL && d->count.has_build_ids) { /* below 5.12: by name alone */
+        fd = event_open(cpu, false);
+        d->count.has_build_ids = fd < 0;
+    }
+    if (fd < 0)
+        return fd;
+    void *page = mmap(NULL, (size_t)d->page_bytes + RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = cpu};
+    if (page == MAP_FAILED || epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &event)) {
+        int error = -errno;
+        if (page != MAP_FAILED)
+            munmap(page, (size_t)d->page_bytes + RING_BYTES);
+        close(fd);
+        return error;
+    }
+    d->rings[cpu] = (struct ring){fd, page};
+    d->count.cpus++;
+    return 0;
+}
+
+static int rings_grow(struct gp_discover *d, unsigned count)
+{
+    if (count <= d->ring_count)
+        return 0;
+    struct ring *more = realloc(d->rings, count * sizeof(*more));
+    if (!more)
+        return -ENOMEM;
+    for (unsigned i = d->ring_count; i < count; i++)
+        more[i] = (struct ring){.fd = -1};
+    d->rings = more;
+    d->ring_count = count;
+    return 0;
+}
+
+static int online_read(char *text, size_t bytes)
+{
+    int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, bytes - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0 ? 0 : -EIO;
+}
+
+static bool online_has(const char *list, unsigned cpu)
+{
+    unsigned from, to;
+    int n;
+    for (; sscanf(list, "%u%n", &from, &n) == 1; list += n + (list[n] == ',')) {
+        to = from;
+        if (list[n] == '-' && sscanf(list + n + 1, "%u", &to) == 1)
+            n += 1 + (int)strspn(list + n + 1, "0123456789");
+        if (cpu >= from && cpu <= to)
+            return true;
+    }
+    return false;
+}
+
+/* One past the highest number in the list, which is sorted. */
+static unsigned online_end(const char *list)
+{
+    size_t n = strlen(list);
+    while (n && (list[n - 1] < '0' || list[n - 1] > '9'))
+        n--;
+    while (n && list[n - 1] >= '0' && list[n - 1] <= '9')
+        n--;
+    unsigned long last = strtoul(list + n, NULL, 10);
+    return last < CPUS_MOST ? (unsigned)last + 1 : CPUS_MOST;
+}
+
+/* Rings for the CPUs that are there now.  0 or the first -errno. */
+static int cpus_follow(struct gp_discover *d)
+{
+    char online[sizeof(d->online)];
+    int error = online_read(online, sizeof(online));
+    if (error || !strcmp(online, d->online))
+        return error;
+    error = rings_grow(d, online_end(online));
+    for (unsigned cpu = 0; cpu < d->ring_count; cpu++) {
+        bool is_on = online_has(online, cpu);
+        if (!is_on)
+            ring_close(d, &d->rings[cpu]);
+        else if (d->rings[cpu].fd < 0) {
+            int failed = ring_open(d, cpu);
+            error = error ? error : failed;
+            d->want_sweep |= !failed;
+        }
+    }
+    if (!error)
+        memcpy(d->online, online, sizeof(online)); /* else again the next time */
+    return error;
+}
+
+/* ---- /proc ----------------------------------------------------------------------------------------------------- */
+
+/* "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME".  The name's line feeds are written "\012", nothing else is. */
+static bool line_parse(char *line, struct mapping *mapping)
+{
+    char perms[5];
+    int at = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*x:%*x %*u %n", &mapping->start, &mapping->end, perms, &at) < 3)
+        return false;
+    if (!at || perms[2] != 'x' || line[at] != '/')
+        return false;
+    mapping->name = line + at;
+    char *to = mapping->name;
+    for (const char *from = mapping->name; *from; to++) {
+        bool is_feed = !strncmp(from, "\\012", 4);
+        *to = is_feed ? '\n' : *from;
+        from += is_feed ? 4 : 1;
+    }
+    *to = '\0';
+    return true;
+}
+
+/* 1: the process maps an armed file. */
+static int maps_line(struct gp_discover *d, struct mapping *mapping, char *line)
+{
+    /* Most lines are neither executable nor of a file: seen without parsing. */
+    const char *perms = strchr(line, ' ');
+    if (!perms || strlen(perms) < 4 || perms[3] != 'x' || !strchr(perms, '/'))
+        return 0;
+    if (!line_parse(line, mapping) || !is_candidate(d, mapping->name, &mapping->id))
+        return 0;
+    return mapping_offer(d, mapping) >= 0;
+}
+
+/* The text of maps, where there is no better way.  Whether the process maps an armed file. */
+static int maps_read(struct gp_discover *d, struct mapping *mapping, int fd)
+{
+    size_t have = 0, all = 0;
+    int is_mapper = 0;
+    for (ssize_t got; all < MAPS_MOST;) {
+        got = read(fd, d->maps + have, sizeof(d->maps) - 1 - have);
+        if (got <= 0)
+            break;
+        have += (size_t)got;
+        all += (size_t)got;
+        d->maps[have] = '\0';
+        char *line = d->maps;
+        for (char *end; (end = memchr(line, '\n', have - (size_t)(line - d->maps))); line = end + 1) {
+            *end = '\0';
+            is_mapper |= maps_line(d, mapping, line);
+        }
+        have -= (size_t)(line - d->maps);
+        if (have == sizeof(d->maps) - 1) /* a line has a path of 4096 bytes at most, each of which may be 4 */
+            break;
+        memmove(d->maps, line, have);
+    }
+    if (all == 0 || all >= MAPS_MOST) /* none: see proc_look */
+        gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+    return is_mapper;
+}
+
+/* Asks for the executable mappings of files alone (Linux 6.11): a quarter of the text's cost.  1 the process maps an
+ * armed file, 0, -ENOTTY the kernel does not know the question. */
+static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
+{
+    int is_mapper = 0;
+    uint64_t at = 0;
+    for (unsigned i = 0; i < QUERIES_MOST; i++) {
+        struct procmap_query query = {
+            .size = sizeof(query),
+            .flags = QUERY_EXECUTABLE | QUERY_NEXT | QUERY_FILE,
+            .address = at,
+            .name_bytes = PATH_MAX + 16, /* "(deleted)" */
+            .name_at = (uintptr_t)d->maps,
+        };
+        d->maps[0] = '\0';
+        int error = ioctl(fd, PROCMAP_QUERY, &query) ? errno : 0;
+        if (error == ENOTTY)
+            return -ENOTTY;
+        if (error == ENOENT) /* that was the last one */
+            return is_mapper;
+        if (error && error != ENAMETOOLONG)
+            break;
+        if (query.end <= at) /* a name that is too long, so without an answer; the kernel's paths are not */
+            break;
+        at = query.end;
+        mapping->start = query.start;
+        mapping->end = query.end;
+        mapping->name = d->maps;
+        d->maps[PATH_MAX + 16] = '\0';
+        if (is_candidate(d, mapping->name, &mapping->id))
+            is_mapper |= mapping_offer(d, mapping) >= 0;
+    }
+    gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+    return is_mapper;
+}
+
+/* Who cannot be looked into is taken to map what it mapped before: its memory is not shown when its first thread has
+ * ended and others go on, and we may be out of descriptors.  Who has ended is known by its pidfd. */
+static int proc_look(struct gp_discover *d, pid_t pid)
+{
+    struct mapping mapping = {.pid = pid, .proc = proc_open(d, pid)};
+    int fd = mapping.proc < 0 ? -1 : openat(mapping.proc, "maps", O_RDONLY | O_CLOEXEC);
+    int is_mapper = fd < 0 ? 0 : -ENOTTY;
+    if (fd < 0)
+        gp_libraries_sweep_still(d->options.libraries, pid);
+    if (fd >= 0 && !d->options.no_query)
+        is_mapper = maps_ask(d, &mapping, fd);
+    if (is_mapper == -ENOTTY)
+        is_mapper = maps_read(d, &mapping, fd);
+    if (fd >= 0)
+        close(fd);
+    if (mapping.proc >= 0)
+        close(mapping.proc);
+    return is_mapper;
+}
+
+/* Goes through /proc in the order of pids, which is the kernel's. */
+static int proc_walk(struct gp_discover *d, DIR *proc)
+{
+    uint64_t until = gp_clock_ns() + SWEEP_MOST_NS;
+    for (struct dirent *entry; (entry = readdir(proc));) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (*end || pid <= 0 || pid > INT32_MAX || pid < d->resume)
+            continue;
+        d->mappers += proc_look(d, (pid_t)pid);
+        if (gp_clock_ns() > until) {
+            d->resume = (pid_t)pid + 1;
+            return -ETIME;
+        }
+    }
+    d->resume = 0;
+    return d->mappers;
+}
+
+int gp_discover_sweep(struct gp_discover *d)
+{
+    uint64_t start = gp_clock_ns();
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+    d->is_in_sweep = true;
+    if (!d->resume) {
+        d->mappers = 0;
+        gp_libraries_sweep_begin(d->options.libraries);
+    }
+    int mappers = proc_walk(d, proc);
+    if (mappers >= 0)
+        gp_libraries_sweep_end(d->options.libraries);
+    d->want_sweep = mappers < 0;
+    d->is_in_sweep = false;
+    closedir(proc);
+    d->swept_at_ns = gp_clock_ns();
+    d->count.sweeps++;
+    d->count.sweep_ns = d->swept_at_ns - start;
+    return mappers;
+}
+
+/* ---- the turn -------------------------------------------------------------------------------------------------- */
+
+static int timer_set(const struct gp_discover *d, long first_ns)
+{
+    struct itimerspec when = {.it_value.tv_nsec = first_ns, .it_interval.tv_nsec = LOOK_NS};
+    return timerfd_settime(d->timer, 0, &when, NULL) ? -errno : 0;
+}
+
+/* Made good by a sweep, so not a warning; a flood of mappings would otherwise be one of lines. */
+static void lost_say(struct gp_discover *d, uint64_t now)
+{
+    if (d->count.lost == d->said_lost || now < d->said_ns)
+        return;
+    gp_agent_log(GP_LOG_INFO, "%" PRIu64 " records of mappings were lost, so all of /proc is looked through",
+                 d->count.lost - d->said_lost);
+    d->said_lost = d->count.lost;
+    d->said_ns = now + SAID_NS;
+}
+
+static void sweep_if_due(struct gp_discover *d, uint64_t now)
+{
+    /* Files that had to wait for their turn: later, so that who makes thousands of them does not keep us at it. */
+    uint64_t postponed = gp_libraries_count(d->options.libraries).postponed;
+    bool is_due = (d->want_sweep && now - d->swept_at_ns >= SWEEP_NS) || now - d->swept_at_ns >= d->options.slow_ns;
+    if (!is_due && (postponed == d->postponed || now - d->swept_at_ns < POSTPONED_NS))
+        return;
+    d->postponed = postponed;
+    gp_discover_sweep(d);
+}
+
+void gp_discover_turn(struct gp_discover *d)
+{
+    uint64_t expired, now = gp_clock_ns();
+    int units = TURN_UNITS;
+    /* A ring's readiness is gone once epoll has seen it; the timer's when it is read.  All rings are looked at. */
+    if (read(d->timer, &expired, sizeof(expired)) < 0 && errno != EAGAIN)
+        d->want_sweep = true;
+    if (now - d->cpus_at_ns >= CPUS_NS) {
+        d->cpus_at_ns = now;
+        cpus_follow(d);
+    }
+    for (unsigned i = 0; i < d->ring_count && units > 0; i++) {
+        const struct ring *ring = &d->rings[d->next_ring++ % d->ring_count];
+        if (ring->fd >= 0)
+            units = ring_read(d, ring, units);
+    }
+    lost_say(d, now);
+    sweep_if_due(d, now);
+    if (units <= 0)
+        timer_set(d, 1); /* a ring says only once that it is half full */
+}
+
+int gp_discover_fd(const struct gp_discover *d)
+{
+    return d->epoll;
+}
+
+pid_t gp_discover_looks_at(const struct gp_discover *d)
+{
+    return __atomic_load_n(&d->looks_at, __ATOMIC_RELAXED); /* as in proc_open */
+}
+
+struct gp_discover_count gp_discover_count(const struct gp_discover *d)
+{
+    struct gp_discover_count count = d->count;
+    count.has_map_files = !d->no_map_files;
+    return count;
+}
+
+/* ---- open, close ----------------------------------------------------------------------------------------------- */
+
+static int open_all(struct gp_discover *d)
+{
+    d->page_bytes = sysconf(_SC_PAGESIZE);
+    d->count.has_build_ids = true;
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    if (d->epoll < 0 || d->timer < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->timer, &event))
+        return -errno;
+    int error = cpus_follow(d);
+    return error ? error : timer_set(d, LOOK_NS);
+}
+
+int gp_discover_open(struct gp_discover **out, const struct gp_discover_options *options, char *why, size_t why_bytes)
+{
+    struct gp_discover *d = calloc(1, sizeof(*d));
+    *out = NULL;
+    if (!d) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    d->options = *options;
+    if (!d->options.slow_ns)
+        d->options.slow_ns = SLOW_NS;
+    d->epoll = d->timer = -1;
+    int error = open_all(d);
+    if (error) {
+        snprintf(why, why_bytes, "cannot follow what processes map: %s%s", strerror(-error),
+                 error == -EPERM || error == -EACCES ? " (CAP_PERFMON is needed)" : "");
+        gp_discover_close(d);
+        return error;
+    }
+    d->want_sweep = true; /* what is mapped already: in the first turn */
+    *out = d;
+    return 0;
+}
+
+void gp_discover_close(struct gp_discover *d)
+{
+    if (!d)
+        return;
+    for (unsigned i = 0; i < d->ring_count; i++)
+        ring_close(d, &d->rings[i]);
+    free(d->rings);
+    if (d->timer >= 0)
+        close(d->timer);
+    if (d->epoll >= 0)
+        close(d->epoll);
+    free(d);
+}

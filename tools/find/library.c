@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * library.c: see library.h.  Three tables, all of fixed or bounded size whatever tenants do: files that are armed,
+ * files that were seen (so that each is looked into once), and processes that map an armed one, a pidfd each.
+ */
+#include <find/file.h>
+#include <agent/log.h>
+
+#include <base/clock.h>
+#include <base/compiler.h>
+#include <base/text.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SEEN_SETS   256u /* x SEEN_WAYS files; a machine has one or two a container, the rest is for those who play */
+#define SEEN_WAYS   4u
+#define HEADS       4096u /* of the chains of processes */
+#define TURN_DEATHS 256   /* processes that ended, in one turn */
+#define SAID_BURST  16u   /* lines about refused files at once, then one a second */
+
+/* New files that are looked into, for each file system (so a container that makes thousands delays its own alone):
+ * looking takes about 50 us, so 64 file systems that do their worst cost 2 % of a CPU. */
+#define LOOK_BURST     32u
+#define LOOK_PER_S     4u
+#define LOOK_BUCKETS   256u
+#define LOOK_OF_BUCKET (LOOK_BURST * 1000000000ull / LOOK_PER_S)
+
+struct armed {
+    int link; /* -1: the row is free */
+    bool is_kept, is_unwatched;
+    uint32_t generation, mappers;
+    uint64_t device, size;
+    struct gp_library_id id;
+    struct gp_bpf_probe probe;
+    char base[64]; /* last part of its name, as it came */
+    char name[160];
+};
+
+struct seen {
+    uint64_t device, inode, size, changed_ns;
+    uint32_t generation; /* of the row `armed`; where there was no room: of `room` */
+    int16_t armed;       /* -1: refused, for `error` */
+    int16_t error;       /* 0: the entry is free */
+};
+
+struct mapper {
+    pid_t pid; /* 0: the entry is free */
+    int pidfd;
+    uint32_t armed, sweep;
+    int32_t next; /* in its chain, or of the free ones */
+};
+
+struct bucket {
+    uint64_t full_ns; /* when it is full again */
+};
+
+struct gp_libraries {
+    struct gp_bpf *bpf;
+    int epoll;
+    unsigned top;  /* rows from here on were never used */
+    uint32_t room; /* counts what was disarmed: who found no room may try again */
+    struct armed armed[GP_LIBRARY_ARMED];
+    struct seen seen[SEEN_SETS][SEEN_WAYS];
+    uint8_t oldest[SEEN_SETS]; /* the way that is given up next */
+    struct mapper *mappers;
+    uint32_t mapper_room, mapper_count, sweep;
+    int32_t mapper_free, heads[HEADS];
+    struct bucket looks[LOOK_BUCKETS], said, postponed_said;
+    uint64_t refused, postponed, unsaid;
+    bool is_short_said;
+};
+
+/* ---- words ----------------------------------------------------------------------------------------------------- */
+
+static bool bucket_take(struct bucket *bucket, uint64_t cost_ns, uint64_t room_ns)
+{
+    uint64_t now = gp_clock_ns(), from = bucket->full_ns > now ? bucket->full_ns : now;
+    if (from + cost_ns > now + room_ns)
+        return false;
+    bucket->full_ns = from + cost_ns;
+    return true;
+}
+
+static int explain(char *why, size_t why_bytes, int error, const char *format, ...) GP_PRINTF(4, 5);
+static int explain(char *why, size_t why_bytes, int error, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, why_bytes, format, list);
+    va_end(list);
+    return error;
+}
+
+static void refusal_say(struct gp_libraries *l, const struct gp_library_offer *offer, int error, const char *why)
+{
+    char name[160];
+    gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
+    if (error == -ENOENT || error == -ENOEXEC) { /* the shim, programs that are named so: nothing is wrong with them */
+        gp_agent_log(GP_LOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
+        return;
+    }
+    if (!bucket_take(&l->said, 1000000000ull, SAID_BURST * 1000000000ull)) {
+        l->unsaid++;
+        return;
+    }
+    gp_agent_log(GP_LOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
+    if (l->unsaid)
+        gp_agent_log(GP_LOG_WARNING, "%llu more files were refused and not named here", (unsigned long long)l->unsaid);
+    l->unsaid = 0;
+}
+
+static void postponed_say(struct gp_libraries *l, const struct gp_library_offer *offer)
+{
+    char name[160];
+    l->postponed++;
+    if (!bucket_take(&l->postponed_said, 60000000000ull, 60000000000ull))
+        return;
+    gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
+    gp_agent_log(GP_LOG_NOTICE,
+                 "%s (process %d) and other new files of its file system are many at once: looked at later", name,
+                 (int)offer->pid);
+}
+
+/* ---- open, close ----------------------------------------------------------------------------------------------- */
+
+int gp_libraries_open(struct gp_libraries **out, struct gp_bpf *bpf)
+{
+    struct gp_libraries *l = calloc(1, sizeof(*l));
+    *out = NULL;
+    if (!l)
+        return -ENOMEM;
+    l->bpf = bpf;
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epoll < 0) {
+        int error = -errno;
+        free(l);
+        return error;
+    }
+    for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++)
+        l->armed[i].link = -1;
+    for (unsigned i = 0; i < HEADS; i++)
+        l->heads[i] = -1;
+    l->mapper_free = -1;
+    *out = l;
+    return 0;
+}
+
+void gp_libraries_close(struct gp_libraries *l)
+{
+    if (!l)
+        return;
+    for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++)
+        if (l->armed[i].link >= 0)
+            close(l->armed[i].link);
+    for (uint32_t i = 0; i < l->mapper_room; i++)
+        if (l->mappers[i].pid)
+            close(l->mappers[i].pidfd);
+    close(l->epoll);
+    free(l->mappers);
+    free(l);
+}
+
+/* ---- who maps -------------------------------------------------------------------------------------------------- */
+
+static int32_t *head_of(struct gp_libraries *l, pid_t pid)
+{
+    return &l->heads[(uint32_t)pid % HEADS];
+}
+
+static int32_t mapper_find(struct gp_libraries *l, pid_t pid, uint32_t armed)
+{
+    int32_t i = *head_of(l, pid);
+    while (i >= 0 && (l->mappers[i].pid != pid || l->mappers[i].armed != armed))
+        i = l->mappers[i].next;
+    return i;
+}
+
+static int mappers_grow(struct gp_libraries *l)
+{
+    uint32_t room = l->mapper_room ? 2 * l->mapper_room : 64;
+    if (room > GP_MAPS_PROCESSES)
+        return -ENOSPC;
+    struct mapper *more = realloc(l->mappers, room * sizeof(*more));
+    if (!more)
+        return -ENOMEM;
+    for (uint32_t i = l->mapper_room; i < room; i++)
+        more[i] = (struct mapper){.next = i + 1 < room ? (int32_t)i + 1 : -1};
+    l->mapper_free = (int32_t)l->mapper_room;
+    l->mappers = more;
+    l->mapper_room = room;
+    return 0;
+}
+
+/* from: the chain's head or the `next` that names it. */
+static void mapper_drop(struct gp_libraries *l, int32_t *from)
+{
+    int32_t i = *from;
+    struct mapper *mapper = &l->mappers[i];
+    *from = mapper->next;
+    close(mapper->pidfd); /* leaves the epoll too: nobody else has a copy of it */
+    l->armed[mapper->armed].mappers--;
+    *mapper = (struct mapper){.next = l->mapper_free};
+    l->mapper_free = i;
+    l->mapper_count--;
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd look = {.fd = pidfd, .events = POLLIN};
+    return poll(&look, 1, 0) > 0;
+}
+
+static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_library_offer *offer)
+{
+    int error = l->mapper_free < 0 ? mappers_grow(l) : 0;
+    if (error)
+        return error;
+    int pidfd = (int)syscall(SYS_pidfd_open, offer->pid, 0);
+    if (pidfd < 0)
+        return -errno;
+    /* Alive after the pidfd was made: so it is the one that the number meant all the time. */
+    struct stat about;
+    int32_t i = l->mapper_free;
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+    error = fstatat(offer->proc, "stat", &about, 0)             ? -ESRCH
+            : epoll_ctl(l->epoll, EPOLL_CTL_ADD, pidfd, &event) ? -errno
+                                                                : 0;
+    if (error) {
+        close(pidfd);
+        return error;
+    }
+    int32_t *head = head_of(l, offer->pid);
+    l->mapper_free = l->mappers[i].next;
+    l->mappers[i] =
+        (struct mapper){.pid = offer->pid, .pidfd = pidfd, .armed = armed, .sweep = l->sweep, .next = *head};
+    *head = i;
+    l->armed[armed].mappers++;
+    l->mapper_count++;
+    return 0;
+}
+
+/* A file that has a mapper whom we cannot follow stays armed until a sweep does not find one. */
+static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_library_offer *offer)
+{
+    if (l->armed[armed].is_kept)
+        return 0;
+    int32_t known = mapper_find(l, offer->pid, armed);
+    if (known >= 0 && has_ended(l->mappers[known].pidfd)) {
+        gp_libraries_left(l, offer->pid); /* the number is another process's by now */
+        known = -1;
+    }
+    if (known >= 0) {
+        l->mappers[known].sweep = l->sweep;
+        return 0;
+    }
+    int error = mapper_add(l, armed, offer);
+    if (!error || error == -ESRCH)
+        return error;
+    l->armed[armed].is_unwatched = true;
+    if (!l->is_short_said)
+        gp_agent_log(GP_LOG_WARNING,
+                     "cannot wait for the end of process %d: %s; files stay armed until a look through /proc",
+                     (int)offer->pid, strerror(-error));
+    l->is_short_said = true;
+    return 0;
+}
+
+void gp_libraries_left(struct gp_libraries *l, pid_t pid)
+{
+    int32_t *at = head_of(l, pid);
+    while (*at >= 0)
+        if (l->mappers[*at].pid == pid)
+            mapper_drop(l, at);
+        else
+            at = &l->mappers[*at].next;
+}
+
+int gp_libraries_fd(const struct gp_libraries *l)
+{
+    return l->epoll;
+}
+
+void gp_libraries_turn(struct gp_libraries *l)
+{
+    struct epoll_event events[TURN_DEATHS];
+    int count = epoll_wait(l->epoll, events, TURN_DEATHS, 0);
+    for (int i = 0; i < count; i++) {
+        /* One before it in this turn may have taken all of its process's entries. */
+        const struct mapper *mapper = &l->mappers[events[i].data.u32];
+        if (mapper->pid && has_ended(mapper->pidfd))
+            gp_libraries_left(l, mapper->pid);
+    }
+}
+
+/* ---- files that were seen -------------------------------------------------------------------------------------- */
+
+static unsigned seen_set(const struct gp_file *file)
+{
+    uint64_t mixed = (file->inode ^ file->device << 20) * 0x9e3779b97f4a7c15ull;
+    return (unsigned)(mixed >> 32) % SEEN_SETS;
+}
+
+static bool seen_holds(const struct gp_libraries *l, const struct seen *seen)
+{
+    if (seen->armed >= 0)
+        return l->armed[seen->armed].generation == seen->generation;
+    return seen->error != -ENOSPC || seen->generation == l->room;
+}
+
+static const struct seen *seen_find(const struct gp_libraries *l, const struct gp_file *file)
+{
+    const struct seen *set = l->seen[seen_set(file)];
+    for (unsigned i = 0; i < SEEN_WAYS; i++)
+        if (set[i].error && set[i].inode == file->inode && set[i].device == file->device && set[i].size == file->size &&
+            set[i].changed_ns == file->changed_ns && seen_holds(l, &set[i]))
+            return &set[i];
+    return NULL;
+}
+
+/* armed >= 0: it is this one; else it was refused for `error`. */
+static void seen_add(struct gp_libraries *l, const struct gp_file *file, int armed, int error)
+{
+    unsigned set = seen_set(file);
+    l->seen[set][l->oldest[set]++ % SEEN_WAYS] = (struct seen){
+        .device = file->device,
+        .inode = file->inode,
+        .size = file->size,
+        .changed_ns = file->changed_ns,
+        .generation = armed < 0 ? l->room : l->armed[armed].generation,
+        .armed = (int16_t)armed,
+        .error = (int16_t)(armed < 0 ? error : 1),
+    };
+}
+
+/* ---- arming ---------------------------------------------------------------------------------------------------- */
+
+static bool id_is(const struct gp_library_id *a, const struct gp_library_id *b)
+{
+    return a->bytes == b->bytes && !memcmp(a->id, b->id, a->bytes);
+}
+
+/* The row that this file is, by whatever name, or -1.  A breakpoint says that somebody armed the inode; of ours it can
+ * only be one with the same contents.  (A tracer of somebody else's at our probe in an equal copy would be taken for
+ * us.) */
+static int armed_same(const struct gp_libraries *l, int fd, uint64_t size, const struct gp_library_id *id,
+                      const struct gp_bpf_probe *probe)
+{
+    int found = -1;
+    for (unsigned i = 0; found < 0 && i < l->top; i++) {
+        const struct armed *row = &l->armed[i];
+        if (row->link >= 0 && row->size == size && id_is(&row->id, id) && row->probe.offset == probe->offset &&
+            row->probe.semaphore_offset == probe->semaphore_offset && row->probe.cookie == probe->cookie)
+            found = (int)i;
+    }
+    return found >= 0 && gp_file_is_armed(fd, probe->offset) == 1 ? found : -1;
+}
+
+static int armed_room(const struct gp_libraries *l, uint64_t device, char *why, size_t why_bytes)
+{
+    int room = -1;
+    unsigned of_one = 0;
+    for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++) {
+        if (l->armed[i].link < 0)
+            room = room < 0 ? (int)i : room;
+        else
+            of_one += !l->armed[i].is_kept && l->armed[i].device == device;
+    }
+    if (room < 0)
+        return explain(why, why_bytes, -ENOSPC, "%u files are armed already", GP_LIBRARY_ARMED);
+    if (of_one >= GP_LIBRARY_OF_ONE)
+        return explain(why, why_bytes, -ENOSPC, "%u files are armed on its file system already", GP_LIBRARY_OF_ONE);
+    return room;
+}
+
+static void armed_name(struct armed *row, const char *name)
+{
+    const char *base = strrchr(name, '/');
+    snprintf(row->base, sizeof(row->base), "%s", base ? base + 1 : name);
+    gp_text_clean(row->name, sizeof(row->name), name, strlen(name));
+}
+
+static void disarm(struct gp_libraries *l, uint32_t i)
+{
+    struct armed *row = &l->armed[i];
+    gp_agent_log(GP_LOG_INFO, "disarmed %s: nobody maps it any more", row->name);
+    close(row->link);
+    l->room++;
+    *row = (struct armed){.link = -1, .generation = row->generation + 1};
+}
+
+struct look {
+    const struct gp_file *file;
+    const char *name;
+    const struct gp_library_id *id; /* that it must have; NULL: any */
+};
+
+/* fd: open for reading.  The row or -errno; *is_new if it was armed now. */
+static int file_arm(struct gp_libraries *l, int fd, const struct look *look, bool *is_new, char *why, size_t why_bytes)
+{
+    struct gp_library_id id;
+    struct gp_bpf_probe probe;
+    int error = gp_library_id_read(fd, &id);
+    if (error && error != -ENOENT)
+        return explain(why, why_bytes, error, "not an ELF file of this machine");
+    if (look->id && look->id->bytes && !id_is(look->id, &id))
+        return explain(why, why_bytes, -ESTALE, "another file stands where it was mapped from");
+    error = gp_bpf_probe_find(fd, &probe);
+    if (error)
+        return explain(why, why_bytes, error, "there is no probe gpuprof:batch in it");
+    int same = armed_same(l, fd, look->file->size, &id, &probe);
+    if (same >= 0)
+        return same;
+    int row = armed_room(l, look->file->device, why, why_bytes);
+    if (row < 0)
+        return row;
+    int link = gp_bpf_attach(l->bpf, fd, &probe, why, why_bytes);
+    if (link < 0)
+        return link;
+    l->armed[row] = (struct armed){.link = link,
+                                   .generation = l->armed[row].generation,
+                                   .device = look->file->device,
+                                   .size = look->file->size,
+                                   .id = id,
+                                   .probe = probe};
+    armed_name(&l->armed[row], look->name);
+    if ((unsigned)row >= l->top)
+        l->top = (unsigned)row + 1;
+    *is_new = true;
+    return row;
+}
+
+/* Reopens and arms.  The row or -errno. */
+static int file_look_into(struct gp_libraries *l, int fd, const struct look *look, bool *is_new, char *why,
+                          size_t why_bytes)
+{
+    int file = gp_file_reopen(fd);
+    if (file < 0)
+        return explain(why, why_bytes, file, "cannot be opened: %s", strerror(-file));
+    int row = file_arm(l, file, look, is_new, why, why_bytes);
+    close(file);
+    return row;
+}
+
+/* ---- what is named, what is offered ---------------------------------------------------------------------------- */
+
+static int keep(struct gp_libraries *l, int fd, const char *path, char *why, size_t why_bytes)
+{
+    struct gp_file file;
+    int error = gp_file_look(fd, &file);
+    if (error)
+        return explain(why, why_bytes, error, "%s: %s", path, strerror(-error));
+    const char *refusal = gp_file_refusal(&file);
+    if (refusal)
+        return explain(why, why_bytes, -EPERM, "%s: %s: chown root FILE; chmod go-w FILE", path, refusal);
+    bool is_new = false;
+    char sentence[200];
+    int row = file_look_into(l, fd, &(struct look){.file = &file, .name = path}, &is_new, sentence, sizeof(sentence));
+    if (row < 0)
+        return explain(why, why_bytes, row, "%s: %s", path, sentence);
+    l->armed[row].is_kept = true;
+    seen_add(l, &file, row, 0);
+    return 0;
+}
+
+int gp_libraries_keep(struct gp_libraries *l, const char *path, char *why, size_t why_bytes)
+{
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return explain(why, why_bytes, -errno, "%s: %s", path, strerror(errno));
+    int error = keep(l, fd, path, why, why_bytes);
+    close(fd);
+    return error;
+}
+
+/* The row or -errno.  What it says is worth keeping unless the file may be asked for again: -EBUSY, -ESRCH, -EAGAIN (a
+ * lease) and -ESTALE. */
+static int offer_look(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file,
+                      bool *is_new, char *why, size_t why_bytes)
+{
+    const char *refusal = gp_file_refusal(file);
+    if (refusal)
+        return explain(why, why_bytes, -EPERM, "%s", refusal);
+    struct bucket *looks = &l->looks[(file->device * 0x9e3779b97f4a7c15ull >> 32) % LOOK_BUCKETS];
+    if (!bucket_take(looks, 1000000000ull / LOOK_PER_S, LOOK_OF_BUCKET))
+        return -EBUSY;
+    int served = gp_file_is_served(file, offer->proc);
+    if (served == -ESRCH)
+        return served;
+    if (served)
+        return explain(why, why_bytes, -EPERM,
+                       served > 0 ? "its file system is served by a process (FUSE), which could make us wait"
+                                  : "its file system is not mounted where the process is");
+    return file_look_into(l, offer->fd, &(struct look){.file = file, .name = offer->name, .id = offer->id}, is_new, why,
+                          why_bytes);
+}
+
+static bool is_final(int error)
+{
+    return error != -EBUSY && error != -ESRCH && error != -EAGAIN && error != -ESTALE && error != -ENOMEM &&
+           error != -EMFILE && error != -ENFILE && error != -EINTR;
+}
+
+static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file)
+{
+    char why[256] = "";
+    bool is_new = false;
+    int row = offer_look(l, offer, file, &is_new, why, sizeof(why));
+    if (row >= 0 || is_final(row))
+        seen_add(l, file, row < 0 ? -1 : row, row < 0 ? row : 0);
+    if (row == -EBUSY)
+        postponed_say(l, offer);
+    else if (row < 0 && row != -ESRCH) {
+        l->refused++;
+        refusal_say(l, offer, row, why);
+    }
+    if (row < 0)
+        return row;
+    if (is_new)
+        gp_agent_log(GP_LOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
+    mapper_watch(l, (uint32_t)row, offer);
+    return is_new;
+}
+
+int gp_libraries_offer(struct gp_libraries *l, const struct gp_library_offer *offer)
+{
+    struct gp_file file;
+    int error = gp_file_look(offer->fd, &file);
+    if (error)
+        return error;
+    const struct seen *seen = seen_find(l, &file);
+    if (!seen)
+        return offer_new(l, offer, &file);
+    if (seen->armed < 0)
+        return seen->error;
+    return mapper_watch(l, (uint32_t)seen->armed, offer);
+}
+
+bool gp_libraries_knows_id(const struct gp_libraries *l, const struct gp_library_id *id)
+{
+    bool is_known = false;
+    for (unsigned i = 0; id->bytes && !is_known && i < l->top; i++)
+        is_known = l->armed[i].link >= 0 && id_is(&l->armed[i].id, id);
+    return is_known;
+}
+
+bool gp_libraries_knows_name(const struct gp_libraries *l, const char *base, size_t n)
+{
+    static const char ours[] = "libgpuprof";
+    bool is_known = n >= sizeof(ours) - 1 && !memcmp(base, ours, sizeof(ours) - 1);
+    for (unsigned i = 0; n && n < sizeof(l->armed[0].base) && !is_known && i < l->top; i++)
+        is_known = l->armed[i].link >= 0 && !memcmp(l->armed[i].base, base, n) && !l->armed[i].base[n];
+    return is_known;
+}
+
+/* ---- idle files ------------------------------------------------------------------------------------------------ */
+
+static bool is_idle(const struct armed *row)
+{
+    return row->link >= 0 && !row->is_kept && !row->mappers;
+}
+
+unsigned gp_libraries_idle(const struct gp_libraries *l)
+{
+    unsigned idle = 0;
+    for (unsigned i = 0; i < l->top; i++)
+        idle += is_idle(&l->armed[i]);
+    return idle;
+}
+
+void gp_libraries_disarm_idle(struct gp_libraries *l)
+{
+    for (unsigned i = 0; i < l->top; i++) {
+        if (is_idle(&l->armed[i]) && !l->armed[i].is_unwatched)
+            disarm(l, i);
+        l->armed[i].is_unwatched = false; /* the next sweep says so again */
+    }
+}
+
+void gp_libraries_sweep_begin(struct gp_libraries *l)
+{
+    l->sweep++;
+}
+
+void gp_libraries_sweep_still(struct gp_libraries *l, pid_t pid)
+{
+    for (int32_t i = *head_of(l, pid); i >= 0; i = l->mappers[i].next)
+        if (l->mappers[i].pid == pid)
+            l->mappers[i].sweep = l->sweep;
+}
+
+void gp_libraries_sweep_end(struct gp_libraries *l)
+{
+    for (unsigned i = 0; i < HEADS; i++)
+        for (int32_t *at = &l->heads[i]; *at >= 0;)
+            if (l->mappers[*at].sweep != l->sweep)
+                mapper_drop(l, at);
+            else
+                at = &l->mappers[*at].next;
+}
+
+struct gp_libraries_count gp_libraries_count(const struct gp_libraries *l)
+{
+    struct gp_libraries_count count = {.mappers = l->mapper_count, .refused = l->refused, .postponed = l->postponed};
+    for (unsigned i = 0; i < l->top; i++)
+        count.armed += l->armed[i].link >= 0;
+    return count;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * probe.c: finds gpuprof:batch in an ELF file by its SystemTap note.  The file may be any container's: every offset is
+ * checked against the file, every table has an end, and nothing is mapped (a file that shrinks would kill us).
+ */
+#include "kernel/probe.h"
+#include "kernel/loader.h"
+#include "private.h"
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECTIONS_MOST 4096u
+#define SEGMENTS_MOST 256u
+#define NOTES_MOST    65536u /* bytes; ours has one probe of under 100 */
+#define NAMES_MOST    262144u
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+static const struct {
+    const char *wide, *narrow;
+    uint8_t word; /* of struct pt_regs */
+} registers[] = {
+    {"r15", "r15d", 0}, {"r14", "r14d", 1}, {"r13", "r13d", 2}, {"r12", "r12d", 3},
+    {"rbp", "ebp", 4},  {"rbx", "ebx", 5},  {"r11", "r11d", 6}, {"r10", "r10d", 7},
+    {"r9", "r9d", 8},   {"r8", "r8d", 9},   {"rax", "eax", 10}, {"rcx", "ecx", 11},
+    {"rdx", "edx", 12}, {"rsi", "esi", 13}, {"rdi", "edi", 14}, {"rsp", "esp", 19},
+};
+#else
+#error "probe.c knows the registers of x86-64 alone"
+#endif
+
+/* ---- arguments ------------------------------------------------------------------------------------------------- */
+
+static int register_word(const char *text, size_t length)
+{
+    for (size_t i = 0; i < sizeof registers / sizeof registers[0]; i++)
+        if ((strlen(registers[i].wide) == length && !memcmp(registers[i].wide, text, length)) ||
+            (strlen(registers[i].narrow) == length && !memcmp(registers[i].narrow, text, length)))
+            return registers[i].word;
+    return -EINVAL;
+}
+
+/* One "SIZE@WHERE", WHERE being %reg, $number, number(%reg) or (%reg). */
+static int argument(const char **text, uint32_t *spec)
+{
+    char *end;
+    long size = strtol(*text, &end, 10);
+    if (*end != '@' || (labs(size) != 8 && labs(size) != 4))
+        return -EINVAL;
+    const char *at = end + 1;
+    bool is_constant = *at == '$', is_register = *at == '%';
+    long value = 0;
+    if (!is_register) {
+        at += is_constant;
+        value = strtol(at, &end, 10);
+        if ((end == at && *at != '(') || value < -(1 << 23) || value >= 1 << 23)
+            return -EINVAL;
+        at = end;
+    }
+    int word = 0;
+    if (!is_constant) {
+        if (!is_register && *at++ != '(')
+            return -EINVAL;
+        if (*at++ != '%')
+            return -EINVAL;
+        size_t length = strcspn(at, ") ");
+        word = register_word(at, length);
+        at += length;
+        if (word < 0 || (!is_register && *at++ != ')'))
+            return -EINVAL;
+    }
+    if (*at != ' ' && *at != '\0')
+        return -EINVAL;
+    *spec = GP_ARG(word,
+                   is_constant   ? GP_ARG_CONSTANT
+                   : is_register ? GP_ARG_REGISTER
+                                 : GP_ARG_MEMORY,
+                   labs(size) == 4, value);
+    *text = at + strspn(at, " ");
+    return 0;
+}
+
+int gp_bpf_arguments(const char *text, uint64_t *cookie)
+{
+    uint32_t first, second;
+    if (argument(&text, &first) || argument(&text, &second))
+        return -EINVAL;
+    *cookie = first | (uint64_t)second << 32;
+    return 0;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------- */
+
+static int read_at(int fd, uint64_t offset, void *to, size_t bytes)
+{
+    if (offset > INT64_MAX - bytes)
+        return -ENOEXEC;
+    ssize_t got;
+    do
+        got = pread(fd, to, bytes, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -errno;
+    return (size_t)got == bytes ? 0 : -ENOEXEC;
+}
+
+/* A table of the file, from malloc, with a NUL behind it. */
+static int table_read(int fd, uint64_t offset, uint64_t bytes, uint64_t most, char **out)
+{
+    if (bytes == 0)
+        return -ENOENT;
+    if (bytes > most)
+        return -EFBIG;
+    char *table = malloc(bytes + 1);
+    if (!table)
+        return -ENOMEM;
+    int error = read_at(fd, offset, table, bytes);
+    table[bytes] = '\0';
+    if (error)
+        free(table);
+    else
+        *out = table;
+    return error;
+}
+
+/* Offset in the file of an address, or 0. */
+static uint64_t offset_of(const Elf64_Phdr *segments, unsigned count, uint64_t address)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (segments[i].p_type == PT_LOAD && address >= segments[i].p_vaddr &&
+            address - segments[i].p_vaddr < segments[i].p_filesz)
+            return segments[i].p_offset + (address - segments[i].p_vaddr);
+    return 0;
+}
+
+/* The one note of ours among them: its three addresses and its arguments. */
+static int note_find(const char *notes, size_t bytes, uint64_t addresses[3], const char **arguments)
+{
+    static const char ours[] = "gpuprof\0batch"; /* and its NUL */
+    for (size_t at = 0; bytes - at >= sizeof(Elf64_Nhdr);) {
+        Elf64_Nhdr head;
+        memcpy(&head, notes + at, sizeof head);
+        at += sizeof head;
+        size_t name = ((size_t)head.n_namesz + 3) & ~(size_t)3, body = ((size_t)head.n_descsz + 3) & ~(size_t)3;
+        if (name > bytes - at || body > bytes - at - name)
+            return -ENOEXEC;
+        const char *text = notes + at + name;
+        if (head.n_type == 3 && head.n_namesz == 8 && !memcmp(notes + at, "stapsdt", 8) &&
+            head.n_descsz > 24 + sizeof ours && !memcmp(text + 24, ours, sizeof ours)) {
+            memcpy(addresses, text, 24);
+            *arguments = text + 24 + sizeof ours;
+            return memchr(*arguments, '\0', head.n_descsz - 24 - sizeof ours) ? 0 : -ENOEXEC;
+        }
+        at += name + body;
+    }
+    return -ENOENT;
+}
+
+static int probe_fill(struct gp_bpf_probe *out, const Elf64_Phdr *segments, unsigned count, const uint64_t addresses[3],
+                      uint64_t base, const char *arguments)
+{
+    /* Prelinking moves addresses, but not the notes; the section .stapsdt.base tells by how much. */
+    uint64_t by = base ? base - addresses[1] : 0;
+    out->offset = offset_of(segments, count, addresses[0] + by);
+    out->semaphore_offset = addresses[2] ? offset_of(segments, count, addresses[2] + by) : 0;
+    if (!out->offset || (addresses[2] && !out->semaphore_offset) || gp_bpf_arguments(arguments, &out->cookie))
+        return -ENOEXEC;
+    return 0;
+}
+
+static int sections_look(int fd, const Elf64_Ehdr *head, const Elf64_Shdr *sections, const Elf64_Phdr *segments,
+                         struct gp_bpf_probe *out)
+{
+    char *names = NULL, *notes = NULL;
+    const Elf64_Shdr *table = &sections[head->e_shstrndx], *found = NULL;
+    int error = table_read(fd, table->sh_offset, table->sh_size, NAMES_MOST, &names);
+    if (error)
+        return error;
+    uint64_t base = 0, addresses[3];
+    const char *arguments;
+    for (unsigned i = 0; i < head->e_shnum; i++) {
+        if (sections[i].sh_name >= table->sh_size)
+            continue;
+        const char *name = names + sections[i].sh_name;
+        if (!strcmp(name, ".note.stapsdt") && sections[i].sh_type == SHT_NOTE)
+            found = &sections[i];
+        else if (!strcmp(name, ".stapsdt.base"))
+            base = sections[i].sh_addr;
+    }
+    error = found ? table_read(fd, found->sh_offset, found->sh_size, NOTES_MOST, &notes) : -ENOENT;
+    if (!error)
+        error = note_find(notes, found->sh_size, addresses, &arguments);
+    if (!error)
+        error = probe_fill(out, segments, head->e_phnum, addresses, base, arguments);
+    free(notes);
+    free(names);
+    return error;
+}
+
+int gp_bpf_probe_find(int fd, struct gp_bpf_probe *out)
+{
+    Elf64_Ehdr head;
+    int error = read_at(fd, 0, &head, sizeof head);
+    if (error)
+        return error;
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != MACHINE || head.e_phentsize != sizeof(Elf64_Phdr) ||
+        head.e_shentsize != sizeof(Elf64_Shdr) || head.e_phnum > SEGMENTS_MOST || head.e_shnum > SECTIONS_MOST ||
+        head.e_shstrndx >= head.e_shnum)
+        return -ENOEXEC;
+    char *segments = NULL, *sections = NULL;
+    error =
+        table_read(fd, head.e_phoff, head.e_phnum * sizeof(Elf64_Phdr), SEGMENTS_MOST * sizeof(Elf64_Phdr), &segments);
+    if (!error)
+        error = table_read(fd, head.e_shoff, head.e_shnum * sizeof(Elf64_Shdr), SECTIONS_MOST * sizeof(Elf64_Shdr),
+                           &sections);
+    if (!error)
+        error = sections_look(fd, &head, (const Elf64_Shdr *)sections, (const Elf64_Phdr *)segments, out);
+    free(segments);
+    free(sections);
+    return error;
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * metrics.c: see metrics.h.  Rows into text, in the two formats that Prometheus reads: 0.0.4, and OpenMetrics 1.0 for
+ * who asks.  Every family is a row of a table here, so that a page always names all of them.
+ */
+#include <metrics/metrics.h>
+#include <metrics/rows.h>
+
+#include <base/clock.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum gp_family_type { GP_GAUGE, GP_COUNTER, GP_INFO };
+static const char *const gp_type_text[] = {"gauge", "counter", "gauge"}; /* 0.0.4 knows no info */
+static const char *const gp_type_open[] = {"gauge", "counter", "info"};
+
+struct gp_family {
+    const char *name; /* counters end in _total, infos in _info */
+    enum gp_family_type type;
+    const char *help;
+    size_t offset; /* of the int64_t in the row; -1 there: no sample */
+};
+
+/* ---- the agent's own --------------------------------------------------------------------------------------------- */
+
+struct gp_row_agent {
+    int64_t readable, alive, heartbeat_ns;
+    int64_t batches, events, ring_full, unsent, refused, missing, clamped, map_full;
+    int64_t read_errors, series, series_limit, folded_devices, folded_containers, folded_processes;
+    int64_t cpu_ns, start_ns, resident, virtual_, virtual_limit, descriptors, descriptor_limit, threads;
+    int64_t duration_ns;
+    struct gp_metrics_agent parts;
+};
+#define GP_AT(_field) offsetof(struct gp_row_agent, _field)
+
+static const struct gp_family gp_agent_families[] = {
+    {"gpuprof_agent_up", GP_GAUGE, "1 while an agent's heartbeat is younger than 5 s.", GP_AT(alive)},
+    {"gpuprof_agent_batches_total", GP_COUNTER, "Batches of events that the kernel side took in.", GP_AT(batches)},
+    {"gpuprof_agent_events_total", GP_COUNTER, "Allocation events in these batches.", GP_AT(events)},
+    {"gpuprof_batches_refused_total", GP_COUNTER, "Batches refused because they were malformed.", GP_AT(refused)},
+    {"gpuprof_batches_missing_total", GP_COUNTER, "Batches whose sequence number never came.", GP_AT(missing)},
+    {"gpuprof_values_clamped_total", GP_COUNTER, "Numbers of processes that were out of range.", GP_AT(clamped)},
+    {"gpuprof_map_updates_refused_total", GP_COUNTER, "Updates that found no room in a table.", GP_AT(map_full)},
+    {"gpuprof_agent_libraries", GP_GAUGE, "Copies of the library that the agent listens to.", GP_AT(parts.armed)},
+    {"gpuprof_agent_libraries_refused_total", GP_COUNTER, "Files that it will not listen to.", GP_AT(parts.refused)},
+    {"gpuprof_agent_libraries_postponed_total", GP_COUNTER, "Files that were too many at once and looked at later.",
+     GP_AT(parts.postponed)},
+    {"gpuprof_agent_mapping_records_lost_total", GP_COUNTER,
+     "Records of mappings that were lost; a look at all processes makes up for them.", GP_AT(parts.records_lost)},
+    {"gpuprof_agent_search_up", GP_GAUGE, "1 while new copies of the library are found, 0 while a process prevents it.",
+     GP_AT(parts.searching)},
+    {"gpuprof_exporter_read_success", GP_GAUGE, "1 if the tables could be read for this page.", GP_AT(readable)},
+    {"gpuprof_exporter_read_errors_total", GP_COUNTER, "Pages for which they could not be.", GP_AT(read_errors)},
+    {"gpuprof_exporter_series", GP_GAUGE, "Series of devices, containers and processes on this page.", GP_AT(series)},
+    {"gpuprof_exporter_series_limit", GP_GAUGE, "The most series that a page may have.", GP_AT(series_limit)},
+    {"process_resident_memory_bytes", GP_GAUGE, "Resident memory of the agent.", GP_AT(resident)},
+    {"process_virtual_memory_bytes", GP_GAUGE, "Virtual memory of the agent.", GP_AT(virtual_)},
+    {"process_virtual_memory_max_bytes", GP_GAUGE, "Limit of the agent's virtual memory.", GP_AT(virtual_limit)},
+    {"process_open_fds", GP_GAUGE, "Open file descriptors of the agent.", GP_AT(descriptors)},
+    {"process_max_fds", GP_GAUGE, "Limit of the agent's open file descriptors.", GP_AT(descriptor_limit)},
+    {"process_threads", GP_GAUGE, "Threads of the agent.", GP_AT(threads)},
+};
+/* Kept in nanoseconds, shown in seconds. */
+static const struct gp_family gp_agent_times[] = {
+    {"gpuprof_agent_heartbeat_age_seconds", GP_GAUGE, "Age of the agent's last heartbeat.", GP_AT(heartbeat_ns)},
+    {"process_cpu_seconds_total", GP_COUNTER, "User and system CPU time of the agent.", GP_AT(cpu_ns)},
+    {"process_start_time_seconds", GP_GAUGE, "Start of the agent since the epoch.", GP_AT(start_ns)},
+    {"gpuprof_exporter_scrape_duration_seconds", GP_GAUGE, "Time that this page took.", GP_AT(duration_ns)},
+};
+#undef GP_AT
+
+#define GP_AT(_field) offsetof(struct gp_row_device, _field)
+static const struct gp_family gp_device_families[] = {
+    {"gpuprof_device_memory_total_bytes", GP_GAUGE, "Memory of the GPU.", GP_AT(total_bytes)},
+    {"gpuprof_device_memory_used_bytes", GP_GAUGE, "Used memory of the GPU as NVML tells it, contexts included.",
+     GP_AT(used_bytes)},
+    {"gpuprof_device_memory_free_bytes", GP_GAUGE, "Free memory of the GPU as NVML tells it.", GP_AT(free_bytes)},
+    {"gpuprof_device_memory_allocated_bytes", GP_GAUGE, "Memory that programs on the GPU use now.",
+     GP_AT(allocated_bytes)},
+    {"gpuprof_device_memory_allocated_peak_bytes", GP_GAUGE, "The most that they used at one time.",
+     GP_AT(allocated_peak_bytes)},
+    {"gpuprof_device_memory_reserved_bytes", GP_GAUGE, "Memory that they hold from the driver, caches included.",
+     GP_AT(reserved_bytes)},
+    {"gpuprof_device_memory_reserved_peak_bytes", GP_GAUGE, "The most that they held at one time.",
+     GP_AT(reserved_peak_bytes)},
+    {"gpuprof_device_processes", GP_GAUGE, "Profiled processes on the GPU.", GP_AT(processes)},
+    {"gpuprof_allocations_total", GP_COUNTER, "Allocations on the GPU.", GP_AT(calls)},
+    {"gpuprof_frees_total", GP_COUNTER, "Frees on the GPU.", GP_AT(frees)},
+    {"gpuprof_alloc_failures_total", GP_COUNTER, "Allocations that failed: out of memory.", GP_AT(failures)},
+};
+_Static_assert(sizeof(gp_device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "and the info");
+#undef GP_AT
+
+#define GP_AT(_field) offsetof(struct gp_row_container, _field)
+static const struct gp_family gp_container_families[] = {
+    {"gpuprof_container_memory_allocated_bytes", GP_GAUGE, "GPU memory that programs in the container use now.",
+     GP_AT(allocated_bytes)},
+    {"gpuprof_container_memory_allocated_peak_bytes", GP_GAUGE, "The most that they used at one time.",
+     GP_AT(allocated_peak_bytes)},
+    {"gpuprof_container_memory_reserved_bytes", GP_GAUGE, "GPU memory that they hold from the driver, caches included.",
+     GP_AT(reserved_bytes)},
+    {"gpuprof_container_memory_reserved_peak_bytes", GP_GAUGE, "The most that they held at one time.",
+     GP_AT(reserved_peak_bytes)},
+    {"gpuprof_container_processes", GP_GAUGE, "Profiled processes in the container.", GP_AT(processes)},
+    {"gpuprof_container_allocations_total", GP_COUNTER, "Allocations in the container.", GP_AT(calls)},
+    {"gpuprof_container_frees_total", GP_COUNTER, "Frees in the container.", GP_AT(frees)},
+    {"gpuprof_container_alloc_failures_total", GP_COUNTER, "Allocations in the container that failed.",
+     GP_AT(failures)},
+};
+_Static_assert(sizeof(gp_container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES, "rows.h");
+#undef GP_AT
+
+#define GP_AT(_field) offsetof(struct gp_row_process, _field)
+static const struct gp_family gp_process_families[] = {
+    {"gpuprof_process_memory_allocated_bytes", GP_GAUGE, "GPU memory that the process uses now.",
+     GP_AT(allocated_bytes)},
+    {"gpuprof_process_memory_allocated_peak_bytes", GP_GAUGE, "The most that it used at one time.",
+     GP_AT(allocated_peak_bytes)},
+    {"gpuprof_process_memory_reserved_bytes", GP_GAUGE, "GPU memory that it holds from the driver, caches included.",
+     GP_AT(reserved_bytes)},
+    {"gpuprof_process_memory_reserved_peak_bytes", GP_GAUGE, "The most that it held at one time.",
+     GP_AT(reserved_peak_bytes)},
+};
+_Static_assert(sizeof(gp_process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "rows.h");
+#undef GP_AT
+
+/* Families with labels of their own, written by hand below. */
+static const struct gp_family gp_family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
+static const struct gp_family gp_family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
+static const struct gp_family gp_family_dropped = {
+    "gpuprof_events_dropped_total", GP_COUNTER,
+    "Events that no viewer saw: ring_full: no room in the kernel's ring; unsent: lost in the process.", 0};
+static const struct gp_family gp_family_folded = {"gpuprof_exporter_folded_rows", GP_GAUGE,
+                                                  "Rows that share a row named other, for want of series.", 0};
+
+/* Samples of the agent's own families: what the cap leaves to the rest. */
+#define GP_AGENT_SERIES                                                                                                \
+    (sizeof(gp_agent_families) / sizeof(struct gp_family) + sizeof(gp_agent_times) / sizeof(struct gp_family) + 1 +    \
+     2 + 3)
+
+#define GP_EACH(_i, _table)                                                                                            \
+    size_t _i = 0;                                                                                                     \
+    _i < sizeof(_table) / sizeof((_table)[0]);                                                                         \
+    _i++
+
+struct gp_metrics {
+    struct gp_metrics_source source;
+    const char *version;
+    uint32_t series;
+    uint64_t read_errors;
+    int64_t start_ns; /* of this process since the epoch; 0 not yet known.  Once: the clocks that it is from drift */
+    struct gp_row_memory *memory;
+};
+
+int gp_metrics_processes_parse(const char *text, enum gp_metrics_processes *out)
+{
+    static const char *const words[] = {"off", "comm", "pid"};
+    for (GP_EACH(i, words)) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = (enum gp_metrics_processes)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+int gp_metrics_open(struct gp_metrics **out, const struct gp_metrics_options *options,
+                    const struct gp_metrics_source *source)
+{
+    uint32_t series = options->series ? options->series : GP_METRICS_SERIES;
+    if (series < GP_METRICS_SERIES_MIN)
+        return -EINVAL;
+    struct gp_metrics *metrics = calloc(1, sizeof(*metrics));
+    if (!metrics)
+        return -ENOMEM;
+    metrics->source = *source;
+    metrics->series = series;
+    metrics->version = options->version ? options->version : "";
+    metrics->memory = gp_row_memory_new(options, series - GP_AGENT_SERIES);
+    if (!metrics->memory) {
+        free(metrics);
+        return -ENOMEM;
+    }
+    *out = metrics;
+    return 0;
+}
+
+void gp_metrics_close(struct gp_metrics *metrics)
+{
+    if (!metrics)
+        return;
+    gp_row_memory_free(metrics->memory);
+    free(metrics);
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+struct gp_page_out {
+    FILE *out;
+    enum gp_metrics_format format;
+    int64_t series; /* samples about the machine */
+};
+
+static size_t gp_family_stem(const struct gp_family *family)
+{
+    static const char *const ends[] = {"", "_total", "_info"};
+    return strlen(family->name) - strlen(ends[family->type]);
+}
+
+/* OpenMetrics names a family without its samples' ending, and wants units spelled out. */
+static void gp_page_head(const struct gp_page_out *page, const struct gp_family *family)
+{
+    static const char *const units[] = {"bytes", "seconds"};
+    bool open = page->format == GP_METRICS_OPENMETRICS;
+    int stem = (int)(open ? gp_family_stem(family) : strlen(family->name));
+    fprintf(page->out, "# HELP %.*s %s\n", stem, family->name, family->help);
+    fprintf(page->out, "# TYPE %.*s %s\n", stem, family->name, (open ? gp_type_open : gp_type_text)[family->type]);
+    for (GP_EACH(i, units)) {
+        int n = (int)strlen(units[i]);
+        if (open && stem > n && strncmp(family->name + stem - n, units[i], (size_t)n) == 0)
+            fprintf(page->out, "# UNIT %.*s %s\n", stem, family->name, units[i]);
+    }
+}
+
+static void gp_page_label(const struct gp_page_out *page, char before, const char *name, const char *value)
+{
+    fprintf(page->out, "%c%s=\"", before, name);
+    for (; *value; value++) {
+        if (*value == '\n')
+            fputs("\\n", page->out);
+        else if (*value == '"' || *value == '\\')
+            fprintf(page->out, "\\%c", *value);
+        else
+            putc(*value, page->out);
+    }
+    putc('"', page->out);
+}
+
+static void gp_page_device(const struct gp_page_out *page, const struct gp_row_device *device)
+{
+    gp_page_label(page, '{', "gpu", device->gpu);
+    gp_page_label(page, ',', "UUID", device->uuid);
+}
+
+/* Empty outside a pod, as others have it, so that joins on these labels find nothing there rather than something. */
+static void gp_page_pod(const struct gp_page_out *page, const char *namespace_, const char *pod, const char *container)
+{
+    gp_page_label(page, ',', "namespace", namespace_);
+    gp_page_label(page, ',', "pod", pod);
+    gp_page_label(page, ',', "container", container);
+}
+
+static void gp_page_seconds(const struct gp_page_out *page, const struct gp_family *family, int64_t ns)
+{
+    fprintf(page->out, "%s %" PRId64 ".%09" PRId64 "\n", family->name, ns / 1000000000, ns % 1000000000);
+}
+
+static int64_t gp_value(const void *row, const struct gp_family *family)
+{
+    int64_t value;
+    memcpy(&value, (const char *)row + family->offset, sizeof(value));
+    return value;
+}
+
+static void gp_page_devices(struct gp_page_out *page, const struct gp_rows *rows)
+{
+    gp_page_head(page, &gp_family_device);
+    for (uint32_t i = 0; i < rows->device_count; i++) {
+        fputs(gp_family_device.name, page->out);
+        gp_page_device(page, &rows->devices[i]);
+        gp_page_label(page, ',', "model", rows->devices[i].model);
+        fputs("} 1\n", page->out);
+        page->series++;
+    }
+    for (GP_EACH(f, gp_device_families)) {
+        gp_page_head(page, &gp_device_families[f]);
+        for (uint32_t i = 0; i < rows->device_count; i++) {
+            int64_t value = gp_value(&rows->devices[i], &gp_device_families[f]);
+            if (value < 0)
+                continue;
+            fputs(gp_device_families[f].name, page->out);
+            gp_page_device(page, &rows->devices[i]);
+            fprintf(page->out, "} %" PRId64 "\n", value);
+            page->series++;
+        }
+    }
+}
+
+static void gp_page_containers(struct gp_page_out *page, const struct gp_rows *rows)
+{
+    for (GP_EACH(f, gp_container_families)) {
+        gp_page_head(page, &gp_container_families[f]);
+        for (uint32_t i = 0; i < rows->container_count; i++) {
+            const struct gp_row_container *row = &rows->containers[i];
+            int64_t value = gp_value(row, &gp_container_families[f]);
+            if (value < 0)
+                continue;
+            fputs(gp_container_families[f].name, page->out);
+            gp_page_device(page, row->device);
+            gp_page_pod(page, row->namespace_, row->pod, row->container);
+            gp_page_label(page, ',', "id", row->id);
+            fprintf(page->out, "} %" PRId64 "\n", value);
+            page->series++;
+        }
+    }
+}
+
+static void gp_page_processes(struct gp_page_out *page, const struct gp_rows *rows)
+{
+    for (GP_EACH(f, gp_process_families)) {
+        gp_page_head(page, &gp_process_families[f]);
+        for (uint32_t i = 0; i < rows->process_count; i++) {
+            const struct gp_row_process *row = &rows->processes[i];
+            int64_t value = gp_value(row, &gp_process_families[f]);
+            if (value < 0)
+                continue;
+            fputs(gp_process_families[f].name, page->out);
+            gp_page_device(page, row->device);
+            gp_page_pod(page, row->namespace_, row->pod, row->container);
+            if (row->pid[0])
+                gp_page_label(page, ',', "pid", row->pid);
+            gp_page_label(page, ',', "comm", row->comm);
+            fprintf(page->out, "} %" PRId64 "\n", value);
+            page->series++;
+        }
+    }
+}
+
+/* One number per value of a label. */
+static void gp_page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
+                          const char *const *names, const int64_t *values, size_t count)
+{
+    gp_page_head(page, family);
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] < 0)
+            continue;
+        fputs(family->name, page->out);
+        gp_page_label(page, '{', label, names[i]);
+        fprintf(page->out, "} %" PRId64 "\n", values[i]);
+    }
+}
+
+static void gp_page_agent(const struct gp_page_out *page, const struct gp_row_agent *agent, const char *version)
+{
+    static const char *const reasons[] = {"ring_full", "unsent"};
+    static const char *const kinds[] = {"device", "container", "process"};
+    gp_page_head(page, &gp_family_build);
+    fputs(gp_family_build.name, page->out);
+    gp_page_label(page, '{', "version", version);
+    fputs("} 1\n", page->out);
+    for (GP_EACH(f, gp_agent_families)) {
+        int64_t value = gp_value(agent, &gp_agent_families[f]);
+        gp_page_head(page, &gp_agent_families[f]);
+        if (value >= 0)
+            fprintf(page->out, "%s %" PRId64 "\n", gp_agent_families[f].name, value);
+    }
+    gp_page_parts(page, &gp_family_dropped, "reason", reasons, (const int64_t[]){agent->ring_full, agent->unsent}, 2);
+    gp_page_parts(page, &gp_family_folded, "kind", kinds,
+                  (const int64_t[]){agent->folded_devices, agent->folded_containers, agent->folded_processes}, 3);
+    for (GP_EACH(f, gp_agent_times)) {
+        int64_t value = gp_value(agent, &gp_agent_times[f]);
+        gp_page_head(page, &gp_agent_times[f]);
+        if (value >= 0)
+            gp_page_seconds(page, &gp_agent_times[f], value);
+    }
+}
+
+/* ---- the agent's own numbers ------------------------------------------------------------------------------------- */
+
+static bool gp_agent_file(const char *path, char *text, size_t text_bytes)
+{
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(text, 1, text_bytes - 1, file) : 0;
+    text[n] = '\0';
+    if (file)
+        fclose(file);
+    return n > 0;
+}
+
+static int64_t gp_agent_limit(int which)
+{
+    struct rlimit limit;
+    return getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? (int64_t)limit.rlim_cur : -1;
+}
+
+static int64_t gp_agent_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int64_t count = -3; /* ".", "..", and this one */
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return dir ? count : -1;
+}
+
+/* The start of this process in nanoseconds since the epoch, from its ticks since boot. */
+static int64_t gp_agent_start(long long ticks)
+{
+    struct timespec now, boot;
+    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    int64_t booted = (now.tv_sec - boot.tv_sec) * 1000000000ll + now.tv_nsec - boot.tv_nsec;
+    return booted + ticks * (1000000000ll / sysconf(_SC_CLK_TCK));
+}
+
+static void gp_agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent)
+{
+    char text[1024];
+    long threads = 0, pages = 0;
+    unsigned long long size = 0;
+    long long ticks = 0;
+    struct timespec cpu;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    agent->cpu_ns = cpu.tv_sec * 1000000000ll + cpu.tv_nsec;
+    agent->descriptors = gp_agent_descriptors();
+    agent->descriptor_limit = gp_agent_limit(RLIMIT_NOFILE);
+    agent->virtual_limit = gp_agent_limit(RLIMIT_AS);
+    agent->start_ns = agent->resident = agent->virtual_ = agent->threads = -1;
+    /* The name may hold anything: fields are counted from its closing bracket. */
+    const char *after = gp_agent_file("/proc/self/stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
+    if (!after ||
+        sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %lld %llu %ld",
+               &threads, &ticks, &size, &pages) != 4)
+        return;
+    agent->threads = threads;
+    if (!metrics->start_ns)
+        metrics->start_ns = gp_agent_start(ticks);
+    agent->start_ns = metrics->start_ns;
+    agent->virtual_ = (int64_t)size;
+    agent->resident = pages * sysconf(_SC_PAGESIZE);
+}
+
+static void gp_agent_meta(struct gp_row_agent *agent, const struct gp_system_view *view)
+{
+    uint64_t now = gp_clock_ns();
+    const struct gp_map_meta *meta = &view->meta;
+    agent->alive = view->alive;
+    agent->heartbeat_ns = meta->heartbeat_ns && now >= meta->heartbeat_ns ? (int64_t)(now - meta->heartbeat_ns) : -1;
+    agent->batches = (int64_t)meta->batches;
+    agent->events = (int64_t)meta->events;
+    agent->ring_full = (int64_t)meta->ring_dropped;
+    agent->unsent = (int64_t)meta->lost;
+    agent->refused = (int64_t)meta->refused_batches;
+    agent->missing = (int64_t)meta->gap_batches;
+    agent->clamped = (int64_t)meta->clamped;
+    agent->map_full = (int64_t)meta->map_full;
+}
+
+static void gp_agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows)
+{
+    agent->folded_devices = rows->folded_devices;
+    agent->folded_containers = rows->folded_containers;
+    agent->folded_processes = rows->folded_processes;
+}
+
+/* ---- one page ---------------------------------------------------------------------------------------------------- */
+
+static const struct gp_rows *gp_metrics_rows(struct gp_metrics *metrics, const struct gp_system_view *view)
+{
+    struct gp_nvml_gpu *gpus = NULL;
+    char problem[GP_NVML_PROBLEM_BYTES];
+    int count = 0;
+    if (metrics->source.gpus && metrics->source.gpus(&gpus, &count, problem) != 0) {
+        gpus = NULL;
+        count = 0;
+    }
+    const struct gp_rows *rows = gp_rows_make(metrics->memory, view, gpus, count);
+    if (gpus)
+        gp_nvml_free(gpus, count);
+    return rows;
+}
+
+int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format, char **text, size_t *bytes)
+{
+    static const struct gp_rows nothing;
+    uint64_t begin = gp_clock_ns();
+    struct gp_page_out page = {.format = format};
+    struct gp_system_view *view = NULL;
+    struct gp_row_agent agent;
+    char why[256];
+    *text = NULL;
+    memset(&agent, 0xff, sizeof(agent)); /* all unknown */
+    agent.alive = 0;
+    agent.readable = metrics->source.read(metrics->source.arg, &view, why, sizeof(why)) == 0;
+    const struct gp_rows *rows = agent.readable ? gp_metrics_rows(metrics, view) : &nothing;
+    page.out = rows ? open_memstream(text, bytes) : NULL;
+    if (page.out) {
+        gp_page_devices(&page, rows);
+        gp_page_containers(&page, rows);
+        gp_page_processes(&page, rows);
+        if (agent.readable) {
+            gp_agent_meta(&agent, view);
+            gp_agent_rows(&agent, rows);
+        }
+        metrics->read_errors += !agent.readable;
+        agent.read_errors = (int64_t)metrics->read_errors;
+        agent.series = page.series;
+        agent.series_limit = metrics->series;
+        gp_agent_self(metrics, &agent);
+        if (metrics->source.agent)
+            metrics->source.agent(metrics->source.agent_arg, &agent.parts);
+        agent.duration_ns = (int64_t)(gp_clock_ns() - begin);
+        gp_page_agent(&page, &agent, metrics->version);
+        if (format == GP_METRICS_OPENMETRICS)
+            fputs("# EOF\n", page.out);
+    }
+    if (agent.readable)
+        metrics->source.free(view);
+    bool whole = page.out && !ferror(page.out);
+    if (page.out && (fclose(page.out) != 0 || !whole)) {
+        free(*text);
+        *text = NULL;
+        return -ENOMEM;
+    }
+    return page.out ? 0 : -ENOMEM;
+}
+
+bool gp_metrics_healthy(struct gp_metrics *metrics, char *why, size_t why_bytes)
+{
+    struct gp_system_view *view;
+    why[0] = '\0';
+    if (metrics->source.read(metrics->source.arg, &view, why, why_bytes) != 0) {
+        if (!why[0])
+            snprintf(why, why_bytes, "the tables cannot be read");
+        return false;
+    }
+    bool alive = view->alive;
+    metrics->source.free(view);
+    if (!alive)
+        snprintf(why, why_bytes, "no heartbeat for 5 s");
+    return alive;
+}
+
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+
+const char *gp_metrics_content_type(enum gp_metrics_format format)
+{
+    return format == GP_METRICS_OPENMETRICS ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                            : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+/* One range of an Accept header, in place.  Its quality in thousandths; *version is what its parameter says, or "". */
+static int gp_accept_range(char *range, char **type, char **version)
+{
+    static char none[] = "";
+    int quality = 1000;
+    char *save = NULL, *part = strtok_r(range, ";", &save);
+    *type = part ? part + strspn(part, " \t") : none;
+    (*type)[strcspn(*type, " \t")] = '\0';
+    *version = none;
+    while ((part = strtok_r(NULL, ";", &save))) {
+        part += strspn(part, " \t");
+        if (strncasecmp(part, "q=", 2) == 0) {
+            const char *digit = part + 2;
+            quality = *digit == '1' ? 1000 : 0;
+            if (*digit == '0' && digit[1] == '.') {
+                digit += 2;
+                for (int unit = 100; unit && isdigit((unsigned char)*digit); digit++, unit /= 10)
+                    quality += (*digit - '0') * unit;
+            }
+        } else if (strncasecmp(part, "version=", 8) == 0) {
+            *version = part + 8;
+            (*version)[strcspn(*version, " \t")] = '\0';
+        }
+    }
+    return quality;
+}
+
+enum gp_metrics_format gp_metrics_negotiate(const char *accept)
+{
+    char copy[1024], *save = NULL, *type, *version;
+    int open = 0, text = 0;
+    if (!accept || strlen(accept) >= sizeof(copy))
+        return GP_METRICS_TEXT;
+    strcpy(copy, accept);
+    for (char *range = strtok_r(copy, ",", &save); range; range = strtok_r(NULL, ",", &save)) {
+        int quality = gp_accept_range(range, &type, &version);
+        bool ours = !version[0] || strcmp(version, "1.0.0") == 0;
+        if (strcasecmp(type, "application/openmetrics-text") == 0 && ours && quality > open)
+            open = quality;
+        if (strcasecmp(type, "text/plain") == 0 && quality > text)
+            text = quality;
+    }
+    return open > text ? GP_METRICS_OPENMETRICS : GP_METRICS_TEXT;
+}
