@@ -179,7 +179,7 @@ $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
 
 include bpf/bpf.mk
-include tools/html/report.mk
+include tools/html/html.mk
 include tests/tests.mk
 
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

@@ -15,7 +15,7 @@
  * Two threads of one process that fire at once are a forger's (the library fires under a lock): one is refused, so no
  * number is moved by a difference that somebody else moved already.  Exit and exec come when no other thread can fire.
  */
-#include "private.h"
+#include "loaderabi.h"
 #include "vmlinux.h"
 #include <asm-generic/errno-base.h>
 #include <bpf/bpf_core_read.h>

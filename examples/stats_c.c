@@ -50,8 +50,7 @@ static int gpuprof_open(void)
     return gpuprof.active();
 }
 
-/* ---- the work: a forward pass keeps activations, a backward pass adds gradients and lets both go ------------------
- */
+/* ---- the work: a forward pass keeps activations, a backward pass adds gradients and lets both go ----------------- */
 
 static CUdeviceptr weights[LAYERS], activations[LAYERS];
 
@@ -80,8 +79,7 @@ static void backward(void)
     }
 }
 
-/* ---- the numbers --------------------------------------------------------------------------------------------------
- */
+/* ---- the numbers ------------------------------------------------------------------------------------------------- */
 
 static void phase(const char *name, void (*work)(void), int counted, int told)
 {

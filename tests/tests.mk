@@ -35,7 +35,7 @@ TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
-TORTURE_SITE_SRC := src/site/site.c src/site/text.c src/base/lock.c
+TORTURE_SITE_SRC := src/site/site.c src/site/names.c src/base/lock.c
 $(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
 $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
@@ -80,9 +80,9 @@ $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c)
-$(B)/fuzzers/library: tools/find/file.c tools/kernel/probe.c
+$(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
-$(B)/fuzzers/trace: $(foreach f,build torch text rmm read pickle recording,tools/replay/$f.c) $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/trace: $(foreach f,build torch textread rmm open unpickle fromrecording,tools/replay/$f.c) $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(TOOL_LIBS)

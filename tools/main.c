@@ -3,6 +3,7 @@
  * main.c: the `gpuprof` command: a table of sub-commands and nothing else.
  */
 #include <cmd/cmd.h>
+#include <gpuprof/gpuprof.h>
 
 #include <locale.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ struct gp_command {
     int (*run)(int argc, char **argv);
 };
 
-static const struct gp_command gp_commands[] = {
+static const struct gp_command commands[] = {
     {"run", "run a program with the profiler inside", gp_cmd_run},
     {"top", "watch who holds which GPU memory, live", gp_cmd_top},
     {"stat", "print the numbers of profiled processes once", gp_cmd_stat},
@@ -38,56 +39,56 @@ static const struct gp_command gp_commands[] = {
     {"doctor", "say what works on this machine and why not", gp_cmd_doctor},
 };
 
-static void gp_main_help(FILE *out)
+static void main_help(FILE *out)
 {
     fprintf(out, "usage: gpuprof COMMAND [OPTIONS]\n\nExact GPU-memory profiling of CUDA programs.\n\n");
-    for (size_t i = 0; i < GP_COUNT(gp_commands); i++)
-        fprintf(out, "  %-13s %s\n", gp_commands[i].name, gp_commands[i].summary);
+    for (size_t i = 0; i < GP_COUNT(commands); i++)
+        fprintf(out, "  %-13s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\n'gpuprof help COMMAND' says more.  Begin with 'gpuprof run CMD...' and, beside it, 'gpuprof top'.\n"
                  "To load the profiler by hand: CUDA_INJECTION64_PATH=.../libgpuprof.so CMD...\n");
 }
 
-static const struct gp_command *gp_main_find(const char *name)
+static const struct gp_command *main_find(const char *name)
 {
-    for (size_t i = 0; i < GP_COUNT(gp_commands); i++) {
-        if (strcmp(gp_commands[i].name, name) == 0)
-            return &gp_commands[i];
+    for (size_t i = 0; i < GP_COUNT(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
     }
     return NULL;
 }
 
-static int gp_main_unknown(const char *name)
+static int main_unknown(const char *name)
 {
-    const char *names[GP_COUNT(gp_commands)];
-    for (size_t i = 0; i < GP_COUNT(gp_commands); i++)
-        names[i] = gp_commands[i].name;
+    const char *names[GP_COUNT(commands)];
+    for (size_t i = 0; i < GP_COUNT(commands); i++)
+        names[i] = commands[i].name;
     const char *nearest = gp_nearest(name, names, GP_COUNT(names));
     if (nearest)
         return gp_usage_error(NULL, "%s: no such command: did you mean '%s'?", name, nearest);
     return gp_usage_error(NULL, "%s: no such command", name);
 }
 
-static int gp_main_dispatch(int argc, char **argv)
+static int main_dispatch(int argc, char **argv)
 {
     if (argc < 2) {
-        gp_main_help(stdout);
+        main_help(stdout);
         return GP_EXIT_USAGE;
     }
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        printf("gpuprof " GP_VERSION "\n");
+        printf("gpuprof " GPUPROF_VERSION "\n");
         return GP_EXIT_OK;
     }
     bool help = strcmp(word, "help") == 0;
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || (help && argc == 2)) {
-        gp_main_help(stdout);
+        main_help(stdout);
         return GP_EXIT_OK;
     }
     if (!help && word[0] == '-')
         return gp_usage_error(NULL, "%s: unknown option", word);
-    const struct gp_command *command = gp_main_find(help ? argv[2] : word);
+    const struct gp_command *command = main_find(help ? argv[2] : word);
     if (!command)
-        return gp_main_unknown(help ? argv[2] : word);
+        return main_unknown(help ? argv[2] : word);
     if (help) {
         char *asked[] = {argv[2], "--help", NULL};
         return command->run(2, asked);
@@ -98,7 +99,7 @@ static int gp_main_dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, ""); /* wide characters in top; numbers stay in the C locale for scripts */
-    int rc = gp_main_dispatch(argc, argv);
+    int rc = main_dispatch(argc, argv);
     /* A full disk or a closed pipe found only now must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == GP_EXIT_OK) {
         gp_error(NULL, "cannot write to stdout");

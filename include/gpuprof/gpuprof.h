@@ -25,11 +25,17 @@
 #define GPUPROF_VERSION_MINOR 1
 #define GPUPROF_VERSION_PATCH 0
 
+#define GPUPROF_DOTTED_(_major, _minor, _patch) #_major "." #_minor "." #_patch
+#define GPUPROF_DOTTED(...)                     GPUPROF_DOTTED_(__VA_ARGS__)
+
+/* The version of this header as text, such as "0.1.0". */
+#define GPUPROF_VERSION GPUPROF_DOTTED(GPUPROF_VERSION_MAJOR, GPUPROF_VERSION_MINOR, GPUPROF_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The library's version, "0.1.0". */
+/* The version of the loaded library, in the form of GPUPROF_VERSION. */
 const char *gpuprof_version(void);
 
 /* What the CUDA driver calls in a library that CUDA_INJECTION64_PATH names, inside the first cuInit.  Always returns 1:
@@ -124,8 +130,8 @@ int gpuprof_reset_host_memory_stats(int what);
  * and ends: 16 at most are open in a process at a time.  RMM: push_counters and pop_counters, which nest only.
  *
  * Results below 0 are errno numbers: -ENODEV not profiled (as gpuprof_active() == 0, or a device that was never used),
- * -EINVAL no name, -EBUSY all 16 in use, -ENOENT no such scope (any more: anybody may end it with `gpuprof scope end`).
- */
+ * -EINVAL no name, -EBUSY all 16 in use, -ENOENT no such scope (any more: anybody may end it with `gpuprof scope
+ * end`). */
 
 /* A number >= 0 that stands for this scope alone, for the functions below.  Several may have one name.  Of the name 39
  * bytes are kept. */

@@ -376,8 +376,8 @@ static inline uint64_t gp_wire_cost_ns(uint8_t cost)
 }
 
 /* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the oldest), fills it
- * and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs everything a reader must see at once.
- */
+ * and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs everything a reader must see at
+ * once. */
 #define GP_RING_EVENTS 63u
 
 struct gp_wire_chunk {
@@ -414,8 +414,8 @@ enum gp_wire_command {
     GP_COMMAND_SCOPE_BEGIN,
     GP_COMMAND_SCOPE_END,
     GP_COMMAND_MARK,
-    GP_COMMAND_YIELD,  /* give up the CUPTI subscriber */
-    GP_COMMAND_PIECES, /* lay out every piece of memory, for a viewer to take away: see struct gp_wire_pieces */
+    GP_COMMAND_YIELD,   /* give up the CUPTI subscriber */
+    GP_COMMAND_EXTENTS, /* lay out every piece of memory, for a viewer to take away: see struct gp_wire_extents */
     GP_COMMANDS
 };
 
@@ -446,16 +446,16 @@ struct gp_wire_slot {
     struct gp_wire_before_after reply[GP_WIRE_DEVICES];
 };
 
-/* A memfd named GP_WIRE_PIECES_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
+/* A memfd named GP_WIRE_EXTENTS_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
  * memory that is no segment of our cache is one piece, segment and live block at once (a handle of cuMemCreate that is
  * mapped in part is a segment and two blocks).  Others go on meanwhile: what comes or goes during the walk may be
  * missing, what comes where a freed block was counts as idle. */
-#define GP_WIRE_PIECES_NAME "gpuprof-pieces"
+#define GP_WIRE_EXTENTS_NAME "gpuprof-pieces"
 /* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
-#define GP_PIECE_SEGMENT 0u
-#define GP_PIECE_BLOCK   1u
-#define GP_PIECE_WHOLE   2u
-struct gp_wire_pieces {
+#define GP_EXTENT_SEGMENT 0u
+#define GP_EXTENT_BLOCK   1u
+#define GP_EXTENT_WHOLE   2u
+struct gp_wire_extents {
     uint64_t magic; /* GP_WIRE_MAGIC */
     uint64_t count;
     uint64_t begin_ns, end_ns;
@@ -466,7 +466,7 @@ struct gp_wire_pieces {
 };
 
 /* what, state and flags are those of struct gpuprof_piece (gpuprof.h). */
-struct gp_wire_piece {
+struct gp_wire_extent {
     uint64_t address, bytes;
     uint64_t requested_bytes; /* of live blocks; else 0 */
     uint64_t stream;
@@ -494,8 +494,8 @@ _Static_assert(sizeof(struct gp_wire_oom_holder) == 24, "wire");
 _Static_assert(sizeof(struct gp_wire_oom) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_frame) == 16, "wire");
 _Static_assert(sizeof(struct gp_wire_site) == 128, "wire");
-_Static_assert(sizeof(struct gp_wire_piece) == 64, "wire");
-_Static_assert(sizeof(struct gp_wire_pieces) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_extent) == 64, "wire");
+_Static_assert(sizeof(struct gp_wire_extents) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_chunk) == 4096, "wire");
 _Static_assert(sizeof(struct gp_wire_header) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_header) <= 4096, "wire");

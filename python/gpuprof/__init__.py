@@ -43,8 +43,9 @@ from ._stats import (
 )
 from ._summary import memory_summary
 from ._torch import patch, torch_allocator, unpatch
+from ._version import version
 
-__version__ = "0.1.0"
+__version__ = version()
 
 __all__ = [
     "DeviceError",

@@ -12,7 +12,7 @@ struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
 
 /* ---- devices -------------------------------------------------------------------------------------------------- */
 
-static struct gp_account *gp_account_new(void)
+static struct gp_account *account_new(void)
 {
     struct gp_account *account =
         mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -30,7 +30,7 @@ static struct gp_account *gp_account_new(void)
 
 /* Scopes and the batches' watch that are under way.  One that ends meanwhile looks for the account before its watch has
  * begun; so who begins it looks again.  The loads pair with the read-modify-writes of tap.c. */
-static void gp_account_watch(struct gp_account *account)
+static void account_watch(struct gp_account *account)
 {
     uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
     for (unsigned slot = 0; slot < GP_WATCHES_MAX; slot++) {
@@ -42,15 +42,15 @@ static void gp_account_watch(struct gp_account *account)
     }
 }
 
-static GP_COLD struct gp_account *gp_account_create(int device)
+static GP_COLD struct gp_account *account_create(int device)
 {
-    struct gp_account *fresh = gp_account_new(), *found = NULL;
+    struct gp_account *fresh = account_new(), *found = NULL;
     if (!fresh)
         return NULL;
     /* [account.R] release: the account's contents; pairs with [account.A]. */
     if (__atomic_compare_exchange_n(&gp_accounts.x_devices[device], &found, fresh, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
-        gp_account_watch(fresh);
+        account_watch(fresh);
         gp_feed_poll_want(GP_POLL_DEVICES);
         return fresh;
     }
@@ -68,7 +68,7 @@ struct gp_account *gp_account_of(int device)
     /* [account.A] acquire: pairs with [account.R]. */
     struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[device], __ATOMIC_ACQUIRE);
     if (GP_UNLIKELY(!account)) {
-        account = gp_account_create(device);
+        account = account_create(device);
         if (!account)
             gp_feed_lost(GP_LOST_DEVICE);
     }
@@ -113,14 +113,14 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
  * in cuMemFree is beyond what a process does. */
 #define GP_FRAMES 4095u
 
-static struct gp_frame gp_frames[GP_FRAMES];
+static struct gp_frame frames[GP_FRAMES];
 
 uint32_t gp_frame_get(struct gp_frame **out)
 {
     uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search elsewhere */
     for (uint32_t i = 0; i < GP_FRAMES; i++) {
         uint32_t slot = (first + i) % GP_FRAMES, idle = 0;
-        struct gp_frame *frame = &gp_frames[slot];
+        struct gp_frame *frame = &frames[slot];
         /* [frame.A] acquire: the last owner is done with it; pairs with [frame.R]. */
         if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 &&
             __atomic_compare_exchange_n(&frame->x_busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -136,7 +136,7 @@ struct gp_frame *gp_frame_of(uint32_t token, uint32_t what)
 {
     if (token == 0 || token > GP_FRAMES)
         return NULL;
-    struct gp_frame *frame = &gp_frames[token - 1];
+    struct gp_frame *frame = &frames[token - 1];
     if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 || frame->what != what)
         return NULL;
     return frame;
@@ -145,7 +145,7 @@ struct gp_frame *gp_frame_of(uint32_t token, uint32_t what)
 void gp_frame_put(uint32_t token)
 {
     /* [frame.R] release: pairs with [frame.A]. */
-    __atomic_store_n(&gp_frames[token - 1].x_busy, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&frames[token - 1].x_busy, 0, __ATOMIC_RELEASE);
 }
 
 /* ---- small change --------------------------------------------------------------------------------------------- */

@@ -67,7 +67,7 @@ void gp_event_write(struct gp_wire_event *event);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 
-/* oom.c: keeps the facts of a request that failed; a context is about to die. */
+/* oomfacts.c: keeps the facts of a request that failed; a context is about to die. */
 void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);
 void gp_oom_context_gone(uint32_t ctx);
 

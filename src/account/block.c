@@ -9,12 +9,12 @@
 
 #define GP_NO_DEVICE 255
 
-static struct gp_map *gp_block_map(enum gp_space space)
+static struct gp_map *block_map(enum gp_space space)
 {
     return space <= GP_SPACE_ARRAY ? gp_accounts.blocks : gp_accounts.objects;
 }
 
-static void gp_block_move(const struct gp_record *record, enum gp_counter_op op)
+static void block_move(const struct gp_record *record, enum gp_counter_op op)
 {
     if (record->device == GP_NO_DEVICE)
         return;
@@ -23,7 +23,7 @@ static void gp_block_move(const struct gp_record *record, enum gp_counter_op op)
 }
 
 /* A created pool must know how many of its blocks are out, because it lives until the last returns. */
-static void gp_block_pool(const struct gp_record *record, int change)
+static void block_pool(const struct gp_record *record, int change)
 {
     if (record->kind == GP_KIND_POOL) {
         if (record->link)
@@ -34,22 +34,22 @@ static void gp_block_pool(const struct gp_record *record, int change)
 
 /* The driver gave an address that we hold as live: its free went past us (a private entry point, a context that died
  * unseen). */
-static GP_COLD void gp_block_missed(const struct gp_record *old)
+static GP_COLD void block_missed(const struct gp_record *old)
 {
     gp_feed_lost(GP_LOST_MISSED_FREE);
-    gp_block_move(old, GP_SUB);
-    gp_block_pool(old, -1);
+    block_move(old, GP_SUB);
+    block_pool(old, -1);
     gp_event_record(GP_EVENT_FREE, old, 0);
 }
 
-static GP_COLD void gp_block_estimated(int device)
+static GP_COLD void block_estimated(int device)
 {
     struct gp_account *account = gp_account_of(device);
     if (account)
         __atomic_fetch_or(&account->x_flags, GP_DEVICE_ESTIMATED, __ATOMIC_RELAXED);
 }
 
-void gp_feed_alloc(const struct gp_block *block)
+void gp_feed_alloc(const struct gp_allocation *block)
 {
     struct gp_record old, record = {
                               .key = block->address,
@@ -65,17 +65,17 @@ void gp_feed_alloc(const struct gp_block *block)
                           };
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
-    int status = gp_map_insert(gp_block_map(block->space), &record, &old);
+    int status = gp_map_insert(block_map(block->space), &record, &old);
     if (GP_UNLIKELY(status < 0)) {
         gp_feed_lost(GP_LOST_MAP);
         return;
     }
     if (GP_UNLIKELY(status == 1))
-        gp_block_missed(&old);
-    gp_block_move(&record, GP_ADD);
+        block_missed(&old);
+    block_move(&record, GP_ADD);
     if (GP_UNLIKELY(block->estimated && block->device >= 0))
-        gp_block_estimated(block->device);
-    gp_block_pool(&record, 1);
+        block_estimated(block->device);
+    block_pool(&record, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, block->stream);
 }
 
@@ -85,12 +85,12 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     uint32_t token = gp_frame_get(&frame);
     if (!token)
         return 0;
-    if (gp_map_take(gp_block_map(space), (uint8_t)space, address, &frame->record) != 0) {
+    if (gp_map_take(block_map(space), (uint8_t)space, address, &frame->record) != 0) {
         gp_frame_put(token);
         return 0;
     }
     frame->what = GP_SPACE_DEVICE; /* any block space: the record knows which */
-    gp_block_move(&frame->record, GP_TAKE);
+    block_move(&frame->record, GP_TAKE);
     return token;
 }
 
@@ -101,18 +101,18 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         return;
     const struct gp_record *record = &frame->record;
     if (GP_LIKELY(ok)) {
-        gp_block_move(record, GP_TAKEN);
-        gp_block_pool(record, -1);
+        block_move(record, GP_TAKEN);
+        block_pool(record, -1);
         gp_event_record(GP_EVENT_FREE, record, stream);
     } else {
         struct gp_record old;
-        gp_block_move(record, GP_PUTBACK);
-        int status = gp_map_insert(gp_block_map(record->space), record, &old);
+        block_move(record, GP_PUTBACK);
+        int status = gp_map_insert(block_map(record->space), record, &old);
         if (status < 0) {
             gp_feed_lost(GP_LOST_MAP);
-            gp_block_move(record, GP_SUB);
+            block_move(record, GP_SUB);
         } else if (status == 1) {
-            gp_block_missed(&old);
+            block_missed(&old);
         }
     }
     gp_frame_put(token);

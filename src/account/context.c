@@ -33,7 +33,7 @@ int gp_feed_context_device(uint32_t ctx)
     return entry >> 8 == ctx && entry ? (int)(entry & 255) - 1 : GP_DEVICE_UNKNOWN;
 }
 
-static bool gp_context_owned(struct gp_record *record, void *arg)
+static bool context_owned(struct gp_record *record, void *arg)
 {
     uint32_t ctx = *(uint32_t *)arg;
     if (record->ctx != ctx || record->space > GP_SPACE_MODULE || record->space == GP_SPACE_STREAM)
@@ -51,8 +51,8 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     if (ctx == 0)
         return;
     gp_oom_context_gone(ctx);
-    gp_map_each(gp_accounts.blocks, gp_context_owned, &ctx);
-    gp_map_each(gp_accounts.objects, gp_context_owned, &ctx);
+    gp_map_each(gp_accounts.blocks, context_owned, &ctx);
+    gp_map_each(gp_accounts.objects, context_owned, &ctx);
     uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], old = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     bool known = __atomic_compare_exchange_n(entry, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -105,14 +105,14 @@ int gp_feed_stream_device(uint64_t stream)
     return gp_feed_context_device(record.ctx);
 }
 
-struct gp_capture {
+struct gp_capture_record {
     uint32_t refs;
     uint64_t graph; /* in: the new one; out: the old one */
 };
 
-static bool gp_stream_set_capture(struct gp_record *record, void *arg)
+static bool stream_set_capture(struct gp_record *record, void *arg)
 {
-    struct gp_capture *capture = arg;
+    struct gp_capture_record *capture = arg;
     uint64_t old = record->link;
     record->refs = capture->refs;
     record->link = capture->graph;
@@ -122,11 +122,11 @@ static bool gp_stream_set_capture(struct gp_record *record, void *arg)
 
 void gp_feed_capture_begin(uint64_t stream, bool own_graph)
 {
-    struct gp_capture capture = {.refs = own_graph ? 1 : 2};
-    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture);
+    struct gp_capture_record capture = {.refs = own_graph ? 1 : 2};
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, &capture);
 }
 
-static bool gp_stream_set_graph(struct gp_record *record, void *arg)
+static bool stream_set_graph(struct gp_record *record, void *arg)
 {
     if (record->refs == 1)
         record->link = *(uint64_t *)arg;
@@ -135,14 +135,14 @@ static bool gp_stream_set_graph(struct gp_record *record, void *arg)
 
 void gp_feed_capture_graph(uint64_t stream, uint64_t graph)
 {
-    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_graph, &graph);
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_graph, &graph);
 }
 
 void gp_feed_capture_end(uint64_t stream, bool discarded)
 {
-    struct gp_capture capture = {0};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, gp_stream_set_capture, &capture) == 0 &&
-        discarded && capture.graph)
+    struct gp_capture_record capture = {0};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, &capture) == 0 && discarded &&
+        capture.graph)
         gp_feed_graph_gone(capture.graph);
 }
 
@@ -157,7 +157,7 @@ bool gp_feed_stream_is_capturing(uint64_t stream)
 void gp_feed_module_loaded(uint32_t module, uint64_t bytes, uint32_t ctx)
 {
     int device = gp_feed_context_device(ctx);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_MODULE,
         .kind = GP_KIND_MODULE,
         .device = device,

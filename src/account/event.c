@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Whatever has a site is told here when it comes and when it is gone for good, and nowhere else. */
-static void gp_event_site(const struct gp_wire_event *event)
+static void event_site(const struct gp_wire_event *event)
 {
     if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
         gp_site_alloc(event->site, event->bytes);
@@ -27,7 +27,7 @@ void gp_event_write(struct gp_wire_event *event)
     if (GP_UNLIKELY(armed))
         gp_accounts.setup.coming(event->time_ns);
     if (GP_UNLIKELY(event->site))
-        gp_event_site(event);
+        event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
     me->chunk_turn = cursor.turn;
     me->chunk_used = (uint16_t)cursor.used;
@@ -68,14 +68,14 @@ void gp_feed_event(enum gp_wire_event_type type, const char *name)
 
 /* ---- failures ------------------------------------------------------------------------------------------------- */
 
-static bool gp_failure_matches(const struct gp_wire_failure *row, const char *api, uint32_t error)
+static bool failure_matches(const struct gp_wire_failure *row, const char *api, uint32_t error)
 {
     return row->error == error && strncmp(row->api, api, sizeof(row->api)) == 0;
 }
 
 /* Rows are claimed once and never change their name: error 0 -> busy -> error.  A reader that sees the error sees the
  * name. */
-static void gp_failure_count(const char *api, uint32_t error)
+static void failure_count(const char *api, uint32_t error)
 {
     const uint32_t busy = UINT32_MAX;
     for (unsigned i = 0; i < GP_WIRE_FAILURES; i++) {
@@ -90,7 +90,7 @@ static void gp_failure_count(const char *api, uint32_t error)
             __atomic_store_n(&row->error, error, __ATOMIC_RELEASE); /* [failure.R] pairs with [failure.A] */
             return;
         }
-        if (seen == error && gp_failure_matches(row, api, error)) {
+        if (seen == error && failure_matches(row, api, error)) {
             __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED);
             return;
         }
@@ -100,7 +100,7 @@ static void gp_failure_count(const char *api, uint32_t error)
 
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
 {
-    gp_failure_count(api, error);
+    failure_count(api, error);
     if (error != GP_ERROR_OUT_OF_MEMORY)
         return;
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);

@@ -43,7 +43,7 @@ enum gp_space {
 
 /* ---- blocks: one address, one owner --------------------------------------------------------------------------- */
 
-struct gp_block {
+struct gp_allocation {
     enum gp_space space;
     enum gp_wire_kind kind;
     int device;   /* index in the session (GP_WIRE_HOST for host memory) or GP_DEVICE_UNKNOWN */
@@ -56,7 +56,7 @@ struct gp_block {
     bool estimated; /* bytes are a guess (arrays) */
 };
 
-void gp_feed_alloc(const struct gp_block *block);
+void gp_feed_alloc(const struct gp_allocation *block);
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address);
 void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 /* The driver freed something that we never saw. */

@@ -9,17 +9,17 @@ struct gp_deltas {
     unsigned count;
 };
 
-static void gp_deltas_put(struct gp_deltas *deltas, unsigned gauge, int64_t amount)
+static void deltas_put(struct gp_deltas *deltas, unsigned gauge, int64_t amount)
 {
     if (amount <= 0)
         return;
     deltas->out[deltas->count++] = (struct gp_delta){.gauge = gauge, .amount = amount};
 }
 
-static void gp_deltas_put_pools(struct gp_deltas *deltas, unsigned gauge, enum gp_wire_pool pool, int64_t amount)
+static void deltas_put_pools(struct gp_deltas *deltas, unsigned gauge, enum gp_wire_pool pool, int64_t amount)
 {
-    gp_deltas_put(deltas, gauge + GP_POOL_ALL, amount);
-    gp_deltas_put(deltas, gauge + pool, amount);
+    deltas_put(deltas, gauge + GP_POOL_ALL, amount);
+    deltas_put(deltas, gauge + pool, amount);
 }
 
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS])
@@ -27,21 +27,21 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
     struct gp_deltas deltas = {out, 0};
     enum gp_wire_pool pool = move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
     if (move->parts & GP_PART_ALLOCATED) {
-        gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATION, pool, move->count);
-        gp_deltas_put_pools(&deltas, GP_GAUGE_ALLOCATED_BYTES, pool, move->bytes);
-        gp_deltas_put_pools(&deltas, GP_GAUGE_ACTIVE, pool, move->count);
-        gp_deltas_put_pools(&deltas, GP_GAUGE_ACTIVE_BYTES, pool, move->bytes);
-        gp_deltas_put_pools(&deltas, GP_GAUGE_REQUESTED_BYTES, pool, move->requested_bytes);
+        deltas_put_pools(&deltas, GP_GAUGE_ALLOCATION, pool, move->count);
+        deltas_put_pools(&deltas, GP_GAUGE_ALLOCATED_BYTES, pool, move->bytes);
+        deltas_put_pools(&deltas, GP_GAUGE_ACTIVE, pool, move->count);
+        deltas_put_pools(&deltas, GP_GAUGE_ACTIVE_BYTES, pool, move->bytes);
+        deltas_put_pools(&deltas, GP_GAUGE_REQUESTED_BYTES, pool, move->requested_bytes);
     }
     if (move->parts & GP_PART_RESERVED) {
-        gp_deltas_put_pools(&deltas, GP_GAUGE_SEGMENT, pool, move->count);
-        gp_deltas_put_pools(&deltas, GP_GAUGE_RESERVED_BYTES, pool, move->bytes);
+        deltas_put_pools(&deltas, GP_GAUGE_SEGMENT, pool, move->count);
+        deltas_put_pools(&deltas, GP_GAUGE_RESERVED_BYTES, pool, move->bytes);
     }
     if (move->parts & GP_PART_KIND) {
-        gp_deltas_put(&deltas, GP_GAUGE_KIND_BYTES + move->kind, move->bytes);
-        gp_deltas_put(&deltas, GP_GAUGE_KIND_LIVE + move->kind, move->count);
+        deltas_put(&deltas, GP_GAUGE_KIND_BYTES + move->kind, move->bytes);
+        deltas_put(&deltas, GP_GAUGE_KIND_LIVE + move->kind, move->count);
         if (move->kind == GP_KIND_LINEAR)
-            gp_deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
+            deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
     }
     return deltas.count;
 }
@@ -70,7 +70,7 @@ int64_t gp_gauge_rounded(int64_t bytes)
     return (bytes + step - 1) / step * step;
 }
 
-static uint64_t gp_gauge_bits(unsigned first, unsigned count)
+static uint64_t gauge_bits(unsigned first, unsigned count)
 {
     return ((1ull << count) - 1) << first;
 }
@@ -79,13 +79,13 @@ uint64_t gp_gauge_mask(unsigned what)
 {
     uint64_t mask = 0;
     if (what == GP_RESET_ACCUMULATED)
-        return gp_gauge_bits(0, GP_GAUGES);
+        return gauge_bits(0, GP_GAUGES);
     if (what & GP_RESET_ALLOCATED)
-        mask |= gp_gauge_bits(GP_GAUGE_ALLOCATION, GP_GAUGE_SEGMENT - GP_GAUGE_ALLOCATION);
+        mask |= gauge_bits(GP_GAUGE_ALLOCATION, GP_GAUGE_SEGMENT - GP_GAUGE_ALLOCATION);
     if (what & GP_RESET_RESERVED)
-        mask |= gp_gauge_bits(GP_GAUGE_SEGMENT, GP_GAUGE_OVERSIZE_ALLOCATIONS - GP_GAUGE_SEGMENT);
+        mask |= gauge_bits(GP_GAUGE_SEGMENT, GP_GAUGE_OVERSIZE_ALLOCATIONS - GP_GAUGE_SEGMENT);
     /* Both resets together also start what is neither allocated nor reserved alone: oversize ones, kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
-        mask |= gp_gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
+        mask |= gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
     return mask;
 }

@@ -12,17 +12,17 @@ static uint64_t x_graph_nodes;
 #define GP_GRAPH_TAG_SHIFT                                                                                             \
     52 /* a graph being destroyed: its number carries the token, so a new graph at the same address is another */
 
-static void gp_graph_move(const struct gp_record *record, enum gp_counter_op op)
+static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
     struct gp_move move = {.kind = GP_KIND_GRAPH, .parts = GP_PART_KIND, .bytes = (int64_t)record->bytes, .count = 1};
     gp_account_move(record->device, op, &move);
 }
 
-static void gp_graph_gone(const struct gp_record *record)
+static void graph_gone(const struct gp_record *record)
 {
     struct gp_record event = *record;
     event.requested_bytes = event.bytes;
-    gp_graph_move(record, GP_SUB);
+    graph_move(record, GP_SUB);
     gp_event_record(GP_EVENT_FREE, &event, 0);
 }
 
@@ -47,10 +47,10 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
         return;
     }
     if (status == 1)
-        gp_graph_gone(&old);
+        graph_gone(&old);
     else
         __atomic_fetch_add(&x_graph_nodes, 1, __ATOMIC_RELAXED);
-    gp_graph_move(&record, GP_ADD);
+    graph_move(&record, GP_ADD);
     record.requested_bytes = bytes;
     gp_event_record(GP_EVENT_ALLOC, &record, 0);
     gp_feed_poll_want(GP_POLL_GRAPHS);
@@ -67,36 +67,36 @@ struct gp_graph_match {
     uint64_t node, graph, tagged;
 };
 
-static bool gp_graph_node_gone(struct gp_record *record, void *arg)
+static bool graph_node_gone(struct gp_record *record, void *arg)
 {
     const struct gp_graph_match *match = arg;
     if (record->space != GP_SPACE_GRAPH)
         return false;
     if (match->node ? record->requested_bytes != match->node : record->link != match->graph)
         return false;
-    gp_graph_gone(record);
+    graph_gone(record);
     return true;
 }
 
-static void gp_graph_remove(const struct gp_graph_match *match)
+static void graph_remove(const struct gp_graph_match *match)
 {
-    uint64_t removed = gp_map_each(gp_accounts.objects, gp_graph_node_gone, (void *)match);
+    uint64_t removed = gp_map_each(gp_accounts.objects, graph_node_gone, (void *)match);
     __atomic_fetch_sub(&x_graph_nodes, removed, __ATOMIC_RELAXED);
 }
 
 void gp_feed_graph_node_destroyed(uint64_t node)
 {
     if (node && __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        gp_graph_remove(&(struct gp_graph_match){.node = node});
+        graph_remove(&(struct gp_graph_match){.node = node});
 }
 
 void gp_feed_graph_gone(uint64_t graph)
 {
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        gp_graph_remove(&(struct gp_graph_match){.graph = graph});
+        graph_remove(&(struct gp_graph_match){.graph = graph});
 }
 
-static bool gp_graph_tag(struct gp_record *record, void *arg)
+static bool graph_tag(struct gp_record *record, void *arg)
 {
     const struct gp_graph_match *match = arg;
     if (record->space == GP_SPACE_GRAPH && record->link == match->graph)
@@ -115,7 +115,7 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
     frame->what = GP_SPACE_GRAPH;
     frame->address = graph;
     struct gp_graph_match match = {.graph = graph, .tagged = graph ^ ((uint64_t)token << GP_GRAPH_TAG_SHIFT)};
-    gp_map_each(gp_accounts.objects, gp_graph_tag, &match);
+    gp_map_each(gp_accounts.objects, graph_tag, &match);
     return token;
 }
 
@@ -126,9 +126,9 @@ void gp_feed_graph_destroy_end(uint32_t token, bool ok)
         return;
     uint64_t tagged = frame->address ^ ((uint64_t)token << GP_GRAPH_TAG_SHIFT);
     if (ok)
-        gp_graph_remove(&(struct gp_graph_match){.graph = tagged});
+        graph_remove(&(struct gp_graph_match){.graph = tagged});
     else
-        gp_map_each(gp_accounts.objects, gp_graph_tag,
+        gp_map_each(gp_accounts.objects, graph_tag,
                     &(struct gp_graph_match){.graph = tagged, .tagged = frame->address});
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_GRAPHS);

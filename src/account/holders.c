@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * holders.c: who holds the memory: live blocks of one device grouped by kind and size, the largest groups first. Called
- * by oom.c on the thread whose request failed.  Its table is one for the process and of a fixed size, since nothing may
+ * by oomfacts.c on the thread whose request failed.  Its table is one for the process and of a fixed size, since nothing may
  * be allocated when memory is out: one thread at a time walks, and another one that fails meanwhile keeps its hands
  * off.
  */
 #include "account/account.h"
-#include "account/oom.h"
+#include "account/oomfacts.h"
 #include "base/clock.h"
 #include <string.h>
 
 /* Distinct sizes that are told apart: training programs have some hundreds; 96 KiB that are touched only here. */
 #define GP_OOM_GROUPS 4096u
-/* Slots that a size may lie in, beginning at its hash.  With half of the table in use one of 16 is free nearly always.
- */
+/* Slots that a size may lie in, beginning at its hash.  With half of the table in use one of 16 is free nearly
+ * always. */
 #define GP_OOM_WINDOW 16u
 /* A program that fails again and again, as one does that looks for its largest batch, spends at most a tenth of its
  * time here. */
@@ -40,26 +40,26 @@ void gp_feed_oom_walker(gp_feed_cache_walk_fn *walk)
     __atomic_store_n(&x_walker, walk, __ATOMIC_RELEASE); /* [walker.R] pairs with [walker.A] */
 }
 
-static uint64_t gp_oom_group_bytes(const struct gp_oom_group *group)
+static uint64_t oom_group_bytes(const struct gp_oom_group *group)
 {
     return group->block_bytes * group->count;
 }
 
-static void gp_oom_rest(const struct gp_oom_group *group)
+static void oom_rest(const struct gp_oom_group *group)
 {
-    gp_oom_walk.rest_bytes += gp_oom_group_bytes(group);
+    gp_oom_walk.rest_bytes += oom_group_bytes(group);
     gp_oom_walk.rest_count += group->count;
 }
 
 /* Where the window is full the smallest group goes to the rest: what is large stays. */
-static void gp_oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
+static void oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
 {
     struct gp_oom_group one = {bytes, 1, site, kind}, *smallest = NULL;
     uint64_t hash = (bytes * 2 + kind + ((uint64_t)site << 40)) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing */
     for (unsigned i = 0; i < GP_OOM_WINDOW; i++) {
         struct gp_oom_group *group = &gp_oom_walk.groups[((hash >> 52) + i) % GP_OOM_GROUPS];
         if (group->count && (group->block_bytes != bytes || group->kind != kind || group->site != site)) {
-            if (!smallest || gp_oom_group_bytes(group) < gp_oom_group_bytes(smallest))
+            if (!smallest || oom_group_bytes(group) < oom_group_bytes(smallest))
                 smallest = group;
             continue;
         }
@@ -67,45 +67,45 @@ static void gp_oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
         *group = one;
         return;
     }
-    bool larger = bytes > gp_oom_group_bytes(smallest);
-    gp_oom_rest(larger ? smallest : &one);
+    bool larger = bytes > oom_group_bytes(smallest);
+    oom_rest(larger ? smallest : &one);
     if (larger)
         *smallest = one;
 }
 
-static bool gp_oom_visit_block(struct gp_record *record, void *arg)
+static bool oom_visit_block(struct gp_record *record, void *arg)
 {
     (void)arg;
     bool held = record->kind == GP_KIND_POOL || gp_gauge_parts(record->kind) & GP_PART_RESERVED;
     if (held && record->device == gp_oom_walk.device)
-        gp_oom_group_add(record->kind, record->site, record->bytes);
+        oom_group_add(record->kind, record->site, record->bytes);
     return false;
 }
 
-static bool gp_oom_visit_handle(struct gp_record *record, void *arg)
+static bool oom_visit_handle(struct gp_record *record, void *arg)
 {
-    return record->space == GP_SPACE_VMM ? gp_oom_visit_block(record, arg) : false;
+    return record->space == GP_SPACE_VMM ? oom_visit_block(record, arg) : false;
 }
 
-static void gp_oom_visit_cached(void *arg, uint32_t site, uint64_t bytes)
+static void oom_visit_cached(void *arg, uint32_t site, uint64_t bytes)
 {
     (void)arg;
-    gp_oom_group_add(GP_KIND_LINEAR, site, bytes);
+    oom_group_add(GP_KIND_LINEAR, site, bytes);
 }
 
 /* Puts one group at its place among the largest; the one that falls off the end is rest. */
-static void gp_oom_rank(struct gp_wire_oom *report, const struct gp_oom_group *group)
+static void oom_rank(struct gp_wire_oom *report, const struct gp_oom_group *group)
 {
     uint32_t at = report->holder_count;
-    while (at && gp_oom_group_bytes(group) > report->holders[at - 1].block_bytes * report->holders[at - 1].count)
+    while (at && oom_group_bytes(group) > report->holders[at - 1].block_bytes * report->holders[at - 1].count)
         at--;
     if (at == GP_OOM_HOLDERS) {
-        gp_oom_rest(group);
+        oom_rest(group);
         return;
     }
     if (report->holder_count == GP_OOM_HOLDERS) {
         const struct gp_wire_oom_holder *last = &report->holders[GP_OOM_HOLDERS - 1];
-        gp_oom_rest(&(struct gp_oom_group){last->block_bytes, last->count, last->site, last->kind});
+        oom_rest(&(struct gp_oom_group){last->block_bytes, last->count, last->site, last->kind});
         report->holder_count--;
     }
     memmove(&report->holders[at + 1], &report->holders[at], (report->holder_count - at) * sizeof(report->holders[0]));
@@ -114,21 +114,21 @@ static void gp_oom_rank(struct gp_wire_oom *report, const struct gp_oom_group *g
     report->holder_count++;
 }
 
-static void gp_oom_list(struct gp_wire_oom *report)
+static void oom_list(struct gp_wire_oom *report)
 {
     memset(gp_oom_walk.groups, 0, sizeof(gp_oom_walk.groups));
     gp_oom_walk.device = report->device;
     gp_oom_walk.rest_bytes = gp_oom_walk.rest_count = 0;
-    gp_map_each(gp_accounts.blocks, gp_oom_visit_block, NULL);
-    gp_map_each(gp_accounts.objects, gp_oom_visit_handle, NULL);
+    gp_map_each(gp_accounts.blocks, oom_visit_block, NULL);
+    gp_map_each(gp_accounts.objects, oom_visit_handle, NULL);
     gp_feed_cache_walk_fn *walk = __atomic_load_n(&x_walker, __ATOMIC_ACQUIRE); /* [walker.A] pairs with [walker.R] */
     if (walk)
-        walk(report->device, NULL, gp_oom_visit_cached);
+        walk(report->device, NULL, oom_visit_cached);
     if (gp_oom_walk.rest_count)
         report->flags |= GP_OOM_PARTIAL;
     for (unsigned i = 0; i < GP_OOM_GROUPS; i++)
         if (gp_oom_walk.groups[i].count)
-            gp_oom_rank(report, &gp_oom_walk.groups[i]);
+            oom_rank(report, &gp_oom_walk.groups[i]);
     report->rest_bytes = (int64_t)gp_oom_walk.rest_bytes;
     report->rest_count = (int64_t)gp_oom_walk.rest_count;
 }
@@ -143,7 +143,7 @@ bool gp_oom_holders(struct gp_wire_oom *report)
         return false;
     uint64_t begin = gp_clock_ns();
     if (begin >= gp_oom_walk.idle_until_ns || report->device != gp_oom_walk.device) {
-        gp_oom_list(report);
+        oom_list(report);
         report->holders_ns = begin;
         uint64_t end = gp_clock_ns();
         gp_oom_walk.idle_until_ns = end + GP_OOM_REST * (end - begin);

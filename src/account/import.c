@@ -6,19 +6,19 @@
 #include "base/clock.h"
 
 /* Record: key = address, refs = opens, bytes = 0 until the poller learned them. */
-static void gp_import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
+static void import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
 {
     struct gp_move move = {.kind = GP_KIND_IMPORTED, .parts = GP_PART_KIND, .bytes = bytes, .count = count};
     gp_account_move(record->device, op, &move);
 }
 
-static bool gp_import_reference(struct gp_record *record, void *arg)
+static bool import_reference(struct gp_record *record, void *arg)
 {
     record->refs += *(int *)arg;
     return false;
 }
 
-static bool gp_import_close(struct gp_record *record, void *arg)
+static bool import_close(struct gp_record *record, void *arg)
 {
     struct gp_frame *frame = arg;
     record->refs--;
@@ -34,12 +34,12 @@ uint32_t gp_feed_ipc_close_begin(uint64_t address)
     if (!token)
         return 0;
     frame->what = GP_SPACE_IPC;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, gp_import_close, frame) != 0) {
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_close, frame) != 0) {
         gp_frame_put(token);
         return 0;
     }
     if (frame->died)
-        gp_import_move(&frame->record, GP_TAKE, (int64_t)frame->record.bytes, 1);
+        import_move(&frame->record, GP_TAKE, (int64_t)frame->record.bytes, 1);
     return token;
 }
 
@@ -51,15 +51,15 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok)
         return;
     struct gp_record *record = &frame->record;
     if (ok && frame->died) {
-        gp_import_move(record, GP_TAKEN, (int64_t)record->bytes, 1);
+        import_move(record, GP_TAKEN, (int64_t)record->bytes, 1);
         gp_event_record(GP_EVENT_FREE, record, 0);
     } else if (!ok && frame->died) {
         record->refs = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
-        gp_import_move(record, GP_PUTBACK, (int64_t)record->bytes, 1);
+        import_move(record, GP_PUTBACK, (int64_t)record->bytes, 1);
     } else if (!ok) {
-        gp_map_update(gp_accounts.objects, GP_SPACE_IPC, record->key, gp_import_reference, &more);
+        gp_map_update(gp_accounts.objects, GP_SPACE_IPC, record->key, import_reference, &more);
     }
     gp_frame_put(token);
 }
@@ -74,7 +74,7 @@ static struct {
     } asked[256];
 } gp_imports;
 
-static void gp_import_ask(enum gp_space space, uint64_t address)
+static void import_ask(enum gp_space space, uint64_t address)
 {
     gp_lock_take(&gp_accounts.lock);
     if (gp_imports.count < GP_COUNT(gp_imports.asked)) {
@@ -98,7 +98,7 @@ bool gp_feed_poll_import_next(struct gp_poll_import *out)
     return any;
 }
 
-static bool gp_import_sized(struct gp_record *record, void *arg)
+static bool import_sized(struct gp_record *record, void *arg)
 {
     struct gp_record *answer = arg;
     if (record->kind == GP_KIND_IMPORTED && record->bytes == 0) {
@@ -113,21 +113,22 @@ void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes)
 {
     struct gp_record answer = {.bytes = bytes};
     struct gp_map *map = import->space == GP_SPACE_DEVICE ? gp_accounts.blocks : gp_accounts.objects;
-    if (gp_map_update(map, import->space, import->address, gp_import_sized, &answer) == 0 && answer.refs)
-        gp_import_move(&answer, GP_ADD, (int64_t)bytes, 0);
+    if (gp_map_update(map, import->space, import->address, import_sized, &answer) == 0 && answer.refs)
+        import_move(&answer, GP_ADD, (int64_t)bytes, 0);
 }
 
 void gp_feed_pool_import_pointer(uint64_t address, int device)
 {
-    struct gp_block block = {.space = GP_SPACE_DEVICE, .kind = GP_KIND_IMPORTED, .device = device, .address = address};
+    struct gp_allocation block = {
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_IMPORTED, .device = device, .address = address};
     gp_feed_alloc(&block);
-    gp_import_ask(GP_SPACE_DEVICE, address);
+    import_ask(GP_SPACE_DEVICE, address);
 }
 
 void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
 {
     int more = 1;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, gp_import_reference, &more) == 0)
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more) == 0)
         return; /* the driver gives the same address again and counts */
     struct gp_record old, record = {
                               .key = address,
@@ -147,10 +148,10 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
     }
     if (status == 1) { /* another thread opened it in between: one import with both references */
         more = (int)old.refs;
-        gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, gp_import_reference, &more);
-        gp_import_move(&old, GP_SUB, (int64_t)old.bytes, 1);
+        gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more);
+        import_move(&old, GP_SUB, (int64_t)old.bytes, 1);
     }
-    gp_import_move(&record, GP_ADD, 0, 1);
+    import_move(&record, GP_ADD, 0, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, 0);
-    gp_import_ask(GP_SPACE_IPC, address);
+    import_ask(GP_SPACE_IPC, address);
 }

@@ -3,22 +3,22 @@
 #include "account/polled.h"
 #include "account/account.h"
 
-static const uint8_t gp_folded[GP_FOLDED] = {
+static const uint8_t folded_gauges[GP_FOLDED] = {
     GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL,  GP_GAUGE_RESERVED_BYTES + GP_POOL_LARGE,
     GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_LARGE,
     GP_GAUGE_ACTIVE_BYTES + GP_POOL_ALL,    GP_GAUGE_ACTIVE_BYTES + GP_POOL_LARGE,
     GP_GAUGE_REQUESTED_BYTES + GP_POOL_ALL, GP_GAUGE_REQUESTED_BYTES + GP_POOL_LARGE,
 };
 
-static bool gp_folded_is_reserved(unsigned i)
+static bool folded_is_reserved(unsigned i)
 {
     return i < 2;
 }
 
 /* The polled part of folded gauge i. */
-static struct gp_gauge_value gp_polled_part(unsigned i, const struct gp_gauge_value *gauges)
+static struct gp_gauge_value polled_part(unsigned i, const struct gp_gauge_value *gauges)
 {
-    if (!gp_folded_is_reserved(i))
+    if (!folded_is_reserved(i))
         return gauges[GP_GAUGE_GRAPH_USED];
     const struct gp_gauge_value *pool = &gauges[GP_GAUGE_POOL_RESERVED], *graph = &gauges[GP_GAUGE_GRAPH_RESERVED];
     return (struct gp_gauge_value){
@@ -28,40 +28,40 @@ static struct gp_gauge_value gp_polled_part(unsigned i, const struct gp_gauge_va
     };
 }
 
-static int64_t gp_larger(int64_t a, int64_t b)
+static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-static bool gp_polled_any(struct gp_account *account)
+static bool polled_any(struct gp_account *account)
 {
     return __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED) & GP_DEVICE_POLLED;
 }
 
 void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
 {
-    if (!gp_polled_any(account))
+    if (!polled_any(account))
         return;
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++) {
-        struct gp_gauge_value *gauge = &gauges[gp_folded[i]], part = gp_polled_part(i, gauges);
+        struct gp_gauge_value *gauge = &gauges[folded_gauges[i]], part = polled_part(i, gauges);
         gauge->current += part.current;
         gauge->allocated += part.allocated;
         gauge->freed += part.freed;
         account->polled.peaks[0][i] =
-            gp_larger(account->polled.peaks[0][i], gauge->current); /* no peak below what is shown */
-        gauge->peak = gp_larger(gauge->peak, account->polled.peaks[0][i]);
+            larger(account->polled.peaks[0][i], gauge->current); /* no peak below what is shown */
+        gauge->peak = larger(gauge->peak, account->polled.peaks[0][i]);
     }
     gp_lock_give(&gp_accounts.lock);
 }
 
 void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks)
 {
-    if (!gp_polled_any(account))
+    if (!polled_any(account))
         return;
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        peaks[gp_folded[i]] = gp_larger(peaks[gp_folded[i]], account->polled.peaks[1 + slot][i]);
+        peaks[folded_gauges[i]] = larger(peaks[folded_gauges[i]], account->polled.peaks[1 + slot][i]);
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -69,8 +69,8 @@ void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_
 {
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        if (mask >> gp_folded[i] & 1)
-            account->polled.peaks[0][i] = folded[gp_folded[i]].current;
+        if (mask >> folded_gauges[i] & 1)
+            account->polled.peaks[0][i] = folded[folded_gauges[i]].current;
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -81,30 +81,30 @@ void gp_polled_scope_begin(struct gp_account *account, unsigned slot)
     gp_polled_fold(account, gauges);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        account->polled.peaks[1 + slot][i] = gauges[gp_folded[i]].current;
+        account->polled.peaks[1 + slot][i] = gauges[folded_gauges[i]].current;
     gp_lock_give(&gp_accounts.lock);
 }
 
 void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks)
 {
-    if (!gp_polled_any(account))
+    if (!polled_any(account))
         return;
     gp_polled_fold(account, gauges);
     gp_polled_fold_scope(account, slot, peaks);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        account->polled.peaks[1 + slot][i] = gauges[gp_folded[i]].current;
+        account->polled.peaks[1 + slot][i] = gauges[folded_gauges[i]].current;
     gp_lock_give(&gp_accounts.lock);
 }
 
 /* Raises the folded peaks of the reset's period and of every scope under way.  Under the lock. */
-static void gp_polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
+static void polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
 {
     uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
-    polled->peaks[0][i] = gp_larger(polled->peaks[0][i], bytes);
+    polled->peaks[0][i] = larger(polled->peaks[0][i], bytes);
     for (unsigned slot = 0; scopes >> slot; slot++)
         if (scopes >> slot & 1)
-            polled->peaks[1 + slot][i] = gp_larger(polled->peaks[1 + slot][i], bytes);
+            polled->peaks[1 + slot][i] = larger(polled->peaks[1 + slot][i], bytes);
 }
 
 void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
@@ -120,8 +120,8 @@ void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int
     *last_high = high;
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        if (gp_folded_is_reserved(i) == (gauge != GP_GAUGE_GRAPH_USED))
-            gp_polled_raise(&account->polled, i, high);
+        if (folded_is_reserved(i) == (gauge != GP_GAUGE_GRAPH_USED))
+            polled_raise(&account->polled, i, high);
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -134,7 +134,7 @@ void gp_feed_poll_begin(int device)
     gp_counter_snapshot(account->counter, gauges);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        account->polled.before[i] = gauges[gp_folded[i]].current;
+        account->polled.before[i] = gauges[folded_gauges[i]].current;
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -142,13 +142,13 @@ void gp_feed_poll_end(int device)
 {
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
     struct gp_account *account = gp_account_of(device);
-    if (!account || !gp_polled_any(account))
+    if (!account || !polled_any(account))
         return;
     gp_counter_snapshot(account->counter, gauges);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++) {
-        int64_t after = gauges[gp_folded[i]].current, before = account->polled.before[i];
-        gp_polled_raise(&account->polled, i, (before < after ? before : after) + gp_polled_part(i, gauges).current);
+        int64_t after = gauges[folded_gauges[i]].current, before = account->polled.before[i];
+        polled_raise(&account->polled, i, (before < after ? before : after) + polled_part(i, gauges).current);
     }
     gp_lock_give(&gp_accounts.lock);
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* What a pool that no longer exists still counts as reserved. */
-static void gp_pool_gone(const struct gp_record *pool)
+static void pool_gone(const struct gp_record *pool)
 {
     int64_t high = INT64_MAX; /* no watermark: nobody can be asked */
     struct gp_account *account = gp_account_of(pool->device);
@@ -40,7 +40,7 @@ void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
         gp_feed_lost(GP_LOST_MAP);
     if (status == 1) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
-        gp_pool_gone(&old);
+        pool_gone(&old);
     }
     gp_feed_poll_want(GP_POLL_POOLS);
 }
@@ -69,7 +69,7 @@ struct gp_polled_pool {
     int device;
 };
 
-static bool gp_pool_polled(struct gp_record *pool, void *arg)
+static bool pool_polled(struct gp_record *pool, void *arg)
 {
     struct gp_polled_pool *polled = arg;
     polled->device = pool->device;
@@ -84,7 +84,7 @@ static bool gp_pool_polled(struct gp_record *pool, void *arg)
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high)
 {
     struct gp_polled_pool polled = {.reserved = reserved, .high = reserved_high};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, gp_pool_polled, &polled) == 0)
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, pool_polled, &polled) == 0)
         gp_polled_set(gp_account_of(polled.device), GP_GAUGE_POOL_RESERVED, polled.last, reserved, &polled.last_high,
                       reserved_high);
 }
@@ -101,7 +101,7 @@ struct gp_pool_list {
     unsigned count, max;
 };
 
-static bool gp_pool_collect(struct gp_record *record, void *arg)
+static bool pool_collect(struct gp_record *record, void *arg)
 {
     struct gp_pool_list *list = arg;
     if (record->space == GP_SPACE_POOL && record->refs == 1 && !record->flags && list->count < list->max)
@@ -112,7 +112,7 @@ static bool gp_pool_collect(struct gp_record *record, void *arg)
 unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max)
 {
     struct gp_pool_list list = {out, 0, max};
-    gp_map_each(gp_accounts.objects, gp_pool_collect, &list);
+    gp_map_each(gp_accounts.objects, pool_collect, &list);
     return list.count;
 }
 
@@ -123,7 +123,7 @@ struct gp_pool_change {
     struct gp_record gone; /* refs == 1: the record left the map, this is what it held */
 };
 
-static bool gp_pool_changed(struct gp_record *pool, void *arg)
+static bool pool_changed(struct gp_record *pool, void *arg)
 {
     struct gp_pool_change *change = arg;
     pool->uses = (uint32_t)((int)pool->uses + change->uses);
@@ -136,17 +136,17 @@ static bool gp_pool_changed(struct gp_record *pool, void *arg)
     return true;
 }
 
-static int gp_pool_change(uint64_t pool, struct gp_pool_change *change)
+static int pool_change(uint64_t pool, struct gp_pool_change *change)
 {
-    int error = gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, gp_pool_changed, change);
+    int error = gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, pool_changed, change);
     if (!error && change->gone.refs)
-        gp_pool_gone(&change->gone);
+        pool_gone(&change->gone);
     return error;
 }
 
 void gp_pool_count(uint64_t pool, int blocks)
 {
-    gp_pool_change(pool, &(struct gp_pool_change){.uses = blocks});
+    pool_change(pool, &(struct gp_pool_change){.uses = blocks});
 }
 
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
@@ -164,7 +164,7 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
         return 0;
     frame->what = GP_SPACE_POOL;
     frame->address = pool;
-    if (gp_pool_change(pool, &(struct gp_pool_change){.refs_from = 1, .refs_to = 2}) != 0) {
+    if (pool_change(pool, &(struct gp_pool_change){.refs_from = 1, .refs_to = 2}) != 0) {
         gp_frame_put(token);
         return 0;
     }
@@ -176,7 +176,7 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 }
 
 /* The driver makes the default pool current again where the destroyed one was (cuda.h: cuMemPoolDestroy). */
-static void gp_pool_not_current(uint64_t pool)
+static void pool_not_current(uint64_t pool)
 {
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[i], __ATOMIC_ACQUIRE);
@@ -192,8 +192,8 @@ void gp_feed_pool_destroy_end(uint32_t token, bool ok)
     if (!frame)
         return;
     if (ok)
-        gp_pool_not_current(frame->address);
-    gp_pool_change(frame->address, &(struct gp_pool_change){.refs_from = 2, .refs_to = ok ? 0 : 1});
+        pool_not_current(frame->address);
+    pool_change(frame->address, &(struct gp_pool_change){.refs_from = 2, .refs_to = ok ? 0 : 1});
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_POOLS);
 }

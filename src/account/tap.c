@@ -7,30 +7,30 @@
 #include <gpuprof/batch.h>
 #include <string.h>
 
-static struct gp_account *gp_tap_account(unsigned index)
+static struct gp_account *tap_account(unsigned index)
 {
     return index < GP_WIRE_DEVICES ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
 }
 
 bool gp_tap_known(unsigned index)
 {
-    return gp_tap_account(index) != NULL;
+    return tap_account(index) != NULL;
 }
 
 /* A thread may free what another one's call has returned before that call's exit callback ran: the gauge is below zero
  * for that instant, and no memory is what it then means. */
-static int64_t gp_tap_memory(int64_t current)
+static int64_t tap_memory(int64_t current)
 {
     return current > 0 ? current : 0;
 }
 
-static struct gp_wire_value gp_tap_value(const struct gp_gauge_value *gauge)
+static struct gp_wire_value tap_value(const struct gp_gauge_value *gauge)
 {
-    return (struct gp_wire_value){gp_tap_memory(gauge->current), gauge->peak, gauge->allocated, gauge->freed};
+    return (struct gp_wire_value){tap_memory(gauge->current), gauge->peak, gauge->allocated, gauge->freed};
 }
 
 /* Which gauge a statistic is. */
-static const uint8_t gp_tap_gauges[GP_STATS] = {
+static const uint8_t tap_gauges[GP_STATS] = {
     [GP_STAT_ALLOCATION] = GP_GAUGE_ALLOCATION,
     [GP_STAT_SEGMENT] = GP_GAUGE_SEGMENT,
     [GP_STAT_ACTIVE] = GP_GAUGE_ACTIVE,
@@ -42,34 +42,34 @@ static const uint8_t gp_tap_gauges[GP_STATS] = {
     [GP_STAT_REQUESTED_BYTES] = GP_GAUGE_REQUESTED_BYTES,
 };
 
-static void gp_tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind kind, struct gp_wire_kind_value *out)
+static void tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind kind, struct gp_wire_kind_value *out)
 {
     const struct gp_gauge_value *bytes = &gauges[GP_GAUGE_KIND_BYTES + kind],
                                 *live = &gauges[GP_GAUGE_KIND_LIVE + kind];
     *out = (struct gp_wire_kind_value){
-        .current_bytes = gp_tap_memory(bytes->current),
+        .current_bytes = tap_memory(bytes->current),
         .peak_bytes = bytes->peak,
         .allocated_bytes = bytes->allocated,
         .freed_bytes = bytes->freed,
-        .live = gp_tap_memory(live->current),
+        .live = tap_memory(live->current),
         .live_peak = live->peak,
         .calls = live->allocated,
         .reserved_bytes = -1,
     };
 }
 
-static void gp_tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_device *out)
+static void tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_device *out)
 {
     for (unsigned stat = 0; stat < GP_STATS; stat++)
         for (unsigned pool = 0; pool < GP_POOLS; pool++)
-            out->stats[stat][pool] = gp_tap_value(&gauges[gp_tap_gauges[stat] + pool]);
-    out->oversize_allocations = gp_tap_value(&gauges[GP_GAUGE_OVERSIZE_ALLOCATIONS]);
-    out->oversize_segments = gp_tap_value(&gauges[GP_GAUGE_OVERSIZE_SEGMENTS]);
+            out->stats[stat][pool] = tap_value(&gauges[tap_gauges[stat] + pool]);
+    out->oversize_allocations = tap_value(&gauges[GP_GAUGE_OVERSIZE_ALLOCATIONS]);
+    out->oversize_segments = tap_value(&gauges[GP_GAUGE_OVERSIZE_SEGMENTS]);
     for (unsigned kind = 1; kind < GP_KINDS; kind++)
-        gp_tap_kind(gauges, kind, &out->kinds[kind]);
-    out->kinds[GP_KIND_POOL].reserved_bytes = gp_tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
-    out->kinds[GP_KIND_GRAPH].reserved_bytes = gp_tap_memory(gauges[GP_GAUGE_GRAPH_RESERVED].current);
-    out->linear_rounded_bytes = gp_tap_memory(gauges[GP_GAUGE_LINEAR_ROUNDED].current);
+        tap_kind(gauges, kind, &out->kinds[kind]);
+    out->kinds[GP_KIND_POOL].reserved_bytes = tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
+    out->kinds[GP_KIND_GRAPH].reserved_bytes = tap_memory(gauges[GP_GAUGE_GRAPH_RESERVED].current);
+    out->linear_rounded_bytes = tap_memory(gauges[GP_GAUGE_LINEAR_ROUNDED].current);
     /* Every driver allocation is a segment here, as every cudaMalloc is one in PyTorch's own count. */
     out->num_device_alloc = gauges[GP_GAUGE_SEGMENT].allocated;
     out->num_device_free = gauges[GP_GAUGE_SEGMENT].freed;
@@ -77,8 +77,7 @@ static void gp_tap_statistics(const struct gp_gauge_value *gauges, struct gp_wir
 
 typedef int gp_tap_watch_fn(struct gp_counter *set, unsigned watch, int64_t *peaks);
 
-static int gp_tap_scope(struct gp_account *account, unsigned slot, gp_tap_watch_fn *watch,
-                        struct gp_wire_scope_value *out)
+static int tap_scope(struct gp_account *account, unsigned slot, gp_tap_watch_fn *watch, struct gp_wire_scope_value *out)
 {
     int64_t peaks[GP_GAUGES_MAX];
     int error = watch(account->counter, slot, peaks);
@@ -92,15 +91,15 @@ static int gp_tap_scope(struct gp_account *account, unsigned slot, gp_tap_watch_
 bool gp_tap_device(unsigned index, struct gp_wire_device *out)
 {
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
-    struct gp_account *account = gp_tap_account(index);
+    struct gp_account *account = tap_account(index);
     memset(out, 0, sizeof(*out));
     if (!account)
         return false;
     gp_counter_snapshot(account->counter, gauges);
     gp_polled_fold(account, gauges);
-    gp_tap_statistics(gauges, out);
+    tap_statistics(gauges, out);
     for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++)
-        gp_tap_scope(account, slot, gp_counter_watch_read, &out->scopes[slot]);
+        tap_scope(account, slot, gp_counter_watch_read, &out->scopes[slot]);
     out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
     out->ordinal = index == GP_WIRE_HOST ? -1 : (int32_t)index;
     out->num_ooms = (int64_t)__atomic_load_n(&account->x_ooms, __ATOMIC_RELAXED);
@@ -133,16 +132,16 @@ void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, i
     __atomic_fetch_or(&account->x_flags, GP_DEVICE_IDENTIFIED, __ATOMIC_RELAXED);
 }
 
-static void gp_tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])
+static void tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])
 {
     for (unsigned stat = 0; stat < GP_STATS; stat++)
-        out[stat] = gp_tap_value(&gauges[gp_tap_gauges[stat]]);
+        out[stat] = tap_value(&gauges[tap_gauges[stat]]);
 }
 
 bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out)
 {
     struct gp_gauge_value before[GP_GAUGES_MAX], after[GP_GAUGES_MAX];
-    struct gp_account *account = gp_tap_account(index);
+    struct gp_account *account = tap_account(index);
     if (!account)
         return false;
     memset(out, 0, sizeof(*out));
@@ -167,8 +166,8 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     if (what != GP_RESET_ACCUMULATED)
         gp_polled_reset(account, mask, before);
     gp_polled_fold(account, after);
-    gp_tap_all_pools(before, out->before);
-    gp_tap_all_pools(after, out->after);
+    tap_all_pools(before, out->before);
+    tap_all_pools(after, out->after);
     return true;
 }
 
@@ -181,7 +180,7 @@ int gp_tap_scope_begin(unsigned slot)
     if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
         return -EBUSY;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
-        struct gp_account *account = gp_tap_account(i);
+        struct gp_account *account = tap_account(i);
         if (account) {
             gp_polled_scope_begin(account, slot);
             gp_counter_watch_begin(account->counter, slot);
@@ -197,17 +196,17 @@ int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVIC
         return -ENOENT;
     memset(out, 0, GP_WIRE_DEVICES * sizeof(out[0]));
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
-        struct gp_account *account = gp_tap_account(i);
+        struct gp_account *account = tap_account(i);
         if (account)
-            gp_tap_scope(account, slot, gp_counter_watch_end, &out[i]);
+            tap_scope(account, slot, gp_counter_watch_end, &out[i]);
     }
     return 0;
 }
 
 int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value *out)
 {
-    struct gp_account *account = gp_tap_account(index);
-    return account ? gp_tap_scope(account, slot, gp_counter_watch_read, out) : -ENODEV;
+    struct gp_account *account = tap_account(index);
+    return account ? tap_scope(account, slot, gp_counter_watch_read, out) : -ENODEV;
 }
 
 /* ---- batches -------------------------------------------------------------------------------------------------- */
@@ -222,7 +221,7 @@ void gp_tap_batch_begin(void)
     if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
         return;
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
-        struct gp_account *account = gp_tap_account(i);
+        struct gp_account *account = tap_account(i);
         if (account) {
             gp_polled_scope_begin(account, GP_BATCH_WATCH);
             gp_counter_watch_begin(account->counter, GP_BATCH_WATCH);
@@ -236,13 +235,13 @@ void gp_tap_batch_end(void)
     if (!(__atomic_fetch_and(&gp_accounts.x_scopes, ~bit, __ATOMIC_ACQ_REL) & bit))
         return;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
-        struct gp_account *account = gp_tap_account(i);
+        struct gp_account *account = tap_account(i);
         if (account)
             gp_counter_watch_end(account->counter, GP_BATCH_WATCH, NULL);
     }
 }
 
-static int64_t gp_tap_high(int64_t peak, int64_t current)
+static int64_t tap_high(int64_t peak, int64_t current)
 {
     return peak > current ? peak : current;
 }
@@ -251,7 +250,7 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
 {
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
     int64_t high[GP_GAUGES_MAX];
-    struct gp_account *account = index < GP_WIRE_GPUS ? gp_tap_account(index) : NULL;
+    struct gp_account *account = index < GP_WIRE_GPUS ? tap_account(index) : NULL;
     if (!account)
         return false;
     memset(out, 0, sizeof(*out));
@@ -269,10 +268,10 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     const struct gp_gauge_value *allocated = &gauges[GP_GAUGE_ALLOCATED_BYTES],
                                 *reserved = &gauges[GP_GAUGE_RESERVED_BYTES];
     out->device = (int32_t)index;
-    out->allocated_bytes = gp_tap_memory(allocated->current);
-    out->reserved_bytes = gp_tap_memory(reserved->current);
-    out->allocated_high_bytes = gp_tap_high(high[GP_GAUGE_ALLOCATED_BYTES], out->allocated_bytes);
-    out->reserved_high_bytes = gp_tap_high(high[GP_GAUGE_RESERVED_BYTES], out->reserved_bytes);
+    out->allocated_bytes = tap_memory(allocated->current);
+    out->reserved_bytes = tap_memory(reserved->current);
+    out->allocated_high_bytes = tap_high(high[GP_GAUGE_ALLOCATED_BYTES], out->allocated_bytes);
+    out->reserved_high_bytes = tap_high(high[GP_GAUGE_RESERVED_BYTES], out->reserved_bytes);
     return true;
 }
 

@@ -20,12 +20,12 @@
 
 #define GP_TOKEN_SHIFT 52
 
-static uint64_t gp_pending_key(uint64_t key, uint32_t token)
+static uint64_t pending_key(uint64_t key, uint32_t token)
 {
     return key ^ ((uint64_t)token << GP_TOKEN_SHIFT);
 }
 
-static int64_t gp_vmm_share(const struct gp_record *handle)
+static int64_t vmm_share(const struct gp_record *handle)
 {
     return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
 }
@@ -43,7 +43,7 @@ struct gp_vmm_change {
     int64_t imported; /* bytes by which an imported handle grew or shrank */
 };
 
-static void gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
     const struct gp_record *handle = &change->after;
     if (handle->kind == GP_KIND_VIRTUAL)
@@ -63,7 +63,7 @@ static void gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counte
     gp_account_move(handle->device, op, &move);
 }
 
-static void gp_vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
+static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
 {
     if (handle->kind != GP_KIND_VMM)
         return; /* imported or multicast: owns nothing here */
@@ -71,11 +71,11 @@ static void gp_vmm_move_physical(const struct gp_record *handle, enum gp_counter
     gp_account_move(handle->device, op, &move);
 }
 
-static void gp_vmm_place(const struct gp_record *mapping);
+static void vmm_place(const struct gp_record *mapping);
 
 /* ---- handles -------------------------------------------------------------------------------------------------- */
 
-static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, int device)
+static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, int device)
 {
     struct gp_record old, record = {
                               .key = handle,
@@ -97,22 +97,22 @@ static void gp_vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t byte
     }
     if (status == 1) {
         struct gp_vmm_change share = {
-            .share = gp_vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
+            .share = vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
         gp_feed_lost(GP_LOST_MISSED_FREE);
-        gp_vmm_move_share(&share, GP_SUB);
-        gp_vmm_move_physical(&old, GP_SUB);
+        vmm_move_share(&share, GP_SUB);
+        vmm_move_physical(&old, GP_SUB);
         gp_event_record(GP_EVENT_SEGMENT_FREE, &old, 0);
     }
-    gp_vmm_move_physical(&record, GP_ADD);
+    vmm_move_physical(&record, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_ALLOC, &record, 0);
 }
 
 void gp_feed_vmm_create(uint64_t handle, uint64_t bytes, int device)
 {
-    gp_vmm_insert(handle, GP_KIND_VMM, bytes, device);
+    vmm_insert(handle, GP_KIND_VMM, bytes, device);
 }
 
-static bool gp_vmm_reference(struct gp_record *handle, void *arg)
+static bool vmm_reference(struct gp_record *handle, void *arg)
 {
     (void)arg;
     handle->refs++;
@@ -121,23 +121,23 @@ static bool gp_vmm_reference(struct gp_record *handle, void *arg)
 
 void gp_feed_vmm_object(uint64_t handle, int device)
 {
-    gp_vmm_insert(handle, GP_KIND_VIRTUAL, 0, device);
+    vmm_insert(handle, GP_KIND_VIRTUAL, 0, device);
 }
 
 void gp_feed_vmm_import(uint64_t handle, int device)
 {
     /* Importing what this process exported gives the same memory: one more reference. */
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_reference, NULL) != 0)
-        gp_vmm_insert(handle, GP_KIND_IMPORTED, 0, device);
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_reference, NULL) != 0)
+        vmm_insert(handle, GP_KIND_IMPORTED, 0, device);
 }
 
 void gp_feed_vmm_retain(uint64_t handle)
 {
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_reference, NULL) != 0)
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_reference, NULL) != 0)
         gp_feed_lost(GP_LOST_MISSED_FREE);
 }
 
-static bool gp_vmm_unreference(struct gp_record *handle, void *arg)
+static bool vmm_unreference(struct gp_record *handle, void *arg)
 {
     struct gp_frame *frame = arg;
     if (handle->refs > 0)
@@ -154,12 +154,12 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
     if (!token)
         return 0;
     frame->what = GP_SPACE_VMM;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_unreference, frame) != 0) {
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unreference, frame) != 0) {
         gp_frame_put(token);
         return 0;
     }
     if (frame->died)
-        gp_vmm_move_physical(&frame->record, GP_TAKE);
+        vmm_move_physical(&frame->record, GP_TAKE);
     return token;
 }
 
@@ -170,45 +170,45 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         return;
     struct gp_record *record = &frame->record;
     if (ok && frame->died) {
-        gp_vmm_move_physical(record, GP_TAKEN);
+        vmm_move_physical(record, GP_TAKEN);
         gp_event_record(GP_EVENT_SEGMENT_FREE, record, 0);
     } else if (!ok && frame->died) {
         record->refs = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
-        gp_vmm_move_physical(record, GP_PUTBACK);
+        vmm_move_physical(record, GP_PUTBACK);
     } else if (!ok) {
-        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, gp_vmm_reference, NULL);
+        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, vmm_reference, NULL);
     }
     gp_frame_put(token);
 }
 
 /* ---- mappings ------------------------------------------------------------------------------------------------- */
 
-static bool gp_vmm_use(struct gp_record *handle, void *arg)
+static bool vmm_use(struct gp_record *handle, void *arg)
 {
     struct gp_vmm_change *change = arg;
     if (handle->kind == GP_KIND_IMPORTED && change->extent > handle->bytes) {
         change->imported = (int64_t)(change->extent - handle->bytes);
         handle->bytes = change->extent;
     }
-    int64_t before = gp_vmm_share(handle);
+    int64_t before = vmm_share(handle);
     change->crossed = change->bytes && handle->link == 0;
     handle->uses++;
     handle->link += change->bytes;
-    change->share = gp_vmm_share(handle) - before;
+    change->share = vmm_share(handle) - before;
     change->after = *handle;
     return false;
 }
 
-static bool gp_vmm_unuse(struct gp_record *handle, void *arg)
+static bool vmm_unuse(struct gp_record *handle, void *arg)
 {
     struct gp_vmm_change *change = arg;
-    int64_t before = gp_vmm_share(handle);
+    int64_t before = vmm_share(handle);
     if (handle->uses > 0)
         handle->uses--;
     handle->link -= change->bytes < handle->link ? change->bytes : handle->link;
-    change->share = before - gp_vmm_share(handle);
+    change->share = before - vmm_share(handle);
     change->crossed = change->bytes && handle->link == 0;
     if (handle->kind == GP_KIND_IMPORTED && change->crossed) {
         change->imported = (int64_t)handle->bytes;
@@ -222,7 +222,7 @@ static bool gp_vmm_unuse(struct gp_record *handle, void *arg)
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) != 0) {
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         return;
     }
@@ -237,8 +237,8 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .link = handle,
         .site = change.after.site,
     };
-    gp_vmm_place(&mapping);
-    gp_vmm_move_share(&change, GP_ADD);
+    vmm_place(&mapping);
+    vmm_move_share(&change, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
 }
 
@@ -255,13 +255,13 @@ uint64_t gp_feed_vmm_handle_at(uint64_t address)
 }
 
 /* Moves one mapping into GP_SPACE_PENDING and takes its part out of the totals. */
-static void gp_vmm_unmap_one(struct gp_record *mapping, uint32_t token)
+static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
 {
     struct gp_vmm_change change = {.bytes = mapping->bytes};
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, gp_vmm_unuse, &change) == 0) {
-        gp_vmm_move_share(&change, GP_TAKE);
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_unuse, &change) == 0) {
+        vmm_move_share(&change, GP_TAKE);
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->uses = change.crossed;
         mapping->refs = change.died;
@@ -270,13 +270,13 @@ static void gp_vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     }
     if (change.died) {
         struct gp_record dead = change.after;
-        gp_vmm_move_physical(&dead, GP_TAKE);
+        vmm_move_physical(&dead, GP_TAKE);
         dead.space = GP_SPACE_PENDING_HANDLE;
-        dead.key = gp_pending_key(dead.key, token);
+        dead.key = pending_key(dead.key, token);
         gp_map_insert(gp_accounts.objects, &dead, NULL);
     }
     mapping->space = GP_SPACE_PENDING;
-    mapping->key = gp_pending_key(mapping->key, token);
+    mapping->key = pending_key(mapping->key, token);
     if (gp_map_insert(gp_accounts.objects, mapping, NULL) < 0)
         gp_feed_lost(GP_LOST_MAP);
 }
@@ -293,7 +293,7 @@ uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes)
     uint64_t at = address;
     while (at - address < bytes && gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, at, &mapping) == 0) {
         uint64_t size = mapping.bytes ? mapping.bytes : 1;
-        gp_vmm_unmap_one(&mapping, token);
+        vmm_unmap_one(&mapping, token);
         at += size;
     }
     frame->bytes = at - address;
@@ -301,7 +301,7 @@ uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes)
 }
 
 /* The share that a pending mapping took, as a change that can be settled. */
-static struct gp_vmm_change gp_vmm_pending_change(const struct gp_record *mapping)
+static struct gp_vmm_change vmm_pending_change(const struct gp_record *mapping)
 {
     return (struct gp_vmm_change){
         .share = (int64_t)mapping->requested_bytes,
@@ -311,23 +311,23 @@ static struct gp_vmm_change gp_vmm_pending_change(const struct gp_record *mappin
     };
 }
 
-static void gp_vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint32_t token)
+static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint32_t token)
 {
-    struct gp_vmm_change change = gp_vmm_pending_change(mapping);
+    struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead, event = *mapping;
-    gp_vmm_move_share(&change, GP_TAKEN);
+    vmm_move_share(&change, GP_TAKEN);
     event.key = address;
     gp_event_record(GP_EVENT_SEGMENT_UNMAP, &event, 0);
     if (!mapping->refs)
         return;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, gp_pending_key(mapping->link, token), &dead) != 0)
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) != 0)
         return;
     dead.key = mapping->link;
-    gp_vmm_move_physical(&dead, GP_TAKEN);
+    vmm_move_physical(&dead, GP_TAKEN);
     gp_event_record(GP_EVENT_SEGMENT_FREE, &dead, 0);
 }
 
-static bool gp_vmm_restore_use(struct gp_record *handle, void *arg)
+static bool vmm_restore_use(struct gp_record *handle, void *arg)
 {
     const struct gp_record *mapping = arg;
     handle->uses++;
@@ -337,19 +337,19 @@ static bool gp_vmm_restore_use(struct gp_record *handle, void *arg)
     return false;
 }
 
-static void gp_vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t token)
+static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t token)
 {
-    struct gp_vmm_change change = gp_vmm_pending_change(mapping);
+    struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead;
     /* The handle may have died at a later mapping of the same range: bring it back at the first one that misses it. */
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, gp_pending_key(mapping->link, token), &dead) == 0) {
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) == 0) {
         dead.space = GP_SPACE_VMM;
         dead.key = mapping->link;
         gp_map_insert(gp_accounts.objects, &dead, NULL);
-        gp_vmm_move_physical(&dead, GP_PUTBACK);
+        vmm_move_physical(&dead, GP_PUTBACK);
     }
-    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, gp_vmm_restore_use, mapping);
-    gp_vmm_move_share(&change, GP_PUTBACK);
+    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_restore_use, mapping);
+    vmm_move_share(&change, GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
     mapping->requested_bytes = mapping->bytes;
@@ -364,12 +364,12 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
         return;
     struct gp_record mapping;
     uint64_t at = frame->address, end = at + frame->bytes;
-    while (at < end && gp_map_take(gp_accounts.objects, GP_SPACE_PENDING, gp_pending_key(at, token), &mapping) == 0) {
+    while (at < end && gp_map_take(gp_accounts.objects, GP_SPACE_PENDING, pending_key(at, token), &mapping) == 0) {
         uint64_t size = mapping.bytes ? mapping.bytes : 1;
         if (ok)
-            gp_vmm_unmapped(&mapping, at, token);
+            vmm_unmapped(&mapping, at, token);
         else
-            gp_vmm_restore(&mapping, at, token);
+            vmm_restore(&mapping, at, token);
         at += size;
     }
     gp_frame_put(token);
@@ -379,26 +379,26 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 
 /* A binding is a mapping that hands out nothing.  One per device of the team: the device is part of its key, which is
  * odd, unlike every address that a mapping starts on. */
-static uint64_t gp_binding_key(uint64_t object, uint64_t offset, int device)
+static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 {
     return (object ^ ((offset + (uint64_t)(unsigned)device + 1) * 0x9e3779b97f4a7c15ull)) | 1ull;
 }
 
 /* Takes one use off a handle for good; the memory is free if it was the last. */
-static void gp_vmm_use_gone(uint64_t handle, uint64_t bytes)
+static void vmm_use_gone(uint64_t handle, uint64_t bytes)
 {
     struct gp_vmm_change change = {.bytes = bytes};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_unuse, &change) != 0)
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) != 0)
         return;
-    gp_vmm_move_share(&change, GP_SUB);
+    vmm_move_share(&change, GP_SUB);
     if (change.died) {
-        gp_vmm_move_physical(&change.after, GP_SUB);
+        vmm_move_physical(&change.after, GP_SUB);
         gp_event_record(GP_EVENT_SEGMENT_FREE, &change.after, 0);
     }
 }
 
 /* Enters a mapping or binding; one that stood there before was undone without our seeing it. */
-static void gp_vmm_place(const struct gp_record *mapping)
+static void vmm_place(const struct gp_record *mapping)
 {
     struct gp_record old;
     int status = gp_map_insert(gp_accounts.objects, mapping, &old);
@@ -406,19 +406,19 @@ static void gp_vmm_place(const struct gp_record *mapping)
         gp_feed_lost(GP_LOST_MAP);
     if (status == 1) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
-        gp_vmm_use_gone(old.link, old.bytes);
+        vmm_use_gone(old.link, old.bytes);
     }
 }
 
 void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {0};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, gp_vmm_use, &change) != 0) {
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         return;
     }
-    gp_vmm_place(&(struct gp_record){
-        .key = gp_binding_key(object, offset, change.after.device),
+    vmm_place(&(struct gp_record){
+        .key = binding_key(object, offset, change.after.device),
         .space = GP_SPACE_MAPPING,
         .device = change.after.device,
         .link = handle,
@@ -428,6 +428,6 @@ void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
 void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device)
 {
     struct gp_record binding;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, gp_binding_key(object, offset, device), &binding) == 0)
-        gp_vmm_use_gone(binding.link, 0);
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) == 0)
+        vmm_use_gone(binding.link, 0);
 }

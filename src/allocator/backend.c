@@ -1,48 +1,47 @@
 /* SPDX-License-Identifier: MIT
  * backend.c: the driver as the cache sees it (struct gp_backend of cache.h), for one context.  Every call runs on the
  * program's thread with the context current, unaccounted and without disturbing a capture (driver.h). */
-#include "base/compiler.h"
 #include "allocator/driver.h"
 #include "allocator/fence.h"
-#include "allocator/home.h"
-#include "allocator/piece.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "base/compiler.h"
 
 /* Physical memory comes in multiples of this on every GPU so far; the driver is asked all the same. */
 #define GP_PAGE_BYTES (2ull << 20)
 
-static bool gp_backend_enter(struct gp_home *home, struct gp_driver_guard *guard)
+static bool backend_enter(struct gp_served_context *served, struct gp_driver_guard *guard)
 {
-    return gp_home_lives(home) && gp_driver_enter(guard, home->x_ctx);
+    return gp_served_lives(served) && gp_driver_enter(guard, served->x_ctx);
 }
 
-/* ---- linear -------------------------------------------------------------------------------------------------------
- */
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t gp_backend_allocate(void *self, uint64_t bytes, uint64_t *address)
+static uint32_t backend_allocate(void *self, uint64_t bytes, uint64_t *address)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemAlloc_v2(address, bytes);
     gp_driver_leave(&guard);
     return result;
 }
 
-static uint32_t gp_backend_free(void *self, uint64_t address)
+static uint32_t backend_free(void *self, uint64_t address)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemFree_v2(address);
     gp_driver_leave(&guard);
     return result;
 }
 
-static uint32_t gp_backend_memory(void *self, uint64_t *free_bytes, uint64_t *total_bytes)
+static uint32_t backend_memory(void *self, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     struct gp_driver_guard guard;
     size_t free = 0, total = 0;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemGetInfo_v2(&free, &total);
     gp_driver_leave(&guard);
@@ -51,24 +50,23 @@ static uint32_t gp_backend_memory(void *self, uint64_t *free_bytes, uint64_t *to
     return result;
 }
 
-/* ---- growable -----------------------------------------------------------------------------------------------------
- */
+/* ---- growable ---------------------------------------------------------------------------------------------------- */
 
-static struct gp_cu_mem_prop gp_backend_prop(const struct gp_home *home)
+static struct gp_cu_mem_prop backend_prop(const struct gp_served_context *served)
 {
     struct gp_cu_mem_prop prop = {.type = GP_CU_ALLOCATION_PLAIN,
-                                  .location = {.type = GP_CU_LOCATION_DEVICE, .id = home->device}};
-    prop.flags[1] = home->rdma; /* gpuDirectRDMACapable, as cuMemAlloc's memory is */
+                                  .location = {.type = GP_CU_LOCATION_DEVICE, .id = served->device}};
+    prop.flags[1] = served->rdma; /* gpuDirectRDMACapable, as cuMemAlloc's memory is */
     return prop;
 }
 
-static uint32_t gp_backend_reserve(void *self, uint64_t bytes, uint64_t *address)
+static uint32_t backend_reserve(void *self, uint64_t bytes, uint64_t *address)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemAddressReserve(address, bytes, 0, 0, 0);
-    if (!result && !gp_piece_add(GP_PIECE_RANGE, gp_home_index(self), *address, bytes)) {
+    if (!result && !gp_mapping_add(GP_MAPPING_RANGE, gp_served_index(self), *address, bytes)) {
         gp_driver_real.cuMemAddressFree(*address, bytes);
         result = GP_BACKEND_OOM;
     }
@@ -76,26 +74,26 @@ static uint32_t gp_backend_reserve(void *self, uint64_t bytes, uint64_t *address
     return result;
 }
 
-static uint32_t gp_backend_unreserve(void *self, uint64_t address, uint64_t bytes)
+static uint32_t backend_unreserve(void *self, uint64_t address, uint64_t bytes)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemAddressFree(address, bytes);
     if (!result)
-        gp_piece_take(GP_PIECE_RANGE, address);
+        gp_mapping_take(GP_MAPPING_RANGE, address);
     gp_driver_leave(&guard);
     return result;
 }
 
-static uint32_t gp_backend_create(void *self, uint64_t bytes, uint64_t *handle)
+static uint32_t backend_create(void *self, uint64_t bytes, uint64_t *handle)
 {
-    struct gp_cu_mem_prop prop = gp_backend_prop(self);
+    struct gp_cu_mem_prop prop = backend_prop(self);
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemCreate(handle, bytes, &prop, 0);
-    if (!result && !gp_piece_add(GP_PIECE_HANDLE, gp_home_index(self), *handle, bytes)) {
+    if (!result && !gp_mapping_add(GP_MAPPING_HANDLE, gp_served_index(self), *handle, bytes)) {
         gp_driver_real.cuMemRelease(*handle);
         result = GP_BACKEND_OOM;
     }
@@ -103,46 +101,46 @@ static uint32_t gp_backend_create(void *self, uint64_t bytes, uint64_t *handle)
     return result;
 }
 
-static uint32_t gp_backend_destroy(void *self, uint64_t handle)
+static uint32_t backend_destroy(void *self, uint64_t handle)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     uint32_t result = gp_driver_real.cuMemRelease(handle);
     if (!result)
-        gp_piece_take(GP_PIECE_HANDLE, handle);
+        gp_mapping_take(GP_MAPPING_HANDLE, handle);
     gp_driver_leave(&guard);
     return result;
 }
 
-/* Who may use this home's memory: its own device, and the devices of contexts that enabled access to it.  The mapping
+/* Who may use this served's memory: its own device, and the devices of contexts that enabled access to it.  The mapping
  * is in the table before we look, gp_backend_share looks at the table after it set its bit: one of the two sees the
  * other. */
-static uint32_t gp_backend_access(const struct gp_home *home, uint64_t address, uint64_t bytes)
+static uint32_t backend_access(const struct gp_served_context *served, uint64_t address, uint64_t bytes)
 {
-    struct gp_cu_access access[GP_HOMES];
+    struct gp_cu_access access[GP_SERVED_LIMIT];
     unsigned count = 0;
-    gp_lock_take(&gp_home_lock);
-    uint64_t peers = home->x_access;
-    gp_lock_give(&gp_home_lock);
-    access[count++] = (struct gp_cu_access){{GP_CU_LOCATION_DEVICE, home->device}, GP_CU_ACCESS_READWRITE};
-    for (unsigned i = 0; i < GP_HOMES; i++) {
+    gp_lock_take(&gp_served_lock);
+    uint64_t peers = served->x_access;
+    gp_lock_give(&gp_served_lock);
+    access[count++] = (struct gp_cu_access){{GP_CU_LOCATION_DEVICE, served->device}, GP_CU_ACCESS_READWRITE};
+    for (unsigned i = 0; i < GP_SERVED_LIMIT; i++) {
         bool is_new = peers >> i & 1;
         for (unsigned j = 0; is_new && j < count; j++)
-            is_new = access[j].location.id != gp_homes[i].device; /* a device may be named once */
+            is_new = access[j].location.id != gp_served_contexts[i].device; /* a device may be named once */
         if (is_new)
             access[count++] =
-                (struct gp_cu_access){{GP_CU_LOCATION_DEVICE, gp_homes[i].device}, GP_CU_ACCESS_READWRITE};
+                (struct gp_cu_access){{GP_CU_LOCATION_DEVICE, gp_served_contexts[i].device}, GP_CU_ACCESS_READWRITE};
     }
     return gp_driver_real.cuMemSetAccess(address, bytes, access, count);
 }
 
 /* Unmaps handle by handle, as they were mapped: the driver takes no part of a mapping. */
-static uint32_t gp_backend_undo(uint64_t address, uint64_t end)
+static uint32_t backend_undo(uint64_t address, uint64_t end)
 {
     uint32_t result = 0;
     while (!result && address < end) {
-        uint64_t bytes = gp_piece_take(GP_PIECE_MAPPING, address);
+        uint64_t bytes = gp_mapping_take(GP_MAPPING_MAPPED, address);
         if (!bytes)
             return GP_BACKEND_INVALID;
         result = gp_driver_real.cuMemUnmap(address, bytes);
@@ -151,17 +149,17 @@ static uint32_t gp_backend_undo(uint64_t address, uint64_t end)
     return result;
 }
 
-static uint32_t gp_backend_map(void *self, uint64_t address, uint64_t bytes, const uint64_t *handles,
-                               const uint64_t *handle_bytes, unsigned count)
+static uint32_t backend_map(void *self, uint64_t address, uint64_t bytes, const uint64_t *handles,
+                            const uint64_t *handle_bytes, unsigned count)
 {
     struct gp_driver_guard guard;
     uint64_t at = address;
     uint32_t result = 0;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
     for (unsigned i = 0; !result && i < count; i++) {
         result = gp_driver_real.cuMemMap(at, handle_bytes[i], 0, handles[i], 0);
-        if (!result && !gp_piece_add(GP_PIECE_MAPPING, gp_home_index(self), at, handle_bytes[i])) {
+        if (!result && !gp_mapping_add(GP_MAPPING_MAPPED, gp_served_index(self), at, handle_bytes[i])) {
             gp_driver_real.cuMemUnmap(at, handle_bytes[i]);
             result = GP_BACKEND_OOM;
         }
@@ -169,112 +167,110 @@ static uint32_t gp_backend_map(void *self, uint64_t address, uint64_t bytes, con
             at += handle_bytes[i];
     }
     if (!result)
-        result = gp_backend_access(self, address, bytes);
+        result = backend_access(self, address, bytes);
     if (result)
-        gp_backend_undo(address, at);
+        backend_undo(address, at);
     gp_driver_leave(&guard);
     return result;
 }
 
-static uint32_t gp_backend_unmap(void *self, uint64_t address, uint64_t bytes)
+static uint32_t backend_unmap(void *self, uint64_t address, uint64_t bytes)
 {
     struct gp_driver_guard guard;
-    if (!gp_backend_enter(self, &guard))
+    if (!backend_enter(self, &guard))
         return GP_BACKEND_INVALID;
-    uint32_t result = gp_backend_undo(address, address + bytes);
+    uint32_t result = backend_undo(address, address + bytes);
     gp_driver_leave(&guard);
     return result;
 }
 
-void gp_backend_share(struct gp_home *home, int device)
+void gp_backend_share(struct gp_served_context *served, int device)
 {
     const struct gp_cu_access access = {{GP_CU_LOCATION_DEVICE, device}, GP_CU_ACCESS_READWRITE};
     struct gp_driver_guard guard;
-    struct gp_piece piece;
+    struct gp_mapping piece;
     unsigned at = 0;
-    if (!gp_backend_enter(home, &guard))
+    if (!backend_enter(served, &guard))
         return;
     /* One that was unmapped meanwhile gives an error that says just that. */
-    while (gp_piece_next(GP_PIECE_MAPPING, gp_home_index(home), &at, &piece))
+    while (gp_mapping_next(GP_MAPPING_MAPPED, gp_served_index(served), &at, &piece))
         gp_driver_real.cuMemSetAccess(piece.key, piece.bytes, &access, 1);
     gp_driver_leave(&guard);
 }
 
-void gp_backend_clear(struct gp_home *home)
+void gp_backend_clear(struct gp_served_context *served)
 {
-    unsigned mine = gp_home_index(home), at = 0;
+    unsigned mine = gp_served_index(served), at = 0;
     struct gp_driver_guard guard;
-    struct gp_piece piece;
+    struct gp_mapping piece;
     if (!gp_driver_enter(&guard, NULL))
         return;
-    for (at = 0; gp_piece_next(GP_PIECE_MAPPING, mine, &at, &piece);)
-        gp_backend_undo(piece.key, piece.key + piece.bytes);
-    for (at = 0; gp_piece_next(GP_PIECE_HANDLE, mine, &at, &piece);) {
-        gp_piece_take(GP_PIECE_HANDLE, piece.key);
+    for (at = 0; gp_mapping_next(GP_MAPPING_MAPPED, mine, &at, &piece);)
+        backend_undo(piece.key, piece.key + piece.bytes);
+    for (at = 0; gp_mapping_next(GP_MAPPING_HANDLE, mine, &at, &piece);) {
+        gp_mapping_take(GP_MAPPING_HANDLE, piece.key);
         gp_driver_real.cuMemRelease(piece.key);
     }
-    for (at = 0; gp_piece_next(GP_PIECE_RANGE, mine, &at, &piece);) {
-        gp_piece_take(GP_PIECE_RANGE, piece.key);
+    for (at = 0; gp_mapping_next(GP_MAPPING_RANGE, mine, &at, &piece);) {
+        gp_mapping_take(GP_MAPPING_RANGE, piece.key);
         gp_driver_real.cuMemAddressFree(piece.key, piece.bytes);
     }
     gp_driver_leave(&guard);
 }
 
-/* ---- fences -------------------------------------------------------------------------------------------------------
- */
+/* ---- fences ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t gp_backend_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
+static uint32_t backend_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
 {
     return gp_fence_record(self, streams, count, fence);
 }
 
-static uint32_t gp_backend_query(void *self, uint64_t fence)
+static uint32_t backend_query(void *self, uint64_t fence)
 {
     return gp_fence_query(self, fence);
 }
 
-static uint32_t gp_backend_wait(void *self, uint64_t fence)
+static uint32_t backend_wait(void *self, uint64_t fence)
 {
     return gp_fence_wait(self, fence);
 }
 
-/* ---- table --------------------------------------------------------------------------------------------------------
- */
+/* ---- table ------------------------------------------------------------------------------------------------------- */
 
 /* What one page of physical memory is here; 0: the driver has no virtual memory management. */
-static uint64_t gp_backend_page(struct gp_home *home)
+static uint64_t backend_page(struct gp_served_context *served)
 {
-    const struct gp_shim_driver *d = &gp_driver_real;
+    const struct gp_allocator_driver *d = &gp_driver_real;
     struct gp_driver_guard guard;
     size_t bytes = 0;
     int rdma = 0;
     if (!d->cuMemGetAllocationGranularity || !d->cuMemAddressReserve || !d->cuMemAddressFree || !d->cuMemCreate ||
-        !d->cuMemRelease || !d->cuMemMap || !d->cuMemUnmap || !d->cuMemSetAccess || !gp_backend_enter(home, &guard))
+        !d->cuMemRelease || !d->cuMemMap || !d->cuMemUnmap || !d->cuMemSetAccess || !backend_enter(served, &guard))
         return 0;
-    if (d->cuDeviceGetAttribute && d->cuDeviceGetAttribute(&rdma, GP_CU_RDMA_VMM, home->device) == 0)
-        home->rdma = rdma != 0;
-    const struct gp_cu_mem_prop prop = gp_backend_prop(home);
+    if (d->cuDeviceGetAttribute && d->cuDeviceGetAttribute(&rdma, GP_CU_RDMA_VMM, served->device) == 0)
+        served->rdma = rdma != 0;
+    const struct gp_cu_mem_prop prop = backend_prop(served);
     uint32_t result = d->cuMemGetAllocationGranularity(&bytes, &prop, 0);
     gp_driver_leave(&guard);
     return result || !bytes ? 0 : (bytes + GP_PAGE_BYTES - 1) / GP_PAGE_BYTES * GP_PAGE_BYTES;
 }
 
-void gp_backend_fill(struct gp_home *home, struct gp_backend *out)
+void gp_backend_fill(struct gp_served_context *served, struct gp_backend *out)
 {
     *out = (struct gp_backend){
-        .self = home,
-        .page_bytes = gp_backend_page(home),
-        .allocate = gp_backend_allocate,
-        .free = gp_backend_free,
-        .reserve = gp_backend_reserve,
-        .unreserve = gp_backend_unreserve,
-        .create = gp_backend_create,
-        .destroy = gp_backend_destroy,
-        .map = gp_backend_map,
-        .unmap = gp_backend_unmap,
-        .record = gp_backend_record,
-        .query = gp_backend_query,
-        .wait = gp_backend_wait,
-        .memory = gp_backend_memory,
+        .self = served,
+        .page_bytes = backend_page(served),
+        .allocate = backend_allocate,
+        .free = backend_free,
+        .reserve = backend_reserve,
+        .unreserve = backend_unreserve,
+        .create = backend_create,
+        .destroy = backend_destroy,
+        .map = backend_map,
+        .unmap = backend_unmap,
+        .record = backend_record,
+        .query = backend_query,
+        .wait = backend_wait,
+        .memory = backend_memory,
     };
 }

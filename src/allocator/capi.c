@@ -1,113 +1,111 @@
 /* SPDX-License-Identifier: MIT
  * capi.c: the allocator of include/gpuprof/gpuprof.h, and what it asks of the driver; statistics are in api/. */
-#include "base/compiler.h"
+#include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/fence.h"
-#include "allocator/lend.h"
 #include "allocator/route.h"
+#include "base/compiler.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 
-/* ---- allocator ----------------------------------------------------------------------------------------------------
- */
+/* ---- allocator --------------------------------------------------------------------------------------------------- */
 
 GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stream)
 {
-    struct gp_lend lend;
+    struct gp_async lend;
     uint64_t address = 0;
     if (!pointer)
         return GP_CU_INVALID_VALUE;
     *pointer = NULL;
     if (!bytes)
         return 0;
-    uint32_t result = gp_lend_enter(&lend, device);
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
-    result = gp_lend_alloc(&lend, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
-    gp_lend_leave(&lend);
+    result = gp_async_alloc(&lend, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+    gp_async_leave(&lend);
     *pointer = (void *)(uintptr_t)address;
     return (int)result;
 }
 
 GP_EXPORT int gpuprof_free(void *pointer)
 {
-    struct gp_lend lend;
+    struct gp_async lend;
     if (!pointer)
         return 0;
-    uint32_t result = gp_lend_enter_any(&lend);
+    uint32_t result = gp_async_enter_any(&lend);
     if (result)
         return (int)result;
-    bool ours = gp_lend_free((uint64_t)(uintptr_t)pointer);
-    gp_lend_leave(&lend);
+    bool ours = gp_async_free((uint64_t)(uintptr_t)pointer);
+    gp_async_leave(&lend);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_record_stream(void *pointer, void *stream)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter_any(&lend);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter_any(&lend);
     if (result)
         return (int)result;
-    bool ours = gp_lend_record_stream((uint64_t)(uintptr_t)pointer, (uint64_t)(uintptr_t)stream);
-    gp_lend_leave(&lend);
+    bool ours = gp_async_record_stream((uint64_t)(uintptr_t)pointer, (uint64_t)(uintptr_t)stream);
+    gp_async_leave(&lend);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_empty_cache(int device)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter(&lend, device);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
     gp_cache_trim(lend.cache, 0);
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return 0;
 }
 
 GP_EXPORT int gpuprof_set_memory_fraction(double fraction, int device)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter(&lend, device);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
-    result = gp_lend_set_fraction(&lend, fraction);
-    gp_lend_leave(&lend);
+    result = gp_async_set_fraction(&lend, fraction);
+    gp_async_leave(&lend);
     return (int)result;
 }
 
 GP_EXPORT int gpuprof_set_memory_limit(size_t bytes, int device)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter(&lend, device);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
     gp_cache_set_limit(lend.cache, bytes);
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return 0;
 }
 
 GP_EXPORT int64_t gpuprof_driver_calls(int device)
 {
-    struct gp_lend lend;
+    struct gp_async lend;
     struct gp_cache_numbers numbers;
-    if (gp_lend_enter(&lend, device) != 0)
+    if (gp_async_enter(&lend, device) != 0)
         return -1;
     gp_cache_numbers(lend.cache, &numbers);
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return (int64_t)numbers.backend_calls;
 }
 
-/* ---- private pools ------------------------------------------------------------------------------------------------
- */
+/* ---- private pools ----------------------------------------------------------------------------------------------- */
 
 GP_EXPORT int gpuprof_begin_pool(uint64_t id, int device, void *stream, int any_stream)
 {
     struct gp_route route = {id, device, any_stream ? GP_ROUTE_THREAD : GP_ROUTE_STREAM, (uint64_t)(uintptr_t)stream,
                              NULL};
-    struct gp_lend lend;
+    struct gp_async lend;
     if (id == 0)
         return GP_CU_INVALID_VALUE;
-    uint32_t result = gp_lend_enter(&lend, device);
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
     int error = gp_cache_pool_begin(lend.cache, id);
@@ -118,46 +116,45 @@ GP_EXPORT int gpuprof_begin_pool(uint64_t id, int device, void *stream, int any_
         else
             gp_capture_announce(1);
     }
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return error ? (int)GP_CU_OUT_OF_MEMORY : 0;
 }
 
 GP_EXPORT int gpuprof_end_pool(uint64_t id, int device)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter_any(&lend);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter_any(&lend);
     if (result)
         return (int)result;
     bool open = gp_route_end(id, device);
     if (open)
         gp_capture_announce(-1);
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return open ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_release_pool(uint64_t id, int device)
 {
-    struct gp_lend lend;
-    uint32_t result = gp_lend_enter(&lend, device);
+    struct gp_async lend;
+    uint32_t result = gp_async_enter(&lend, device);
     if (result)
         return (int)result;
     int error = gp_cache_pool_release(lend.cache, id);
-    gp_lend_leave(&lend);
+    gp_async_leave(&lend);
     return error ? (int)GP_CU_INVALID_VALUE : 0;
 }
 
-/* ---- the driver's own numbers -------------------------------------------------------------------------------------
- */
+/* ---- the driver's own numbers ------------------------------------------------------------------------------------ */
 
 /* In the context that is current. */
-static uint32_t gp_capi_info_here(size_t *free_bytes, size_t *total_bytes)
+static uint32_t capi_info_here(size_t *free_bytes, size_t *total_bytes)
 {
     return gp_driver_real.cuMemGetInfo_v2(free_bytes, total_bytes);
 }
 
-static uint32_t gp_capi_info_primary(int device, size_t *free_bytes, size_t *total_bytes)
+static uint32_t capi_info_primary(int device, size_t *free_bytes, size_t *total_bytes)
 {
-    const struct gp_shim_driver *d = &gp_driver_real;
+    const struct gp_allocator_driver *d = &gp_driver_real;
     void *ctx = NULL, *popped;
     if (!d->cuDevicePrimaryCtxRetain || !d->cuDevicePrimaryCtxRelease_v2)
         return GP_CU_NOT_SUPPORTED;
@@ -166,25 +163,24 @@ static uint32_t gp_capi_info_primary(int device, size_t *free_bytes, size_t *tot
         return result;
     result = d->cuCtxPushCurrent_v2(ctx);
     if (!result) {
-        result = gp_capi_info_here(free_bytes, total_bytes);
+        result = capi_info_here(free_bytes, total_bytes);
         d->cuCtxPopCurrent_v2(&popped);
     }
     d->cuDevicePrimaryCtxRelease_v2(device);
     return result;
 }
 
-static uint32_t gp_capi_info(int ordinal, size_t *free_bytes, size_t *total_bytes)
+static uint32_t capi_info(int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
-    const struct gp_shim_driver *d = &gp_driver_real;
+    const struct gp_allocator_driver *d = &gp_driver_real;
     int device = 0, current = 0;
     uint32_t result = d->cuInit && d->cuDeviceGet && d->cuCtxGetDevice ? d->cuInit(0) : GP_CU_NOT_SUPPORTED;
     if (!result)
         result = d->cuDeviceGet(&device, ordinal);
     if (result)
         return result;
-    return d->cuCtxGetDevice(&current) == 0 && current == device
-               ? gp_capi_info_here(free_bytes, total_bytes)
-               : gp_capi_info_primary(device, free_bytes, total_bytes);
+    return d->cuCtxGetDevice(&current) == 0 && current == device ? capi_info_here(free_bytes, total_bytes)
+                                                                 : capi_info_primary(device, free_bytes, total_bytes);
 }
 
 GP_EXPORT int gpuprof_mem_get_info(int device, int64_t *free_bytes, int64_t *total_bytes)
@@ -194,7 +190,7 @@ GP_EXPORT int gpuprof_mem_get_info(int device, int64_t *free_bytes, int64_t *tot
     int saved_errno = errno;
     if (!gp_driver_bind() || !gp_driver_enter(&guard, NULL))
         return -1;
-    uint32_t result = gp_capi_info(device, &free_now, &total_now);
+    uint32_t result = capi_info(device, &free_now, &total_now);
     gp_driver_leave(&guard);
     errno = saved_errno;
     if (!result && free_bytes)

@@ -6,7 +6,7 @@
 #include "source/hooks.h"
 #include <pthread.h>
 
-struct gp_shim_driver gp_driver_real;
+struct gp_allocator_driver gp_driver_real;
 static uint32_t x_bound;
 static uint32_t x_stopped;
 

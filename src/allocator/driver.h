@@ -3,8 +3,8 @@
  * driver.h: the driver as the cache calls it: its own functions, never a wrapper of ours, and the surroundings that
  * such a call needs on the program's thread.  Called by everything in shim/.
  */
-#ifndef GP_SHIM_DRIVER_H
-#define GP_SHIM_DRIVER_H
+#ifndef GP_ALLOCATOR_DRIVER_H
+#define GP_ALLOCATOR_DRIVER_H
 
 #include "source/abi.h"
 #include "source/each.h"
@@ -38,14 +38,14 @@ struct gp_cu_access {
 #define GP_CU_CAPTURE_IMPLICIT 906u
 
 #define GP_DRIVER_PARAM(_type, _name) _type _name
-struct gp_shim_driver {
+struct gp_allocator_driver {
 #define GP_DRIVER(_name, ...) uint32_t (*_name)(GP_LIST(GP_DRIVER_PARAM, __VA_ARGS__));
 #include "allocator/driver.def"
 #undef GP_DRIVER
 };
 
-/* Filled by gp_driver_bind, constant from then on. */
-extern struct gp_shim_driver gp_driver_real;
+/* Filled by driver_bind, constant from then on. */
+extern struct gp_allocator_driver gp_driver_real;
 
 /* Looks the functions up, once.  False: no driver in this process, or one without the least that is needed. */
 bool gp_driver_bind(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fence.h: when is earlier work done?  Which streams there are, which captures are under way, and the events that stand
- * for a point in all of them.  Called by serve_context.c (streams, captures), backend.c (fences) and home.c.
+ * for a point in all of them.  Called by serve_context.c (streams, captures), backend.c (fences) and served.c.
  *
  * A fence for "any stream" must cover every stream that can touch the memory: one event on the legacy stream waits for
  * all blocking and all per-thread streams of its context (cuda.h: CU_STREAM_LEGACY), every non-blocking stream needs
@@ -15,19 +15,19 @@
  *
  * both sequentially consistent, so that at least one sees the other.  Destroying a stream uses the same door.
  */
-#ifndef GP_SHIM_FENCE_H
-#define GP_SHIM_FENCE_H
+#ifndef GP_ALLOCATOR_FENCE_H
+#define GP_ALLOCATOR_FENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gp_home;
+struct gp_served_context;
 
 /* Streams and captures are seen from now on (the hooks are in place).  Before and without that, a fence for any stream
  * is a synchronisation of the context. */
 void gp_fence_watch(void);
 
-void gp_stream_born(struct gp_home *home, void *stream, unsigned flags);
+void gp_stream_born(struct gp_served_context *served, void *stream, unsigned flags);
 /* Work that no event of ours can stand for may run on this device (-1: any) from now on: green contexts, unknown
  * contexts. */
 void gp_stream_doubt(int device);
@@ -43,11 +43,11 @@ void gp_capture_announce(int delta);
 bool gp_capture_under_way(void);
 
 /* The backend's fence functions (cache.h). */
-uint32_t gp_fence_record(struct gp_home *home, const uint64_t *streams, unsigned count, uint64_t *fence);
-uint32_t gp_fence_query(struct gp_home *home, uint64_t fence);
-uint32_t gp_fence_wait(struct gp_home *home, uint64_t fence);
+uint32_t gp_fence_record(struct gp_served_context *served, const uint64_t *streams, unsigned count, uint64_t *fence);
+uint32_t gp_fence_query(struct gp_served_context *served, uint64_t fence);
+uint32_t gp_fence_wait(struct gp_served_context *served, uint64_t fence);
 
 /* The context is gone: so are its streams, events and captures. */
-void gp_fence_forget(struct gp_home *home);
+void gp_fence_forget(struct gp_served_context *served);
 
 #endif

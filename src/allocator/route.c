@@ -2,9 +2,9 @@
  * route.c: see route.h.  A filter asks the driver about its stream, so it is called with no lock held, pinned by a
  * count. */
 #include "allocator/route.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "allocator/home.h"
 #include <dlfcn.h>
 #include <errno.h>
 
@@ -23,8 +23,8 @@ struct gp_route_slot {
     bool ended;
 };
 
-static struct gp_route_slot gp_routes[GP_ROUTES]; /* under gp_home_lock */
-static uint64_t gp_route_turn;
+static struct gp_route_slot routes[GP_ROUTES]; /* under gp_served_lock */
+static uint64_t route_turn;
 static uint32_t x_open; /* begun and not ended: requests look at this alone */
 
 bool gp_filter_is_usable(const struct gp_filter *filter)
@@ -42,30 +42,30 @@ int gp_route_begin(const struct gp_route *route)
         copy = *route->filter;
         copy.manager(&copy.target, &route->filter->target, GP_FILTER_CLONE);
     }
-    gp_lock_take(&gp_home_lock);
+    gp_lock_take(&gp_served_lock);
     for (unsigned i = 0; i < GP_ROUTES && !slot; i++)
-        slot = gp_routes[i].turn ? NULL : &gp_routes[i];
+        slot = routes[i].turn ? NULL : &routes[i];
     if (slot) {
-        *slot = (struct gp_route_slot){*route, copy, &gp_thread, ++gp_route_turn, 0, false};
+        *slot = (struct gp_route_slot){*route, copy, &gp_thread, ++route_turn, 0, false};
         slot->route.filter = &slot->filter;
         __atomic_fetch_add(&x_open, 1, __ATOMIC_RELAXED); /* the lock has the order */
     }
-    gp_lock_give(&gp_home_lock);
+    gp_lock_give(&gp_served_lock);
     if (!slot && copy.manager)
         copy.manager(&copy.target, &copy.target, GP_FILTER_DESTROY);
     return slot ? 0 : -ENOSPC;
 }
 
 /* The last one out takes the filter down. */
-static void gp_route_unpin(struct gp_route_slot *slot)
+static void route_unpin(struct gp_route_slot *slot)
 {
     struct gp_filter gone = {0};
-    gp_lock_take(&gp_home_lock);
+    gp_lock_take(&gp_served_lock);
     if (--slot->pins == 0 && slot->ended) {
         gone = slot->filter;
         slot->turn = 0;
     }
-    gp_lock_give(&gp_home_lock);
+    gp_lock_give(&gp_served_lock);
     if (gone.manager)
         gone.manager(&gone.target, &gone.target, GP_FILTER_DESTROY);
 }
@@ -73,9 +73,9 @@ static void gp_route_unpin(struct gp_route_slot *slot)
 bool gp_route_end(uint64_t pool, int device)
 {
     struct gp_route_slot *slot = NULL;
-    gp_lock_take(&gp_home_lock);
+    gp_lock_take(&gp_served_lock);
     for (unsigned i = 0; i < GP_ROUTES && !slot; i++) {
-        struct gp_route_slot *at = &gp_routes[i];
+        struct gp_route_slot *at = &routes[i];
         if (at->turn && !at->ended && at->route.pool == pool && at->route.device == device)
             slot = at;
     }
@@ -84,29 +84,29 @@ bool gp_route_end(uint64_t pool, int device)
         slot->pins++;
         __atomic_fetch_sub(&x_open, 1, __ATOMIC_RELAXED);
     }
-    gp_lock_give(&gp_home_lock);
+    gp_lock_give(&gp_served_lock);
     if (slot)
-        gp_route_unpin(slot);
+        route_unpin(slot);
     return slot != NULL;
 }
 
 /* The next open route of the device that began after `turn`, pinned. */
-static struct gp_route_slot *gp_route_next(int device, uint64_t turn)
+static struct gp_route_slot *route_next(int device, uint64_t turn)
 {
     struct gp_route_slot *next = NULL;
-    gp_lock_take(&gp_home_lock);
+    gp_lock_take(&gp_served_lock);
     for (unsigned i = 0; i < GP_ROUTES; i++) {
-        struct gp_route_slot *at = &gp_routes[i];
+        struct gp_route_slot *at = &routes[i];
         if (at->turn > turn && !at->ended && at->route.device == device && (!next || at->turn < next->turn))
             next = at;
     }
     if (next)
         next->pins++;
-    gp_lock_give(&gp_home_lock);
+    gp_lock_give(&gp_served_lock);
     return next;
 }
 
-static bool gp_route_takes(const struct gp_route_slot *slot, uint64_t stream)
+static bool route_takes(const struct gp_route_slot *slot, uint64_t stream)
 {
     void *handle = (void *)(uintptr_t)stream;
     switch (slot->route.kind) {
@@ -125,9 +125,9 @@ uint64_t gp_route_pool(int device, uint64_t stream)
     uint64_t pool = 0;
     if (GP_LIKELY(__atomic_load_n(&x_open, __ATOMIC_RELAXED) == 0))
         return 0;
-    for (uint64_t turn = 0; !pool && (slot = gp_route_next(device, turn)) != NULL; gp_route_unpin(slot)) {
+    for (uint64_t turn = 0; !pool && (slot = route_next(device, turn)) != NULL; route_unpin(slot)) {
         turn = slot->turn;
-        if (gp_route_takes(slot, stream))
+        if (route_takes(slot, stream))
             pool = slot->route.pool;
     }
     return pool;

@@ -2,10 +2,10 @@
  *
  * route.h: which requests go to a private pool now: those between begin and end of the pool that come from its thread,
  * or for its stream, or that its filter accepts.  The first pool that was begun and matches takes the request, as in
- * PyTorch.  Called by lend.c, torch.c and capi.c.
+ * PyTorch.  Called by async.c, torch.c and capi.c.
  */
-#ifndef GP_SHIM_ROUTE_H
-#define GP_SHIM_ROUTE_H
+#ifndef GP_ALLOCATOR_ROUTE_H
+#define GP_ALLOCATOR_ROUTE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,12 +2,12 @@
  * serve.c: cuMemAlloc, cuMemAllocPitch, cuMemFree and cuMemGetInfo of the program; see serve.h. */
 #include "allocator/serve.h"
 #include "account/feed.h"
-#include "base/log.h"
-#include "base/thread.h"
 #include "allocator/driver.h"
+#include "allocator/failed.h"
 #include "allocator/fence.h"
 #include "allocator/mark.h"
-#include "allocator/oom.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "source/hooks.h"
 #include <errno.h>
 
@@ -15,17 +15,17 @@
  * memory that is exported (programming guide, interprocess communication: sizes aligned to 2 MiB). */
 #define GP_SERVE_WHOLE (2ull << 20)
 
-static enum gp_serve_kind gp_serve_kind;
+static enum gp_serve_kind serve_kind;
 
-struct gp_home *gp_serve_enter(struct gp_serve *serve)
+struct gp_served_context *gp_serve_enter(struct gp_serve *serve)
 {
     serve->saved_errno = errno;
     if (GP_UNLIKELY(gp_driver_stopped()) || !gp_thread_enter())
         return NULL;
-    struct gp_home *home = gp_home_of(gp_driver_current());
-    if (GP_UNLIKELY(!home))
+    struct gp_served_context *served = gp_served_of(gp_driver_current());
+    if (GP_UNLIKELY(!served))
         gp_serve_leave(serve);
-    return home;
+    return served;
 }
 
 bool gp_serve_look(struct gp_serve *serve)
@@ -49,31 +49,30 @@ void gp_serve_leave(const struct gp_serve *serve)
     errno = serve->saved_errno;
 }
 
-/* ---- alloc --------------------------------------------------------------------------------------------------------
- */
+/* ---- alloc ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_serve_alloc(struct gp_home *home, const char *api, size_t bytes, uint64_t *address)
+static uint32_t serve_alloc(struct gp_served_context *served, const char *api, size_t bytes, uint64_t *address)
 {
-    struct gp_cache *cache = gp_home_cache(home);
+    struct gp_cache *cache = gp_served_cache(served);
     struct gp_request request = {.bytes = bytes, .stream = GP_STREAM_ANY, .shard = gp_thread.number};
     struct gp_grant grant;
     if (GP_UNLIKELY(!cache))
         return GP_CU_OUT_OF_MEMORY;
-    gp_home_tag(home, &request);
-    if (gp_serve_kind != GP_SERVE_GROWABLE)
+    gp_served_tag(served, &request);
+    if (serve_kind != GP_SERVE_GROWABLE)
         request.flags = GP_REQUEST_LINEAR;
-    if (gp_serve_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
+    if (serve_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
         request.flags |= GP_REQUEST_DEDICATED;
     uint32_t result = gp_cache_alloc(cache, &request, &grant);
     /* The cache has given its own back; another context's may be in the way. */
-    if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_yield(home->device, home))
+    if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_yield(served->device, served))
         result = gp_cache_alloc(cache, &request, &grant);
     if (GP_UNLIKELY(result)) {
-        gp_oom_tell(home, api, result, bytes, GP_STREAM_ANY);
+        gp_oom_tell(served, api, result, bytes, GP_STREAM_ANY);
         return result;
     }
     *address = grant.address;
-    gp_home_given(home, &grant, 0, request.time_ns);
+    gp_served_given(served, &grant, 0, request.time_ns);
     return 0;
 }
 
@@ -82,7 +81,7 @@ static uint32_t gp_serve_alloc(struct gp_home *home, const char *api, size_t byt
 static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     struct gp_serve serve;
-    struct gp_home *home = NULL;
+    struct gp_served_context *served = NULL;
     uint32_t result = GP_CU_OUT_OF_MEMORY;
     bool ours = address && bytes;
     if (ours && GP_UNLIKELY(gp_capture_under_way())) {
@@ -91,10 +90,10 @@ static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
             return result;
     }
     if (ours)
-        home = gp_serve_enter(&serve);
-    if (!home)
+        served = gp_serve_enter(&serve);
+    if (!served)
         return gp_pass_cuMemAlloc_v2(address, bytes);
-    result = gp_serve_alloc(home, "cuMemAlloc_v2", bytes, address);
+    result = serve_alloc(served, "cuMemAlloc_v2", bytes, address);
     gp_serve_leave(&serve);
     return result;
 }
@@ -105,65 +104,64 @@ static struct gp_pitch {
     size_t width, pitch;
     unsigned element;
     int device;
-} gp_pitches[256]; /* image sizes of one program; others are asked for anew.  Under gp_home_lock. */
+} gp_pitches[256]; /* image sizes of one program; others are asked for anew.  Under gp_served_lock. */
 
-static struct gp_pitch *gp_pitch_slot(int device, size_t width, unsigned element)
+static struct gp_pitch *pitch_slot(int device, size_t width, unsigned element)
 {
     size_t hash = (width * 31 + element) * 31 + (size_t)device;
     return &gp_pitches[hash % GP_COUNT(gp_pitches)];
 }
 
-static size_t gp_pitch_known(int device, size_t width, unsigned element)
+static size_t pitch_known(int device, size_t width, unsigned element)
 {
-    gp_lock_take(&gp_home_lock);
-    const struct gp_pitch *slot = gp_pitch_slot(device, width, element);
+    gp_lock_take(&gp_served_lock);
+    const struct gp_pitch *slot = pitch_slot(device, width, element);
     bool same = slot->width == width && slot->element == element && slot->device == device;
     size_t pitch = same ? slot->pitch : 0;
-    gp_lock_give(&gp_home_lock);
+    gp_lock_give(&gp_served_lock);
     return pitch;
 }
 
-static void gp_pitch_learn(int device, size_t width, unsigned element, size_t pitch)
+static void pitch_learn(int device, size_t width, unsigned element, size_t pitch)
 {
-    gp_lock_take(&gp_home_lock);
-    *gp_pitch_slot(device, width, element) = (struct gp_pitch){width, pitch, element, device};
-    gp_lock_give(&gp_home_lock);
+    gp_lock_take(&gp_served_lock);
+    *pitch_slot(device, width, element) = (struct gp_pitch){width, pitch, element, device};
+    gp_lock_give(&gp_served_lock);
 }
 
 static uint32_t gp_serve_cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t height,
                                             unsigned int element)
 {
     struct gp_serve serve;
-    struct gp_home *home = NULL;
+    struct gp_served_context *served = NULL;
     size_t known, bytes;
     if (address && pitch && width && height && !gp_capture_under_way())
-        home = gp_serve_enter(&serve);
-    if (!home)
+        served = gp_serve_enter(&serve);
+    if (!served)
         return gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
-    known = gp_pitch_known(home->device, width, element);
+    known = pitch_known(served->device, width, element);
     if (!known || __builtin_mul_overflow(known, height, &bytes)) {
-        int device = home->device;
+        int device = served->device;
         gp_serve_leave(&serve);
         uint32_t result = gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
         if (result == GP_CU_OUT_OF_MEMORY && gp_serve_again())
             result = gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
         if (result == 0)
-            gp_pitch_learn(device, width, element, *pitch);
+            pitch_learn(device, width, element, *pitch);
         return result;
     }
-    uint32_t result = gp_serve_alloc(home, "cuMemAllocPitch_v2", bytes, address);
+    uint32_t result = serve_alloc(served, "cuMemAllocPitch_v2", bytes, address);
     if (result == 0)
         *pitch = known;
     gp_serve_leave(&serve);
     return result;
 }
 
-/* ---- free ---------------------------------------------------------------------------------------------------------
- */
+/* ---- free -------------------------------------------------------------------------------------------------------- */
 
 /* Would the driver let this thread free memory now?  In the thread's own capture mode, so that a capture that forbids
  * it is broken as by the real call. */
-static uint32_t gp_serve_probe(void)
+static uint32_t serve_probe(void)
 {
     uint64_t address;
     uint8_t heed = gp_thread_ignore();
@@ -176,26 +174,26 @@ static uint32_t gp_serve_probe(void)
 
 /* True: the answer is *result.  An address that lies in memory of ours never reaches the driver, whatever is wrong with
  * the call: to the driver it may be a whole segment. */
-static bool gp_serve_release(const char *api, uint64_t address, uint32_t *result)
+static bool serve_release(const char *api, uint64_t address, uint32_t *result)
 {
-    unsigned count = gp_home_count();
+    unsigned count = gp_served_count();
     struct gp_grant grant;
-    struct gp_home *owner;
+    struct gp_served_context *owner;
     *result = gp_serve_current();
-    if (!*result && GP_UNLIKELY(gp_capture_under_way()) && gp_home_find(address, &grant))
-        *result = gp_serve_probe();
+    if (!*result && GP_UNLIKELY(gp_capture_under_way()) && gp_served_find(address, &grant))
+        *result = serve_probe();
     for (unsigned i = 0; i < count && !*result; i++) {
-        struct gp_home *home = &gp_homes[i];
-        struct gp_cache *cache = gp_home_has(home);
+        struct gp_served_context *served = &gp_served_contexts[i];
+        struct gp_cache *cache = gp_served_has(served);
         if (!cache)
             continue;
-        gp_mark_drop(home, address);
+        gp_mark_drop(served, address);
         if (gp_cache_release(cache, address, GP_FREE_UNORDERED, gp_thread.number, &grant)) {
-            gp_home_freed(home, &grant, 0);
+            gp_served_freed(served, &grant, 0);
             return true;
         }
     }
-    owner = gp_home_owning(address);
+    owner = gp_served_owning(address);
     if (!owner)
         return false;
     /* Freed twice, or an address inside a block: the driver must not hear of it, since to the driver it may be the
@@ -212,7 +210,7 @@ static uint32_t gp_serve_cuMemFree_v2(uint64_t address)
     uint32_t result;
     bool answered = false;
     if (address && gp_serve_look(&serve)) {
-        answered = gp_serve_release("cuMemFree_v2", address, &result);
+        answered = serve_release("cuMemFree_v2", address, &result);
         gp_serve_leave(&serve);
     }
     return answered ? result : gp_pass_cuMemFree_v2(address);
@@ -220,17 +218,17 @@ static uint32_t gp_serve_cuMemFree_v2(uint64_t address)
 
 /* A plain allocation may be given to cuMemFreeAsync too.  The fence that every free waits for covers the stream.  A
  * stream that captures takes only what was allocated in a capture. */
-static bool gp_serve_release_async(const char *api, uint64_t address, void *stream, uint32_t *result)
+static bool serve_release_async(const char *api, uint64_t address, void *stream, uint32_t *result)
 {
     int status = 0;
-    if (!gp_home_owning(address))
+    if (!gp_served_owning(address))
         return false;
     *result = gp_driver_real.cuStreamIsCapturing(stream, &status);
     if (!*result && status)
         *result = GP_CU_INVALID_VALUE;
     if (*result)
         gp_feed_failed(api, *result, 0, -1);
-    return *result || gp_serve_release(api, address, result);
+    return *result || serve_release(api, address, result);
 }
 
 static uint32_t gp_serve_cuMemFreeAsync(uint64_t address, void *stream)
@@ -239,7 +237,7 @@ static uint32_t gp_serve_cuMemFreeAsync(uint64_t address, void *stream)
     uint32_t result;
     bool answered = false;
     if (address && gp_serve_look(&serve)) {
-        answered = gp_serve_release_async("cuMemFreeAsync", address, stream, &result);
+        answered = serve_release_async("cuMemFreeAsync", address, stream, &result);
         gp_serve_leave(&serve);
     }
     return answered ? result : gp_pass_cuMemFreeAsync(address, stream);
@@ -252,28 +250,27 @@ static uint32_t gp_serve_cuMemFreeAsync_ptsz(uint64_t address, void *stream)
     bool answered = false;
     void *named = stream ? stream : (void *)(uintptr_t)GP_CU_STREAM_PER_THREAD;
     if (address && gp_serve_look(&serve)) {
-        answered = gp_serve_release_async("cuMemFreeAsync_ptsz", address, named, &result);
+        answered = serve_release_async("cuMemFreeAsync_ptsz", address, named, &result);
         gp_serve_leave(&serve);
     }
     return answered ? result : gp_pass_cuMemFreeAsync_ptsz(address, stream);
 }
 
-/* ---- memory info --------------------------------------------------------------------------------------------------
- */
+/* ---- memory info ------------------------------------------------------------------------------------------------- */
 
 /* What is reserved and not allocated would be free without us.  A limit shows as a smaller device. */
-static void gp_serve_info(const struct gp_home *current, size_t *free, size_t *total)
+static void serve_info(const struct gp_served_context *current, size_t *free, size_t *total)
 {
-    uint64_t idle = 0, allocated = 0, limit = gp_home_limit();
-    for (unsigned i = 0; i < gp_home_count(); i++) {
-        struct gp_cache *cache = gp_home_has(&gp_homes[i]);
+    uint64_t idle = 0, allocated = 0, limit = gp_served_limit();
+    for (unsigned i = 0; i < gp_served_count(); i++) {
+        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
         struct gp_cache_numbers numbers;
-        if (!cache || gp_homes[i].device != current->device)
+        if (!cache || gp_served_contexts[i].device != current->device)
             continue;
         gp_cache_numbers(cache, &numbers);
         idle += numbers.reserved_bytes - numbers.allocated_bytes;
         allocated += numbers.allocated_bytes;
-        if (&gp_homes[i] == current)
+        if (&gp_served_contexts[i] == current)
             limit = gp_cache_limit(cache);
     }
     *free = *free + idle < *total ? *free + idle : *total;
@@ -288,18 +285,17 @@ static uint32_t gp_serve_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct gp_serve serve;
     uint32_t result = gp_pass_cuMemGetInfo_v2(free, total);
-    struct gp_home *home = result ? NULL : gp_serve_enter(&serve);
-    if (home) {
-        gp_serve_info(home, free, total);
+    struct gp_served_context *served = result ? NULL : gp_serve_enter(&serve);
+    if (served) {
+        serve_info(served, free, total);
         gp_serve_leave(&serve);
     }
     return result;
 }
 
-/* ---- table --------------------------------------------------------------------------------------------------------
- */
+/* ---- table ------------------------------------------------------------------------------------------------------- */
 
-static const struct gp_serve_row gp_serve_block_rows[] = {
+static const struct gp_serve_row serve_block_rows[] = {
     GP_SERVE_ROW(cuMemAlloc_v2),
     GP_SERVE_ROW(cuMemAllocPitch_v2),
     GP_SERVE_ROW(cuMemFree_v2),
@@ -309,7 +305,7 @@ static const struct gp_serve_row gp_serve_block_rows[] = {
     {NULL, NULL},
 };
 
-static bool gp_serve_put(const struct gp_serve_row *rows)
+static bool serve_put(const struct gp_serve_row *rows)
 {
     for (; rows->name; rows++)
         if (!gp_hooks_serve(rows->name, rows->server)) {
@@ -322,7 +318,7 @@ static bool gp_serve_put(const struct gp_serve_row *rows)
 /* Contexts and streams first: memory is served only where they are known. */
 bool gp_serve_install(enum gp_serve_kind kind)
 {
-    gp_serve_kind = kind;
-    return gp_serve_put(gp_serve_context_rows) && gp_serve_put(gp_serve_pointer_rows) &&
-           gp_serve_put(gp_serve_memory_rows) && gp_serve_put(gp_serve_block_rows);
+    serve_kind = kind;
+    return serve_put(gp_serve_context_rows) && serve_put(gp_serve_pointer_rows) && serve_put(gp_serve_memory_rows) &&
+           serve_put(serve_block_rows);
 }

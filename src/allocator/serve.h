@@ -6,10 +6,10 @@
  *
  * What a program sees of its own memory is what the driver would show: per block, never per segment.
  */
-#ifndef GP_SHIM_SERVE_H
-#define GP_SHIM_SERVE_H
+#ifndef GP_ALLOCATOR_SERVE_H
+#define GP_ALLOCATOR_SERVE_H
 
-#include "allocator/home.h"
+#include "allocator/served.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,12 +23,12 @@ enum gp_serve_kind {
 /* Puts all of them in front. */
 bool gp_serve_install(enum gp_serve_kind kind);
 
-/* Enters our code on a thread of the program whose context we serve: its home, or NULL: pass the call on.  Every home
+/* Enters our code on a thread of the program whose context we serve: its served, or NULL: pass the call on.  Every served
  * needs a leave.  errno is kept. */
 struct gp_serve {
     int saved_errno;
 };
-struct gp_home *gp_serve_enter(struct gp_serve *serve);
+struct gp_served_context *gp_serve_enter(struct gp_serve *serve);
 /* The same where the address says whose memory it is.  False: pass the call on. */
 bool gp_serve_look(struct gp_serve *serve);
 /* Such a call needs a context, whichever it is: 0, or what the driver says when there is none. */
@@ -36,13 +36,13 @@ uint32_t gp_serve_current(void);
 void gp_serve_leave(const struct gp_serve *serve);
 
 /* A live block around the address, as the program asked for it: beyond requested_bytes nothing is found. */
-struct gp_home *gp_serve_block(uint64_t address, struct gp_grant *out);
+struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out);
 
 /* Gives back what is idle in the caches of a device; the bytes. */
-uint64_t gp_serve_yield(int device, const struct gp_home *except);
+uint64_t gp_serve_yield(int device, const struct gp_served_context *except);
 
-/* The driver has no more memory for the program, in the current context: is a second try worth it?  Outside our code.
- */
+/* The driver has no more memory for the program, in the current context: is a second try worth it?  Outside our
+ * code. */
 bool gp_serve_again(void);
 
 /* Rows of entry points, one table a file. */

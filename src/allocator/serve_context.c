@@ -1,136 +1,134 @@
 /* SPDX-License-Identifier: MIT
  * serve_context.c: the program's contexts, streams, captures and peers come and go; see serve.h.  Every call goes to
  * the driver; we take notice, before it where a handle is about to end. */
-#include "base/compiler.h"
 #include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/serve.h"
+#include "base/compiler.h"
 #include "source/hooks.h"
 #include <errno.h>
 
-/* ---- contexts -----------------------------------------------------------------------------------------------------
- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_context_made(uint32_t result, void *const *ctx, int device, bool primary)
+static uint32_t context_made(uint32_t result, void *const *ctx, int device, bool primary)
 {
     int saved_errno = errno;
     if (result == 0 && ctx && *ctx)
-        gp_home_add(*ctx, device, primary);
+        gp_served_add(*ctx, device, primary);
     errno = saved_errno;
     return result;
 }
 
 static uint32_t gp_serve_cuCtxCreate(void **ctx, unsigned int flags, int device)
 {
-    return gp_context_made(gp_pass_cuCtxCreate(ctx, flags, device), ctx, device, false);
+    return context_made(gp_pass_cuCtxCreate(ctx, flags, device), ctx, device, false);
 }
 
 static uint32_t gp_serve_cuCtxCreate_v2(void **ctx, unsigned int flags, int device)
 {
-    return gp_context_made(gp_pass_cuCtxCreate_v2(ctx, flags, device), ctx, device, false);
+    return context_made(gp_pass_cuCtxCreate_v2(ctx, flags, device), ctx, device, false);
 }
 
 static uint32_t gp_serve_cuCtxCreate_v3(void **ctx, const void *affinity, int count, unsigned int flags, int device)
 {
-    return gp_context_made(gp_pass_cuCtxCreate_v3(ctx, affinity, count, flags, device), ctx, device, false);
+    return context_made(gp_pass_cuCtxCreate_v3(ctx, affinity, count, flags, device), ctx, device, false);
 }
 
 static uint32_t gp_serve_cuCtxCreate_v4(void **ctx, const void *params, unsigned int flags, int device)
 {
-    return gp_context_made(gp_pass_cuCtxCreate_v4(ctx, params, flags, device), ctx, device, false);
+    return context_made(gp_pass_cuCtxCreate_v4(ctx, params, flags, device), ctx, device, false);
 }
 
 static uint32_t gp_serve_cuDevicePrimaryCtxRetain(void **ctx, int device)
 {
-    return gp_context_made(gp_pass_cuDevicePrimaryCtxRetain(ctx, device), ctx, device, true);
+    return context_made(gp_pass_cuDevicePrimaryCtxRetain(ctx, device), ctx, device, true);
 }
 
 /* From here on no driver call is made for the context; the records live until it is gone. */
-static struct gp_home *gp_context_ending(struct gp_home *home)
+static struct gp_served_context *context_ending(struct gp_served_context *served)
 {
-    if (home)
-        __atomic_store_n(&home->x_state, GP_HOME_DYING, __ATOMIC_RELEASE);
-    return home;
+    if (served)
+        __atomic_store_n(&served->x_state, GP_SERVED_DYING, __ATOMIC_RELEASE);
+    return served;
 }
 
-static uint32_t gp_context_ended(struct gp_home *home, uint32_t result)
+static uint32_t context_ended(struct gp_served_context *served, uint32_t result)
 {
     int saved_errno = errno;
-    if (home && result == 0)
-        gp_home_die(home);
-    else if (home)
-        __atomic_store_n(&home->x_state, GP_HOME_LIVE, __ATOMIC_RELEASE);
+    if (served && result == 0)
+        gp_served_die(served);
+    else if (served)
+        __atomic_store_n(&served->x_state, GP_SERVED_LIVE, __ATOMIC_RELEASE);
     errno = saved_errno;
     return result;
 }
 
 static uint32_t gp_serve_cuCtxDestroy_v2(void *ctx)
 {
-    struct gp_home *home = gp_context_ending(gp_home_of(ctx));
-    return gp_context_ended(home, gp_pass_cuCtxDestroy_v2(ctx));
+    struct gp_served_context *served = context_ending(gp_served_of(ctx));
+    return context_ended(served, gp_pass_cuCtxDestroy_v2(ctx));
 }
 
 static uint32_t gp_serve_cuCtxDestroy(void *ctx)
 {
-    struct gp_home *home = gp_context_ending(gp_home_of(ctx));
-    return gp_context_ended(home, gp_pass_cuCtxDestroy(ctx));
+    struct gp_served_context *served = context_ending(gp_served_of(ctx));
+    return context_ended(served, gp_pass_cuCtxDestroy(ctx));
 }
 
 /* Deprecated together with cuCtxAttach, whose count nobody can ask for: taken for the last reference. */
 static uint32_t gp_serve_cuCtxDetach(void *ctx)
 {
-    struct gp_home *home = gp_context_ending(gp_home_of(ctx));
-    return gp_context_ended(home, gp_pass_cuCtxDetach(ctx));
+    struct gp_served_context *served = context_ending(gp_served_of(ctx));
+    return context_ended(served, gp_pass_cuCtxDetach(ctx));
 }
 
 /* The handle of a primary context outlives its reset. */
-static uint32_t gp_context_reset(struct gp_home *home, uint32_t result)
+static uint32_t context_reset(struct gp_served_context *served, uint32_t result)
 {
-    void *ctx = home ? home->x_ctx : NULL;
-    int device = home ? home->device : 0;
-    gp_context_ended(home, result);
-    if (home && result == 0)
-        gp_home_add(ctx, device, true);
+    void *ctx = served ? served->x_ctx : NULL;
+    int device = served ? served->device : 0;
+    context_ended(served, result);
+    if (served && result == 0)
+        gp_served_add(ctx, device, true);
     return result;
 }
 
 static uint32_t gp_serve_cuDevicePrimaryCtxReset_v2(int device)
 {
-    struct gp_home *home = gp_context_ending(gp_home_primary(device));
-    return gp_context_reset(home, gp_pass_cuDevicePrimaryCtxReset_v2(device));
+    struct gp_served_context *served = context_ending(gp_served_primary(device));
+    return context_reset(served, gp_pass_cuDevicePrimaryCtxReset_v2(device));
 }
 
 static uint32_t gp_serve_cuDevicePrimaryCtxReset(int device)
 {
-    struct gp_home *home = gp_context_ending(gp_home_primary(device));
-    return gp_context_reset(home, gp_pass_cuDevicePrimaryCtxReset(device));
+    struct gp_served_context *served = context_ending(gp_served_primary(device));
+    return context_reset(served, gp_pass_cuDevicePrimaryCtxReset(device));
 }
 
 /* Only the last reference ends it, and the driver alone knows which is the last. */
-static uint32_t gp_context_released(int device, uint32_t result)
+static uint32_t context_released(int device, uint32_t result)
 {
-    struct gp_home *home = gp_home_primary(device);
+    struct gp_served_context *served = gp_served_primary(device);
     unsigned flags;
     int active = 1, saved_errno = errno;
-    if (home && result == 0 && gp_driver_real.cuDevicePrimaryCtxGetState &&
+    if (served && result == 0 && gp_driver_real.cuDevicePrimaryCtxGetState &&
         gp_driver_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 && !active)
-        gp_home_die(home);
+        gp_served_die(served);
     errno = saved_errno;
     return result;
 }
 
 static uint32_t gp_serve_cuDevicePrimaryCtxRelease_v2(int device)
 {
-    return gp_context_released(device, gp_pass_cuDevicePrimaryCtxRelease_v2(device));
+    return context_released(device, gp_pass_cuDevicePrimaryCtxRelease_v2(device));
 }
 
 static uint32_t gp_serve_cuDevicePrimaryCtxRelease(int device)
 {
-    return gp_context_released(device, gp_pass_cuDevicePrimaryCtxRelease(device));
+    return context_released(device, gp_pass_cuDevicePrimaryCtxRelease(device));
 }
 
-/* ---- peers --------------------------------------------------------------------------------------------------------
- */
+/* ---- peers ------------------------------------------------------------------------------------------------------- */
 
 /* The current context may use the peer's memory.  A later cuCtxDisablePeerAccess takes nothing back: waiting for one
  * context too many is right, and a mapping that nobody uses harms nobody. */
@@ -138,12 +136,12 @@ static uint32_t gp_serve_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
 {
     uint32_t result = gp_pass_cuCtxEnablePeerAccess(peer, flags);
     int saved_errno = errno;
-    struct gp_home *owner = result ? NULL : gp_home_of(peer);
-    struct gp_home *user = owner ? gp_home_of(gp_driver_current()) : NULL;
+    struct gp_served_context *owner = result ? NULL : gp_served_of(peer);
+    struct gp_served_context *user = owner ? gp_served_of(gp_driver_current()) : NULL;
     if (user) {
-        gp_lock_take(&gp_home_lock);
-        owner->x_access |= 1ull << gp_home_index(user);
-        gp_lock_give(&gp_home_lock);
+        gp_lock_take(&gp_served_lock);
+        owner->x_access |= 1ull << gp_served_index(user);
+        gp_lock_give(&gp_served_lock);
         gp_backend_share(owner, user->device);
     } else if (owner) {
         gp_stream_doubt(-1); /* work of a context that we do not know can touch it */
@@ -152,15 +150,14 @@ static uint32_t gp_serve_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
     return result;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------
- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_stream_made(uint32_t result, void *const *stream, unsigned flags)
+static uint32_t stream_made(uint32_t result, void *const *stream, unsigned flags)
 {
     int saved_errno = errno, device = -1;
-    struct gp_home *home = result ? NULL : gp_home_of(gp_driver_current());
-    if (home)
-        gp_stream_born(home, *stream, flags);
+    struct gp_served_context *served = result ? NULL : gp_served_of(gp_driver_current());
+    if (served)
+        gp_stream_born(served, *stream, flags);
     else if (result == 0 && gp_driver_real.cuCtxGetDevice && gp_driver_real.cuCtxGetDevice(&device) == 0)
         gp_stream_doubt(device);
     errno = saved_errno;
@@ -169,12 +166,12 @@ static uint32_t gp_stream_made(uint32_t result, void *const *stream, unsigned fl
 
 static uint32_t gp_serve_cuStreamCreate(void **stream, unsigned int flags)
 {
-    return gp_stream_made(gp_pass_cuStreamCreate(stream, flags), stream, flags);
+    return stream_made(gp_pass_cuStreamCreate(stream, flags), stream, flags);
 }
 
 static uint32_t gp_serve_cuStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
 {
-    return gp_stream_made(gp_pass_cuStreamCreateWithPriority(stream, flags, priority), stream, flags);
+    return stream_made(gp_pass_cuStreamCreateWithPriority(stream, flags, priority), stream, flags);
 }
 
 /* An event of the primary context cannot be recorded in it. */
@@ -186,30 +183,29 @@ static uint32_t gp_serve_cuGreenCtxStreamCreate(void **stream, void *green, unsi
     return result;
 }
 
-static void gp_stream_ending(void *stream)
+static void stream_ending(void *stream)
 {
     int saved_errno = errno;
     gp_stream_dying(stream);
-    for (unsigned i = 0; i < gp_home_count(); i++)
-        if (gp_home_has(&gp_homes[i]))
-            gp_cache_stream_gone(gp_home_has(&gp_homes[i]), (uint64_t)(uintptr_t)stream);
+    for (unsigned i = 0; i < gp_served_count(); i++)
+        if (gp_served_has(&gp_served_contexts[i]))
+            gp_cache_stream_gone(gp_served_has(&gp_served_contexts[i]), (uint64_t)(uintptr_t)stream);
     errno = saved_errno;
 }
 
 static uint32_t gp_serve_cuStreamDestroy_v2(void *stream)
 {
-    gp_stream_ending(stream);
+    stream_ending(stream);
     return gp_pass_cuStreamDestroy_v2(stream);
 }
 
 static uint32_t gp_serve_cuStreamDestroy(void *stream)
 {
-    gp_stream_ending(stream);
+    stream_ending(stream);
     return gp_pass_cuStreamDestroy(stream);
 }
 
-/* ---- captures -----------------------------------------------------------------------------------------------------
- */
+/* ---- captures ---------------------------------------------------------------------------------------------------- */
 
 /* The door closes before the driver begins, so that no fence of ours can fall into the capture. */
 #define GP_SERVE_BEGIN(_name, _params, _args)                                                                          \
@@ -232,7 +228,7 @@ GP_SERVE_BEGIN(cuStreamBeginCaptureToGraph_ptsz,
                (stream, graph, dependencies, data, count, mode))
 
 /* A capture that was broken ends too; after any other error it goes on. */
-static uint32_t gp_capture_end_seen(void *stream, uint32_t result)
+static uint32_t capture_end_seen(void *stream, uint32_t result)
 {
     if (result == 0 || result == GP_CU_CAPTURE_INVALIDATED || result == GP_CU_CAPTURE_UNJOINED)
         gp_capture_ended(stream);
@@ -241,12 +237,12 @@ static uint32_t gp_capture_end_seen(void *stream, uint32_t result)
 
 static uint32_t gp_serve_cuStreamEndCapture(void *stream, void **graph)
 {
-    return gp_capture_end_seen(stream, gp_pass_cuStreamEndCapture(stream, graph));
+    return capture_end_seen(stream, gp_pass_cuStreamEndCapture(stream, graph));
 }
 
 static uint32_t gp_serve_cuStreamEndCapture_ptsz(void *stream, void **graph)
 {
-    return gp_capture_end_seen(stream, gp_pass_cuStreamEndCapture_ptsz(stream, graph));
+    return capture_end_seen(stream, gp_pass_cuStreamEndCapture_ptsz(stream, graph));
 }
 
 const struct gp_serve_row gp_serve_context_rows[] = {

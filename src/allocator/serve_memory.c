@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * serve_memory.c: memory that we do not serve, but that our cached bytes could stand in the way of: when the driver has
  * no more, idle memory is given back and the call made once again; see serve.h. */
-#include "base/compiler.h"
-#include "base/thread.h"
 #include "allocator/driver.h"
 #include "allocator/serve.h"
+#include "base/compiler.h"
+#include "base/thread.h"
 #include "source/hooks.h"
 #include <errno.h>
 
-uint64_t gp_serve_yield(int device, const struct gp_home *except)
+uint64_t gp_serve_yield(int device, const struct gp_served_context *except)
 {
     uint64_t given = 0;
-    for (unsigned i = 0; i < gp_home_count(); i++) {
-        struct gp_cache *cache = gp_home_has(&gp_homes[i]);
-        if (cache && &gp_homes[i] != except && gp_homes[i].device == device)
+    for (unsigned i = 0; i < gp_served_count(); i++) {
+        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        if (cache && &gp_served_contexts[i] != except && gp_served_contexts[i].device == device)
             given += gp_cache_trim(cache, 0);
     }
     return given;

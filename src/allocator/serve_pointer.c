@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * serve_pointer.c: what the program asks about an address: ranges, attributes, IPC handles; see serve.h. */
-#include "base/log.h"
-#include "base/thread.h"
 #include "allocator/driver.h"
 #include "allocator/mark.h"
 #include "allocator/serve.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "source/hooks.h"
 
 /* CUpointer_attribute (cuda.h). */
@@ -22,23 +22,23 @@ enum gp_attribute {
 /* An address that belongs to nobody: what the driver says of it, it says of memory that was freed. */
 #define GP_NOWHERE 16u
 
-struct gp_home *gp_serve_block(uint64_t address, struct gp_grant *out)
+struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out)
 {
-    struct gp_home *home = gp_home_find(address, out);
-    return home && address - out->address < out->requested_bytes ? home : NULL;
+    struct gp_served_context *served = gp_served_find(address, out);
+    return served && address - out->address < out->requested_bytes ? served : NULL;
 }
 
 /* Is a legacy IPC handle of this block right?  It stands for the driver's allocation, and the importer gets the base of
  * that: so the block must begin there. */
-static bool gp_block_exportable(const struct gp_home *home, const struct gp_grant *block)
+static bool block_exportable(const struct gp_served_context *served, const struct gp_grant *block)
 {
     uint64_t base, bytes;
     bool dedicated;
-    return gp_cache_segment_of(gp_home_has(home), block->address, &base, &bytes, &dedicated) && base == block->address;
+    return gp_cache_segment_of(gp_served_has(served), block->address, &base, &bytes, &dedicated) &&
+           base == block->address;
 }
 
-/* ---- ranges -------------------------------------------------------------------------------------------------------
- */
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, uint64_t address)
 {
@@ -46,7 +46,7 @@ static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, 
     struct gp_grant block;
     if (!gp_serve_look(&serve))
         return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);
-    bool live = gp_serve_block(address, &block) != NULL, ours = live || gp_home_owning(address);
+    bool live = gp_serve_block(address, &block) != NULL, ours = live || gp_served_owning(address);
     uint32_t result = ours ? gp_serve_current() : 0;
     gp_serve_leave(&serve);
     if (!ours)
@@ -60,16 +60,16 @@ static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, 
     return 0;
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------
- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 /* The driver's answer about the segment, made one about the block. */
-static void gp_attribute_mend(int attribute, void *data, const struct gp_home *home, const struct gp_grant *block)
+static void attribute_mend(int attribute, void *data, const struct gp_served_context *served,
+                           const struct gp_grant *block)
 {
     uint64_t id;
     switch (attribute) {
     case GP_ATTRIBUTE_CONTEXT: /* growable memory has none of its own */
-        *(void **)data = home->x_ctx;
+        *(void **)data = served->x_ctx;
         break;
     case GP_ATTRIBUTE_RANGE_START:
     case GP_ATTRIBUTE_MAPPING_BASE:
@@ -80,10 +80,10 @@ static void gp_attribute_mend(int attribute, void *data, const struct gp_home *h
         *(size_t *)data = block->requested_bytes;
         break;
     case GP_ATTRIBUTE_LEGACY_IPC:
-        *(uint32_t *)data = *(uint32_t *)data && gp_block_exportable(home, block);
+        *(uint32_t *)data = *(uint32_t *)data && block_exportable(served, block);
         break;
     case GP_ATTRIBUTE_BUFFER_ID:
-        id = gp_mark_buffer(home, block->address);
+        id = gp_mark_buffer(served, block->address);
         if (id)
             *(uint64_t *)data = id;
         break;
@@ -98,15 +98,15 @@ static void gp_attribute_mend(int attribute, void *data, const struct gp_home *h
 /* What an address is to us.  Contexts do not matter here: the driver answers from any. */
 enum gp_address { GP_ADDRESS_FOREIGN, GP_ADDRESS_LIVE, GP_ADDRESS_DEAD };
 
-static enum gp_address gp_serve_address(uint64_t address, struct gp_home **home, struct gp_grant *block)
+static enum gp_address serve_address(uint64_t address, struct gp_served_context **served, struct gp_grant *block)
 {
     enum gp_address what = GP_ADDRESS_FOREIGN;
     if (!gp_thread_enter())
         return what;
-    *home = gp_serve_block(address, block);
-    if (*home)
+    *served = gp_serve_block(address, block);
+    if (*served)
         what = GP_ADDRESS_LIVE;
-    else if (gp_home_owning(address))
+    else if (gp_served_owning(address))
         what = GP_ADDRESS_DEAD;
     gp_thread_leave();
     return what;
@@ -114,12 +114,12 @@ static enum gp_address gp_serve_address(uint64_t address, struct gp_home **home,
 
 static uint32_t gp_serve_cuPointerGetAttribute(void *data, int attribute, uint64_t address)
 {
-    struct gp_home *home;
+    struct gp_served_context *served;
     struct gp_grant block;
-    enum gp_address what = gp_serve_address(address, &home, &block);
+    enum gp_address what = serve_address(address, &served, &block);
     uint32_t result = gp_pass_cuPointerGetAttribute(data, attribute, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
     if (what == GP_ADDRESS_LIVE && data && (result == 0 || attribute == GP_ATTRIBUTE_CONTEXT)) {
-        gp_attribute_mend(attribute, data, home, &block);
+        attribute_mend(attribute, data, served, &block);
         result = 0;
     }
     return result;
@@ -127,24 +127,23 @@ static uint32_t gp_serve_cuPointerGetAttribute(void *data, int attribute, uint64
 
 static uint32_t gp_serve_cuPointerGetAttributes(unsigned int count, int *attributes, void **data, uint64_t address)
 {
-    struct gp_home *home;
+    struct gp_served_context *served;
     struct gp_grant block;
-    enum gp_address what = gp_serve_address(address, &home, &block);
+    enum gp_address what = serve_address(address, &served, &block);
     uint32_t result =
         gp_pass_cuPointerGetAttributes(count, attributes, data, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
     for (unsigned i = 0; result == 0 && what == GP_ADDRESS_LIVE && i < count; i++)
-        gp_attribute_mend(attributes[i], data[i], home, &block);
+        attribute_mend(attributes[i], data[i], served, &block);
     return result;
 }
 
-/* ---- SYNC_MEMOPS --------------------------------------------------------------------------------------------------
- */
+/* ---- SYNC_MEMOPS ------------------------------------------------------------------------------------------------- */
 
 static uint32_t gp_serve_cuPointerSetAttribute(const void *value, int attribute, uint64_t address)
 {
-    struct gp_home *home;
+    struct gp_served_context *served;
     struct gp_grant block;
-    enum gp_address what = gp_serve_address(address, &home, &block);
+    enum gp_address what = serve_address(address, &served, &block);
     uint64_t base, bytes;
     bool dedicated = false;
     if (what == GP_ADDRESS_DEAD)
@@ -152,29 +151,28 @@ static uint32_t gp_serve_cuPointerSetAttribute(const void *value, int attribute,
     if (what != GP_ADDRESS_LIVE || attribute != GP_ATTRIBUTE_SYNC_MEMOPS || !value)
         return gp_pass_cuPointerSetAttribute(value, attribute, address);
     bool on = *(const unsigned *)value != 0;
-    gp_cache_segment_of(gp_home_has(home), block.address, &base, &bytes, &dedicated);
+    gp_cache_segment_of(gp_served_has(served), block.address, &base, &bytes, &dedicated);
     if (!on && !dedicated) {
         gp_log(GP_LOG_INFO, "SYNC_MEMOPS stays on: the segment is shared with other blocks");
-        gp_mark_synced(home, block.address, false);
+        gp_mark_synced(served, block.address, false);
         return 0;
     }
     uint32_t result = gp_pass_cuPointerSetAttribute(value, attribute, address);
     if (result == 0)
-        gp_mark_synced(home, block.address, on);
+        gp_mark_synced(served, block.address, on);
     return result;
 }
 
-/* ---- IPC ----------------------------------------------------------------------------------------------------------
- */
+/* ---- IPC --------------------------------------------------------------------------------------------------------- */
 
 static uint32_t gp_serve_cuIpcGetMemHandle(const void *handle, uint64_t address)
 {
-    struct gp_home *home;
+    struct gp_served_context *served;
     struct gp_grant block;
-    enum gp_address what = gp_serve_address(address, &home, &block);
+    enum gp_address what = serve_address(address, &served, &block);
     if (what == GP_ADDRESS_DEAD)
         address = GP_NOWHERE;
-    if (what == GP_ADDRESS_LIVE && !gp_block_exportable(home, &block)) {
+    if (what == GP_ADDRESS_LIVE && !block_exportable(served, &block)) {
         gp_log(GP_LOG_WARN,
                "cuIpcGetMemHandle: a block of %llu bytes shares its driver allocation with others, and another process "
                "would get the wrong address: refused.  Allocate at least 2 MiB for memory that is exported, or set "

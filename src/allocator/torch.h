@@ -3,8 +3,8 @@
  * torch.h: the functions of torch.def, declared: for torch.c, which defines them, and for src/shim, which exports
  * them a second time.  Nobody in this repository calls them.
  */
-#ifndef GP_SHIM_TORCH_H
-#define GP_SHIM_TORCH_H
+#ifndef GP_ALLOCATOR_TORCH_H
+#define GP_ALLOCATOR_TORCH_H
 
 #include "base/compiler.h"
 #include "source/each.h"

@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <string.h>
 
-#define GP_AT(_name, _field)                                                                                           \
+#define GP_NAMED_FIELD(_name, _field)                                                                                  \
     {                                                                                                                  \
         _name, offsetof(struct gp_wire_device, _field)                                                                 \
     }
 #define GP_VALUE(_name, _field)                                                                                        \
-    GP_AT(_name ".allocated", _field.allocated), GP_AT(_name ".current", _field.current),                              \
-        GP_AT(_name ".freed", _field.freed), GP_AT(_name ".peak", _field.peak)
+    GP_NAMED_FIELD(_name ".allocated", _field.allocated), GP_NAMED_FIELD(_name ".current", _field.current),            \
+        GP_NAMED_FIELD(_name ".freed", _field.freed), GP_NAMED_FIELD(_name ".peak", _field.peak)
 #define GP_POOLED(_name, _stat)                                                                                        \
     GP_VALUE(_name ".all", stats[_stat][GP_POOL_ALL]), GP_VALUE(_name ".large_pool", stats[_stat][GP_POOL_LARGE]),     \
         GP_VALUE(_name ".small_pool", stats[_stat][GP_POOL_SMALL])
@@ -25,12 +25,12 @@ const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS] = {
     GP_POOLED("allocation", GP_STAT_ALLOCATION),
     GP_POOLED("inactive_split", GP_STAT_INACTIVE_SPLIT),
     GP_POOLED("inactive_split_bytes", GP_STAT_INACTIVE_SPLIT_BYTES),
-    GP_AT("max_split_size", max_split_size),
-    GP_AT("num_alloc_retries", num_alloc_retries),
-    GP_AT("num_device_alloc", num_device_alloc),
-    GP_AT("num_device_free", num_device_free),
-    GP_AT("num_ooms", num_ooms),
-    GP_AT("num_sync_all_streams", num_sync_all_streams),
+    GP_NAMED_FIELD("max_split_size", max_split_size),
+    GP_NAMED_FIELD("num_alloc_retries", num_alloc_retries),
+    GP_NAMED_FIELD("num_device_alloc", num_device_alloc),
+    GP_NAMED_FIELD("num_device_free", num_device_free),
+    GP_NAMED_FIELD("num_ooms", num_ooms),
+    GP_NAMED_FIELD("num_sync_all_streams", num_sync_all_streams),
     GP_VALUE("oversize_allocations", oversize_allocations),
     GP_VALUE("oversize_segments", oversize_segments),
     GP_POOLED("requested_bytes", GP_STAT_REQUESTED_BYTES),
@@ -45,8 +45,8 @@ const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS] = {
     GP_VALUE("active_requests", stats[GP_STAT_ALLOCATION][GP_POOL_ALL]),
     GP_VALUE("allocated_bytes", stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]),
     GP_VALUE("allocations", stats[GP_STAT_SEGMENT][GP_POOL_ALL]),
-    GP_AT("num_host_alloc", num_device_alloc),
-    GP_AT("num_host_free", num_device_free),
+    GP_NAMED_FIELD("num_host_alloc", num_device_alloc),
+    GP_NAMED_FIELD("num_host_free", num_device_free),
 };
 
 int64_t gp_api_value(const struct gp_wire_device *device, const struct gp_api_stat *stat)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* As much of a name as a field holds beside its NUL; a character of UTF-8 is kept whole or left out. */
-static void gp_api_name(char *out, size_t bytes, const char *name)
+static void api_name(char *out, size_t bytes, const char *name)
 {
     size_t length = strnlen(name, bytes);
     if (length == bytes) {
@@ -29,7 +29,7 @@ GP_EXPORT int gpuprof_scope_begin(const char *name)
         return -EINVAL;
     if (!gp_api_enter(&saved_errno))
         return -ENODEV;
-    gp_api_name(field, sizeof(field), name);
+    api_name(field, sizeof(field), name);
     gp_api_poll();
     int handle = gp_scope_begin(field, true);
     gp_api_leave(saved_errno);
@@ -74,7 +74,7 @@ GP_EXPORT int gpuprof_mark(const char *name)
         return -EINVAL;
     if (!gp_api_enter(&saved_errno))
         return -ENODEV;
-    gp_api_name(field, sizeof(field), name);
+    api_name(field, sizeof(field), name);
     gp_feed_event(GP_EVENT_MARK, field);
     gp_api_leave(saved_errno);
     return 0;

@@ -59,7 +59,7 @@ bool gp_api_reset(unsigned index, unsigned what)
     return known;
 }
 
-static bool gp_api_is_gpu(int device)
+static bool api_is_gpu(int device)
 {
     return device >= 0 && device < (int)GP_WIRE_GPUS;
 }
@@ -89,10 +89,10 @@ GP_EXPORT int gpuprof_device_count(void)
 
 /* ---- one number ----------------------------------------------------------------------------------------------- */
 
-static int64_t gp_api_number(int device, enum gp_wire_stat stat, bool peak)
+static int64_t api_number(int device, enum gp_wire_stat stat, bool peak)
 {
     struct gp_wire_device numbers;
-    if (!gp_api_is_gpu(device) || !gp_api_device((unsigned)device, &numbers))
+    if (!api_is_gpu(device) || !gp_api_device((unsigned)device, &numbers))
         return -1;
     const struct gp_wire_value *value = &numbers.stats[stat][GP_POOL_ALL];
     return peak ? value->peak : value->current;
@@ -100,28 +100,27 @@ static int64_t gp_api_number(int device, enum gp_wire_stat stat, bool peak)
 
 GP_EXPORT int64_t gpuprof_memory_allocated(int device)
 {
-    return gp_api_number(device, GP_STAT_ALLOCATED_BYTES, false);
+    return api_number(device, GP_STAT_ALLOCATED_BYTES, false);
 }
 
 GP_EXPORT int64_t gpuprof_max_memory_allocated(int device)
 {
-    return gp_api_number(device, GP_STAT_ALLOCATED_BYTES, true);
+    return api_number(device, GP_STAT_ALLOCATED_BYTES, true);
 }
 
 GP_EXPORT int64_t gpuprof_memory_reserved(int device)
 {
-    return gp_api_number(device, GP_STAT_RESERVED_BYTES, false);
+    return api_number(device, GP_STAT_RESERVED_BYTES, false);
 }
 
 GP_EXPORT int64_t gpuprof_max_memory_reserved(int device)
 {
-    return gp_api_number(device, GP_STAT_RESERVED_BYTES, true);
+    return api_number(device, GP_STAT_RESERVED_BYTES, true);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------------------------- */
 
-static int gp_api_values(unsigned index, const struct gp_api_stat *stats, unsigned known, int64_t *values,
-                         unsigned count)
+static int api_values(unsigned index, const struct gp_api_stat *stats, unsigned known, int64_t *values, unsigned count)
 {
     struct gp_wire_device numbers;
     if ((count && !values) || !gp_api_device(index, &numbers))
@@ -138,19 +137,18 @@ GP_EXPORT const char *gpuprof_stat_name(unsigned index)
 
 GP_EXPORT int gpuprof_memory_stats(int device, int64_t *values, unsigned count)
 {
-    return gp_api_is_gpu(device)
-               ? gp_api_values((unsigned)device, gp_api_device_stats, GP_API_DEVICE_STATS, values, count)
-               : -1;
+    return api_is_gpu(device) ? api_values((unsigned)device, gp_api_device_stats, GP_API_DEVICE_STATS, values, count)
+                              : -1;
 }
 
 GP_EXPORT int gpuprof_memory_stat(int device, const char *name, int64_t *value)
 {
     unsigned i = 0;
-    if (!name || !value || !gp_api_is_gpu(device))
+    if (!name || !value || !api_is_gpu(device))
         return -1;
     while (i < GP_API_DEVICE_STATS && strcmp(gp_api_device_stats[i].name, name) != 0)
         i++;
-    return i < GP_API_DEVICE_STATS ? gp_api_values((unsigned)device, &gp_api_device_stats[i], 1, value, 1) : -1;
+    return i < GP_API_DEVICE_STATS ? api_values((unsigned)device, &gp_api_device_stats[i], 1, value, 1) : -1;
 }
 
 GP_EXPORT const char *gpuprof_host_stat_name(unsigned index)
@@ -160,34 +158,34 @@ GP_EXPORT const char *gpuprof_host_stat_name(unsigned index)
 
 GP_EXPORT int gpuprof_host_memory_stats(int64_t *values, unsigned count)
 {
-    return gp_api_values(GP_WIRE_HOST, gp_api_host_stats, GP_API_HOST_STATS, values, count);
+    return api_values(GP_WIRE_HOST, gp_api_host_stats, GP_API_HOST_STATS, values, count);
 }
 
 /* ---- resets --------------------------------------------------------------------------------------------------- */
 
-static int gp_api_reset_gpu(int device, unsigned what)
+static int api_reset_gpu(int device, unsigned what)
 {
-    return gp_api_is_gpu(device) && gp_api_reset((unsigned)device, what) ? 0 : -1;
+    return api_is_gpu(device) && gp_api_reset((unsigned)device, what) ? 0 : -1;
 }
 
 GP_EXPORT int gpuprof_reset_max_memory_allocated(int device)
 {
-    return gp_api_reset_gpu(device, GP_RESET_ALLOCATED);
+    return api_reset_gpu(device, GP_RESET_ALLOCATED);
 }
 
 GP_EXPORT int gpuprof_reset_max_memory_reserved(int device)
 {
-    return gp_api_reset_gpu(device, GP_RESET_RESERVED);
+    return api_reset_gpu(device, GP_RESET_RESERVED);
 }
 
 GP_EXPORT int gpuprof_reset_peak_memory_stats(int device)
 {
-    return gp_api_reset_gpu(device, GP_RESET_PEAKS);
+    return api_reset_gpu(device, GP_RESET_PEAKS);
 }
 
 GP_EXPORT int gpuprof_reset_accumulated_memory_stats(int device)
 {
-    return gp_api_reset_gpu(device, GP_RESET_ACCUMULATED);
+    return api_reset_gpu(device, GP_RESET_ACCUMULATED);
 }
 
 GP_EXPORT int gpuprof_reset_host_memory_stats(int what)

@@ -6,7 +6,7 @@
 #include "account/tap.h"
 #include "api/api.h"
 #include "base/compiler.h"
-#include "session/pieces.h"
+#include "session/extents.h"
 #include <gpuprof/gpuprof.h>
 
 _Static_assert(sizeof(struct gpuprof_piece) == 56, "gpuprof.h");
@@ -16,7 +16,7 @@ struct gp_api_walk {
     uint64_t room, count;
 };
 
-static void gp_api_piece(struct gp_api_walk *walk, const struct gp_wire_piece *piece, uint32_t what)
+static void api_extent(struct gp_api_walk *walk, const struct gp_wire_extent *piece, uint32_t what)
 {
     uint64_t at = walk->count++;
     if (at >= walk->room)
@@ -34,12 +34,12 @@ static void gp_api_piece(struct gp_api_walk *walk, const struct gp_wire_piece *p
     };
 }
 
-static void gp_api_visit(void *arg, const struct gp_wire_piece *piece)
+static void api_visit(void *arg, const struct gp_wire_extent *piece)
 {
-    if (piece->what != GP_PIECE_BLOCK)
-        gp_api_piece(arg, piece, GPUPROF_SEGMENT);
-    if (piece->what != GP_PIECE_SEGMENT)
-        gp_api_piece(arg, piece, GPUPROF_BLOCK);
+    if (piece->what != GP_EXTENT_BLOCK)
+        api_extent(arg, piece, GPUPROF_SEGMENT);
+    if (piece->what != GP_EXTENT_SEGMENT)
+        api_extent(arg, piece, GPUPROF_BLOCK);
 }
 
 GP_EXPORT int64_t gpuprof_walk(int device, struct gpuprof_piece *pieces, uint64_t count)
@@ -51,7 +51,7 @@ GP_EXPORT int64_t gpuprof_walk(int device, struct gpuprof_piece *pieces, uint64_
         return -1;
     bool known = gp_tap_known(index);
     if (known)
-        gp_pieces_walk(index, &walk, gp_api_visit, NULL);
+        gp_extents_walk(index, &walk, api_visit, NULL);
     gp_api_leave(saved_errno);
     return known ? (int64_t)walk.count : -1;
 }

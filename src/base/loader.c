@@ -17,7 +17,7 @@ static uint32_t x_forking; /* threads that fork */
 
 /* Each side first says what it does and then looks at the other: all four are sequentially consistent, so that not both
  * can miss each other. */
-static bool gp_loader_enter(void)
+static bool loader_enter(void)
 {
     for (unsigned round = 0; round < GP_LOADER_ROUNDS; round++) {
         __atomic_fetch_add(&x_looking, 1, __ATOMIC_SEQ_CST);
@@ -31,7 +31,7 @@ static bool gp_loader_enter(void)
 
 bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
-    if (!gp_loader_enter())
+    if (!loader_enter())
         return false;
     dl_iterate_phdr(visit, arg);
     GP_TESTPOINT("loader.looked");

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static enum gp_log_level gp_log_level;
-static int gp_log_fd = STDERR_FILENO;
+static enum gp_log_level log_level;
+static int log_fd = STDERR_FILENO;
 
 int gp_log_open(enum gp_log_level level, const char *file)
 {
@@ -21,9 +21,9 @@ int gp_log_open(enum gp_log_level level, const char *file)
         close(low);
         if (high < 0)
             return -error;
-        gp_log_fd = high;
+        log_fd = high;
     }
-    gp_log_level = level;
+    log_level = level;
     return 0;
 }
 
@@ -32,7 +32,7 @@ void gp_log(enum gp_log_level level, const char *format, ...)
     static const char *const words[] = {"", "error", "warning", "info", "debug"};
     char line[512];
     va_list args;
-    if (level > gp_log_level)
+    if (level > log_level)
         return;
     int saved_errno = errno;
     int used = snprintf(line, sizeof(line), "gpuprof[%d]: %s: ", (int)getpid(), words[level]);
@@ -42,7 +42,7 @@ void gp_log(enum gp_log_level level, const char *format, ...)
     if (used > (int)sizeof(line) - 2)
         used = (int)sizeof(line) - 2;
     line[used++] = '\n';
-    ssize_t written = write(gp_log_fd, line, (size_t)used);
+    ssize_t written = write(log_fd, line, (size_t)used);
     (void)written; /* a log that cannot be written is not the program's problem */
     errno = saved_errno;
 }

@@ -44,7 +44,7 @@ bool gp_life_on(void)
     return page && __atomic_load_n(page, __ATOMIC_RELAXED) != 0;
 }
 
-static GP_COLD void gp_thread_first(struct gp_thread *me)
+static GP_COLD void thread_first(struct gp_thread *me)
 {
     me->number = __atomic_add_fetch(&x_thread_count, 1, __ATOMIC_RELAXED); /* a number, publishes nothing */
     me->tid = (uint32_t)syscall(SYS_gettid);
@@ -64,7 +64,7 @@ bool gp_thread_enter(void)
     /* The compiler must not move our work before the guard: a signal handler on this thread looks at it. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(me->number == 0))
-        gp_thread_first(me);
+        thread_first(me);
     return true;
 }
 

@@ -51,7 +51,7 @@ static inline void gp_thread_heed(uint8_t before)
 }
 
 /* Process-wide life: off until gp_life_start, off for good in a forked child (also raw fork: the page is wiped) and
- * after gp_life_end.  0 or -errno from start. */
+ * after life_end.  0 or -errno from start. */
 int gp_life_start(void);
 void gp_life_end(void);
 bool gp_life_on(void);

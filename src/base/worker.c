@@ -7,13 +7,13 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* CUDA's own frames run on the poller's stack; measured needs are far below, and the pages are touched only when used.
- */
+/* CUDA's own frames run on the poller's stack; measured needs are far below, and the pages are touched only when
+ * used. */
 #define GP_WORKER_STACK (256 << 10)
 
 /* The C library takes the program's static TLS, which may be larger than that, out of the stack, and says how much it
  * takes in a function that has no header (glibc; other ones add it to the stack themselves). */
-static size_t gp_worker_stack(const pthread_attr_t *attr)
+static size_t worker_stack(const pthread_attr_t *attr)
 {
     size_t (*taken)(const pthread_attr_t *attr);
     *(void **)&taken = dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
@@ -25,7 +25,7 @@ struct gp_worker {
     const char *name;
 };
 
-static void *gp_worker_main(void *arg)
+static void *worker_main(void *arg)
 {
     const struct gp_worker *worker = arg;
     pthread_setname_np(pthread_self(), worker->name);
@@ -46,16 +46,16 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     *worker = (struct gp_worker){main, name};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, gp_worker_stack(&attr));
+    pthread_attr_setstacksize(&attr, worker_stack(&attr));
     /* A thread inherits its maker's mask: it must be born with every signal blocked. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&thread, &attr, gp_worker_main, worker);
+    int error = pthread_create(&thread, &attr, worker_main, worker);
     if (error == EINVAL) { /* it takes more than it says */
         pthread_attr_destroy(&attr);
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        error = pthread_create(&thread, &attr, gp_worker_main, worker);
+        error = pthread_create(&thread, &attr, worker_main, worker);
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);

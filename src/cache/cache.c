@@ -12,7 +12,7 @@
  *
  * Every step but the first runs under `grow`.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static bool gp_cache_open(struct gp_cache *cache)
+static bool cache_open(struct gp_cache *cache)
 {
     cache->blocks.item_bytes = sizeof(struct gp_block);
     cache->segment_records.item_bytes = sizeof(struct gp_segment);
@@ -45,7 +45,7 @@ static bool gp_cache_open(struct gp_cache *cache)
     cache->page_records.item_bytes = sizeof(struct gp_page);
     cache->use_records.item_bytes = sizeof(struct gp_uses);
     cache->pool_records.item_bytes = sizeof(struct gp_pool);
-    cache->batch_records.item_bytes = sizeof(struct gp_batch);
+    cache->batch_records.item_bytes = sizeof(struct gp_fenced_blocks);
     if (!gp_table_open(cache))
         return false;
     cache->owns_gauges = cache->gauges == NULL;
@@ -54,7 +54,7 @@ static bool gp_cache_open(struct gp_cache *cache)
     return gp_thread_open(cache);
 }
 
-static void gp_cache_close(struct gp_cache *cache)
+static void cache_close(struct gp_cache *cache)
 {
     struct gp_slab *slabs[] = {
         &cache->blocks,       &cache->segment_records, &cache->heap_records, &cache->page_records, &cache->use_records,
@@ -84,8 +84,8 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);
     if (!cache->backend.page_bytes)
         cache->policy.growable = false;
-    if (!gp_cache_open(cache)) {
-        gp_cache_close(cache);
+    if (!cache_open(cache)) {
+        cache_close(cache);
         return -ENOMEM;
     }
     *out = cache;
@@ -93,7 +93,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
 }
 
 /* A block that goes without a free of its own. */
-static void gp_cache_end_block(struct gp_cache *cache, struct gp_block *block)
+static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
 {
     if (gp_block_state(block) == GP_BLOCK_TAKEN) {
         gp_gauges_end(cache, 0, block);
@@ -106,7 +106,7 @@ static void gp_cache_end_block(struct gp_cache *cache, struct gp_block *block)
 }
 
 /* Under grow.  Takes the records of one segment away. */
-static bool gp_cache_end_segment(struct gp_cache *cache, bool call_backend)
+static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
 {
     gp_lock_take(&cache->lock);
     gp_wait_forget(cache);
@@ -123,7 +123,7 @@ static bool gp_cache_end_segment(struct gp_cache *cache, bool call_backend)
         gp_block_claim(block);
     gp_thread_flush(cache);
     for (struct gp_block *block = segment->first; block; block = block->after)
-        gp_cache_end_block(cache, block);
+        cache_end_block(cache, block);
     cache->reserved_bytes -= held;
     gp_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
     struct gp_segment gone = *segment;
@@ -146,7 +146,7 @@ static bool gp_cache_end_segment(struct gp_cache *cache, bool call_backend)
 void gp_cache_forget(struct gp_cache *cache)
 {
     gp_lock_take(&cache->grow);
-    while (gp_cache_end_segment(cache, false))
+    while (cache_end_segment(cache, false))
         ;
     cache->first_made = false;
     gp_lock_give(&cache->grow);
@@ -157,10 +157,10 @@ void gp_cache_free(struct gp_cache *cache)
     gp_lock_take(&cache->grow);
     gp_wait_settle(cache, true, true);
     gp_wait_all(cache);
-    while (gp_cache_end_segment(cache, true))
+    while (cache_end_segment(cache, true))
         ;
     gp_lock_give(&cache->grow);
-    gp_cache_close(cache);
+    cache_close(cache);
 }
 
 struct gp_counter *gp_cache_gauges(struct gp_cache *cache)
@@ -184,14 +184,14 @@ struct gp_want { /* a request on its way up the ladder */
     uint32_t error;
 };
 
-static void gp_cache_flush(struct gp_cache *cache)
+static void cache_flush(struct gp_cache *cache)
 {
     gp_lock_take(&cache->lock);
     gp_thread_flush(cache);
     gp_lock_give(&cache->lock);
 }
 
-static bool gp_want_idle(struct gp_want *want)
+static bool want_idle(struct gp_want *want)
 {
     gp_lock_take(&want->cache->lock);
     want->block = gp_heap_give(want->cache, want->heap, want->request, want->bytes);
@@ -199,7 +199,7 @@ static bool gp_want_idle(struct gp_want *want)
     return want->block != NULL;
 }
 
-static bool gp_want_waiting(struct gp_want *want)
+static bool want_waiting(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
     gp_lock_take(&cache->lock);
@@ -209,20 +209,20 @@ static bool gp_want_waiting(struct gp_want *want)
     if (!waits)
         return false;
     gp_wait_settle(cache, any, false);
-    if (gp_want_idle(want))
+    if (want_idle(want))
         return true;
     if (!any)
         return false;
     gp_wait_settle(cache, true, true);
-    return gp_want_idle(want);
+    return want_idle(want);
 }
 
-static bool gp_want_growable(const struct gp_want *want)
+static bool want_growable(const struct gp_want *want)
 {
     return want->cache->policy.growable && !want->heap->linear;
 }
 
-static uint32_t gp_want_map(struct gp_want *want, bool make)
+static uint32_t want_map(struct gp_want *want, bool make)
 {
     enum gp_growth how = make ? GP_GROW_AHEAD : GP_GROW_MOVE;
     for (;;) {
@@ -236,13 +236,13 @@ static uint32_t gp_want_map(struct gp_want *want, bool make)
     }
 }
 
-static bool gp_want_grow(struct gp_want *want, bool make)
+static bool want_grow(struct gp_want *want, bool make)
 {
     struct gp_cache *cache = want->cache;
-    if (!gp_want_growable(want))
+    if (!want_growable(want))
         want->error = gp_segment_grow(cache, want->heap, want->request, want->bytes, &want->block);
     else
-        want->error = gp_want_map(want, make);
+        want->error = want_map(want, make);
     return want->error == 0;
 }
 
@@ -252,10 +252,10 @@ static bool gp_want_grow(struct gp_want *want, bool make)
 
 /* Is it better to map idle pages here than to make new ones?  Only while there are enough of them, and while new ones
  * would make the reserve larger than the peak of use allows. */
-static bool gp_want_moves(const struct gp_want *want)
+static bool want_moves(const struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
-    if (!cache->policy.moves_pages || !gp_want_growable(want))
+    if (!cache->policy.moves_pages || !want_growable(want))
         return false;
     gp_lock_take(&cache->lock);
     uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes + want->bytes;
@@ -269,7 +269,7 @@ static bool gp_want_moves(const struct gp_want *want)
 
 /* Under lock: idle memory of another stream that would do.  gone: of destroyed streams alone.  quiet: that no work
  * uses. */
-static struct gp_block *gp_want_foreign(struct gp_want *want, bool gone, bool quiet)
+static struct gp_block *want_foreign(struct gp_want *want, bool gone, bool quiet)
 {
     struct gp_cache *cache = want->cache;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
@@ -283,16 +283,16 @@ static struct gp_block *gp_want_foreign(struct gp_want *want, bool gone, bool qu
 }
 
 /* Takes it after a fence.  The block stays where it belongs, and waits for this stream when it is freed. */
-static bool gp_want_share(struct gp_want *want, bool gone)
+static bool want_share(struct gp_want *want, bool gone)
 {
     struct gp_cache *cache = want->cache;
     gp_lock_take(&cache->lock);
-    bool there = gp_want_foreign(want, gone, false) != NULL;
+    bool there = want_foreign(want, gone, false) != NULL;
     gp_lock_give(&cache->lock);
     if (!there || !gp_wait_all(cache))
         return false;
     gp_lock_take(&cache->lock);
-    struct gp_block *fit = gp_want_foreign(want, gone, true);
+    struct gp_block *fit = want_foreign(want, gone, true);
     if (fit)
         want->block = gp_block_give(cache, fit, want->request, want->bytes);
     gp_lock_give(&cache->lock);
@@ -304,71 +304,71 @@ static bool gp_want_share(struct gp_want *want, bool gone)
 #define GP_THREADS_KEEP (32u << 20)
 
 /* Where moving is due, memory of another stream that fits as it is comes first: it costs a fence and no mapping. */
-static bool gp_want_memory(struct gp_want *want)
+static bool want_memory(struct gp_want *want)
 {
-    /* What threads keep is idle memory that gp_want_moves takes for used: the reserve does not grow because of it. */
+    /* What threads keep is idle memory that want_moves takes for used: the reserve does not grow because of it. */
     if (gp_thread_held(want->cache) > GP_THREADS_KEEP) {
-        gp_cache_flush(want->cache);
-        if (gp_want_idle(want))
+        cache_flush(want->cache);
+        if (want_idle(want))
             return true;
     }
-    bool move = gp_want_moves(want);
-    if (move && want->cache->policy.streams_share && gp_want_share(want, false))
+    bool move = want_moves(want);
+    if (move && want->cache->policy.streams_share && want_share(want, false))
         return true;
-    return gp_want_grow(want, !(move && gp_wait_all(want->cache)));
+    return want_grow(want, !(move && gp_wait_all(want->cache)));
 }
 
-static bool gp_want_pages(struct gp_want *want)
+static bool want_pages(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
-    if (!gp_want_growable(want) || !cache->policy.moves_pages)
+    if (!want_growable(want) || !cache->policy.moves_pages)
         return false;
     gp_lock_take(&cache->lock);
     bool there = gp_page_idle(cache) > 0;
     gp_lock_give(&cache->lock);
-    return there && gp_want_grow(want, false);
+    return there && want_grow(want, false);
 }
 
-static bool gp_want_retry(struct gp_want *want)
+static bool want_retry(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
     if (want->error != GP_BACKEND_OOM)
         return false;
     if (cache->policy.max_split_bytes != UINT64_MAX && gp_segment_release_oversize(cache, want->bytes) &&
-        gp_want_grow(want, true))
+        want_grow(want, true))
         return true;
-    if (gp_want_share(want, !cache->policy.streams_share))
+    if (want_share(want, !cache->policy.streams_share))
         return true;
-    gp_cache_flush(cache);
+    cache_flush(cache);
     gp_wait_settle(cache, true, true);
-    if (gp_want_idle(want))
+    if (want_idle(want))
         return true;
     if (!gp_wait_all(cache))
         return false;
-    if (gp_want_pages(want))
+    if (want_pages(want))
         return true;
     __atomic_fetch_add(&cache->x_retries, 1, __ATOMIC_RELAXED); /* a count */
     gp_cache_tell(cache, GP_CACHE_RETRY, 0, want->bytes, want->request->stream);
     gp_segment_release(cache, 0, UINT64_MAX);
     gp_page_drop_ranges(cache);
-    return gp_want_grow(want, true);
+    return want_grow(want, true);
 }
 
 /* Under grow. */
-static bool gp_want_climb(struct gp_want *want)
+static bool want_climb(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
-    if (gp_want_idle(want) || gp_want_waiting(want) || gp_want_share(want, !cache->policy.only_first))
+    if (want_idle(want) || want_waiting(want) || want_share(want, !cache->policy.only_first))
         return true;
     gp_page_drop_ranges(cache);
     if (want->heap->dedicated)
         gp_segment_trim_dedicated(cache);
     gp_segment_collect(cache);
-    return gp_want_memory(want) || gp_want_retry(want);
+    return want_memory(want) || want_retry(want);
 }
 
 /* Under lock. */
-static bool gp_want_heap(struct gp_want *want)
+static bool want_heap(struct gp_want *want)
 {
     const struct gp_policy *policy = &want->cache->policy;
     const struct gp_request *request = want->request;
@@ -383,14 +383,14 @@ static bool gp_want_heap(struct gp_want *want)
     return want->heap != NULL;
 }
 
-static uint32_t gp_cache_alloc_slow(struct gp_want *want)
+static uint32_t cache_alloc_slow(struct gp_want *want)
 {
     struct gp_cache *cache = want->cache;
     gp_lock_take(&cache->grow);
     gp_lock_take(&cache->lock);
-    bool served = gp_want_heap(want); /* again: the stream may have been destroyed since */
+    bool served = want_heap(want); /* again: the stream may have been destroyed since */
     gp_lock_give(&cache->lock);
-    served = served && gp_want_climb(want);
+    served = served && want_climb(want);
     gp_lock_give(&cache->grow);
     if (served)
         return 0;
@@ -411,11 +411,11 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
         return 0;
     gp_lock_take(&cache->lock);
     cache->clock++;
-    if (gp_want_heap(&want))
+    if (want_heap(&want))
         want.block = gp_heap_give(cache, want.heap, request, want.bytes);
     gp_lock_give(&cache->lock);
     if (!want.block) {
-        uint32_t error = gp_cache_alloc_slow(&want);
+        uint32_t error = cache_alloc_slow(&want);
         if (error)
             return error;
     }
@@ -427,9 +427,9 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */
 
-/* Under lock.  The work of the block's own stream is in order only if the heap is that stream's: borrowed memory waits.
- */
-static bool gp_block_must_wait(struct gp_cache *cache, struct gp_block *block, bool unordered)
+/* Under lock.  The work of the block's own stream is in order only if the heap is that stream's: borrowed memory
+ * waits. */
+static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool unordered)
 {
     if (unordered || block->stream == GP_STREAM_GONE)
         return true;
@@ -447,16 +447,15 @@ static bool gp_block_must_wait(struct gp_cache *cache, struct gp_block *block, b
 }
 
 /* Does its segment leave with this block?  Then the driver's own free does the waiting. */
-static bool gp_segment_goes_at_once(const struct gp_cache *cache, const struct gp_block *block)
+static bool segment_goes_at_once(const struct gp_cache *cache, const struct gp_block *block)
 {
     const struct gp_segment *segment = block->segment;
     return !segment->growable && !segment->heap->pinned && !block->before && !block->after &&
            (cache->policy.frees_at_once || (cache->policy.only_first && !segment->first_chunk && !segment->dedicated));
 }
 
-static __attribute__((noinline)) bool gp_cache_release_slow(struct gp_cache *cache, uint64_t address,
-                                                            enum gp_free_order order, unsigned shard,
-                                                            struct gp_grant *out)
+static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache, uint64_t address,
+                                                         enum gp_free_order order, unsigned shard, struct gp_grant *out)
 {
     gp_lock_take(&cache->lock);
     struct gp_block *block = gp_table_at(cache, address);
@@ -468,8 +467,8 @@ static __attribute__((noinline)) bool gp_cache_release_slow(struct gp_cache *cac
     struct gp_gone gone;
     *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream,
                              gp_block_tag_of(cache, block)};
-    bool at_once = gp_segment_goes_at_once(cache, block);
-    if (!at_once && gp_block_must_wait(cache, block, order == GP_FREE_UNORDERED)) {
+    bool at_once = segment_goes_at_once(cache, block);
+    if (!at_once && block_must_wait(cache, block, order == GP_FREE_UNORDERED)) {
         gp_gauges_free(cache, shard, block);
         gp_wait_for(cache, block, order == GP_FREE_UNORDERED || block->stream == GP_STREAM_GONE);
     } else {
@@ -501,7 +500,7 @@ bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_ord
         return false;
     if (cache->threads && order == GP_FREE_ORDERED && gp_thread_take(cache, block, address, shard, out))
         return true;
-    return gp_cache_release_slow(cache, address, order, shard, out);
+    return cache_release_slow(cache, address, order, shard, out);
 }
 
 bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t stream)
@@ -544,7 +543,7 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
         for (struct gp_block *block = segment->first; block; block = block->after) {
             if (block->stream == stream)
-                __atomic_store_n(&block->stream, GP_STREAM_GONE, __ATOMIC_RELAXED); /* thread.c looks at it */
+                __atomic_store_n(&block->stream, GP_STREAM_GONE, __ATOMIC_RELAXED); /* threadcache.c looks at it */
             for (struct gp_uses *use = block->uses; use; use = use->next)
                 if (use->stream == stream)
                     use->stream = GP_STREAM_GONE;
@@ -557,7 +556,7 @@ uint64_t gp_cache_trim(struct gp_cache *cache, uint64_t keep_bytes)
 {
     uint64_t given = 0;
     gp_lock_take(&cache->grow);
-    gp_cache_flush(cache);
+    cache_flush(cache);
     gp_wait_settle(cache, true, true);
     if (gp_cache_idle(cache) > keep_bytes && gp_wait_all(cache))
         given = gp_segment_release(cache, keep_bytes, UINT64_MAX);

@@ -219,9 +219,9 @@ void gp_cache_walk(struct gp_cache *cache, void *arg,
 #define GP_CACHE_REST                                                                                                  \
     1024u /* some 20 us of the lock; with 64 a busy thread, who goes first each time, makes a million blocks take a    \
              second */
-void gp_cache_tour(struct gp_cache *cache, void *arg,
-                   bool (*segment)(void *arg, const struct gp_cache_segment *segment),
-                   bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));
+void gp_cache_iterate(struct gp_cache *cache, void *arg,
+                      bool (*segment)(void *arg, const struct gp_cache_segment *segment),
+                      bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));
 
 /* Checks every invariant while nothing else runs: 0, or -1 with the first broken one in why. */
 int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes);

@@ -43,7 +43,7 @@ __attribute__((format(printf, 2, 3))) static void gp_conf_say(struct gp_conf *co
 }
 
 /* A setting that is right and means nothing here. */
-static void gp_conf_note(struct gp_conf *conf, const char *reason)
+static void conf_note(struct gp_conf *conf, const char *reason)
 {
     gp_conf_say(conf, "%s%s: %s", conf->why_used ? "; " : "", conf->key, reason);
 }
@@ -51,26 +51,26 @@ static void gp_conf_note(struct gp_conf *conf, const char *reason)
 /* What is said on failure stands alone: notes before it would hide it. */
 #define gp_conf_fail(conf, ...) ((conf)->why_used = 0, gp_conf_say(conf, __VA_ARGS__), -EINVAL)
 
-static char gp_conf_peek(struct gp_conf *conf)
+static char conf_peek(struct gp_conf *conf)
 {
     while (isspace((unsigned char)*conf->at))
         conf->at++;
     return *conf->at;
 }
 
-static bool gp_conf_take(struct gp_conf *conf, char c)
+static bool conf_take(struct gp_conf *conf, char c)
 {
-    if (gp_conf_peek(conf) != c)
+    if (conf_peek(conf) != c)
         return false;
     conf->at++;
     return true;
 }
 
 /* Everything up to the next of `, : [ ]`; blanks inside vanish, as PyTorch's tokenizer has it. */
-static int gp_conf_word(struct gp_conf *conf)
+static int conf_word(struct gp_conf *conf)
 {
     size_t n = 0;
-    for (char c; (c = gp_conf_peek(conf)) && !strchr(",:[]", c); conf->at++) {
+    for (char c; (c = conf_peek(conf)) && !strchr(",:[]", c); conf->at++) {
         if (n + 1 == sizeof conf->word) {
             conf->word[n] = 0;
             return gp_conf_fail(conf, "'%.20s...' is too long for a key or a value", conf->word);
@@ -83,7 +83,7 @@ static int gp_conf_word(struct gp_conf *conf)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool gp_conf_digits(const char *word, uint64_t *out)
+static bool conf_digits(const char *word, uint64_t *out)
 {
     uint64_t value = 0;
     if (!*word)
@@ -97,10 +97,10 @@ static bool gp_conf_digits(const char *word, uint64_t *out)
     return true;
 }
 
-static int gp_conf_mb(struct gp_conf *conf, uint64_t least, uint64_t *bytes)
+static int conf_mb(struct gp_conf *conf, uint64_t least, uint64_t *bytes)
 {
     uint64_t mb;
-    if (!gp_conf_digits(conf->word, &mb))
+    if (!conf_digits(conf->word, &mb))
         return gp_conf_fail(conf, "%s:%s is not a whole number of MB: write it with digits alone, as in %s:%llu",
                             conf->key, conf->word, conf->key, (unsigned long long)least);
     if (mb < least)
@@ -111,7 +111,7 @@ static int gp_conf_mb(struct gp_conf *conf, uint64_t least, uint64_t *bytes)
 }
 
 /* By hand, since strtod reads the decimal point of the program's locale. */
-static bool gp_conf_decimal(const char *word, double *out)
+static bool conf_decimal(const char *word, double *out)
 {
     double value = 0, unit = 1;
     bool digit = false, point = false;
@@ -130,7 +130,7 @@ static bool gp_conf_decimal(const char *word, double *out)
     return digit;
 }
 
-static int gp_conf_bool(struct gp_conf *conf, bool *out)
+static int conf_bool(struct gp_conf *conf, bool *out)
 {
     *out = strcmp(conf->word, "True") == 0;
     if (*out || strcmp(conf->word, "False") == 0)
@@ -138,28 +138,28 @@ static int gp_conf_bool(struct gp_conf *conf, bool *out)
     return gp_conf_fail(conf, "%s:%s must be exactly True or False", conf->key, conf->word);
 }
 
-static bool gp_conf_is_power(uint64_t value)
+static bool conf_is_power(uint64_t value)
 {
     return value && !(value & (value - 1));
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static int gp_conf_max_split(struct gp_conf *conf)
+static int conf_max_split(struct gp_conf *conf)
 {
-    return gp_conf_mb(conf, 20, &conf->policy.max_split_bytes);
+    return conf_mb(conf, 20, &conf->policy.max_split_bytes);
 }
 
-static int gp_conf_max_round(struct gp_conf *conf)
+static int conf_max_round(struct gp_conf *conf)
 {
-    return gp_conf_mb(conf, 20, &conf->policy.max_round_bytes);
+    return conf_mb(conf, 20, &conf->policy.max_round_bytes);
 }
 
-static int gp_conf_large_segment(struct gp_conf *conf)
+static int conf_large_segment(struct gp_conf *conf)
 {
     uint64_t bytes = 0;
     /* kMinLargeAlloc: requests up to 10 MB have to fit. */
-    int error = gp_conf_mb(conf, 10, &bytes);
+    int error = conf_mb(conf, 10, &bytes);
     if (error)
         return error;
     if (bytes % (2 * GP_MIB))
@@ -167,39 +167,39 @@ static int gp_conf_large_segment(struct gp_conf *conf)
                             conf->word);
     conf->policy.large_segment_bytes = conf->policy.large_page_bytes = bytes;
     if (!conf->policy.own_segment_bytes)
-        gp_conf_note(conf, "every segment of this allocator is as large as the request; it changes page sizes alone");
+        conf_note(conf, "every segment of this allocator is as large as the request; it changes page sizes alone");
     return 0;
 }
 
-static int gp_conf_collection(struct gp_conf *conf)
+static int conf_collection(struct gp_conf *conf)
 {
     double value;
-    if (!gp_conf_decimal(conf->word, &value) || value <= 0 || value >= 1)
+    if (!conf_decimal(conf->word, &value) || value <= 0 || value >= 1)
         return gp_conf_fail(conf, "%s:%s must be between 0 and 1, both excluded, as in %s:0.8", conf->key, conf->word,
                             conf->key);
     conf->policy.gc_threshold = value;
     return 0;
 }
 
-static int gp_conf_fraction(struct gp_conf *conf)
+static int conf_fraction(struct gp_conf *conf)
 {
     double value;
-    if (!gp_conf_decimal(conf->word, &value) || value > 1)
+    if (!conf_decimal(conf->word, &value) || value > 1)
         return gp_conf_fail(conf, "%s:%s must be between 0 and 1, as in %s:0.5", conf->key, conf->word, conf->key);
     if (value == 0)
-        gp_conf_note(conf, "0 means no limit here");
+        conf_note(conf, "0 means no limit here");
     conf->policy.memory_fraction = value;
     return 0;
 }
 
-static int gp_conf_expandable(struct gp_conf *conf)
+static int conf_expandable(struct gp_conf *conf)
 {
     bool on;
-    int error = gp_conf_bool(conf, &on);
+    int error = conf_bool(conf, &on);
     if (error)
         return error;
     if (on && !conf->policy.large_page_bytes) {
-        gp_conf_note(conf, "this allocator has no segments that could grow");
+        conf_note(conf, "this allocator has no segments that could grow");
         return 0;
     }
     conf->policy.growable = on;
@@ -209,34 +209,33 @@ static int gp_conf_expandable(struct gp_conf *conf)
 }
 
 /* divisions <= 128: eight bits hold them, and a 128th of a power of two is below 1 % already. */
-static int gp_conf_division(struct gp_conf *conf, bool none_allowed, uint8_t *out)
+static int conf_division(struct gp_conf *conf, bool none_allowed, uint8_t *out)
 {
     uint64_t value;
-    if (!gp_conf_digits(conf->word, &value) || value > 128 ||
-        (!gp_conf_is_power(value) && !(none_allowed && value == 0)))
+    if (!conf_digits(conf->word, &value) || value > 128 || (!conf_is_power(value) && !(none_allowed && value == 0)))
         return gp_conf_fail(conf, "%s: '%s' divisions: it must be a power of two up to 128%s", conf->key, conf->word,
                             none_allowed ? ", or 0 for none" : "");
     *out = (uint8_t)value;
     return 0;
 }
 
-static int gp_conf_division_entry(struct gp_conf *conf, bool *first, unsigned *last)
+static int conf_division_entry(struct gp_conf *conf, bool *first, unsigned *last)
 {
     char border[GP_CONF_WORD];
     uint8_t *divisions = conf->policy.divisions, value = 0;
     uint64_t mb = 0;
-    int error = gp_conf_word(conf);
+    int error = conf_word(conf);
     if (error)
         return error;
     memcpy(border, conf->word, sizeof border);
     bool beyond = strcmp(border, ">") == 0;
-    if (!beyond && (!gp_conf_digits(border, &mb) || !gp_conf_is_power(mb)))
+    if (!beyond && (!conf_digits(border, &mb) || !conf_is_power(mb)))
         return gp_conf_fail(conf, "%s: the border '%s' must be a power of two in MB, or >", conf->key, border);
-    if (!gp_conf_take(conf, ':'))
+    if (!conf_take(conf, ':'))
         return gp_conf_fail(conf, "%s: ':' is missing after '%s', as in [64:8,256:4,>:1]", conf->key, border);
-    error = gp_conf_word(conf);
+    error = conf_word(conf);
     if (!error)
-        error = gp_conf_division(conf, true, &value);
+        error = conf_division(conf, true, &value);
     if (error)
         return error;
     if (beyond) {
@@ -254,25 +253,25 @@ static int gp_conf_division_entry(struct gp_conf *conf, bool *first, unsigned *l
     return 0;
 }
 
-static int gp_conf_divisions(struct gp_conf *conf)
+static int conf_divisions(struct gp_conf *conf)
 {
     uint8_t value = 0;
     bool first = true;
     unsigned last = 0;
-    if (!gp_conf_take(conf, '[')) {
-        int error = gp_conf_word(conf);
+    if (!conf_take(conf, '[')) {
+        int error = conf_word(conf);
         if (!error)
-            error = gp_conf_division(conf, false, &value);
+            error = conf_division(conf, false, &value);
         if (!error)
             memset(conf->policy.divisions, value, sizeof conf->policy.divisions);
         return error;
     }
     do {
-        int error = gp_conf_division_entry(conf, &first, &last);
+        int error = conf_division_entry(conf, &first, &last);
         if (error)
             return error;
-    } while (gp_conf_take(conf, ','));
-    if (!gp_conf_take(conf, ']'))
+    } while (conf_take(conf, ','));
+    if (!conf_take(conf, ']'))
         return gp_conf_fail(conf, "%s: the list does not end with ']'", conf->key);
     return 0;
 }
@@ -281,30 +280,30 @@ static int gp_conf_divisions(struct gp_conf *conf)
 
 enum gp_conf_shape { GP_CONF_WORDED, GP_CONF_BOOL, GP_CONF_NUMBER, GP_CONF_BACKEND, GP_CONF_ANY };
 
-static int gp_conf_skip_list(struct gp_conf *conf)
+static int conf_skip_list(struct gp_conf *conf)
 {
-    while (gp_conf_peek(conf) && *conf->at != ']')
+    while (conf_peek(conf) && *conf->at != ']')
         conf->at++;
-    return gp_conf_take(conf, ']') ? 0 : gp_conf_fail(conf, "%s: the list does not end with ']'", conf->key);
+    return conf_take(conf, ']') ? 0 : gp_conf_fail(conf, "%s: the list does not end with ']'", conf->key);
 }
 
-static int gp_conf_ignore(struct gp_conf *conf, enum gp_conf_shape shape, const char *reason)
+static int conf_ignore(struct gp_conf *conf, enum gp_conf_shape shape, const char *reason)
 {
     bool on;
     uint64_t number;
     int error = 0;
-    if (shape == GP_CONF_ANY && gp_conf_take(conf, '['))
-        error = gp_conf_skip_list(conf);
+    if (shape == GP_CONF_ANY && conf_take(conf, '['))
+        error = conf_skip_list(conf);
     else
-        error = gp_conf_word(conf);
+        error = conf_word(conf);
     if (!error && shape == GP_CONF_BOOL)
-        error = gp_conf_bool(conf, &on);
-    if (!error && shape == GP_CONF_NUMBER && (!gp_conf_digits(conf->word, &number) || number == 0))
+        error = conf_bool(conf, &on);
+    if (!error && shape == GP_CONF_NUMBER && (!conf_digits(conf->word, &number) || number == 0))
         error = gp_conf_fail(conf, "%s:%s is not a number from 1 up", conf->key, conf->word);
     if (!error && shape == GP_CONF_BACKEND && strcmp(conf->word, "native") && strcmp(conf->word, "cudaMallocAsync"))
         error = gp_conf_fail(conf, "%s:%s must be native or cudaMallocAsync", conf->key, conf->word);
     if (!error)
-        gp_conf_note(conf, reason);
+        conf_note(conf, reason);
     return error;
 }
 
@@ -317,13 +316,13 @@ static const struct gp_conf_key {
     enum gp_conf_shape shape;
     const char *ignored;
 } gp_conf_keys[] = {
-    {"max_split_size_mb", gp_conf_max_split, GP_CONF_WORDED, NULL},
-    {"max_non_split_rounding_mb", gp_conf_max_round, GP_CONF_WORDED, NULL},
-    {"garbage_collection_threshold", gp_conf_collection, GP_CONF_WORDED, NULL},
-    {"roundup_power2_divisions", gp_conf_divisions, GP_CONF_ANY, NULL},
-    {"expandable_segments", gp_conf_expandable, GP_CONF_WORDED, NULL},
-    {"large_segment_size_mb", gp_conf_large_segment, GP_CONF_WORDED, NULL},
-    {"per_process_memory_fraction", gp_conf_fraction, GP_CONF_WORDED, NULL},
+    {"max_split_size_mb", conf_max_split, GP_CONF_WORDED, NULL},
+    {"max_non_split_rounding_mb", conf_max_round, GP_CONF_WORDED, NULL},
+    {"garbage_collection_threshold", conf_collection, GP_CONF_WORDED, NULL},
+    {"roundup_power2_divisions", conf_divisions, GP_CONF_ANY, NULL},
+    {"expandable_segments", conf_expandable, GP_CONF_WORDED, NULL},
+    {"large_segment_size_mb", conf_large_segment, GP_CONF_WORDED, NULL},
+    {"per_process_memory_fraction", conf_fraction, GP_CONF_WORDED, NULL},
     {"backend", NULL, GP_CONF_BACKEND, "no effect: --allocator chooses"},
     {"release_lock_on_cudamalloc", NULL, GP_CONF_BOOL, GP_CONF_LOCK},
     {"release_lock_on_hipmalloc", NULL, GP_CONF_BOOL, GP_CONF_LOCK},
@@ -341,28 +340,28 @@ static const struct gp_conf_key {
      "no effect: a growable segment reserves 9/8 of the device"},
 };
 
-static int gp_conf_value(struct gp_conf *conf, const struct gp_conf_key *key)
+static int conf_value(struct gp_conf *conf, const struct gp_conf_key *key)
 {
     conf->key = key->name;
-    if (!gp_conf_take(conf, ':'))
+    if (!conf_take(conf, ':'))
         return gp_conf_fail(conf, "'%s' needs a value: write %s:VALUE", key->name, key->name);
-    char next = gp_conf_peek(conf);
+    char next = conf_peek(conf);
     if (next == 0 || next == ',' || (next == '[' && key->shape != GP_CONF_ANY))
         return gp_conf_fail(conf, "'%s' needs a value: write %s:VALUE", key->name, key->name);
     if (!key->set)
-        return gp_conf_ignore(conf, key->shape, key->ignored);
-    int error = key->shape == GP_CONF_WORDED ? gp_conf_word(conf) : 0;
+        return conf_ignore(conf, key->shape, key->ignored);
+    int error = key->shape == GP_CONF_WORDED ? conf_word(conf) : 0;
     return error ? error : key->set(conf);
 }
 
-static int gp_conf_pair(struct gp_conf *conf)
+static int conf_pair(struct gp_conf *conf)
 {
-    int error = gp_conf_word(conf);
+    int error = conf_word(conf);
     if (error)
         return error;
     for (unsigned i = 0; i < sizeof gp_conf_keys / sizeof gp_conf_keys[0]; i++)
         if (strcmp(conf->word, gp_conf_keys[i].name) == 0)
-            return gp_conf_value(conf, &gp_conf_keys[i]);
+            return conf_value(conf, &gp_conf_keys[i]);
     if (!conf->word[0])
         return gp_conf_fail(conf, "a key is missing before '%.10s': the form is KEY:VALUE,KEY:VALUE", conf->at);
     return gp_conf_fail(conf,
@@ -372,7 +371,7 @@ static int gp_conf_pair(struct gp_conf *conf)
 }
 
 /* What only makes sense together, in whatever order it was written. */
-static int gp_conf_finish(struct gp_conf *conf)
+static int conf_finish(struct gp_conf *conf)
 {
     const struct gp_policy *policy = &conf->policy;
     if (policy->max_split_bytes < policy->large_segment_bytes)
@@ -386,10 +385,10 @@ static int gp_conf_finish(struct gp_conf *conf)
                                                : NULL;
     conf->key = "max_split_size_mb";
     if (reason && policy->max_split_bytes != UINT64_MAX)
-        gp_conf_note(conf, reason);
+        conf_note(conf, reason);
     conf->key = "garbage_collection_threshold";
     if (reason && policy->gc_threshold > 0)
-        gp_conf_note(conf, reason);
+        conf_note(conf, reason);
     return 0;
 }
 
@@ -398,14 +397,14 @@ int gp_policy_configure(struct gp_policy *policy, const char *text, char *why, s
     struct gp_conf conf = {.policy = *policy, .at = text, .why = why, .why_bytes = why_bytes};
     if (why_bytes)
         why[0] = 0;
-    while (gp_conf_peek(&conf)) {
-        int error = gp_conf_pair(&conf);
-        if (!error && gp_conf_peek(&conf) && !gp_conf_take(&conf, ','))
+    while (conf_peek(&conf)) {
+        int error = conf_pair(&conf);
+        if (!error && conf_peek(&conf) && !conf_take(&conf, ','))
             error = gp_conf_fail(&conf, "'%.10s' after %s: settings are separated by ','", conf.at, conf.key);
         if (error)
             return error;
     }
-    int error = gp_conf_finish(&conf);
+    int error = conf_finish(&conf);
     if (!error)
         *policy = conf.policy;
     return error;

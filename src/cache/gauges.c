@@ -4,96 +4,96 @@
  * in alloc_found_block, free and free_block).  A free moves them before the memory can be given again, an allocation
  * before it is returned: a peak never shows what did not exist at once.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 
 struct gp_moves {
     struct gp_delta deltas[GP_DELTAS];
     unsigned count;
 };
 
-static void gp_moves_put(struct gp_moves *moves, unsigned gauge, uint64_t amount)
+static void moves_put(struct gp_moves *moves, unsigned gauge, uint64_t amount)
 {
     if (amount)
         moves->deltas[moves->count++] = (struct gp_delta){.gauge = gauge, .amount = (int64_t)amount};
 }
 
-static void gp_moves_pools(struct gp_moves *moves, unsigned gauge, bool small, uint64_t amount)
+static void moves_pools(struct gp_moves *moves, unsigned gauge, bool small, uint64_t amount)
 {
-    gp_moves_put(moves, gauge + GP_POOL_ALL, amount);
-    gp_moves_put(moves, gauge + (small ? GP_POOL_SMALL : GP_POOL_LARGE), amount);
+    moves_put(moves, gauge + GP_POOL_ALL, amount);
+    moves_put(moves, gauge + (small ? GP_POOL_SMALL : GP_POOL_LARGE), amount);
 }
 
-static void gp_moves_apply(struct gp_cache *cache, unsigned shard, enum gp_counter_op op, const struct gp_moves *moves)
+static void moves_apply(struct gp_cache *cache, unsigned shard, enum gp_counter_op op, const struct gp_moves *moves)
 {
     gp_counter_apply(cache->gauges, shard, op, moves->deltas, moves->count);
 }
 
-static void gp_moves_allocated(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
+static void moves_allocated(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
 {
     bool small = gp_block_small(cache, block);
-    gp_moves_pools(moves, GP_GAUGE_ALLOCATION, small, 1);
-    gp_moves_pools(moves, GP_GAUGE_ALLOCATED_BYTES, small, block->bytes);
-    gp_moves_put(moves, GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR, block->requested_bytes);
-    gp_moves_put(moves, GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR, 1);
+    moves_pools(moves, GP_GAUGE_ALLOCATION, small, 1);
+    moves_pools(moves, GP_GAUGE_ALLOCATED_BYTES, small, block->bytes);
+    moves_put(moves, GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR, block->requested_bytes);
+    moves_put(moves, GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR, 1);
     if (block->oversize)
-        gp_moves_put(moves, GP_GAUGE_OVERSIZE_ALLOCATIONS, 1);
+        moves_put(moves, GP_GAUGE_OVERSIZE_ALLOCATIONS, 1);
 }
 
-static void gp_moves_active(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
+static void moves_active(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
 {
     bool small = gp_block_small(cache, block);
-    gp_moves_pools(moves, GP_GAUGE_ACTIVE, small, 1);
-    gp_moves_pools(moves, GP_GAUGE_ACTIVE_BYTES, small, block->bytes);
-    gp_moves_pools(moves, GP_GAUGE_REQUESTED_BYTES, small, block->requested_bytes);
+    moves_pools(moves, GP_GAUGE_ACTIVE, small, 1);
+    moves_pools(moves, GP_GAUGE_ACTIVE_BYTES, small, block->bytes);
+    moves_pools(moves, GP_GAUGE_REQUESTED_BYTES, small, block->requested_bytes);
 }
 
 void gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
-    gp_moves_allocated(cache, &moves, block);
-    gp_moves_active(cache, &moves, block);
-    gp_moves_apply(cache, shard, GP_ADD, &moves);
+    moves_allocated(cache, &moves, block);
+    moves_active(cache, &moves, block);
+    moves_apply(cache, shard, GP_ADD, &moves);
 }
 
 void gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
-    gp_moves_allocated(cache, &moves, block);
-    gp_moves_apply(cache, shard, GP_SUB, &moves);
+    moves_allocated(cache, &moves, block);
+    moves_apply(cache, shard, GP_SUB, &moves);
 }
 
 void gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
-    gp_moves_allocated(cache, &moves, block);
-    gp_moves_active(cache, &moves, block);
-    gp_moves_apply(cache, shard, GP_SUB, &moves);
+    moves_allocated(cache, &moves, block);
+    moves_active(cache, &moves, block);
+    moves_apply(cache, shard, GP_SUB, &moves);
 }
 
 void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
-    gp_moves_active(cache, &moves, block);
-    gp_moves_apply(cache, 0, GP_SUB, &moves);
+    moves_active(cache, &moves, block);
+    moves_apply(cache, 0, GP_SUB, &moves);
 }
 
 void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up)
 {
     struct gp_moves moves = {.count = 0};
     bool small = gp_block_small(cache, block);
-    gp_moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT, small, 1);
-    gp_moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT_BYTES, small, block->bytes);
-    gp_moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
+    moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT, small, 1);
+    moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT_BYTES, small, block->bytes);
+    moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
 }
 
 void gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment, bool oversize,
                        bool up)
 {
     struct gp_moves moves = {.count = 0};
-    gp_moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->small, bytes);
+    moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->small, bytes);
     if (segment)
-        gp_moves_pools(&moves, GP_GAUGE_SEGMENT, heap->small, 1);
+        moves_pools(&moves, GP_GAUGE_SEGMENT, heap->small, 1);
     if (segment && oversize)
-        gp_moves_put(&moves, GP_GAUGE_OVERSIZE_SEGMENTS, 1);
-    gp_moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
+        moves_put(&moves, GP_GAUGE_OVERSIZE_SEGMENTS, 1);
+    moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
 }

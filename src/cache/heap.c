@@ -6,7 +6,7 @@
  * Invariants:  the blocks of a segment lie without gap or overlap from its begin to its end;  two neighbours are never
  * both idle, or both unmapped;  a heap's index holds exactly its idle blocks, and heap.idle_bytes is their sum.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 
 bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 {
@@ -15,7 +15,7 @@ bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 }
 
 /* That one of the stream which is like `like`, and not itself; NULL: none. */
-static struct gp_heap *gp_heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+static struct gp_heap *heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
     struct gp_heap *heap = cache->heaps;
     while (heap && !(heap != like && heap->stream == stream && gp_heap_alike(heap, like)))
@@ -25,7 +25,7 @@ static struct gp_heap *gp_heap_like(struct gp_cache *cache, const struct gp_heap
 
 struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
-    struct gp_heap *heap = gp_heap_like(cache, like, stream);
+    struct gp_heap *heap = heap_like(cache, like, stream);
     if (heap || !(heap = gp_slab_take(&cache->heap_records)))
         return heap;
     heap->stream = stream;
@@ -42,7 +42,7 @@ struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, u
 
 bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
 {
-    struct gp_heap *into = gp_heap_like(cache, heap, GP_STREAM_GONE);
+    struct gp_heap *into = heap_like(cache, heap, GP_STREAM_GONE);
     if (!into) {
         heap->stream = GP_STREAM_GONE;
         return false;
@@ -103,7 +103,7 @@ struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, ui
     if (!rest)
         return NULL;
     gp_block_become(rest, gp_block_state(block));
-    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* thread.c may look at it */
+    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* threadcache.c may look at it */
     rest->born = block->born;
     rest->epoch = block->epoch;
     rest->before = block;
@@ -116,7 +116,7 @@ struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, ui
 }
 
 /* `block` swallows its right neighbour, which is in no index. */
-static void gp_block_swallow(struct gp_cache *cache, struct gp_block *block)
+static void block_swallow(struct gp_cache *cache, struct gp_block *block)
 {
     struct gp_block *gone = block->after;
     block->bytes += gone->bytes;
@@ -128,11 +128,11 @@ static void gp_block_swallow(struct gp_cache *cache, struct gp_block *block)
     if (gone->epoch > block->epoch)
         block->epoch = gone->epoch;
     if (GP_UNLIKELY(cache->tours))
-        gp_tour_block_gone(cache, gone, block);
+        gp_iterate_block_gone(cache, gone, block);
     gp_block_drop(cache, gone);
 }
 
-static void gp_idle_count(struct gp_cache *cache, const struct gp_block *block, bool up)
+static void idle_count(struct gp_cache *cache, const struct gp_block *block, bool up)
 {
     struct gp_heap *heap = block->segment->heap;
     uint64_t bytes = up ? block->bytes : -block->bytes;
@@ -147,30 +147,30 @@ static void gp_idle_count(struct gp_cache *cache, const struct gp_block *block, 
 void gp_block_unidle(struct gp_cache *cache, struct gp_block *block)
 {
     gp_index_take(&block->segment->heap->idle, block);
-    gp_idle_count(cache, block, false);
+    idle_count(cache, block, false);
 }
 
 void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
 {
     block->requested_bytes = 0;
     block->oversize = false;
-    __atomic_store_n(&block->stream, block->segment->heap->stream, __ATOMIC_RELAXED); /* thread.c may look at it */
+    __atomic_store_n(&block->stream, block->segment->heap->stream, __ATOMIC_RELAXED); /* threadcache.c may look at it */
     block->born = cache->clock;
     block->epoch = cache->epoch;
     if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE) {
         gp_block_unidle(cache, block->after);
-        gp_block_swallow(cache, block);
+        block_swallow(cache, block);
     }
     if (block->before && gp_block_state(block->before) == GP_BLOCK_IDLE) {
         block = block->before;
         gp_block_unidle(cache, block);
-        gp_block_swallow(cache, block);
+        block_swallow(cache, block);
         block->born = cache->clock;
         block->epoch = cache->epoch;
     }
     gp_block_become(block, GP_BLOCK_IDLE);
     gp_index_put(&block->segment->heap->idle, block);
-    gp_idle_count(cache, block, true);
+    idle_count(cache, block, true);
 }
 
 void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
@@ -179,12 +179,12 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
     block->requested_bytes = 0;
     if (block->after && gp_block_state(block->after) == GP_BLOCK_UNMAPPED) {
         gp_index_take(index, block->after);
-        gp_block_swallow(cache, block);
+        block_swallow(cache, block);
     }
     if (block->before && gp_block_state(block->before) == GP_BLOCK_UNMAPPED) {
         block = block->before;
         gp_index_take(index, block);
-        gp_block_swallow(cache, block);
+        block_swallow(cache, block);
     }
     gp_block_become(block, GP_BLOCK_UNMAPPED);
     gp_index_put(index, block);
@@ -192,7 +192,7 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
 
 /* An idle block that a dedicated request may have whole: the waste stays below an eighth, as it does in the driver's
  * own rounding of 16 MiB to 2 MiB steps. */
-static struct gp_block *gp_heap_whole(struct gp_heap *heap, uint64_t bytes)
+static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
 {
     struct gp_block *block = gp_index_fit(&heap->idle, bytes);
     return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
@@ -201,14 +201,14 @@ static struct gp_block *gp_heap_whole(struct gp_heap *heap, uint64_t bytes)
 struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
 {
     if (heap->dedicated)
-        return gp_heap_whole(heap, bytes);
+        return heap_whole(heap, bytes);
     struct gp_block *block = gp_index_fit(&heap->idle, bytes);
     /* A larger one is no better: the rules only refuse what is too large. */
     return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
 }
 
 /* Takes `bytes` of an idle block and puts the rest back.  Without memory for a record the whole block is given. */
-static struct gp_block *gp_heap_carve(struct gp_cache *cache, struct gp_block *block, uint64_t bytes)
+static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *block, uint64_t bytes)
 {
     const struct gp_policy *policy = &cache->policy;
     const struct gp_segment *segment = block->segment;
@@ -233,8 +233,8 @@ static struct gp_block *gp_heap_carve(struct gp_cache *cache, struct gp_block *b
 struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
                                uint64_t bytes)
 {
-    block = gp_heap_carve(cache, block, bytes);
-    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* as stream: thread.c */
+    block = heap_carve(cache, block, bytes);
+    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* as stream: threadcache.c */
     __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
     gp_block_tag(cache, block, request);
     block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);

@@ -3,19 +3,19 @@
  * index.c: blocks by size and address, as a treap (Seidel and Aragon, Algorithmica 1996): a search tree whose shape
  * follows random priorities, so that no order of sizes makes it deep.  Under the cache's lock.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 
-static bool gp_block_less(const struct gp_block *block, uint64_t bytes, uint64_t address)
+static bool block_less(const struct gp_block *block, uint64_t bytes, uint64_t address)
 {
     return block->bytes < bytes || (block->bytes == bytes && block->address < address);
 }
 
 /* Everything below (bytes, address) to *low, the rest to *high. */
-static void gp_index_split(struct gp_block *tree, uint64_t bytes, uint64_t address, struct gp_block **low,
-                           struct gp_block **high)
+static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t address, struct gp_block **low,
+                        struct gp_block **high)
 {
     while (tree) {
-        if (gp_block_less(tree, bytes, address)) {
+        if (block_less(tree, bytes, address)) {
             *low = tree;
             low = &tree->right;
             tree = tree->right;
@@ -28,7 +28,7 @@ static void gp_index_split(struct gp_block *tree, uint64_t bytes, uint64_t addre
     *low = *high = NULL;
 }
 
-static uint32_t gp_index_priority(uint64_t address)
+static uint32_t index_priority(uint64_t address)
 {
     /* Fibonacci hashing: addresses are not random, their products are enough so. */
     return (uint32_t)((address >> 8) * 0x9e3779b97f4a7c15ull >> 32);
@@ -37,15 +37,15 @@ static uint32_t gp_index_priority(uint64_t address)
 void gp_index_put(struct gp_index *index, struct gp_block *block)
 {
     struct gp_block **place = &index->root;
-    block->priority = gp_index_priority(block->address);
+    block->priority = index_priority(block->address);
     while (*place && (*place)->priority >= block->priority)
-        place = gp_block_less(*place, block->bytes, block->address) ? &(*place)->right : &(*place)->left;
-    gp_index_split(*place, block->bytes, block->address, &block->left, &block->right);
+        place = block_less(*place, block->bytes, block->address) ? &(*place)->right : &(*place)->left;
+    index_split(*place, block->bytes, block->address, &block->left, &block->right);
     *place = block;
     index->count++;
 }
 
-static struct gp_block *gp_index_join(struct gp_block *low, struct gp_block *high)
+static struct gp_block *index_join(struct gp_block *low, struct gp_block *high)
 {
     struct gp_block *root = NULL, **place = &root;
     while (low && high) {
@@ -67,8 +67,8 @@ void gp_index_take(struct gp_index *index, struct gp_block *block)
 {
     struct gp_block **place = &index->root;
     while (*place != block)
-        place = gp_block_less(*place, block->bytes, block->address) ? &(*place)->right : &(*place)->left;
-    *place = gp_index_join(block->left, block->right);
+        place = block_less(*place, block->bytes, block->address) ? &(*place)->right : &(*place)->left;
+    *place = index_join(block->left, block->right);
     block->left = block->right = NULL;
     index->count--;
 }

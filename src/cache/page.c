@@ -7,7 +7,7 @@
  *
  * A block that is being mapped or unmapped is live for that time: nobody else finds it.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 #include <string.h>
 
 /* Handles of one map call; larger growths take several. */
@@ -18,7 +18,7 @@ struct gp_taken { /* physical memory on its way from one place to another */
     uint64_t bytes;
 };
 
-static uint64_t gp_page_round(const struct gp_cache *cache, uint64_t bytes)
+static uint64_t page_round(const struct gp_cache *cache, uint64_t bytes)
 {
     uint64_t page = cache->backend.page_bytes;
     return (bytes + page - 1) / page * page;
@@ -30,18 +30,18 @@ static uint64_t gp_page_round(const struct gp_cache *cache, uint64_t bytes)
 
 /* Physical memory is made in handles of one 24th of what is reserved: a handle moves only as a whole, so 4 % is how
  * exactly reserved can follow the need, and calls cost by the handle, so not less.  Other policies have one size. */
-static uint64_t gp_page_unit(const struct gp_cache *cache, bool small)
+static uint64_t page_unit(const struct gp_cache *cache, bool small)
 {
     uint64_t most = small ? cache->policy.small_page_bytes : cache->policy.large_page_bytes;
     if (!small && cache->policy.moves_pages && cache->reserved_bytes / 24 < most)
         most = cache->reserved_bytes / 24 > GP_PAGE_LEAST ? cache->reserved_bytes / 24 : GP_PAGE_LEAST;
-    return gp_page_round(cache, most ? most : 1);
+    return page_round(cache, most ? most : 1);
 }
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 /* As PyTorch: one and an eighth of the device's memory, so that fragments of addresses never are what is missing. */
-static struct gp_segment *gp_page_range(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
+static struct gp_segment *page_range(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
 {
     uint64_t free_bytes, address;
     if (!cache->total_bytes) {
@@ -49,8 +49,8 @@ static struct gp_segment *gp_page_range(struct gp_cache *cache, struct gp_heap *
         if (cache->backend.memory(cache->backend.self, &free_bytes, &cache->total_bytes) != 0)
             return NULL;
     }
-    uint64_t size = gp_page_round(cache, cache->total_bytes + cache->total_bytes / 8);
-    size = size < bytes ? gp_page_round(cache, bytes) : size;
+    uint64_t size = page_round(cache, cache->total_bytes + cache->total_bytes / 8);
+    size = size < bytes ? page_round(cache, bytes) : size;
     gp_cache_called(cache);
     if (cache->backend.reserve(cache->backend.self, size, &address) != 0)
         return NULL;
@@ -69,7 +69,7 @@ static struct gp_segment *gp_page_range(struct gp_cache *cache, struct gp_heap *
 }
 
 /* Under lock. */
-static struct gp_segment *gp_page_empty_range(struct gp_cache *cache)
+static struct gp_segment *page_empty_range(struct gp_cache *cache)
 {
     struct gp_segment *segment = cache->segments;
     while (segment && !(segment->growable && segment->heap->stream == GP_STREAM_GONE && !segment->pages &&
@@ -82,7 +82,7 @@ void gp_page_drop_ranges(struct gp_cache *cache)
 {
     for (;;) {
         gp_lock_take(&cache->lock);
-        struct gp_segment *segment = gp_page_empty_range(cache);
+        struct gp_segment *segment = page_empty_range(cache);
         gp_lock_give(&cache->lock);
         if (!segment)
             return;
@@ -97,7 +97,7 @@ void gp_page_drop_ranges(struct gp_cache *cache)
     }
 }
 
-static void gp_page_insert(struct gp_segment *segment, struct gp_page *page)
+static void page_insert(struct gp_segment *segment, struct gp_page *page)
 {
     struct gp_page **place = &segment->pages;
     while (*place && (*place)->address < page->address)
@@ -108,7 +108,7 @@ static void gp_page_insert(struct gp_segment *segment, struct gp_page *page)
 
 /* What is mapped beyond the need, because calls cost by the call: a 32nd of the reserve (small blocks: a 128th), within
  * three quarters of what the slack leaves. */
-static uint64_t gp_page_ahead(const struct gp_cache *cache, const struct gp_heap *heap, uint64_t need)
+static uint64_t page_ahead(const struct gp_cache *cache, const struct gp_heap *heap, uint64_t need)
 {
     if (!cache->policy.moves_pages)
         return 0;
@@ -126,32 +126,32 @@ static uint64_t gp_page_ahead(const struct gp_cache *cache, const struct gp_heap
 
 /* ---- where to grow ----------------------------------------------------------------------------------------------- */
 
-static bool gp_page_is_idle(const struct gp_block *block)
+static bool page_is_idle(const struct gp_block *block)
 {
     return block && gp_block_state(block) == GP_BLOCK_IDLE;
 }
 
 /* Bytes that mapping all of `block` would make contiguous with the idle memory before it (and after it). */
-static uint64_t gp_page_reach(const struct gp_block *block)
+static uint64_t page_reach(const struct gp_block *block)
 {
     uint64_t bytes = block->bytes;
-    if (gp_page_is_idle(block->before))
+    if (page_is_idle(block->before))
         bytes += block->before->bytes;
-    if (gp_page_is_idle(block->after))
+    if (page_is_idle(block->after))
         bytes += block->after->bytes;
     return bytes;
 }
 
 /* The smallest hole that would do: large ones are kept for large requests, the end of the range for the last. */
-static void gp_page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block **best)
+static void page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block **best)
 {
     if (!tree)
         return;
-    gp_page_choose(tree->left, bytes, best);
-    if (!*best && gp_page_reach(tree) >= bytes)
+    page_choose(tree->left, bytes, best);
+    if (!*best && page_reach(tree) >= bytes)
         *best = tree;
     if (!*best)
-        gp_page_choose(tree->right, bytes, best);
+        page_choose(tree->right, bytes, best);
 }
 
 struct gp_site { /* what is being mapped: [at, at + bytes) */
@@ -162,7 +162,7 @@ struct gp_site { /* what is being mapped: [at, at + bytes) */
 };
 
 /* Idle memory that nobody may take, nor pull pages out of, for a while.  Under lock. */
-static void gp_page_hold(struct gp_block *block)
+static void page_hold(struct gp_block *block)
 {
     if (!block)
         return;
@@ -171,13 +171,13 @@ static void gp_page_hold(struct gp_block *block)
 }
 
 /* Back as it was, with its age; what became idle beside it meanwhile joins it. */
-static void gp_page_let(struct gp_cache *cache, struct gp_block *block)
+static void page_let(struct gp_cache *cache, struct gp_block *block)
 {
     if (!block)
         return;
     gp_block_become(block, GP_BLOCK_IDLE);
     gp_index_put(&block->segment->heap->idle, block);
-    if (gp_page_is_idle(block->before) || gp_page_is_idle(block->after)) {
+    if (page_is_idle(block->before) || page_is_idle(block->after)) {
         gp_block_unidle(cache, block);
         gp_block_idle(cache, block);
     }
@@ -185,19 +185,19 @@ static void gp_page_let(struct gp_cache *cache, struct gp_block *block)
 
 /* Under lock: claims the idle block before the hole and cuts the hole to what is needed.  No idle block of the heap is
  * as large as the request. */
-static bool gp_page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
-                          struct gp_site *site)
+static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
+                       struct gp_site *site)
 {
     struct gp_heap *heap = hole->segment->heap;
-    struct gp_block *before = gp_page_is_idle(hole->before) ? hole->before : NULL;
+    struct gp_block *before = page_is_idle(hole->before) ? hole->before : NULL;
     struct gp_block *after = NULL;
     uint64_t have = before ? before->bytes : 0;
-    uint64_t need = gp_page_round(cache, bytes - have);
+    uint64_t need = page_round(cache, bytes - have);
     if (need > hole->bytes) {
         need = hole->bytes; /* the idle memory behind it does the rest */
         after = hole->after;
     }
-    uint64_t ahead = how == GP_GROW_AHEAD ? gp_page_ahead(cache, heap, need) : 0;
+    uint64_t ahead = how == GP_GROW_AHEAD ? page_ahead(cache, heap, need) : 0;
     if (need + ahead <= hole->bytes)
         need += ahead;
     gp_index_take(&heap->unmapped, hole);
@@ -212,15 +212,15 @@ static bool gp_page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_
     }
     gp_block_become(hole, GP_BLOCK_TAKEN);
     hole->stream = heap->stream;
-    gp_page_hold(before);
-    gp_page_hold(after);
+    page_hold(before);
+    page_hold(after);
     *site = (struct gp_site){hole->segment, hole, before, after, need};
     return true;
 }
 
 /* Finds or makes a place for `bytes`.  GP_BACKEND_BUSY: nothing is to be mapped, so much was freed meanwhile. */
-static uint32_t gp_page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
-                             struct gp_site *site)
+static uint32_t page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
+                          struct gp_site *site)
 {
     for (int round = 0; round < 2; round++) {
         struct gp_block *hole = NULL;
@@ -228,39 +228,39 @@ static uint32_t gp_page_site(struct gp_cache *cache, struct gp_heap *heap, uint6
         gp_lock_take(&cache->lock);
         bool freed = gp_heap_find(cache, heap, bytes) != NULL;
         if (!freed)
-            gp_page_choose(heap->unmapped.root, bytes, &hole);
+            page_choose(heap->unmapped.root, bytes, &hole);
         if (hole)
-            claimed = gp_page_claim(cache, hole, bytes, how, site);
+            claimed = page_claim(cache, hole, bytes, how, site);
         gp_lock_give(&cache->lock);
         if (freed)
             return GP_BACKEND_BUSY;
         if (hole)
             return claimed ? 0 : GP_BACKEND_OOM;
-        if (!gp_page_range(cache, heap, bytes))
+        if (!page_range(cache, heap, bytes))
             return GP_BACKEND_OOM;
     }
     return GP_BACKEND_OOM;
 }
 
-static void gp_page_unclaim(struct gp_cache *cache, const struct gp_site *site)
+static void page_unclaim(struct gp_cache *cache, const struct gp_site *site)
 {
     gp_lock_take(&cache->lock);
-    gp_page_let(cache, site->before);
-    gp_page_let(cache, site->after);
+    page_let(cache, site->before);
+    page_let(cache, site->after);
     gp_block_unmapped(cache, site->hole);
     gp_lock_give(&cache->lock);
 }
 
 /* ---- physical memory --------------------------------------------------------------------------------------------- */
 
-static void gp_taken_put(struct gp_taken *taken, struct gp_page *page)
+static void taken_put(struct gp_taken *taken, struct gp_page *page)
 {
     page->next = taken->pages;
     taken->pages = page;
     taken->bytes += page->bytes;
 }
 
-static struct gp_page *gp_page_record(struct gp_cache *cache)
+static struct gp_page *page_record(struct gp_cache *cache)
 {
     gp_lock_take(&cache->lock);
     struct gp_page *page = gp_slab_take(&cache->page_records);
@@ -268,7 +268,7 @@ static struct gp_page *gp_page_record(struct gp_cache *cache)
     return page;
 }
 
-static void gp_page_destroy(struct gp_cache *cache, struct gp_page *page)
+static void page_destroy(struct gp_cache *cache, struct gp_page *page)
 {
     gp_cache_called(cache);
     cache->backend.destroy(cache->backend.self, page->handle);
@@ -278,27 +278,27 @@ static void gp_page_destroy(struct gp_cache *cache, struct gp_page *page)
     gp_lock_give(&cache->lock);
 }
 
-static void gp_taken_destroy(struct gp_cache *cache, struct gp_taken *taken)
+static void taken_destroy(struct gp_cache *cache, struct gp_taken *taken)
 {
     struct gp_page *next;
     for (struct gp_page *page = taken->pages; page; page = next) {
         next = page->next;
-        gp_page_destroy(cache, page);
+        page_destroy(cache, page);
     }
     *taken = (struct gp_taken){0};
 }
 
 /* Makes handles until `need` bytes are there. */
-static uint32_t gp_page_make(struct gp_cache *cache, bool small, uint64_t need, struct gp_taken *taken)
+static uint32_t page_make(struct gp_cache *cache, bool small, uint64_t need, struct gp_taken *taken)
 {
     gp_lock_take(&cache->lock);
-    uint64_t most = gp_page_unit(cache, small);
+    uint64_t most = page_unit(cache, small);
     gp_lock_give(&cache->lock);
     if (cache->policy.moves_pages && small && need < cache->policy.large_page_bytes)
-        most = gp_page_round(cache, need);
+        most = page_round(cache, need);
     while (taken->bytes < need) {
         uint64_t bytes = need - taken->bytes < most ? need - taken->bytes : most;
-        struct gp_page *page = gp_page_record(cache);
+        struct gp_page *page = page_record(cache);
         if (!page)
             return GP_BACKEND_OOM;
         page->bytes = bytes;
@@ -311,7 +311,7 @@ static uint32_t gp_page_make(struct gp_cache *cache, bool small, uint64_t need, 
             return error;
         }
         __atomic_fetch_add(&cache->x_device_allocs, 1, __ATOMIC_RELAXED); /* a count */
-        gp_taken_put(taken, page);
+        taken_put(taken, page);
     }
     return 0;
 }
@@ -319,7 +319,7 @@ static uint32_t gp_page_make(struct gp_cache *cache, bool small, uint64_t need, 
 /* ---- taking idle pages out --------------------------------------------------------------------------------------- */
 
 /* The first page of the segment that lies inside [from, end). */
-static struct gp_page **gp_page_inside(struct gp_segment *segment, uint64_t from, uint64_t end)
+static struct gp_page **page_inside(struct gp_segment *segment, uint64_t from, uint64_t end)
 {
     struct gp_page **place = &segment->pages;
     while (*place && (*place)->address < from)
@@ -328,13 +328,12 @@ static struct gp_page **gp_page_inside(struct gp_segment *segment, uint64_t from
 }
 
 /* Under lock: takes one page that lies in the idle block as a whole; its addresses are a live block then, in *hole. */
-static struct gp_page *gp_page_pull(struct gp_cache *cache, struct gp_block *block, uint64_t most,
-                                    struct gp_block **hole)
+static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block, uint64_t most, struct gp_block **hole)
 {
     struct gp_segment *segment = block->segment;
     if (block->epoch > cache->settled)
         return NULL;
-    struct gp_page **place = gp_page_inside(segment, block->address, block->address + block->bytes);
+    struct gp_page **place = page_inside(segment, block->address, block->address + block->bytes);
     while (place && *place && (*place)->bytes > most)
         place = (*place)->next && (*place)->next->address + (*place)->next->bytes <= block->address + block->bytes
                     ? &(*place)->next
@@ -377,36 +376,36 @@ static struct gp_page *gp_page_pull(struct gp_cache *cache, struct gp_block *blo
 }
 
 /* Small idle blocks first: what is large may serve the next request as it is. */
-static struct gp_page *gp_page_pull_tree(struct gp_cache *cache, struct gp_block *tree, uint64_t most,
-                                         struct gp_block **hole)
+static struct gp_page *page_pull_tree(struct gp_cache *cache, struct gp_block *tree, uint64_t most,
+                                      struct gp_block **hole)
 {
     if (!tree)
         return NULL;
     struct gp_block *right = tree->right; /* a pull changes the tree, and ends the walk */
-    struct gp_page *page = gp_page_pull_tree(cache, tree->left, most, hole);
+    struct gp_page *page = page_pull_tree(cache, tree->left, most, hole);
     if (!page && tree->segment->growable && tree->bytes >= cache->backend.page_bytes)
-        page = gp_page_pull(cache, tree, most, hole);
-    return page ? page : gp_page_pull_tree(cache, right, most, hole);
+        page = page_pull(cache, tree, most, hole);
+    return page ? page : page_pull_tree(cache, right, most, hole);
 }
 
-static struct gp_page *gp_page_pull_any(struct gp_cache *cache, const struct gp_heap *last, uint64_t most,
-                                        struct gp_block **hole)
+static struct gp_page *page_pull_any(struct gp_cache *cache, const struct gp_heap *last, uint64_t most,
+                                     struct gp_block **hole)
 {
     struct gp_page *page = NULL;
     for (struct gp_heap *heap = cache->heaps; heap && !page; heap = heap->next)
         if (heap != last && !heap->pinned)
-            page = gp_page_pull_tree(cache, heap->idle.root, most, hole);
+            page = page_pull_tree(cache, heap->idle.root, most, hole);
     if (!page && last && !last->pinned)
-        page = gp_page_pull_tree(cache, last->idle.root, most, hole);
+        page = page_pull_tree(cache, last->idle.root, most, hole);
     return page;
 }
 
 /* Unmaps one idle page and accounts its place as a hole.  The device's work on it is done. */
-static struct gp_page *gp_page_take_out(struct gp_cache *cache, const struct gp_heap *last, uint64_t most)
+static struct gp_page *page_take_out(struct gp_cache *cache, const struct gp_heap *last, uint64_t most)
 {
     struct gp_block *hole;
     gp_lock_take(&cache->lock);
-    struct gp_page *page = gp_page_pull_any(cache, last, most, &hole);
+    struct gp_page *page = page_pull_any(cache, last, most, &hole);
     gp_lock_give(&cache->lock);
     if (!page)
         return NULL;
@@ -415,7 +414,7 @@ static struct gp_page *gp_page_take_out(struct gp_cache *cache, const struct gp_
     uint64_t address = page->address, stream = hole->segment->heap->stream;
     gp_lock_take(&cache->lock);
     if (error) { /* it stays where it is */
-        gp_page_insert(hole->segment, page);
+        page_insert(hole->segment, page);
         gp_block_idle(cache, hole);
         gp_lock_give(&cache->lock);
         return NULL;
@@ -428,12 +427,12 @@ static struct gp_page *gp_page_take_out(struct gp_cache *cache, const struct gp_
     return page;
 }
 
-static void gp_idle_pages(const struct gp_block *tree, uint64_t *bytes)
+static void idle_pages(const struct gp_block *tree, uint64_t *bytes)
 {
     if (!tree)
         return;
-    gp_idle_pages(tree->left, bytes);
-    gp_idle_pages(tree->right, bytes);
+    idle_pages(tree->left, bytes);
+    idle_pages(tree->right, bytes);
     uint64_t end = tree->address + tree->bytes;
     for (const struct gp_page *page = tree->segment->growable ? tree->segment->pages : NULL; page; page = page->next)
         if (page->address >= tree->address && page->address + page->bytes <= end)
@@ -445,7 +444,7 @@ uint64_t gp_page_idle(struct gp_cache *cache)
     uint64_t bytes = 0;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next)
         if (!heap->pinned)
-            gp_idle_pages(heap->idle.root, &bytes);
+            idle_pages(heap->idle.root, &bytes);
     return bytes;
 }
 
@@ -453,11 +452,11 @@ uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_t w
 {
     uint64_t given = 0;
     while (given < want_bytes && gp_cache_idle(cache) > keep_bytes) {
-        struct gp_page *page = gp_page_take_out(cache, NULL, UINT64_MAX);
+        struct gp_page *page = page_take_out(cache, NULL, UINT64_MAX);
         if (!page)
             break;
         given += page->bytes;
-        gp_page_destroy(cache, page);
+        page_destroy(cache, page);
     }
     return given;
 }
@@ -469,7 +468,7 @@ void gp_page_end(struct gp_cache *cache, struct gp_segment *segment)
         next = page->next;
         gp_cache_called(cache);
         cache->backend.unmap(cache->backend.self, page->address, page->bytes);
-        gp_page_destroy(cache, page);
+        page_destroy(cache, page);
     }
     segment->pages = NULL;
     gp_cache_called(cache);
@@ -480,8 +479,7 @@ void gp_page_end(struct gp_cache *cache, struct gp_segment *segment)
 
 /* Maps what was taken from the site's begin on; pages are accounted as they are mapped.  On an error the rest stays
  * taken. */
-static uint32_t gp_page_map(struct gp_cache *cache, const struct gp_site *site, struct gp_taken *taken,
-                            uint64_t *mapped)
+static uint32_t page_map(struct gp_cache *cache, const struct gp_site *site, struct gp_taken *taken, uint64_t *mapped)
 {
     while (taken->pages && *mapped < site->bytes) {
         uint64_t handles[GP_MAP_HANDLES], sizes[GP_MAP_HANDLES], bytes = 0;
@@ -506,7 +504,7 @@ static uint32_t gp_page_map(struct gp_cache *cache, const struct gp_site *site, 
             taken->bytes -= page->bytes;
             page->address = at;
             at += page->bytes;
-            gp_page_insert(site->segment, page);
+            page_insert(site->segment, page);
         }
         gp_lock_give(&cache->lock);
         *mapped += bytes;
@@ -515,13 +513,13 @@ static uint32_t gp_page_map(struct gp_cache *cache, const struct gp_site *site, 
 }
 
 /* The mapped part becomes idle memory, what could not be mapped a hole again. */
-static void gp_page_settle(struct gp_cache *cache, const struct gp_site *site, uint64_t mapped)
+static void page_settle(struct gp_cache *cache, const struct gp_site *site, uint64_t mapped)
 {
     struct gp_heap *heap = site->segment->heap;
     gp_lock_take(&cache->lock);
     struct gp_block *hole = site->hole, *rest = NULL;
-    gp_page_let(cache, site->before);
-    gp_page_let(cache, site->after);
+    page_let(cache, site->before);
+    page_let(cache, site->after);
     if (mapped && mapped < site->bytes) {
         rest = gp_block_cut(cache, hole, mapped);
         GP_ASSERT(rest);
@@ -539,41 +537,41 @@ static void gp_page_settle(struct gp_cache *cache, const struct gp_site *site, u
 }
 
 /* Idle pages of other places until `need` bytes are taken: those that fit whole, so that nothing is mapped in vain. */
-static void gp_page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint64_t need, struct gp_taken *taken)
+static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint64_t need, struct gp_taken *taken)
 {
     while (taken->bytes < need) {
-        struct gp_page *page = gp_page_take_out(cache, heap, need - taken->bytes);
+        struct gp_page *page = page_take_out(cache, heap, need - taken->bytes);
         if (!page)
             return;
-        gp_taken_put(taken, page);
+        taken_put(taken, page);
         cache->moved_bytes += page->bytes;
     }
 }
 
 /* Maps what the request lacks of idle memory in one piece. */
-static uint32_t gp_page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
+static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
 {
     struct gp_site site;
     struct gp_taken taken = {0};
     uint64_t mapped = 0;
-    uint32_t error = gp_page_site(cache, heap, bytes, how, &site);
+    uint32_t error = page_site(cache, heap, bytes, how, &site);
     if (error)
         return error;
     if (how != GP_GROW_MOVE && !gp_segment_allowed(cache, site.bytes)) {
-        gp_page_unclaim(cache, &site);
+        page_unclaim(cache, &site);
         return GP_BACKEND_OOM;
     }
     if (how == GP_GROW_MOVE)
-        gp_page_gather(cache, heap, site.bytes, &taken);
+        page_gather(cache, heap, site.bytes, &taken);
     if (taken.bytes < site.bytes) {
-        error = gp_segment_allowed(cache, site.bytes) ? gp_page_make(cache, heap->small, site.bytes, &taken)
-                                                      : GP_BACKEND_OOM;
+        error =
+            gp_segment_allowed(cache, site.bytes) ? page_make(cache, heap->small, site.bytes, &taken) : GP_BACKEND_OOM;
     }
     if (!error)
-        error = gp_page_map(cache, &site, &taken, &mapped);
+        error = page_map(cache, &site, &taken, &mapped);
     uint64_t at = site.hole->address;
-    gp_page_settle(cache, &site, mapped);
-    gp_taken_destroy(cache, &taken);
+    page_settle(cache, &site, mapped);
+    taken_destroy(cache, &taken);
     if (mapped)
         gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream);
     return error;
@@ -582,7 +580,7 @@ static uint32_t gp_page_fill(struct gp_cache *cache, struct gp_heap *heap, uint6
 uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                       enum gp_growth how, struct gp_block **out)
 {
-    uint32_t error = gp_page_fill(cache, heap, bytes, how);
+    uint32_t error = page_fill(cache, heap, bytes, how);
     if (error && error != GP_BACKEND_BUSY)
         return error;
     gp_lock_take(&cache->lock);

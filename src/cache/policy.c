@@ -19,7 +19,7 @@
 /* Paddle's FLAGS_alignment_size and its buddy allocator's smallest chunk. */
 #define GP_PADDLE_GRANULE 256
 
-static const struct gp_policy gp_policies[] = {
+static const struct gp_policy policies[] = {
     {
         .name = "caching",
         /* The driver's own alignment; below it nothing could be promised that cuMemAlloc promises. */
@@ -132,7 +132,7 @@ static const struct gp_policy gp_policies[] = {
 
 const struct gp_policy *gp_policy_at(unsigned index)
 {
-    return index < sizeof gp_policies / sizeof gp_policies[0] ? &gp_policies[index] : NULL;
+    return index < sizeof policies / sizeof policies[0] ? &policies[index] : NULL;
 }
 
 const struct gp_policy *gp_policy_find(const char *name)

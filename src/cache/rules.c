@@ -5,29 +5,29 @@
  */
 #include "cache/policy.h"
 
-static uint64_t gp_policy_round_up(uint64_t bytes, uint64_t step)
+static uint64_t policy_round_up(uint64_t bytes, uint64_t step)
 {
     return step <= 1 ? bytes : (bytes + step - 1) / step * step;
 }
 
-static uint64_t gp_policy_log2(uint64_t bytes)
+static uint64_t policy_log2(uint64_t bytes)
 {
     return 63u - (unsigned)__builtin_clzll(bytes);
 }
 
 /* PyTorch's intervals: below 2 MB, 2-4 MB, ... the last one has no end. */
-static uint64_t gp_policy_divisions(const struct gp_policy *policy, uint64_t bytes)
+static uint64_t policy_divisions(const struct gp_policy *policy, uint64_t bytes)
 {
-    uint64_t index = gp_policy_log2(bytes);
+    uint64_t index = policy_log2(bytes);
     index = index > 20 ? index - 20 : 0; /* 2^20: the first interval's name is 1 MB */
     return policy->divisions[index < GP_POLICY_DIVISIONS ? index : GP_POLICY_DIVISIONS - 1];
 }
 
 /* Powers of two with equal steps between them. */
-static uint64_t gp_policy_divide(uint64_t bytes, uint64_t divisions)
+static uint64_t policy_divide(uint64_t bytes, uint64_t divisions)
 {
-    uint64_t step = ((uint64_t)1 << gp_policy_log2(bytes)) >> gp_policy_log2(divisions);
-    return gp_policy_round_up(bytes, step);
+    uint64_t step = ((uint64_t)1 << policy_log2(bytes)) >> policy_log2(divisions);
+    return policy_round_up(bytes, step);
 }
 
 uint64_t gp_policy_round(const struct gp_policy *policy, uint64_t bytes)
@@ -35,11 +35,11 @@ uint64_t gp_policy_round(const struct gp_policy *policy, uint64_t bytes)
     uint64_t granule = policy->granule_bytes;
     if (bytes < granule)
         return granule;
-    uint64_t divisions = gp_policy_divisions(policy, bytes);
+    uint64_t divisions = policy_divisions(policy, bytes);
     /* Below, a division would be smaller than the granule. */
     if (divisions > 1 && bytes > granule * divisions)
-        return gp_policy_divide(bytes, divisions);
-    return gp_policy_round_up(bytes, granule);
+        return policy_divide(bytes, divisions);
+    return policy_round_up(bytes, granule);
 }
 
 bool gp_policy_is_small(const struct gp_policy *policy, uint64_t block_bytes)
@@ -53,7 +53,7 @@ uint64_t gp_policy_segment(const struct gp_policy *policy, uint64_t block_bytes)
         return policy->small_segment_bytes;
     if (block_bytes < policy->own_segment_bytes && policy->large_segment_bytes >= block_bytes)
         return policy->large_segment_bytes;
-    return gp_policy_round_up(block_bytes, policy->segment_round_bytes);
+    return policy_round_up(block_bytes, policy->segment_round_bytes);
 }
 
 bool gp_policy_may_take(const struct gp_policy *policy, uint64_t have, uint64_t want, bool growable)

@@ -3,7 +3,7 @@
  * segment.c: memory from the backend and back.  Called under `grow`; takes `lock` for the records and never while the
  * backend runs.  A segment is given back only when it is one idle block.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 
 bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes)
 {
@@ -47,7 +47,7 @@ void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment)
 {
     struct gp_block *next;
     if (GP_UNLIKELY(cache->tours))
-        gp_tour_segment_gone(cache, segment);
+        gp_iterate_segment_gone(cache, segment);
     for (struct gp_block *block = segment->first; block; block = next) {
         next = block->after;
         gp_block_drop(cache, block);
@@ -69,7 +69,7 @@ bool gp_segment_is_idle(const struct gp_segment *segment)
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t gp_segment_first_chunk(struct gp_cache *cache)
+static uint64_t segment_first_chunk(struct gp_cache *cache)
 {
     uint64_t free_bytes = 0, step = 2u << 20;
     gp_cache_called(cache);
@@ -78,7 +78,7 @@ static uint64_t gp_segment_first_chunk(struct gp_cache *cache)
     return (uint64_t)(cache->policy.first_fraction * (double)free_bytes) / step * step;
 }
 
-static uint64_t gp_segment_size(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool *first_chunk)
+static uint64_t segment_size(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool *first_chunk)
 {
     const struct gp_policy *policy = &cache->policy;
     *first_chunk = false;
@@ -87,7 +87,7 @@ static uint64_t gp_segment_size(struct gp_cache *cache, const struct gp_heap *he
         return (bytes + step - 1) / step * step;
     }
     if (policy->first_fraction > 0 && !cache->first_made) {
-        uint64_t chunk = gp_segment_first_chunk(cache);
+        uint64_t chunk = segment_first_chunk(cache);
         cache->first_made = true;
         *first_chunk = chunk >= bytes;
         if (*first_chunk)
@@ -97,8 +97,8 @@ static uint64_t gp_segment_size(struct gp_cache *cache, const struct gp_heap *he
 }
 
 /* Under lock: an idle segment enters the records. */
-static struct gp_segment *gp_segment_link(struct gp_cache *cache, struct gp_heap *heap, uint64_t address,
-                                          uint64_t bytes, bool first_chunk)
+static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
+                                       bool first_chunk)
 {
     struct gp_segment *segment = gp_segment_new(cache, heap, address, bytes);
     if (!segment)
@@ -112,11 +112,11 @@ static struct gp_segment *gp_segment_link(struct gp_cache *cache, struct gp_heap
     return segment;
 }
 
-static struct gp_block *gp_segment_enter(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
-                                         const struct gp_request *request, uint64_t want, bool first_chunk)
+static struct gp_block *segment_enter(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
+                                      const struct gp_request *request, uint64_t want, bool first_chunk)
 {
     gp_lock_take(&cache->lock);
-    struct gp_segment *segment = gp_segment_link(cache, heap, address, bytes, first_chunk);
+    struct gp_segment *segment = segment_link(cache, heap, address, bytes, first_chunk);
     struct gp_block *block = segment ? gp_block_give(cache, segment->first, request, want) : NULL;
     gp_lock_give(&cache->lock);
     return block;
@@ -126,7 +126,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
                          struct gp_block **out)
 {
     bool first_chunk;
-    uint64_t address, size = gp_segment_size(cache, heap, bytes, &first_chunk);
+    uint64_t address, size = segment_size(cache, heap, bytes, &first_chunk);
     if (!gp_segment_allowed(cache, size))
         return GP_BACKEND_OOM;
     gp_cache_called(cache);
@@ -139,7 +139,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
     }
     if (error)
         return error;
-    *out = gp_segment_enter(cache, heap, address, size, request, bytes, first_chunk);
+    *out = segment_enter(cache, heap, address, size, request, bytes, first_chunk);
     if (!*out) { /* no memory for the record */
         gp_cache_called(cache);
         cache->backend.free(cache->backend.self, address);
@@ -153,7 +153,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
 /* ---- giving back ------------------------------------------------------------------------------------------------- */
 
 /* False: the backend would not have it. */
-static bool gp_segment_free(struct gp_cache *cache, uint64_t address, uint64_t bytes, uint64_t stream)
+static bool segment_free(struct gp_cache *cache, uint64_t address, uint64_t bytes, uint64_t stream)
 {
     gp_cache_called(cache);
     if (cache->backend.free(cache->backend.self, address) != 0)
@@ -174,20 +174,20 @@ void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, 
 
 bool gp_segment_free_gone(struct gp_cache *cache, const struct gp_gone *gone)
 {
-    if (gp_segment_free(cache, gone->address, gone->bytes, gone->heap.stream))
+    if (segment_free(cache, gone->address, gone->bytes, gone->heap.stream))
         return true;
     /* Still ours, then; as nobody waited for its work, it goes where a fence comes before every use. */
     gp_lock_take(&cache->lock);
     struct gp_heap *after_fence = gp_heap_of(cache, &gone->heap, GP_STREAM_GONE);
     if (after_fence)
-        gp_segment_link(cache, after_fence, gone->address, gone->bytes, gone->first_chunk);
+        segment_link(cache, after_fence, gone->address, gone->bytes, gone->first_chunk);
     gp_lock_give(&cache->lock);
     return false;
 }
 
 /* Takes one segment that `wanted` accepts, the best of them, and gives it back.  0: none. */
-static uint64_t gp_segment_free_one(struct gp_cache *cache, bool (*wanted)(const struct gp_segment *, void *),
-                                    bool (*better)(const struct gp_segment *, const struct gp_segment *), void *arg)
+static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const struct gp_segment *, void *),
+                                 bool (*better)(const struct gp_segment *, const struct gp_segment *), void *arg)
 {
     struct gp_segment *best = NULL;
     gp_lock_take(&cache->lock);
@@ -204,23 +204,23 @@ static uint64_t gp_segment_free_one(struct gp_cache *cache, bool (*wanted)(const
     return gp_segment_free_gone(cache, &gone) ? gone.bytes : 0;
 }
 
-static bool gp_segment_any(const struct gp_segment *segment, void *arg)
+static bool segment_any(const struct gp_segment *segment, void *arg)
 {
     (void)segment, (void)arg;
     return true;
 }
 
-static bool gp_segment_larger(const struct gp_segment *a, const struct gp_segment *b)
+static bool segment_larger(const struct gp_segment *a, const struct gp_segment *b)
 {
     return a->bytes > b->bytes;
 }
 
-static bool gp_segment_older(const struct gp_segment *a, const struct gp_segment *b)
+static bool segment_older(const struct gp_segment *a, const struct gp_segment *b)
 {
     return a->first->born < b->first->born;
 }
 
-static bool gp_segment_is_dedicated(const struct gp_segment *segment, void *arg)
+static bool segment_is_dedicated(const struct gp_segment *segment, void *arg)
 {
     (void)arg;
     return segment->dedicated;
@@ -230,7 +230,7 @@ uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_
 {
     uint64_t given = 0, once = 1;
     while (once && given < want_bytes && gp_cache_idle(cache) > keep_bytes) {
-        once = gp_segment_free_one(cache, gp_segment_any, gp_segment_larger, NULL);
+        once = segment_free_one(cache, segment_any, segment_larger, NULL);
         given += once;
     }
     if (given < want_bytes)
@@ -238,13 +238,13 @@ uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_
     return given;
 }
 
-static bool gp_segment_is_oversize(const struct gp_segment *segment, void *arg)
+static bool segment_is_oversize(const struct gp_segment *segment, void *arg)
 {
     const uint64_t *bytes = arg;
     return segment->oversize && segment->bytes >= *bytes;
 }
 
-static bool gp_segment_smaller(const struct gp_segment *a, const struct gp_segment *b)
+static bool segment_smaller(const struct gp_segment *a, const struct gp_segment *b)
 {
     return a->bytes < b->bytes;
 }
@@ -253,9 +253,9 @@ uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes)
 {
     uint64_t least = bytes > cache->policy.max_split_bytes ? bytes : cache->policy.max_split_bytes, given, once = 1;
     /* One that is large enough by itself; else the largest until they suffice. */
-    given = gp_segment_free_one(cache, gp_segment_is_oversize, gp_segment_smaller, &least);
+    given = segment_free_one(cache, segment_is_oversize, segment_smaller, &least);
     for (least = 0; once && given < bytes; given += once)
-        once = gp_segment_free_one(cache, gp_segment_is_oversize, gp_segment_larger, &least);
+        once = segment_free_one(cache, segment_is_oversize, segment_larger, &least);
     return given;
 }
 
@@ -263,7 +263,7 @@ struct gp_collection {
     uint64_t clock, threshold;
 };
 
-static bool gp_segment_is_old(const struct gp_segment *segment, void *arg)
+static bool segment_is_old(const struct gp_segment *segment, void *arg)
 {
     const struct gp_collection *collection = arg;
     return !segment->heap->small && collection->clock - segment->first->born >= collection->threshold;
@@ -295,7 +295,7 @@ void gp_segment_collect(struct gp_cache *cache)
         collection.threshold = count ? ages / count : 0;
         progress = false;
         for (uint64_t once = 1; count && once && given < target; given += once) {
-            once = gp_segment_free_one(cache, gp_segment_is_old, gp_segment_older, &collection);
+            once = segment_free_one(cache, segment_is_old, segment_older, &collection);
             progress |= once > 0;
         }
     }
@@ -310,6 +310,6 @@ void gp_segment_trim_dedicated(struct gp_cache *cache)
         gp_lock_give(&cache->lock);
         if (!over)
             return;
-        once = gp_segment_free_one(cache, gp_segment_is_dedicated, gp_segment_older, NULL);
+        once = segment_free_one(cache, segment_is_dedicated, segment_older, NULL);
     }
 }

@@ -7,7 +7,7 @@
  *
  * Fences are recorded after the free and only ever asked under `grow`; a block that waits is in exactly one list.
  */
-#include "cache/inner.h"
+#include "cache/internal.h"
 
 /* An open batch is closed at 64 blocks or 32 MiB: a fence costs a few driver calls, which these share, and what waits
  * is not more than a large page. */
@@ -58,7 +58,7 @@ void gp_uses_drop(struct gp_cache *cache, struct gp_block *block)
 }
 
 /* Under lock: the work is done, the blocks are idle. */
-static void gp_wait_over(struct gp_cache *cache, struct gp_block *blocks)
+static void wait_over(struct gp_cache *cache, struct gp_block *blocks)
 {
     struct gp_block *next;
     for (struct gp_block *block = blocks; block; block = next) {
@@ -75,15 +75,15 @@ static void gp_wait_over(struct gp_cache *cache, struct gp_block *blocks)
 void gp_wait_forget(struct gp_cache *cache)
 {
     struct gp_block *open = cache->open.blocks, *asked = cache->asked;
-    struct gp_batch *next;
-    cache->open = (struct gp_batch){0};
+    struct gp_fenced_blocks *next;
+    cache->open = (struct gp_fenced_blocks){0};
     cache->asked = NULL;
     cache->asked_count = 0;
-    gp_wait_over(cache, open);
-    gp_wait_over(cache, asked);
-    for (struct gp_batch *batch = cache->fenced; batch; batch = next) {
+    wait_over(cache, open);
+    wait_over(cache, asked);
+    for (struct gp_fenced_blocks *batch = cache->fenced; batch; batch = next) {
         next = batch->next;
-        gp_wait_over(cache, batch->blocks);
+        wait_over(cache, batch->blocks);
         gp_slab_give(&cache->batch_records, batch);
     }
     cache->fenced = cache->fenced_last = NULL;
@@ -96,7 +96,7 @@ struct gp_streams { /* of one fence */
     bool all;
 };
 
-static void gp_streams_add(struct gp_streams *streams, uint64_t stream)
+static void streams_add(struct gp_streams *streams, uint64_t stream)
 {
     streams->all |= stream == GP_STREAM_GONE || stream == GP_STREAM_ANY;
     for (unsigned i = 0; i < streams->count; i++)
@@ -109,7 +109,7 @@ static void gp_streams_add(struct gp_streams *streams, uint64_t stream)
 }
 
 /* NULL: everything. */
-static uint32_t gp_wait_call_record(struct gp_cache *cache, const struct gp_streams *streams, uint64_t *fence)
+static uint32_t wait_call_record(struct gp_cache *cache, const struct gp_streams *streams, uint64_t *fence)
 {
     if (streams && !streams->all) {
         gp_cache_called(cache);
@@ -123,7 +123,7 @@ static uint32_t gp_wait_call_record(struct gp_cache *cache, const struct gp_stre
 }
 
 /* Under lock. */
-static void gp_wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
+static void wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
 {
     struct gp_block *next;
     for (struct gp_block *block = blocks; block; block = next) {
@@ -136,10 +136,10 @@ static void gp_wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
 }
 
 /* Puts the blocks behind the fence. */
-static void gp_wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
+static void wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
 {
     gp_lock_take(&cache->lock);
-    struct gp_batch *batch = gp_slab_take(&cache->batch_records);
+    struct gp_fenced_blocks *batch = gp_slab_take(&cache->batch_records);
     if (batch) {
         batch->blocks = blocks;
         batch->fence = fence;
@@ -157,19 +157,19 @@ static void gp_wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint6
     uint32_t error = cache->backend.wait(cache->backend.self, fence);
     gp_lock_take(&cache->lock);
     if (error) /* the fence is gone and proved nothing */
-        gp_wait_reopen(cache, blocks);
+        wait_reopen(cache, blocks);
     else
-        gp_wait_over(cache, blocks);
+        wait_over(cache, blocks);
     gp_lock_give(&cache->lock);
 }
 
 /* Under lock: takes blocks that wait for a fence of their own, up to `most`, and whose it is to be. */
-static struct gp_block *gp_wait_take_asked(struct gp_cache *cache, unsigned most, struct gp_streams *streams)
+static struct gp_block *wait_take_asked(struct gp_cache *cache, unsigned most, struct gp_streams *streams)
 {
     struct gp_block *blocks = cache->asked, **end = &blocks;
     for (; *end && most; most--) {
         for (const struct gp_uses *use = (*end)->uses; use; use = use->next)
-            gp_streams_add(streams, use->stream);
+            streams_add(streams, use->stream);
         end = &(*end)->left;
         cache->asked_count--;
     }
@@ -178,19 +178,18 @@ static struct gp_block *gp_wait_take_asked(struct gp_cache *cache, unsigned most
     return blocks;
 }
 
-static void gp_wait_record_asked(struct gp_cache *cache)
+static void wait_record_asked(struct gp_cache *cache)
 {
     for (;;) {
         uint64_t fence;
         struct gp_streams streams = {.count = 0};
         gp_lock_take(&cache->lock);
-        struct gp_block *blocks = gp_wait_take_asked(cache, cache->policy.moves_pages ? UINT32_MAX : 1, &streams),
-                        *next;
+        struct gp_block *blocks = wait_take_asked(cache, cache->policy.moves_pages ? UINT32_MAX : 1, &streams), *next;
         gp_lock_give(&cache->lock);
         if (!blocks)
             return;
-        if (gp_wait_call_record(cache, &streams, &fence) == 0) {
-            gp_wait_fence(cache, blocks, fence);
+        if (wait_call_record(cache, &streams, &fence) == 0) {
+            wait_fence(cache, blocks, fence);
             continue;
         }
         gp_lock_take(&cache->lock); /* not now: they keep waiting */
@@ -205,17 +204,17 @@ static void gp_wait_record_asked(struct gp_cache *cache)
     }
 }
 
-static void gp_wait_record_open(struct gp_cache *cache)
+static void wait_record_open(struct gp_cache *cache)
 {
     uint64_t fence;
     gp_lock_take(&cache->lock);
-    struct gp_batch batch = cache->open;
-    cache->open = (struct gp_batch){0};
+    struct gp_fenced_blocks batch = cache->open;
+    cache->open = (struct gp_fenced_blocks){0};
     gp_lock_give(&cache->lock);
     if (!batch.blocks)
         return;
-    if (gp_wait_call_record(cache, NULL, &fence) == 0) {
-        gp_wait_fence(cache, batch.blocks, fence);
+    if (wait_call_record(cache, NULL, &fence) == 0) {
+        wait_fence(cache, batch.blocks, fence);
         return;
     }
     struct gp_block *last = batch.blocks;
@@ -230,11 +229,11 @@ static void gp_wait_record_open(struct gp_cache *cache)
 }
 
 /* `fenced` changes under both locks, so it may be walked under `grow` alone. */
-static void gp_wait_ask(struct gp_cache *cache, bool wait)
+static void wait_ask(struct gp_cache *cache, bool wait)
 {
-    struct gp_batch **place = &cache->fenced, *last = NULL;
+    struct gp_fenced_blocks **place = &cache->fenced, *last = NULL;
     while (*place) {
-        struct gp_batch *batch = *place;
+        struct gp_fenced_blocks *batch = *place;
         gp_cache_called(cache);
         uint32_t error = wait ? cache->backend.wait(cache->backend.self, batch->fence)
                               : cache->backend.query(cache->backend.self, batch->fence);
@@ -248,9 +247,9 @@ static void gp_wait_ask(struct gp_cache *cache, bool wait)
         if (cache->fenced_last == batch)
             cache->fenced_last = last;
         if (error) /* the fence is gone and proved nothing: another one */
-            gp_wait_reopen(cache, batch->blocks);
+            wait_reopen(cache, batch->blocks);
         else
-            gp_wait_over(cache, batch->blocks);
+            wait_over(cache, batch->blocks);
         gp_slab_give(&cache->batch_records, batch);
         cache->fences--;
         gp_lock_give(&cache->lock);
@@ -262,18 +261,18 @@ void gp_wait_record(struct gp_cache *cache)
     gp_lock_take(&cache->lock);
     uint64_t before = cache->fences;
     gp_lock_give(&cache->lock);
-    gp_wait_record_asked(cache);
-    gp_wait_record_open(cache);
+    wait_record_asked(cache);
+    wait_record_open(cache);
     if (!cache->policy.moves_pages || before >= GP_FENCES_UNASKED)
-        gp_wait_ask(cache, false);
+        wait_ask(cache, false);
 }
 
 void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait)
 {
-    gp_wait_record_asked(cache);
+    wait_record_asked(cache);
     if (open_too)
-        gp_wait_record_open(cache);
-    gp_wait_ask(cache, wait);
+        wait_record_open(cache);
+    wait_ask(cache, wait);
 }
 
 bool gp_wait_all(struct gp_cache *cache)
@@ -282,7 +281,7 @@ bool gp_wait_all(struct gp_cache *cache)
     gp_lock_take(&cache->lock);
     uint64_t epoch = cache->epoch++; /* what becomes idle from here on may have work behind the fence */
     gp_lock_give(&cache->lock);
-    if (gp_wait_call_record(cache, NULL, &fence) != 0)
+    if (wait_call_record(cache, NULL, &fence) != 0)
         return false;
     gp_cache_called(cache);
     if (cache->backend.wait(cache->backend.self, fence) != 0)

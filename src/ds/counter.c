@@ -42,7 +42,7 @@
 /* Room is worth sharing when each shard could pay for this many events like the last one. */
 #define GP_DEAL_EVENTS 4
 
-struct gp_cell {
+struct gp_counter_cell {
     int64_t credit;
     int64_t allocated, freed;
     int64_t taken; /* TAKE without its TAKEN or PUTBACK yet; below zero in a shard that only finishes others' */
@@ -50,7 +50,7 @@ struct gp_cell {
 
 struct gp_shard {
     struct gp_gate gate;
-    struct gp_cell cells[];
+    struct gp_counter_cell cells[];
 };
 
 struct gp_counter {
@@ -68,21 +68,21 @@ struct gp_counter {
     uint64_t bundle[GP_BUNDLES]; /* bit g: gauge g */
     bool frozen_open;            /* between freeze and thaw: it was open before */
 
-    GP_ALIGNED_LINE struct gp_cell pool[GP_GAUGES_MAX];
+    GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
     int64_t limit[GP_GAUGES_MAX];
     int64_t peak[GP_GAUGES_MAX];
     int64_t base[GP_GAUGES_MAX]; /* current = base + allocated - freed - taken: the second book, for gp_counter_check */
     int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
 };
 
-static inline struct gp_shard *gp_shard_at(const struct gp_counter *set, unsigned index)
+static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned index)
 {
     return (struct gp_shard *)(set->first + index * set->stride);
 }
 
 /* OPEN -> next (BUSY: mine for one update; CLOSED: the slow path's).  False: the shard is closed.
  * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]: the new owner sees the last one's cells. */
-static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
+static inline bool shard_own(struct gp_shard *shard, uint32_t next)
 {
     /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would. */
     if (__atomic_load_n(&shard->gate.state, __ATOMIC_RELAXED) == GP_GATE_CLOSED)
@@ -99,8 +99,8 @@ static inline bool gp_shard_own(struct gp_shard *shard, uint32_t next)
 }
 
 /* Does every delta fit under its credit?  Operations that do not raise `current` always fit. */
-static inline bool gp_cells_cover(const struct gp_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
-                                  unsigned n)
+static inline bool cells_cover(const struct gp_counter_cell *cells, enum gp_counter_op op,
+                               const struct gp_delta *deltas, unsigned n)
 {
     if (op != GP_ADD && op != GP_PUTBACK)
         return true;
@@ -112,45 +112,45 @@ static inline bool gp_cells_cover(const struct gp_cell *cells, enum gp_counter_o
 
 /* The one place that says what an operation does; cells are a shard's or the pool's.  One loop for each operation keeps
  * the test of `op` out of the loop. */
-static inline void gp_cells_apply(struct gp_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
-                                  unsigned n)
+static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
+                               unsigned n)
 {
-#define GP_EACH(_credit, _total, _sign)                                                                                \
+#define GP_COUNTER_EACH(_credit, _total, _sign)                                                                        \
     for (unsigned i = 0; i < n; i++) {                                                                                 \
-        struct gp_cell *cell = &cells[deltas[i].gauge];                                                                \
+        struct gp_counter_cell *cell = &cells[deltas[i].gauge];                                                        \
         cell->credit += (_credit)*deltas[i].amount;                                                                    \
         cell->_total += (_sign)*deltas[i].amount;                                                                      \
     }
     switch (op) {
     case GP_ADD:
-        GP_EACH(-1, allocated, 1);
+        GP_COUNTER_EACH(-1, allocated, 1);
         break;
     case GP_SUB:
-        GP_EACH(1, freed, 1);
+        GP_COUNTER_EACH(1, freed, 1);
         break;
     case GP_TAKE:
-        GP_EACH(1, taken, 1);
+        GP_COUNTER_EACH(1, taken, 1);
         break;
     case GP_TAKEN:
-        GP_EACH(0, freed, 1);
-        GP_EACH(0, taken, -1);
+        GP_COUNTER_EACH(0, freed, 1);
+        GP_COUNTER_EACH(0, taken, -1);
         break;
     case GP_PUTBACK:
-        GP_EACH(-1, taken, -1);
+        GP_COUNTER_EACH(-1, taken, -1);
         break;
     }
-#undef GP_EACH
+#undef GP_COUNTER_EACH
 }
 
 /* Bundle b's credit moves to its gauges' cells, or `amount` from each of these to it. */
-static void gp_gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
+static void gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
 {
     for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1)
         shard->cells[__builtin_ctzll(bits)].credit -= amount;
     shard->gate.bundle[b].credit += amount;
 }
 
-static int64_t gp_gate_least(const struct gp_counter *set, const struct gp_shard *shard, unsigned b)
+static int64_t gate_least(const struct gp_counter *set, const struct gp_shard *shard, unsigned b)
 {
     int64_t least = INT64_MAX;
     for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
@@ -167,32 +167,32 @@ GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, cons
     for (unsigned b = 0; b < GP_BUNDLES; b++) {
         int64_t have = gate->bundle[b].credit;
         if (!amounts) {
-            gp_gate_shift(set, shard, b, -have);
+            gate_shift(set, shard, b, -have);
             enough |= have > 0;
             continue;
         }
         if (have >= amounts[b])
             continue;
         /* Half of what there is, or what is needed if that is more: ordinary updates need credit too. */
-        int64_t least = gp_gate_least(set, shard, b), want = amounts[b] - have;
-        gp_gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
+        int64_t least = gate_least(set, shard, b), want = amounts[b] - have;
+        gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
         enough &= gate->bundle[b].credit >= amounts[b];
     }
     return enough;
 }
 
 /* One update on an open shard.  False: closed, or out of credit; nothing happened. */
-static inline bool gp_shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
-                                  const struct gp_delta *deltas, unsigned n)
+static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
+                               const struct gp_delta *deltas, unsigned n)
 {
-    if (GP_UNLIKELY(!gp_shard_own(shard, GP_GATE_BUSY)))
+    if (GP_UNLIKELY(!shard_own(shard, GP_GATE_BUSY)))
         return false;
     GP_TESTPOINT("counter.busy");
-    bool covered = gp_cells_cover(shard->cells, op, deltas, n);
+    bool covered = cells_cover(shard->cells, op, deltas, n);
     if (GP_UNLIKELY(!covered))
-        covered = gp_gate_recharge(set, &shard->gate, NULL) && gp_cells_cover(shard->cells, op, deltas, n);
+        covered = gp_gate_recharge(set, &shard->gate, NULL) && cells_cover(shard->cells, op, deltas, n);
     if (GP_LIKELY(covered)) {
-        gp_cells_apply(shard->cells, op, deltas, n);
+        cells_apply(shard->cells, op, deltas, n);
         shard->gate.ops++;
         GP_TESTPOINT("counter.applied");
     }
@@ -210,14 +210,14 @@ static inline bool gp_shard_apply(struct gp_counter *set, struct gp_shard *shard
              bits_ && ((_index = word_ * 64 + (unsigned)__builtin_ctzll(bits_)), 1); bits_ &= bits_ - 1)
 
 /* Takes everything out of a shard that has just been closed. */
-static void gp_shard_drain(struct gp_counter *set, struct gp_shard *shard)
+static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
 {
     shard->gate.idle = shard->gate.ops ? 0 : shard->gate.idle + (shard->gate.idle < GP_IDLE_MAX);
     set->bought += shard->gate.ops;
     shard->gate.ops = 0;
     for (unsigned b = 0; b < GP_BUNDLES; b++) {
         for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
-            struct gp_cell *cell = &shard->cells[__builtin_ctzll(bits)];
+            struct gp_counter_cell *cell = &shard->cells[__builtin_ctzll(bits)];
             cell->credit += shard->gate.bundle[b].credit;
             cell->allocated += shard->gate.bundle[b].allocated;
             cell->freed += shard->gate.bundle[b].freed;
@@ -225,26 +225,26 @@ static void gp_shard_drain(struct gp_counter *set, struct gp_shard *shard)
         memset(&shard->gate.bundle[b], 0, sizeof shard->gate.bundle[b]);
     }
     for (unsigned g = 0; g < set->gauges; g++) {
-        struct gp_cell *from = &shard->cells[g], *to = &set->pool[g];
+        struct gp_counter_cell *from = &shard->cells[g], *to = &set->pool[g];
         to->credit += from->credit;
         to->allocated += from->allocated;
         to->freed += from->freed;
         to->taken += from->taken;
-        *from = (struct gp_cell){0};
+        *from = (struct gp_counter_cell){0};
     }
 }
 
 /* Afterwards no update happens outside the mutex, and current = limit - pool.credit.  True: the set was open. */
-static bool gp_set_close(struct gp_counter *set)
+static bool set_close(struct gp_counter *set)
 {
     if (!set->open)
         return false;
     GP_EACH_USED(set, index)
     {
-        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
-        if (gp_shard_own(shard, GP_GATE_CLOSED)) {
+        struct gp_shard *shard = shard_at(set, (unsigned)index);
+        if (shard_own(shard, GP_GATE_CLOSED)) {
             GP_TESTPOINT("counter.closing");
-            gp_shard_drain(set, shard);
+            shard_drain(set, shard);
         }
     }
     set->open = false;
@@ -252,18 +252,18 @@ static bool gp_set_close(struct gp_counter *set)
     return true;
 }
 
-static unsigned gp_set_active(const struct gp_counter *set)
+static unsigned set_active(const struct gp_counter *set)
 {
     unsigned active = 0;
-    GP_EACH_USED(set, index) active += gp_shard_at(set, (unsigned)index)->gate.idle < GP_IDLE_MAX;
+    GP_EACH_USED(set, index) active += shard_at(set, (unsigned)index)->gate.idle < GP_IDLE_MAX;
     return active;
 }
 
 /* Deals the pool out and opens every used shard.  Shares are equal, and what does not divide stays in the pool. scarce:
  * of these gauges everything goes to one shard, for which it is enough. */
-static void gp_set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shard *favourite)
+static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shard *favourite)
 {
-    unsigned active = gp_set_active(set);
+    unsigned active = set_active(set);
     int64_t share[GP_GAUGES_MAX];
     for (unsigned g = 0; g < set->gauges; g++) {
         share[g] = active && !(scarce >> g & 1) ? set->pool[g].credit / active : 0;
@@ -277,7 +277,7 @@ static void gp_set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_s
     set->open = true;
     GP_EACH_USED(set, index)
     {
-        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
+        struct gp_shard *shard = shard_at(set, (unsigned)index);
         for (unsigned g = 0; shard->gate.idle < GP_IDLE_MAX && g < set->gauges; g++)
             shard->cells[g].credit += share[g];
         /* [counter.R2] release pairs with [counter.A1]. */
@@ -286,19 +286,19 @@ static void gp_set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_s
     }
 }
 
-static void gp_set_open(struct gp_counter *set)
+static void set_open(struct gp_counter *set)
 {
-    gp_set_open_for(set, 0, NULL);
+    set_open_for(set, 0, NULL);
 }
 
-static inline int64_t gp_gauge_current(const struct gp_counter *set, unsigned g)
+static inline int64_t gauge_current(const struct gp_counter *set, unsigned g)
 {
     return set->limit[g] - set->pool[g].credit;
 }
 
 /* The limit after a peak or a watch has changed; the difference goes to the pool, so that `current` stays.  An open set
  * may only see its limit rise. */
-static void gp_gauge_limit(struct gp_counter *set, unsigned g)
+static void gauge_limit(struct gp_counter *set, unsigned g)
 {
     int64_t limit = set->peak[g];
     for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
@@ -310,9 +310,9 @@ static void gp_gauge_limit(struct gp_counter *set, unsigned g)
 }
 
 /* pool.credit < 0 says that current is above the limit: some watermark moves. */
-static inline void gp_gauge_raise(struct gp_counter *set, unsigned g)
+static inline void gauge_raise(struct gp_counter *set, unsigned g)
 {
-    int64_t current = gp_gauge_current(set, g);
+    int64_t current = gauge_current(set, g);
     if (current > set->peak[g])
         set->peak[g] = current;
     if (!set->watching) { /* then limit = peak, and growth is this path's commonest customer */
@@ -324,11 +324,11 @@ static inline void gp_gauge_raise(struct gp_counter *set, unsigned g)
         int64_t *mark = &set->watch[__builtin_ctz(bits)][g];
         *mark = current > *mark ? current : *mark;
     }
-    gp_gauge_limit(set, g);
+    gauge_limit(set, g);
 }
 
 /* Was the last opening worth its price?  The price grows with the shards that are visited. */
-static void gp_set_learn(struct gp_counter *set)
+static void set_learn(struct gp_counter *set)
 {
     uint64_t price = GP_PATIENCE_MIN;
     for (unsigned word = 0; word < GP_COUNT(set->used); word++)
@@ -343,56 +343,54 @@ static void gp_set_learn(struct gp_counter *set)
 
 /* Opens the set if there is room for another event like this one; else asks again after the next.  Where there is too
  * little to share (a thread that frees one block and takes another keeps the number of blocks at its peak) the shard
- * that this event came from gets it: the others find their own when they free.  Whether that pays, gp_set_learn sees.
- */
-static void gp_set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
+ * that this event came from gets it: the others find their own when they free.  Whether that pays, set_learn sees. */
+static void set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
 {
     uint64_t scarce = 0;
     set->stay = 1;
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < deltas[i].amount)
             return;
-    int64_t events = (int64_t)gp_set_active(set) * GP_DEAL_EVENTS;
+    int64_t events = (int64_t)set_active(set) * GP_DEAL_EVENTS;
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit / events < deltas[i].amount)
             scarce |= 1ull << deltas[i].gauge;
-    gp_set_open_for(set, scarce, shard);
+    set_open_for(set, scarce, shard);
 }
 
 /* First use of a shard.  In an open set it starts open and poor, like one that slept. */
-static void gp_set_register(struct gp_counter *set, unsigned index)
+static void set_register(struct gp_counter *set, unsigned index)
 {
     uint64_t bit = 1ull << (index % 64);
     if (set->used[index / 64] & bit)
         return;
     set->used[index / 64] |= bit;
-    if (set->open) /* [counter.R2] as in gp_set_open */
-        __atomic_store_n(&gp_shard_at(set, index)->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
+    if (set->open) /* [counter.R2] as in set_open */
+        __atomic_store_n(&shard_at(set, index)->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
 }
 
-static __attribute__((noinline)) void gp_counter_apply_slow(struct gp_counter *set, unsigned index,
-                                                            enum gp_counter_op op, const struct gp_delta *deltas,
-                                                            unsigned n)
+static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set, unsigned index, enum gp_counter_op op,
+                                                         const struct gp_delta *deltas, unsigned n)
 {
-    struct gp_shard *shard = gp_shard_at(set, index);
+    struct gp_shard *shard = shard_at(set, index);
     pthread_mutex_lock(&set->mutex);
     set->slow++;
-    gp_set_register(set, index);
+    set_register(set, index);
     /* Who waited for the mutex while its holder opened the set must not close it again for nothing. */
-    if (set->open && gp_shard_apply(set, shard, op, deltas, n)) {
+    if (set->open && shard_apply(set, shard, op, deltas, n)) {
         pthread_mutex_unlock(&set->mutex);
         return;
     }
-    if (gp_set_close(set))
-        gp_set_learn(set);
+    if (set_close(set))
+        set_learn(set);
     shard->gate.idle = 0;
-    gp_cells_apply(set->pool, op, deltas, n);
+    cells_apply(set->pool, op, deltas, n);
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < 0)
-            gp_gauge_raise(set, deltas[i].gauge);
+            gauge_raise(set, deltas[i].gauge);
     GP_TESTPOINT("counter.central");
     if (--set->stay == 0)
-        gp_set_consider(set, shard, deltas, n);
+        set_consider(set, shard, deltas, n);
     pthread_mutex_unlock(&set->mutex);
     GP_TESTPOINT("counter.unlocked");
 }
@@ -404,20 +402,20 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
         shard %= set->shards;      /* a division costs more than the rest of the check */
 #ifdef GP_COUNTER_MUTANT_OPEN_FREE /* negative control: frees that do not look at the state */
     if (op == GP_SUB) {
-        gp_cells_apply(gp_shard_at(set, shard)->cells, op, deltas, n);
+        cells_apply(shard_at(set, shard)->cells, op, deltas, n);
         GP_TESTPOINT("counter.applied");
         return;
     }
 #endif
-    if (GP_UNLIKELY(!gp_shard_apply(set, gp_shard_at(set, shard), op, deltas, n)))
-        gp_counter_apply_slow(set, shard, op, deltas, n);
+    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, deltas, n)))
+        counter_apply_slow(set, shard, op, deltas, n);
 }
 
 /* ---- gates ------------------------------------------------------------------------------------------------------- */
 
 struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard)
 {
-    return &gp_shard_at(set, shard < set->shards ? shard : shard % set->shards)->gate;
+    return &shard_at(set, shard < set->shards ? shard : shard % set->shards)->gate;
 }
 
 unsigned gp_counter_shards(const struct gp_counter *set)
@@ -430,107 +428,107 @@ bool gp_counter_used(const struct gp_counter *set, unsigned shard)
     return set->used[shard / 64] >> shard % 64 & 1;
 }
 
-static bool gp_set_enter(struct gp_counter *set);
-static void gp_set_leave(struct gp_counter *set, bool reopen);
+static bool set_enter(struct gp_counter *set);
+static void set_leave(struct gp_counter *set, bool reopen);
 
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges)
 {
-    bool was_open = gp_set_enter(set);
+    bool was_open = set_enter(set);
     set->bundle[bundle] = gauges;
-    gp_set_leave(set, was_open);
+    set_leave(set, was_open);
 }
 
 void gp_counter_freeze(struct gp_counter *set)
 {
-    bool was_open = gp_set_enter(set);
+    bool was_open = set_enter(set);
     set->frozen_open = was_open;
 }
 
 void gp_counter_thaw(struct gp_counter *set)
 {
-    gp_set_leave(set, set->frozen_open);
+    set_leave(set, set->frozen_open);
 }
 
 /* ---- the other operations ---------------------------------------------------------------------------------------- */
 
-static bool gp_set_enter(struct gp_counter *set)
+static bool set_enter(struct gp_counter *set)
 {
     pthread_mutex_lock(&set->mutex);
     set->slow++;
-    return gp_set_close(set);
+    return set_close(set);
 }
 
 /* reopen: the operation lowered no limit, so the room that was dealt before is there to be dealt again. */
-static void gp_set_leave(struct gp_counter *set, bool reopen)
+static void set_leave(struct gp_counter *set, bool reopen)
 {
     GP_TESTPOINT("counter.instant");
     if (reopen)
-        gp_set_open(set);
+        set_open(set);
     pthread_mutex_unlock(&set->mutex);
     GP_TESTPOINT("counter.unlocked");
 }
 
-static void gp_set_values(const struct gp_counter *set, struct gp_gauge_value *out)
+static void set_values(const struct gp_counter *set, struct gp_gauge_value *out)
 {
     for (unsigned g = 0; out && g < set->gauges; g++)
         out[g] =
-            (struct gp_gauge_value){gp_gauge_current(set, g), set->peak[g], set->pool[g].allocated, set->pool[g].freed};
+            (struct gp_gauge_value){gauge_current(set, g), set->peak[g], set->pool[g].allocated, set->pool[g].freed};
 }
 
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out)
 {
-    bool was_open = gp_set_enter(set);
-    gp_set_values(set, out);
-    gp_set_leave(set, was_open);
+    bool was_open = set_enter(set);
+    set_values(set, out);
+    set_leave(set, was_open);
 }
 
 void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after)
 {
-    gp_set_enter(set);
-    gp_set_values(set, before);
+    set_enter(set);
+    set_values(set, before);
     for (unsigned g = 0; g < set->gauges; g++)
         if (mask >> g & 1) {
-            set->peak[g] = gp_gauge_current(set, g);
-            gp_gauge_limit(set, g);
+            set->peak[g] = gauge_current(set, g);
+            gauge_limit(set, g);
         }
-    gp_set_values(set, after);
-    gp_set_leave(set, false);
+    set_values(set, after);
+    set_leave(set, false);
 }
 
 void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after)
 {
-    bool was_open = gp_set_enter(set);
-    gp_set_values(set, before);
+    bool was_open = set_enter(set);
+    set_values(set, before);
     for (unsigned g = 0; g < set->gauges; g++)
         if (mask >> g & 1) {
             set->base[g] += set->pool[g].allocated - set->pool[g].freed;
             set->pool[g].allocated = set->pool[g].freed = 0;
         }
-    gp_set_values(set, after);
-    gp_set_leave(set, was_open);
+    set_values(set, after);
+    set_leave(set, was_open);
 }
 
 int gp_counter_watch_begin(struct gp_counter *set, unsigned watch)
 {
     if (watch >= GP_WATCHES_MAX)
         return -EINVAL;
-    bool was_open = gp_set_enter(set);
+    bool was_open = set_enter(set);
     bool busy = set->watching >> watch & 1;
     if (!busy) {
         set->watching |= 1u << watch;
         for (unsigned g = 0; g < set->gauges; g++) {
-            set->watch[watch][g] = gp_gauge_current(set, g);
-            gp_gauge_limit(set, g);
+            set->watch[watch][g] = gauge_current(set, g);
+            gauge_limit(set, g);
         }
     }
-    gp_set_leave(set, was_open && busy);
+    set_leave(set, was_open && busy);
     return busy ? -EBUSY : 0;
 }
 
 /* No watermark moves outside the mutex, so reading and ending need no closing. */
-static int gp_watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, bool end)
+static int watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, bool end)
 {
     if (watch >= GP_WATCHES_MAX)
         return -EINVAL;
@@ -542,20 +540,20 @@ static int gp_watch_finish(struct gp_counter *set, unsigned watch, int64_t *peak
     if (active && end) {
         set->watching &= ~(1u << watch);
         for (unsigned g = 0; g < set->gauges; g++)
-            gp_gauge_limit(set, g);
+            gauge_limit(set, g);
     }
-    gp_set_leave(set, false);
+    set_leave(set, false);
     return active ? 0 : -ENOENT;
 }
 
 int gp_counter_watch_read(struct gp_counter *set, unsigned watch, int64_t *peaks)
 {
-    return gp_watch_finish(set, watch, peaks, false);
+    return watch_finish(set, watch, peaks, false);
 }
 
 int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
 {
-    return gp_watch_finish(set, watch, peaks, true);
+    return watch_finish(set, watch, peaks, true);
 }
 
 /* A gauge that is not watched has a mark that no value reaches: it takes no part in its limit. */
@@ -564,29 +562,29 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask,
 {
     if (watch >= GP_WATCHES_MAX)
         return -EINVAL;
-    gp_set_enter(set);
+    set_enter(set);
     bool active = set->watching >> watch & 1;
-    gp_set_values(set, out);
+    set_values(set, out);
     set->watching |= 1u << watch;
     for (unsigned g = 0; g < set->gauges; g++) {
-        int64_t current = gp_gauge_current(set, g), mark = set->watch[watch][g];
+        int64_t current = gauge_current(set, g), mark = set->watch[watch][g];
         peaks[g] = active && mark != INT64_MAX ? mark : current;
         set->watch[watch][g] = mask >> g & 1 ? current : INT64_MAX;
-        gp_gauge_limit(set, g);
+        gauge_limit(set, g);
     }
-    gp_set_leave(set, false);
+    set_leave(set, false);
     return 0;
 }
 
 void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
 {
-    bool was_open = gp_set_enter(set);
-    int64_t change = value - gp_gauge_current(set, gauge);
+    bool was_open = set_enter(set);
+    int64_t change = value - gauge_current(set, gauge);
     struct gp_delta delta = {gauge, 0, change < 0 ? -change : change};
-    gp_cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
+    cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
     if (set->pool[gauge].credit < 0)
-        gp_gauge_raise(set, gauge);
-    gp_set_leave(set, was_open);
+        gauge_raise(set, gauge);
+    set_leave(set, was_open);
 }
 
 uint64_t gp_counter_slow_count(struct gp_counter *set)
@@ -605,8 +603,8 @@ int gp_counter_check(struct gp_counter *set)
     pthread_mutex_lock(&set->mutex);
     GP_EACH_USED(set, index)
     {
-        struct gp_shard *shard = gp_shard_at(set, (unsigned)index);
-        bool owned = set->open && gp_shard_own(shard, GP_GATE_BUSY);
+        struct gp_shard *shard = shard_at(set, (unsigned)index);
+        bool owned = set->open && shard_own(shard, GP_GATE_BUSY);
         for (unsigned g = 0; g < set->gauges; g++)
             if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
                 wrong = -(int)g - 1;
@@ -616,16 +614,16 @@ int gp_counter_check(struct gp_counter *set)
         if (owned) /* [counter.R1] */
             __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     }
-    bool was_open = gp_set_close(set);
+    bool was_open = set_close(set);
     for (unsigned g = 0; g < set->gauges; g++) {
-        const struct gp_cell *pool = &set->pool[g];
+        const struct gp_counter_cell *pool = &set->pool[g];
         int64_t limit = set->limit[g];
-        gp_gauge_limit(set, g);
+        gauge_limit(set, g);
         if (pool->credit < 0 || limit != set->limit[g] ||
-            gp_gauge_current(set, g) != set->base[g] + pool->allocated - pool->freed - pool->taken)
+            gauge_current(set, g) != set->base[g] + pool->allocated - pool->freed - pool->taken)
             wrong = -(int)g - 1;
     }
-    gp_set_leave(set, was_open);
+    set_leave(set, was_open);
     return wrong;
 }
 
@@ -633,7 +631,7 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
 {
     if (gauges < 1 || gauges > GP_GAUGES_MAX || shards < 1 || shards > GP_SHARDS_MAX)
         return -EINVAL;
-    size_t stride = sizeof(struct gp_shard) + gauges * sizeof(struct gp_cell);
+    size_t stride = sizeof(struct gp_shard) + gauges * sizeof(struct gp_counter_cell);
     stride = (stride + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t head = (sizeof(struct gp_counter) + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t bytes = head + stride * shards;

@@ -60,8 +60,8 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
 
-/* For gauges whose bit is set in mask: peak := current.  before/after may be NULL; filled for all gauges, same instant.
- */
+/* For gauges whose bit is set in mask: peak := current.  before/after may be NULL; filled for all gauges, same
+ * instant. */
 void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after);
 /* allocated := freed := 0 for gauges in mask. */

@@ -44,7 +44,7 @@ struct gp_map_index {
     uint64_t mask;
 };
 
-struct gp_map_block {
+struct gp_map_chunk {
     struct gp_record *records; /* NULL: not mapped.  space 0: free, `key` names the next free one */
     uint32_t free;             /* first of the list of free records; GP_MAP_NONE */
     uint32_t fresh;            /* records from here on were never used */
@@ -62,7 +62,7 @@ struct gp_map_shard {
     struct gp_map_index now, old; /* old.entries NULL: no migration under way */
     uint64_t old_at;              /* next slot to carry over: all slots before it are empty */
     uint64_t old_left;
-    struct gp_map_block blocks[GP_MAP_BLOCKS];
+    struct gp_map_chunk blocks[GP_MAP_BLOCKS];
 } GP_ALIGNED_LINE;
 
 struct gp_map {
@@ -80,7 +80,7 @@ struct gp_map_place {
 
 /* ---- memory and lock --------------------------------------------------------------------------------------------- */
 
-static GP_COLD void *gp_map_memory(size_t bytes)
+static GP_COLD void *map_memory(size_t bytes)
 {
     int saved = errno;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -88,27 +88,27 @@ static GP_COLD void *gp_map_memory(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static GP_COLD void gp_map_memory_give(void *memory, size_t bytes)
+static GP_COLD void map_memory_give(void *memory, size_t bytes)
 {
     int saved = errno;
     munmap(memory, bytes);
     errno = saved;
 }
 
-static GP_COLD void gp_map_wait(const uint32_t *lock)
+static GP_COLD void map_wait(const uint32_t *lock)
 {
     for (unsigned i = 0; __atomic_load_n(lock, __ATOMIC_RELAXED); i++)
         gp_pause(i);
 }
 
-static inline void gp_map_lock(struct gp_map_shard *shard)
+static inline void map_lock(struct gp_map_shard *shard)
 {
     while (GP_UNLIKELY(__atomic_exchange_n(&shard->x_lock, 1, __ATOMIC_ACQUIRE))) /* [map.A1] */
-        gp_map_wait(&shard->x_lock);
+        map_wait(&shard->x_lock);
     GP_TESTPOINT("map.locked");
 }
 
-static inline void gp_map_unlock(struct gp_map_shard *shard)
+static inline void map_unlock(struct gp_map_shard *shard)
 {
     GP_TESTPOINT("map.unlock");
     __atomic_store_n(&shard->x_lock, 0, __ATOMIC_RELEASE); /* [map.R1] */
@@ -118,80 +118,80 @@ static inline void gp_map_unlock(struct gp_map_shard *shard)
 
 /* Addresses are multiples of 256 or 2 MiB: the high half of the product folds their bits down to where they count.
  * The constants are the golden ratio's and another odd random number. */
-static inline uint64_t gp_map_hash(uint8_t space, uint64_t key)
+static inline uint64_t map_hash(uint8_t space, uint64_t key)
 {
     unsigned __int128 wide = (unsigned __int128)(key + space * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
     uint64_t hash = (uint64_t)wide ^ (uint64_t)(wide >> 64);
     return (hash ^ hash >> 32) * 0xd6e8feb86659fd93ull;
 }
 
-static inline struct gp_map_shard *gp_map_shard(struct gp_map *map, uint64_t hash)
+static inline struct gp_map_shard *map_shard(struct gp_map *map, uint64_t hash)
 {
     return &map->shards[hash >> (64 - GP_MAP_SHARD_BITS)];
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-static inline unsigned gp_map_block_of(uint32_t slot)
+static inline unsigned map_block_of(uint32_t slot)
 {
     return 31u - (unsigned)__builtin_clz(slot / GP_MAP_FIRST + 1);
 }
 
-static inline uint32_t gp_map_block_slots(unsigned block)
+static inline uint32_t map_block_slots(unsigned block)
 {
     return GP_MAP_FIRST << block;
 }
 
-static inline uint32_t gp_map_block_start(unsigned block)
+static inline uint32_t map_block_start(unsigned block)
 {
     return GP_MAP_FIRST * ((1u << block) - 1);
 }
 
-static inline struct gp_record *gp_map_record(struct gp_map_shard *shard, uint64_t entry)
+static inline struct gp_record *map_record(struct gp_map_shard *shard, uint64_t entry)
 {
     uint32_t slot = (uint32_t)(entry >> 32) - 1;
-    unsigned block = gp_map_block_of(slot);
-    return &shard->blocks[block].records[slot - gp_map_block_start(block)];
+    unsigned block = map_block_of(slot);
+    return &shard->blocks[block].records[slot - map_block_start(block)];
 }
 
-static GP_COLD bool gp_map_block_add(struct gp_map_shard *shard)
+static GP_COLD bool map_block_add(struct gp_map_shard *shard)
 {
     unsigned k = shard->block_count;
     if (k == GP_MAP_BLOCKS)
         return false;
-    struct gp_record *records = gp_map_memory(gp_map_block_slots(k) * sizeof *records);
+    struct gp_record *records = map_memory(map_block_slots(k) * sizeof *records);
     if (!records)
         return false;
-    shard->blocks[k] = (struct gp_map_block){.records = records, .free = GP_MAP_NONE};
+    shard->blocks[k] = (struct gp_map_chunk){.records = records, .free = GP_MAP_NONE};
     shard->open |= 1u << k;
     shard->block_count++;
     return true;
 }
 
 /* The lowest block with room is taken, so that the highest, which is half of the memory, can fall empty. */
-static bool gp_map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
+static bool map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
 {
-    if (GP_UNLIKELY(!shard->open) && !gp_map_block_add(shard))
+    if (GP_UNLIKELY(!shard->open) && !map_block_add(shard))
         return false;
     unsigned k = (unsigned)__builtin_ctz(shard->open);
-    struct gp_map_block *block = &shard->blocks[k];
+    struct gp_map_chunk *block = &shard->blocks[k];
     uint32_t at = block->free;
     if (at != GP_MAP_NONE)
         block->free = (uint32_t)block->records[at].key;
     else
         at = block->fresh++;
     block->live++;
-    if (block->live == gp_map_block_slots(k))
+    if (block->live == map_block_slots(k))
         shard->open &= ~(1u << k);
-    *slot = gp_map_block_start(k) + at;
+    *slot = map_block_start(k) + at;
     return true;
 }
 
-static void gp_map_slot_give(struct gp_map_shard *shard, uint32_t slot)
+static void map_slot_give(struct gp_map_shard *shard, uint32_t slot)
 {
-    unsigned k = gp_map_block_of(slot);
-    struct gp_map_block *block = &shard->blocks[k];
-    uint32_t at = slot - gp_map_block_start(k);
+    unsigned k = map_block_of(slot);
+    struct gp_map_chunk *block = &shard->blocks[k];
+    uint32_t at = slot - map_block_start(k);
     block->records[at].space = 0;
     block->records[at].key = block->free;
     block->free = at;
@@ -200,14 +200,14 @@ static void gp_map_slot_give(struct gp_map_shard *shard, uint32_t slot)
 }
 
 /* Gives the highest block back when it is empty and the others would hold twice what lives: one a call. */
-static inline void gp_map_blocks_trim(struct gp_map_shard *shard)
+static inline void map_blocks_trim(struct gp_map_shard *shard)
 {
     if (GP_LIKELY(shard->block_count <= GP_MAP_KEPT_BLOCKS || shard->blocks[shard->block_count - 1].live))
         return;
     unsigned k = shard->block_count - 1;
-    if (2 * shard->x_count > gp_map_block_start(k))
+    if (2 * shard->x_count > map_block_start(k))
         return;
-    gp_map_memory_give(shard->blocks[k].records, gp_map_block_slots(k) * sizeof(struct gp_record));
+    map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
     shard->blocks[k].records = NULL;
     shard->blocks[k].fresh = 0;
     shard->open &= ~(1u << k);
@@ -216,8 +216,8 @@ static inline void gp_map_blocks_trim(struct gp_map_shard *shard)
 
 /* ---- index ------------------------------------------------------------------------------------------------------- */
 
-static inline bool gp_map_index_find(struct gp_map_shard *shard, struct gp_map_index *index, uint64_t hash,
-                                     uint8_t space, uint64_t key, struct gp_map_place *place)
+static inline bool map_index_find(struct gp_map_shard *shard, struct gp_map_index *index, uint64_t hash, uint8_t space,
+                                  uint64_t key, struct gp_map_place *place)
 {
     for (uint64_t at = hash & index->mask;; at = (at + 1) & index->mask) {
         uint64_t entry = index->entries[at];
@@ -225,7 +225,7 @@ static inline bool gp_map_index_find(struct gp_map_shard *shard, struct gp_map_i
             return false;
         if ((uint32_t)entry != (uint32_t)hash)
             continue;
-        const struct gp_record *record = gp_map_record(shard, entry);
+        const struct gp_record *record = map_record(shard, entry);
         if (record->key == key && record->space == space) {
             *place = (struct gp_map_place){index, at};
             return true;
@@ -233,16 +233,16 @@ static inline bool gp_map_index_find(struct gp_map_shard *shard, struct gp_map_i
     }
 }
 
-static inline struct gp_record *gp_map_lookup(struct gp_map_shard *shard, uint64_t hash, uint8_t space, uint64_t key,
-                                              struct gp_map_place *place)
+static inline struct gp_record *map_lookup(struct gp_map_shard *shard, uint64_t hash, uint8_t space, uint64_t key,
+                                           struct gp_map_place *place)
 {
-    bool found = shard->now.entries && gp_map_index_find(shard, &shard->now, hash, space, key, place);
+    bool found = shard->now.entries && map_index_find(shard, &shard->now, hash, space, key, place);
     if (!found && shard->old.entries)
-        found = gp_map_index_find(shard, &shard->old, hash, space, key, place);
-    return found ? gp_map_record(shard, place->index->entries[place->at]) : NULL;
+        found = map_index_find(shard, &shard->old, hash, space, key, place);
+    return found ? map_record(shard, place->index->entries[place->at]) : NULL;
 }
 
-static inline void gp_map_index_put(struct gp_map_index *index, uint64_t entry)
+static inline void map_index_put(struct gp_map_index *index, uint64_t entry)
 {
     uint64_t at = entry & UINT32_MAX & index->mask;
     while (index->entries[at])
@@ -251,7 +251,7 @@ static inline void gp_map_index_put(struct gp_map_index *index, uint64_t entry)
 }
 
 /* Backward shift: an entry may fill the hole unless its home lies cyclically behind the hole. */
-static void gp_map_index_remove(struct gp_map_index *index, uint64_t hole)
+static void map_index_remove(struct gp_map_index *index, uint64_t hole)
 {
     uint64_t mask = index->mask;
     for (uint64_t at = (hole + 1) & mask; index->entries[at]; at = (at + 1) & mask) {
@@ -265,13 +265,13 @@ static void gp_map_index_remove(struct gp_map_index *index, uint64_t hole)
 }
 
 /* Carries a few entries over.  It stops at an empty slot only: the rest of a half-moved cluster could not be probed. */
-static void gp_map_migrate(struct gp_map_shard *shard)
+static void map_migrate(struct gp_map_shard *shard)
 {
     struct gp_map_index *old = &shard->old;
     for (unsigned i = 0; shard->old_left; i++) {
         uint64_t entry = old->entries[shard->old_at];
         if (entry) {
-            gp_map_index_put(&shard->now, entry);
+            map_index_put(&shard->now, entry);
             old->entries[shard->old_at] = 0;
             shard->old_left--;
         } else if (i >= GP_MAP_STEP) {
@@ -279,14 +279,14 @@ static void gp_map_migrate(struct gp_map_shard *shard)
         }
         shard->old_at = (shard->old_at + 1) & old->mask;
     }
-    gp_map_memory_give(old->entries, (old->mask + 1) * sizeof *old->entries);
+    map_memory_give(old->entries, (old->mask + 1) * sizeof *old->entries);
     *old = (struct gp_map_index){0};
     GP_TESTPOINT("map.migrated");
 }
 
-static GP_COLD bool gp_map_index_resize(struct gp_map_shard *shard, uint64_t slots)
+static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
 {
-    uint64_t *entries = gp_map_memory(slots * sizeof *entries);
+    uint64_t *entries = map_memory(slots * sizeof *entries);
     if (!entries)
         return false;
     shard->old = shard->now;
@@ -300,27 +300,27 @@ static GP_COLD bool gp_map_index_resize(struct gp_map_shard *shard, uint64_t slo
 
 /* Makes room for one more entry: grows at 5/8, where a miss probes about four entries, which are half a cache line.
  * Without memory for a larger table the present one fills up to 7/8. */
-static inline bool gp_map_index_reserve(struct gp_map_shard *shard)
+static inline bool map_index_reserve(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.entries ? shard->now.mask + 1 : 0;
     if (GP_LIKELY((shard->x_count + 1) * 8 <= slots * 5))
         return true;
-    if (!shard->old.entries && gp_map_index_resize(shard, slots ? slots * 2 : GP_MAP_INDEX_MIN))
+    if (!shard->old.entries && map_index_resize(shard, slots ? slots * 2 : GP_MAP_INDEX_MIN))
         return true;
     return (shard->x_count + 1) * 8 <= slots * 7;
 }
 
 /* Below an eighth the index is halved; migrated it is at most a quarter full, far from growing again. */
-static inline void gp_map_index_trim(struct gp_map_shard *shard)
+static inline void map_index_trim(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.mask + 1;
     if (GP_UNLIKELY(slots > GP_MAP_INDEX_MIN && shard->x_count * 8 < slots && !shard->old.entries))
-        gp_map_index_resize(shard, slots / 2);
+        map_index_resize(shard, slots / 2);
 }
 
 /* ---- room: the limit, dealt to the shards in batches ------------------------------------------------------------- */
 
-static bool gp_map_room_take(struct gp_map *map, struct gp_map_shard *shard)
+static bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
 {
     uint64_t room = __atomic_load_n(&map->x_room, __ATOMIC_RELAXED);
     uint64_t want;
@@ -333,18 +333,18 @@ static bool gp_map_room_take(struct gp_map *map, struct gp_map_shard *shard)
 }
 
 /* Collects what other shards hold unused: the limit is exact for whoever inserts alone. */
-static GP_COLD void gp_map_room_gather(struct gp_map *map)
+static GP_COLD void map_room_gather(struct gp_map *map)
 {
     for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
         struct gp_map_shard *shard = &map->shards[i];
-        gp_map_lock(shard);
+        map_lock(shard);
         __atomic_fetch_add(&map->x_room, shard->room, __ATOMIC_RELAXED);
         shard->room = 0;
-        gp_map_unlock(shard);
+        map_unlock(shard);
     }
 }
 
-static inline void gp_map_room_give(struct gp_map *map, struct gp_map_shard *shard)
+static inline void map_room_give(struct gp_map *map, struct gp_map_shard *shard)
 {
     shard->room++;
     if (GP_UNLIKELY(shard->room > 2 * map->batch)) {
@@ -355,36 +355,36 @@ static inline void gp_map_room_give(struct gp_map *map, struct gp_map_shard *sha
 
 /* ---- operations, under the lock ---------------------------------------------------------------------------------- */
 
-static void gp_map_remove(struct gp_map *map, struct gp_map_shard *shard, struct gp_map_place place)
+static void map_remove(struct gp_map *map, struct gp_map_shard *shard, struct gp_map_place place)
 {
     uint32_t slot = (uint32_t)(place.index->entries[place.at] >> 32) - 1;
-    gp_map_index_remove(place.index, place.at);
+    map_index_remove(place.index, place.at);
     if (place.index == &shard->old)
         shard->old_left--;
-    gp_map_slot_give(shard, slot);
+    map_slot_give(shard, slot);
     __atomic_store_n(&shard->x_count, shard->x_count - 1, __ATOMIC_RELAXED);
-    gp_map_room_give(map, shard);
-    gp_map_blocks_trim(shard);
-    gp_map_index_trim(shard);
+    map_room_give(map, shard);
+    map_blocks_trim(shard);
+    map_index_trim(shard);
     if (shard->old.entries)
-        gp_map_migrate(shard);
+        map_migrate(shard);
 }
 
 /* -EDQUOT: the limit's room has to be gathered first. */
-static int gp_map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record)
+static int map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record)
 {
     uint32_t slot;
-    if (GP_UNLIKELY(!shard->room) && !gp_map_room_take(map, shard))
+    if (GP_UNLIKELY(!shard->room) && !map_room_take(map, shard))
         return -EDQUOT;
-    if (!gp_map_index_reserve(shard) || !gp_map_slot_take(shard, &slot))
+    if (!map_index_reserve(shard) || !map_slot_take(shard, &slot))
         return -ENOSPC;
     uint64_t entry = ((uint64_t)slot + 1) << 32 | (uint32_t)hash;
-    *gp_map_record(shard, entry) = *record;
-    gp_map_index_put(&shard->now, entry);
+    *map_record(shard, entry) = *record;
+    map_index_put(&shard->now, entry);
     __atomic_store_n(&shard->x_count, shard->x_count + 1, __ATOMIC_RELAXED);
     shard->room--;
     if (shard->old.entries)
-        gp_map_migrate(shard);
+        map_migrate(shard);
     return 0;
 }
 
@@ -394,7 +394,7 @@ int gp_map_new(struct gp_map **out, uint64_t limit)
 {
     if (!out || limit == 0)
         return -EINVAL;
-    struct gp_map *map = gp_map_memory(sizeof *map);
+    struct gp_map *map = map_memory(sizeof *map);
     if (!map)
         return -ENOMEM;
     map->limit = limit;
@@ -414,87 +414,87 @@ void gp_map_free(struct gp_map *map)
     for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
         struct gp_map_shard *shard = &map->shards[i];
         for (unsigned k = 0; k < shard->block_count; k++)
-            gp_map_memory_give(shard->blocks[k].records, gp_map_block_slots(k) * sizeof(struct gp_record));
+            map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
         if (shard->now.entries)
-            gp_map_memory_give(shard->now.entries, (shard->now.mask + 1) * sizeof(uint64_t));
+            map_memory_give(shard->now.entries, (shard->now.mask + 1) * sizeof(uint64_t));
         if (shard->old.entries)
-            gp_map_memory_give(shard->old.entries, (shard->old.mask + 1) * sizeof(uint64_t));
+            map_memory_give(shard->old.entries, (shard->old.mask + 1) * sizeof(uint64_t));
     }
-    gp_map_memory_give(map, sizeof *map);
+    map_memory_give(map, sizeof *map);
 }
 
 int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old)
 {
     if (record->space == 0)
         return -EINVAL;
-    uint64_t hash = gp_map_hash(record->space, record->key);
-    struct gp_map_shard *shard = gp_map_shard(map, hash);
+    uint64_t hash = map_hash(record->space, record->key);
+    struct gp_map_shard *shard = map_shard(map, hash);
     for (bool gathered = false;; gathered = true) {
         struct gp_map_place place;
-        gp_map_lock(shard);
-        struct gp_record *live = gp_map_lookup(shard, hash, record->space, record->key, &place);
+        map_lock(shard);
+        struct gp_record *live = map_lookup(shard, hash, record->space, record->key, &place);
         if (live) {
             if (old)
                 *old = *live;
             *live = *record;
         }
-        int rc = live ? 1 : gp_map_add(map, shard, hash, record);
-        gp_map_unlock(shard);
+        int rc = live ? 1 : map_add(map, shard, hash, record);
+        map_unlock(shard);
         if (rc != -EDQUOT)
             return rc;
         if (gathered)
             return -ENOSPC;
-        gp_map_room_gather(map);
+        map_room_gather(map);
     }
 }
 
 int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
 {
-    uint64_t hash = gp_map_hash(space, key);
-    struct gp_map_shard *shard = gp_map_shard(map, hash);
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
     struct gp_map_place place;
-    gp_map_lock(shard);
-    struct gp_record *live = gp_map_lookup(shard, hash, space, key, &place);
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
     if (live) {
         if (out)
             *out = *live;
-        gp_map_remove(map, shard, place);
+        map_remove(map, shard, place);
     }
-    gp_map_unlock(shard);
+    map_unlock(shard);
     return live ? 0 : -ENOENT;
 }
 
 int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
 {
-    uint64_t hash = gp_map_hash(space, key);
-    struct gp_map_shard *shard = gp_map_shard(map, hash);
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
     struct gp_map_place place;
-    gp_map_lock(shard);
-    struct gp_record *live = gp_map_lookup(shard, hash, space, key, &place);
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
     if (live && out)
         *out = *live;
-    gp_map_unlock(shard);
+    map_unlock(shard);
     return live ? 0 : -ENOENT;
 }
 
 int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg)
 {
-    uint64_t hash = gp_map_hash(space, key);
-    struct gp_map_shard *shard = gp_map_shard(map, hash);
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
     struct gp_map_place place;
-    gp_map_lock(shard);
-    struct gp_record *live = gp_map_lookup(shard, hash, space, key, &place);
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
     if (live && fn(live, arg))
-        gp_map_remove(map, shard, place);
-    gp_map_unlock(shard);
+        map_remove(map, shard, place);
+    map_unlock(shard);
     return live ? 0 : -ENOENT;
 }
 
 /* Walks GP_MAP_WALK slots of a block from *at on.  False: the block has no more.  Under the lock. */
-static bool gp_map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned k, uint32_t *at, gp_map_fn fn,
-                        void *arg, uint64_t *removed)
+static bool map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned k, uint32_t *at, gp_map_fn fn, void *arg,
+                     uint64_t *removed)
 {
-    struct gp_map_block *block = &shard->blocks[k];
+    struct gp_map_chunk *block = &shard->blocks[k];
     for (unsigned i = 0; i < GP_MAP_WALK; i++, (*at)++) {
         /* Asked anew for every record: a removal may give the block's memory back, and then `fresh` is 0. */
         if (*at >= block->fresh)
@@ -507,8 +507,8 @@ static bool gp_map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned
         if (!fn(record, arg))
             continue;
         struct gp_map_place place;
-        if (gp_map_lookup(shard, gp_map_hash(space, key), space, key, &place)) {
-            gp_map_remove(map, shard, place);
+        if (map_lookup(shard, map_hash(space, key), space, key, &place)) {
+            map_remove(map, shard, place);
             (*removed)++;
         }
     }
@@ -529,9 +529,9 @@ uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *a
             uint32_t at = 0;
             bool more = true;
             while (more) {
-                gp_map_lock(shard);
-                more = gp_map_walk(map, shard, k, &at, fn, arg, &removed);
-                gp_map_unlock(shard);
+                map_lock(shard);
+                more = map_walk(map, shard, k, &at, fn, arg, &removed);
+                map_unlock(shard);
                 GP_TESTPOINT("map.each");
                 if (rest)
                     rest(arg);

@@ -46,7 +46,7 @@ struct gp_ring_pair {
 /* [ring.R3] [ring.A1] Replaces both words if both are as seen.  Hand-written on x86-64 because the builtin needs -mcx16
  * and because the thread sanitizer's runtime emulates it under a lock that the 8-byte accesses do not take.  Every
  * x86-64 processor since 2006 has the instruction. */
-static bool gp_ring_swap(struct gp_wire_chunk *chunk, struct gp_ring_pair seen, struct gp_ring_pair want)
+static bool ring_swap(struct gp_wire_chunk *chunk, struct gp_ring_pair seen, struct gp_ring_pair want)
 {
 #ifdef __x86_64__
     bool done;
@@ -76,7 +76,7 @@ int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t ch
 
 /* Takes the next chunk in turn, already busy with its first event.  A chunk that is busy, that a later turn has
  * overtaken, or that moves at this moment is left alone and its sequence number is never used. */
-static GP_COLD struct gp_wire_chunk *gp_ring_take(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
+static GP_COLD struct gp_wire_chunk *ring_take(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
 {
     for (uint32_t i = 0; i < GP_RING_TRIES; i++) {
         uint64_t sequence = __atomic_fetch_add(&ring->x_next, 1, __ATOMIC_RELAXED);
@@ -90,7 +90,7 @@ static GP_COLD struct gp_wire_chunk *gp_ring_take(struct gp_ring *ring, struct g
         if (GP_CHUNK_BUSY(seen.state) || GP_CHUNK_TURN(seen.state) >= turn)
             continue;
         struct gp_ring_pair want = {GP_CHUNK_STATE(turn, 1, 0), seen.before + GP_CHUNK_COUNT(seen.state)};
-        if (!gp_ring_swap(chunk, seen, want))
+        if (!ring_swap(chunk, seen, want))
             continue;
         GP_TESTPOINT("ring.taken");
         __atomic_store_n(&chunk->tid, tid, __ATOMIC_RELAXED);
@@ -103,7 +103,7 @@ static GP_COLD struct gp_wire_chunk *gp_ring_take(struct gp_ring *ring, struct g
 }
 
 /* The thread's chunk, busy; NULL: none to be had. */
-static inline struct gp_wire_chunk *gp_ring_enter(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
+static inline struct gp_wire_chunk *ring_enter(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
 {
     if (GP_LIKELY(cursor->turn && cursor->used < GP_RING_EVENTS)) {
         struct gp_wire_chunk *chunk = &ring->chunks[(cursor->turn - 1) & (ring->chunk_count - 1)];
@@ -112,12 +112,12 @@ static inline struct gp_wire_chunk *gp_ring_enter(struct gp_ring *ring, struct g
                                                   false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
             return chunk;
     }
-    return gp_ring_take(ring, cursor, tid);
+    return ring_take(ring, cursor, tid);
 }
 
 int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const struct gp_wire_event *event, uint32_t tid)
 {
-    struct gp_wire_chunk *chunk = gp_ring_enter(ring, cursor, tid);
+    struct gp_wire_chunk *chunk = ring_enter(ring, cursor, tid);
     if (GP_UNLIKELY(!chunk)) {
         __atomic_fetch_add(ring->x_lost, 1, __ATOMIC_RELAXED);
         return -EAGAIN;
@@ -146,8 +146,8 @@ uint64_t gp_ring_written(const struct gp_ring *ring)
         const struct gp_wire_chunk *chunk = &ring->chunks[i];
         uint64_t state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* [ring.A3] */
         for (;;) {
-            /* Acquire, so that the second look at `state` is later than this one.  Within a turn the word is constant.
-             */
+            /* Acquire, so that the second look at `state` is later than this one.  Within a turn the word is
+             * constant. */
             uint64_t before = __atomic_load_n(&chunk->written_before, __ATOMIC_ACQUIRE);
             uint64_t again = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
             if (GP_CHUNK_TURN(again) == GP_CHUNK_TURN(state)) {

@@ -28,8 +28,8 @@ struct gp_ring_cursor { /* per thread, zeroed at first; 16 bytes of thread-local
 int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t chunk_count, uint64_t *lost);
 
 /* Copies *event into the ring and fills its seq.  0; -EAGAIN: dropped and counted in *lost.  No system call, no lock.
- * Threads: any, each with its own cursor; a signal handler that interrupts a write must not write (the caller's guard).
- */
+ * Threads: any, each with its own cursor; a signal handler that interrupts a write must not write (the caller's
+ * guard). */
 int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const struct gp_wire_event *event, uint32_t tid);
 
 /* Events ever committed, over all chunks (a moving target while writers run). */

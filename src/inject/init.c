@@ -13,18 +13,18 @@
  * there: the driver may be gone.  _exit and signals skip it, and the session dies with the process.
  */
 #include "account/feed.h"
+#include "allocator/allocator.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
-#include "session/batch.h"
-#include "session/pieces.h"
-#include "session/session.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
-#include "allocator/shim.h"
+#include "session/batch.h"
+#include "session/extents.h"
+#include "session/session.h"
 #include "site/site.h"
 #include "source/hooks.h"
 #include "source/nvtx.h"
@@ -42,37 +42,36 @@
  * and still a bound. */
 #define GP_MAP_LIMIT (1ull << 24)
 
-static struct gp_session gp_session_mine;
-static struct gp_ring gp_ring_mine;
+static struct gp_session session_mine;
+static struct gp_ring ring_mine;
 static uint64_t x_starter; /* process << 32 | thread that starts us; 0: nobody yet */
 static uint32_t x_through; /* start is over, whatever came of it */
 static uint32_t x_ready;   /* start went well: the exit path may use everything */
 
-static void gp_inject_trouble(const char *what, int error)
+static void inject_trouble(const char *what, int error)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_wire_header *header = session_mine.header;
     gp_log(GP_LOG_ERROR, "%s: %s: switched off", what, strerror(-error));
     gp_life_end();
     if (!header)
         return;
-    gp_session_mute(&gp_session_mine);
+    gp_session_mute(&session_mine);
     snprintf(header->trouble, sizeof(header->trouble), "%s: %s", what, strerror(-error));
     __atomic_fetch_or(&header->flags, GP_SESSION_DISABLED, __ATOMIC_RELEASE);
 }
 
-static int gp_inject_accounts(void)
+static int inject_accounts(void)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
-    int error =
-        gp_ring_init(&gp_ring_mine, gp_session_mine.chunks, gp_session_mine.chunk_count, &header->lost[GP_LOST_RING]);
+    struct gp_wire_header *header = session_mine.header;
+    int error = gp_ring_init(&ring_mine, session_mine.chunks, session_mine.chunk_count, &header->lost[GP_LOST_RING]);
     if (error)
         return error;
     gp_thread_nested = &header->lost[GP_LOST_NESTED];
     return gp_feed_start(&(struct gp_feed_setup){
-        .ring = &gp_ring_mine,
+        .ring = &ring_mine,
         .lost = header->lost,
-        .failures = gp_session_mine.failures,
-        .oom = gp_session_mine.oom,
+        .failures = session_mine.failures,
+        .oom = session_mine.oom,
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
@@ -82,7 +81,7 @@ static int gp_inject_accounts(void)
     });
 }
 
-static void gp_inject_poller(void)
+static void inject_poller(void)
 {
     int error = gp_poll_start();
     if (error)
@@ -90,22 +89,22 @@ static void gp_inject_poller(void)
 }
 
 /* After the source: a viewer may ask for the subscriber to be given up. */
-static void gp_inject_drain(void)
+static void inject_drain(void)
 {
     const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event};
-    struct gp_wire_header *header = gp_session_mine.header;
-    int error = gp_drain_start(&gp_session_mine, &hooks);
+    struct gp_wire_header *header = session_mine.header;
+    int error = gp_drain_start(&session_mine, &hooks);
     if (!error)
         return;
-    gp_session_mute(&gp_session_mine);
+    gp_session_mute(&session_mine);
     gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see the numbers of the end only", strerror(-error));
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
 
 /* auto: CUPTI, which sees more; where it cannot be had, what is in front of the driver anyway. */
-static void gp_inject_source(enum gp_option_source wanted)
+static void inject_source(enum gp_option_source wanted)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_wire_header *header = session_mine.header;
     struct gp_source_status status = {0};
     if (wanted == GP_OPTION_HOOKS)
         gp_hooks_start(&status);
@@ -124,36 +123,36 @@ static void gp_inject_source(enum gp_option_source wanted)
     gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
 }
 
-static void gp_inject_shim(const struct gp_options *options)
+static void inject_shim(const struct gp_options *options)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
-    struct gp_shim_setup setup = {options->allocator, options->conf, options->limit_bytes};
+    struct gp_wire_header *header = session_mine.header;
+    struct gp_allocator_setup setup = {options->allocator, options->conf, options->limit_bytes};
     char why[96] = "";
-    if (!gp_shim_start(&setup, why, sizeof(why)))
+    if (!gp_allocator_start(&setup, why, sizeof(why)))
         gp_option_complain(header->options, sizeof(header->options), why);
-    snprintf(header->allocator, sizeof(header->allocator), "%s", gp_shim_name());
+    snprintf(header->allocator, sizeof(header->allocator), "%s", gp_allocator_in_use());
 }
 
 /* A recording without call sites would leave out what it is made for: all stacks, unless something was said. */
-static uint32_t gp_inject_stacks(const struct gp_options *options)
+static uint32_t inject_stacks(const struct gp_options *options)
 {
     return options->stacks_set || !options->record ? options->stacks : GP_SITES_NATIVE | GP_SITES_PYTHON;
 }
 
-static void gp_inject_sites(uint32_t modes)
+static void inject_sites(uint32_t modes)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_wire_header *header = session_mine.header;
     gp_site_explain_to(header->stacks_detail, sizeof(header->stacks_detail));
-    int error = modes ? gp_site_start(gp_session_mine.sites, header->sites_bytes, modes) : 0;
+    int error = modes ? gp_site_start(session_mine.sites, header->sites_bytes, modes) : 0;
     if (!error)
         return;
     gp_log(GP_LOG_WARN, "no stacks: %s", strerror(-error));
     snprintf(header->trouble, sizeof(header->trouble), "no stacks: %s", strerror(-error));
 }
 
-static void gp_inject_record(const struct gp_options *options)
+static void inject_record(const struct gp_options *options)
 {
-    struct gp_wire_header *header = gp_session_mine.header;
+    struct gp_wire_header *header = session_mine.header;
     struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake};
     char why[96] = "", said[112];
     if (!options->record)
@@ -165,34 +164,34 @@ static void gp_inject_record(const struct gp_options *options)
     snprintf(header->trouble, sizeof(header->trouble), "%s", said);
 }
 
-static void gp_inject_fork_begin(void)
+static void inject_fork_begin(void)
 {
-    gp_pieces_fork_begin();
+    gp_extents_fork_begin();
     gp_loader_fork_begin();
 }
 
-static void gp_inject_fork_end(void)
+static void inject_fork_end(void)
 {
     gp_loader_fork_end();
-    gp_pieces_fork_end();
+    gp_extents_fork_end();
 }
 
-static void gp_inject_fork_child(void)
+static void inject_fork_child(void)
 {
-    gp_session_forget(&gp_session_mine);
+    gp_session_forget(&session_mine);
 }
 
-static void gp_inject_exit(void)
+static void inject_exit(void)
 {
     if (!gp_life_on())
         return;
-    gp_shim_stop();
+    gp_allocator_stop();
     gp_poll_stop();
 }
 
-static void gp_inject_start(void)
+static void inject_start(void)
 {
-    char complaint[sizeof(gp_session_mine.header->options)];
+    char complaint[sizeof(session_mine.header->options)];
     struct gp_options options;
     gp_options_read(&options, complaint, sizeof(complaint));
     int error = gp_life_start();
@@ -200,32 +199,32 @@ static void gp_inject_start(void)
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
         return;
     }
-    uint32_t stacks = gp_inject_stacks(&options);
+    uint32_t stacks = inject_stacks(&options);
     struct gp_session_size size = {.sites_bytes = stacks ? gp_site_bytes() : 0, .wide = options.record};
-    error = gp_session_open(&gp_session_mine, &size);
+    error = gp_session_open(&session_mine, &size);
     if (error) {
-        gp_inject_trouble("no session", error);
+        inject_trouble("no session", error);
         return;
     }
-    memcpy(gp_session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(gp_inject_fork_begin, gp_inject_fork_end, gp_inject_fork_child);
-    atexit(gp_inject_exit);
-    error = gp_inject_accounts();
+    memcpy(session_mine.header->options, complaint, sizeof(complaint));
+    pthread_atfork(inject_fork_begin, inject_fork_end, inject_fork_child);
+    atexit(inject_exit);
+    error = inject_accounts();
     if (error) {
-        gp_inject_trouble("no accounts", error);
+        inject_trouble("no accounts", error);
         return;
     }
-    gp_inject_sites(stacks);
+    inject_sites(stacks);
     gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
     gp_nvtx_start();
-    gp_inject_poller();
+    inject_poller();
     gp_call_timed = options.record; /* what a call costs is worth two looks at the clock to who records */
-    gp_inject_source(options.source);
-    gp_inject_shim(&options);
-    gp_inject_drain();
-    gp_inject_record(&options);
+    inject_source(options.source);
+    inject_shim(&options);
+    inject_drain();
+    inject_record(&options);
     gp_thread_enter();
     gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
     gp_thread_leave();
@@ -234,9 +233,9 @@ static void gp_inject_start(void)
 }
 
 /* Another thread's start: its caller may return to a program that allocates at once, and those calls are the program's
- * too.  Bounded, because who starts us opens CUPTI, and this thread may be in a constructor, under the loader's lock.
- */
-static void gp_inject_wait(void)
+ * too.  Bounded, because who starts us opens CUPTI, and this thread may be in a constructor, under the loader's
+ * lock. */
+static void inject_wait(void)
 {
     const uint64_t patience_ns = 5000000000ull; /* ten times what the slowest CUPTI takes to load from a cold disk */
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
@@ -254,12 +253,12 @@ GP_EXPORT int InitializeInjection(void)
     int saved_errno = errno;
     uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;
     if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        gp_inject_start();
+        inject_start();
         /* [through.R] release: all that start did; pairs with [through.A]. */
         __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
         gp_futex_wake(&x_through);
     } else if (starter != me && starter >> 32 == process >> 32) { /* not our own start's cuInit, nor a forked child */
-        gp_inject_wait();
+        inject_wait();
     }
     errno = saved_errno;
     return 1;
@@ -267,9 +266,7 @@ GP_EXPORT int InitializeInjection(void)
 
 GP_EXPORT const char *gpuprof_version(void)
 {
-#define GP_TEXT(_x)                        #_x
-#define GP_VERSION(_major, _minor, _patch) GP_TEXT(_major) "." GP_TEXT(_minor) "." GP_TEXT(_patch)
-    return GP_VERSION(GPUPROF_VERSION_MAJOR, GPUPROF_VERSION_MINOR, GPUPROF_VERSION_PATCH);
+    return GPUPROF_VERSION;
 }
 
 __attribute__((destructor)) static void gp_inject_end(void)
@@ -281,7 +278,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
         gp_record_stop(); /* what a viewer finds in a closed session is final */
-        gp_session_close(&gp_session_mine);
+        gp_session_close(&session_mine);
         gp_batch_last();
         gp_life_end();
         gp_thread_leave();

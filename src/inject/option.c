@@ -11,7 +11,7 @@
 #include <strings.h>
 
 /* Each parser: true, or false with a short reason in why. */
-static bool gp_parse_source(struct gp_options *out, const char *value, const char **why)
+static bool parse_source(struct gp_options *out, const char *value, const char **why)
 {
     static const char *const words[] = {
         [GP_OPTION_AUTO] = "auto", [GP_OPTION_CUPTI] = "cupti", [GP_OPTION_HOOKS] = "hooks"};
@@ -24,7 +24,7 @@ static bool gp_parse_source(struct gp_options *out, const char *value, const cha
     return false;
 }
 
-static bool gp_parse_log(struct gp_options *out, const char *value, const char **why)
+static bool parse_log(struct gp_options *out, const char *value, const char **why)
 {
     static const char *const levels[] = {"off", "error", "warning", "info", "debug"};
     size_t length = strcspn(value, ":");
@@ -41,21 +41,21 @@ static bool gp_parse_log(struct gp_options *out, const char *value, const char *
 }
 
 /* Both are judged by shim/, which knows the policies. */
-static bool gp_parse_allocator(struct gp_options *out, const char *value, const char **why)
+static bool parse_allocator(struct gp_options *out, const char *value, const char **why)
 {
     (void)why;
     out->allocator = value;
     return true;
 }
 
-static bool gp_parse_conf(struct gp_options *out, const char *value, const char **why)
+static bool parse_conf(struct gp_options *out, const char *value, const char **why)
 {
     (void)why;
     out->conf = value;
     return true;
 }
 
-static bool gp_parse_stacks(struct gp_options *out, const char *value, const char **why)
+static bool parse_stacks(struct gp_options *out, const char *value, const char **why)
 {
     static const char *const words[] = {"off", "native", "python", "all"};
     static const uint32_t modes[] = {0, GP_SITES_NATIVE, GP_SITES_PYTHON, GP_SITES_NATIVE | GP_SITES_PYTHON};
@@ -70,7 +70,7 @@ static bool gp_parse_stacks(struct gp_options *out, const char *value, const cha
 }
 
 /* Whether the file can be written is seen when it is opened (record/). */
-static bool gp_parse_record(struct gp_options *out, const char *value, const char **why)
+static bool parse_record(struct gp_options *out, const char *value, const char **why)
 {
     (void)why;
     out->record = value;
@@ -78,7 +78,7 @@ static bool gp_parse_record(struct gp_options *out, const char *value, const cha
 }
 
 /* The SIZE of the command's options: digits, then B, KiB, MiB, GiB, TiB or K, M, G, T, any case. */
-static bool gp_parse_limit(struct gp_options *out, const char *value, const char **why)
+static bool parse_limit(struct gp_options *out, const char *value, const char **why)
 {
     static const struct {
         const char *name;
@@ -109,7 +109,7 @@ static const struct gp_option {
     const char *name;
     bool (*parse)(struct gp_options *out, const char *value, const char **why);
 } gp_options[] = {
-#define GP_OPTION(_name, _parser, _help) {#_name, gp_parse_##_parser},
+#define GP_OPTION(_name, _parser, _help) {#_name, parse_##_parser},
 #include "inject/option.def"
 #undef GP_OPTION
 };

@@ -20,8 +20,8 @@ struct gp_options {
     const char *record; /* NULL: none */
 };
 
-/* Reads every row of option.def with secure_getenv.  What could not be used is described in complaint ("" if nothing).
- */
+/* Reads every row of option.def with secure_getenv.  What could not be used is described in complaint ("" if
+ * nothing). */
 void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes);
 
 /* Adds one sentence to complaint, and logs it. */

@@ -26,9 +26,9 @@
 
 /* How long a busy, an ordinary and an idle ring are left alone.  The ring for recorders holds half a million events:
  * at two million a second, 5 ms are 2 % of it. */
-#define GP_RECORD_BUSY_NS  5000000ull
-#define GP_RECORD_PAUSE_NS 20000000ull
-#define GP_RECORD_IDLE_NS  100000000ull
+#define GP_RECORD_BUSY_NS         5000000ull
+#define GP_RECORD_THREAD_PAUSE_NS 20000000ull
+#define GP_RECORD_IDLE_NS         100000000ull
 /* The file is opened, or not, within that; a network file system that hangs must not hang cuInit. */
 #define GP_RECORD_START_NS 2000000000ull
 /* The exit is held up for a second at most, and half of it is for reading: the other half is for the end. Sixteen
@@ -58,16 +58,16 @@ static struct gp_record {
 } gp_record_mine;
 
 /* Who tells what became of the recording: the thread, or a program that waited for it in vain. */
-static struct gp_lock gp_record_lock = GP_LOCK_INIT(GP_RANK_RECORD);
+static struct gp_lock record_lock = GP_LOCK_INIT(GP_RANK_RECORD);
 
-static void gp_record_stage(enum gp_record_stage stage)
+static void record_stage(enum gp_record_stage stage)
 {
     /* [record.R] release: error, and the file; pairs with [record.A]. */
     __atomic_store_n(&gp_record_mine.x_stage, stage, __ATOMIC_RELEASE);
     gp_futex_wake(&gp_record_mine.x_stage);
 }
 
-static uint32_t gp_record_wait(enum gp_record_stage leave, uint64_t patience_ns)
+static uint32_t record_wait(enum gp_record_stage leave, uint64_t patience_ns)
 {
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
     uint32_t stage;
@@ -83,7 +83,7 @@ static uint32_t gp_record_wait(enum gp_record_stage leave, uint64_t patience_ns)
 
 /* A table of descriptors with nothing in it but /dev/null at 0, 1 and 2: what writes to these on this thread must not
  * write into the recording. */
-static int gp_record_private(void)
+static int record_private(void)
 {
     if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) != 0) {
         struct rlimit limit = {.rlim_cur = 1024};
@@ -100,7 +100,7 @@ static int gp_record_private(void)
 }
 
 /* Another process of the same run may have the file: then ours is FILE.PID. */
-static int gp_record_open(char path[PATH_MAX])
+static int record_open(char path[PATH_MAX])
 {
     size_t length = strlen(path);
     int fd = gp_file_open(path, false);
@@ -112,7 +112,7 @@ static int gp_record_open(char path[PATH_MAX])
 }
 
 /* The session is ours; words of it change while we look (ring, numbers). */
-static int gp_record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+static int record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
     uint64_t *to = into;
@@ -122,14 +122,14 @@ static int gp_record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
     return 0;
 }
 
-static void gp_record_refresh(void *arg)
+static void record_refresh(void *arg)
 {
     (void)arg;
     if (gp_record_mine.setup.publish)
         gp_record_mine.setup.publish();
 }
 
-static void gp_record_appeared(void *arg)
+static void record_appeared(void *arg)
 {
     (void)arg;
     __atomic_store_n(&gp_record_mine.x_appeared, 1, __ATOMIC_RELAXED);
@@ -137,44 +137,44 @@ static void gp_record_appeared(void *arg)
         gp_record_mine.setup.appeared();
 }
 
-static bool gp_record_late(void *arg)
+static bool record_late(void *arg)
 {
     uint64_t deadline = __atomic_load_n(&gp_record_mine.x_deadline_ns, __ATOMIC_RELAXED);
     (void)arg;
     return deadline && gp_clock_ns() >= deadline;
 }
 
-static void gp_record_tell(const struct gp_recorder_stats *stats, enum gp_wire_record state, int error)
+static void record_tell(const struct gp_recorder_stats *stats, enum gp_wire_record state, int error)
 {
     struct gp_wire_header *header = gp_record_mine.setup.header;
-    gp_lock_take(&gp_record_lock);
+    gp_lock_take(&record_lock);
     __atomic_store_n(&header->recorded, stats->recorded, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_lost, stats->lost, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_errno, error, __ATOMIC_RELAXED);
     /* [state.R] release: the numbers above; pairs with the viewer's copy, which comes through the kernel. */
     __atomic_store_n(&header->record_state, state, __ATOMIC_RELEASE);
-    gp_lock_give(&gp_record_lock);
+    gp_lock_give(&record_lock);
 }
 
-static int gp_record_begin(void)
+static int record_begin(void)
 {
     struct gp_record *record = &gp_record_mine;
-    int error = gp_record_private();
-    int fd = error ? error : gp_record_open(record->path);
+    int error = record_private();
+    int fd = error ? error : record_open(record->path);
     if (fd < 0)
         return fd;
-    struct gp_recorder_setup setup = {.copy = gp_record_copy,
+    struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = record->setup.header,
                                       .proc = "/proc/self",
                                       .from_start = true,
-                                      .refresh = gp_record_refresh,
-                                      .appeared = gp_record_appeared,
-                                      .late = gp_record_late};
+                                      .refresh = record_refresh,
+                                      .appeared = record_appeared,
+                                      .late = record_late};
     memcpy(&setup.header, record->setup.header, sizeof(setup.header));
     return gp_recorder_new(&record->recorder, fd, &setup);
 }
 
-static uint64_t gp_record_pause(ssize_t count, uint64_t before)
+static uint64_t record_pause(ssize_t count, uint64_t before)
 {
     const struct gp_wire_header *header = gp_record_mine.setup.header;
     uint64_t room = (uint64_t)header->chunk_count * GP_RING_EVENTS;
@@ -182,41 +182,41 @@ static uint64_t gp_record_pause(ssize_t count, uint64_t before)
         gp_clock_ns() - header->start_ns < GP_RECORD_SECOND)
         return GP_RECORD_FIRST_NS;
     if (count > 0)
-        return (uint64_t)count > room / 32 ? GP_RECORD_BUSY_NS : GP_RECORD_PAUSE_NS;
+        return (uint64_t)count > room / 32 ? GP_RECORD_BUSY_NS : GP_RECORD_THREAD_PAUSE_NS;
     return before * 2 < GP_RECORD_IDLE_NS ? before * 2 : GP_RECORD_IDLE_NS;
 }
 
-static void *gp_record_main(void *arg)
+static void *record_main(void *arg)
 {
     struct gp_record *record = &gp_record_mine;
     struct gp_recorder_stats stats = {0};
-    uint64_t pause = GP_RECORD_PAUSE_NS;
+    uint64_t pause = GP_RECORD_THREAD_PAUSE_NS;
     (void)arg;
-    record->error = gp_record_begin();
+    record->error = record_begin();
     if (record->error) {
-        gp_record_tell(&stats, GP_RECORD_FAILED, -record->error);
-        gp_record_stage(GP_STAGE_FAILED);
+        record_tell(&stats, GP_RECORD_FAILED, -record->error);
+        record_stage(GP_STAGE_FAILED);
         return NULL;
     }
-    gp_record_tell(&stats, GP_RECORD_ON, 0);
-    gp_record_stage(GP_STAGE_RUNNING);
+    record_tell(&stats, GP_RECORD_ON, 0);
+    record_stage(GP_STAGE_RUNNING);
     /* [stop.A] acquire: the program's last events; pairs with [stop.R]. */
     while (!__atomic_load_n(&record->x_stop, __ATOMIC_ACQUIRE)) {
         ssize_t count = gp_recorder_poll(record->recorder);
         gp_recorder_stats(record->recorder, &stats);
-        gp_record_tell(&stats, stats.dead ? GP_RECORD_FAILED : GP_RECORD_ON, stats.error);
-        pause = gp_record_pause(count, pause);
+        record_tell(&stats, stats.dead ? GP_RECORD_FAILED : GP_RECORD_ON, stats.error);
+        pause = record_pause(count, pause);
         gp_futex_wait(&record->x_stop, 0, pause);
     }
     int error = gp_recorder_end(record->recorder, GP_END_PROCESS, &stats);
-    gp_record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, -error);
-    gp_record_stage(GP_STAGE_ENDED);
+    record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, -error);
+    record_stage(GP_STAGE_ENDED);
     return NULL;
 }
 
 /* ---- the program's side ------------------------------------------------------------------------------------------ */
 
-static int gp_record_expand(char out[PATH_MAX], const char *path)
+static int record_expand(char out[PATH_MAX], const char *path)
 {
     size_t used = 0;
     for (; *path && used < PATH_MAX - 24; path++) {
@@ -230,7 +230,7 @@ static int gp_record_expand(char out[PATH_MAX], const char *path)
     return *path ? -ENAMETOOLONG : used ? 0 : -EINVAL;
 }
 
-static const char *gp_record_why(int error)
+static const char *record_why(int error)
 {
     switch (error) {
     case -EEXIST:
@@ -253,13 +253,13 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     record->chunks = (const void *)((const char *)setup->header + setup->header->ring_offset);
     record->chunk_count = setup->header->chunk_count;
     record->pid = getpid();
-    int error = getauxval(AT_SECURE) ? -EPERM : gp_record_expand(record->path, setup->path);
+    int error = getauxval(AT_SECURE) ? -EPERM : record_expand(record->path, setup->path);
     if (!error) {
-        gp_record_stage(GP_STAGE_OPENING);
-        error = gp_worker_start(gp_record_main, "gpuprof-record");
+        record_stage(GP_STAGE_OPENING);
+        error = gp_worker_start(record_main, "gpuprof-record");
     }
     if (!error) {
-        switch (gp_record_wait(GP_STAGE_OPENING, GP_RECORD_START_NS)) {
+        switch (record_wait(GP_STAGE_OPENING, GP_RECORD_START_NS)) {
         case GP_STAGE_OPENING: /* it goes on by itself when the file is there */
             return 0;
         case GP_STAGE_FAILED:
@@ -271,13 +271,13 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     }
     setup->header->record_errno = -error;
     __atomic_store_n(&setup->header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
-    snprintf(why, why_bytes, "%.64s: %s", record->path, gp_record_why(error));
+    snprintf(why, why_bytes, "%.64s: %s", record->path, record_why(error));
     return error;
 }
 
 /* A disk that hangs: what is not in the file is not, as far as anybody will see.  If the thread comes to its end after
  * all, its own numbers take the place of these. */
-static void gp_record_leave(void)
+static void record_leave(void)
 {
     struct gp_wire_header *header = gp_record_mine.setup.header;
     const struct gp_wire_chunk *chunks = gp_record_mine.chunks;
@@ -285,13 +285,13 @@ static void gp_record_leave(void)
     for (uint32_t i = 0; i < gp_record_mine.chunk_count; i++)
         tried += __atomic_load_n(&chunks[i].written_before, __ATOMIC_RELAXED) +
                  GP_CHUNK_COUNT(__atomic_load_n(&chunks[i].state, __ATOMIC_RELAXED));
-    gp_lock_take(&gp_record_lock);
+    gp_lock_take(&record_lock);
     if (header->record_state == GP_RECORD_ON || header->record_state == GP_RECORD_OFF) {
         __atomic_store_n(&header->record_lost, tried - header->recorded, __ATOMIC_RELAXED);
         __atomic_store_n(&header->record_errno, ETIMEDOUT, __ATOMIC_RELAXED);
         __atomic_store_n(&header->record_state, GP_RECORD_FAILED, __ATOMIC_RELEASE); /* [state.R] */
     }
-    gp_lock_give(&gp_record_lock);
+    gp_lock_give(&record_lock);
 }
 
 void gp_record_stop(void)
@@ -307,7 +307,7 @@ void gp_record_stop(void)
     __atomic_store_n(&record->x_stop, 1, __ATOMIC_RELEASE);
     gp_futex_wake(&record->x_stop);
     for (; now < deadline && (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING); now = gp_clock_ns())
-        stage = gp_record_wait(stage, deadline - now);
+        stage = record_wait(stage, deadline - now);
     if (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING)
-        gp_record_leave();
+        record_leave();
 }

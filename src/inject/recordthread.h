@@ -5,8 +5,8 @@
  * The thread has a descriptor table of its own, so that whatever the program does with its descriptors, it can neither
  * meet the file nor be met by it.
  */
-#ifndef GP_RECORD_RECORD_H
-#define GP_RECORD_RECORD_H
+#ifndef GP_INJECT_RECORDTHREAD_H
+#define GP_INJECT_RECORDTHREAD_H
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>

@@ -16,22 +16,22 @@
 /* PyTorch's smallest max_split_size_mb. */
 #define GP_OOM_SPLIT_LEAST (20ll << 20)
 
-static int64_t gp_oom_positive(int64_t bytes)
+static int64_t oom_positive(int64_t bytes)
 {
     return bytes > 0 ? bytes : 0;
 }
 
-static bool gp_oom_on_gpu(const struct gp_wire_oom *oom)
+static bool oom_on_gpu(const struct gp_wire_oom *oom)
 {
     return oom->device >= 0 && oom->device < (int)GP_WIRE_GPUS;
 }
 
-static bool gp_oom_has_limit(const struct gp_wire_oom *oom)
+static bool oom_has_limit(const struct gp_wire_oom *oom)
 {
     return oom->flags & GP_OOM_CACHE && oom->limit_bytes > 0;
 }
 
-static int64_t gp_oom_asked(const struct gp_wire_oom *oom)
+static int64_t oom_asked(const struct gp_wire_oom *oom)
 {
     return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* sums stay in range */
 }
@@ -39,32 +39,30 @@ static int64_t gp_oom_asked(const struct gp_wire_oom *oom)
 void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
-    bool driver = gp_oom_on_gpu(oom) && oom->flags & GP_OOM_DRIVER && oom->free_bytes >= 0;
+    bool driver = oom_on_gpu(oom) && oom->flags & GP_OOM_DRIVER && oom->free_bytes >= 0;
     *out = (struct gp_oom_sums){.total_bytes = -1, .room_bytes = -1, .missing_bytes = -1, .other_bytes = -1};
-    if (!gp_oom_on_gpu(oom))
+    if (!oom_on_gpu(oom))
         return;
     out->total_bytes = driver && oom->total_bytes > 0 ? oom->total_bytes
                        : facts->total_bytes > 0       ? facts->total_bytes
                                                       : -1;
     if (driver) {
         out->room_bytes = oom->free_bytes;
-        out->missing_bytes =
-            gp_oom_positive(gp_oom_asked(oom) - oom->free_bytes - gp_oom_positive(oom->releasable_bytes));
+        out->missing_bytes = oom_positive(oom_asked(oom) - oom->free_bytes - oom_positive(oom->releasable_bytes));
     }
-    if (gp_oom_has_limit(oom)) {
-        int64_t left = gp_oom_positive(oom->limit_bytes - gp_oom_positive(oom->reserved_bytes));
+    if (oom_has_limit(oom)) {
+        int64_t left = oom_positive(oom->limit_bytes - oom_positive(oom->reserved_bytes));
         if (out->room_bytes < 0 || left < out->room_bytes)
             out->room_bytes = left;
     }
     if (driver && out->total_bytes >= 0 && oom->reserved_bytes >= 0) {
         out->others_are_sure = facts->untracked_bytes >= 0;
-        out->other_bytes = gp_oom_positive(out->total_bytes - oom->free_bytes - oom->reserved_bytes -
-                                           gp_oom_positive(facts->untracked_bytes));
+        out->other_bytes = oom_positive(out->total_bytes - oom->free_bytes - oom->reserved_bytes -
+                                        oom_positive(facts->untracked_bytes));
     }
     out->pool_idle_bytes =
-        gp_oom_positive(gp_oom_positive(oom->pool_reserved_bytes) - gp_oom_positive(oom->kinds[GP_KIND_POOL]));
-    out->graph_idle_bytes =
-        gp_oom_positive(gp_oom_positive(oom->graph_reserved_bytes) - gp_oom_positive(oom->graph_used_bytes));
+        oom_positive(oom_positive(oom->pool_reserved_bytes) - oom_positive(oom->kinds[GP_KIND_POOL]));
+    out->graph_idle_bytes = oom_positive(oom_positive(oom->graph_reserved_bytes) - oom_positive(oom->graph_used_bytes));
 }
 
 /* ---- conditions ----------------------------------------------------------------------------------------------- */
@@ -75,96 +73,96 @@ struct gp_oom_case {
     int64_t asked;
 };
 
-static bool gp_advice_too_large(const struct gp_oom_case *c)
+static bool advice_too_large(const struct gp_oom_case *c)
 {
     return c->sums->total_bytes > 0 && c->asked > c->sums->total_bytes;
 }
 
 /* The limit refused, and the driver would not have. */
-static bool gp_advice_limit(const struct gp_oom_case *c)
+static bool advice_limit(const struct gp_oom_case *c)
 {
     const struct gp_wire_oom *oom = c->oom;
-    return gp_oom_has_limit(oom) && oom->reserved_bytes >= 0 &&
-           oom->reserved_bytes - gp_oom_positive(oom->releasable_bytes) + c->asked > oom->limit_bytes &&
+    return oom_has_limit(oom) && oom->reserved_bytes >= 0 &&
+           oom->reserved_bytes - oom_positive(oom->releasable_bytes) + c->asked > oom->limit_bytes &&
            c->sums->missing_bytes <= 0;
 }
 
 /* Physical memory can be taken out of the middle of a segment in whole pages: of every idle piece all but two pages,
  * its ends, for certain.  What is idle within a page that holds a live block can move nowhere. */
-static int64_t gp_oom_movable(const struct gp_wire_oom *oom)
+static int64_t oom_movable(const struct gp_wire_oom *oom)
 {
-    int64_t loss, pieces = gp_oom_positive(oom->idle_pieces);
+    int64_t loss, pieces = oom_positive(oom->idle_pieces);
     if (__builtin_mul_overflow(pieces, 2 * GP_OOM_PAGE, &loss))
         return 0;
     int64_t all = oom->idle_bytes - loss, one = oom->largest_idle_bytes - 2 * GP_OOM_PAGE;
-    return gp_oom_positive(all > one ? all : one);
+    return oom_positive(all > one ? all : one);
 }
 
 /* Idle memory, with what the driver still had, would have made up the request, had its pages lain together. */
-static bool gp_oom_is_fragmented(const struct gp_oom_case *c)
+static bool oom_is_fragmented(const struct gp_oom_case *c)
 {
     const struct gp_wire_oom *oom = c->oom;
-    int64_t room = gp_oom_positive(c->sums->room_bytes), movable = gp_oom_movable(oom);
+    int64_t room = oom_positive(c->sums->room_bytes), movable = oom_movable(oom);
     return oom->flags & GP_OOM_CACHE && movable > 0 && oom->largest_idle_bytes < c->asked && room < c->asked &&
            movable >= c->asked - room;
 }
 
-static bool gp_oom_is_expandable(const struct gp_wire_oom *oom)
+static bool oom_is_expandable(const struct gp_wire_oom *oom)
 {
     return strstr(oom->conf, "expandable_segments:True") != NULL;
 }
 
-static bool gp_advice_expandable(const struct gp_oom_case *c)
+static bool advice_expandable(const struct gp_oom_case *c)
 {
     bool knows = strcmp(c->oom->policy, "caching") == 0 || strcmp(c->oom->policy, "pytorch") == 0;
-    return gp_oom_is_fragmented(c) && knows && !gp_oom_is_expandable(c->oom);
+    return oom_is_fragmented(c) && knows && !oom_is_expandable(c->oom);
 }
 
 /* For those whose segments cannot grow, or were not enough. */
-static bool gp_advice_caching(const struct gp_oom_case *c)
+static bool advice_caching(const struct gp_oom_case *c)
 {
-    return gp_oom_is_fragmented(c) && strcmp(c->oom->policy, "caching") != 0 && !gp_advice_expandable(c);
+    return oom_is_fragmented(c) && strcmp(c->oom->policy, "caching") != 0 && !advice_expandable(c);
 }
 
 /* Blocks of half the request and more stay whole. */
-static int64_t gp_oom_split_bytes(const struct gp_oom_case *c)
+static int64_t oom_split_bytes(const struct gp_oom_case *c)
 {
     return c->asked / 2 >> 20 << 20;
 }
 
-static bool gp_advice_max_split(const struct gp_oom_case *c)
+static bool advice_max_split(const struct gp_oom_case *c)
 {
-    return gp_oom_is_fragmented(c) && strcmp(c->oom->policy, "pytorch") == 0 && !gp_oom_is_expandable(c->oom) &&
-           !strstr(c->oom->conf, "max_split_size_mb") && gp_oom_split_bytes(c) >= GP_OOM_SPLIT_LEAST;
+    return oom_is_fragmented(c) && strcmp(c->oom->policy, "pytorch") == 0 && !oom_is_expandable(c->oom) &&
+           !strstr(c->oom->conf, "max_split_size_mb") && oom_split_bytes(c) >= GP_OOM_SPLIT_LEAST;
 }
 
-static bool gp_oom_would_do(const struct gp_oom_case *c, int64_t bytes)
+static bool oom_would_do(const struct gp_oom_case *c, int64_t bytes)
 {
     return c->asked > 0 && bytes > 0 && c->sums->missing_bytes > 0 && bytes >= c->sums->missing_bytes;
 }
 
-static bool gp_advice_pool(const struct gp_oom_case *c)
+static bool advice_pool(const struct gp_oom_case *c)
 {
-    return gp_oom_would_do(c, c->sums->pool_idle_bytes);
+    return oom_would_do(c, c->sums->pool_idle_bytes);
 }
 
-static bool gp_advice_graph(const struct gp_oom_case *c)
+static bool advice_graph(const struct gp_oom_case *c)
 {
-    return gp_oom_would_do(c, c->sums->graph_idle_bytes);
+    return oom_would_do(c, c->sums->graph_idle_bytes);
 }
 
-static bool gp_advice_others(const struct gp_oom_case *c)
+static bool advice_others(const struct gp_oom_case *c)
 {
     int64_t ours = c->sums->others_are_sure ? 0 : GP_OOM_CONTEXT_BYTES;
-    return gp_oom_would_do(c, c->sums->other_bytes - ours);
+    return oom_would_do(c, c->sums->other_bytes - ours);
 }
 
-static bool gp_advice_again(const struct gp_oom_case *c)
+static bool advice_again(const struct gp_oom_case *c)
 {
     return c->asked > 0 && c->sums->missing_bytes == 0;
 }
 
-static bool gp_advice_less(const struct gp_oom_case *c)
+static bool advice_less(const struct gp_oom_case *c)
 {
     (void)c;
     return true;
@@ -172,50 +170,50 @@ static bool gp_advice_less(const struct gp_oom_case *c)
 
 /* ---- words ---------------------------------------------------------------------------------------------------- */
 
-static void gp_say_too_large(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_too_large(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char asked[GP_OOM_SIZE], total[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- ask for less: %s is more than the whole device has (%s)", gp_oom_size(asked, c->asked),
                gp_oom_size(total, c->sums->total_bytes));
 }
 
-static void gp_say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char limit[GP_OOM_SIZE], needed[GP_OOM_SIZE];
-    int64_t bytes = c->oom->reserved_bytes - gp_oom_positive(c->oom->releasable_bytes) + c->asked;
+    int64_t bytes = c->oom->reserved_bytes - oom_positive(c->oom->releasable_bytes) + c->asked;
     gp_oom_say(
         page, "",
         "- raise the limit: %s refused this request, not the device; it takes %s (--limit, GPUPROF_MEMORY_LIMIT)",
         gp_oom_size(limit, c->oom->limit_bytes), gp_oom_size(needed, bytes));
 }
 
-static void gp_say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char movable[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- --alloc-conf=expandable_segments:True (or GPUPROF_ALLOC_CONF): whole pages of idle memory, %s "
                "at least, can then be put together",
-               gp_oom_size(movable, gp_oom_movable(c->oom)));
+               gp_oom_size(movable, oom_movable(c->oom)));
 }
 
-static void gp_say_caching(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_caching(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char movable[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- --allocator=caching --alloc-conf=expandable_segments:True: whole pages of idle memory, %s at "
                "least, can then be put together",
-               gp_oom_size(movable, gp_oom_movable(c->oom)));
+               gp_oom_size(movable, oom_movable(c->oom)));
 }
 
-static void gp_say_max_split(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_max_split(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     gp_oom_say(page, NULL,
                "- --alloc-conf=max_split_size_mb:%lld: larger blocks stay whole for requests like this one, "
                "where small ones took from them",
-               (long long)(gp_oom_split_bytes(c) >> 20));
+               (long long)(oom_split_bytes(c) >> 20));
 }
 
-static void gp_say_pool(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_pool(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char idle[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
@@ -223,14 +221,14 @@ static void gp_say_pool(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(idle, c->sums->pool_idle_bytes));
 }
 
-static void gp_say_graph(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_graph(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char idle[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- trim the graphs' memory (cuDeviceGraphMemTrim): %s would come back",
                gp_oom_size(idle, c->sums->graph_idle_bytes));
 }
 
-static void gp_say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char others[GP_OOM_SIZE], missing[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- stop or move other processes on this device%s: they hold %s%s, and %s is missing",
@@ -238,7 +236,7 @@ static void gp_say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(others, c->sums->other_bytes), gp_oom_size(missing, c->sums->missing_bytes));
 }
 
-static void gp_say_again(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_again(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char room[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
@@ -246,10 +244,10 @@ static void gp_say_again(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(room, c->oom->free_bytes));
 }
 
-static void gp_say_less(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_less(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char missing[GP_OOM_SIZE];
-    int64_t bytes = c->asked - c->sums->room_bytes - gp_oom_positive(c->oom->releasable_bytes);
+    int64_t bytes = c->asked - c->sums->room_bytes - oom_positive(c->oom->releasable_bytes);
     if (c->asked > 0 && c->sums->room_bytes >= 0 && bytes > 0)
         gp_oom_say(page, NULL, "- free %s more, or ask for less: no setting would have helped",
                    gp_oom_size(missing, bytes));
@@ -264,16 +262,16 @@ static const struct {
     bool (*applies)(const struct gp_oom_case *c);
     void (*say)(struct gp_oom_page *page, const struct gp_oom_case *c);
 } gp_advices[GP_ADVICES] = {
-    [GP_ADVICE_TOO_LARGE] = {"ask_for_less_than_the_device", true, false, gp_advice_too_large, gp_say_too_large},
-    [GP_ADVICE_LIMIT] = {"raise_limit", false, false, gp_advice_limit, gp_say_limit},
-    [GP_ADVICE_EXPANDABLE] = {"expandable_segments", false, false, gp_advice_expandable, gp_say_expandable},
-    [GP_ADVICE_CACHING] = {"allocator_caching", false, false, gp_advice_caching, gp_say_caching},
-    [GP_ADVICE_MAX_SPLIT] = {"max_split_size", false, false, gp_advice_max_split, gp_say_max_split},
-    [GP_ADVICE_POOL] = {"trim_pools", false, false, gp_advice_pool, gp_say_pool},
-    [GP_ADVICE_GRAPH] = {"trim_graphs", false, false, gp_advice_graph, gp_say_graph},
-    [GP_ADVICE_OTHERS] = {"other_processes", false, false, gp_advice_others, gp_say_others},
-    [GP_ADVICE_AGAIN] = {"try_again", false, true, gp_advice_again, gp_say_again},
-    [GP_ADVICE_LESS] = {"free_or_ask_for_less", false, true, gp_advice_less, gp_say_less},
+    [GP_ADVICE_TOO_LARGE] = {"ask_for_less_than_the_device", true, false, advice_too_large, say_too_large},
+    [GP_ADVICE_LIMIT] = {"raise_limit", false, false, advice_limit, say_limit},
+    [GP_ADVICE_EXPANDABLE] = {"expandable_segments", false, false, advice_expandable, say_expandable},
+    [GP_ADVICE_CACHING] = {"allocator_caching", false, false, advice_caching, say_caching},
+    [GP_ADVICE_MAX_SPLIT] = {"max_split_size", false, false, advice_max_split, say_max_split},
+    [GP_ADVICE_POOL] = {"trim_pools", false, false, advice_pool, say_pool},
+    [GP_ADVICE_GRAPH] = {"trim_graphs", false, false, advice_graph, say_graph},
+    [GP_ADVICE_OTHERS] = {"other_processes", false, false, advice_others, say_others},
+    [GP_ADVICE_AGAIN] = {"try_again", false, true, advice_again, say_again},
+    [GP_ADVICE_LESS] = {"free_or_ask_for_less", false, true, advice_less, say_less},
 };
 
 const char *gp_oom_advice_name(enum gp_oom_advice advice)
@@ -281,7 +279,7 @@ const char *gp_oom_advice_name(enum gp_oom_advice advice)
     return (unsigned)advice < GP_ADVICES ? gp_advices[advice].name : NULL;
 }
 
-static unsigned gp_oom_applying(const struct gp_oom_case *c)
+static unsigned oom_applying(const struct gp_oom_case *c)
 {
     unsigned bits = 0;
     for (unsigned i = 0; i < GP_ADVICES; i++) {
@@ -298,13 +296,13 @@ unsigned gp_oom_advise(const struct gp_oom_facts *facts)
 {
     struct gp_oom_sums sums;
     gp_oom_sum(&sums, facts);
-    return gp_oom_applying(&(struct gp_oom_case){facts->oom, &sums, gp_oom_asked(facts->oom)});
+    return oom_applying(&(struct gp_oom_case){facts->oom, &sums, oom_asked(facts->oom)});
 }
 
 void gp_oom_advice_say(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
 {
-    struct gp_oom_case c = {facts->oom, sums, gp_oom_asked(facts->oom)};
-    unsigned bits = gp_oom_applying(&c);
+    struct gp_oom_case c = {facts->oom, sums, oom_asked(facts->oom)};
+    unsigned bits = oom_applying(&c);
     page->label = "what helps";
     for (unsigned i = 0; i < GP_ADVICES; i++)
         if (bits >> i & 1)

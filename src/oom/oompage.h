@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * oompage.h: between the two halves of the out-of-memory report: the page (oomtext.c) and what would help
  * (oomadvice.c). */
-#ifndef GP_BASE_OOMPAGE_H
-#define GP_BASE_OOMPAGE_H
+#ifndef GP_OOM_OOMPAGE_H
+#define GP_OOM_OOMPAGE_H
 
 #include "base/compiler.h"
 #include "oom/oomtext.h"

@@ -33,7 +33,7 @@ const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
 
 #define GP_PAGE_LABEL 12 /* "allocator" and a space beside it */
 
-static void gp_page_line(struct gp_oom_page *page, int column, const char *label, const char *text, size_t length)
+static void page_line(struct gp_oom_page *page, int column, const char *label, const char *text, size_t length)
 {
     size_t room = page->bytes - page->used;
     if (page->lines == GP_OOM_PAGE_LINES || room < (size_t)column + length + 2)
@@ -43,7 +43,7 @@ static void gp_page_line(struct gp_oom_page *page, int column, const char *label
 }
 
 /* Bytes of the first line of text that is not wider than width: up to a space, if there is one. */
-static size_t gp_page_break(const char *text, size_t length, size_t width)
+static size_t page_break(const char *text, size_t length, size_t width)
 {
     if (length <= width)
         return length;
@@ -69,8 +69,8 @@ void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format,
         page->label = "";
     }
     do {
-        size_t part = gp_page_break(at, length, GP_OOM_PAGE_COLUMNS - GP_PAGE_LABEL);
-        gp_page_line(page, GP_PAGE_LABEL, label, at, part);
+        size_t part = page_break(at, length, GP_OOM_PAGE_COLUMNS - GP_PAGE_LABEL);
+        page_line(page, GP_PAGE_LABEL, label, at, part);
         for (at += part, length -= part; length && *at == ' '; length--)
             at++;
         label = "";
@@ -79,7 +79,7 @@ void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format,
 
 /* ---- parts ---------------------------------------------------------------------------------------------------- */
 
-static void gp_page_title(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+static void page_title(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
     char where[96] = "an unknown device", asked[GP_OOM_SIZE], line[320];
@@ -94,10 +94,10 @@ static void gp_page_title(struct gp_oom_page *page, const struct gp_oom_facts *f
                  gp_oom_size(asked, oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes));
     else
         snprintf(line, sizeof(line), "Out of memory on %s: %s failed", where, oom->api);
-    gp_page_line(page, 0, "", line, gp_page_break(line, strlen(line), GP_OOM_PAGE_COLUMNS));
+    page_line(page, 0, "", line, page_break(line, strlen(line), GP_OOM_PAGE_COLUMNS));
 }
 
-static void gp_page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+static void page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
     char line[256];
@@ -116,7 +116,7 @@ static void gp_page_who(struct gp_oom_page *page, const struct gp_oom_facts *fac
         gp_oom_say(page, "", "the last of %" PRIu64 " such failures", oom->count);
 }
 
-static void gp_page_device(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
+static void page_device(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
 {
     const struct gp_wire_oom *oom = facts->oom;
     char total[GP_OOM_SIZE], number[GP_OOM_SIZE];
@@ -134,14 +134,14 @@ static void gp_page_device(struct gp_oom_page *page, const struct gp_oom_facts *
                    sums->others_are_sure ? "" : ", this one's context and code, and the driver's rounding");
 }
 
-static const char *const gp_page_kinds[GP_KINDS] = {
+static const char *const page_kinds[GP_KINDS] = {
     [GP_KIND_LINEAR] = "linear",   [GP_KIND_PITCHED] = "pitched", [GP_KIND_ARRAY] = "array",
     [GP_KIND_VMM] = "vmm",         [GP_KIND_POOL] = "pool",       [GP_KIND_GRAPH] = "graph",
     [GP_KIND_MANAGED] = "managed", [GP_KIND_PINNED] = "pinned",   [GP_KIND_REGISTERED] = "registered",
     [GP_KIND_MODULE] = "module",
 };
 
-static void gp_page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
+static void page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
 {
     char reserved[GP_OOM_SIZE], allocated[GP_OOM_SIZE], line[480];
     int used;
@@ -152,9 +152,9 @@ static void gp_page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom
     const char *before = ": ";
     for (unsigned kind = 1; kind < GP_KINDS; kind++) {
         char bytes[GP_OOM_SIZE];
-        if (!gp_page_kinds[kind] || oom->kinds[kind] <= 0)
+        if (!page_kinds[kind] || oom->kinds[kind] <= 0)
             continue;
-        used += snprintf(line + used, sizeof(line) - (size_t)used, "%s%s %s", before, gp_page_kinds[kind],
+        used += snprintf(line + used, sizeof(line) - (size_t)used, "%s%s %s", before, page_kinds[kind],
                          gp_oom_size(bytes, oom->kinds[kind]));
         before = ", ";
     }
@@ -162,7 +162,7 @@ static void gp_page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom
 }
 
 /* Why idle memory did not serve. */
-static void gp_page_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom)
+static void page_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom)
 {
     char idle[GP_OOM_SIZE], largest[GP_OOM_SIZE], waiting[GP_OOM_SIZE];
     if (oom->idle_bytes == 0) {
@@ -181,14 +181,14 @@ static void gp_page_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom
                    gp_oom_size(waiting, oom->waiting_bytes));
 }
 
-static void gp_page_allocator(struct gp_oom_page *page, const struct gp_wire_oom *oom, const struct gp_oom_sums *sums)
+static void page_allocator(struct gp_oom_page *page, const struct gp_wire_oom *oom, const struct gp_oom_sums *sums)
 {
     char number[GP_OOM_SIZE];
     if (oom->flags & GP_OOM_CACHE) {
         gp_oom_say(page, "allocator", "%s%s%s%s, %s%s", oom->policy, oom->conf[0] ? " (" : "", oom->conf,
                    oom->conf[0] ? ")" : "", oom->limit_bytes > 0 ? "limit " : "no limit",
                    oom->limit_bytes > 0 ? gp_oom_size(number, oom->limit_bytes) : "");
-        gp_page_idle(page, oom);
+        page_idle(page, oom);
     }
     if (sums->pool_idle_bytes > 0)
         gp_oom_say(page, "pools", "%s reserved by memory pools and not handed out",
@@ -198,7 +198,7 @@ static void gp_page_allocator(struct gp_oom_page *page, const struct gp_wire_oom
                    gp_oom_size(number, sums->graph_idle_bytes));
 }
 
-static void gp_page_holders(struct gp_oom_page *page, const struct gp_oom_facts *facts)
+static void page_holders(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
     bool where = false;
@@ -215,7 +215,7 @@ static void gp_page_holders(struct gp_oom_page *page, const struct gp_oom_facts 
         const struct gp_wire_oom_holder *holder = &oom->holders[i];
         uint64_t bytes;
         bool fits = !__builtin_mul_overflow(holder->block_bytes, holder->count, &bytes) && bytes <= INT64_MAX;
-        const char *kind = holder->kind < GP_KINDS ? gp_page_kinds[holder->kind] : NULL;
+        const char *kind = holder->kind < GP_KINDS ? page_kinds[holder->kind] : NULL;
         gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", holder->count,
                    gp_oom_size(each, (int64_t)holder->block_bytes), gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX),
                    where ? "  " : "", GP_OOM_WHERE, where ? facts->where[i] : "");
@@ -235,12 +235,12 @@ size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts
         return 0;
     }
     gp_oom_sum(&sums, facts);
-    gp_page_title(&page, facts);
-    gp_page_who(&page, facts);
-    gp_page_device(&page, facts, &sums);
-    gp_page_held(&page, facts->oom);
-    gp_page_allocator(&page, facts->oom, &sums);
-    gp_page_holders(&page, facts);
+    page_title(&page, facts);
+    page_who(&page, facts);
+    page_device(&page, facts, &sums);
+    page_held(&page, facts->oom);
+    page_allocator(&page, facts->oom, &sums);
+    page_holders(&page, facts);
     gp_oom_advice_say(&page, facts, &sums);
     return page.used;
 }

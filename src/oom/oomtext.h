@@ -4,8 +4,8 @@
  * environment, and allocates nothing.  Called by the library's log and by the commands, which pass what they know
  * beside the facts.
  */
-#ifndef GP_BASE_OOMTEXT_H
-#define GP_BASE_OOMTEXT_H
+#ifndef GP_OOM_OOMTEXT_H
+#define GP_OOM_OOMTEXT_H
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * blocks.c: see blocks.h.  tools/recording/rows.c reads what this writes. */
+ * blocks.c: see blocks.h.  tools/recording/payload.c reads what this writes. */
 #include "record/blocks.h"
 
-static void gp_block_text(struct gp_pack *pack, const char *text)
+static void block_text(struct gp_pack *pack, const char *text)
 {
     gp_pack_string(pack, text, strlen(text));
 }
@@ -15,10 +15,10 @@ void gp_block_process(struct gp_pack *pack, const struct gp_block_process *proce
     gp_pack_number(pack, process->from_start);
     gp_pack_number(pack, process->begin_ns);
     gp_pack_number(pack, process->begin_unix_ns);
-    gp_block_text(pack, process->comm);
-    gp_block_text(pack, process->command_line);
-    gp_block_text(pack, process->host);
-    gp_block_text(pack, process->allocator);
+    block_text(pack, process->comm);
+    block_text(pack, process->command_line);
+    block_text(pack, process->host);
+    block_text(pack, process->allocator);
 }
 
 void gp_block_first(struct gp_pack *pack, uint64_t first)
@@ -63,7 +63,7 @@ void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_
     gp_pack_number(pack, start);
     gp_pack_number(pack, end - start);
     gp_pack_number(pack, offset);
-    gp_block_text(pack, path);
+    block_text(pack, path);
     gp_pack_number(pack, build_id_bytes);
     gp_pack_raw(pack, build_id, build_id_bytes);
 }
@@ -71,7 +71,7 @@ void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_
 void gp_block_thread(struct gp_pack *pack, uint32_t tid, const char *name)
 {
     gp_pack_number(pack, tid);
-    gp_block_text(pack, name);
+    block_text(pack, name);
 }
 
 void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample)
@@ -91,8 +91,8 @@ void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, cons
 {
     gp_pack_number(pack, index);
     gp_pack_signed(pack, ordinal);
-    gp_block_text(pack, uuid);
-    gp_block_text(pack, name);
+    block_text(pack, uuid);
+    block_text(pack, name);
     gp_pack_signed(pack, total_bytes);
     gp_pack_number(pack, final);
     gp_pack_number(pack, numbers ? sizeof(*numbers) : 0);

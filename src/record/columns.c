@@ -8,13 +8,13 @@
 #include "base/compiler.h"
 
 /* The longest that an event can add to a column. */
-static const uint8_t gp_column_most[GP_COLUMNS] = {
+static const uint8_t column_most[GP_COLUMNS] = {
     [GP_COLUMN_TAG] = 1,     [GP_COLUMN_TIME] = 10,   [GP_COLUMN_PLACE] = 10, [GP_COLUMN_ADDRESS] = 10,
     [GP_COLUMN_BYTES] = 10,  [GP_COLUMN_UNUSED] = 10, [GP_COLUMN_SITE] = 10,  [GP_COLUMN_THREAD] = 10,
     [GP_COLUMN_STREAM] = 10, [GP_COLUMN_ERROR] = 10,  [GP_COLUMN_NAME] = 42,  [GP_COLUMN_COST] = 1,
 };
 
-static size_t gp_column_bytes(unsigned column)
+static size_t column_bytes(unsigned column)
 {
     switch (column) {
     case GP_COLUMN_TAGS:
@@ -23,7 +23,7 @@ static size_t gp_column_bytes(unsigned column)
     case GP_COLUMN_STREAMS:
         return GP_FORMAT_TIDS * 10 + 10;
     default:
-        return (size_t)gp_column_most[column] * GP_FORMAT_EVENTS + 10;
+        return (size_t)column_most[column] * GP_FORMAT_EVENTS + 10;
     }
 }
 _Static_assert(GP_FORMAT_TIDS == GP_FORMAT_STREAMS, "above");
@@ -32,7 +32,7 @@ size_t gp_columns_bytes(void)
 {
     size_t bytes = 0;
     for (unsigned i = 0; i < GP_COLUMNS; i++)
-        bytes += gp_column_bytes(i);
+        bytes += column_bytes(i);
     return bytes;
 }
 
@@ -41,7 +41,7 @@ void gp_columns_init(struct gp_columns *columns, uint8_t *memory)
     for (unsigned i = 0; i < GP_COLUMNS; i++) {
         struct gp_pack *column = &columns->column[i];
         column->start = column->at = memory;
-        column->end = memory += gp_column_bytes(i);
+        column->end = memory += column_bytes(i);
     }
 }
 
@@ -60,22 +60,22 @@ void gp_columns_clear(struct gp_columns *columns)
     columns->site = columns->told_site = columns->tid = 0;
 }
 
-static uint64_t gp_columns_hash(uint64_t key)
+static uint64_t columns_hash(uint64_t key)
 {
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return key ^ key >> 29;
 }
 
 /* Room for one more of everything that an event may need. */
-static bool gp_columns_room(const struct gp_columns *columns)
+static bool columns_room(const struct gp_columns *columns)
 {
     return columns->count < GP_FORMAT_EVENTS && columns->tags < GP_FORMAT_TAGS && columns->tids < GP_FORMAT_TIDS &&
            columns->streams < GP_FORMAT_STREAMS;
 }
 
-static uint32_t gp_columns_tid(struct gp_columns *columns, uint32_t tid)
+static uint32_t columns_tid(struct gp_columns *columns, uint32_t tid)
 {
-    uint32_t at = (uint32_t)gp_columns_hash(tid) & (GP_COLUMNS_NAMES - 1);
+    uint32_t at = (uint32_t)columns_hash(tid) & (GP_COLUMNS_NAMES - 1);
     for (; columns->tid_of[at]; at = (at + 1) & (GP_COLUMNS_NAMES - 1))
         if (columns->tid_key[at] == tid)
             return columns->tid_of[at] - 1u;
@@ -85,9 +85,9 @@ static uint32_t gp_columns_tid(struct gp_columns *columns, uint32_t tid)
     return columns->tids - 1;
 }
 
-static uint32_t gp_columns_stream(struct gp_columns *columns, uint64_t stream)
+static uint32_t columns_stream(struct gp_columns *columns, uint64_t stream)
 {
-    uint32_t at = (uint32_t)gp_columns_hash(stream) & (GP_COLUMNS_NAMES - 1);
+    uint32_t at = (uint32_t)columns_hash(stream) & (GP_COLUMNS_NAMES - 1);
     for (; columns->stream_of[at]; at = (at + 1) & (GP_COLUMNS_NAMES - 1))
         if (columns->stream_key[at] == stream)
             return columns->stream_of[at] - 1u;
@@ -97,11 +97,11 @@ static uint32_t gp_columns_stream(struct gp_columns *columns, uint64_t stream)
     return columns->streams - 1;
 }
 
-static void gp_columns_tag(struct gp_columns *columns, const struct gp_wire_event *event, uint8_t mask)
+static void columns_tag(struct gp_columns *columns, const struct gp_wire_event *event, uint8_t mask)
 {
     uint32_t key =
         ((uint32_t)event->type | (uint32_t)event->kind << 4 | (uint32_t)event->device << 8 | (uint32_t)mask << 16) + 1;
-    uint32_t at = (uint32_t)gp_columns_hash(key) & (GP_COLUMNS_TAGS - 1);
+    uint32_t at = (uint32_t)columns_hash(key) & (GP_COLUMNS_TAGS - 1);
     while (columns->tag_key[at] && columns->tag_key[at] != key)
         at = (at + 1) & (GP_COLUMNS_TAGS - 1);
     if (!columns->tag_key[at]) {
@@ -114,9 +114,9 @@ static void gp_columns_tag(struct gp_columns *columns, const struct gp_wire_even
 }
 
 /* The address's place; a new one with what is expected of it. */
-static struct gp_columns_place *gp_columns_place(struct gp_columns *columns, uint64_t address, uint8_t *mask)
+static struct gp_columns_place *columns_place(struct gp_columns *columns, uint64_t address, uint8_t *mask)
 {
-    uint64_t at = gp_columns_hash(address) & (GP_COLUMNS_SLOTS - 1);
+    uint64_t at = columns_hash(address) & (GP_COLUMNS_SLOTS - 1);
     for (uint32_t index; (index = columns->slot_of[at]); at = (at + 1) & (GP_COLUMNS_SLOTS - 1)) {
         if (columns->place[index - 1].address == address) {
             gp_pack_number(&columns->column[GP_COLUMN_PLACE], index - 1);
@@ -134,10 +134,10 @@ static struct gp_columns_place *gp_columns_place(struct gp_columns *columns, uin
 }
 
 /* address, bytes, requested_bytes, stream, site; the bits of what had to be told. */
-static uint8_t gp_columns_block(struct gp_columns *columns, const struct gp_wire_event *event)
+static uint8_t columns_block(struct gp_columns *columns, const struct gp_wire_event *event)
 {
     uint8_t mask = 0;
-    struct gp_columns_place *place = gp_columns_place(columns, event->address, &mask);
+    struct gp_columns_place *place = columns_place(columns, event->address, &mask);
     uint64_t unused = event->bytes - event->requested_bytes;
     bool other = event->type != GP_EVENT_FREE;
     if (place->bytes != event->bytes) {
@@ -155,7 +155,7 @@ static uint8_t gp_columns_block(struct gp_columns *columns, const struct gp_wire
     }
     if (place->stream[other] != event->stream) {
         mask |= GP_TAG_STREAM;
-        gp_pack_number(&columns->column[GP_COLUMN_STREAM], gp_columns_stream(columns, event->stream));
+        gp_pack_number(&columns->column[GP_COLUMN_STREAM], columns_stream(columns, event->stream));
         if (!(mask & GP_TAG_SEEN))
             place->stream[!other] = event->stream;
     }
@@ -169,7 +169,7 @@ static uint8_t gp_columns_block(struct gp_columns *columns, const struct gp_wire
 bool gp_columns_add(struct gp_columns *columns, const struct gp_wire_event *event)
 {
     uint8_t mask = 0;
-    if (GP_UNLIKELY(!gp_columns_room(columns)))
+    if (GP_UNLIKELY(!columns_room(columns)))
         return false;
     if (columns->count == 0)
         columns->base_ns = columns->time_ns = columns->first_ns = columns->last_ns = event->time_ns;
@@ -180,10 +180,10 @@ bool gp_columns_add(struct gp_columns *columns, const struct gp_wire_event *even
     if (event->type == GP_EVENT_MARK)
         gp_pack_string(&columns->column[GP_COLUMN_NAME], event->name, strnlen(event->name, sizeof(event->name)));
     else
-        mask = gp_columns_block(columns, event);
+        mask = columns_block(columns, event);
     if (event->tid != columns->tid) {
         mask |= GP_TAG_THREAD;
-        gp_pack_number(&columns->column[GP_COLUMN_THREAD], gp_columns_tid(columns, event->tid));
+        gp_pack_number(&columns->column[GP_COLUMN_THREAD], columns_tid(columns, event->tid));
         columns->tid = event->tid;
     }
     if (event->error) {
@@ -194,7 +194,7 @@ bool gp_columns_add(struct gp_columns *columns, const struct gp_wire_event *even
         mask |= GP_TAG_COST;
         gp_pack_raw(&columns->column[GP_COLUMN_COST], &event->cost, 1);
     }
-    gp_columns_tag(columns, event, mask);
+    columns_tag(columns, event, mask);
     columns->count++;
     return true;
 }

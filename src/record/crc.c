@@ -21,7 +21,7 @@
         QUARTER(0u, __VA_ARGS__), QUARTER(64u, __VA_ARGS__), QUARTER(128u, __VA_ARGS__), QUARTER(192u, __VA_ARGS__)    \
     }
 
-static const uint32_t gp_crc_table[8][256] = {
+static const uint32_t crc_table[8][256] = {
     ROW(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf, 0x105ec76f, 0x20bd8ede, 0x417b1dbc, 0x82f63b78),
     ROW(0x13a29877, 0x274530ee, 0x4e8a61dc, 0x9d14c3b8, 0x3fc5f181, 0x7f8be302, 0xff17c604, 0xfbc3faf9),
     ROW(0xa541927e, 0x4f6f520d, 0x9edea41a, 0x38513ec5, 0x70a27d8a, 0xe144fb14, 0xc76580d9, 0x8b277743),
@@ -40,11 +40,11 @@ uint32_t gp_crc32c(uint32_t before, const void *bytes, size_t count)
         uint64_t word;
         memcpy(&word, at, sizeof(word));
         word ^= crc;
-        crc = gp_crc_table[7][word & 255] ^ gp_crc_table[6][word >> 8 & 255] ^ gp_crc_table[5][word >> 16 & 255] ^
-              gp_crc_table[4][word >> 24 & 255] ^ gp_crc_table[3][word >> 32 & 255] ^
-              gp_crc_table[2][word >> 40 & 255] ^ gp_crc_table[1][word >> 48 & 255] ^ gp_crc_table[0][word >> 56];
+        crc = crc_table[7][word & 255] ^ crc_table[6][word >> 8 & 255] ^ crc_table[5][word >> 16 & 255] ^
+              crc_table[4][word >> 24 & 255] ^ crc_table[3][word >> 32 & 255] ^ crc_table[2][word >> 40 & 255] ^
+              crc_table[1][word >> 48 & 255] ^ crc_table[0][word >> 56];
     }
     for (; count; count--, at++)
-        crc = crc >> 8 ^ gp_crc_table[0][(crc ^ *at) & 255];
+        crc = crc >> 8 ^ crc_table[0][(crc ^ *at) & 255];
     return ~crc;
 }

@@ -39,7 +39,7 @@ struct gp_file {
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int gp_file_lock(int fd)
+static int file_lock(int fd)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS)
         return 0; /* a file system without locks is used without one */
@@ -47,7 +47,7 @@ static int gp_file_lock(int fd)
 }
 
 /* Nobody's data may be lost to a mistyped name: what is replaced is a recording, or empty, and ours. */
-static int gp_file_replace(int fd)
+static int file_replace(int fd)
 {
     struct stat status;
     char magic[8];
@@ -55,7 +55,7 @@ static int gp_file_replace(int fd)
         return -errno;
     if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
         return -EEXIST;
-    int error = gp_file_lock(fd);
+    int error = file_lock(fd);
     if (error || status.st_size == 0)
         return error;
     if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
@@ -64,7 +64,7 @@ static int gp_file_replace(int fd)
     return ftruncate(fd, 0) != 0 || fchmod(fd, 0600) != 0 ? -errno : 0;
 }
 
-static int gp_file_fifo(const char *path)
+static int file_fifo(const char *path)
 {
     struct stat status;
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -80,12 +80,12 @@ int gp_file_open(const char *path, bool replace)
 {
     struct stat status;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int error = fd < 0 ? -errno : gp_file_lock(fd);
+    int error = fd < 0 ? -errno : file_lock(fd);
     if (error == -EEXIST && lstat(path, &status) == 0) {
         if (S_ISFIFO(status.st_mode))
-            return gp_file_fifo(path);
+            return file_fifo(path);
         fd = replace ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
-        error = fd >= 0 ? gp_file_replace(fd) : replace ? -errno : -EEXIST;
+        error = fd >= 0 ? file_replace(fd) : replace ? -errno : -EEXIST;
     }
     if (error && fd >= 0)
         close(fd);
@@ -95,13 +95,13 @@ int gp_file_open(const char *path, bool replace)
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 /* What passes by itself; anything else ends the recording. */
-static bool gp_file_passes(int error)
+static bool file_passes(int error)
 {
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
 /* The room that the end needs stays beyond what is written. */
-static int gp_file_keep(struct gp_file *file, size_t bytes)
+static int file_keep(struct gp_file *file, size_t bytes)
 {
     uint64_t need = file->stats.bytes + bytes + GP_FILE_KEPT;
     if (!file->keeps || need <= file->kept_to)
@@ -111,13 +111,13 @@ static int gp_file_keep(struct gp_file *file, size_t bytes)
         file->kept_to = to;
         return 0;
     }
-    if (gp_file_passes(errno))
+    if (file_passes(errno))
         return -errno;
     file->keeps = false;
     return 0;
 }
 
-static int gp_file_write(struct gp_file *file, const void *bytes, size_t count)
+static int file_write(struct gp_file *file, const void *bytes, size_t count)
 {
     const char *at = bytes;
     size_t left = count;
@@ -130,7 +130,7 @@ static int gp_file_write(struct gp_file *file, const void *bytes, size_t count)
             /* A torn block would be skipped by a reader, but what follows is easier to find without it. */
             bool whole = left == count || (file->seekable && ftruncate(file->fd, (off_t)file->stats.bytes) == 0 &&
                                            lseek(file->fd, (off_t)file->stats.bytes, SEEK_SET) >= 0);
-            file->stats.dead |= !whole || !gp_file_passes(error);
+            file->stats.dead |= !whole || !file_passes(error);
             return -error;
         }
         at += put;
@@ -140,7 +140,7 @@ static int gp_file_write(struct gp_file *file, const void *bytes, size_t count)
     return 0;
 }
 
-static void gp_file_place(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns)
+static void file_place(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns)
 {
     if (file->places < GP_FILE_PLACES)
         file->place[file->places] = (struct gp_format_place){
@@ -148,7 +148,7 @@ static void gp_file_place(struct gp_file *file, enum gp_format_type type, uint32
     file->places += file->places <= GP_FILE_PLACES;
 }
 
-static int gp_file_put(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns, bool last)
+static int file_put(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns, bool last)
 {
     struct gp_format_block block = {.type = (uint16_t)type, .count = count, .sequence = file->sequence};
     size_t bytes = gp_pack_bytes(&file->pack);
@@ -167,10 +167,10 @@ static int gp_file_put(struct gp_file *file, enum gp_format_type type, uint32_t 
     block.bytes = (uint32_t)bytes;
     block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), payload, stored);
     memcpy(file->packed, &block, sizeof(block));
-    int error = last ? 0 : gp_file_keep(file, sizeof(block) + stored);
-    gp_file_place(file, type, count, first_ns);
+    int error = last ? 0 : file_keep(file, sizeof(block) + stored);
+    file_place(file, type, count, first_ns);
     if (!error)
-        error = gp_file_write(file, file->packed, sizeof(block) + stored);
+        error = file_write(file, file->packed, sizeof(block) + stored);
     file->stats.error = -error;
     if (error) {
         file->places--;
@@ -192,7 +192,7 @@ int gp_file_block(struct gp_file *file, enum gp_format_type type, uint32_t count
 {
     if (file->stats.dead)
         return -(file->stats.error ? file->stats.error : EIO);
-    return file->pack.full ? -E2BIG : gp_file_put(file, type, count, 0, last);
+    return file->pack.full ? -E2BIG : file_put(file, type, count, 0, last);
 }
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ void gp_file_flush(struct gp_file *file, enum gp_format_type type)
     int error = -EIO;
     if (!file->stats.dead) {
         gp_columns_payload(&file->columns, gp_file_pack(file));
-        error = file->pack.full ? -E2BIG : gp_file_put(file, type, count, file->columns.first_ns, false);
+        error = file->pack.full ? -E2BIG : file_put(file, type, count, file->columns.first_ns, false);
     }
     if (error)
         file->stats.given_up += count;
@@ -240,17 +240,17 @@ void gp_file_no_free(void)
 {
 }
 
-static size_t gp_file_round(size_t bytes)
+static size_t file_round(size_t bytes)
 {
     return (bytes + 4095) & ~(size_t)4095;
 }
 
-static struct gp_file *gp_file_arena(void)
+static struct gp_file *file_arena(void)
 {
-    size_t zstd = gp_file_round(ZSTD_estimateCCtxSize(GP_FILE_LEVEL));
-    size_t self = gp_file_round(sizeof(struct gp_file)), columns = gp_file_round(gp_columns_bytes());
-    size_t packed = gp_file_round(sizeof(struct gp_format_block) + ZSTD_compressBound(GP_FORMAT_BLOCK_BYTES));
-    size_t places = gp_file_round(GP_FILE_PLACES * sizeof(struct gp_format_place));
+    size_t zstd = file_round(ZSTD_estimateCCtxSize(GP_FILE_LEVEL));
+    size_t self = file_round(sizeof(struct gp_file)), columns = file_round(gp_columns_bytes());
+    size_t packed = file_round(sizeof(struct gp_format_block) + ZSTD_compressBound(GP_FORMAT_BLOCK_BYTES));
+    size_t places = file_round(GP_FILE_PLACES * sizeof(struct gp_format_place));
     size_t all = self + zstd + columns + packed + places + GP_FORMAT_BLOCK_BYTES;
     uint8_t *at = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
@@ -282,7 +282,7 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
                                   .head_bytes = sizeof(head),
                                   .pid = who->pid,
                                   .begin_unix_ns = who->begin_unix_ns};
-    struct gp_file *file = gp_file_arena();
+    struct gp_file *file = file_arena();
     int error = file && file->zstd ? 0 : -ENOMEM;
     if (!error) {
         memcpy(head.magic, GP_RECORD_MAGIC, sizeof(head.magic));
@@ -290,9 +290,9 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
         head.crc = gp_crc32c(0, &head, offsetof(struct gp_format_head, crc));
         file->fd = fd;
         file->seekable = file->keeps = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-        error = gp_file_keep(file, sizeof(head));
+        error = file_keep(file, sizeof(head));
         if (!error)
-            error = gp_file_write(file, &head, sizeof(head));
+            error = file_write(file, &head, sizeof(head));
     }
     if (error) {
         close(fd);
@@ -309,7 +309,7 @@ void gp_file_stats(const struct gp_file *file, struct gp_file_stats *out)
     *out = file->stats;
 }
 
-static int gp_file_index(struct gp_file *file)
+static int file_index(struct gp_file *file)
 {
     struct gp_format_tail tail = {.index_offset = file->stats.bytes};
     struct gp_pack *pack = gp_file_pack(file);
@@ -323,7 +323,7 @@ static int gp_file_index(struct gp_file *file)
 
 int gp_file_end(struct gp_file *file)
 {
-    int error = gp_file_index(file);
+    int error = file_index(file);
     if (file->kept_to > file->stats.bytes && ftruncate(file->fd, (off_t)file->stats.bytes) != 0 && !error)
         error = -errno;
     if (close(file->fd) != 0 && !error && errno != EINTR)

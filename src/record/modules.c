@@ -31,20 +31,20 @@ struct gp_modules_work { /* in the arena, behind what the caller keeps */
     uint8_t notes[GP_MODULES_NOTES];
 };
 
-static size_t gp_modules_arena(void)
+static size_t modules_arena(void)
 {
     return GP_MODULES_MOST * sizeof(struct gp_module) + GP_MODULES_PATHS + sizeof(struct gp_modules_work);
 }
 
 /* ---- build ids ------------------------------------------------------------------------------------------------- */
 
-static bool gp_modules_pread(int fd, void *into, size_t bytes, uint64_t offset)
+static bool modules_pread(int fd, void *into, size_t bytes, uint64_t offset)
 {
     return offset <= INT64_MAX - bytes && pread(fd, into, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
 /* The note NT_GNU_BUILD_ID among `bytes` of notes. */
-static void gp_modules_note(struct gp_module *module, const uint8_t *notes, size_t bytes)
+static void modules_note(struct gp_module *module, const uint8_t *notes, size_t bytes)
 {
     Elf64_Nhdr note;
     for (size_t at = 0; bytes - at >= sizeof(note);) {
@@ -63,30 +63,30 @@ static void gp_modules_note(struct gp_module *module, const uint8_t *notes, size
     }
 }
 
-static void gp_modules_elf(struct gp_module *module, struct gp_modules_work *work, int fd)
+static void modules_elf(struct gp_module *module, struct gp_modules_work *work, int fd)
 {
     Elf64_Ehdr elf;
-    if (!gp_modules_pread(fd, &elf, sizeof(elf), 0) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (!modules_pread(fd, &elf, sizeof(elf), 0) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
         elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_ident[EI_DATA] != ELFDATA2LSB ||
         elf.e_phentsize != sizeof(Elf64_Phdr))
         return;
     size_t count = elf.e_phnum < GP_MODULES_HEADERS ? elf.e_phnum : GP_MODULES_HEADERS;
-    if (!gp_modules_pread(fd, work->headers, count * sizeof(Elf64_Phdr), elf.e_phoff))
+    if (!modules_pread(fd, work->headers, count * sizeof(Elf64_Phdr), elf.e_phoff))
         return;
     for (size_t i = 0; i < count && !module->build_id_bytes; i++) {
         const Elf64_Phdr *header = &work->headers[i];
         if (header->p_type != PT_NOTE)
             continue;
         size_t bytes = header->p_filesz < sizeof(work->notes) ? header->p_filesz : sizeof(work->notes);
-        if (gp_modules_pread(fd, work->notes, bytes, header->p_offset))
-            gp_modules_note(module, work->notes, bytes);
+        if (modules_pread(fd, work->notes, bytes, header->p_offset))
+            modules_note(module, work->notes, bytes);
     }
 }
 
 /* The path is that of the process's own file system.  What lies there now need not be what was mapped: device and inode
  * tell, but on file systems with layers (overlay, btrfs) where maps and stat disagree about the device. */
-static void gp_modules_build_id(struct gp_module *module, struct gp_modules_work *work,
-                                const struct gp_modules_line *line, const char *proc)
+static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_modules_line *line,
+                             const char *proc)
 {
     struct stat status;
     if (module->path[0] != '/')
@@ -96,13 +96,13 @@ static void gp_modules_build_id(struct gp_module *module, struct gp_modules_work
     if (fd < 0)
         return;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == line->inode)
-        gp_modules_elf(module, work, fd);
+        modules_elf(module, work, fd);
     close(fd);
 }
 
 /* ---- maps ------------------------------------------------------------------------------------------------------- */
 
-static bool gp_modules_number(const char **at, unsigned base, char end, uint64_t *out)
+static bool modules_number(const char **at, unsigned base, char end, uint64_t *out)
 {
     uint64_t value = 0;
     const char *start = *at;
@@ -123,25 +123,25 @@ static bool gp_modules_number(const char **at, unsigned base, char end, uint64_t
 }
 
 /* "start-end perms offset major:minor inode   path" */
-static bool gp_modules_parse(const char *text, struct gp_modules_line *line)
+static bool modules_parse(const char *text, struct gp_modules_line *line)
 {
     uint64_t major, minor;
-    if (!gp_modules_number(&text, 16, '-', &line->start) || !gp_modules_number(&text, 16, ' ', &line->end) ||
+    if (!modules_number(&text, 16, '-', &line->start) || !modules_number(&text, 16, ' ', &line->end) ||
         strlen(text) < 5)
         return false;
     line->executable = text[2] == 'x';
     text += 5;
-    if (!gp_modules_number(&text, 16, ' ', &line->offset) || !gp_modules_number(&text, 16, ':', &major) ||
-        !gp_modules_number(&text, 16, ' ', &minor) || !gp_modules_number(&text, 10, ' ', &line->inode))
+    if (!modules_number(&text, 16, ' ', &line->offset) || !modules_number(&text, 16, ':', &major) ||
+        !modules_number(&text, 16, ' ', &minor) || !modules_number(&text, 10, ' ', &line->inode))
         return false;
     line->path = text + strspn(text, " ");
     return line->end > line->start;
 }
 
-static void gp_modules_add(struct gp_modules *modules, struct gp_modules_work *work, const char *proc)
+static void modules_add(struct gp_modules *modules, struct gp_modules_work *work, const char *proc)
 {
     struct gp_modules_line line;
-    if (!gp_modules_parse(work->line, &line) || !line.executable)
+    if (!modules_parse(work->line, &line) || !line.executable)
         return;
     const struct gp_module *last = modules->count ? &modules->rows[modules->count - 1] : NULL;
     size_t length = strlen(line.path) + 1;
@@ -161,11 +161,11 @@ static void gp_modules_add(struct gp_modules *modules, struct gp_modules_work *w
     }
     module->path = memcpy(modules->paths + modules->path_bytes, line.path, length);
     modules->path_bytes += (uint32_t)length;
-    gp_modules_build_id(module, work, &line, proc);
+    modules_build_id(module, work, &line, proc);
 }
 
 /* Lines that are longer than a line can be are no lines of maps: what follows is left out. */
-static int gp_modules_lines(struct gp_modules *modules, struct gp_modules_work *work, const char *proc, int fd)
+static int modules_lines(struct gp_modules *modules, struct gp_modules_work *work, const char *proc, int fd)
 {
     size_t used = 0;
     for (;;) {
@@ -182,7 +182,7 @@ static int gp_modules_lines(struct gp_modules *modules, struct gp_modules_work *
         while ((end = memchr(work->line, '\n', used))) {
             size_t length = (size_t)(end - work->line) + 1;
             *end = '\0';
-            gp_modules_add(modules, work, proc);
+            modules_add(modules, work, proc);
             memmove(work->line, work->line + length, used - length);
             used -= length;
         }
@@ -201,13 +201,12 @@ int gp_modules_read(struct gp_modules *modules, const char *proc)
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    char *arena = mmap(NULL, gp_modules_arena(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *arena = mmap(NULL, modules_arena(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int error = arena == MAP_FAILED ? -ENOMEM : 0;
     if (!error) {
         modules->rows = (struct gp_module *)(void *)arena;
         modules->paths = arena + GP_MODULES_MOST * sizeof(struct gp_module);
-        error =
-            gp_modules_lines(modules, (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS), proc, fd);
+        error = modules_lines(modules, (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS), proc, fd);
         if (error)
             gp_modules_free(modules);
     }
@@ -231,6 +230,6 @@ const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64
 void gp_modules_free(struct gp_modules *modules)
 {
     if (modules->rows)
-        munmap(modules->rows, gp_modules_arena());
+        munmap(modules->rows, modules_arena());
     memset(modules, 0, sizeof(*modules));
 }

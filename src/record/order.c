@@ -3,41 +3,40 @@
 #include "record/order.h"
 #include <stdbool.h>
 
-static bool gp_order_later(const struct gp_wire_event *events, const struct gp_order_key *a,
-                           const struct gp_order_key *b)
+static bool order_later(const struct gp_wire_event *events, const struct gp_order_key *a, const struct gp_order_key *b)
 {
     return a->time_ns != b->time_ns ? a->time_ns > b->time_ns : events[a->index].seq > events[b->index].seq;
 }
 
 /* True: they are in order as they stand. */
-static bool gp_order_keys(const struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
+static bool order_keys(const struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
 {
     bool ordered = true;
     for (size_t i = 0; i < count; i++) {
         keys[i] = (struct gp_order_key){events[i].time_ns, (uint32_t)i, 0};
-        ordered &= i == 0 || !gp_order_later(events, &keys[i - 1], &keys[i]);
+        ordered &= i == 0 || !order_later(events, &keys[i - 1], &keys[i]);
     }
     return ordered;
 }
 
 /* End of the ordered run that begins at `at`. */
-static size_t gp_order_run(const struct gp_wire_event *events, const struct gp_order_key *keys, size_t at, size_t count)
+static size_t order_run(const struct gp_wire_event *events, const struct gp_order_key *keys, size_t at, size_t count)
 {
-    for (at++; at < count && !gp_order_later(events, &keys[at - 1], &keys[at]); at++)
+    for (at++; at < count && !order_later(events, &keys[at - 1], &keys[at]); at++)
         ;
     return at < count ? at : count;
 }
 
 /* Merges pairs of runs; the number of runs that come of it. */
-static size_t gp_order_pass(const struct gp_wire_event *events, struct gp_order_key *to,
-                            const struct gp_order_key *from, size_t count)
+static size_t order_pass(const struct gp_wire_event *events, struct gp_order_key *to, const struct gp_order_key *from,
+                         size_t count)
 {
     size_t runs = 0;
     for (size_t at = 0, middle, end; at < count; at = end, runs++) {
-        middle = gp_order_run(events, from, at, count);
-        end = middle < count ? gp_order_run(events, from, middle, count) : count;
+        middle = order_run(events, from, at, count);
+        end = middle < count ? order_run(events, from, middle, count) : count;
         for (size_t left = at, right = middle, put = at; put < end; put++) {
-            bool second = right < end && (left == middle || gp_order_later(events, &from[left], &from[right]));
+            bool second = right < end && (left == middle || order_later(events, &from[left], &from[right]));
             to[put] = from[second ? right++ : left++];
         }
     }
@@ -45,7 +44,7 @@ static size_t gp_order_pass(const struct gp_wire_event *events, struct gp_order_
 }
 
 /* Every event to its place, along the circles in which they follow one another. */
-static void gp_order_move(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
+static void order_move(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
 {
     for (size_t i = 0; i < count; i++) {
         if (keys[i].index == i)
@@ -64,13 +63,13 @@ static void gp_order_move(struct gp_wire_event *events, size_t count, struct gp_
 void gp_order_events(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
 {
     struct gp_order_key *from = keys, *to = keys + count;
-    if (gp_order_keys(events, count, keys))
+    if (order_keys(events, count, keys))
         return;
     for (size_t runs = 2; runs > 1;) {
-        runs = gp_order_pass(events, to, from, count);
+        runs = order_pass(events, to, from, count);
         struct gp_order_key *swap = from;
         from = to;
         to = swap;
     }
-    gp_order_move(events, count, from);
+    order_move(events, count, from);
 }

@@ -61,20 +61,20 @@ struct gp_recorder {
     } buffer;
 };
 
-static int gp_recorder_copy(struct gp_recorder *r, void *into, size_t bytes, uint64_t offset)
+static int recorder_copy(struct gp_recorder *r, void *into, size_t bytes, uint64_t offset)
 {
     return r->setup.copy(r->setup.copy_arg, into, bytes, offset);
 }
 
-static int gp_recorder_ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+static int recorder_ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     struct gp_recorder *r = arg;
-    return gp_recorder_copy(r, into, bytes, r->setup.header.ring_offset + offset);
+    return recorder_copy(r, into, bytes, r->setup.header.ring_offset + offset);
 }
 
 /* ---- who --------------------------------------------------------------------------------------------------------- */
 
-static void gp_recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
+static void recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
 {
     char path[80];
     text[0] = '\0';
@@ -93,21 +93,21 @@ static void gp_recorder_proc_text(const struct gp_recorder *r, const char *name,
 }
 
 /* Written again when the source, the driver or the allocator becomes known. */
-static void gp_recorder_process(struct gp_recorder *r)
+static void recorder_process(struct gp_recorder *r)
 {
     const size_t at = offsetof(struct gp_wire_header, flags);
     struct gp_wire_header now;
     char comm[sizeof(r->comm)], command_line[sizeof(r->command_line)];
     struct utsname host;
-    if (gp_recorder_copy(r, (char *)&now + at, sizeof(now) - at, at) != 0)
+    if (recorder_copy(r, (char *)&now + at, sizeof(now) - at, at) != 0)
         return;
     now.allocator[sizeof(now.allocator) - 1] = '\0';
     memcpy(r->lost, now.lost, sizeof(r->lost));
     if (r->process_written && now.source == r->source && now.driver_version == r->driver_version &&
         strcmp(now.allocator, r->allocator) == 0)
         return;
-    gp_recorder_proc_text(r, "comm", comm, sizeof(comm));
-    gp_recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
+    recorder_proc_text(r, "comm", comm, sizeof(comm));
+    recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
     if (comm[0])
         memcpy(r->comm, comm, sizeof(comm));
     if (command_line[0])
@@ -135,7 +135,7 @@ static void gp_recorder_process(struct gp_recorder *r)
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-static void gp_recorder_tid(struct gp_recorder *r, uint32_t tid)
+static void recorder_tid(struct gp_recorder *r, uint32_t tid)
 {
     uint32_t at = tid * 0x9e3779b9u % GP_COUNT(r->tid);
     if (!tid || r->tids == GP_RECORDER_TIDS)
@@ -147,7 +147,7 @@ static void gp_recorder_tid(struct gp_recorder *r, uint32_t tid)
     r->tid_new[r->tids++] = tid;
 }
 
-static void gp_recorder_threads(struct gp_recorder *r)
+static void recorder_threads(struct gp_recorder *r)
 {
     uint32_t count = r->tids - r->tid_count_named;
     if (!count)
@@ -156,7 +156,7 @@ static void gp_recorder_threads(struct gp_recorder *r)
     for (uint32_t i = r->tid_count_named; i < r->tids; i++) {
         char file[48], name[64];
         snprintf(file, sizeof(file), "task/%u/comm", r->tid_new[i]);
-        gp_recorder_proc_text(r, file, name, sizeof(name));
+        recorder_proc_text(r, file, name, sizeof(name));
         gp_block_thread(pack, r->tid_new[i], name);
     }
     if (gp_file_block(r->file, GP_BLOCK_THREADS, count, false) == 0)
@@ -165,34 +165,34 @@ static void gp_recorder_threads(struct gp_recorder *r)
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-static bool gp_recorder_inside(uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t bytes)
+static bool recorder_inside(uint64_t offset, uint64_t rows, uint64_t row_bytes, uint64_t bytes)
 {
     return offset % 8 == 0 && offset <= bytes && rows <= (bytes - offset) / row_bytes;
 }
 
 /* The tables' head.  rows are looked at first: what a row names is in the counts of the second look. */
-static bool gp_recorder_tables(struct gp_recorder *r, struct gp_wire_sites *sites)
+static bool recorder_tables(struct gp_recorder *r, struct gp_wire_sites *sites)
 {
     const struct gp_wire_header *header = &r->setup.header;
     struct gp_wire_sites first;
     if (!header->sites_offset || header->sites_bytes < sizeof(*sites) ||
-        gp_recorder_copy(r, &first, sizeof(first), header->sites_offset) != 0 ||
-        gp_recorder_copy(r, sites, sizeof(*sites), header->sites_offset) != 0)
+        recorder_copy(r, &first, sizeof(first), header->sites_offset) != 0 ||
+        recorder_copy(r, sites, sizeof(*sites), header->sites_offset) != 0)
         return false;
     sites->rows = first.rows;
     return sites->row_bytes == sizeof(struct gp_wire_site) && sites->frame_bytes == sizeof(struct gp_wire_frame) &&
-           gp_recorder_inside(sites->rows_offset, sites->rows, sizeof(struct gp_wire_site), header->sites_bytes) &&
-           gp_recorder_inside(sites->frames_offset, sites->frames, sizeof(struct gp_wire_frame), header->sites_bytes) &&
-           gp_recorder_inside(sites->strings_offset, ((uint64_t)sites->strings + 7) / 8, 8, header->sites_bytes);
+           recorder_inside(sites->rows_offset, sites->rows, sizeof(struct gp_wire_site), header->sites_bytes) &&
+           recorder_inside(sites->frames_offset, sites->frames, sizeof(struct gp_wire_frame), header->sites_bytes) &&
+           recorder_inside(sites->strings_offset, ((uint64_t)sites->strings + 7) / 8, 8, header->sites_bytes);
 }
 
-static bool gp_recorder_strings(struct gp_recorder *r, const struct gp_wire_sites *sites)
+static bool recorder_strings(struct gp_recorder *r, const struct gp_wire_sites *sites)
 {
     while (r->strings < sites->strings) {
         uint32_t from = r->strings & ~7u, most = sites->strings - from;
         uint32_t bytes = most < sizeof(r->buffer.text) ? most : (uint32_t)sizeof(r->buffer.text);
-        if (gp_recorder_copy(r, r->buffer.text, (bytes + 7) & ~7u,
-                             r->setup.header.sites_offset + sites->strings_offset + from) != 0)
+        if (recorder_copy(r, r->buffer.text, (bytes + 7) & ~7u,
+                          r->setup.header.sites_offset + sites->strings_offset + from) != 0)
             return false;
         struct gp_pack *pack = gp_file_pack(r->file);
         gp_block_first(pack, r->strings);
@@ -204,14 +204,14 @@ static bool gp_recorder_strings(struct gp_recorder *r, const struct gp_wire_site
     return true;
 }
 
-static bool gp_recorder_has_module(const struct gp_modules *modules, const struct gp_module *module)
+static bool recorder_has_module(const struct gp_modules *modules, const struct gp_module *module)
 {
     const struct gp_module *old = gp_modules_find(modules, module->start);
     return old && old->start == module->start && old->end == module->end && strcmp(old->path, module->path) == 0;
 }
 
 /* Code that was loaded since the last look. */
-static void gp_recorder_modules(struct gp_recorder *r)
+static void recorder_modules(struct gp_recorder *r)
 {
     struct gp_modules now;
     uint32_t count = 0;
@@ -220,7 +220,7 @@ static void gp_recorder_modules(struct gp_recorder *r)
     struct gp_pack *pack = gp_file_pack(r->file);
     for (uint32_t i = 0; i < now.count; i++) {
         const struct gp_module *module = &now.rows[i];
-        if (gp_recorder_has_module(&r->modules, module))
+        if (recorder_has_module(&r->modules, module))
             continue;
         gp_block_module(pack, module->start, module->end, module->offset, module->path, module->build_id,
                         module->build_id_bytes);
@@ -236,7 +236,7 @@ static void gp_recorder_modules(struct gp_recorder *r)
 
 /* The maps are read at most once a second: a pc that is in no module (code made at run time) must not make us read
  * them for every stack. */
-static void gp_recorder_known(struct gp_recorder *r, uint32_t count)
+static void recorder_known(struct gp_recorder *r, uint32_t count)
 {
     uint64_t now = gp_clock_ns();
     if (r->modules_ns && now - r->modules_ns < GP_RECORDER_SECOND)
@@ -245,21 +245,21 @@ static void gp_recorder_known(struct gp_recorder *r, uint32_t count)
         const struct gp_wire_frame *frame = &r->buffer.frame[i];
         if (frame->type != GP_FRAME_NATIVE || gp_modules_find(&r->modules, frame->pc))
             continue;
-        gp_recorder_modules(r);
+        recorder_modules(r);
         r->modules_ns = now;
         return;
     }
 }
 
-static bool gp_recorder_frames(struct gp_recorder *r, const struct gp_wire_sites *sites)
+static bool recorder_frames(struct gp_recorder *r, const struct gp_wire_sites *sites)
 {
     while (r->frames < sites->frames) {
         uint32_t left = sites->frames - r->frames, count = left < GP_RECORDER_ROWS ? left : GP_RECORDER_ROWS;
-        if (gp_recorder_copy(r, r->buffer.frame, count * sizeof(struct gp_wire_frame),
-                             r->setup.header.sites_offset + sites->frames_offset +
-                                 (uint64_t)r->frames * sizeof(struct gp_wire_frame)) != 0)
+        if (recorder_copy(r, r->buffer.frame, count * sizeof(struct gp_wire_frame),
+                          r->setup.header.sites_offset + sites->frames_offset +
+                              (uint64_t)r->frames * sizeof(struct gp_wire_frame)) != 0)
             return false;
-        gp_recorder_known(r, count);
+        recorder_known(r, count);
         struct gp_pack *pack = gp_file_pack(r->file);
         gp_block_first(pack, r->frames);
         for (uint32_t i = 0; i < count; i++)
@@ -271,23 +271,23 @@ static bool gp_recorder_frames(struct gp_recorder *r, const struct gp_wire_sites
     return true;
 }
 
-static uint32_t gp_recorder_site_rows(struct gp_recorder *r, const struct gp_wire_sites *sites, uint32_t from)
+static uint32_t recorder_site_rows(struct gp_recorder *r, const struct gp_wire_sites *sites, uint32_t from)
 {
     uint32_t left = sites->rows - from, count = left < GP_RECORDER_ROWS ? left : GP_RECORDER_ROWS;
-    bool copied = gp_recorder_copy(r, r->buffer.site, count * sizeof(struct gp_wire_site),
-                                   r->setup.header.sites_offset + sites->rows_offset +
-                                       (uint64_t)from * sizeof(struct gp_wire_site)) == 0;
+    bool copied = recorder_copy(r, r->buffer.site, count * sizeof(struct gp_wire_site),
+                                r->setup.header.sites_offset + sites->rows_offset +
+                                    (uint64_t)from * sizeof(struct gp_wire_site)) == 0;
     return copied ? count : 0;
 }
 
 /* What is new in the tables; a block that could not be written is tried again the next time. */
-static void gp_recorder_sites(struct gp_recorder *r)
+static void recorder_sites(struct gp_recorder *r)
 {
     struct gp_wire_sites sites;
-    if (!gp_recorder_tables(r, &sites) || !gp_recorder_strings(r, &sites) || !gp_recorder_frames(r, &sites))
+    if (!recorder_tables(r, &sites) || !recorder_strings(r, &sites) || !recorder_frames(r, &sites))
         return;
     while (r->sites < sites.rows) {
-        uint32_t count = gp_recorder_site_rows(r, &sites, r->sites);
+        uint32_t count = recorder_site_rows(r, &sites, r->sites);
         struct gp_pack *pack = gp_file_pack(r->file);
         gp_block_first(pack, r->sites);
         for (uint32_t i = 0; i < count; i++)
@@ -298,13 +298,13 @@ static void gp_recorder_sites(struct gp_recorder *r)
     }
 }
 
-static void gp_recorder_site_numbers(struct gp_recorder *r)
+static void recorder_site_numbers(struct gp_recorder *r)
 {
     struct gp_wire_sites sites;
-    if (!gp_recorder_tables(r, &sites))
+    if (!recorder_tables(r, &sites))
         return;
     for (uint32_t from = 0, count; from < r->sites && from < sites.rows; from += count) {
-        count = gp_recorder_site_rows(r, &sites, from);
+        count = recorder_site_rows(r, &sites, from);
         count = count < r->sites - from ? count : r->sites - from;
         struct gp_pack *pack = gp_file_pack(r->file);
         gp_block_first(pack, from);
@@ -322,18 +322,18 @@ static void gp_recorder_site_numbers(struct gp_recorder *r)
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 /* Between two equal even values of publish_seq: see wire.h. */
-static bool gp_recorder_row(struct gp_recorder *r, unsigned index)
+static bool recorder_row(struct gp_recorder *r, unsigned index)
 {
     const struct gp_wire_header *header = &r->setup.header;
     const uint64_t at = header->devices_offset + (uint64_t)index * header->device_bytes;
     const uint64_t seq_at = offsetof(struct gp_wire_header, publish_seq);
     for (int attempt = 0; attempt < 16; attempt++) {
         uint64_t before, after, flags = 0;
-        if (gp_recorder_copy(r, &flags, sizeof(flags), at) != 0 || !((uint32_t)flags & GP_DEVICE_PRESENT))
+        if (recorder_copy(r, &flags, sizeof(flags), at) != 0 || !((uint32_t)flags & GP_DEVICE_PRESENT))
             return false;
-        if (gp_recorder_copy(r, &before, sizeof(before), seq_at) != 0 ||
-            gp_recorder_copy(r, &r->device, sizeof(r->device), at) != 0 ||
-            gp_recorder_copy(r, &after, sizeof(after), seq_at) != 0)
+        if (recorder_copy(r, &before, sizeof(before), seq_at) != 0 ||
+            recorder_copy(r, &r->device, sizeof(r->device), at) != 0 ||
+            recorder_copy(r, &after, sizeof(after), seq_at) != 0)
             return false;
         if (before == after && before % 2 == 0)
             return true;
@@ -341,7 +341,7 @@ static bool gp_recorder_row(struct gp_recorder *r, unsigned index)
     return false;
 }
 
-static void gp_recorder_uuid(const uint8_t u[16], char text[48])
+static void recorder_uuid(const uint8_t u[16], char text[48])
 {
     bool any = false;
     for (int i = 0; i < 16; i++)
@@ -352,8 +352,8 @@ static void gp_recorder_uuid(const uint8_t u[16], char text[48])
                  u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-static void gp_recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsigned index, uint64_t now,
-                               const char *uuid)
+static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsigned index, uint64_t now,
+                            const char *uuid)
 {
     const struct gp_wire_device *device = &r->device;
     struct gp_block_sample sample = {
@@ -372,7 +372,7 @@ static void gp_recorder_sample(struct gp_recorder *r, struct gp_pack *samples, u
 }
 
 /* Samples of all devices; whole rows of those that are new, became known, or when `whole`. */
-static void gp_recorder_devices(struct gp_recorder *r, bool whole, bool final)
+static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
 {
     uint8_t sample_bytes[GP_WIRE_DEVICES * 90];
     struct gp_pack samples = {sample_bytes, sample_bytes, sample_bytes + sizeof(sample_bytes), false};
@@ -381,11 +381,11 @@ static void gp_recorder_devices(struct gp_recorder *r, bool whole, bool final)
     uint64_t now = gp_clock_ns();
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         char uuid[48], name[sizeof(r->device.name) + 1] = "";
-        if (!gp_recorder_row(r, i))
+        if (!recorder_row(r, i))
             continue;
         memcpy(name, r->device.name, sizeof(r->device.name));
-        gp_recorder_uuid(r->device.uuid, uuid);
-        gp_recorder_sample(r, &samples, i, now, uuid);
+        recorder_uuid(r->device.uuid, uuid);
+        recorder_sample(r, &samples, i, now, uuid);
         sampled++;
         if (!whole && r->device_flags[i] == (uint8_t)r->device.flags)
             continue;
@@ -401,13 +401,13 @@ static void gp_recorder_devices(struct gp_recorder *r, bool whole, bool final)
         gp_file_block(r->file, GP_BLOCK_SAMPLES, sampled, final);
 }
 
-static void gp_recorder_oom(struct gp_recorder *r)
+static void recorder_oom(struct gp_recorder *r)
 {
     struct gp_wire_oom *oom = &r->buffer.oom;
     uint64_t offset = r->setup.header.oom_offset, seq;
     if (!offset || r->setup.header.oom_bytes < sizeof(*oom))
         return;
-    if (gp_recorder_copy(r, oom, sizeof(*oom), offset) != 0 || gp_recorder_copy(r, &seq, sizeof(seq), offset) != 0)
+    if (recorder_copy(r, oom, sizeof(*oom), offset) != 0 || recorder_copy(r, &seq, sizeof(seq), offset) != 0)
         return;
     if (oom->seq != seq || seq % 2 || !oom->count || oom->seq == r->oom_count)
         return;
@@ -418,7 +418,7 @@ static void gp_recorder_oom(struct gp_recorder *r)
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-static void gp_recorder_count(const struct gp_recorder *r, struct gp_block_counts *out)
+static void recorder_count(const struct gp_recorder *r, struct gp_block_counts *out)
 {
     struct gp_ringread_stats ring;
     struct gp_file_stats file;
@@ -444,7 +444,7 @@ void gp_recorder_stats(const struct gp_recorder *r, struct gp_recorder_stats *ou
 {
     struct gp_block_counts counts;
     struct gp_file_stats file;
-    gp_recorder_count(r, &counts);
+    recorder_count(r, &counts);
     gp_file_stats(r->file, &file);
     *out = (struct gp_recorder_stats){
         .recorded = counts.delivered, .bytes = file.bytes, .error = file.error, .dead = file.dead};
@@ -453,10 +453,10 @@ void gp_recorder_stats(const struct gp_recorder *r, struct gp_recorder_stats *ou
     out->waiting = counts.tried - counts.delivered - out->lost;
 }
 
-static int gp_recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum gp_format_why why)
+static int recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum gp_format_why why)
 {
     struct gp_block_counts counts;
-    gp_recorder_count(r, &counts);
+    recorder_count(r, &counts);
     counts.why = why;
     gp_block_counts(gp_file_pack(r->file), &counts);
     return gp_file_block(r->file, type, 1, true);
@@ -464,7 +464,7 @@ static int gp_recorder_counts(struct gp_recorder *r, enum gp_format_type type, e
 
 /* ---- the work ---------------------------------------------------------------------------------------------------- */
 
-static void gp_recorder_second(struct gp_recorder *r, uint64_t now, bool last)
+static void recorder_second(struct gp_recorder *r, uint64_t now, bool last)
 {
     struct gp_ringread_stats ring;
     gp_ringread_stats(r->ring, &ring);
@@ -475,20 +475,20 @@ static void gp_recorder_second(struct gp_recorder *r, uint64_t now, bool last)
     if (r->setup.refresh)
         r->setup.refresh(r->setup.arg);
     r->events_then = ring.delivered;
-    gp_recorder_process(r);
-    gp_recorder_sites(r);
-    gp_recorder_threads(r);
-    gp_recorder_oom(r);
+    recorder_process(r);
+    recorder_sites(r);
+    recorder_threads(r);
+    recorder_oom(r);
     gp_file_flush(r->file, GP_BLOCK_EVENTS);
-    gp_recorder_devices(r, long_idle || last, last);
+    recorder_devices(r, long_idle || last, last);
     if (long_idle)
         r->idle_ns = now + GP_RECORDER_IDLE;
     if (!last)
-        gp_recorder_counts(r, GP_BLOCK_COUNTS, GP_END_RUNNING);
+        recorder_counts(r, GP_BLOCK_COUNTS, GP_END_RUNNING);
 }
 
 /* What the events name. */
-static void gp_recorder_names(struct gp_recorder *r, const struct gp_wire_event *events, ssize_t count)
+static void recorder_names(struct gp_recorder *r, const struct gp_wire_event *events, ssize_t count)
 {
     uint64_t gpus = r->gpus;
     uint32_t tid = 0;
@@ -496,7 +496,7 @@ static void gp_recorder_names(struct gp_recorder *r, const struct gp_wire_event 
         if (events[i].site > r->named_site)
             r->named_site = events[i].site;
         if (events[i].tid != tid)
-            gp_recorder_tid(r, tid = events[i].tid);
+            recorder_tid(r, tid = events[i].tid);
         if (events[i].device < GP_WIRE_GPUS)
             gpus |= 1ull << events[i].device;
     }
@@ -505,14 +505,14 @@ static void gp_recorder_names(struct gp_recorder *r, const struct gp_wire_event 
     r->gpus = gpus;
 }
 
-static ssize_t gp_recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
+static ssize_t recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
 {
     const struct gp_wire_event *events;
     ssize_t count = gp_ringread_poll(r->ring, horizon_ns, &events);
-    gp_recorder_names(r, events, count);
+    recorder_names(r, events, count);
     /* A block may fill up: the sites that it names come before it. */
     if (count > 0 && r->named_site >= r->sites && (size_t)count > GP_FORMAT_EVENTS / 4)
-        gp_recorder_sites(r);
+        recorder_sites(r);
     for (ssize_t i = 0; i < count; i++) {
         if (i % GP_RECORDER_ASK == 0 && r->setup.late && r->setup.late(r->setup.arg)) {
             r->left += (uint64_t)(count - i);
@@ -529,9 +529,9 @@ ssize_t gp_recorder_poll(struct gp_recorder *r)
     if (r->baseline)
         gp_file_flush(r->file, GP_BLOCK_BASELINE);
     r->baseline = false;
-    ssize_t count = gp_recorder_take(r, now);
+    ssize_t count = recorder_take(r, now);
     if (now >= r->second_ns)
-        gp_recorder_second(r, now, false);
+        recorder_second(r, now, false);
     return count;
 }
 
@@ -542,18 +542,18 @@ void gp_recorder_baseline(struct gp_recorder *r, const struct gp_wire_event *eve
 }
 
 /* Threads may still be at work, and a chunk may move under every look at it: then its events are counted at least. */
-static void gp_recorder_take_last(struct gp_recorder *r)
+static void recorder_take_last(struct gp_recorder *r)
 {
     struct gp_ringread_stats ring = {.unsettled = 1};
     for (int round = 0; round < 5 && ring.unsettled; round++) {
         if (round == 4)
             gp_ringread_leave(r->ring);
-        gp_recorder_take(r, UINT64_MAX);
+        recorder_take(r, UINT64_MAX);
         gp_ringread_stats(r->ring, &ring);
     }
 }
 
-static void gp_recorder_free(struct gp_recorder *r)
+static void recorder_free(struct gp_recorder *r)
 {
     gp_ringread_free(r->ring);
     gp_modules_free(&r->modules);
@@ -564,13 +564,13 @@ int gp_recorder_end(struct gp_recorder *r, enum gp_format_why why, struct gp_rec
 {
     if (r->baseline)
         gp_file_flush(r->file, GP_BLOCK_BASELINE);
-    gp_recorder_take_last(r);
-    gp_recorder_second(r, gp_clock_ns(), true);
-    gp_recorder_site_numbers(r);
-    int error = gp_recorder_counts(r, GP_BLOCK_END, why);
+    recorder_take_last(r);
+    recorder_second(r, gp_clock_ns(), true);
+    recorder_site_numbers(r);
+    int error = recorder_counts(r, GP_BLOCK_END, why);
     gp_recorder_stats(r, out);
     int closed = gp_file_end(r->file);
-    gp_recorder_free(r);
+    recorder_free(r);
     return error ? error : closed;
 }
 
@@ -596,20 +596,20 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     memcpy(who.session_id, setup->header.session_id, sizeof(who.session_id));
     const uint64_t lost_at = offsetof(struct gp_wire_header, lost) + GP_LOST_RING * sizeof(uint64_t);
     if (!setup->from_start)
-        gp_recorder_copy(r, &r->lost_then, sizeof(r->lost_then), lost_at);
+        recorder_copy(r, &r->lost_then, sizeof(r->lost_then), lost_at);
     r->lost[GP_LOST_RING] = r->lost_then;
-    int error = gp_ringread_new(&r->ring, gp_recorder_ring_copy, r, setup->header.chunk_count,
+    int error = gp_ringread_new(&r->ring, recorder_ring_copy, r, setup->header.chunk_count,
                                 setup->from_start ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW);
     if (error)
         close(fd);
     else
         error = gp_file_new(&r->file, fd, &who);
     if (error) {
-        gp_recorder_free(r);
+        recorder_free(r);
         return error;
     }
     gp_ringread_hurry(r->ring, setup->late, setup->arg);
-    gp_recorder_process(r);
+    recorder_process(r);
     *out = r;
     return 0;
 }

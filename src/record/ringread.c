@@ -70,7 +70,7 @@ struct gp_ringread {
     struct gp_ringread_chunk chunks[];
 };
 
-static int gp_ringread_pread(void *arg, void *into, size_t bytes, uint64_t offset)
+static int ringread_pread(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const struct gp_ringread *reader = arg;
     size_t done = 0;
@@ -88,7 +88,7 @@ static int gp_ringread_pread(void *arg, void *into, size_t bytes, uint64_t offse
 }
 
 /* The state word, checked.  1: it makes no sense. */
-static int gp_ringread_look(struct gp_ringread *reader, uint32_t index, struct gp_ringread_look *look)
+static int ringread_look(struct gp_ringread *reader, uint32_t index, struct gp_ringread_look *look)
 {
     uint64_t state;
     int rc = reader->copy(reader->arg, &state, sizeof state, (uint64_t)index * sizeof(struct gp_wire_chunk));
@@ -102,7 +102,7 @@ static int gp_ringread_look(struct gp_ringread *reader, uint32_t index, struct g
 }
 
 /* Can `look` follow what is known?  Turns rise, counts within a turn rise. */
-static bool gp_ringread_follows(const struct gp_ringread_chunk *known, const struct gp_ringread_look *look)
+static bool ringread_follows(const struct gp_ringread_chunk *known, const struct gp_ringread_look *look)
 {
     if (!known->known)
         return true;
@@ -110,14 +110,14 @@ static bool gp_ringread_follows(const struct gp_ringread_chunk *known, const str
 }
 
 /* Can `before` be the events of this chunk's earlier turns?  This also bounds every sum here far below 2^64. */
-static bool gp_ringread_plausible(const struct gp_ringread *reader, const struct gp_ringread_chunk *known,
-                                  uint64_t turn, uint64_t before)
+static bool ringread_plausible(const struct gp_ringread *reader, const struct gp_ringread_chunk *known, uint64_t turn,
+                               uint64_t before)
 {
     uint64_t earlier_turns = turn ? (turn - 1) / reader->chunk_count : 0;
     return before <= earlier_turns * GP_RING_EVENTS && (!known->known || before >= known->total);
 }
 
-static bool gp_ringread_check(struct gp_wire_event *event, uint64_t seq)
+static bool ringread_check(struct gp_wire_event *event, uint64_t seq)
 {
     if (event->seq != seq || event->type == GP_EVENT_NONE || event->type >= GP_EVENT_TYPES || event->kind >= GP_KINDS)
         return false;
@@ -132,7 +132,7 @@ static bool gp_ringread_check(struct gp_wire_event *event, uint64_t seq)
 }
 
 /* The events are needed in a process where malloc is not ours to call.  Pages count when they are touched. */
-static void *gp_ringread_map(size_t bytes)
+static void *ringread_map(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return at == MAP_FAILED ? NULL : at;
@@ -140,7 +140,7 @@ static void *gp_ringread_map(size_t bytes)
 
 #define GP_RINGREAD_ROW (sizeof(struct gp_wire_event) + 2 * sizeof(struct gp_order_key))
 
-static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
+static int ringread_reserve(struct gp_ringread *reader, size_t more)
 {
     size_t need = reader->given + reader->held + more;
     if (need <= reader->room)
@@ -148,7 +148,7 @@ static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
     size_t room = reader->room ? reader->room * 2 : 16 * GP_RING_EVENTS;
     while (room < need)
         room *= 2;
-    struct gp_wire_event *events = gp_ringread_map(room * GP_RINGREAD_ROW);
+    struct gp_wire_event *events = ringread_map(room * GP_RINGREAD_ROW);
     if (!events)
         return -ENOMEM;
     if (reader->room) {
@@ -161,7 +161,7 @@ static int gp_ringread_reserve(struct gp_ringread *reader, size_t more)
     return 0;
 }
 
-static void gp_ringread_damage(struct gp_ringread *reader, struct gp_ringread_chunk *known)
+static void ringread_damage(struct gp_ringread *reader, struct gp_ringread_chunk *known)
 {
     known->damaged = true;
     reader->stats.damaged_chunks++;
@@ -169,13 +169,13 @@ static void gp_ringread_damage(struct gp_ringread *reader, struct gp_ringread_ch
 
 /* Books a settled copy of [from, look->count) of one turn, or (count_only) that these events are there; written_before
  * counts where the turn is new to this reader. */
-static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk *known,
-                               const struct gp_ringread_look *look, uint32_t from, bool count_only)
+static void ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk *known,
+                            const struct gp_ringread_look *look, uint32_t from, bool count_only)
 {
     if (!known->known || look->turn != known->turn) {
         uint64_t before = look->turn ? reader->copied.written_before : 0;
-        if (!gp_ringread_plausible(reader, known, look->turn, before)) {
-            gp_ringread_damage(reader, known);
+        if (!ringread_plausible(reader, known, look->turn, before)) {
+            ringread_damage(reader, known);
             return;
         }
         if (known->known)
@@ -191,7 +191,7 @@ static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_ch
             reader->stats.before++;
         else if (count_only)
             reader->stats.left++;
-        else if (gp_ringread_check(event, (look->turn - 1) * GP_RING_EVENTS + i))
+        else if (ringread_check(event, (look->turn - 1) * GP_RING_EVENTS + i))
             reader->events[reader->given + reader->held++] = *event;
         else
             reader->stats.damaged++;
@@ -203,15 +203,15 @@ static void gp_ringread_accept(struct gp_ringread *reader, struct gp_ringread_ch
 }
 
 /* One attempt: 0 settled, 1 the chunk moved meanwhile, -errno. */
-static int gp_ringread_try(struct gp_ringread *reader, uint32_t index, bool count_only)
+static int ringread_try(struct gp_ringread *reader, uint32_t index, bool count_only)
 {
     struct gp_ringread_chunk *known = &reader->chunks[index];
     struct gp_ringread_look first, second;
-    int rc = gp_ringread_look(reader, index, &first);
+    int rc = ringread_look(reader, index, &first);
     if (rc < 0)
         return rc;
-    if (rc > 0 || !gp_ringread_follows(known, &first)) {
-        gp_ringread_damage(reader, known);
+    if (rc > 0 || !ringread_follows(known, &first)) {
+        ringread_damage(reader, known);
         return 0;
     }
     bool same = known->known && first.turn == known->turn;
@@ -224,32 +224,32 @@ static int gp_ringread_try(struct gp_ringread *reader, uint32_t index, bool coun
     size_t end = offsetof(struct gp_wire_chunk, events[first.count]);
     if (count_only)
         end = same ? start : offsetof(struct gp_wire_chunk, tid);
-    rc = gp_ringread_reserve(reader, count_only ? 0 : first.count);
+    rc = ringread_reserve(reader, count_only ? 0 : first.count);
     if (rc == 0 && end > start)
         rc = reader->copy(reader->arg, (char *)&reader->copied + start, end - start,
                           (uint64_t)index * sizeof(struct gp_wire_chunk) + start);
     if (rc == 0)
-        rc = gp_ringread_look(reader, index, &second);
+        rc = ringread_look(reader, index, &second);
     if (rc < 0)
         return rc;
     if (rc > 0) {
-        gp_ringread_damage(reader, known);
+        ringread_damage(reader, known);
         return 0;
     }
     if (second.turn != first.turn)
         return 1;
-    gp_ringread_accept(reader, known, &first, from, count_only);
+    ringread_accept(reader, known, &first, from, count_only);
     return 0;
 }
 
-static int gp_ringread_visit(struct gp_ringread *reader, uint32_t index)
+static int ringread_visit(struct gp_ringread *reader, uint32_t index)
 {
     struct gp_ringread_chunk *known = &reader->chunks[index];
     int rc = 1, most = reader->is_late ? GP_RINGREAD_TRIES_LATE : GP_RINGREAD_TRIES;
     if (!reader->is_late && reader->late && index % GP_RINGREAD_ASK == 0)
         reader->is_late = reader->late(reader->late_arg);
     for (int attempt = 0; rc == 1 && attempt < most && !known->damaged; attempt++)
-        rc = gp_ringread_try(reader, index, reader->is_late);
+        rc = ringread_try(reader, index, reader->is_late);
     if (rc < 0)
         return rc;
     if (rc == 1 && !known->damaged)
@@ -260,13 +260,13 @@ static int gp_ringread_visit(struct gp_ringread *reader, uint32_t index)
 }
 
 /* The frontier: from the newest turn on. */
-static int gp_ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
+static int ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
 {
     uint32_t gap = 0;
     for (uint32_t i = 0; i < reader->chunk_count && gap < gap_limit; i++) {
         uint32_t index = (uint32_t)(reader->newest + gap) & (reader->chunk_count - 1);
         uint64_t before = reader->newest;
-        int rc = gp_ringread_visit(reader, index);
+        int rc = ringread_visit(reader, index);
         if (rc < 0)
             return rc;
         gap = reader->newest > before ? 0 : gap + 1;
@@ -275,7 +275,7 @@ static int gp_ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
 }
 
 /* A chunk that is full keeps its turn until the frontier comes round to it. */
-static bool gp_ringread_closed(const struct gp_ringread *reader, uint32_t index)
+static bool ringread_closed(const struct gp_ringread *reader, uint32_t index)
 {
     const struct gp_ringread_chunk *known = &reader->chunks[index];
     uint64_t behind = (reader->newest - 1 - index) & (reader->chunk_count - 1);
@@ -284,26 +284,26 @@ static bool gp_ringread_closed(const struct gp_ringread *reader, uint32_t index)
     return expected == 0 || (known->known && known->count == GP_RING_EVENTS && known->turn >= expected);
 }
 
-static int gp_ringread_scan(struct gp_ringread *reader, bool last)
+static int ringread_scan(struct gp_ringread *reader, bool last)
 {
     bool whole = reader->chunk_count <= GP_RINGREAD_WHOLE;
     int rc = 0;
     reader->stats.unsettled = 0;
     if (!whole)
-        rc = gp_ringread_ahead(reader, last ? GP_RINGREAD_GAP_AT_END : GP_RINGREAD_GAP);
+        rc = ringread_ahead(reader, last ? GP_RINGREAD_GAP_AT_END : GP_RINGREAD_GAP);
     for (uint32_t i = 0; rc == 0 && i < reader->chunk_count; i++)
-        if (whole || !gp_ringread_closed(reader, i))
-            rc = gp_ringread_visit(reader, i);
+        if (whole || !ringread_closed(reader, i))
+            rc = ringread_visit(reader, i);
     return rc;
 }
 
-static int gp_ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t chunk_count,
-                            enum gp_ringread_start start)
+static int ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t chunk_count,
+                         enum gp_ringread_start start)
 {
     if (!out || !copy || chunk_count == 0 || (chunk_count & (chunk_count - 1)) || chunk_count > GP_RINGREAD_CHUNKS)
         return -EINVAL;
     size_t size = sizeof **out + (size_t)chunk_count * sizeof(*out)->chunks[0];
-    *out = gp_ringread_map(size);
+    *out = ringread_map(size);
     if (!*out)
         return -ENOMEM;
     (*out)->bytes = size;
@@ -314,9 +314,9 @@ static int gp_ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint3
 }
 
 /* "Now" is when the reader is made, not when it polls first. */
-static int gp_ringread_begin(struct gp_ringread **out)
+static int ringread_begin(struct gp_ringread **out)
 {
-    int rc = (*out)->start == GP_RINGREAD_NOW ? gp_ringread_scan(*out, false) : 0;
+    int rc = (*out)->start == GP_RINGREAD_NOW ? ringread_scan(*out, false) : 0;
     if (rc < 0) {
         gp_ringread_free(*out);
         *out = NULL;
@@ -329,23 +329,23 @@ static int gp_ringread_begin(struct gp_ringread **out)
 int gp_ringread_new(struct gp_ringread **out, gp_ringread_fn copy, void *arg, uint32_t chunk_count,
                     enum gp_ringread_start start)
 {
-    int rc = gp_ringread_make(out, copy, chunk_count, start);
+    int rc = ringread_make(out, copy, chunk_count, start);
     if (rc < 0)
         return rc;
     (*out)->arg = arg;
-    return gp_ringread_begin(out);
+    return ringread_begin(out);
 }
 
 int gp_ringread_new_fd(struct gp_ringread **out, int fd, uint64_t ring_offset, uint32_t chunk_count,
                        enum gp_ringread_start start)
 {
-    int rc = gp_ringread_make(out, gp_ringread_pread, chunk_count, start);
+    int rc = ringread_make(out, ringread_pread, chunk_count, start);
     if (rc < 0)
         return rc;
     (*out)->arg = *out;
     (*out)->fd = fd;
     (*out)->fd_offset = ring_offset;
-    return gp_ringread_begin(out);
+    return ringread_begin(out);
 }
 
 void gp_ringread_free(struct gp_ringread *reader)
@@ -362,7 +362,7 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     if (reader->held)
         memmove(reader->events, reader->events + reader->given, reader->held * sizeof *reader->events);
     reader->given = 0;
-    int rc = gp_ringread_scan(reader, horizon_ns == UINT64_MAX);
+    int rc = ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
     if (reader->is_late) { /* nor would there be time for these */
@@ -375,8 +375,8 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     while (give > 0 && reader->events[give - 1].time_ns > horizon_ns)
         give--;
     /* What is later than the horizon was written during this poll, which sees every chunk once.  More than a ring of it
-     * means a horizon that is none (times that lie, another clock): give everything, or memory would grow without end.
-     */
+     * means a horizon that is none (times that lie, another clock): give everything, or memory would grow without
+     * end. */
     if (reader->held - give > (size_t)reader->chunk_count * GP_RING_EVENTS)
         give = reader->held;
     reader->given = give;

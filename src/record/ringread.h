@@ -60,8 +60,8 @@ void gp_ringread_free(struct gp_ringread *reader);
  * before the error is lost. */
 ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const struct gp_wire_event **events);
 
-/* Polls copy nothing any more from here on: they count what the ring holds as `left`, which takes a millisecond or two.
- */
+/* Polls copy nothing any more from here on: they count what the ring holds as `left`, which takes a millisecond or
+ * two. */
 void gp_ringread_leave(struct gp_ringread *reader);
 /* late is asked in between; when it says yes, that is gp_ringread_leave. */
 void gp_ringread_hurry(struct gp_ringread *reader, bool (*late)(void *arg), void *arg);

@@ -52,7 +52,7 @@ enum gp_batch_state {
 };
 
 static struct gp_session *x_batch_session; /* set once */
-static struct gp_lock gp_batch_lock = GP_LOCK_INIT(GP_RANK_BATCH);
+static struct gp_lock batch_lock = GP_LOCK_INIT(GP_RANK_BATCH);
 
 static GP_ALIGNED_LINE uint32_t x_state; /* enum gp_batch_state */
 static GP_ALIGNED_LINE uint64_t x_since_ns =
@@ -82,21 +82,21 @@ static struct {                 /* under the lock */
  * written. */
 #define GP_BATCH_PAGE 4096
 _Static_assert(offsetof(struct gp_batch, events) <= GP_BATCH_PAGE, "rows that were never written are read too");
-static _Alignas(GP_BATCH_PAGE) struct gp_batch gp_batch_out;
+static _Alignas(GP_BATCH_PAGE) struct gp_batch batch_out;
 
-static bool gp_batch_armed(void)
+static bool batch_armed(void)
 {
     return __atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED);
 }
 
 /* ---- the program's threads ------------------------------------------------------------------------------------- */
 
-static struct gp_session *gp_batch_session(void)
+static struct gp_session *batch_session(void)
 {
     return __atomic_load_n(&x_batch_session, __ATOMIC_ACQUIRE); /* [batchsession.A] pairs with [batchsession.R] */
 }
 
-static void gp_batch_least(uint64_t *word, uint64_t value)
+static void batch_least(uint64_t *word, uint64_t value)
 {
     uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
     while (value < seen && !__atomic_compare_exchange_n(word, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -105,28 +105,28 @@ static void gp_batch_least(uint64_t *word, uint64_t value)
 
 /* Since when somebody listens, in case he is new.  Before the event is written: of the threads that come at once the
  * first to write has counted none of theirs, and the least of all counts is taken. */
-static GP_COLD void gp_batch_since(uint64_t time_ns)
+static GP_COLD void batch_since(uint64_t time_ns)
 {
-    gp_batch_least(&x_since_made, gp_tap_events());
+    batch_least(&x_since_made, gp_tap_events());
     GP_TESTPOINT("batch.made");
-    gp_batch_least(&x_since_ns, time_ns);
+    batch_least(&x_since_ns, time_ns);
 }
 
 void gp_batch_coming(uint64_t time_ns)
 {
     GP_TESTPOINT("batch.coming");
     if (GP_UNLIKELY(time_ns < __atomic_load_n(&x_since_ns, __ATOMIC_RELAXED)))
-        gp_batch_since(time_ns);
+        batch_since(time_ns);
 }
 
-static GP_COLD void gp_batch_wake(void)
+static GP_COLD void batch_wake(void)
 {
     /* [batch.R] release: since when; pairs with [batch.A].  Whoever finds ASLEEP, alone, rings.  The session after it:
      * if there is none yet, the thread that it is made for finds HEARD when it first looks. */
     if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP)
         return;
     GP_TESTPOINT("batch.wake");
-    struct gp_session *session = gp_batch_session();
+    struct gp_session *session = batch_session();
     if (!session)
         return;
     __atomic_fetch_add(&session->mailbox->doorbell, 1, __ATOMIC_RELEASE);
@@ -138,31 +138,31 @@ void gp_batch_heard(void)
     /* The event before the look: the compiler may not turn them round.  For the processor see GP_BATCH_SETTLE_NS. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(__atomic_load_n(&x_state, __ATOMIC_RELAXED) != GP_BATCH_HEARD))
-        gp_batch_wake();
+        batch_wake();
 }
 
 /* ---- firing ---------------------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) void gp_batch_probe(const struct gp_batch *batch, uint64_t bytes)
+static __attribute__((noinline)) void batch_probe(const struct gp_batch *batch, uint64_t bytes)
 {
     STAP_PROBE2(gpuprof, batch, batch, bytes);
 }
 
-static void gp_batch_fire(uint32_t flags)
+static void batch_fire(uint32_t flags)
 {
-    struct gp_batch *out = &gp_batch_out;
+    struct gp_batch *out = &batch_out;
     out->seq++;
     out->flags = flags;
     out->time_ns = gp_clock_ns();
     out->bytes = (uint32_t)(offsetof(struct gp_batch, events) + out->event_count * sizeof(out->events[0]));
-    gp_batch_probe(out, out->bytes);
+    batch_probe(out, out->bytes);
     out->device_count = out->event_count = 0;
 }
 
 /* ---- the events ------------------------------------------------------------------------------------------------ */
 
 /* The ring is ours; words of it change while we look. */
-static int gp_batch_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+static int batch_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
     uint64_t *to = into;
@@ -172,17 +172,17 @@ static int gp_batch_copy(void *arg, void *into, size_t bytes, uint64_t offset)
     return 0;
 }
 
-static uint64_t gp_batch_ring_full(void)
+static uint64_t batch_ring_full(void)
 {
-    return __atomic_load_n(&gp_batch_session()->header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
+    return __atomic_load_n(&batch_session()->header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
 }
 
 /* Somebody listens who did not before. */
-static void gp_batch_open(void)
+static void batch_open(void)
 {
-    const struct gp_session *session = gp_batch_session();
-    /* Before the exchanges: an event that comes after them says nothing of itself any more, and belongs to this reader.
-     */
+    const struct gp_session *session = batch_session();
+    /* Before the exchanges: an event that comes after them says nothing of itself any more, and belongs to this
+     * reader. */
     uint64_t made_now = gp_tap_events(), now = gp_clock_ns();
     GP_TESTPOINT("batch.open");
     /* [batch.A] of the caller: since when. */
@@ -202,19 +202,19 @@ static void gp_batch_open(void)
      * copied for nothing: there the reader begins with what comes next, and the few events in between count as lost. */
     bool oldest = since != UINT64_MAX && session->chunk_count <= GP_BATCH_CHUNKS;
     /* Without a reader the numbers go out all the same, and every event counts as lost. */
-    if (gp_ringread_new(&gp_batching.reader, gp_batch_copy, session->chunks, session->chunk_count,
+    if (gp_ringread_new(&gp_batching.reader, batch_copy, session->chunks, session->chunk_count,
                         oldest ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW) != 0)
         gp_batching.reader = NULL;
 }
 
 /* Events that were made since somebody listened and that no batch carried, not counting those that the reader holds. */
-static uint64_t gp_batch_lost(void)
+static uint64_t batch_lost(void)
 {
     struct gp_ringread_stats stats = {0};
     uint64_t missed;
     if (gp_batching.reader) {
         gp_ringread_stats(gp_batching.reader, &stats);
-        missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged + gp_batch_ring_full();
+        missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged + batch_ring_full();
         /* Events of threads that had not seen the listener yet when the first that had took its count. */
         if (gp_batching.fresh && missed < gp_batching.base)
             gp_batching.base = missed;
@@ -225,10 +225,10 @@ static uint64_t gp_batch_lost(void)
 }
 
 /* Nobody listens any more: what comes until somebody does again is not lost, but nobody's. */
-static uint64_t gp_batch_close(void)
+static uint64_t batch_close(void)
 {
     if (gp_batching.listening)
-        gp_batching.lost = gp_batch_lost();
+        gp_batching.lost = batch_lost();
     gp_ringread_free(gp_batching.reader);
     gp_batching.reader = NULL;
     gp_batching.listening = gp_batching.unknown = false;
@@ -243,7 +243,7 @@ static uint64_t gp_batch_close(void)
     GP_TESTPOINT("batch.asleep");
     __atomic_store_n(&x_since_ns, UINT64_MAX, __ATOMIC_SEQ_CST);
     __atomic_store_n(&x_since_made, UINT64_MAX, __ATOMIC_SEQ_CST);
-    if (!gp_batch_armed() || gp_batching.ended)
+    if (!batch_armed() || gp_batching.ended)
         return UINT64_MAX;
     /* Somebody came meanwhile, and an event may have said so in the word that was just overwritten. */
     __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELEASE);
@@ -254,7 +254,7 @@ static uint64_t gp_batch_close(void)
 
 /* Who listens may have nowhere to book the high-water of a device that has no name yet: it is said again until the
  * device has one. */
-static void gp_batch_unnamed(unsigned index, struct gp_batch_device *row)
+static void batch_unnamed(unsigned index, struct gp_batch_device *row)
 {
     int64_t *allocated = &gp_batch_said[index].allocated, *reserved = &gp_batch_said[index].reserved;
     if (row->allocated_high_bytes < *allocated)
@@ -267,30 +267,30 @@ static void gp_batch_unnamed(unsigned index, struct gp_batch_device *row)
     gp_batching.unknown |= !named;
 }
 
-static void gp_batch_devices(void)
+static void batch_devices(void)
 {
-    struct gp_batch *out = &gp_batch_out;
+    struct gp_batch *out = &batch_out;
     gp_batching.unknown = false;
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
         if (!gp_tap_batch(i, &out->devices[out->device_count]))
             continue;
-        gp_batch_unnamed(i, &out->devices[out->device_count]);
+        batch_unnamed(i, &out->devices[out->device_count]);
         if (++out->device_count == GP_BATCH_DEVICES)
-            gp_batch_fire(0);
+            batch_fire(0);
     }
 }
 
-static void gp_batch_event(const struct gp_wire_event *event)
+static void batch_event(const struct gp_wire_event *event)
 {
-    struct gp_batch *out = &gp_batch_out;
+    struct gp_batch *out = &batch_out;
     if (out->event_count == GP_BATCH_EVENTS)
-        gp_batch_fire(0);
+        batch_fire(0);
     out->events[out->event_count++] = *event;
 }
 
 /* Events of before somebody listened, which a reader that began with the oldest has too; later, those that were
  * stamped before and written after.  They are ordered by time. */
-static ssize_t gp_batch_skip(const struct gp_wire_event *events, ssize_t count)
+static ssize_t batch_skip(const struct gp_wire_event *events, ssize_t count)
 {
     ssize_t skip = 0;
     while (skip < count && events[skip].time_ns < gp_batching.since_ns)
@@ -299,30 +299,30 @@ static ssize_t gp_batch_skip(const struct gp_wire_event *events, ssize_t count)
     return skip;
 }
 
-/* Number of new events.  The numbers are taken after the events, so they are never older than the events beside them.
- */
-static size_t gp_batch_round(uint32_t flags)
+/* Number of new events.  The numbers are taken after the events, so they are never older than the events beside
+ * them. */
+static size_t batch_round(uint32_t flags)
 {
-    struct gp_batch *out = &gp_batch_out;
+    struct gp_batch *out = &batch_out;
     const struct gp_wire_event *events = NULL;
     ssize_t count = 0;
     if (!gp_batching.listening)
-        gp_batch_open();
+        batch_open();
     uint64_t now = gp_clock_ns(), horizon = flags & GP_BATCH_LAST ? UINT64_MAX : now;
     if (gp_batching.reader)
         count = gp_ringread_poll(gp_batching.reader, horizon, &events);
-    gp_batch_devices();
-    ssize_t first = gp_batch_skip(events, count);
-    out->lost = gp_batch_lost();
+    batch_devices();
+    ssize_t first = batch_skip(events, count);
+    out->lost = batch_lost();
     gp_batching.fresh = false;
     gp_batching.told_ns = now;
     for (ssize_t i = first; i < count; i++)
-        gp_batch_event(&events[i]);
-    gp_batch_fire(flags);
+        batch_event(&events[i]);
+    batch_fire(flags);
     return count > 0 ? (size_t)count : 0;
 }
 
-static bool gp_batch_held(void)
+static bool batch_held(void)
 {
     struct gp_ringread_stats stats = {0};
     if (gp_batching.reader)
@@ -332,22 +332,22 @@ static bool gp_batch_held(void)
 
 /* ---- when ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t gp_batch_awake(uint64_t now)
+static uint64_t batch_awake(uint64_t now)
 {
-    size_t room = (size_t)gp_batch_session()->chunk_count * GP_RING_EVENTS;
+    size_t room = (size_t)batch_session()->chunk_count * GP_RING_EVENTS;
     /* QUIET before the round: what comes from here on is said again. */
     __atomic_exchange_n(&x_state, GP_BATCH_QUIET, __ATOMIC_ACQ_REL); /* [batch.A] pairs with [batch.R] */
     GP_TESTPOINT("batch.quiet");
-    size_t count = gp_batch_round(0);
+    size_t count = batch_round(0);
     gp_batching.settling = 0;
     gp_batching.last_ns = now;
-    if (gp_batch_held())
+    if (batch_held())
         __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELAXED);
     return count > room / 4 ? 0 : count > room / 8 ? GP_BATCH_BUSY_NS : GP_BATCH_PAUSE_NS;
 }
 
 /* Nothing has come since the last round. */
-static uint64_t gp_batch_silent(uint64_t now)
+static uint64_t batch_silent(uint64_t now)
 {
     uint32_t quiet = GP_BATCH_QUIET;
     if (now - gp_batching.last_ns < GP_BATCH_SILENCE_NS)
@@ -361,11 +361,11 @@ static uint64_t gp_batch_silent(uint64_t now)
 
 /* From here on who has an event rings.  One more round: for an event that was on its way (GP_BATCH_SETTLE_NS), and for
  * what the poller has learned since the last one. */
-static uint64_t gp_batch_settle(void)
+static uint64_t batch_settle(void)
 {
-    gp_batch_round(0);
+    batch_round(0);
     gp_batching.settling++;
-    if (gp_batch_held())
+    if (batch_held())
         return GP_BATCH_SETTLE_NS;
     if (gp_batching.unknown && gp_batching.settling < GP_BATCH_ASKS)
         return GP_BATCH_SILENCE_NS;
@@ -373,65 +373,65 @@ static uint64_t gp_batch_settle(void)
     return GP_BATCH_LOOK_NS;
 }
 
-static uint64_t gp_batch_next(void)
+static uint64_t batch_next(void)
 {
     uint64_t now = gp_clock_ns();
     switch (__atomic_load_n(&x_state, __ATOMIC_ACQUIRE)) {
     case GP_BATCH_HEARD:
-        return gp_batch_awake(now);
+        return batch_awake(now);
     case GP_BATCH_QUIET:
-        return gp_batch_silent(now);
+        return batch_silent(now);
     default:
         if (!gp_batching.listening)
             return UINT64_MAX;
-        return gp_batching.settling < GP_BATCH_ASKS ? gp_batch_settle() : GP_BATCH_LOOK_NS;
+        return gp_batching.settling < GP_BATCH_ASKS ? batch_settle() : GP_BATCH_LOOK_NS;
     }
 }
 
 uint64_t gp_batch_work(void)
 {
     uint64_t pause = UINT64_MAX;
-    gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gp_batch_armed())
-        pause = gp_batch_next();
+    gp_lock_take(&batch_lock);
+    if (!gp_batching.ended && batch_armed())
+        pause = batch_next();
     else if (gp_batching.listening || __atomic_load_n(&x_state, __ATOMIC_RELAXED) != GP_BATCH_ASLEEP)
-        pause = gp_batch_close();
-    gp_lock_give(&gp_batch_lock);
+        pause = batch_close();
+    gp_lock_give(&batch_lock);
     return pause;
 }
 
 void gp_batch_tell(void)
 {
-    gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gp_batch_armed()) {
+    gp_lock_take(&batch_lock);
+    if (!gp_batching.ended && batch_armed()) {
         bool new = !gp_batching.listening;
-        gp_batch_round(0);
-        if (gp_batch_held() || gp_batching.unknown)
+        batch_round(0);
+        if (batch_held() || gp_batching.unknown)
             gp_batching.settling = 0;
         else if (new) /* else the thread may be in the middle of it */
             gp_batching.settling = GP_BATCH_ASKS;
     }
-    gp_lock_give(&gp_batch_lock);
+    gp_lock_give(&batch_lock);
 }
 
 void gp_batch_last(void)
 {
-    gp_lock_take(&gp_batch_lock);
-    if (!gp_batching.ended && gp_batch_armed())
-        gp_batch_round(GP_BATCH_LAST);
+    gp_lock_take(&batch_lock);
+    if (!gp_batching.ended && batch_armed())
+        batch_round(GP_BATCH_LAST);
     gp_batching.ended = true;
-    gp_lock_give(&gp_batch_lock);
+    gp_lock_give(&batch_lock);
 }
 
 void gp_batch_start(struct gp_session *session)
 {
-    struct gp_batch *out = &gp_batch_out;
+    struct gp_batch *out = &batch_out;
     out->magic = GP_BATCH_MAGIC;
     out->abi = GP_BATCH_ABI;
     memcpy(out->session_id, session->header->session_id, sizeof(out->session_id));
     /* [batchsession.R] release: the session; pairs with [batchsession.A]. */
     __atomic_store_n(&x_batch_session, session, __ATOMIC_RELEASE);
-    if (!gp_batch_armed())
+    if (!batch_armed())
         return;
     gp_tap_batch_begin();
     /* The thread looks at once: whoever listens may be gone by then, and the watch would stay. */

@@ -4,8 +4,8 @@
  * the USDT probe gpuprof:batch, while somebody listens.  Nobody listens: nothing here costs a thread of the program
  * more than a look at the probe's semaphore.  How and why: docs/batches.md.
  */
-#ifndef GP_EXPORT_BATCH_H
-#define GP_EXPORT_BATCH_H
+#ifndef GP_SESSION_BATCH_H
+#define GP_SESSION_BATCH_H
 
 #include "session/session.h"
 #include <stdbool.h>

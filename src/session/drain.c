@@ -9,17 +9,17 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "session/batch.h"
-#include "session/pieces.h"
+#include "session/extents.h"
 #include "session/session.h"
 #include <errno.h>
 #include <string.h>
 
-static struct gp_session *gp_session;
-static struct gp_session_hooks gp_hooks_of_session;
+static struct gp_session *drained;
+static struct gp_session_hooks hooks_of_session;
 
 /* ---- requests ------------------------------------------------------------------------------------------------- */
 
-static int gp_answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *slot)
+static int answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *slot)
 {
     uint32_t count = 0;
     if (what < GP_RESET_ALLOCATED || what > GP_RESET_ACCUMULATED)
@@ -38,13 +38,13 @@ static int gp_answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *s
 }
 
 /* A viewer ends a scope by its name alone, so it may not begin a second one of that name. */
-static int gp_answer_begin(const char *name)
+static int answer_begin(const char *name)
 {
     int handle = gp_scope_begin(name, false);
     return handle < 0 ? handle : 0;
 }
 
-static int gp_answer_end(const char *name, struct gp_wire_slot *slot)
+static int answer_end(const char *name, struct gp_wire_slot *slot)
 {
     struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
     int handle = gp_scope_find(name);
@@ -57,31 +57,31 @@ static int gp_answer_end(const char *name, struct gp_wire_slot *slot)
 static struct {
     struct gp_wire_slot *slot;
     uint64_t request_id;
-} gp_lent;
+} gp_async_caller;
 
-static int gp_answer_pieces(struct gp_wire_slot *slot)
+static int answer_pieces(struct gp_wire_slot *slot)
 {
-    int fd = gp_pieces_lay();
+    int fd = gp_extents_lay();
     if (fd < 0)
         return fd;
     slot->fd = fd;
-    gp_lent.slot = slot;
-    gp_lent.request_id = slot->request_id;
+    gp_async_caller.slot = slot;
+    gp_async_caller.request_id = slot->request_id;
     return 0;
 }
 
 /* Its viewer has opened them, or died and the slot was taken back. */
-static void gp_pieces_sweep(void)
+static void extents_sweep(void)
 {
-    struct gp_wire_slot *slot = gp_lent.slot;
+    struct gp_wire_slot *slot = gp_async_caller.slot;
     if (!slot || (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == GP_SLOT_DONE &&
-                  slot->request_id == gp_lent.request_id)) /* acquire: [mail.A] */
+                  slot->request_id == gp_async_caller.request_id)) /* acquire: [mail.A] */
         return;
-    gp_lent.slot = NULL;
-    gp_pieces_drop();
+    gp_async_caller.slot = NULL;
+    gp_extents_drop();
 }
 
-static int gp_answer(struct gp_wire_slot *slot)
+static int answer(struct gp_wire_slot *slot)
 {
     char name[sizeof(slot->name)];
     uint32_t command = slot->command, what = slot->what;
@@ -95,26 +95,26 @@ static int gp_answer(struct gp_wire_slot *slot)
     gp_session_poll();
     switch (command) {
     case GP_COMMAND_RESET:
-        result = gp_answer_reset(what, device, slot);
-        gp_hooks_of_session.event(GP_EVENT_RESET, "");
+        result = answer_reset(what, device, slot);
+        hooks_of_session.event(GP_EVENT_RESET, "");
         break;
     case GP_COMMAND_SCOPE_BEGIN:
-        result = gp_answer_begin(name);
+        result = answer_begin(name);
         break;
     case GP_COMMAND_SCOPE_END:
-        result = gp_answer_end(name, slot);
+        result = answer_end(name, slot);
         break;
     case GP_COMMAND_MARK:
-        gp_hooks_of_session.event(GP_EVENT_MARK, name);
+        hooks_of_session.event(GP_EVENT_MARK, name);
         break;
     case GP_COMMAND_YIELD:
-        if (gp_hooks_of_session.yield())
-            __atomic_fetch_or(&gp_session->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
+        if (hooks_of_session.yield())
+            __atomic_fetch_or(&drained->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
         else
             result = -EOPNOTSUPP;
         break;
-    case GP_COMMAND_PIECES:
-        result = gp_answer_pieces(slot);
+    case GP_COMMAND_EXTENTS:
+        result = answer_pieces(slot);
         break;
     default:
         break;
@@ -125,7 +125,7 @@ static int gp_answer(struct gp_wire_slot *slot)
     return result;
 }
 
-static void gp_slot_serve(struct gp_wire_slot *slot)
+static void slot_serve(struct gp_wire_slot *slot)
 {
     uint32_t requested = GP_SLOT_REQUESTED;
     /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From SERVING on the slot
@@ -133,7 +133,7 @@ static void gp_slot_serve(struct gp_wire_slot *slot)
     if (!__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return;
-    slot->result = gp_answer(slot);
+    slot->result = answer(slot);
     /* [mail.R] release: the answer; pairs with the viewer's load of DONE. */
     __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE);
     gp_futex_wake(&slot->state);
@@ -141,7 +141,7 @@ static void gp_slot_serve(struct gp_wire_slot *slot)
 
 /* Takes back slots whose viewer died: one request must stand in one state for GP_SLOT_STALE_NS.  The id tells a request
  * from the next one in the same slot, which a sweep may find in the same state. */
-static bool gp_slots_sweep(void)
+static bool slots_sweep(void)
 {
     static struct {
         uint32_t state;
@@ -151,7 +151,7 @@ static bool gp_slots_sweep(void)
     uint64_t now = gp_clock_ns();
     bool waiting = false;
     for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
-        struct gp_wire_slot *slot = &gp_session->mailbox->slots[i];
+        struct gp_wire_slot *slot = &drained->mailbox->slots[i];
         uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
         uint64_t request_id = slot->request_id;
         if (state != seen[i].state || request_id != seen[i].request_id) {
@@ -166,20 +166,20 @@ static bool gp_slots_sweep(void)
     return waiting;
 }
 
-static void *gp_drain_main(void *arg)
+static void *drain_main(void *arg)
 {
-    struct gp_wire_mailbox *mailbox = gp_session->mailbox;
+    struct gp_wire_mailbox *mailbox = drained->mailbox;
     (void)arg;
     __atomic_store_n(&mailbox->drain_tid, gp_thread.tid, __ATOMIC_RELEASE);
     while (gp_life_on()) {
         uint32_t seen = __atomic_load_n(&mailbox->doorbell, __ATOMIC_ACQUIRE);
         for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
-            gp_pieces_sweep(); /* one who waits for his turn has it at once */
-            gp_slot_serve(&mailbox->slots[i]);
+            extents_sweep(); /* one who waits for his turn has it at once */
+            slot_serve(&mailbox->slots[i]);
         }
         /* No request under way and nobody who listens to batches: sleep until the bell rings, however long. */
-        bool waiting = gp_slots_sweep();
-        gp_pieces_sweep();
+        bool waiting = slots_sweep();
+        extents_sweep();
         uint64_t pause = gp_batch_work();
         gp_futex_wait(&mailbox->doorbell, seen, waiting && pause > GP_SLOT_STALE_NS ? GP_SLOT_STALE_NS : pause);
     }
@@ -188,9 +188,9 @@ static void *gp_drain_main(void *arg)
 
 int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *hooks)
 {
-    gp_session = session;
-    gp_hooks_of_session = *hooks;
+    drained = session;
+    hooks_of_session = *hooks;
     gp_session_share(session, hooks);
     gp_batch_start(session);
-    return gp_worker_start(gp_drain_main, "gpuprof-drain");
+    return gp_worker_start(drain_main, "gpuprof-drain");
 }

@@ -14,73 +14,73 @@
 #define GP_POLL_PATIENCE_NS 50000000ull
 
 static struct gp_session *x_session;
-static struct gp_session_hooks gp_publish_hooks;
-static struct gp_lock gp_publish_lock = GP_LOCK_INIT(GP_RANK_PUBLISH);
+static struct gp_session_hooks publish_hooks;
+static struct gp_lock publish_lock = GP_LOCK_INIT(GP_RANK_PUBLISH);
 
 void gp_session_share(struct gp_session *session, const struct gp_session_hooks *hooks)
 {
-    gp_publish_hooks = *hooks;
+    publish_hooks = *hooks;
     /* [session.R] release: the hooks, the accounts, the source's name; pairs with [session.A]. */
     __atomic_store_n(&x_session, session, __ATOMIC_RELEASE);
 }
 
-static struct gp_session *gp_publish_session(void)
+static struct gp_session *publish_session(void)
 {
     return __atomic_load_n(&x_session, __ATOMIC_ACQUIRE); /* [session.A] acquire: pairs with [session.R] */
 }
 
 bool gp_session_ready(void)
 {
-    return gp_publish_session() != NULL;
+    return publish_session() != NULL;
 }
 
 bool gp_session_sourced(void)
 {
-    const struct gp_wire_header *header = gp_publish_session()->header;
+    const struct gp_wire_header *header = publish_session()->header;
     return header->source != GP_SOURCE_NONE &&
            !(__atomic_load_n(&header->flags, __ATOMIC_RELAXED) & GP_SESSION_YIELDED);
 }
 
 void gp_session_poll(void)
 {
-    if (gp_publish_hooks.poll_now)
-        gp_publish_hooks.poll_now(GP_POLL_PATIENCE_NS);
+    if (publish_hooks.poll_now)
+        publish_hooks.poll_now(GP_POLL_PATIENCE_NS);
 }
 
 /* ---- publishing ----------------------------------------------------------------------------------------------- */
 
 /* Between the two, devices[] and scopes[] change.  Readers copy between two equal even values of publish_seq.  The
  * words in between are plain: a torn copy is thrown away. */
-static struct gp_session *gp_publish_begin(void)
+static struct gp_session *publish_begin(void)
 {
-    struct gp_session *session = gp_publish_session();
-    gp_lock_take(&gp_publish_lock);
+    struct gp_session *session = publish_session();
+    gp_lock_take(&publish_lock);
     /* [publish.W] the odd value must be seen before any word changes: exchange is a full barrier; pairs with the
      * reader's first load. */
     __atomic_exchange_n(&session->header->publish_seq, session->header->publish_seq + 1, __ATOMIC_SEQ_CST);
     return session;
 }
 
-static void gp_publish_end(struct gp_session *session)
+static void publish_end(struct gp_session *session)
 {
     /* [publish.R] release: the words; pairs with the reader's second load. */
     __atomic_store_n(&session->header->publish_seq, session->header->publish_seq + 1, __ATOMIC_RELEASE);
-    gp_lock_give(&gp_publish_lock);
+    gp_lock_give(&publish_lock);
 }
 
 void gp_session_publish(void)
 {
     static struct gp_wire_device
         device; /* 2 KiB, too much for a small thread's stack beside the rest; under the lock */
-    struct gp_session *session = gp_publish_begin();
+    struct gp_session *session = publish_begin();
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         if (gp_tap_device(i, &device))
             session->devices[i] = device;
     session->header->events = gp_tap_events();
-    if (gp_publish_hooks.driver_version)
-        session->header->driver_version = gp_publish_hooks.driver_version();
+    if (publish_hooks.driver_version)
+        session->header->driver_version = publish_hooks.driver_version();
     session->header->publish_ns = gp_clock_ns();
-    gp_publish_end(session);
+    publish_end(session);
 }
 
 void gp_session_close(struct gp_session *session)
@@ -95,21 +95,21 @@ void gp_session_close(struct gp_session *session)
  * taken 134 million times since. */
 #define GP_SCOPE_TURNS (1u << 27)
 
-static uint32_t gp_scope_turns[GP_WIRE_SCOPES]; /* under the lock, as all below */
+static uint32_t scope_turns[GP_WIRE_SCOPES]; /* under the lock, as all below */
 
-static int gp_scope_handle(unsigned row)
+static int scope_handle(unsigned row)
 {
-    return (int)(gp_scope_turns[row] * GP_WIRE_SCOPES + row);
+    return (int)(scope_turns[row] * GP_WIRE_SCOPES + row);
 }
 
-static struct gp_wire_scope *gp_scope_row(struct gp_session *session, int handle)
+static struct gp_wire_scope *scope_row(struct gp_session *session, int handle)
 {
     unsigned row = (unsigned)handle % GP_WIRE_SCOPES;
-    bool open = handle >= 0 && session->scopes[row].in_use && gp_scope_handle(row) == handle;
+    bool open = handle >= 0 && session->scopes[row].in_use && scope_handle(row) == handle;
     return open ? &session->scopes[row] : NULL;
 }
 
-static int gp_scope_named(const struct gp_session *session, const char *name)
+static int scope_named(const struct gp_session *session, const char *name)
 {
     int newest = -ENOENT;
     uint64_t begin_ns = 0;
@@ -117,13 +117,13 @@ static int gp_scope_named(const struct gp_session *session, const char *name)
         const struct gp_wire_scope *scope = &session->scopes[i];
         if (!scope->in_use || scope->begin_ns < begin_ns || strncmp(scope->name, name, sizeof(scope->name)) != 0)
             continue;
-        newest = gp_scope_handle(i);
+        newest = scope_handle(i);
         begin_ns = scope->begin_ns;
     }
     return newest;
 }
 
-static int gp_scope_take(struct gp_session *session, const char *name)
+static int scope_take(struct gp_session *session, const char *name)
 {
     for (unsigned i = 0; i < GP_WIRE_SCOPES; i++) {
         struct gp_wire_scope *scope = &session->scopes[i];
@@ -132,12 +132,12 @@ static int gp_scope_take(struct gp_session *session, const char *name)
         int error = gp_tap_scope_begin(i);
         if (error)
             return error;
-        gp_scope_turns[i] = (gp_scope_turns[i] + 1) % GP_SCOPE_TURNS;
+        scope_turns[i] = (scope_turns[i] + 1) % GP_SCOPE_TURNS;
         memset(scope->name, 0, sizeof(scope->name));
         memcpy(scope->name, name, strnlen(name, sizeof(scope->name) - 1));
         scope->begin_ns = gp_clock_ns();
         scope->in_use = 1;
-        return gp_scope_handle(i);
+        return scope_handle(i);
     }
     return -ENOSPC;
 }
@@ -146,38 +146,38 @@ int gp_scope_begin(const char *name, bool twin)
 {
     if (!*name)
         return -EINVAL;
-    struct gp_session *session = gp_publish_begin();
-    int handle = !twin && gp_scope_named(session, name) >= 0 ? -EEXIST : gp_scope_take(session, name);
-    gp_publish_end(session);
+    struct gp_session *session = publish_begin();
+    int handle = !twin && scope_named(session, name) >= 0 ? -EEXIST : scope_take(session, name);
+    publish_end(session);
     return handle;
 }
 
 int gp_scope_find(const char *name)
 {
-    gp_lock_take(&gp_publish_lock);
-    int handle = gp_scope_named(gp_publish_session(), name);
-    gp_lock_give(&gp_publish_lock);
+    gp_lock_take(&publish_lock);
+    int handle = scope_named(publish_session(), name);
+    gp_lock_give(&publish_lock);
     return handle;
 }
 
 int gp_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out)
 {
-    gp_lock_take(&gp_publish_lock);
-    bool open = gp_scope_row(gp_publish_session(), handle) != NULL;
+    gp_lock_take(&publish_lock);
+    bool open = scope_row(publish_session(), handle) != NULL;
     int error = open ? gp_tap_scope_read((unsigned)handle % GP_WIRE_SCOPES, index, out) : -ENOENT;
-    gp_lock_give(&gp_publish_lock);
+    gp_lock_give(&publish_lock);
     return error;
 }
 
 int gp_scope_end(int handle, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
 {
     int error = -ENOENT;
-    struct gp_session *session = gp_publish_begin();
-    struct gp_wire_scope *scope = gp_scope_row(session, handle);
+    struct gp_session *session = publish_begin();
+    struct gp_wire_scope *scope = scope_row(session, handle);
     if (scope) {
         error = gp_tap_scope_end((unsigned)handle % GP_WIRE_SCOPES, out);
         scope->in_use = 0;
     }
-    gp_publish_end(session);
+    publish_end(session);
     return error;
 }

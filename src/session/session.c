@@ -6,7 +6,7 @@
  */
 #include "session/session.h"
 #include "base/clock.h"
-#include "session/pieces.h"
+#include "session/extents.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -29,12 +29,12 @@
 /* Low descriptor numbers are the program's own business: some print them, some count on the next one. */
 #define GP_FD_HIGH 800
 
-static uint64_t gp_page_up(uint64_t bytes)
+static uint64_t page_up(uint64_t bytes)
 {
     return (bytes + GP_PAGE - 1) / GP_PAGE * GP_PAGE;
 }
 
-static struct gp_wire_header gp_session_layout(const struct gp_session_size *size)
+static struct gp_wire_header session_layout(const struct gp_session_size *size)
 {
     struct gp_wire_header header = {
         .magic = GP_WIRE_MAGIC,
@@ -51,14 +51,14 @@ static struct gp_wire_header gp_session_layout(const struct gp_session_size *siz
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
         .chunk_count = size->wide ? GP_SESSION_CHUNKS_WIDE : GP_SESSION_CHUNKS,
-        .sites_bytes = gp_page_up(size->sites_bytes),
+        .sites_bytes = page_up(size->sites_bytes),
     };
     header.devices_offset = GP_PAGE;
-    header.scopes_offset = gp_page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
+    header.scopes_offset = page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
     header.failures_offset = header.scopes_offset + (uint64_t)header.scope_bytes * header.scope_count;
     header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
-    header.mailbox_offset = gp_page_up(header.oom_offset + header.oom_bytes);
-    header.ring_offset = gp_page_up(header.mailbox_offset + header.mailbox_bytes);
+    header.mailbox_offset = page_up(header.oom_offset + header.oom_bytes);
+    header.ring_offset = page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
     header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
     header.total_bytes += header.sites_bytes;
@@ -81,15 +81,15 @@ int gp_session_memfd(const char *name)
 
 /* Beyond the program's limit for files ftruncate would not only fail: this thread, the program's, would get SIGXFSZ and
  * with it the program would die. */
-static bool gp_session_allowed(uint64_t bytes)
+static bool session_allowed(uint64_t bytes)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
-static int gp_session_file(uint64_t bytes)
+static int session_file(uint64_t bytes)
 {
-    int fd = gp_session_allowed(bytes) ? gp_session_memfd(GP_WIRE_SESSION_NAME) : -EFBIG;
+    int fd = session_allowed(bytes) ? gp_session_memfd(GP_WIRE_SESSION_NAME) : -EFBIG;
     if (fd < 0)
         return fd;
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -102,9 +102,9 @@ static int gp_session_file(uint64_t bytes)
 
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size)
 {
-    struct gp_wire_header header = gp_session_layout(size);
+    struct gp_wire_header header = session_layout(size);
     struct stat status = {0};
-    int fd = gp_session_file(header.total_bytes);
+    int fd = session_file(header.total_bytes);
     if (fd < 0)
         return fd;
     char *base = mmap(NULL, header.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -153,7 +153,7 @@ void gp_session_mute(struct gp_session *session)
 void gp_session_forget(struct gp_session *session)
 {
     struct stat status;
-    gp_pieces_forget();
+    gp_extents_forget();
     if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
         (uint64_t)status.st_dev == session->device)
         close(session->fd);

@@ -2,8 +2,8 @@
  *
  * session.h: the shared memory that viewers read (wire.h), and the thread that answers them.
  */
-#ifndef GP_EXPORT_SESSION_H
-#define GP_EXPORT_SESSION_H
+#ifndef GP_SESSION_SESSION_H
+#define GP_SESSION_SESSION_H
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
  * Runs in any process, from the first constructor on, on any thread: nothing here may allocate or take a lock of ours.
  */
 #include "base/compiler.h"
-#include "inject/private.h"
+#include "inject/shimtable.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 
 typedef void *(*gp_dlsym_fn)(void *handle, const char *name);
 
-static void *gp_preload_nothing(void *handle, const char *name)
+static void *preload_nothing(void *handle, const char *name)
 {
     (void)handle;
     (void)name;
@@ -32,7 +32,7 @@ static void *gp_preload_nothing(void *handle, const char *name)
 }
 
 /* libc's: by version, because ours has none. */
-static gp_dlsym_fn gp_preload_real(void)
+static gp_dlsym_fn preload_real(void)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     static gp_dlsym_fn x_real;
@@ -40,16 +40,16 @@ static gp_dlsym_fn gp_preload_real(void)
     for (size_t i = 0; !real && i < GP_COUNT(versions); i++)
         real = (gp_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     if (!real)
-        return gp_preload_nothing;
+        return preload_nothing;
     __atomic_store_n(&x_real, real, __ATOMIC_RELAXED);
     return real;
 }
 
 /* From this library on.  The barrier keeps the call from becoming a jump, with which libc would see another caller. */
-static void *gp_preload_after(void *handle, const char *name)
+static void *preload_after(void *handle, const char *name)
 {
     (void)handle;
-    void *found = gp_preload_real()(RTLD_NEXT, name);
+    void *found = preload_real()(RTLD_NEXT, name);
     __asm__ volatile("" : "+r"(found));
     return found;
 }
@@ -57,37 +57,37 @@ static void *gp_preload_after(void *handle, const char *name)
 GP_EXPORT void *gpuprof_preload_next(const char *name);
 void *gpuprof_preload_next(const char *name)
 {
-    void *found = gp_preload_after(RTLD_NEXT, name);
+    void *found = preload_after(RTLD_NEXT, name);
     if (!found)
         dlerror();
     return found;
 }
 
-static bool gp_preload_is_mine(const void *address)
+static bool preload_is_mine(const void *address)
 {
     Dl_info theirs, mine;
-    return dladdr(address, &theirs) && dladdr((void *)gp_preload_nothing, &mine) && theirs.dli_fbase == mine.dli_fbase;
+    return dladdr(address, &theirs) && dladdr((void *)preload_nothing, &mine) && theirs.dli_fbase == mine.dli_fbase;
 }
 
-static void *gp_preload_by_handle(void *handle, const char *name)
+static void *preload_by_handle(void *handle, const char *name)
 {
-    void *found = gp_preload_real()(handle, name);
+    void *found = preload_real()(handle, name);
     if (!found || name[0] != 'c' || name[1] != 'u')
         return found;
-    if (gp_preload_is_mine(found)) /* what the driver has not, we have not either: the answer is what comes after us */
-        return gpuprof_private.is_missing(name) ? gp_preload_after(handle, name) : found;
+    if (preload_is_mine(found)) /* what the driver has not, we have not either: the answer is what comes after us */
+        return gpuprof_private.is_missing(name) ? preload_after(handle, name) : found;
     return gpuprof_private.wrap_symbol(name, found, __builtin_return_address(0));
 }
 
 /* Does the caller's RTLD_NEXT meet this library?  Only what was linked or preloaded before it looks this way.  Those
  * before us never change, those behind us may at any time: so the walk is backwards. */
-static bool gp_preload_is_next(const void *caller)
+static bool preload_is_next(const void *caller)
 {
     Dl_info info;
     struct link_map *theirs, *mine;
     if (!dladdr1(caller, &info, (void **)&theirs, RTLD_DL_LINKMAP))
         return true; /* code that belongs to no library counts as the program's */
-    if (!dladdr1((void *)gp_preload_nothing, &info, (void **)&mine, RTLD_DL_LINKMAP))
+    if (!dladdr1((void *)preload_nothing, &info, (void **)&mine, RTLD_DL_LINKMAP))
         return false;
     while (mine && mine != theirs)
         mine = mine->l_prev;
@@ -99,12 +99,12 @@ __attribute__((used)) gp_dlsym_fn gp_preload_pick(void *handle, const char *name
 gp_dlsym_fn gp_preload_pick(void *handle, const char *name, const void *caller)
 {
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT)
-        return gp_preload_by_handle;
+        return preload_by_handle;
     /* As above. */
     if (name && name[0] == 'c' && name[1] == 'u' && gpuprof_private.is_missing(name) &&
-        (handle == RTLD_DEFAULT || gp_preload_is_next(caller)))
-        return gp_preload_after;
-    return gp_preload_real();
+        (handle == RTLD_DEFAULT || preload_is_next(caller)))
+        return preload_after;
+    return preload_real();
 }
 
 /* clang-format off */

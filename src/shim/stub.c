@@ -8,7 +8,7 @@
  * process without a driver: a call through it answers CUDA_ERROR_NO_DEVICE.
  */
 #include "base/compiler.h"
-#include "inject/private.h"
+#include "inject/shimtable.h"
 
 #define GP_STUB_NAME(_type, _name) _name
 #define GP_STUB(_name, ...)                                                                                            \

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * native.c: the return addresses of the calling thread.  x86-64: by the objects' unwind tables, a word for each return
- * address (rules.h), by the frame pointer where no table knows the code.  AArch64: by frame pointers, which the
+ * address (unwindrule.h), by the frame pointer where no table knows the code.  AArch64: by frame pointers, which the
  * platform's procedure call standard keeps.
  *
  * Whatever the tables say, only aligned words between the innermost frame and the stack's end are read, and every
  * caller's frame lies above the called one's: it ends, and it cannot fault.
  */
 #include "native.h"
-#include "rules.h"
+#include "ownstack.h"
 #include "stack.h"
-#include "window.h"
+#include "unwindrule.h"
 #include <stddef.h>
 
 /* What is not the thread's own stack has no end that anybody knows; coroutines have less. */

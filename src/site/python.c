@@ -10,7 +10,7 @@
  */
 #include "site/python.h"
 #include "base/thread.h"
-#include "site/window.h"
+#include "site/ownstack.h"
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ static uint32_t x_pid;   /* the process's number: in a fork's child libgpuprof i
 static uint32_t x_ended; /* Python was seen to shut down once */
 
 /* The thread that started the process is the one that shuts Python down: nobody does so behind its back. */
-static bool gp_python_main_thread(void)
+static bool python_main_thread(void)
 {
     if (GP_UNLIKELY(!gp_thread.tid))
         return syscall(SYS_gettid) == getpid();
@@ -59,37 +59,37 @@ static struct gp_python_place {
     struct gp_python_hint hint;
 } gp_python_places[GP_PYTHON_PLACES] GP_ALIGNED_LINE;
 
-static struct gp_python_place *gp_python_place_take(void)
+static struct gp_python_place *python_place_take(void)
 {
     struct gp_python_place *place = &gp_python_places[gp_thread.number % GP_PYTHON_PLACES];
     /* [place.A] acquire: the hint; pairs with [place.R]. */
     return __atomic_exchange_n(&place->x_busy, 1, __ATOMIC_ACQUIRE) ? NULL : place;
 }
 
-static void gp_python_place_give(struct gp_python_place *place)
+static void python_place_give(struct gp_python_place *place)
 {
     __atomic_store_n(&place->x_busy, 0, __ATOMIC_RELEASE); /* [place.R] pairs with [place.A] */
 }
 
-static void gp_python_hint_load(struct gp_python_hint *hint)
+static void python_hint_load(struct gp_python_hint *hint)
 {
-    struct gp_python_place *place = gp_python_place_take();
+    struct gp_python_place *place = python_place_take();
     hint->count = 0;
     if (!place)
         return;
     if (place->owner == gp_thread.number)
         *hint = place->hint;
-    gp_python_place_give(place);
+    python_place_give(place);
 }
 
-static void gp_python_hint_store(const struct gp_python_hint *hint)
+static void python_hint_store(const struct gp_python_hint *hint)
 {
-    struct gp_python_place *place = gp_python_place_take();
+    struct gp_python_place *place = python_place_take();
     if (!place)
         return;
     place->owner = gp_thread.number;
     place->hint = *hint;
-    gp_python_place_give(place);
+    python_place_give(place);
 }
 
 /* How a thread's frames are read where they may go away: those on its own C stack cannot. */
@@ -99,7 +99,7 @@ struct gp_python_frames {
     struct gp_python_hint next;
 };
 
-static void gp_python_hint_add(struct gp_python_hint *hint, uint64_t from, uint32_t bytes)
+static void python_hint_add(struct gp_python_hint *hint, uint64_t from, uint32_t bytes)
 {
     for (unsigned i = 0; i < hint->count; i++) {
         struct gp_python_range *range = &hint->range[i];
@@ -120,7 +120,7 @@ static void gp_python_hint_add(struct gp_python_hint *hint, uint64_t from, uint3
 }
 
 /* Callers' frames lie below: all of the page as far as the frame comes along. */
-static bool gp_python_frame_copy(struct gp_python_frames *frames, uint64_t from, void *room, uint32_t bytes)
+static bool python_frame_copy(struct gp_python_frames *frames, uint64_t from, void *room, uint32_t bytes)
 {
     const char *found = gp_python_copied(&frames->copies, from, bytes);
     if (!found) {
@@ -131,22 +131,22 @@ static bool gp_python_frame_copy(struct gp_python_frames *frames, uint64_t from,
         found = gp_python_copied(&frames->copies, from, bytes);
     }
     memcpy(room, found, bytes);
-    gp_python_hint_add(&frames->next, from, bytes);
+    python_hint_add(&frames->next, from, bytes);
     return true;
 }
 
-static const char *gp_python_frame_at(const struct gp_python_way *way, uint64_t from, void *room, uint32_t bytes)
+static const char *python_frame_at(const struct gp_python_way *way, uint64_t from, void *room, uint32_t bytes)
 {
     if (from & 7 || !gp_python_sane(from))
         return NULL;
     struct gp_python_frames *frames = way->frames;
     if (!frames || (from >= frames->stack_low && from + bytes <= frames->stack_high))
         return (const char *)(uintptr_t)from;
-    return gp_python_frame_copy(frames, from, room, bytes) ? room : NULL;
+    return python_frame_copy(frames, from, room, bytes) ? room : NULL;
 }
 
 /* Fetches the thread state's word and what the last stack took; that is the one system call of most stacks. */
-static bool gp_python_frames_start(struct gp_python_frames *frames, uint64_t state_word, int (*finalizing)(void))
+static bool python_frames_start(struct gp_python_frames *frames, uint64_t state_word, int (*finalizing)(void))
 {
     struct gp_python_range want[1 + GP_PYTHON_HINTS] = {{.from = state_word, .bytes = 8}};
     /* The number of a thread names its process just as well. */
@@ -159,7 +159,7 @@ static bool gp_python_frames_start(struct gp_python_frames *frames, uint64_t sta
     }
     frames->next.count = frames->next.bytes = 0;
     struct gp_python_hint last;
-    gp_python_hint_load(&last);
+    python_hint_load(&last);
     memcpy(want + 1, last.range, last.count * sizeof last.range[0]);
     return gp_python_fetch(&frames->copies, want, 1 + last.count) > 0;
 }
@@ -167,13 +167,13 @@ static bool gp_python_frames_start(struct gp_python_frames *frames, uint64_t sta
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 /* The innermost frame of a thread state; 0: none. */
-static uint64_t gp_python_innermost(const struct gp_python_way *way, struct gp_python_copies *copies, uint64_t state)
+static uint64_t python_innermost(const struct gp_python_way *way, struct gp_python_copies *copies, uint64_t state)
 {
     const struct gp_python_layout *at = &way->python->at;
     uint64_t room;
     const void *word = gp_python_at(copies, state + at->state_frame, &room, sizeof room);
     if (word && at->cframe_frame != GP_PYTHON_NONE)
-        word = gp_python_frame_at(way, gp_python_word(word, 0) + at->cframe_frame, &room, sizeof room);
+        word = python_frame_at(way, gp_python_word(word, 0) + at->cframe_frame, &room, sizeof room);
     return word ? gp_python_word(word, 0) : 0;
 }
 
@@ -181,8 +181,8 @@ enum gp_python_step { GP_STEP_END, GP_STEP_SKIP, GP_STEP_FRAME };
 
 /* Is it a frame of a Python function?  Fills in the code's address and, for whoever wants the line, the offset of the
  * current instruction; *code_head: the code object's fixed part. */
-static enum gp_python_step gp_python_step(const struct gp_python_way *way, const char *frame, uint64_t *code,
-                                          const char **code_head, char *room, int64_t *offset)
+static enum gp_python_step python_step(const struct gp_python_way *way, const char *frame, uint64_t *code,
+                                       const char **code_head, char *room, int64_t *offset)
 {
     const struct gp_python_layout *at = &way->python->at;
     unsigned owner = at->frame_owner == GP_PYTHON_NONE ? 0 : (unsigned char)frame[at->frame_owner];
@@ -205,8 +205,8 @@ static enum gp_python_step gp_python_step(const struct gp_python_way *way, const
     return GP_STEP_FRAME;
 }
 
-static bool gp_python_names(const struct gp_python_way *way, uint64_t code, uint32_t version, const char *head,
-                            struct gp_python_frame *out)
+static bool python_names(const struct gp_python_way *way, uint64_t code, uint32_t version, const char *head,
+                         struct gp_python_frame *out)
 {
     const struct gp_python_layout *at = &way->python->at;
     if (version && way->texts && gp_python_names_kept(code, version, out))
@@ -219,13 +219,13 @@ static bool gp_python_names(const struct gp_python_way *way, uint64_t code, uint
     return true;
 }
 
-static bool gp_python_frame(const struct gp_python_way *way, uint64_t code, const char *head, int64_t offset,
-                            struct gp_python_frame *out)
+static bool python_frame(const struct gp_python_way *way, uint64_t code, const char *head, int64_t offset,
+                         struct gp_python_frame *out)
 {
     const struct gp_python_layout *at = &way->python->at;
     uint32_t version = at->code_version == GP_PYTHON_NONE || !way->alone ? 0 : gp_python_half(head, at->code_version);
     out->code = code;
-    if (!gp_python_names(way, code, version, head, out))
+    if (!python_names(way, code, version, head, out))
         return false;
     if (version && gp_python_line_kept(code, version, offset, &out->line))
         return true;
@@ -235,8 +235,8 @@ static bool gp_python_frame(const struct gp_python_way *way, uint64_t code, cons
     return true;
 }
 
-static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t innermost, struct gp_python_frame *frames,
-                               unsigned room, bool *more)
+static unsigned python_walk(const struct gp_python_way *way, uint64_t innermost, struct gp_python_frame *frames,
+                            unsigned room, bool *more)
 {
     const struct gp_python_layout *at = &way->python->at;
     char frame_room[GP_PYTHON_FRAME], code_room[GP_PYTHON_CODE];
@@ -244,10 +244,10 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t innermo
     uint32_t frame_bytes = at->frame_owner == GP_PYTHON_NONE ? at->frame_instr + 4u : at->frame_owner + 1u;
     unsigned count = 0, skipped = 0;
     for (uint64_t next = innermost; next && skipped < GP_PYTHON_SKIPPED;) {
-        const char *frame = gp_python_frame_at(way, next, frame_room, frame_bytes), *head = NULL;
+        const char *frame = python_frame_at(way, next, frame_room, frame_bytes), *head = NULL;
         uint64_t code = 0;
         int64_t offset = 0;
-        enum gp_python_step step = frame ? gp_python_step(way, frame, &code, &head, code_room, &offset) : GP_STEP_END;
+        enum gp_python_step step = frame ? python_step(way, frame, &code, &head, code_room, &offset) : GP_STEP_END;
         if (step == GP_STEP_END)
             break;
         next = gp_python_word(frame, at->frame_previous);
@@ -259,7 +259,7 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t innermo
             *more = true;
             break;
         }
-        if (!gp_python_frame(way, code, head, offset, &frames[count]))
+        if (!python_frame(way, code, head, offset, &frames[count]))
             break;
         count++;
     }
@@ -268,8 +268,8 @@ static unsigned gp_python_walk(const struct gp_python_way *way, uint64_t innermo
 
 /* A thread that another one could take the interpreter away from meanwhile.  Objects that its frames hold are never
  * freed, because nobody gives the frames' references back; from 3.12 on names that were interned may be. */
-static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, uint64_t state,
-                                              struct gp_python_frame *out, unsigned room, bool *more)
+static GP_COLD unsigned python_walk_copied(const struct gp_python_way *here, uint64_t state,
+                                           struct gp_python_frame *out, unsigned room, bool *more)
 {
     const struct gp_python *python = here->python;
     struct gp_python_frames frames;
@@ -279,9 +279,9 @@ static GP_COLD unsigned gp_python_walk_copied(const struct gp_python_way *here, 
     way.objects = all ? &frames.copies : NULL;
     way.texts = all || python->version > GP_PYTHON_311 ? &frames.copies : NULL;
     unsigned count = 0;
-    if (gp_python_frames_start(&frames, state + python->at.state_frame, python->finalizing))
-        count = gp_python_walk(&way, gp_python_innermost(&way, &frames.copies, state), out, room, more);
-    gp_python_hint_store(&frames.next);
+    if (python_frames_start(&frames, state + python->at.state_frame, python->finalizing))
+        count = python_walk(&way, python_innermost(&way, &frames.copies, state), out, room, more);
+    python_hint_store(&frames.next);
     if (!frames.copies.ended)
         return count;
     __atomic_store_n(&x_ended, 1, __ATOMIC_RELAXED);
@@ -304,8 +304,8 @@ unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *mo
                 "Python 3.10 and 3.11 with sub-interpreters: frames are read of threads that hold the GIL only");
             return 0;
         }
-        if (!gp_python_main_thread())
-            return gp_python_walk_copied(&way, (uint64_t)(uintptr_t)state, frames, room, more);
+        if (!python_main_thread())
+            return python_walk_copied(&way, (uint64_t)(uintptr_t)state, frames, room, more);
     }
-    return gp_python_walk(&way, gp_python_innermost(&way, NULL, (uint64_t)(uintptr_t)state), frames, room, more);
+    return python_walk(&way, python_innermost(&way, NULL, (uint64_t)(uintptr_t)state), frames, room, more);
 }

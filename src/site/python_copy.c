@@ -23,8 +23,8 @@ void gp_python_copies_start(struct gp_python_copies *copies, int pid, int (*fina
     copies->used = 0;
 }
 
-static long gp_python_read(const struct gp_python_copies *copies, uint32_t at, uint32_t bytes,
-                           const struct iovec *there, unsigned count)
+static long python_read(const struct gp_python_copies *copies, uint32_t at, uint32_t bytes, const struct iovec *there,
+                        unsigned count)
 {
     int saved = errno;
     struct iovec here = {.iov_base = (void *)(uintptr_t)(copies->bytes + at), .iov_len = bytes};
@@ -50,7 +50,7 @@ unsigned gp_python_fetch(struct gp_python_copies *copies, const struct gp_python
         return 0;
     if (copies->ranges + count > GP_PYTHON_RANGES || copies->used + bytes > GP_PYTHON_COPIED)
         copies->ranges = copies->used = 0;
-    long n = gp_python_read(copies, copies->used, bytes, there, count);
+    long n = python_read(copies, copies->used, bytes, there, count);
     /* The flag after the bytes; the interpreter sets it before it frees the first of them. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (copies->finalizing()) {

@@ -22,7 +22,7 @@
 static const char *x_note;
 
 /* Found interpreters; the second and later are of threads that found the first at the same moment. */
-static struct gp_python gp_python_slots[8];
+static struct gp_python python_slots[8];
 static uint32_t x_slots;
 static const struct gp_python *x_python;
 static uint64_t x_again; /* no look before this time */
@@ -51,12 +51,12 @@ struct gp_python_object {
 };
 
 /* glibc has the addresses in the dynamic section relocated, others have not. */
-static uint64_t gp_python_dynamic(uint64_t base, uint64_t value)
+static uint64_t python_dynamic(uint64_t base, uint64_t value)
 {
     return value < base ? value + base : value;
 }
 
-static bool gp_python_object_open(struct gp_python_object *object, const struct dl_phdr_info *info)
+static bool python_object_open(struct gp_python_object *object, const struct dl_phdr_info *info)
 {
     *object = (struct gp_python_object){.base = info->dlpi_addr};
     const ElfW(Dyn) *entry = NULL;
@@ -65,7 +65,7 @@ static bool gp_python_object_open(struct gp_python_object *object, const struct 
             entry = (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     }
     for (; entry && entry->d_tag != DT_NULL; entry++) {
-        uintptr_t at = gp_python_dynamic(object->base, entry->d_un.d_ptr);
+        uintptr_t at = python_dynamic(object->base, entry->d_un.d_ptr);
         if (entry->d_tag == DT_SYMTAB)
             object->symbols = (const ElfW(Sym) *)at;
         else if (entry->d_tag == DT_STRTAB)
@@ -76,7 +76,7 @@ static bool gp_python_object_open(struct gp_python_object *object, const struct 
     return object->symbols && object->names && object->hash;
 }
 
-static uint32_t gp_python_hash(const char *name)
+static uint32_t python_hash(const char *name)
 {
     uint32_t hash = 5381;
     for (; *name; name++)
@@ -85,7 +85,7 @@ static uint32_t gp_python_hash(const char *name)
 }
 
 /* Address of what the object itself defines under that name; 0: nothing. */
-static uint64_t gp_python_symbol(const struct gp_python_object *object, const char *name)
+static uint64_t python_symbol(const struct gp_python_object *object, const char *name)
 {
     if (!object->hash)
         return 0;
@@ -93,7 +93,7 @@ static uint64_t gp_python_symbol(const struct gp_python_object *object, const ch
     uint32_t buckets = object->hash[0], first = object->hash[1], words = object->hash[2], shift = object->hash[3];
     const ElfW(Addr) *filter = (const ElfW(Addr) *)(object->hash + 4);
     const uint32_t *bucket = (const uint32_t *)(filter + words), *chain = bucket + buckets;
-    uint32_t hash = gp_python_hash(name), bits = sizeof *filter * 8;
+    uint32_t hash = python_hash(name), bits = sizeof *filter * 8;
     if (!buckets || !words)
         return 0;
     ElfW(Addr) word = filter[hash / bits % words];
@@ -121,7 +121,7 @@ struct gp_python_look {
     bool found;
 };
 
-static int gp_python_visit(struct dl_phdr_info *info, size_t size, void *data)
+static int python_visit(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct gp_python_look *look = data;
     if (look->seen++ == 0) {
@@ -129,10 +129,10 @@ static int gp_python_visit(struct dl_phdr_info *info, size_t size, void *data)
             look->adds = info->dlpi_adds;
         if (look->adds && look->adds == __atomic_load_n(&x_adds, __ATOMIC_RELAXED))
             return 1; /* nothing was loaded since */
-        gp_python_object_open(&look->program, info);
+        python_object_open(&look->program, info);
     }
     struct gp_python_object object;
-    if (!gp_python_object_open(&object, info) || !gp_python_symbol(&object, "PyGILState_GetThisThreadState"))
+    if (!python_object_open(&object, info) || !python_symbol(&object, "PyGILState_GetThisThreadState"))
         return 0;
     if (look->seen > 1 && (!info->dlpi_name || strlen(info->dlpi_name) >= sizeof object.path))
         return 0;
@@ -144,23 +144,23 @@ static int gp_python_visit(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /* Data of libpython may live in the program, which then has a copy relocation and exports it. */
-static uint64_t gp_python_data(const struct gp_python_look *look, const char *name)
+static uint64_t python_data(const struct gp_python_look *look, const char *name)
 {
-    uint64_t at = gp_python_symbol(&look->program, name);
-    return at ? at : gp_python_symbol(&look->python, name);
+    uint64_t at = python_symbol(&look->program, name);
+    return at ? at : python_symbol(&look->python, name);
 }
 
 /* An object shows in the list before it is relocated, and may be unloaded: opening it once more waits for the one and
- * prevents the other.  That takes the loader's lock, once in the life of a process, and never for the program itself.
- */
-static bool gp_python_pin(const struct gp_python_object *object)
+ * prevents the other.  That takes the loader's lock, once in the life of a process, and never for the program
+ * itself. */
+static bool python_pin(const struct gp_python_object *object)
 {
     return !object->path[0] || dlopen(object->path, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY);
 }
 
 /* ---- which version ----------------------------------------------------------------------------------------------- */
 
-static const struct gp_python_layout gp_python_layouts[] = {
+static const struct gp_python_layout python_layouts[] = {
     {
         /* 3.10: frames are objects, and know an index instead of an address. */
         .state_frame = 24,
@@ -224,14 +224,14 @@ struct gp_python_places {
         text_state, text_length, text_ascii;
 };
 
-static const struct gp_python_places gp_python_places[] = {
+static const struct gp_python_places python_places[] = {
     {19, 23, 28, 29, 30, 31, 33, 34, 35, 37, 38, 39, 43, 44, 45, 65, 66, 68, 69, 70}, /* 3.13 */
     {22, 26, 31, 32, 33, 34, 36, 39, 40, 42, 43, 44, 48, 50, 51, 75, 76, 78, 79, 80}, /* 3.14 */
 };
 
-static bool gp_python_offsets(struct gp_python_layout *at, uint32_t version, const uint64_t *words, const char **why)
+static bool python_offsets(struct gp_python_layout *at, uint32_t version, const uint64_t *words, const char **why)
 {
-    const struct gp_python_places *place = &gp_python_places[version - GP_PYTHON_313];
+    const struct gp_python_places *place = &python_places[version - GP_PYTHON_313];
     if (memcmp(words, "xdebugpy", 8) != 0 || words[1] >> 16 != version || words[2] > 1) {
         *why = "this Python does not say where its structures are (no _Py_DebugOffsets)";
         return false;
@@ -295,42 +295,42 @@ bool gp_python_layout(struct gp_python_layout *at, uint32_t version, const void 
         return false;
     }
     if (version < GP_PYTHON_313) {
-        *at = gp_python_layouts[version - GP_PYTHON_310];
+        *at = python_layouts[version - GP_PYTHON_310];
         *why = NULL;
         return true;
     }
     if (debug)
-        return gp_python_offsets(at, version, debug, why);
+        return python_offsets(at, version, debug, why);
     *why = "this Python hides _PyRuntime, which says where its structures are";
     return false;
 }
 
-static uint32_t gp_python_version(const struct gp_python_look *look)
+static uint32_t python_version(const struct gp_python_look *look)
 {
-    uint64_t at = gp_python_data(look, "Py_Version");
+    uint64_t at = python_data(look, "Py_Version");
     if (at)
         return (uint32_t)(*(const unsigned long *)(uintptr_t)at >> 16);
     /* Py_Version came with 3.11, Py_NewRef with 3.10. */
-    return gp_python_symbol(&look->python, "Py_NewRef") ? GP_PYTHON_310 : GP_PYTHON_310 - 1;
+    return python_symbol(&look->python, "Py_NewRef") ? GP_PYTHON_310 : GP_PYTHON_310 - 1;
 }
 
-static void *gp_python_function(const struct gp_python_look *look, const char *name, const char *older)
+static void *python_function(const struct gp_python_look *look, const char *name, const char *older)
 {
-    uint64_t at = gp_python_symbol(&look->python, name);
-    return (void *)(uintptr_t)(at || !older ? at : gp_python_symbol(&look->python, older));
+    uint64_t at = python_symbol(&look->python, name);
+    return (void *)(uintptr_t)(at || !older ? at : python_symbol(&look->python, older));
 }
 
-static void gp_python_fill(struct gp_python *python, const struct gp_python_look *look)
+static void python_fill(struct gp_python *python, const struct gp_python_look *look)
 {
     const char *why = NULL;
-    python->version = gp_python_version(look);
-    *(void **)&python->state = gp_python_function(look, "PyGILState_GetThisThreadState", NULL);
-    *(void **)&python->holder = gp_python_function(look, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet");
-    *(void **)&python->finalizing = gp_python_function(look, "Py_IsFinalizing", "_Py_IsFinalizing");
-    *(void **)&python->newest = gp_python_function(look, "PyInterpreterState_Head", NULL);
-    *(void **)&python->first = gp_python_function(look, "PyInterpreterState_Main", NULL);
-    python->code_type = gp_python_data(look, "PyCode_Type");
-    const void *debug = (const void *)(uintptr_t)gp_python_data(look, "_PyRuntime");
+    python->version = python_version(look);
+    *(void **)&python->state = python_function(look, "PyGILState_GetThisThreadState", NULL);
+    *(void **)&python->holder = python_function(look, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet");
+    *(void **)&python->finalizing = python_function(look, "Py_IsFinalizing", "_Py_IsFinalizing");
+    *(void **)&python->newest = python_function(look, "PyInterpreterState_Head", NULL);
+    *(void **)&python->first = python_function(look, "PyInterpreterState_Main", NULL);
+    python->code_type = python_data(look, "PyCode_Type");
+    const void *debug = (const void *)(uintptr_t)python_data(look, "_PyRuntime");
     python->usable = gp_python_layout(&python->at, python->version, debug, &why);
     python->free_threaded =
         python->usable && debug && ((const uint64_t *)debug)[2] == 1 && python->version >= GP_PYTHON_313;
@@ -345,22 +345,22 @@ static void gp_python_fill(struct gp_python *python, const struct gp_python_look
 
 /* ---- now and then ------------------------------------------------------------------------------------------------ */
 
-static GP_COLD const struct gp_python *gp_python_search(void)
+static GP_COLD const struct gp_python *python_search(void)
 {
     int saved = errno;
-    static const uint32_t room = GP_COUNT(gp_python_slots);
+    static const uint32_t room = GP_COUNT(python_slots);
     struct gp_python_look look = {0};
     const struct gp_python *found = NULL;
-    if (!gp_loader_look(gp_python_visit, &look))
+    if (!gp_loader_look(python_visit, &look))
         return NULL;
     uint32_t slot;
     if (!look.found) {
         __atomic_store_n(&x_adds, look.adds, __ATOMIC_RELAXED);
-    } else if (!gp_python_pin(&look.python)) {
+    } else if (!python_pin(&look.python)) {
         gp_python_note_set("Python was found but is being unloaded");
     } else if ((slot = __atomic_fetch_add(&x_slots, 1, __ATOMIC_RELAXED)) < room) {
-        gp_python_fill(&gp_python_slots[slot], &look);
-        found = &gp_python_slots[slot];
+        python_fill(&python_slots[slot], &look);
+        found = &python_slots[slot];
         /* [python.R1] release: the slot's contents; pairs with [python.A1]. */
         __atomic_store_n(&x_python, found, __ATOMIC_RELEASE);
     }
@@ -381,7 +381,7 @@ const struct gp_python *gp_python_find(void)
         if (time < again || !__atomic_compare_exchange_n(&x_again, &again, time + GP_PYTHON_AGAIN_NS, false,
                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return NULL;
-        python = gp_python_search();
+        python = python_search();
     }
     return python && python->usable ? python : NULL;
 }

@@ -30,7 +30,7 @@ struct gp_python_window {
 #define GP_ENTRY_MAX 25
 
 /* Makes sure that the entry at window->at is in the window as a whole.  False: the table ends, or cannot be read. */
-static bool gp_python_window_more(const struct gp_python_way *way, struct gp_python_window *window)
+static bool python_window_more(const struct gp_python_way *way, struct gp_python_window *window)
 {
     if (GP_LIKELY(window->end - window->at >= GP_ENTRY_MAX || window->left == 0))
         return window->at < window->end;
@@ -46,11 +46,11 @@ static bool gp_python_window_more(const struct gp_python_way *way, struct gp_pyt
     return bytes > 0;
 }
 
-static uint32_t gp_python_line_310(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
-                                   int64_t offset)
+static uint32_t python_line_310(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
+                                int64_t offset)
 {
     int64_t end = 0;
-    while (gp_python_window_more(way, window) && window->end - window->at >= 2) {
+    while (python_window_more(way, window) && window->end - window->at >= 2) {
         int8_t change = (int8_t)window->at[1];
         end += window->at[0];
         if (change != -128)
@@ -63,7 +63,7 @@ static uint32_t gp_python_line_310(const struct gp_python_way *way, struct gp_py
 }
 
 /* A number in groups of six bits, lowest first, its sign in bit 0. */
-static int64_t gp_python_change(const uint8_t *at, const uint8_t *end)
+static int64_t python_change(const uint8_t *at, const uint8_t *end)
 {
     uint64_t value = 0;
     for (unsigned shift = 0; at < end && shift < 36; shift += 6) {
@@ -80,18 +80,18 @@ static int64_t gp_python_change(const uint8_t *at, const uint8_t *end)
 #define GP_BYTES(_byte) ((uint64_t)(_byte)*0x0101010101010101ull)
 
 /* Bit 7 of each byte that is at least `least`; bytes are below 16. */
-static inline uint64_t gp_bytes_from(uint64_t bytes, unsigned least)
+static inline uint64_t bytes_from(uint64_t bytes, unsigned least)
 {
     return (bytes + GP_BYTES(128 - least)) & GP_BYTES(128);
 }
 
 /* All bits of the bytes whose bit 7 is set. */
-static inline uint64_t gp_bytes_mask(uint64_t flags)
+static inline uint64_t bytes_mask(uint64_t flags)
 {
     return (flags >> 7) * 255;
 }
 
-static inline unsigned gp_bytes_sum(uint64_t bytes)
+static inline unsigned bytes_sum(uint64_t bytes)
 {
     return (unsigned)(bytes * GP_BYTES(1) >> 56);
 }
@@ -99,34 +99,34 @@ static inline unsigned gp_bytes_sum(uint64_t bytes)
 /* Passes the heads among eight bytes at once, which may begin and end inside an entry.  False, and nothing done, if
  * one of them changes the line by a number that follows, or holds the instruction.  A function of some hundred
  * instructions has as many entries; one by one each waits for the one before. */
-static inline bool gp_python_eight(const uint8_t *at, int64_t *end, int64_t *line, int64_t offset)
+static inline bool python_eight(const uint8_t *at, int64_t *end, int64_t *line, int64_t offset)
 {
     uint64_t word;
     __builtin_memcpy(&word, at, sizeof word);
-    uint64_t heads = word & GP_BYTES(128), is_head = gp_bytes_mask(heads);
+    uint64_t heads = word & GP_BYTES(128), is_head = bytes_mask(heads);
     uint64_t forms = word >> 3 & GP_BYTES(15) & is_head;
-    uint64_t columns = gp_bytes_from(forms, GP_FORM_COLUMNS), none = gp_bytes_from(forms, GP_FORM_NONE);
-    int64_t stop = *end + 2 * (int64_t)gp_bytes_sum((word & GP_BYTES(7) & is_head) + (heads >> 7));
+    uint64_t columns = bytes_from(forms, GP_FORM_COLUMNS), none = bytes_from(forms, GP_FORM_NONE);
+    int64_t stop = *end + 2 * (int64_t)bytes_sum((word & GP_BYTES(7) & is_head) + (heads >> 7));
     if ((columns & ~none) || offset < stop)
         return false;
-    uint64_t moved = gp_bytes_mask(gp_bytes_from(forms, GP_FORM_SAME) & ~columns);
-    *line += gp_bytes_sum((forms & moved) - (GP_BYTES(GP_FORM_SAME) & moved));
+    uint64_t moved = bytes_mask(bytes_from(forms, GP_FORM_SAME) & ~columns);
+    *line += bytes_sum((forms & moved) - (GP_BYTES(GP_FORM_SAME) & moved));
     *end = stop;
     return true;
 }
 
-static uint32_t gp_python_line_311(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
-                                   int64_t offset)
+static uint32_t python_line_311(const struct gp_python_way *way, struct gp_python_window *window, int64_t line,
+                                int64_t offset)
 {
     int64_t end = 0;
-    while (gp_python_window_more(way, window)) {
+    while (python_window_more(way, window)) {
         const uint8_t *at = window->at;
         /* To the next head: what came before may have ended inside an entry. */
         if (!(*at & 128)) {
             window->at++;
             continue;
         }
-        while (window->end - at >= 8 && gp_python_eight(at, &end, &line, offset))
+        while (window->end - at >= 8 && python_eight(at, &end, &line, offset))
             at += 8;
         window->at = at;
         if (at >= window->end || !(*at & 128))
@@ -134,10 +134,10 @@ static uint32_t gp_python_line_311(const struct gp_python_way *way, struct gp_py
         unsigned form = *at >> 3 & 15;
         if (form == GP_FORM_COLUMNS || form == GP_FORM_LONG) {
             /* Its number may lie behind the window. */
-            if (!gp_python_window_more(way, window))
+            if (!python_window_more(way, window))
                 return 0;
             at = window->at;
-            line += gp_python_change(at + 1, window->end);
+            line += python_change(at + 1, window->end);
         } else if (form >= GP_FORM_SAME && form < GP_FORM_COLUMNS) {
             line += form - GP_FORM_SAME;
         }
@@ -161,20 +161,20 @@ static struct gp_python_line {
 } x_lines[GP_PYTHON_LINES];
 
 /* Code objects lie on 16 bytes; 44 bits of address and 20 of instruction are a key.  0: cannot be kept. */
-static inline uint64_t gp_python_line_key(uint64_t code, int64_t offset)
+static inline uint64_t python_line_key(uint64_t code, int64_t offset)
 {
     return (code & 15) || offset < 0 || offset >> 21 ? 0 : code >> 4 << 20 | (uint64_t)offset >> 1;
 }
 
-static inline struct gp_python_line *gp_python_line_place(uint64_t key)
+static inline struct gp_python_line *python_line_place(uint64_t key)
 {
     return &x_lines[key * 0x9e3779b97f4a7c15ull >> 52];
 }
 
 bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32_t *line)
 {
-    uint64_t key = gp_python_line_key(code, offset);
-    const struct gp_python_line *place = gp_python_line_place(key);
+    uint64_t key = python_line_key(code, offset);
+    const struct gp_python_line *place = python_line_place(key);
     uint64_t value = __atomic_load_n(&place->value, __ATOMIC_RELAXED),
              mixed = __atomic_load_n(&place->mixed, __ATOMIC_RELAXED);
     *line = (uint32_t)value;
@@ -183,19 +183,19 @@ bool gp_python_line_kept(uint64_t code, uint32_t version, int64_t offset, uint32
 
 void gp_python_line_keep(uint64_t code, uint32_t version, int64_t offset, uint32_t line)
 {
-    uint64_t key = gp_python_line_key(code, offset), value = (uint64_t)version << 32 | line;
-    struct gp_python_line *place = gp_python_line_place(key);
+    uint64_t key = python_line_key(code, offset), value = (uint64_t)version << 32 | line;
+    struct gp_python_line *place = python_line_place(key);
     if (!key)
         return;
     __atomic_store_n(&place->mixed, key ^ value, __ATOMIC_RELAXED);
     __atomic_store_n(&place->value, value, __ATOMIC_RELAXED);
 }
 
-static uint32_t gp_python_decode(const struct gp_python_way *way, struct gp_python_window *window, uint32_t first,
-                                 int64_t offset)
+static uint32_t python_decode(const struct gp_python_way *way, struct gp_python_window *window, uint32_t first,
+                              int64_t offset)
 {
-    return way->python->version < GP_PYTHON_311 ? gp_python_line_310(way, window, first, offset)
-                                                : gp_python_line_311(way, window, first, offset);
+    return way->python->version < GP_PYTHON_311 ? python_line_310(way, window, first, offset)
+                                                : python_line_311(way, window, first, offset);
 }
 
 uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset)
@@ -216,13 +216,13 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
     window.next = table + at->bytes_data;
     window.left = size;
     if (way->objects || at->code_version != GP_PYTHON_NONE)
-        return gp_python_decode(way, &window, first, offset);
+        return python_decode(way, &window, first, offset);
     struct gp_python_lines lines = {
         .table = table, .bytes = (const uint8_t *)head + at->bytes_data, .size = (uint32_t)size, .first = first};
     uint32_t line;
     if (gp_python_table_kept(&lines, offset, &line))
         return line;
-    line = gp_python_decode(way, &window, first, offset);
+    line = python_decode(way, &window, first, offset);
     /* The entry that it ended with, and none behind it. */
     uint64_t used = (uint64_t)(window.at - lines.bytes) + GP_ENTRY_MAX;
     gp_python_table_keep(&lines, offset, used < size ? used : size, line);

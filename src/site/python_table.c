@@ -33,12 +33,12 @@ struct gp_python_table {
 
 static struct gp_python_table x_tables[GP_TABLE_SLOTS];
 
-static struct gp_python_table *gp_table_slot(uint64_t table)
+static struct gp_python_table *table_slot(uint64_t table)
 {
     return &x_tables[(table >> 4) * 0x9e3779b97f4a7c15ull >> 55];
 }
 
-static unsigned gp_table_place(uint32_t offset)
+static unsigned table_place(uint32_t offset)
 {
     return offset * 0x9e3779b1u >> 27;
 }
@@ -47,9 +47,9 @@ _Static_assert(GP_TABLE_SLOTS == 1u << 9 && GP_TABLE_LINES == 1u << 5, "what the
 
 /* Between two looks at the turn, what is read may be in the middle of a change, and is thrown away then. */
 static __attribute__((no_sanitize("thread"))) bool
-gp_table_look(const struct gp_python_table *slot, const struct gp_python_lines *lines, uint32_t offset, uint32_t *line)
+table_look(const struct gp_python_table *slot, const struct gp_python_lines *lines, uint32_t offset, uint32_t *line)
 {
-    unsigned place = gp_table_place(offset);
+    unsigned place = table_place(offset);
     uint32_t used = slot->line[place].used;
     *line = slot->line[place].line;
     return slot->line[place].offset == offset && slot->table == lines->table && slot->first == lines->first &&
@@ -59,23 +59,23 @@ gp_table_look(const struct gp_python_table *slot, const struct gp_python_lines *
 
 bool gp_python_table_kept(const struct gp_python_lines *lines, int64_t offset, uint32_t *line)
 {
-    const struct gp_python_table *slot = gp_table_slot(lines->table);
+    const struct gp_python_table *slot = table_slot(lines->table);
     if (lines->size < GP_TABLE_LEAST || offset >= UINT32_MAX)
         return false;
     /* [table.A1] acquire: the slot; pairs with [table.R1]. */
     uint32_t turn = __atomic_load_n(&slot->turn, __ATOMIC_ACQUIRE);
-    if (turn & 1 || !gp_table_look(slot, lines, (uint32_t)offset + 1, line))
+    if (turn & 1 || !table_look(slot, lines, (uint32_t)offset + 1, line))
         return false;
     /* [table.A2] the reads before the second look at the turn; pairs with [table.R2]. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&slot->turn, __ATOMIC_RELAXED) == turn;
 }
 
-static __attribute__((no_sanitize("thread"))) void gp_table_write(struct gp_python_table *slot,
-                                                                  const struct gp_python_lines *lines, uint32_t offset,
-                                                                  uint32_t used, uint32_t line)
+static __attribute__((no_sanitize("thread"))) void table_write(struct gp_python_table *slot,
+                                                               const struct gp_python_lines *lines, uint32_t offset,
+                                                               uint32_t used, uint32_t line)
 {
-    unsigned place = gp_table_place(offset);
+    unsigned place = table_place(offset);
     if (slot->table != lines->table || slot->first != lines->first || slot->size != lines->size ||
         memcmp(slot->bytes, lines->bytes, slot->copied) != 0) {
         memset(slot->line, 0, sizeof slot->line);
@@ -95,7 +95,7 @@ static __attribute__((no_sanitize("thread"))) void gp_table_write(struct gp_pyth
 
 void gp_python_table_keep(const struct gp_python_lines *lines, int64_t offset, uint64_t used, uint32_t line)
 {
-    struct gp_python_table *slot = gp_table_slot(lines->table);
+    struct gp_python_table *slot = table_slot(lines->table);
     uint32_t turn = __atomic_load_n(&slot->turn, __ATOMIC_RELAXED);
     if (lines->size < GP_TABLE_LEAST || offset >= UINT32_MAX || used > GP_TABLE_BYTES || used > lines->size)
         return;
@@ -105,7 +105,7 @@ void gp_python_table_keep(const struct gp_python_lines *lines, int64_t offset, u
         return;
     /* [table.R2] the odd turn before what follows; pairs with [table.A2]. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    gp_table_write(slot, lines, (uint32_t)offset + 1, (uint32_t)used, line);
+    table_write(slot, lines, (uint32_t)offset + 1, (uint32_t)used, line);
     /* [table.R1] release: the slot; pairs with [table.A1]. */
     __atomic_store_n(&slot->turn, turn + 2, __ATOMIC_RELEASE);
 }

@@ -21,11 +21,11 @@ struct gp_python_kept {
     char bytes[];
 };
 
-static uint64_t gp_python_arena[GP_PYTHON_ARENA / 8];
+static uint64_t python_arena[GP_PYTHON_ARENA / 8];
 static uint64_t x_arena_used;
 static const struct gp_python_kept *x_table[GP_PYTHON_TABLE];
 
-static struct gp_python_kept *gp_python_kept_new(const char *bytes, uint32_t length, uint32_t hash)
+static struct gp_python_kept *python_kept_new(const char *bytes, uint32_t length, uint32_t hash)
 {
     uint64_t want = (sizeof(struct gp_python_kept) + length + 7) & ~7ull;
     if (__atomic_load_n(&x_arena_used, __ATOMIC_RELAXED) + want > GP_PYTHON_ARENA)
@@ -34,14 +34,14 @@ static struct gp_python_kept *gp_python_kept_new(const char *bytes, uint32_t len
     uint64_t at = __atomic_fetch_add(&x_arena_used, want, __ATOMIC_RELAXED);
     if (at + want > GP_PYTHON_ARENA)
         return NULL;
-    struct gp_python_kept *kept = (struct gp_python_kept *)(gp_python_arena + at / 8);
+    struct gp_python_kept *kept = (struct gp_python_kept *)(python_arena + at / 8);
     kept->hash = hash;
     kept->length = length;
     memcpy(kept->bytes, bytes, length);
     return kept;
 }
 
-static bool gp_python_kept_is(const struct gp_python_kept *kept, const char *bytes, uint32_t length, uint32_t hash)
+static bool python_kept_is(const struct gp_python_kept *kept, const char *bytes, uint32_t length, uint32_t hash)
 {
     return kept->hash == hash && kept->length == length && memcmp(kept->bytes, bytes, length) == 0;
 }
@@ -57,13 +57,13 @@ const char *gp_python_keep(const char *bytes, uint32_t length)
         /* [text.A1] acquire: the text; pairs with [text.R1]. */
         const struct gp_python_kept *kept = __atomic_load_n(place, __ATOMIC_ACQUIRE);
         if (!kept) {
-            if (!mine && !(mine = gp_python_kept_new(bytes, length, hash)))
+            if (!mine && !(mine = python_kept_new(bytes, length, hash)))
                 break;
             /* [text.R1] release: the text; pairs with [text.A1], and with the acquire of whoever comes second here. */
             if (__atomic_compare_exchange_n(place, &kept, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 return mine->bytes;
         }
-        if (gp_python_kept_is(kept, bytes, length, hash))
+        if (python_kept_is(kept, bytes, length, hash))
             return kept->bytes;
     }
     gp_python_note_set(
@@ -82,50 +82,50 @@ static struct gp_python_names {
     uint64_t mixed, value; /* value: 18 bits each of the places, 28 of the number */
 } x_names[GP_PYTHON_NAMES];
 
-static inline uint64_t gp_python_names_key(uint64_t code, uint32_t version)
+static inline uint64_t python_names_key(uint64_t code, uint32_t version)
 {
     return code >> 4 << 20 | version >> 28;
 }
 
-static inline struct gp_python_names *gp_python_names_place(uint64_t key)
+static inline struct gp_python_names *python_names_place(uint64_t key)
 {
     return &x_names[key * 0x9e3779b97f4a7c15ull >> 52];
 }
 
-static struct gp_python_text gp_python_names_text(uint64_t place)
+static struct gp_python_text python_names_text(uint64_t place)
 {
-    const struct gp_python_kept *kept = (const struct gp_python_kept *)(gp_python_arena + (place & 0x3ffff));
+    const struct gp_python_kept *kept = (const struct gp_python_kept *)(python_arena + (place & 0x3ffff));
     return (struct gp_python_text){.bytes = kept->bytes, .length = kept->length};
 }
 
 bool gp_python_names_kept(uint64_t code, uint32_t version, struct gp_python_frame *frame)
 {
-    uint64_t key = gp_python_names_key(code, version);
-    const struct gp_python_names *place = gp_python_names_place(key);
+    uint64_t key = python_names_key(code, version);
+    const struct gp_python_names *place = python_names_place(key);
     /* [names.A] acquire: the texts; pairs with [names.R]. */
     uint64_t value = __atomic_load_n(&place->value, __ATOMIC_ACQUIRE),
              mixed = __atomic_load_n(&place->mixed, __ATOMIC_RELAXED);
     if (code & 15 || !value || (value ^ version) & 0xfffffff || (mixed ^ value * 0x9e3779b97f4a7c15ull) != key)
         return false;
-    frame->function = gp_python_names_text(value >> 46);
-    frame->file = gp_python_names_text(value >> 28);
+    frame->function = python_names_text(value >> 46);
+    frame->file = python_names_text(value >> 28);
     return true;
 }
 
 /* Place of a kept text in the arena; false: it is none. */
-static bool gp_python_names_index(const struct gp_python_text *text, uint64_t *index)
+static bool python_names_index(const struct gp_python_text *text, uint64_t *index)
 {
-    *index = ((uintptr_t)text->bytes - (uintptr_t)gp_python_arena - sizeof(struct gp_python_kept)) / 8;
+    *index = ((uintptr_t)text->bytes - (uintptr_t)python_arena - sizeof(struct gp_python_kept)) / 8;
     return *index < GP_PYTHON_ARENA / 8;
 }
 
 void gp_python_names_keep(uint64_t code, uint32_t version, const struct gp_python_frame *frame)
 {
-    uint64_t key = gp_python_names_key(code, version), function, file;
-    if (code & 15 || !gp_python_names_index(&frame->function, &function) || !gp_python_names_index(&frame->file, &file))
+    uint64_t key = python_names_key(code, version), function, file;
+    if (code & 15 || !python_names_index(&frame->function, &function) || !python_names_index(&frame->file, &file))
         return;
     uint64_t value = function << 46 | file << 28 | (version & 0xfffffff);
-    struct gp_python_names *place = gp_python_names_place(key);
+    struct gp_python_names *place = python_names_place(key);
     __atomic_store_n(&place->mixed, key ^ value * 0x9e3779b97f4a7c15ull, __ATOMIC_RELAXED);
     /* [names.R] release: the texts; pairs with [names.A]. */
     __atomic_store_n(&place->value, value, __ATOMIC_RELEASE);
@@ -140,7 +140,7 @@ struct gp_python_out {
     char bytes[GP_STACK_TEXT];
 };
 
-static bool gp_python_put(struct gp_python_out *out, const char *bytes, uint32_t length)
+static bool python_put(struct gp_python_out *out, const char *bytes, uint32_t length)
 {
     if (out->length + length > sizeof out->bytes)
         return false;
@@ -151,30 +151,30 @@ static bool gp_python_put(struct gp_python_out *out, const char *bytes, uint32_t
 
 /* One character; false: it does not fit.  Half a surrogate pair (a path that is no UTF-8) is spelled out, as Python
  * itself prints it in a traceback. */
-static bool gp_python_encode(struct gp_python_out *out, uint32_t code)
+static bool python_encode(struct gp_python_out *out, uint32_t code)
 {
     char unit[6];
     if (code < 0x80) {
         unit[0] = (char)code;
-        return gp_python_put(out, unit, 1);
+        return python_put(out, unit, 1);
     }
     if (code < 0x800) {
         unit[0] = (char)(0xc0 | code >> 6);
         unit[1] = (char)(0x80 | (code & 63));
-        return gp_python_put(out, unit, 2);
+        return python_put(out, unit, 2);
     }
     if (code >= 0xd800 && code < 0xe000) {
         static const char digit[] = "0123456789abcdef";
         memcpy(unit, "\\u", 2);
         for (unsigned i = 0; i < 4; i++)
             unit[2 + i] = digit[code >> (12 - 4 * i) & 15];
-        return gp_python_put(out, unit, 6);
+        return python_put(out, unit, 6);
     }
     if (code < 0x10000) {
         unit[0] = (char)(0xe0 | code >> 12);
         unit[1] = (char)(0x80 | (code >> 6 & 63));
         unit[2] = (char)(0x80 | (code & 63));
-        return gp_python_put(out, unit, 3);
+        return python_put(out, unit, 3);
     }
     if (code >= 0x110000)
         return false;
@@ -182,23 +182,23 @@ static bool gp_python_encode(struct gp_python_out *out, uint32_t code)
     unit[1] = (char)(0x80 | (code >> 12 & 63));
     unit[2] = (char)(0x80 | (code >> 6 & 63));
     unit[3] = (char)(0x80 | (code & 63));
-    return gp_python_put(out, unit, 4);
+    return python_put(out, unit, 4);
 }
 
-static const struct gp_python_text gp_python_unknown = {.bytes = "?", .length = 1};
+static const struct gp_python_text python_unknown = {.bytes = "?", .length = 1};
 
-static bool gp_python_keep_text(struct gp_python_text *text, const char *bytes, uint32_t length)
+static bool python_keep_text(struct gp_python_text *text, const char *bytes, uint32_t length)
 {
     text->bytes = gp_python_keep(bytes, length);
     text->length = length;
     if (!text->bytes)
-        *text = gp_python_unknown;
+        *text = python_unknown;
     return true;
 }
 
 /* No more characters than can become GP_STACK_TEXT bytes are looked at. */
-static bool gp_python_wide(const struct gp_python_way *way, uint64_t data, uint32_t kind, uint64_t length,
-                           struct gp_python_text *text)
+static bool python_wide(const struct gp_python_way *way, uint64_t data, uint32_t kind, uint64_t length,
+                        struct gp_python_text *text)
 {
     uint32_t room[GP_STACK_TEXT];
     struct gp_python_out out;
@@ -212,10 +212,10 @@ static bool gp_python_wide(const struct gp_python_way *way, uint64_t data, uint3
         uint32_t code = kind == 1   ? ((const uint8_t *)from)[i]
                         : kind == 2 ? ((const uint16_t *)from)[i]
                                     : ((const uint32_t *)from)[i];
-        if (!gp_python_encode(&out, code))
+        if (!python_encode(&out, code))
             break;
     }
-    return gp_python_keep_text(text, out.bytes, out.length);
+    return python_keep_text(text, out.bytes, out.length);
 }
 
 /* ---- str objects ------------------------------------------------------------------------------------------------- */
@@ -237,16 +237,16 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
     uint32_t kind = GP_PYTHON_KIND(state);
     if (GP_UNLIKELY(!GP_PYTHON_COMPACT(state) || (kind != 1 && kind != 2 && kind != 4) || length > INT32_MAX)) {
         /* A subclass of str, which the compiler never puts there, but code.replace() can. */
-        *text = gp_python_unknown;
+        *text = python_unknown;
         return true;
     }
     if (GP_LIKELY(GP_PYTHON_ASCII(state))) {
         if (way->texts)
-            return gp_python_wide(way, object + at->text_ascii, 1, length, text);
+            return python_wide(way, object + at->text_ascii, 1, length, text);
         *text = (struct gp_python_text){.bytes = (const char *)(uintptr_t)object + at->text_ascii,
                                         .length = (uint32_t)length};
         return true;
     }
     /* The UTF-8 that such a string may carry is not used: its address shows before its bytes do. */
-    return gp_python_wide(way, object + at->text_wide, kind, length, text);
+    return python_wide(way, object + at->text_wide, kind, length, text);
 }

@@ -11,10 +11,10 @@
 #include "base/testpoint.h"
 #include "live.h"
 #include "mix.h"
+#include "names.h"
 #include "native.h"
 #include "python.h"
 #include "stack.h"
-#include "text.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,10 +22,10 @@
 /* A large training program with Python and C++ stacks has some thousand places where memory is asked for; a stack has
  * some 20 frames, with Python up to 100.  So a program would have to be ten times as varied, and what does not fit is
  * counted.  28 MiB in all, of which only what is used is touched. */
-#define ROW_LIMIT    (1u << 16)
-#define FRAME_LIMIT  (1u << 20)
-#define STRING_LIMIT (1u << 22)
-#define INDEX_WORDS  (2 * ROW_LIMIT)
+#define ROW_LIMIT        (1u << 16)
+#define FRAME_LIMIT      (1u << 20)
+#define STRING_LIMIT     (1u << 22)
+#define SITE_INDEX_WORDS (2 * ROW_LIMIT)
 
 /* Of a stack that is too deep for both, so much at least is kept for the native frames: what calls CUDA from Python
  * passes through some 40 of them before the first of the interpreter's. */
@@ -85,7 +85,7 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
         return -EINVAL;
     if (gp_site_modes)
         return -EBUSY;
-    x_index = mmap(NULL, INDEX_WORDS * sizeof *x_index, PROT_READ | PROT_WRITE,
+    x_index = mmap(NULL, SITE_INDEX_WORDS * sizeof *x_index, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (x_index == MAP_FAILED)
         return -errno;
@@ -192,7 +192,7 @@ static bool key_is(const struct key *key, uint32_t id)
 static uint64_t *key_find(const struct key *key, uint32_t *id)
 {
     for (uint32_t i = 0;; i++) {
-        uint64_t *at = &x_index[(key->hash + i) % INDEX_WORDS];
+        uint64_t *at = &x_index[(key->hash + i) % SITE_INDEX_WORDS];
         /* [row.A] acquire pairs with [row.R]: the row and its frames. */
         uint64_t word = __atomic_load_n(at, __ATOMIC_ACQUIRE);
         *id = (uint32_t)word;

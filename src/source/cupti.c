@@ -32,11 +32,11 @@ struct gp_cupti {
     uint32_t x_yielded;
 };
 
-static struct gp_cupti gp_cupti;
+static struct gp_cupti cupti;
 
 /* ---- callbacks ------------------------------------------------------------------------------------------------ */
 
-static void gp_cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
+static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
 {
     const struct gp_hook *hook = gp_hook_find(id);
     if (!hook)
@@ -56,47 +56,47 @@ static void gp_cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
     }
 }
 
-static uint32_t gp_cupti_number(void *context)
+static uint32_t cupti_number(void *context)
 {
     uint32_t number = 0;
-    if (!context || !gp_cupti.number_of || gp_cupti.number_of(context, &number) != GP_CUPTI_OK)
+    if (!context || !cupti.number_of || cupti.number_of(context, &number) != GP_CUPTI_OK)
         return 0;
     return number;
 }
 
-static int gp_cupti_device(void *context, uint32_t ctx)
+static int cupti_device(void *context, uint32_t ctx)
 {
     uint32_t device = 0;
     (void)ctx;
-    if (!gp_cupti.device_of || gp_cupti.device_of(context, &device) != GP_CUPTI_OK || device >= GP_WIRE_GPUS)
+    if (!cupti.device_of || cupti.device_of(context, &device) != GP_CUPTI_OK || device >= GP_WIRE_GPUS)
         return -1;
     return (int)device;
 }
 
-static void gp_cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
+static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
 {
     const struct gp_cupti_module *module = data->descriptor;
     const struct gp_cupti_graph *graph = data->descriptor;
     switch (id) {
     case GP_CUPTI_CONTEXT_CREATED: {
-        uint32_t number = gp_cupti_number(data->context);
-        int device = gp_cupti_device(data->context, number);
+        uint32_t number = cupti_number(data->context);
+        int device = cupti_device(data->context, number);
         if (number && device >= 0)
             gp_feed_context_created(number, device);
         break;
     }
     case GP_CUPTI_CONTEXT_DESTROY_STARTING:
-        gp_feed_context_destroyed(gp_cupti_number(data->context), gp_cupti_device(data->context, 0), true);
+        gp_feed_context_destroyed(cupti_number(data->context), cupti_device(data->context, 0), true);
         break;
     case GP_CUPTI_STREAM_CREATED:
-        gp_feed_stream_created((uint64_t)(uintptr_t)data->stream, gp_cupti_number(data->context));
+        gp_feed_stream_created((uint64_t)(uintptr_t)data->stream, cupti_number(data->context));
         break;
     case GP_CUPTI_STREAM_DESTROY_STARTING:
         gp_feed_stream_destroyed((uint64_t)(uintptr_t)data->stream);
         break;
     case GP_CUPTI_MODULE_LOADED:
         if (module)
-            gp_feed_module_loaded(module->module, module->cubin_bytes, gp_cupti_number(data->context));
+            gp_feed_module_loaded(module->module, module->cubin_bytes, cupti_number(data->context));
         break;
     case GP_CUPTI_MODULE_UNLOAD_STARTING:
         if (module)
@@ -120,30 +120,30 @@ static void gp_cupti_on_resource(uint32_t id, const struct gp_cupti_resource *da
 
 /* Runs on the application's threads, inside driver calls, possibly with the driver's locks held: no CUDA calls, no
  * malloc, errno kept. */
-static void gp_cupti_callback(void *user, int domain, uint32_t id, const void *data)
+static void cupti_callback(void *user, int domain, uint32_t id, const void *data)
 {
     (void)user;
     if (!gp_thread_enter())
         return;
     int saved_errno = errno;
     if (domain == GP_CUPTI_DOMAIN_DRIVER)
-        gp_cupti_on_driver(id, data);
+        cupti_on_driver(id, data);
     else if (domain == GP_CUPTI_DOMAIN_RESOURCE)
-        gp_cupti_on_resource(id, data);
+        cupti_on_resource(id, data);
     errno = saved_errno;
     gp_thread_leave();
 }
 
 /* ---- finding the library -------------------------------------------------------------------------------------- */
 
-/* Newest first: an older CUPTI under a newer driver works, a newer one under an older driver answers NOT_INITIALIZED.
- */
-static const char *const gp_cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+/* Newest first: an older CUPTI under a newer driver works, a newer one under an older driver answers
+ * NOT_INITIALIZED. */
+static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
 
 /* Below the folder of an environment variable, of the usual installation, and of a pip wheel's libcudart. */
-static const char *const gp_cupti_below[] = {"extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib",
-                                             "targets/sbsa-linux/lib"};
-static const char *const gp_cupti_beside[] = {"", "/../../cuda_cupti/lib", "/../../cu13/lib"};
+static const char *const cupti_below[] = {"extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib",
+                                          "targets/sbsa-linux/lib"};
+static const char *const cupti_beside[] = {"", "/../../cuda_cupti/lib", "/../../cu13/lib"};
 
 struct gp_cupti_search {
     void *handle;
@@ -151,7 +151,7 @@ struct gp_cupti_search {
     char path[PATH_MAX];
 };
 
-static bool gp_cupti_try(struct gp_cupti_search *search, const char *path, int flags)
+static bool cupti_try(struct gp_cupti_search *search, const char *path, int flags)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
     if (!handle)
@@ -167,27 +167,27 @@ static bool gp_cupti_try(struct gp_cupti_search *search, const char *path, int f
     return true;
 }
 
-static bool gp_cupti_try_folder(struct gp_cupti_search *search, const char *folder, const char *below)
+static bool cupti_try_folder(struct gp_cupti_search *search, const char *folder, const char *below)
 {
     char path[PATH_MAX];
-    for (size_t i = 0; i < GP_COUNT(gp_cupti_names); i++) {
-        snprintf(path, sizeof(path), "%s%s%s/%s", folder, *below && *below != '/' ? "/" : "", below, gp_cupti_names[i]);
-        if (gp_cupti_try(search, path, 0))
+    for (size_t i = 0; i < GP_COUNT(cupti_names); i++) {
+        snprintf(path, sizeof(path), "%s%s%s/%s", folder, *below && *below != '/' ? "/" : "", below, cupti_names[i]);
+        if (cupti_try(search, path, 0))
             return true;
     }
     return false;
 }
 
-static bool gp_cupti_try_home(struct gp_cupti_search *search, const char *home)
+static bool cupti_try_home(struct gp_cupti_search *search, const char *home)
 {
-    for (size_t i = 0; home && *home == '/' && i < GP_COUNT(gp_cupti_below); i++)
-        if (gp_cupti_try_folder(search, home, gp_cupti_below[i]))
+    for (size_t i = 0; home && *home == '/' && i < GP_COUNT(cupti_below); i++)
+        if (cupti_try_folder(search, home, cupti_below[i]))
             return true;
     return false;
 }
 
 /* PyTorch and JAX wheels carry CUPTI beside the runtime that they load. */
-static int gp_cupti_note_runtime(struct dl_phdr_info *info, size_t bytes, void *arg)
+static int cupti_note_runtime(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
     (void)bytes;
     if (!info->dlpi_name || !strstr(info->dlpi_name, "/libcudart.so"))
@@ -197,53 +197,52 @@ static int gp_cupti_note_runtime(struct dl_phdr_info *info, size_t bytes, void *
     return 1;
 }
 
-static bool gp_cupti_find(struct gp_cupti_search *search)
+static bool cupti_find(struct gp_cupti_search *search)
 {
     char folder[PATH_MAX] = "";
-    for (size_t i = 0; i < GP_COUNT(gp_cupti_names); i++)
-        if (gp_cupti_try(search, gp_cupti_names[i], RTLD_NOLOAD))
+    for (size_t i = 0; i < GP_COUNT(cupti_names); i++)
+        if (cupti_try(search, cupti_names[i], RTLD_NOLOAD))
             return true;
-    for (size_t i = 0; i < GP_COUNT(gp_cupti_names); i++)
-        if (gp_cupti_try(search, gp_cupti_names[i], 0))
+    for (size_t i = 0; i < GP_COUNT(cupti_names); i++)
+        if (cupti_try(search, cupti_names[i], 0))
             return true;
-    if (dl_iterate_phdr(gp_cupti_note_runtime, folder))
-        for (size_t i = 0; i < GP_COUNT(gp_cupti_beside); i++)
-            if (gp_cupti_try_folder(search, folder, gp_cupti_beside[i]))
+    if (dl_iterate_phdr(cupti_note_runtime, folder))
+        for (size_t i = 0; i < GP_COUNT(cupti_beside); i++)
+            if (cupti_try_folder(search, folder, cupti_beside[i]))
                 return true;
-    return gp_cupti_try_home(search, secure_getenv("CUDA_HOME")) ||
-           gp_cupti_try_home(search, secure_getenv("CUDA_PATH")) || gp_cupti_try_home(search, "/usr/local/cuda") ||
-           gp_cupti_try_home(search, "/opt/cuda");
+    return cupti_try_home(search, secure_getenv("CUDA_HOME")) || cupti_try_home(search, secure_getenv("CUDA_PATH")) ||
+           cupti_try_home(search, "/usr/local/cuda") || cupti_try_home(search, "/opt/cuda");
 }
 
-static void gp_cupti_bind(void *handle)
+static void cupti_bind(void *handle)
 {
-    gp_cupti.get_version = (int (*)(uint32_t *))dlsym(handle, "cuptiGetVersion");
-    gp_cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))dlsym(handle, "cuptiSubscribe");
-    gp_cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *, struct gp_cupti_subscriber_params *))dlsym(
+    cupti.get_version = (int (*)(uint32_t *))dlsym(handle, "cuptiGetVersion");
+    cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))dlsym(handle, "cuptiSubscribe");
+    cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *, struct gp_cupti_subscriber_params *))dlsym(
         handle, "cuptiSubscribe_v2");
-    gp_cupti.unsubscribe = (int (*)(void *))dlsym(handle, "cuptiUnsubscribe");
-    gp_cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
-    gp_cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
-    gp_cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
+    cupti.unsubscribe = (int (*)(void *))dlsym(handle, "cuptiUnsubscribe");
+    cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
+    cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
+    cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
 }
 
 /* ---- subscribing ---------------------------------------------------------------------------------------------- */
 
-static int gp_cupti_subscribe(char *holder, size_t holder_bytes)
+static int cupti_subscribe(char *holder, size_t holder_bytes)
 {
     holder[0] = '\0';
-    if (gp_cupti.subscribe_v2) {
+    if (cupti.subscribe_v2) {
         struct gp_cupti_subscriber_params params = {sizeof(params), GP_SUBSCRIBER_NAME, holder, holder_bytes};
-        int status = gp_cupti.subscribe_v2(&gp_cupti.subscriber, gp_cupti_callback, NULL, &params);
+        int status = cupti.subscribe_v2(&cupti.subscriber, cupti_callback, NULL, &params);
         holder[holder_bytes - 1] = '\0';
         if (status == GP_CUPTI_OK || status == GP_CUPTI_MULTIPLE_SUBSCRIBERS)
             return status;
         /* Another version of the parameters, perhaps: the first form takes none. */
     }
-    return gp_cupti.subscribe(&gp_cupti.subscriber, gp_cupti_callback, NULL);
+    return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
 }
 
-static uint32_t gp_cupti_enable_rows(void)
+static uint32_t cupti_enable_rows(void)
 {
     static const uint8_t resources[] = {
         GP_CUPTI_CONTEXT_CREATED,   GP_CUPTI_CONTEXT_DESTROY_STARTING,
@@ -254,13 +253,13 @@ static uint32_t gp_cupti_enable_rows(void)
     uint32_t enabled = 0;
     /* A row newer than this CUPTI answers INVALID_PARAMETER and sleeps. */
     for (unsigned i = 0; i < gp_hook_count; i++)
-        enabled += gp_cupti.enable(1, gp_cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, gp_hooks[i].id) == GP_CUPTI_OK;
+        enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, gp_hooks[i].id) == GP_CUPTI_OK;
     for (unsigned i = 0; i < sizeof(resources); i++)
-        enabled += gp_cupti.enable(1, gp_cupti.subscriber, GP_CUPTI_DOMAIN_RESOURCE, resources[i]) == GP_CUPTI_OK;
+        enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_RESOURCE, resources[i]) == GP_CUPTI_OK;
     return enabled;
 }
 
-static void gp_cupti_refused(int status, const char *holder, const char *path, struct gp_source_status *out)
+static void cupti_refused(int status, const char *holder, const char *path, struct gp_source_status *out)
 {
     if (status == GP_CUPTI_MULTIPLE_SUBSCRIBERS || status == GP_CUPTI_MAX_LIMIT_REACHED)
         snprintf(out->detail, sizeof(out->detail), "the CUPTI subscriber is taken by %.64s",
@@ -278,21 +277,21 @@ void gp_cupti_start(struct gp_source_status *out)
     /* Each round takes the next candidate; 8 is more than one machine has copies of. */
     for (unsigned round = 0; round < 8; round++) {
         struct gp_cupti_search search = {.skip = round};
-        if (!gp_cupti_find(&search))
+        if (!cupti_find(&search))
             return;
-        gp_cupti_bind(search.handle);
-        gp_call_ask_device = gp_cupti_device;
-        gp_call_ask_number = gp_cupti_number;
-        int status = gp_cupti_subscribe(holder, sizeof(holder));
-        if (gp_cupti.get_version)
-            gp_cupti.get_version(&out->cupti_version);
+        cupti_bind(search.handle);
+        gp_call_ask_device = cupti_device;
+        gp_call_ask_number = cupti_number;
+        int status = cupti_subscribe(holder, sizeof(holder));
+        if (cupti.get_version)
+            cupti.get_version(&out->cupti_version);
         if (status == GP_CUPTI_OK) {
             out->source = GP_SOURCE_CUPTI;
-            out->enabled = gp_cupti_enable_rows();
+            out->enabled = cupti_enable_rows();
             snprintf(out->detail, sizeof(out->detail), "%.120s", search.path);
             return;
         }
-        gp_cupti_refused(status, holder, search.path, out);
+        cupti_refused(status, holder, search.path, out);
         if (status != GP_CUPTI_NOT_INITIALIZED)
             return;
     }
@@ -300,9 +299,9 @@ void gp_cupti_start(struct gp_source_status *out)
 
 bool gp_cupti_yield(void)
 {
-    if (!gp_cupti.subscriber || !gp_cupti.unsubscribe)
+    if (!cupti.subscriber || !cupti.unsubscribe)
         return false;
-    if (!__atomic_exchange_n(&gp_cupti.x_yielded, 1, __ATOMIC_ACQ_REL))
-        gp_cupti.unsubscribe(gp_cupti.subscriber);
+    if (!__atomic_exchange_n(&cupti.x_yielded, 1, __ATOMIC_ACQ_REL))
+        cupti.unsubscribe(cupti.subscriber);
     return true;
 }

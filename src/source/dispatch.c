@@ -22,7 +22,7 @@ enum {
 };
 #undef GP_HOOK
 #define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
-static const uint8_t gp_rows[GP_IDS] = {
+static const uint8_t rows[GP_IDS] = {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
@@ -34,7 +34,7 @@ uint32_t (*gp_call_ask_number)(void *context);
 
 const struct gp_hook *gp_hook_find(uint32_t id)
 {
-    return id < GP_IDS && gp_rows[id] ? &gp_hooks[gp_rows[id] - 1] : NULL;
+    return id < GP_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
 }
 
 void gp_dispatch_enter(struct gp_call *call)

@@ -14,7 +14,7 @@
 static void *x_servers[GP_HOOKS_ROWS];
 static uint32_t x_sourced; /* hooks are the source of events */
 
-static const char *const gp_hooks_names[] = {
+static const char *const hooks_names[] = {
 #define GP_HOOK(_id, _name, _handler, ...) #_name,
 #define GP_WRAP(_name, ...)                #_name,
 #include "source/hooks.def"
@@ -25,8 +25,8 @@ static const char *const gp_hooks_names[] = {
 
 bool gp_hooks_serve(const char *name, void *server)
 {
-    for (size_t i = 0; i < GP_COUNT(gp_hooks_names); i++)
-        if (strcmp(gp_hooks_names[i], name) == 0) {
+    for (size_t i = 0; i < GP_COUNT(hooks_names); i++)
+        if (strcmp(hooks_names[i], name) == 0) {
             /* [serve.R] release: what the server uses; pairs with [serve.A]. */
             __atomic_store_n(&x_servers[i], server, __ATOMIC_RELEASE);
             return true;
@@ -35,7 +35,7 @@ bool gp_hooks_serve(const char *name, void *server)
 }
 
 /* The row's server, if the call is the program's. */
-static inline void *gp_hooks_server(enum gp_hooks_row row)
+static inline void *hooks_server(enum gp_hooks_row row)
 {
     /* [serve.A] acquire: pairs with [serve.R]. */
     void *server = __atomic_load_n(&x_servers[row], __ATOMIC_ACQUIRE);
@@ -44,7 +44,7 @@ static inline void *gp_hooks_server(enum gp_hooks_row row)
     return server;
 }
 
-static inline bool gp_hooks_sourced(void)
+static inline bool hooks_sourced(void)
 {
     return __atomic_load_n(&x_sourced, __ATOMIC_ACQUIRE); /* [hooks.A] pairs with [hooks.R] */
 }
@@ -53,7 +53,7 @@ static inline bool gp_hooks_sourced(void)
 
 /* False: not ours to look at.  The thread is ignored until the end: what the driver calls by itself is not the
  * program's. */
-static bool gp_hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
+static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
 {
     const struct gp_hooks_resource *resource = &gp_hooks_resources[row];
     if (!gp_thread_enter())
@@ -73,7 +73,7 @@ static bool gp_hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, co
     return true;
 }
 
-static uint32_t gp_hooks_end(struct gp_hooks_call *call, uint32_t result)
+static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
 {
     gp_thread_heed(call->heed);
     if (!gp_thread_enter())
@@ -104,7 +104,7 @@ static uint32_t gp_hooks_end(struct gp_hooks_call *call, uint32_t result)
 #define GP_HOOKS_WRAPPER(_name, ...)                                                                                   \
     uint32_t gp_wrap_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
     {                                                                                                                  \
-        uint32_t(*server) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_server(GP_HOOKS_##_name);                            \
+        uint32_t(*server) GP_HOOKS_PARAMS(__VA_ARGS__) = hooks_server(GP_HOOKS_##_name);                               \
         return server ? server GP_HOOKS_ARGS(__VA_ARGS__) : gp_pass_##_name GP_HOOKS_ARGS(__VA_ARGS__);                \
     }
 
@@ -114,13 +114,13 @@ static uint32_t gp_hooks_end(struct gp_hooks_call *call, uint32_t result)
         uint32_t(*real) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_real(GP_HOOKS_##_name);                                \
         if (GP_UNLIKELY(!real))                                                                                        \
             return GP_HOOKS_NO_DRIVER;                                                                                 \
-        if (!gp_hooks_sourced())                                                                                       \
+        if (!hooks_sourced())                                                                                          \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
         struct gp_params_##_name params = {GP_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                       \
         struct gp_hooks_call call;                                                                                     \
-        if (!gp_hooks_begin(&call, GP_HOOKS_##_name, &params))                                                         \
+        if (!hooks_begin(&call, GP_HOOKS_##_name, &params))                                                            \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
-        return gp_hooks_end(&call, real GP_HOOKS_ARGS(__VA_ARGS__));                                                   \
+        return hooks_end(&call, real GP_HOOKS_ARGS(__VA_ARGS__));                                                      \
     }                                                                                                                  \
     GP_HOOKS_WRAPPER(_name, __VA_ARGS__)
 

@@ -28,13 +28,13 @@ static const struct {
 #undef GP_WRAP
 };
 
-static void *x_reals[GP_HOOKS_ROWS]; /* &gp_hooks_none: this driver has no such function */
-static char gp_hooks_none;
+static void *x_reals[GP_HOOKS_ROWS]; /* &hooks_none: this driver has no such function */
+static char hooks_none;
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
 
 /* dlsym is in front of libc's when libgpuprof-shim.so is: ask for libc's by its version. */
-static void *gp_hooks_dlsym(void *handle, const char *name)
+static void *hooks_dlsym(void *handle, const char *name)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     static void *x_dlsym;
@@ -53,7 +53,7 @@ static void *gp_hooks_dlsym(void *handle, const char *name)
 }
 
 /* The handle is kept: the driver stays mapped until the end, as our pointers into it do. */
-static void *gp_hooks_driver_handle(void)
+static void *hooks_driver_handle(void)
 {
     static void *x_handle;
     void *handle = __atomic_load_n(&x_handle, __ATOMIC_RELAXED);
@@ -68,25 +68,25 @@ static void *gp_hooks_driver_handle(void)
     return handle;
 }
 
-static bool gp_hooks_have_driver(void)
+static bool hooks_have_driver(void)
 {
-    return gp_hooks_driver_handle() != NULL;
+    return hooks_driver_handle() != NULL;
 }
 
 void *gp_hooks_driver(const char *name)
 {
-    void *handle = gp_hooks_driver_handle();
+    void *handle = hooks_driver_handle();
     if (GP_LIKELY(handle))
-        return gp_hooks_dlsym(handle, name);
+        return hooks_dlsym(handle, name);
     return gpuprof_preload_next ? gpuprof_preload_next(name) : NULL; /* dlopen may fail for its own reasons */
 }
 
-static GP_COLD void *gp_hooks_real_find(enum gp_hooks_row row)
+static GP_COLD void *hooks_real_find(enum gp_hooks_row row)
 {
-    bool known = gp_hooks_have_driver(); /* before: another thread may be loading it, and a NULL be old news */
+    bool known = hooks_have_driver(); /* before: another thread may be loading it, and a NULL be old news */
     void *real = gp_hooks_driver(gp_hooks_table[row].name);
     if (known)
-        __atomic_store_n(&x_reals[row], real ? real : &gp_hooks_none, __ATOMIC_RELAXED);
+        __atomic_store_n(&x_reals[row], real ? real : &hooks_none, __ATOMIC_RELAXED);
     return real;
 }
 
@@ -94,8 +94,8 @@ void *gp_hooks_real(enum gp_hooks_row row)
 {
     void *real = __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED); /* a code address: needs no order */
     if (GP_UNLIKELY(!real))
-        return gp_hooks_real_find(row);
-    return GP_LIKELY(real != &gp_hooks_none) ? real : NULL;
+        return hooks_real_find(row);
+    return GP_LIKELY(real != &hooks_none) ? real : NULL;
 }
 
 unsigned gp_hooks_real_count(void)
@@ -108,7 +108,7 @@ unsigned gp_hooks_real_count(void)
 
 /* ---- who is in front --------------------------------------------------------------------------------------------- */
 
-static const void *gp_hooks_object(const void *address)
+static const void *hooks_object(const void *address)
 {
     Dl_info info;
     return address && dladdr(address, &info) ? info.dli_fbase : NULL;
@@ -116,20 +116,20 @@ static const void *gp_hooks_object(const void *address)
 
 bool gp_hooks_present(void)
 {
-    const void *shim = gp_hooks_object((void *)gpuprof_preload_next), *libc = gp_hooks_object((void *)sysconf);
+    const void *shim = hooks_object((void *)gpuprof_preload_next), *libc = hooks_object((void *)sysconf);
     void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
     if (!program)
         return false;
     /* A library that came with dlopen may be global, but stands behind libc, and what is linked does not see it. */
-    const void *init = gp_hooks_object(gp_hooks_dlsym(program, "cuInit"));
-    const void *lookup = gp_hooks_object(gp_hooks_dlsym(program, "dlsym"));
+    const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
+    const void *lookup = hooks_object(hooks_dlsym(program, "dlsym"));
     dlclose(program);
     return init == shim && lookup != libc;
 }
 
 /* CUPTI and the driver's companions look the driver up too: what they do with it is not the program's, and a server in
  * front of them could call them back. */
-static bool gp_hooks_is_insider(const void *caller)
+static bool hooks_is_insider(const void *caller)
 {
     static const char *const insiders[] = {"libcuda.so", "libcupti.so", "libnvidia-", "libcudadebugger", "libgpuprof"};
     Dl_info info;
@@ -144,7 +144,7 @@ static bool gp_hooks_is_insider(const void *caller)
 
 /* ---- what is handed out ------------------------------------------------------------------------------------------ */
 
-static int gp_hooks_row_of(const char *name)
+static int hooks_row_of(const char *name)
 {
     for (int row = 0; row < GP_HOOKS_ROWS; row++)
         if (strcmp(gp_hooks_table[row].name, name) == 0)
@@ -154,20 +154,20 @@ static int gp_hooks_row_of(const char *name)
 
 bool gp_hooks_is_missing(const char *name)
 {
-    int row = gp_hooks_row_of(name);
-    return row >= 0 && (!gp_hooks_have_driver() || !gp_hooks_real(row));
+    int row = hooks_row_of(name);
+    return row >= 0 && (!hooks_have_driver() || !gp_hooks_real(row));
 }
 
 void *gp_hooks_wrap_symbol(const char *name, void *real, const void *caller)
 {
-    int row = gp_hooks_row_of(name);
-    if (row < 0 || !gp_hooks_have_driver() || gp_hooks_real(row) != real || gp_hooks_is_insider(caller))
+    int row = hooks_row_of(name);
+    if (row < 0 || !hooks_have_driver() || gp_hooks_real(row) != real || hooks_is_insider(caller))
         return real;
     return gp_hooks_table[row].wrapper;
 }
 
 /* NAME, NAME_v2, NAME_ptsz, NAME_v2_ptsz are forms of NAME. */
-static bool gp_hooks_is_form(const char *row, const char *name, size_t length)
+static bool hooks_is_form(const char *row, const char *name, size_t length)
 {
     if (strncmp(row, name, length) != 0)
         return false;
@@ -180,10 +180,10 @@ static bool gp_hooks_is_form(const char *row, const char *name, size_t length)
 void *gp_hooks_wrap(const char *name, void *real)
 {
     size_t length = strlen(name);
-    if (!real || length < 3 || !gp_hooks_have_driver())
+    if (!real || length < 3 || !hooks_have_driver())
         return real;
     for (int row = 0; row < GP_HOOKS_ROWS; row++)
-        if (gp_hooks_is_form(gp_hooks_table[row].name, name, length) && gp_hooks_real(row) == real)
+        if (hooks_is_form(gp_hooks_table[row].name, name, length) && gp_hooks_real(row) == real)
             return gp_hooks_table[row].wrapper;
     return real;
 }

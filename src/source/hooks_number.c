@@ -20,8 +20,8 @@ struct gp_hooks_slot {
 };
 
 /* Contexts: a few per device, and at most GP_WIRE_GPUS devices.  Modules: cuModuleLoad is called once for each of a
- * program's images; 4096 is four times what the largest JIT caches keep loaded.  Both stay untouched pages until used.
- */
+ * program's images; 4096 is four times what the largest JIT caches keep loaded.  Both stay untouched pages until
+ * used. */
 #define GP_HOOKS_NUMBERS 4096u
 
 struct gp_hooks_numbers {
@@ -33,14 +33,14 @@ struct gp_hooks_numbers {
 struct gp_hooks_numbers gp_hooks_contexts = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 struct gp_hooks_numbers gp_hooks_modules = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static uint32_t gp_hooks_number_at(uint64_t handle)
+static uint32_t hooks_number_at(uint64_t handle)
 {
     return (uint32_t)((handle * 0x9e3779b97f4a7c15ull) >> 52); /* top 12 bits: GP_HOOKS_NUMBERS */
 }
 
-static struct gp_hooks_slot *gp_hooks_number_find(struct gp_hooks_numbers *numbers, uint64_t handle)
+static struct gp_hooks_slot *hooks_number_find(struct gp_hooks_numbers *numbers, uint64_t handle)
 {
-    for (uint32_t i = 0, at = gp_hooks_number_at(handle); i < GP_HOOKS_NUMBERS; i++, at++) {
+    for (uint32_t i = 0, at = hooks_number_at(handle); i < GP_HOOKS_NUMBERS; i++, at++) {
         struct gp_hooks_slot *slot = &numbers->slots[at % GP_HOOKS_NUMBERS];
         /* [number.A1] acquire: pairs with [number.W2]. */
         uint64_t there = __atomic_load_n(&slot->x_handle, __ATOMIC_ACQUIRE);
@@ -54,7 +54,7 @@ static struct gp_hooks_slot *gp_hooks_number_find(struct gp_hooks_numbers *numbe
 
 uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle)
 {
-    struct gp_hooks_slot *slot = handle ? gp_hooks_number_find(numbers, handle) : NULL;
+    struct gp_hooks_slot *slot = handle ? hooks_number_find(numbers, handle) : NULL;
     if (!slot)
         return 0;
     /* [number.A2] acquire: pairs with [number.W3], so that the second look is later than the first. */
@@ -63,16 +63,16 @@ uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle)
 }
 
 /* The handle's slot, or one that it may take; NULL: full.  Under the lock. */
-static struct gp_hooks_slot *gp_hooks_number_place(struct gp_hooks_numbers *numbers, uint64_t handle)
+static struct gp_hooks_slot *hooks_number_place(struct gp_hooks_numbers *numbers, uint64_t handle)
 {
-    struct gp_hooks_slot *slot = gp_hooks_number_find(numbers, handle);
-    for (uint32_t i = 0, at = gp_hooks_number_at(handle); !slot && i < GP_HOOKS_NUMBERS; i++, at++)
+    struct gp_hooks_slot *slot = hooks_number_find(numbers, handle);
+    for (uint32_t i = 0, at = hooks_number_at(handle); !slot && i < GP_HOOKS_NUMBERS; i++, at++)
         if (__atomic_load_n(&numbers->slots[at % GP_HOOKS_NUMBERS].x_number, __ATOMIC_RELAXED) == 0)
             slot = &numbers->slots[at % GP_HOOKS_NUMBERS];
     return slot;
 }
 
-static void gp_hooks_number_set(struct gp_hooks_slot *slot, uint64_t handle, uint32_t number)
+static void hooks_number_set(struct gp_hooks_slot *slot, uint64_t handle, uint32_t number)
 {
     if (__atomic_load_n(&slot->x_handle, __ATOMIC_RELAXED) != handle) {
         /* [number.W1], [number.W2]: see above; W2 pairs with [number.A1]. */
@@ -86,9 +86,9 @@ static void gp_hooks_number_set(struct gp_hooks_slot *slot, uint64_t handle, uin
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number)
 {
     pthread_mutex_lock(&numbers->mutex);
-    struct gp_hooks_slot *slot = gp_hooks_number_place(numbers, handle);
+    struct gp_hooks_slot *slot = hooks_number_place(numbers, handle);
     if (slot)
-        gp_hooks_number_set(slot, handle, number);
+        hooks_number_set(slot, handle, number);
     pthread_mutex_unlock(&numbers->mutex);
     if (!slot)
         gp_feed_lost(GP_LOST_MAP);
@@ -101,11 +101,11 @@ uint32_t gp_hooks_number_learn(struct gp_hooks_numbers *numbers, uint64_t handle
     if (number || !handle)
         return number;
     pthread_mutex_lock(&numbers->mutex);
-    struct gp_hooks_slot *slot = gp_hooks_number_place(numbers, handle);
+    struct gp_hooks_slot *slot = hooks_number_place(numbers, handle);
     if (slot && __atomic_load_n(&slot->x_handle, __ATOMIC_RELAXED) == handle)
         number = __atomic_load_n(&slot->x_number, __ATOMIC_RELAXED); /* another thread was faster */
     if (slot && !number)
-        gp_hooks_number_set(slot, handle, number = __atomic_add_fetch(&numbers->x_last, 1, __ATOMIC_RELAXED));
+        hooks_number_set(slot, handle, number = __atomic_add_fetch(&numbers->x_last, 1, __ATOMIC_RELAXED));
     pthread_mutex_unlock(&numbers->mutex);
     if (!slot)
         gp_feed_lost(GP_LOST_MAP);
@@ -122,7 +122,7 @@ uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle)
 {
     uint32_t number = 0;
     pthread_mutex_lock(&numbers->mutex);
-    struct gp_hooks_slot *slot = handle ? gp_hooks_number_find(numbers, handle) : NULL;
+    struct gp_hooks_slot *slot = handle ? hooks_number_find(numbers, handle) : NULL;
     if (slot) {
         number = __atomic_load_n(&slot->x_number, __ATOMIC_RELAXED);
         __atomic_store_n(&slot->x_number, 0, __ATOMIC_RELEASE); /* [number.W3] */

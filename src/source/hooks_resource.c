@@ -42,7 +42,7 @@ static struct {
 } gp_primaries[GP_WIRE_GPUS];
 
 /* Handlers ask about the current context alone. */
-static int gp_hooks_ask_device(void *context, uint32_t ctx)
+static int hooks_ask_device(void *context, uint32_t ctx)
 {
     int device = -1;
     (void)context;
@@ -62,19 +62,19 @@ void gp_hooks_current(struct gp_call *call)
     if (GP_LIKELY(call->ctx))
         return;
     /* Made before we looked; or dead and still current, then it has no device. */
-    int device = gp_hooks_ask_device(context, 0);
+    int device = hooks_ask_device(context, 0);
     if (device >= 0) {
         call->ctx = gp_hooks_number_learn(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
         gp_feed_context_learned(call->ctx, device);
     }
 }
 
-static uint32_t gp_hooks_ask_number(void *context)
+static uint32_t hooks_ask_number(void *context)
 {
     return gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
-static void gp_context_made(const struct gp_hooks_call *call, void *const *made, int device)
+static void context_made(const struct gp_hooks_call *call, void *const *made, int device)
 {
     if (!gp_call_ok(&call->call))
         return;
@@ -87,7 +87,7 @@ static void gp_context_made(const struct gp_hooks_call *call, void *const *made,
     static void gp_after_##_name(struct gp_hooks_call *call)                                                           \
     {                                                                                                                  \
         const struct gp_params_##_name *params = GP_PARAMS(&call->call, _name);                                        \
-        gp_context_made(call, params->pctx, params->dev);                                                              \
+        context_made(call, params->pctx, params->dev);                                                                 \
     }
 GP_CONTEXT_MADE(cuCtxCreate)
 GP_CONTEXT_MADE(cuCtxCreate_v2)
@@ -95,13 +95,13 @@ GP_CONTEXT_MADE(cuCtxCreate_v3)
 GP_CONTEXT_MADE(cuCtxCreate_v4)
 
 /* The number goes before the driver can give the handle away again; what it owned goes when the driver says so. */
-static void gp_before_destroy(struct gp_hooks_call *call)
+static void before_destroy(struct gp_hooks_call *call)
 {
     call->own =
         gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuCtxDestroy_v2)->ctx);
 }
 
-static void gp_after_destroy(struct gp_hooks_call *call)
+static void after_destroy(struct gp_hooks_call *call)
 {
     if (!call->own)
         return;
@@ -114,7 +114,7 @@ static void gp_after_destroy(struct gp_hooks_call *call)
 
 /* ---- primary contexts -------------------------------------------------------------------------------------------- */
 
-static void gp_after_retain(struct gp_hooks_call *call)
+static void after_retain(struct gp_hooks_call *call)
 {
     const struct gp_params_cuDevicePrimaryCtxRetain *params = GP_PARAMS(&call->call, cuDevicePrimaryCtxRetain);
     if (!gp_call_ok(&call->call) || params->dev < 0 || params->dev >= (int)GP_WIRE_GPUS)
@@ -127,13 +127,13 @@ static void gp_after_retain(struct gp_hooks_call *call)
         gp_feed_context_created(number, params->dev);
 }
 
-static uint64_t gp_primary_handle(int device)
+static uint64_t primary_handle(int device)
 {
     bool known = device >= 0 && device < (int)GP_WIRE_GPUS;
     return known ? __atomic_load_n(&gp_primaries[device].x_handle, __ATOMIC_RELAXED) : 0;
 }
 
-static bool gp_primary_is_active(int device)
+static bool primary_is_active(int device)
 {
     unsigned flags;
     int active = 0;
@@ -141,7 +141,7 @@ static bool gp_primary_is_active(int device)
 }
 
 /* One reference less, never below none: those that were taken before we looked are not counted. */
-static void gp_primary_let(int device)
+static void primary_let(int device)
 {
     uint32_t *refs = &gp_primaries[device].x_refs, count = __atomic_load_n(refs, __ATOMIC_RELAXED);
     while (count && !__atomic_compare_exchange_n(refs, &count, count - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -149,16 +149,16 @@ static void gp_primary_let(int device)
 }
 
 /* Is this the last one?  By our own count, because another thread may retain it again before we could look. */
-static void gp_before_release(struct gp_hooks_call *call)
+static void before_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
-    if (gp_primary_handle(device) && __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) == 1)
-        call->own = gp_hooks_number_take(&gp_hooks_contexts, gp_primary_handle(device));
+    if (primary_handle(device) && __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) == 1)
+        call->own = gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
 }
 
-static void gp_primary_ended(struct gp_hooks_call *call, int device)
+static void primary_ended(struct gp_hooks_call *call, int device)
 {
-    uint64_t handle = gp_primary_handle(device);
+    uint64_t handle = primary_handle(device);
     if (!call->own)
         call->own = gp_hooks_number_take(&gp_hooks_contexts, handle);
     uint32_t counted = call->own;
@@ -167,10 +167,10 @@ static void gp_primary_ended(struct gp_hooks_call *call, int device)
     gp_feed_context_destroyed(call->own, device, known);
 }
 
-static void gp_after_release(struct gp_hooks_call *call)
+static void after_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
-    uint64_t handle = gp_primary_handle(device);
+    uint64_t handle = primary_handle(device);
     if (!handle)
         return;
     if (!gp_call_ok(&call->call)) {
@@ -178,57 +178,57 @@ static void gp_after_release(struct gp_hooks_call *call)
             gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
         return;
     }
-    gp_primary_let(device);
-    bool active = gp_primary_is_active(device);
+    primary_let(device);
+    bool active = primary_is_active(device);
     /* Active under a new number: another thread's retain came between.  Active without one: somebody holds it whom we
      * did not see, and it lives on. */
     if (call->own && active && !gp_hooks_number_of(&gp_hooks_contexts, handle))
         gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
     else if (call->own || !active)
-        gp_primary_ended(call, device);
+        primary_ended(call, device);
 }
 
 /* Takes effect whoever holds it; the references stay with their holders. */
-static void gp_before_reset(struct gp_hooks_call *call)
+static void before_reset(struct gp_hooks_call *call)
 {
-    uint64_t handle = gp_primary_handle(GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev);
+    uint64_t handle = primary_handle(GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev);
     if (handle)
         call->own = gp_hooks_number_take(&gp_hooks_contexts, handle);
 }
 
-static void gp_after_reset(struct gp_hooks_call *call)
+static void after_reset(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev;
     if (!call->own)
         return;
     if (!gp_call_ok(&call->call)) {
-        gp_hooks_number_put(&gp_hooks_contexts, gp_primary_handle(device), call->own);
+        gp_hooks_number_put(&gp_hooks_contexts, primary_handle(device), call->own);
         return;
     }
-    gp_primary_ended(call, device);
+    primary_ended(call, device);
     __atomic_store_n(&gp_primaries[device].x_refs, 0, __ATOMIC_RELAXED);
 }
 
 /* A green context retains the primary one and owns no memory: its handle is a second one of the primary context. */
-static void gp_after_green(struct gp_hooks_call *call)
+static void after_green(struct gp_hooks_call *call)
 {
     const struct gp_params_cuGreenCtxCreate *params = GP_PARAMS(&call->call, cuGreenCtxCreate);
     void *context = NULL;
-    uint32_t number = gp_hooks_number_of(&gp_hooks_contexts, gp_primary_handle(params->dev));
+    uint32_t number = gp_hooks_number_of(&gp_hooks_contexts, primary_handle(params->dev));
     if (gp_call_ok(&call->call) && number && gp_ask.from_green && gp_ask.from_green(&context, *params->phCtx) == 0) {
         gp_hooks_number_put(&gp_hooks_contexts, (uint64_t)(uintptr_t)context, number);
         __atomic_fetch_add(&gp_primaries[params->dev].x_refs, 1, __ATOMIC_RELAXED);
     }
 }
 
-static void gp_before_green_end(struct gp_hooks_call *call)
+static void before_green_end(struct gp_hooks_call *call)
 {
     void *context = NULL;
     if (gp_ask.from_green && gp_ask.from_green(&context, GP_PARAMS(&call->call, cuGreenCtxDestroy)->hCtx) == 0)
         call->own = gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
-static void gp_after_green_end(struct gp_hooks_call *call)
+static void after_green_end(struct gp_hooks_call *call)
 {
     int device = call->own ? gp_feed_context_device(call->own) : -1;
     void *context = NULL;
@@ -239,41 +239,41 @@ static void gp_after_green_end(struct gp_hooks_call *call)
     }
     if (device < 0)
         return;
-    gp_primary_let(device);
-    if (!gp_primary_is_active(device))
-        gp_primary_ended(call, device);
+    primary_let(device);
+    if (!primary_is_active(device))
+        primary_ended(call, device);
 }
 
 /* ---- streams and graph nodes ------------------------------------------------------------------------------------- */
 
-static void gp_after_stream(struct gp_hooks_call *call)
+static void after_stream(struct gp_hooks_call *call)
 {
     if (gp_call_ok(&call->call))
         gp_feed_stream_created((uint64_t)(uintptr_t)*GP_PARAMS(&call->call, cuStreamCreate)->phStream, call->call.ctx);
 }
 
-static void gp_after_green_stream(struct gp_hooks_call *call)
+static void after_green_stream(struct gp_hooks_call *call)
 {
     const struct gp_params_cuGreenCtxStreamCreate *params = GP_PARAMS(&call->call, cuGreenCtxStreamCreate);
     void *context = NULL;
     if (gp_call_ok(&call->call) && gp_ask.from_green && gp_ask.from_green(&context, params->greenCtx) == 0)
-        gp_feed_stream_created((uint64_t)(uintptr_t)*params->phStream, gp_hooks_ask_number(context));
+        gp_feed_stream_created((uint64_t)(uintptr_t)*params->phStream, hooks_ask_number(context));
 }
 
 /* Before: the handle is free for another thread's stream as soon as the driver returns. */
-static void gp_before_stream_end(struct gp_hooks_call *call)
+static void before_stream_end(struct gp_hooks_call *call)
 {
     gp_feed_stream_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuStreamDestroy)->hStream);
 }
 
-static void gp_after_node_end(struct gp_hooks_call *call)
+static void after_node_end(struct gp_hooks_call *call)
 {
     if (gp_call_ok(&call->call))
         gp_feed_graph_node_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuGraphDestroyNode)->hNode);
 }
 
 /* A call in a capturing stream made a node, and the stream's next node depends on that one alone. */
-static void gp_hooks_captured(const struct gp_hooks_call *call, void *stream, int twin, uint16_t type)
+static void hooks_captured(const struct gp_hooks_call *call, void *stream, int twin, uint16_t type)
 {
     int status = 0;
     uint64_t id;
@@ -297,7 +297,7 @@ static void gp_hooks_captured(const struct gp_hooks_call *call, void *stream, in
 #define GP_CAPTURED(_name, _twin, _type)                                                                               \
     static void gp_after_##_name(struct gp_hooks_call *call)                                                           \
     {                                                                                                                  \
-        gp_hooks_captured(call, GP_PARAMS(&call->call, _name)->hStream, _twin, _type);                                 \
+        hooks_captured(call, GP_PARAMS(&call->call, _name)->hStream, _twin, _type);                                    \
     }
 GP_CAPTURED(cuMemAllocAsync, 0, GP_CU_NODE_ALLOC)
 GP_CAPTURED(cuMemAllocAsync_ptsz, 1, GP_CU_NODE_ALLOC)
@@ -309,7 +309,7 @@ GP_CAPTURED(cuMemFreeAsync_ptsz, 1, GP_CU_NODE_FREE)
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
 
 /* Where an ELF image ends: its last section, or the tables themselves.  0: no ELF. */
-static uint64_t gp_module_elf_bytes(const void *image)
+static uint64_t module_elf_bytes(const void *image)
 {
     Elf64_Ehdr header;
     if (!image || strncmp(image, ELFMAG, SELFMAG) != 0) /* text ends at its NUL: read no further than that */
@@ -329,7 +329,7 @@ static uint64_t gp_module_elf_bytes(const void *image)
     return end;
 }
 
-static uint64_t gp_module_file_bytes(const char *path)
+static uint64_t module_file_bytes(const char *path)
 {
     char magic[SELFMAG] = "";
     struct stat status = {0};
@@ -342,35 +342,35 @@ static uint64_t gp_module_file_bytes(const char *path)
     return bytes;
 }
 
-static void gp_module_made(const struct gp_hooks_call *call, void *module, uint64_t bytes)
+static void module_made(const struct gp_hooks_call *call, void *module, uint64_t bytes)
 {
     uint32_t number = bytes ? gp_hooks_number_new(&gp_hooks_modules, (uint64_t)(uintptr_t)module) : 0;
     if (number)
         gp_feed_module_loaded(number, bytes, call->call.ctx);
 }
 
-static void gp_after_module_file(struct gp_hooks_call *call)
+static void after_module_file(struct gp_hooks_call *call)
 {
     const struct gp_params_cuModuleLoad *params = GP_PARAMS(&call->call, cuModuleLoad);
     if (gp_call_ok(&call->call))
-        gp_module_made(call, *params->module, gp_module_file_bytes(params->fname));
+        module_made(call, *params->module, module_file_bytes(params->fname));
 }
 
 /* cuModuleLoadDataEx and cuModuleLoadFatBinary begin with the same two parameters. */
-static void gp_after_module(struct gp_hooks_call *call)
+static void after_module(struct gp_hooks_call *call)
 {
     const struct gp_params_cuModuleLoadData *params = GP_PARAMS(&call->call, cuModuleLoadData);
     if (gp_call_ok(&call->call))
-        gp_module_made(call, *params->module, gp_module_elf_bytes(params->image));
+        module_made(call, *params->module, module_elf_bytes(params->image));
 }
 
-static void gp_before_module_end(struct gp_hooks_call *call)
+static void before_module_end(struct gp_hooks_call *call)
 {
     call->own =
         gp_hooks_number_take(&gp_hooks_modules, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuModuleUnload)->hmod);
 }
 
-static void gp_after_module_end(struct gp_hooks_call *call)
+static void after_module_end(struct gp_hooks_call *call)
 {
     uint64_t handle = (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuModuleUnload)->hmod;
     if (call->own && gp_call_ok(&call->call))
@@ -386,33 +386,33 @@ const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS] = {
     [GP_HOOKS_cuCtxCreate_v2] = {NULL, gp_after_cuCtxCreate_v2, true},
     [GP_HOOKS_cuCtxCreate_v3] = {NULL, gp_after_cuCtxCreate_v3, true},
     [GP_HOOKS_cuCtxCreate_v4] = {NULL, gp_after_cuCtxCreate_v4, true},
-    [GP_HOOKS_cuCtxDestroy] = {gp_before_destroy, gp_after_destroy},
-    [GP_HOOKS_cuCtxDestroy_v2] = {gp_before_destroy, gp_after_destroy},
-    [GP_HOOKS_cuCtxDetach] = {gp_before_destroy, gp_after_destroy},
-    [GP_HOOKS_cuDevicePrimaryCtxRetain] = {NULL, gp_after_retain},
-    [GP_HOOKS_cuDevicePrimaryCtxRelease] = {gp_before_release, gp_after_release},
-    [GP_HOOKS_cuDevicePrimaryCtxRelease_v2] = {gp_before_release, gp_after_release},
-    [GP_HOOKS_cuDevicePrimaryCtxReset] = {gp_before_reset, gp_after_reset},
-    [GP_HOOKS_cuDevicePrimaryCtxReset_v2] = {gp_before_reset, gp_after_reset},
-    [GP_HOOKS_cuGreenCtxCreate] = {NULL, gp_after_green},
-    [GP_HOOKS_cuGreenCtxDestroy] = {gp_before_green_end, gp_after_green_end},
-    [GP_HOOKS_cuStreamCreate] = {NULL, gp_after_stream},
-    [GP_HOOKS_cuStreamCreateWithPriority] = {NULL, gp_after_stream},
-    [GP_HOOKS_cuGreenCtxStreamCreate] = {NULL, gp_after_green_stream},
-    [GP_HOOKS_cuStreamDestroy] = {gp_before_stream_end, NULL},
-    [GP_HOOKS_cuStreamDestroy_v2] = {gp_before_stream_end, NULL},
-    [GP_HOOKS_cuGraphDestroyNode] = {NULL, gp_after_node_end},
+    [GP_HOOKS_cuCtxDestroy] = {before_destroy, after_destroy},
+    [GP_HOOKS_cuCtxDestroy_v2] = {before_destroy, after_destroy},
+    [GP_HOOKS_cuCtxDetach] = {before_destroy, after_destroy},
+    [GP_HOOKS_cuDevicePrimaryCtxRetain] = {NULL, after_retain},
+    [GP_HOOKS_cuDevicePrimaryCtxRelease] = {before_release, after_release},
+    [GP_HOOKS_cuDevicePrimaryCtxRelease_v2] = {before_release, after_release},
+    [GP_HOOKS_cuDevicePrimaryCtxReset] = {before_reset, after_reset},
+    [GP_HOOKS_cuDevicePrimaryCtxReset_v2] = {before_reset, after_reset},
+    [GP_HOOKS_cuGreenCtxCreate] = {NULL, after_green},
+    [GP_HOOKS_cuGreenCtxDestroy] = {before_green_end, after_green_end},
+    [GP_HOOKS_cuStreamCreate] = {NULL, after_stream},
+    [GP_HOOKS_cuStreamCreateWithPriority] = {NULL, after_stream},
+    [GP_HOOKS_cuGreenCtxStreamCreate] = {NULL, after_green_stream},
+    [GP_HOOKS_cuStreamDestroy] = {before_stream_end, NULL},
+    [GP_HOOKS_cuStreamDestroy_v2] = {before_stream_end, NULL},
+    [GP_HOOKS_cuGraphDestroyNode] = {NULL, after_node_end},
     [GP_HOOKS_cuMemAllocAsync] = {NULL, gp_after_cuMemAllocAsync},
     [GP_HOOKS_cuMemAllocAsync_ptsz] = {NULL, gp_after_cuMemAllocAsync_ptsz},
     [GP_HOOKS_cuMemAllocFromPoolAsync] = {NULL, gp_after_cuMemAllocFromPoolAsync},
     [GP_HOOKS_cuMemAllocFromPoolAsync_ptsz] = {NULL, gp_after_cuMemAllocFromPoolAsync_ptsz},
     [GP_HOOKS_cuMemFreeAsync] = {NULL, gp_after_cuMemFreeAsync},
     [GP_HOOKS_cuMemFreeAsync_ptsz] = {NULL, gp_after_cuMemFreeAsync_ptsz},
-    [GP_HOOKS_cuModuleLoad] = {NULL, gp_after_module_file},
-    [GP_HOOKS_cuModuleLoadData] = {NULL, gp_after_module},
-    [GP_HOOKS_cuModuleLoadDataEx] = {NULL, gp_after_module},
-    [GP_HOOKS_cuModuleLoadFatBinary] = {NULL, gp_after_module},
-    [GP_HOOKS_cuModuleUnload] = {gp_before_module_end, gp_after_module_end},
+    [GP_HOOKS_cuModuleLoad] = {NULL, after_module_file},
+    [GP_HOOKS_cuModuleLoadData] = {NULL, after_module},
+    [GP_HOOKS_cuModuleLoadDataEx] = {NULL, after_module},
+    [GP_HOOKS_cuModuleLoadFatBinary] = {NULL, after_module},
+    [GP_HOOKS_cuModuleUnload] = {before_module_end, after_module_end},
 };
 
 void gp_hooks_resource_start(void)
@@ -425,6 +425,6 @@ void gp_hooks_resource_start(void)
     *(void **)&gp_ask.capture[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v3_ptsz");
     *(void **)&gp_ask.capture_old[0] = gp_hooks_driver("cuStreamGetCaptureInfo_v2");
     *(void **)&gp_ask.capture_old[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v2_ptsz");
-    gp_call_ask_device = gp_hooks_ask_device;
-    gp_call_ask_number = gp_hooks_ask_number;
+    gp_call_ask_device = hooks_ask_device;
+    gp_call_ask_number = hooks_ask_number;
 }

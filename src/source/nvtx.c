@@ -46,8 +46,8 @@ struct gp_nvtx_string {
 
 static struct gp_nvtx_range x_ranges[GP_NVTX_RANGES];
 static struct gp_nvtx_string x_strings[GP_NVTX_STRINGS];
-static const struct gp_nvtx_string gp_nvtx_no_string = {GP_STRING_READY, "?"}; /* there was no room */
-static char gp_nvtx_domains[GP_NVTX_DOMAINS];                                  /* their addresses are the handles */
+static const struct gp_nvtx_string nvtx_no_string = {GP_STRING_READY, "?"}; /* there was no room */
+static char nvtx_domains[GP_NVTX_DOMAINS];                                  /* their addresses are the handles */
 static uint32_t x_domain_count;
 static uint32_t x_on;
 
@@ -72,7 +72,7 @@ enum { GP_MESSAGE_ASCII = 1, GP_MESSAGE_WIDE, GP_MESSAGE_STRING };
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
 /* Whole characters; readers clean what is none. */
-static void gp_nvtx_ascii(char name[GP_NVTX_NAME + 1], const char *text)
+static void nvtx_ascii(char name[GP_NVTX_NAME + 1], const char *text)
 {
     if (!text)
         text = "?";
@@ -84,7 +84,7 @@ static void gp_nvtx_ascii(char name[GP_NVTX_NAME + 1], const char *text)
     name[length] = '\0';
 }
 
-static void gp_nvtx_wide(char name[GP_NVTX_NAME + 1], const wchar_t *text)
+static void nvtx_wide(char name[GP_NVTX_NAME + 1], const wchar_t *text)
 {
     size_t used = 0;
     for (; text && *text; text++) {
@@ -102,32 +102,32 @@ static void gp_nvtx_wide(char name[GP_NVTX_NAME + 1], const wchar_t *text)
     }
     name[used] = '\0';
     if (!text)
-        gp_nvtx_ascii(name, NULL);
+        nvtx_ascii(name, NULL);
 }
 
 /* A program may hand us what another tool, or nobody, gave it. */
-static const char *gp_nvtx_string_name(const struct gp_nvtx_string *string)
+static const char *nvtx_string_name(const struct gp_nvtx_string *string)
 {
     uintptr_t offset = (uintptr_t)string - (uintptr_t)x_strings;
-    if (string == &gp_nvtx_no_string || offset >= sizeof(x_strings) || offset % sizeof(x_strings[0]) != 0)
+    if (string == &nvtx_no_string || offset >= sizeof(x_strings) || offset % sizeof(x_strings[0]) != 0)
         return "?";
     /* [string.A] acquire: the name; pairs with [string.R]. */
     return __atomic_load_n(&string->x_state, __ATOMIC_ACQUIRE) == GP_STRING_READY ? string->name : "?";
 }
 
-static void gp_nvtx_message(char name[GP_NVTX_NAME + 1], const struct gp_nvtx_attributes *attributes)
+static void nvtx_message(char name[GP_NVTX_NAME + 1], const struct gp_nvtx_attributes *attributes)
 {
     int32_t type = attributes && attributes->size >= sizeof(*attributes) ? attributes->message_type : 0;
     if (type == GP_MESSAGE_ASCII)
-        gp_nvtx_ascii(name, attributes->ascii);
+        nvtx_ascii(name, attributes->ascii);
     else if (type == GP_MESSAGE_WIDE)
-        gp_nvtx_wide(name, attributes->wide);
+        nvtx_wide(name, attributes->wide);
     else
-        gp_nvtx_ascii(name, type == GP_MESSAGE_STRING ? gp_nvtx_string_name(attributes->string) : NULL);
+        nvtx_ascii(name, type == GP_MESSAGE_STRING ? nvtx_string_name(attributes->string) : NULL);
 }
 
 /* Equal names have one entry: programs register the same string over and over. */
-static const struct gp_nvtx_string *gp_nvtx_register(const char name[GP_NVTX_NAME + 1])
+static const struct gp_nvtx_string *nvtx_register(const char name[GP_NVTX_NAME + 1])
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (const char *at = name; *at; at++)
@@ -145,7 +145,7 @@ static const struct gp_nvtx_string *gp_nvtx_register(const char name[GP_NVTX_NAM
         __atomic_store_n(&string->x_state, GP_STRING_READY, __ATOMIC_RELEASE);
         return string;
     }
-    return &gp_nvtx_no_string;
+    return &nvtx_no_string;
 }
 
 /* ---- open ranges ----------------------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ static const struct gp_nvtx_string *gp_nvtx_register(const char name[GP_NVTX_NAM
 #define GP_RANGE_MOST_UNKEPT    0xffffu
 _Static_assert(GP_NVTX_RANGES < 0xffff, "an index + 1 fits the low half");
 
-static bool gp_nvtx_try(struct gp_nvtx_range *range)
+static bool nvtx_try(struct gp_nvtx_range *range)
 {
     /* [range.A] acquire: its last user is done with it; pairs with [range.R]. */
     uint64_t state = __atomic_load_n(&range->x_state, __ATOMIC_RELAXED);
@@ -167,14 +167,14 @@ static bool gp_nvtx_try(struct gp_nvtx_range *range)
 }
 
 /* False: somebody else has ended it. */
-static bool gp_nvtx_give(struct gp_nvtx_range *range, uint64_t state)
+static bool nvtx_give(struct gp_nvtx_range *range, uint64_t state)
 {
     /* [range.R] release: what was read of it; pairs with [range.A]. */
     return __atomic_compare_exchange_n(&range->x_state, &state, state + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 /* Threads that ended inside of their ranges leave them behind. */
-static GP_COLD void gp_nvtx_reclaim(uint32_t from)
+static GP_COLD void nvtx_reclaim(uint32_t from)
 {
     int saved_errno = errno;
     for (uint32_t i = 0; i < GP_NVTX_PROBES; i++) {
@@ -187,28 +187,28 @@ static GP_COLD void gp_nvtx_reclaim(uint32_t from)
         if (__atomic_compare_exchange_n(&range->x_state, &state, state + 2, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
             __atomic_store_n(&range->tid, 0, __ATOMIC_RELAXED);
-            gp_nvtx_give(range, state + 2);
+            nvtx_give(range, state + 2);
         }
     }
     errno = saved_errno;
 }
 
 /* Index + 1; 0: no room. */
-static uint32_t gp_nvtx_take(void)
+static uint32_t nvtx_take(void)
 {
     /* Threads begin at places of their own; 61 is prime to the size and more than most threads nest. */
     uint32_t from = gp_thread.number * 61u;
     for (int again = 0; again < 2; again++) {
         for (uint32_t i = 0; i < GP_NVTX_PROBES; i++)
-            if (gp_nvtx_try(&x_ranges[(from + i) % GP_NVTX_RANGES]))
+            if (nvtx_try(&x_ranges[(from + i) % GP_NVTX_RANGES]))
                 return (from + i) % GP_NVTX_RANGES + 1;
         if (!again)
-            gp_nvtx_reclaim(from);
+            nvtx_reclaim(from);
     }
     return 0;
 }
 
-static void gp_nvtx_say(const char *prefix, const char *name)
+static void nvtx_say(const char *prefix, const char *name)
 {
     char text[8 + GP_NVTX_NAME];
     size_t used = strlen(prefix);
@@ -217,7 +217,7 @@ static void gp_nvtx_say(const char *prefix, const char *name)
     gp_feed_event(GP_EVENT_MARK, text);
 }
 
-static bool gp_nvtx_enter(void)
+static bool nvtx_enter(void)
 {
     /* [nvtx.A] acquire: the accounts; pairs with [nvtx.R]. */
     return __atomic_load_n(&x_on, __ATOMIC_ACQUIRE) && gp_thread_enter();
@@ -228,22 +228,22 @@ void gp_nvtx_start(void)
     __atomic_store_n(&x_on, 1, __ATOMIC_RELEASE); /* [nvtx.R] release: pairs with [nvtx.A] */
 }
 
-static uint8_t gp_nvtx_domain(const void *handle)
+static uint8_t nvtx_domain(const void *handle)
 {
-    uintptr_t index = (uintptr_t)handle - (uintptr_t)gp_nvtx_domains;
+    uintptr_t index = (uintptr_t)handle - (uintptr_t)nvtx_domains;
     return index < GP_NVTX_DOMAINS ? (uint8_t)index : 0;
 }
 
-static void gp_nvtx_push(const void *domain, const char *name)
+static void nvtx_push(const void *domain, const char *name)
 {
     struct gp_thread *me = &gp_thread;
-    uint32_t at = GP_RANGE_UNKEPT(me->range) ? 0 : gp_nvtx_take();
-    gp_nvtx_say("nvtx:", name);
+    uint32_t at = GP_RANGE_UNKEPT(me->range) ? 0 : nvtx_take();
+    nvtx_say("nvtx:", name);
     if (at) {
         struct gp_nvtx_range *range = &x_ranges[at - 1];
         __atomic_store_n(&range->tid, me->tid, __ATOMIC_RELAXED);
         range->below = (uint16_t)GP_RANGE_TOP(me->range);
-        range->domain = gp_nvtx_domain(domain);
+        range->domain = nvtx_domain(domain);
         strcpy(range->name, name);
         me->range = at;
     } else if (GP_RANGE_UNKEPT(me->range) < GP_RANGE_MOST_UNKEPT) {
@@ -252,14 +252,14 @@ static void gp_nvtx_push(const void *domain, const char *name)
 }
 
 /* Ranges nest in each domain by itself.  A pop without a push, or of a push before our start, is none of ours. */
-static void gp_nvtx_pop(const void *handle)
+static void nvtx_pop(const void *handle)
 {
     struct gp_thread *me = &gp_thread;
-    uint8_t domain = gp_nvtx_domain(handle);
+    uint8_t domain = nvtx_domain(handle);
     struct gp_nvtx_range *above = NULL;
     if (GP_RANGE_UNKEPT(me->range)) {
         me->range -= GP_RANGE_ONE_UNKEPT;
-        gp_nvtx_say("/nvtx:", "");
+        nvtx_say("/nvtx:", "");
         return;
     }
     for (uint32_t at = GP_RANGE_TOP(me->range); at; at = above->below) {
@@ -268,22 +268,22 @@ static void gp_nvtx_pop(const void *handle)
             above = range;
             continue;
         }
-        gp_nvtx_say("/nvtx:", range->name);
+        nvtx_say("/nvtx:", range->name);
         if (above)
             above->below = range->below;
         else
             me->range = range->below;
         __atomic_store_n(&range->tid, 0, __ATOMIC_RELAXED);
-        gp_nvtx_give(range, __atomic_load_n(&range->x_state, __ATOMIC_RELAXED));
+        nvtx_give(range, __atomic_load_n(&range->x_state, __ATOMIC_RELAXED));
         return;
     }
 }
 
 /* The id says the generation too: ending it twice ends it once. */
-static uint64_t gp_nvtx_begin(const char *name)
+static uint64_t nvtx_begin(const char *name)
 {
-    uint32_t at = gp_nvtx_take();
-    gp_nvtx_say("nvtx:", name);
+    uint32_t at = nvtx_take();
+    nvtx_say("nvtx:", name);
     if (!at)
         return GP_NVTX_NAMELESS;
     struct gp_nvtx_range *range = &x_ranges[at - 1];
@@ -291,7 +291,7 @@ static uint64_t gp_nvtx_begin(const char *name)
     return __atomic_load_n(&range->x_state, __ATOMIC_RELAXED) << 16 | at;
 }
 
-static void gp_nvtx_end(uint64_t id)
+static void nvtx_end(uint64_t id)
 {
     char name[GP_NVTX_NAME + 1] = "";
     uint32_t at = (uint32_t)(id & 0xffff);
@@ -301,39 +301,39 @@ static void gp_nvtx_end(uint64_t id)
         struct gp_nvtx_range *range = &x_ranges[at - 1];
         memcpy(name, range->name, sizeof(name));
         name[GP_NVTX_NAME] = '\0';
-        if (__atomic_load_n(&range->tid, __ATOMIC_RELAXED) || !gp_nvtx_give(range, id >> 16))
+        if (__atomic_load_n(&range->tid, __ATOMIC_RELAXED) || !nvtx_give(range, id >> 16))
             return;
     }
-    gp_nvtx_say("/nvtx:", name);
+    nvtx_say("/nvtx:", name);
 }
 
 /* ---- what NVTX calls ------------------------------------------------------------------------------------------- */
 
 typedef void gp_nvtx_do(const void *domain, const char *name);
 
-static void gp_nvtx_mark(const void *domain, const char *name)
+static void nvtx_mark(const void *domain, const char *name)
 {
     (void)domain;
-    gp_nvtx_say("nvtx.", name);
+    nvtx_say("nvtx.", name);
 }
 
-static void gp_nvtx_with(gp_nvtx_do *action, const void *domain, const struct gp_nvtx_attributes *attributes)
+static void nvtx_with(gp_nvtx_do *action, const void *domain, const struct gp_nvtx_attributes *attributes)
 {
     char name[GP_NVTX_NAME + 1];
-    if (!gp_nvtx_enter())
+    if (!nvtx_enter())
         return;
-    gp_nvtx_message(name, attributes);
+    nvtx_message(name, attributes);
     action(domain, name);
     gp_thread_leave();
 }
 
-static uint64_t gp_nvtx_start_with(const struct gp_nvtx_attributes *attributes)
+static uint64_t nvtx_start_with(const struct gp_nvtx_attributes *attributes)
 {
     char name[GP_NVTX_NAME + 1];
-    if (!gp_nvtx_enter())
+    if (!nvtx_enter())
         return 0;
-    gp_nvtx_message(name, attributes);
-    uint64_t id = gp_nvtx_begin(name);
+    nvtx_message(name, attributes);
+    uint64_t id = nvtx_begin(name);
     gp_thread_leave();
     return id;
 }
@@ -341,116 +341,116 @@ static uint64_t gp_nvtx_start_with(const struct gp_nvtx_attributes *attributes)
 #define GP_ASCII(_text) (&(struct gp_nvtx_attributes){.size = 48, .message_type = GP_MESSAGE_ASCII, .ascii = (_text)})
 #define GP_WIDE(_text)  (&(struct gp_nvtx_attributes){.size = 48, .message_type = GP_MESSAGE_WIDE, .wide = (_text)})
 
-static void gp_nvtx_mark_ex(const struct gp_nvtx_attributes *attributes)
+static void nvtx_mark_ex(const struct gp_nvtx_attributes *attributes)
 {
-    gp_nvtx_with(gp_nvtx_mark, NULL, attributes);
+    nvtx_with(nvtx_mark, NULL, attributes);
 }
 
-static void gp_nvtx_mark_a(const char *text)
+static void nvtx_mark_a(const char *text)
 {
-    gp_nvtx_with(gp_nvtx_mark, NULL, GP_ASCII(text));
+    nvtx_with(nvtx_mark, NULL, GP_ASCII(text));
 }
 
-static void gp_nvtx_mark_w(const wchar_t *text)
+static void nvtx_mark_w(const wchar_t *text)
 {
-    gp_nvtx_with(gp_nvtx_mark, NULL, GP_WIDE(text));
+    nvtx_with(nvtx_mark, NULL, GP_WIDE(text));
 }
 
-static uint64_t gp_nvtx_start_a(const char *text)
+static uint64_t nvtx_start_a(const char *text)
 {
-    return gp_nvtx_start_with(GP_ASCII(text));
+    return nvtx_start_with(GP_ASCII(text));
 }
 
-static uint64_t gp_nvtx_start_w(const wchar_t *text)
+static uint64_t nvtx_start_w(const wchar_t *text)
 {
-    return gp_nvtx_start_with(GP_WIDE(text));
+    return nvtx_start_with(GP_WIDE(text));
 }
 
-static void gp_nvtx_end_id(uint64_t id)
+static void nvtx_end_id(uint64_t id)
 {
-    if (!gp_nvtx_enter())
+    if (!nvtx_enter())
         return;
-    gp_nvtx_end(id);
+    nvtx_end(id);
     gp_thread_leave();
 }
 
-static int gp_nvtx_push_ex(const struct gp_nvtx_attributes *attributes)
+static int nvtx_push_ex(const struct gp_nvtx_attributes *attributes)
 {
-    gp_nvtx_with(gp_nvtx_push, NULL, attributes);
+    nvtx_with(nvtx_push, NULL, attributes);
     return GP_NVTX_UNTRACKED;
 }
 
-static int gp_nvtx_push_a(const char *text)
+static int nvtx_push_a(const char *text)
 {
-    gp_nvtx_with(gp_nvtx_push, NULL, GP_ASCII(text));
+    nvtx_with(nvtx_push, NULL, GP_ASCII(text));
     return GP_NVTX_UNTRACKED;
 }
 
-static int gp_nvtx_push_w(const wchar_t *text)
+static int nvtx_push_w(const wchar_t *text)
 {
-    gp_nvtx_with(gp_nvtx_push, NULL, GP_WIDE(text));
+    nvtx_with(nvtx_push, NULL, GP_WIDE(text));
     return GP_NVTX_UNTRACKED;
 }
 
-static int gp_nvtx_domain_pop(const void *domain)
+static int nvtx_domain_pop(const void *domain)
 {
-    if (gp_nvtx_enter()) {
-        gp_nvtx_pop(domain);
+    if (nvtx_enter()) {
+        nvtx_pop(domain);
         gp_thread_leave();
     }
     return GP_NVTX_UNTRACKED;
 }
 
-static int gp_nvtx_pop_plain(void)
+static int nvtx_pop_plain(void)
 {
-    return gp_nvtx_domain_pop(NULL);
+    return nvtx_domain_pop(NULL);
 }
 
-static void gp_nvtx_domain_mark(const void *domain, const struct gp_nvtx_attributes *attributes)
+static void nvtx_domain_mark(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
-    gp_nvtx_with(gp_nvtx_mark, domain, attributes);
+    nvtx_with(nvtx_mark, domain, attributes);
 }
 
-static uint64_t gp_nvtx_domain_start(const void *domain, const struct gp_nvtx_attributes *attributes)
+static uint64_t nvtx_domain_start(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
     (void)domain;
-    return gp_nvtx_start_with(attributes);
+    return nvtx_start_with(attributes);
 }
 
-static void gp_nvtx_domain_end(const void *domain, uint64_t id)
+static void nvtx_domain_end(const void *domain, uint64_t id)
 {
     (void)domain;
-    gp_nvtx_end_id(id);
+    nvtx_end_id(id);
 }
 
-static int gp_nvtx_domain_push(const void *domain, const struct gp_nvtx_attributes *attributes)
+static int nvtx_domain_push(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
-    gp_nvtx_with(gp_nvtx_push, domain, attributes);
+    nvtx_with(nvtx_push, domain, attributes);
     return GP_NVTX_UNTRACKED;
 }
 
 /* Strings and domains are made before our start as well, and serve after it. */
-static const void *gp_nvtx_string_a(const void *domain, const char *text)
+static const void *nvtx_string_a(const void *domain, const char *text)
 {
     char name[GP_NVTX_NAME + 1];
     (void)domain;
-    gp_nvtx_ascii(name, text);
-    return gp_nvtx_register(name);
+    nvtx_ascii(name, text);
+    return nvtx_register(name);
 }
 
-static const void *gp_nvtx_string_w(const void *domain, const wchar_t *text)
+static const void *nvtx_string_w(const void *domain, const wchar_t *text)
 {
     char name[GP_NVTX_NAME + 1];
     (void)domain;
-    gp_nvtx_wide(name, text);
-    return gp_nvtx_register(name);
+    nvtx_wide(name, text);
+    return nvtx_register(name);
 }
 
-static const void *gp_nvtx_domain_new(const void *name)
+static const void *nvtx_domain_new(const void *name)
 {
     (void)name;
     uint32_t index = __atomic_add_fetch(&x_domain_count, 1, __ATOMIC_RELAXED); /* a number, publishes nothing */
-    return &gp_nvtx_domains[index < GP_NVTX_DOMAINS ? index : GP_NVTX_DOMAINS - 1];
+    return &nvtx_domains[index < GP_NVTX_DOMAINS ? index : GP_NVTX_DOMAINS - 1];
 }
 
 /* ---- door ------------------------------------------------------------------------------------------------------ */
@@ -466,16 +466,16 @@ static const struct gp_nvtx_slot {
     {                                                                                                                  \
         _module, _number, (gp_nvtx_function *)(_function)                                                              \
     }
-    GP_SLOT(GP_NVTX_CORE, 1, gp_nvtx_mark_ex),       GP_SLOT(GP_NVTX_CORE, 2, gp_nvtx_mark_a),
-    GP_SLOT(GP_NVTX_CORE, 3, gp_nvtx_mark_w),        GP_SLOT(GP_NVTX_CORE, 4, gp_nvtx_start_with),
-    GP_SLOT(GP_NVTX_CORE, 5, gp_nvtx_start_a),       GP_SLOT(GP_NVTX_CORE, 6, gp_nvtx_start_w),
-    GP_SLOT(GP_NVTX_CORE, 7, gp_nvtx_end_id),        GP_SLOT(GP_NVTX_CORE, 8, gp_nvtx_push_ex),
-    GP_SLOT(GP_NVTX_CORE, 9, gp_nvtx_push_a),        GP_SLOT(GP_NVTX_CORE, 10, gp_nvtx_push_w),
-    GP_SLOT(GP_NVTX_CORE, 11, gp_nvtx_pop_plain),    GP_SLOT(GP_NVTX_CORE2, 1, gp_nvtx_domain_mark),
-    GP_SLOT(GP_NVTX_CORE2, 2, gp_nvtx_domain_start), GP_SLOT(GP_NVTX_CORE2, 3, gp_nvtx_domain_end),
-    GP_SLOT(GP_NVTX_CORE2, 4, gp_nvtx_domain_push),  GP_SLOT(GP_NVTX_CORE2, 5, gp_nvtx_domain_pop),
-    GP_SLOT(GP_NVTX_CORE2, 10, gp_nvtx_string_a),    GP_SLOT(GP_NVTX_CORE2, 11, gp_nvtx_string_w),
-    GP_SLOT(GP_NVTX_CORE2, 12, gp_nvtx_domain_new),  GP_SLOT(GP_NVTX_CORE2, 13, gp_nvtx_domain_new),
+    GP_SLOT(GP_NVTX_CORE, 1, nvtx_mark_ex),       GP_SLOT(GP_NVTX_CORE, 2, nvtx_mark_a),
+    GP_SLOT(GP_NVTX_CORE, 3, nvtx_mark_w),        GP_SLOT(GP_NVTX_CORE, 4, nvtx_start_with),
+    GP_SLOT(GP_NVTX_CORE, 5, nvtx_start_a),       GP_SLOT(GP_NVTX_CORE, 6, nvtx_start_w),
+    GP_SLOT(GP_NVTX_CORE, 7, nvtx_end_id),        GP_SLOT(GP_NVTX_CORE, 8, nvtx_push_ex),
+    GP_SLOT(GP_NVTX_CORE, 9, nvtx_push_a),        GP_SLOT(GP_NVTX_CORE, 10, nvtx_push_w),
+    GP_SLOT(GP_NVTX_CORE, 11, nvtx_pop_plain),    GP_SLOT(GP_NVTX_CORE2, 1, nvtx_domain_mark),
+    GP_SLOT(GP_NVTX_CORE2, 2, nvtx_domain_start), GP_SLOT(GP_NVTX_CORE2, 3, nvtx_domain_end),
+    GP_SLOT(GP_NVTX_CORE2, 4, nvtx_domain_push),  GP_SLOT(GP_NVTX_CORE2, 5, nvtx_domain_pop),
+    GP_SLOT(GP_NVTX_CORE2, 10, nvtx_string_a),    GP_SLOT(GP_NVTX_CORE2, 11, nvtx_string_w),
+    GP_SLOT(GP_NVTX_CORE2, 12, nvtx_domain_new),  GP_SLOT(GP_NVTX_CORE2, 13, nvtx_domain_new),
 };
 
 struct gp_nvtx_callbacks { /* export table 1 */

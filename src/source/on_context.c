@@ -4,28 +4,28 @@
 #include "base/thread.h"
 #include "source/dispatch.h"
 
-static void gp_on_ipc_open_exit(struct gp_call *call)
+static void on_ipc_open_exit(struct gp_call *call)
 {
     const struct gp_params_cuIpcOpenMemHandle_v2 *params = GP_PARAMS(call, cuIpcOpenMemHandle_v2);
     if (gp_call_ok(call))
         gp_feed_ipc_open(*params->pdptr, gp_call_device(call), call->ctx);
 }
-const struct gp_handler gp_on_ipc_open = {NULL, gp_on_ipc_open_exit};
+const struct gp_handler gp_on_ipc_open = {NULL, on_ipc_open_exit};
 
-static void gp_on_ipc_close_enter(struct gp_call *call)
+static void on_ipc_close_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_ipc_close_begin(GP_PARAMS(call, cuIpcCloseMemHandle)->dptr);
 }
 
-static void gp_on_ipc_close_exit(struct gp_call *call)
+static void on_ipc_close_exit(struct gp_call *call)
 {
     gp_feed_ipc_close_end((uint32_t)*call->slot, gp_call_ok(call));
 }
-const struct gp_handler gp_on_ipc_close = {gp_on_ipc_close_enter, gp_on_ipc_close_exit};
+const struct gp_handler gp_on_ipc_close = {on_ipc_close_enter, on_ipc_close_exit};
 
-static void gp_on_external(struct gp_call *call, enum gp_space space, uint64_t address, uint64_t bytes)
+static void on_external(struct gp_call *call, enum gp_space space, uint64_t address, uint64_t bytes)
 {
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = space,
         .kind = GP_KIND_IMPORTED,
         .device = gp_call_device(call),
@@ -37,25 +37,25 @@ static void gp_on_external(struct gp_call *call, enum gp_space space, uint64_t a
     gp_feed_alloc(&block);
 }
 
-static void gp_on_external_buffer_exit(struct gp_call *call)
+static void on_external_buffer_exit(struct gp_call *call)
 {
     const struct gp_params_cuExternalMemoryGetMappedBuffer *params = GP_PARAMS(call, cuExternalMemoryGetMappedBuffer);
     if (gp_call_ok(call))
-        gp_on_external(call, GP_SPACE_DEVICE, *params->devPtr, params->bufferDesc->size);
+        on_external(call, GP_SPACE_DEVICE, *params->devPtr, params->bufferDesc->size);
 }
-const struct gp_handler gp_on_external_buffer = {NULL, gp_on_external_buffer_exit};
+const struct gp_handler gp_on_external_buffer = {NULL, on_external_buffer_exit};
 
-static void gp_on_external_array_exit(struct gp_call *call)
+static void on_external_array_exit(struct gp_call *call)
 {
     const struct gp_params_cuExternalMemoryGetMappedMipmappedArray *params =
         GP_PARAMS(call, cuExternalMemoryGetMappedMipmappedArray);
     if (gp_call_ok(call))
-        gp_on_external(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)*params->mipmap, 0);
+        on_external(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)*params->mipmap, 0);
 }
-const struct gp_handler gp_on_external_array = {NULL, gp_on_external_array_exit};
+const struct gp_handler gp_on_external_array = {NULL, on_external_array_exit};
 
 /* Which context is a device's primary one: needed where a reset does not announce the context that dies. */
-static void gp_on_primary_retain_exit(struct gp_call *call)
+static void on_primary_retain_exit(struct gp_call *call)
 {
     const struct gp_params_cuDevicePrimaryCtxRetain *params = GP_PARAMS(call, cuDevicePrimaryCtxRetain);
     if (!gp_call_ok(call) || !gp_call_ask_number)
@@ -64,17 +64,17 @@ static void gp_on_primary_retain_exit(struct gp_call *call)
     if (number)
         gp_feed_primary_context(params->dev, number);
 }
-const struct gp_handler gp_on_primary_retain = {NULL, gp_on_primary_retain_exit};
+const struct gp_handler gp_on_primary_retain = {NULL, on_primary_retain_exit};
 
-static void gp_on_primary_reset_enter(struct gp_call *call)
+static void on_primary_reset_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_primary_of(GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev);
 }
 
-static void gp_on_primary_reset_exit(struct gp_call *call)
+static void on_primary_reset_exit(struct gp_call *call)
 {
     /* Nothing is left to do if CONTEXT_DESTROY_STARTING came: the number owns no block any more. */
     if (gp_call_ok(call))
         gp_feed_context_destroyed((uint32_t)*call->slot, GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev, false);
 }
-const struct gp_handler gp_on_primary_reset = {gp_on_primary_reset_enter, gp_on_primary_reset_exit};
+const struct gp_handler gp_on_primary_reset = {on_primary_reset_enter, on_primary_reset_exit};

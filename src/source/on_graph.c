@@ -5,8 +5,7 @@
 #include "base/thread.h"
 #include "source/dispatch.h"
 
-static void gp_on_alloc_node(struct gp_call *call, void *const *node, void *graph,
-                             const struct gp_cu_alloc_node *params)
+static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_alloc_node *params)
 {
     int device = params->pool.location.type == GP_CU_LOCATION_DEVICE ? params->pool.location.id : (int)GP_WIRE_HOST;
     call->asked_bytes = params->bytes;
@@ -16,67 +15,67 @@ static void gp_on_alloc_node(struct gp_call *call, void *const *node, void *grap
                            (uint64_t)(uintptr_t)graph);
 }
 
-static void gp_on_graph_alloc_node_exit(struct gp_call *call)
+static void on_graph_alloc_node_exit(struct gp_call *call)
 {
     const struct gp_params_cuGraphAddMemAllocNode *params = GP_PARAMS(call, cuGraphAddMemAllocNode);
     if (params->nodeParams)
-        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, params->nodeParams);
+        on_alloc_node(call, params->phGraphNode, params->hGraph, params->nodeParams);
 }
-const struct gp_handler gp_on_graph_alloc_node = {NULL, gp_on_graph_alloc_node_exit};
+const struct gp_handler gp_on_graph_alloc_node = {NULL, on_graph_alloc_node_exit};
 
-static void gp_on_graph_node_exit(struct gp_call *call)
+static void on_graph_node_exit(struct gp_call *call)
 {
     const struct gp_params_cuGraphAddNode *params = GP_PARAMS(call, cuGraphAddNode);
     if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
-        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+        on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
 }
-const struct gp_handler gp_on_graph_node = {NULL, gp_on_graph_node_exit};
+const struct gp_handler gp_on_graph_node = {NULL, on_graph_node_exit};
 
-static void gp_on_graph_node_v2_exit(struct gp_call *call)
+static void on_graph_node_v2_exit(struct gp_call *call)
 {
     const struct gp_params_cuGraphAddNode_v2 *params = GP_PARAMS(call, cuGraphAddNode_v2);
     if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
-        gp_on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+        on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
 }
-const struct gp_handler gp_on_graph_node_v2 = {NULL, gp_on_graph_node_v2_exit};
+const struct gp_handler gp_on_graph_node_v2 = {NULL, on_graph_node_v2_exit};
 
-static void gp_on_graph_change_exit(struct gp_call *call)
+static void on_graph_change_exit(struct gp_call *call)
 {
     (void)call;
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }
-const struct gp_handler gp_on_graph_change = {NULL, gp_on_graph_change_exit};
+const struct gp_handler gp_on_graph_change = {NULL, on_graph_change_exit};
 
-static void gp_on_graph_destroy_enter(struct gp_call *call)
+static void on_graph_destroy_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_graph_destroy_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuGraphDestroy)->hGraph);
 }
 
-static void gp_on_graph_destroy_exit(struct gp_call *call)
+static void on_graph_destroy_exit(struct gp_call *call)
 {
     gp_feed_graph_destroy_end((uint32_t)*call->slot, gp_call_ok(call));
 }
-const struct gp_handler gp_on_graph_destroy = {gp_on_graph_destroy_enter, gp_on_graph_destroy_exit};
+const struct gp_handler gp_on_graph_destroy = {on_graph_destroy_enter, on_graph_destroy_exit};
 
-static void gp_on_capture_begin_exit(struct gp_call *call)
+static void on_capture_begin_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
         gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, true);
 }
-const struct gp_handler gp_on_capture_begin = {NULL, gp_on_capture_begin_exit};
+const struct gp_handler gp_on_capture_begin = {NULL, on_capture_begin_exit};
 
-static void gp_on_capture_to_graph_exit(struct gp_call *call)
+static void on_capture_to_graph_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
         gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream, false);
 }
-const struct gp_handler gp_on_capture_to_graph = {NULL, gp_on_capture_to_graph_exit};
+const struct gp_handler gp_on_capture_to_graph = {NULL, on_capture_to_graph_exit};
 
-static void gp_on_capture_end_exit(struct gp_call *call)
+static void on_capture_end_exit(struct gp_call *call)
 {
     /* These two errors end the capture and discard its graph; after any other the capture goes on. */
     bool discarded = call->result == GP_CU_CAPTURE_INVALIDATED || call->result == GP_CU_CAPTURE_UNJOINED;
     if (gp_call_ok(call) || discarded)
         gp_feed_capture_end((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, discarded);
 }
-const struct gp_handler gp_on_capture_end = {NULL, gp_on_capture_end_exit};
+const struct gp_handler gp_on_capture_end = {NULL, on_capture_end_exit};

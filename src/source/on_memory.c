@@ -6,7 +6,7 @@
 
 /* ---- allocations ---------------------------------------------------------------------------------------------- */
 
-static void gp_on_alloc(struct gp_call *call, struct gp_block *block, const uint64_t *address)
+static void on_alloc(struct gp_call *call, struct gp_allocation *block, const uint64_t *address)
 {
     call->asked_bytes = block->requested_bytes;
     call->device = block->device;
@@ -17,24 +17,24 @@ static void gp_on_alloc(struct gp_call *call, struct gp_block *block, const uint
     gp_feed_alloc(block);
 }
 
-static void gp_on_linear_exit(struct gp_call *call)
+static void on_linear_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAlloc_v2 *params = GP_PARAMS(call, cuMemAlloc_v2);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_DEVICE,
         .kind = GP_KIND_LINEAR,
         .device = gp_call_device(call),
         .bytes = params->bytesize,
         .requested_bytes = params->bytesize,
     };
-    gp_on_alloc(call, &block, params->dptr);
+    on_alloc(call, &block, params->dptr);
 }
-const struct gp_handler gp_on_linear = {NULL, gp_on_linear_exit};
+const struct gp_handler gp_on_linear = {NULL, on_linear_exit};
 
-static void gp_on_pitched_exit(struct gp_call *call)
+static void on_pitched_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAllocPitch_v2 *params = GP_PARAMS(call, cuMemAllocPitch_v2);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_DEVICE,
         .kind = GP_KIND_PITCHED,
         .device = gp_call_device(call),
@@ -42,61 +42,61 @@ static void gp_on_pitched_exit(struct gp_call *call)
     };
     if (gp_call_ok(call))
         block.bytes = *params->pPitch * params->Height;
-    gp_on_alloc(call, &block, params->dptr);
+    on_alloc(call, &block, params->dptr);
 }
-const struct gp_handler gp_on_pitched = {NULL, gp_on_pitched_exit};
+const struct gp_handler gp_on_pitched = {NULL, on_pitched_exit};
 
-static void gp_on_managed_exit(struct gp_call *call)
+static void on_managed_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAllocManaged *params = GP_PARAMS(call, cuMemAllocManaged);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_DEVICE,
         .kind = GP_KIND_MANAGED,
         .device = gp_call_device(call),
         .bytes = params->bytesize,
         .requested_bytes = params->bytesize,
     };
-    gp_on_alloc(call, &block, params->dptr);
+    on_alloc(call, &block, params->dptr);
 }
-const struct gp_handler gp_on_managed = {NULL, gp_on_managed_exit};
+const struct gp_handler gp_on_managed = {NULL, on_managed_exit};
 
-static void gp_on_pinned_exit(struct gp_call *call)
+static void on_pinned_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemHostAlloc *params = GP_PARAMS(call, cuMemHostAlloc);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_HOST,
         .kind = GP_KIND_PINNED,
         .device = GP_WIRE_HOST,
         .bytes = params->bytesize,
         .requested_bytes = params->bytesize,
     };
-    gp_on_alloc(call, &block, (const uint64_t *)params->pp);
+    on_alloc(call, &block, (const uint64_t *)params->pp);
 }
-const struct gp_handler gp_on_pinned = {NULL, gp_on_pinned_exit};
+const struct gp_handler gp_on_pinned = {NULL, on_pinned_exit};
 
-static void gp_on_registered_exit(struct gp_call *call)
+static void on_registered_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemHostRegister_v2 *params = GP_PARAMS(call, cuMemHostRegister_v2);
     uint64_t address = (uint64_t)(uintptr_t)params->p;
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_REGISTERED,
         .kind = GP_KIND_REGISTERED,
         .device = GP_WIRE_HOST,
         .bytes = params->bytesize,
         .requested_bytes = params->bytesize,
     };
-    gp_on_alloc(call, &block, &address);
+    on_alloc(call, &block, &address);
 }
-const struct gp_handler gp_on_registered = {NULL, gp_on_registered_exit};
+const struct gp_handler gp_on_registered = {NULL, on_registered_exit};
 
 /* ---- frees ---------------------------------------------------------------------------------------------------- */
 
-static void gp_on_free_begin(struct gp_call *call, enum gp_space space, uint64_t address)
+static void on_free_begin(struct gp_call *call, enum gp_space space, uint64_t address)
 {
     *call->slot = gp_feed_free_begin(space, address);
 }
 
-static void gp_on_free_finish(struct gp_call *call, enum gp_space space, uint64_t address, uint64_t stream)
+static void on_free_finish(struct gp_call *call, enum gp_space space, uint64_t address, uint64_t stream)
 {
     uint32_t token = (uint32_t)*call->slot;
     if (token)
@@ -105,23 +105,23 @@ static void gp_on_free_finish(struct gp_call *call, enum gp_space space, uint64_
         gp_feed_unknown_free(space, address);
 }
 
-static void gp_on_free_enter(struct gp_call *call)
+static void on_free_enter(struct gp_call *call)
 {
-    gp_on_free_begin(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFree_v2)->dptr);
+    on_free_begin(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFree_v2)->dptr);
 }
 
-static void gp_on_free_exit(struct gp_call *call)
+static void on_free_exit(struct gp_call *call)
 {
-    gp_on_free_finish(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFree_v2)->dptr, 0);
+    on_free_finish(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFree_v2)->dptr, 0);
 }
-const struct gp_handler gp_on_free = {gp_on_free_enter, gp_on_free_exit};
+const struct gp_handler gp_on_free = {on_free_enter, on_free_exit};
 
-static void gp_on_free_async_enter(struct gp_call *call)
+static void on_free_async_enter(struct gp_call *call)
 {
-    gp_on_free_begin(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFreeAsync)->dptr);
+    on_free_begin(call, GP_SPACE_DEVICE, GP_PARAMS(call, cuMemFreeAsync)->dptr);
 }
 
-static void gp_on_free_async_exit(struct gp_call *call)
+static void on_free_async_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemFreeAsync *params = GP_PARAMS(call, cuMemFreeAsync);
     uint64_t stream = (uint64_t)(uintptr_t)params->hStream;
@@ -130,37 +130,37 @@ static void gp_on_free_async_exit(struct gp_call *call)
         gp_feed_free_end((uint32_t)*call->slot, false, stream);
         return;
     }
-    gp_on_free_finish(call, GP_SPACE_DEVICE, params->dptr, stream);
+    on_free_finish(call, GP_SPACE_DEVICE, params->dptr, stream);
 }
-const struct gp_handler gp_on_free_async = {gp_on_free_async_enter, gp_on_free_async_exit};
+const struct gp_handler gp_on_free_async = {on_free_async_enter, on_free_async_exit};
 
-static void gp_on_host_free_enter(struct gp_call *call)
+static void on_host_free_enter(struct gp_call *call)
 {
-    gp_on_free_begin(call, GP_SPACE_HOST, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemFreeHost)->p);
-}
-
-static void gp_on_host_free_exit(struct gp_call *call)
-{
-    gp_on_free_finish(call, GP_SPACE_HOST, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemFreeHost)->p, 0);
-}
-const struct gp_handler gp_on_host_free = {gp_on_host_free_enter, gp_on_host_free_exit};
-
-static void gp_on_unregister_enter(struct gp_call *call)
-{
-    gp_on_free_begin(call, GP_SPACE_REGISTERED, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemHostUnregister)->p);
+    on_free_begin(call, GP_SPACE_HOST, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemFreeHost)->p);
 }
 
-static void gp_on_unregister_exit(struct gp_call *call)
+static void on_host_free_exit(struct gp_call *call)
 {
-    gp_on_free_finish(call, GP_SPACE_REGISTERED, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemHostUnregister)->p, 0);
+    on_free_finish(call, GP_SPACE_HOST, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemFreeHost)->p, 0);
 }
-const struct gp_handler gp_on_unregister = {gp_on_unregister_enter, gp_on_unregister_exit};
+const struct gp_handler gp_on_host_free = {on_host_free_enter, on_host_free_exit};
+
+static void on_unregister_enter(struct gp_call *call)
+{
+    on_free_begin(call, GP_SPACE_REGISTERED, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemHostUnregister)->p);
+}
+
+static void on_unregister_exit(struct gp_call *call)
+{
+    on_free_finish(call, GP_SPACE_REGISTERED, (uint64_t)(uintptr_t)GP_PARAMS(call, cuMemHostUnregister)->p, 0);
+}
+const struct gp_handler gp_on_unregister = {on_unregister_enter, on_unregister_exit};
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
 /* Bits per element and channel of the formats whose channel count the descriptor gives; the packed and planar ones
  * count their average bits per pixel (cuda.h: CUarray_format). */
-static uint64_t gp_array_bits(int format, unsigned channels)
+static uint64_t array_bits(int format, unsigned channels)
 {
     switch (format) {
     case 0x01: /* unsigned and signed 8-bit */
@@ -208,15 +208,15 @@ static uint64_t gp_array_bits(int format, unsigned channels)
     return 16ull; /* the 4:2:2 family and whatever comes next: two bytes a pixel */
 }
 
-static uint64_t gp_array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)
+static uint64_t array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)
 {
     uint64_t pixels = (uint64_t)width * (height ? height : 1) * (depth ? depth : 1);
-    return pixels * gp_array_bits(format, channels) / 8;
+    return pixels * array_bits(format, channels) / 8;
 }
 
-static void gp_on_array_made(struct gp_call *call, uint64_t bytes, void *const *handle)
+static void on_array_made(struct gp_call *call, uint64_t bytes, void *const *handle)
 {
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_ARRAY,
         .kind = GP_KIND_ARRAY,
         .device = gp_call_device(call),
@@ -224,26 +224,26 @@ static void gp_on_array_made(struct gp_call *call, uint64_t bytes, void *const *
         .requested_bytes = bytes,
         .estimated = true,
     };
-    gp_on_alloc(call, &block, (const uint64_t *)handle);
+    on_alloc(call, &block, (const uint64_t *)handle);
 }
 
-static void gp_on_array_exit(struct gp_call *call)
+static void on_array_exit(struct gp_call *call)
 {
     const struct gp_params_cuArrayCreate_v2 *params = GP_PARAMS(call, cuArrayCreate_v2);
     const struct gp_cu_array_desc *desc = params->pAllocateArray;
-    uint64_t bytes = desc ? gp_array_bytes(desc->width, desc->height, 1, desc->format, desc->channels) : 0;
-    gp_on_array_made(call, bytes, params->pHandle);
+    uint64_t bytes = desc ? array_bytes(desc->width, desc->height, 1, desc->format, desc->channels) : 0;
+    on_array_made(call, bytes, params->pHandle);
 }
-const struct gp_handler gp_on_array = {NULL, gp_on_array_exit};
+const struct gp_handler gp_on_array = {NULL, on_array_exit};
 
-static uint64_t gp_array3d_bytes(const struct gp_cu_array3d_desc *desc, unsigned levels)
+static uint64_t array3d_bytes(const struct gp_cu_array3d_desc *desc, unsigned levels)
 {
     uint64_t bytes = 0;
     if (!desc || desc->flags & (GP_CU_ARRAY_SPARSE | GP_CU_ARRAY_DEFERRED))
         return 0; /* memory is mapped in later */
     size_t width = desc->width, height = desc->height, depth = desc->depth;
     for (unsigned level = 0; level < levels; level++) {
-        bytes += gp_array_bytes(width, height, depth, desc->format, desc->channels);
+        bytes += array_bytes(width, height, depth, desc->format, desc->channels);
         width = width > 1 ? width / 2 : width;
         height = height > 1 ? height / 2 : height;
         if (!(desc->flags & 5u)) /* 1 layered, 4 cube map: depth counts layers, which no level halves */
@@ -252,14 +252,14 @@ static uint64_t gp_array3d_bytes(const struct gp_cu_array3d_desc *desc, unsigned
     return bytes;
 }
 
-static void gp_on_array3d_exit(struct gp_call *call)
+static void on_array3d_exit(struct gp_call *call)
 {
     const struct gp_params_cuArray3DCreate_v2 *params = GP_PARAMS(call, cuArray3DCreate_v2);
-    gp_on_array_made(call, gp_array3d_bytes(params->pAllocateArray, 1), params->pHandle);
+    on_array_made(call, array3d_bytes(params->pAllocateArray, 1), params->pHandle);
 }
-const struct gp_handler gp_on_array3d = {NULL, gp_on_array3d_exit};
+const struct gp_handler gp_on_array3d = {NULL, on_array3d_exit};
 
-static void gp_on_mipmapped_exit(struct gp_call *call)
+static void on_mipmapped_exit(struct gp_call *call)
 {
     const struct gp_params_cuMipmappedArrayCreate *params = GP_PARAMS(call, cuMipmappedArrayCreate);
     const struct gp_cu_array3d_desc *desc = params->pMipmappedArrayDesc;
@@ -268,30 +268,30 @@ static void gp_on_mipmapped_exit(struct gp_call *call)
     for (size_t side = desc ? desc->width | desc->height | desc->depth : 0;
          side > 1 && levels < params->numMipmapLevels; side /= 2)
         levels++;
-    gp_on_array_made(call, gp_array3d_bytes(desc, levels), params->pHandle);
+    on_array_made(call, array3d_bytes(desc, levels), params->pHandle);
 }
-const struct gp_handler gp_on_mipmapped = {NULL, gp_on_mipmapped_exit};
+const struct gp_handler gp_on_mipmapped = {NULL, on_mipmapped_exit};
 
-static void gp_on_array_free_enter(struct gp_call *call)
+static void on_array_free_enter(struct gp_call *call)
 {
-    gp_on_free_begin(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)GP_PARAMS(call, cuArrayDestroy)->hArray);
+    on_free_begin(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)GP_PARAMS(call, cuArrayDestroy)->hArray);
 }
 
-static void gp_on_array_free_exit(struct gp_call *call)
+static void on_array_free_exit(struct gp_call *call)
 {
-    gp_on_free_finish(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)GP_PARAMS(call, cuArrayDestroy)->hArray, 0);
+    on_free_finish(call, GP_SPACE_ARRAY, (uint64_t)(uintptr_t)GP_PARAMS(call, cuArrayDestroy)->hArray, 0);
 }
-const struct gp_handler gp_on_array_free = {gp_on_array_free_enter, gp_on_array_free_exit};
+const struct gp_handler gp_on_array_free = {on_array_free_enter, on_array_free_exit};
 
 /* ---- the rest ------------------------------------------------------------------------------------------------- */
 
 /* Entry points from before CUDA 3.2 hold 32-bit addresses: no program of this century's second decade calls them. */
-static void gp_on_legacy_exit(struct gp_call *call)
+static void on_legacy_exit(struct gp_call *call)
 {
     (void)call;
     gp_feed_lost(GP_LOST_LEGACY);
 }
-const struct gp_handler gp_on_legacy = {NULL, gp_on_legacy_exit};
+const struct gp_handler gp_on_legacy = {NULL, on_legacy_exit};
 
 /* Looked at for their failures alone. */
 const struct gp_handler gp_on_note = {NULL, NULL};

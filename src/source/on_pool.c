@@ -5,20 +5,20 @@
 #include "source/dispatch.h"
 
 /* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD). */
-static int gp_stream_device(const struct gp_call *call, uint64_t stream)
+static int stream_device(const struct gp_call *call, uint64_t stream)
 {
     int device = stream > 2 ? gp_feed_stream_device(stream) : GP_DEVICE_UNKNOWN;
     return device < 0 ? gp_call_device(call) : device;
 }
 
 /* While a stream captures, the call makes a node and allocates nothing. */
-static bool gp_captured(uint64_t stream)
+static bool captured(uint64_t stream)
 {
     return gp_thread.node_type == GP_CU_NODE_ALLOC + 1 || gp_feed_stream_is_capturing(stream);
 }
 
-static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint64_t bytes, uint64_t pool, int device,
-                             uint64_t stream)
+static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_t bytes, uint64_t pool, int device,
+                          uint64_t stream)
 {
     int pool_device = gp_feed_pool_device(pool);
     if (pool_device >= 0)
@@ -27,13 +27,13 @@ static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint
     call->device = device;
     if (!gp_call_ok(call))
         return;
-    if (gp_captured(stream)) {
+    if (captured(stream)) {
         uint64_t node = gp_thread.node_type ? gp_thread.node : 0, graph = gp_thread.node_type ? gp_thread.graph : 0;
         gp_feed_graph_node(*address, bytes, device, node, graph);
         gp_feed_capture_graph(stream, graph);
         return;
     }
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_DEVICE,
         .kind = gp_feed_pool_is_managed(pool) ? GP_KIND_MANAGED : GP_KIND_POOL,
         .device = device,
@@ -46,25 +46,25 @@ static void gp_on_pool_block(struct gp_call *call, const uint64_t *address, uint
     gp_feed_alloc(&block);
 }
 
-static void gp_on_pool_alloc_exit(struct gp_call *call)
+static void on_pool_alloc_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAllocAsync *params = GP_PARAMS(call, cuMemAllocAsync);
     uint64_t stream = (uint64_t)(uintptr_t)params->hStream;
-    int device = gp_stream_device(call, stream);
-    gp_on_pool_block(call, params->dptr, params->bytesize, gp_feed_pool_of(device), device, stream);
+    int device = stream_device(call, stream);
+    on_pool_block(call, params->dptr, params->bytesize, gp_feed_pool_of(device), device, stream);
 }
-const struct gp_handler gp_on_pool_alloc = {NULL, gp_on_pool_alloc_exit};
+const struct gp_handler gp_on_pool_alloc = {NULL, on_pool_alloc_exit};
 
-static void gp_on_pool_alloc_from_exit(struct gp_call *call)
+static void on_pool_alloc_from_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAllocFromPoolAsync *params = GP_PARAMS(call, cuMemAllocFromPoolAsync);
     uint64_t stream = (uint64_t)(uintptr_t)params->hStream;
-    gp_on_pool_block(call, params->dptr, params->bytesize, (uint64_t)(uintptr_t)params->pool,
-                     gp_stream_device(call, stream), stream);
+    on_pool_block(call, params->dptr, params->bytesize, (uint64_t)(uintptr_t)params->pool, stream_device(call, stream),
+                  stream);
 }
-const struct gp_handler gp_on_pool_alloc_from = {NULL, gp_on_pool_alloc_from_exit};
+const struct gp_handler gp_on_pool_alloc_from = {NULL, on_pool_alloc_from_exit};
 
-static void gp_on_pool_create_exit(struct gp_call *call)
+static void on_pool_create_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemPoolCreate *params = GP_PARAMS(call, cuMemPoolCreate);
     if (!gp_call_ok(call))
@@ -74,43 +74,43 @@ static void gp_on_pool_create_exit(struct gp_call *call)
     unsigned flags = params->poolProps->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0;
     gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, device, flags);
 }
-const struct gp_handler gp_on_pool_create = {NULL, gp_on_pool_create_exit};
+const struct gp_handler gp_on_pool_create = {NULL, on_pool_create_exit};
 
-static void gp_on_pool_destroy_enter(struct gp_call *call)
+static void on_pool_destroy_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_pool_destroy_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuMemPoolDestroy)->pool);
 }
 
-static void gp_on_pool_destroy_exit(struct gp_call *call)
+static void on_pool_destroy_exit(struct gp_call *call)
 {
     gp_feed_pool_destroy_end((uint32_t)*call->slot, gp_call_ok(call));
 }
-const struct gp_handler gp_on_pool_destroy = {gp_on_pool_destroy_enter, gp_on_pool_destroy_exit};
+const struct gp_handler gp_on_pool_destroy = {on_pool_destroy_enter, on_pool_destroy_exit};
 
-static void gp_on_pool_change_exit(struct gp_call *call)
+static void on_pool_change_exit(struct gp_call *call)
 {
     (void)call;
     gp_feed_poll_want(GP_POLL_POOLS);
 }
-const struct gp_handler gp_on_pool_change = {NULL, gp_on_pool_change_exit};
+const struct gp_handler gp_on_pool_change = {NULL, on_pool_change_exit};
 
-static void gp_on_pool_set_exit(struct gp_call *call)
+static void on_pool_set_exit(struct gp_call *call)
 {
     const struct gp_params_cuDeviceSetMemPool *params = GP_PARAMS(call, cuDeviceSetMemPool);
     if (gp_call_ok(call))
         gp_feed_pool_use(params->dev, (uint64_t)(uintptr_t)params->pool);
 }
-const struct gp_handler gp_on_pool_set = {NULL, gp_on_pool_set_exit};
+const struct gp_handler gp_on_pool_set = {NULL, on_pool_set_exit};
 
-static void gp_on_pool_set_at_exit(struct gp_call *call)
+static void on_pool_set_at_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemSetMemPool *params = GP_PARAMS(call, cuMemSetMemPool);
     if (gp_call_ok(call) && params->location->type == GP_CU_LOCATION_DEVICE && params->type == GP_CU_ALLOCATION_PINNED)
         gp_feed_pool_use(params->location->id, (uint64_t)(uintptr_t)params->pool);
 }
-const struct gp_handler gp_on_pool_set_at = {NULL, gp_on_pool_set_at_exit};
+const struct gp_handler gp_on_pool_set_at = {NULL, on_pool_set_at_exit};
 
-static void gp_on_pool_import_exit(struct gp_call *call)
+static void on_pool_import_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemPoolImportFromShareableHandle *params =
         GP_PARAMS(call, cuMemPoolImportFromShareableHandle);
@@ -118,13 +118,13 @@ static void gp_on_pool_import_exit(struct gp_call *call)
     if (gp_call_ok(call))
         gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool_out, device < 0 ? 0 : device, GP_POOL_IMPORTED);
 }
-const struct gp_handler gp_on_pool_import = {NULL, gp_on_pool_import_exit};
+const struct gp_handler gp_on_pool_import = {NULL, on_pool_import_exit};
 
-static void gp_on_pool_import_ptr_exit(struct gp_call *call)
+static void on_pool_import_ptr_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemPoolImportPointer *params = GP_PARAMS(call, cuMemPoolImportPointer);
     int device = gp_feed_pool_device((uint64_t)(uintptr_t)params->pool);
     if (gp_call_ok(call))
         gp_feed_pool_import_pointer(*params->ptr_out, device < 0 ? 0 : device);
 }
-const struct gp_handler gp_on_pool_import_ptr = {NULL, gp_on_pool_import_ptr_exit};
+const struct gp_handler gp_on_pool_import_ptr = {NULL, on_pool_import_ptr_exit};

@@ -3,24 +3,24 @@
 #include "account/feed.h"
 #include "source/dispatch.h"
 
-static int gp_location_device(const struct gp_cu_location *location)
+static int location_device(const struct gp_cu_location *location)
 {
     return location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
 }
 
-static int gp_current_or_first(const struct gp_call *call)
+static int current_or_first(const struct gp_call *call)
 {
     int device = gp_call_device(call);
     return device < 0 ? 0 : device; /* needs no context: an address range belongs to no device */
 }
 
-static void gp_on_va_reserve_exit(struct gp_call *call)
+static void on_va_reserve_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAddressReserve *params = GP_PARAMS(call, cuMemAddressReserve);
-    struct gp_block block = {
+    struct gp_allocation block = {
         .space = GP_SPACE_RANGE,
         .kind = GP_KIND_VIRTUAL,
-        .device = gp_current_or_first(call),
+        .device = current_or_first(call),
         .bytes = params->size,
         .requested_bytes = params->size,
     };
@@ -29,36 +29,36 @@ static void gp_on_va_reserve_exit(struct gp_call *call)
     block.address = *params->ptr;
     gp_feed_alloc(&block);
 }
-const struct gp_handler gp_on_va_reserve = {NULL, gp_on_va_reserve_exit};
+const struct gp_handler gp_on_va_reserve = {NULL, on_va_reserve_exit};
 
-static void gp_on_va_free_enter(struct gp_call *call)
+static void on_va_free_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_free_begin(GP_SPACE_RANGE, GP_PARAMS(call, cuMemAddressFree)->ptr);
 }
 
-static void gp_on_va_free_exit(struct gp_call *call)
+static void on_va_free_exit(struct gp_call *call)
 {
     gp_feed_free_end((uint32_t)*call->slot, gp_call_ok(call), 0);
 }
-const struct gp_handler gp_on_va_free = {gp_on_va_free_enter, gp_on_va_free_exit};
+const struct gp_handler gp_on_va_free = {on_va_free_enter, on_va_free_exit};
 
-static void gp_on_vmm_create_exit(struct gp_call *call)
+static void on_vmm_create_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemCreate *params = GP_PARAMS(call, cuMemCreate);
     call->asked_bytes = params->size;
     if (params->prop)
-        call->device = gp_location_device(&params->prop->location);
+        call->device = location_device(&params->prop->location);
     if (gp_call_ok(call))
         gp_feed_vmm_create(*params->handle, params->size, call->device);
 }
-const struct gp_handler gp_on_vmm_create = {NULL, gp_on_vmm_create_exit};
+const struct gp_handler gp_on_vmm_create = {NULL, on_vmm_create_exit};
 
-static void gp_on_vmm_release_enter(struct gp_call *call)
+static void on_vmm_release_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_vmm_release_begin(GP_PARAMS(call, cuMemRelease)->handle);
 }
 
-static void gp_on_vmm_release_exit(struct gp_call *call)
+static void on_vmm_release_exit(struct gp_call *call)
 {
     uint32_t token = (uint32_t)*call->slot;
     if (token)
@@ -66,71 +66,71 @@ static void gp_on_vmm_release_exit(struct gp_call *call)
     else if (gp_call_ok(call))
         gp_feed_unknown_free(GP_SPACE_VMM, GP_PARAMS(call, cuMemRelease)->handle);
 }
-const struct gp_handler gp_on_vmm_release = {gp_on_vmm_release_enter, gp_on_vmm_release_exit};
+const struct gp_handler gp_on_vmm_release = {on_vmm_release_enter, on_vmm_release_exit};
 
-static void gp_on_vmm_retain_exit(struct gp_call *call)
+static void on_vmm_retain_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
         gp_feed_vmm_retain(*GP_PARAMS(call, cuMemRetainAllocationHandle)->handle);
 }
-const struct gp_handler gp_on_vmm_retain = {NULL, gp_on_vmm_retain_exit};
+const struct gp_handler gp_on_vmm_retain = {NULL, on_vmm_retain_exit};
 
-static void gp_on_vmm_import_exit(struct gp_call *call)
+static void on_vmm_import_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_vmm_import(*GP_PARAMS(call, cuMemImportFromShareableHandle)->handle, gp_current_or_first(call));
+        gp_feed_vmm_import(*GP_PARAMS(call, cuMemImportFromShareableHandle)->handle, current_or_first(call));
 }
-const struct gp_handler gp_on_vmm_import = {NULL, gp_on_vmm_import_exit};
+const struct gp_handler gp_on_vmm_import = {NULL, on_vmm_import_exit};
 
-static void gp_on_vmm_map_exit(struct gp_call *call)
+static void on_vmm_map_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemMap *params = GP_PARAMS(call, cuMemMap);
     if (gp_call_ok(call))
         gp_feed_vmm_map(params->ptr, params->size, params->offset, params->handle);
 }
-const struct gp_handler gp_on_vmm_map = {NULL, gp_on_vmm_map_exit};
+const struct gp_handler gp_on_vmm_map = {NULL, on_vmm_map_exit};
 
-static void gp_on_vmm_unmap_enter(struct gp_call *call)
+static void on_vmm_unmap_enter(struct gp_call *call)
 {
     const struct gp_params_cuMemUnmap *params = GP_PARAMS(call, cuMemUnmap);
     *call->slot = gp_feed_vmm_unmap_begin(params->ptr, params->size);
 }
 
-static void gp_on_vmm_unmap_exit(struct gp_call *call)
+static void on_vmm_unmap_exit(struct gp_call *call)
 {
     gp_feed_vmm_unmap_end((uint32_t)*call->slot, gp_call_ok(call));
 }
-const struct gp_handler gp_on_vmm_unmap = {gp_on_vmm_unmap_enter, gp_on_vmm_unmap_exit};
+const struct gp_handler gp_on_vmm_unmap = {on_vmm_unmap_enter, on_vmm_unmap_exit};
 
 /* ---- multicast ------------------------------------------------------------------------------------------------ */
 
-static void gp_on_multicast_create_exit(struct gp_call *call)
+static void on_multicast_create_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_vmm_object(*GP_PARAMS(call, cuMulticastCreate)->mcHandle, gp_current_or_first(call));
+        gp_feed_vmm_object(*GP_PARAMS(call, cuMulticastCreate)->mcHandle, current_or_first(call));
 }
-const struct gp_handler gp_on_multicast_create = {NULL, gp_on_multicast_create_exit};
+const struct gp_handler gp_on_multicast_create = {NULL, on_multicast_create_exit};
 
-static void gp_on_multicast_bind_exit(struct gp_call *call)
+static void on_multicast_bind_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastBindMem *params = GP_PARAMS(call, cuMulticastBindMem);
     if (gp_call_ok(call))
         gp_feed_vmm_bind(params->mcHandle, params->mcOffset, params->memHandle);
 }
-const struct gp_handler gp_on_multicast_bind = {NULL, gp_on_multicast_bind_exit};
+const struct gp_handler gp_on_multicast_bind = {NULL, on_multicast_bind_exit};
 
-static void gp_on_multicast_bind_addr_exit(struct gp_call *call)
+static void on_multicast_bind_addr_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastBindAddr *params = GP_PARAMS(call, cuMulticastBindAddr);
     if (gp_call_ok(call))
         gp_feed_vmm_bind(params->mcHandle, params->mcOffset, gp_feed_vmm_handle_at(params->memptr));
 }
-const struct gp_handler gp_on_multicast_bind_addr = {NULL, gp_on_multicast_bind_addr_exit};
+const struct gp_handler gp_on_multicast_bind_addr = {NULL, on_multicast_bind_addr_exit};
 
-static void gp_on_multicast_unbind_exit(struct gp_call *call)
+static void on_multicast_unbind_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastUnbind *params = GP_PARAMS(call, cuMulticastUnbind);
     if (gp_call_ok(call))
         gp_feed_vmm_unbind(params->mcHandle, params->mcOffset, params->dev);
 }
-const struct gp_handler gp_on_multicast_unbind = {NULL, gp_on_multicast_unbind_exit};
+const struct gp_handler gp_on_multicast_unbind = {NULL, on_multicast_unbind_exit};

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
-#include "oom/oomtext.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "oom/oomtext.h"
 #include "source/abi.h"
 #include "source/source.h"
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ struct gp_driver {
     int (*memory_info)(size_t *, size_t *);
 };
 
-static struct gp_driver gp_driver;
+static struct gp_driver driver;
 static uint32_t x_ring;     /* doorbell */
 static uint32_t x_asked;    /* viewers' requests */
 static uint32_t x_answered; /* the last request that is done */
@@ -50,7 +50,7 @@ static uint32_t x_running;
 static uint32_t x_busy; /* inside driver calls */
 static uint32_t x_stopped;
 
-static bool gp_driver_bind(void)
+static bool driver_bind(void)
 {
     static const struct {
         const char *name;
@@ -70,31 +70,31 @@ static bool gp_driver_bind(void)
         {"cuCtxPopCurrent_v2", offsetof(struct gp_driver, context_pop)},
         {"cuMemGetInfo_v2", offsetof(struct gp_driver, memory_info)},
     };
-    if (gp_driver.version)
+    if (driver.version)
         return true;
     /* The program has loaded the driver, or there would be no event: never load a second one. */
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (!handle)
         return false;
     for (size_t i = 0; i < GP_COUNT(symbols); i++)
-        *(void **)((char *)&gp_driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
+        *(void **)((char *)&driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
     int version = 0;
-    if (gp_driver.version && gp_driver.version(&version) == 0)
+    if (driver.version && driver.version(&version) == 0)
         __atomic_store_n(&x_version, (uint32_t)version, __ATOMIC_RELAXED);
-    return gp_driver.version != NULL;
+    return driver.version != NULL;
 }
 
 /* False until this thread is in relaxed mode: before that a question could invalidate somebody's capture. */
-static bool gp_driver_relaxed(void)
+static bool driver_relaxed(void)
 {
     static bool relaxed;
     int mode = GP_CU_CAPTURE_RELAXED;
     if (!relaxed)
-        relaxed = gp_driver.exchange_capture_mode && gp_driver.exchange_capture_mode(&mode) == 0;
+        relaxed = driver.exchange_capture_mode && driver.exchange_capture_mode(&mode) == 0;
     return relaxed;
 }
 
-static void gp_poll_devices(uint64_t devices)
+static void poll_devices(uint64_t devices)
 {
     static uint64_t known;
     for (int i = 0; i < (int)GP_WIRE_GPUS; i++) {
@@ -102,37 +102,37 @@ static void gp_poll_devices(uint64_t devices)
         char name[64] = "";
         size_t total = 0;
         int device;
-        if (!(devices >> i & 1) || known >> i & 1 || !gp_driver.device_get || gp_driver.device_get(&device, i) != 0)
+        if (!(devices >> i & 1) || known >> i & 1 || !driver.device_get || driver.device_get(&device, i) != 0)
             continue;
-        if (gp_driver.device_uuid)
-            gp_driver.device_uuid(uuid, device);
-        if (gp_driver.device_name)
-            gp_driver.device_name(name, sizeof(name), device);
-        bool sized = gp_driver.device_total && gp_driver.device_total(&total, device) == 0;
+        if (driver.device_uuid)
+            driver.device_uuid(uuid, device);
+        if (driver.device_name)
+            driver.device_name(name, sizeof(name), device);
+        bool sized = driver.device_total && driver.device_total(&total, device) == 0;
         gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
         known |= 1ull << i;
     }
 }
 
-static int64_t gp_pool_attribute(void *pool, int attribute)
+static int64_t pool_attribute(void *pool, int attribute)
 {
     uint64_t value = 0;
-    return gp_driver.pool_get(pool, attribute, &value) == 0 ? (int64_t)value : -1;
+    return driver.pool_get(pool, attribute, &value) == 0 ? (int64_t)value : -1;
 }
 
-static void gp_poll_pool(uint64_t pool)
+static void poll_pool(uint64_t pool)
 {
     if (!gp_feed_poll_enter(pool))
         return; /* destroyed meanwhile */
     void *handle = (void *)(uintptr_t)pool;
-    int64_t reserved = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
-    int64_t high = gp_pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
+    int64_t reserved = pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
+    int64_t high = pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
     if (reserved >= 0)
         gp_feed_poll_pool(pool, reserved, high);
     gp_feed_poll_leave();
 }
 
-static void gp_poll_pools(uint64_t devices)
+static void poll_pools(uint64_t devices)
 {
     struct gp_poll_pool
         pools[256]; /* more pools than that in one process are polled in part: none is known to make ten */
@@ -141,62 +141,61 @@ static void gp_poll_pools(uint64_t devices)
         void *pool = NULL;
         if (!(devices >> i & 1))
             continue;
-        if (gp_driver.device_default_pool && gp_driver.device_default_pool(&pool, i) == 0 && pool)
+        if (driver.device_default_pool && driver.device_default_pool(&pool, i) == 0 && pool)
             gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
     }
-    unsigned count = gp_driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
+    unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
     for (unsigned i = 0; i < count; i++)
-        gp_poll_pool(pools[i].pool);
+        poll_pool(pools[i].pool);
 }
 
-static int64_t gp_graph_attribute(int device, int attribute)
+static int64_t graph_attribute(int device, int attribute)
 {
     uint64_t value = 0;
-    return gp_driver.graph_get(device, attribute, &value) == 0 ? (int64_t)value : -1;
+    return driver.graph_get(device, attribute, &value) == 0 ? (int64_t)value : -1;
 }
 
-static void gp_poll_graphs(uint64_t devices)
+static void poll_graphs(uint64_t devices)
 {
-    for (int i = 0; gp_driver.graph_get && i < (int)GP_WIRE_GPUS; i++) {
+    for (int i = 0; driver.graph_get && i < (int)GP_WIRE_GPUS; i++) {
         if (!(devices >> i & 1))
             continue;
-        int64_t used = gp_graph_attribute(i, GP_CU_GRAPH_USED_CURRENT),
-                reserved = gp_graph_attribute(i, GP_CU_GRAPH_RESERVED_CURRENT);
+        int64_t used = graph_attribute(i, GP_CU_GRAPH_USED_CURRENT),
+                reserved = graph_attribute(i, GP_CU_GRAPH_RESERVED_CURRENT);
         if (used >= 0 && reserved >= 0)
-            gp_feed_poll_graph(i, used, gp_graph_attribute(i, GP_CU_GRAPH_USED_HIGH), reserved,
-                               gp_graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH));
+            gp_feed_poll_graph(i, used, graph_attribute(i, GP_CU_GRAPH_USED_HIGH), reserved,
+                               graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH));
     }
 }
 
-static void gp_poll_imports(void)
+static void poll_imports(void)
 {
     struct gp_poll_import import;
-    while (gp_driver.pointer_get && gp_feed_poll_import_next(&import)) {
+    while (driver.pointer_get && gp_feed_poll_import_next(&import)) {
         size_t bytes = 0;
-        if (gp_driver.pointer_get(&bytes, GP_CU_POINTER_RANGE_SIZE, import.address) == 0 && bytes)
+        if (driver.pointer_get(&bytes, GP_CU_POINTER_RANGE_SIZE, import.address) == 0 && bytes)
             gp_feed_poll_import(&import, bytes);
     }
 }
 
 /* What was free when a request failed: as soon after it as can be, and in its context. */
-static void gp_poll_oom(void)
+static void poll_oom(void)
 {
     uint64_t context;
     size_t free_bytes = 0, total_bytes = 0;
     bool known = false;
-    if (!gp_driver.context_push || !gp_driver.context_pop || !gp_driver.memory_info ||
-        !gp_feed_poll_oom_enter(&context))
+    if (!driver.context_push || !driver.context_pop || !driver.memory_info || !gp_feed_poll_oom_enter(&context))
         return;
-    if (gp_driver.context_push((void *)(uintptr_t)context) == 0) {
+    if (driver.context_push((void *)(uintptr_t)context) == 0) {
         void *popped;
-        known = gp_driver.memory_info(&free_bytes, &total_bytes) == 0;
-        gp_driver.context_pop(&popped);
+        known = driver.memory_info(&free_bytes, &total_bytes) == 0;
+        driver.context_pop(&popped);
     }
     gp_feed_poll_oom_leave(known ? (int64_t)free_bytes : -1, known ? (int64_t)total_bytes : -1);
 }
 
 /* Here and not where it failed: a log may block, a callback may not. */
-static void gp_poll_oom_log(void)
+static void poll_oom_log(void)
 {
     struct gp_wire_oom oom;
     char page[GP_OOM_PAGE_BYTES], *rest = page, *line;
@@ -208,7 +207,7 @@ static void gp_poll_oom_log(void)
             gp_log(GP_LOG_INFO, "%s", line);
 }
 
-static void gp_poll_around(uint64_t devices, unsigned ever, void (*note)(int device))
+static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device))
 {
     for (int i = 0; i < (int)GP_WIRE_GPUS && ever & (GP_POLL_POOLS | GP_POLL_GRAPHS); i++)
         if (devices >> i & 1)
@@ -217,24 +216,24 @@ static void gp_poll_around(uint64_t devices, unsigned ever, void (*note)(int dev
 
 /* Pools and graphs are asked about only once something happened with them: the first question may make the driver
  * create them. */
-static void gp_poll_once(unsigned wanted, unsigned *ever)
+static void poll_once(unsigned wanted, unsigned *ever)
 {
     uint64_t devices = gp_feed_devices();
     *ever |= wanted;
-    if (!devices || !gp_driver_bind() || !gp_driver_relaxed()) /* no device yet: the program is still inside cuInit */
+    if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
-    gp_poll_oom();
-    gp_poll_devices(devices);
-    gp_poll_imports();
-    gp_poll_around(devices, *ever, gp_feed_poll_begin);
+    poll_oom();
+    poll_devices(devices);
+    poll_imports();
+    poll_around(devices, *ever, gp_feed_poll_begin);
     if (*ever & GP_POLL_POOLS)
-        gp_poll_pools(devices);
+        poll_pools(devices);
     if (*ever & GP_POLL_GRAPHS)
-        gp_poll_graphs(devices);
-    gp_poll_around(devices, *ever, gp_feed_poll_end);
+        poll_graphs(devices);
+    poll_around(devices, *ever, gp_feed_poll_end);
 }
 
-static void gp_poll_round(unsigned *ever, unsigned *trail)
+static void poll_round(unsigned *ever, unsigned *trail)
 {
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
@@ -247,10 +246,10 @@ static void gp_poll_round(unsigned *ever, unsigned *trail)
      * other. */
     __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST))
-        gp_poll_once(wanted, ever);
+        poll_once(wanted, ever);
     __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
     if (wanted & GP_POLL_OOM)
-        gp_poll_oom_log();
+        poll_oom_log();
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
         /* [poll.R] release: what the poll found; pairs with [poll.A]. */
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
@@ -258,7 +257,7 @@ static void gp_poll_round(unsigned *ever, unsigned *trail)
     }
 }
 
-static void *gp_poll_main(void *arg)
+static void *poll_main(void *arg)
 {
     unsigned ever = 0, trail = 0;
     uint64_t last = 0;
@@ -271,11 +270,11 @@ static void *gp_poll_main(void *arg)
         uint64_t now = gp_clock_ns();
         bool urgent = asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED);
         if (urgent || now - last >= GP_POLL_PERIOD_NS) {
-            gp_poll_round(&ever, &trail);
+            poll_round(&ever, &trail);
             last = gp_clock_ns();
         }
-        /* Events that come while we work rang the bell: look again, but not sooner than a period after the last look.
-         */
+        /* Events that come while we work rang the bell: look again, but not sooner than a period after the last
+         * look. */
         if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
             gp_futex_wait(&x_ring, seen, trail ? GP_POLL_PERIOD_NS : UINT64_MAX);
         now = gp_clock_ns();
@@ -287,7 +286,7 @@ static void *gp_poll_main(void *arg)
 
 int gp_poll_start(void)
 {
-    int error = gp_worker_start(gp_poll_main, "gpuprof-poll");
+    int error = gp_worker_start(poll_main, "gpuprof-poll");
     __atomic_store_n(&x_running, error == 0, __ATOMIC_RELEASE);
     return error;
 }

@@ -4,8 +4,8 @@
  * pins and /proc, ended.  It hears nobody but the file that it is told of, has pins of its own, and ends with the
  * bench.
  */
-#ifndef TESTS_BENCH_AGENT_PROCESS_H
-#define TESTS_BENCH_AGENT_PROCESS_H
+#ifndef GP_TEST_BENCH_AGENT_PROCESS_H
+#define GP_TEST_BENCH_AGENT_PROCESS_H
 
 #include "kernel/loader.h"
 #include "lib/paths.h"

@@ -4,8 +4,8 @@
  * driver, and threads that allocate and free at a known rate.  The probe is in the bench's own file, so that who arms
  * /proc/self/exe hears the bench and nobody else.
  */
-#ifndef TESTS_BENCH_BATCH_LOAD_H
-#define TESTS_BENCH_BATCH_LOAD_H
+#ifndef GP_TEST_BENCH_BATCH_LOAD_H
+#define GP_TEST_BENCH_BATCH_LOAD_H
 
 #include "account/feed.h"
 #include "account/tap.h"
@@ -73,12 +73,11 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------
- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static void allocate(uint64_t address, uint64_t bytes)
 {
-    const struct gp_block block = {
+    const struct gp_allocation block = {
         .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
     if (gp_thread_enter()) {
         gp_feed_alloc(&block);

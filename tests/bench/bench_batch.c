@@ -43,8 +43,7 @@ static void measure_armed(struct listen *listen, unsigned threads, double *threa
            threads, *process_extra);
 }
 
-/* ---- the semaphore alone ------------------------------------------------------------------------------------------
- */
+/* ---- the semaphore alone ----------------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) void look(void)
 {
@@ -71,8 +70,7 @@ static void measure_look(void)
     printf("batch_look\t1\t%.2f\n", ns[1] - ns[0]);
 }
 
-/* ---- probes on the driver -----------------------------------------------------------------------------------------
- */
+/* ---- probes on the driver ---------------------------------------------------------------------------------------- */
 
 struct driver {
     int (*init)(unsigned), (*retain)(void **, int), (*current)(void *);

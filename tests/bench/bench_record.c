@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "ds/ring.h"
-#include "session/session.h"
 #include "inject/recordthread.h"
+#include "session/session.h"
 #include <base/thread.h>
 #include <pthread.h>
 #include <record/file.h>
@@ -29,8 +29,7 @@ static double bench_cpu(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* ---- events as a caching allocator makes them of a trace ----------------------------------------------------------
- */
+/* ---- events as a caching allocator makes them of a trace --------------------------------------------------------- */
 
 struct bench_blocks { /* address of each block: those that are free are used again, by size */
     uint64_t *address, *bytes;
@@ -133,8 +132,7 @@ static void bench_traces(void)
     }
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static void bench_big(uint64_t wanted)
 {
@@ -176,8 +174,7 @@ static void bench_reopen(void)
         abort();
 }
 
-/* ---- the host -----------------------------------------------------------------------------------------------------
- */
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
 
 #define BENCH_HOST_EVENTS 2000000u
 

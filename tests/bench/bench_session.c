@@ -23,8 +23,7 @@
 
 static char build[PATH_MAX], self[PATH_MAX];
 
-/* ---- the child: prints how long cuInit took, allocates, sleeps until it is killed or told to go --------------------
- */
+/* ---- the child: prints how long cuInit took, allocates, sleeps until it is killed or told to go ------------------ */
 
 static int child(void)
 {

@@ -9,7 +9,7 @@
  * TSV: name, live allocations, value (the unit is in the name).
  */
 #include "base/clock.h"
-#include "collect/pieces.h"
+#include "collect/extents.h"
 #include "snapshot/snapshot.h"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -202,7 +202,7 @@ static double drain_ms(void)
     return ns / 1e6;
 }
 
-static double file_ms(const struct gp_pieces *pieces, const char *path)
+static double file_ms(const struct gp_extents *pieces, const char *path)
 {
     const struct gp_snapshot_live live = {.pieces = pieces, .allocator = "off", .split_limit = -1};
     const struct gp_snapshot_names names = {0};
@@ -225,11 +225,11 @@ static void bench(const char *mode)
     if (made < 0 || !start(mode))
         return;
     for (int i = 0; i < ROUNDS; i++) {
-        struct gp_pieces pieces;
+        struct gp_extents pieces;
         since();
         double cpu = drain_ms();
         uint64_t begin = gp_clock_ns();
-        int rc = gp_pieces_take(pid, &pieces, 0, NULL, 0);
+        int rc = gp_extents_take(pid, &pieces, 0, NULL, 0);
         uint64_t ns = gp_clock_ns() - begin;
         struct stretch with = since();
         usleep((useconds_t)(ns / 1000));
@@ -244,7 +244,7 @@ static void bench(const char *mode)
         values[QUIET_MOST][i] = without.most_us;
         values[QUIET_SLOWEST][i] = without.slowest_us;
         values[FILE_MS][i] = rc || pieces.count < LIVE ? -1 : file_ms(&pieces, path);
-        gp_pieces_free(&pieces);
+        gp_extents_free(&pieces);
     }
     for (int k = 0; k < VALUES; k++)
         say(mode, names[k], values[k]);

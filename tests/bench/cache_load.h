@@ -4,8 +4,8 @@
  *
  * The load: `live` blocks are held per thread; one pair frees a random one and allocates another in its place.  Sizes
  * are powers of two from 512 B to 512 KiB, or uniform from 1 B to 1 MiB. */
-#ifndef GP_BENCH_CACHE_LOAD_H
-#define GP_BENCH_CACHE_LOAD_H
+#ifndef GP_TEST_BENCH_CACHE_LOAD_H
+#define GP_TEST_BENCH_CACHE_LOAD_H
 
 #include <pthread.h>
 #include <stdint.h>

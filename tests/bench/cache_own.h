@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cache_own.h: our cache as a contender, over a driver that costs nothing.  Used by bench_cache.c, and by
  * peer/cache_bare.c, which is the same cache without its statistics. */
-#ifndef GP_BENCH_CACHE_OWN_H
-#define GP_BENCH_CACHE_OWN_H
+#ifndef GP_TEST_BENCH_CACHE_OWN_H
+#define GP_TEST_BENCH_CACHE_OWN_H
 
 #include "bench/cache_load.h"
 #include "cache/cache.h"

@@ -9,8 +9,8 @@
  *      ... .mean             of a loop without clock readings in it
  *      NAME.LIVE.grow.max    longest single insert while growing from nothing.  Every repetition inserts the same keys,
  * and each insert counts with its least CPU time: what is left is the map's, not the machine's. */
-#ifndef GP_BENCH_MAP_LOAD_H
-#define GP_BENCH_MAP_LOAD_H
+#ifndef GP_TEST_BENCH_MAP_LOAD_H
+#define GP_TEST_BENCH_MAP_LOAD_H
 
 #include <pthread.h>
 #include <stdint.h>

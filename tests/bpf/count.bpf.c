@@ -103,8 +103,7 @@ int BPF_USDT(on_batch, const void *pointer, unsigned long bytes)
     return 0;
 }
 
-/* ---- the other way ------------------------------------------------------------------------------------------------
- */
+/* ---- the other way ----------------------------------------------------------------------------------------------- */
 
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * count.h: what count.bpf.c hands to user space. */
-#ifndef TESTS_BPF_COUNT_H
-#define TESTS_BPF_COUNT_H
+#ifndef GP_TEST_BPF_COUNT_H
+#define GP_TEST_BPF_COUNT_H
 
 #include <gpuprof/batch.h>
 

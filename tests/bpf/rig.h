@@ -4,8 +4,8 @@
  * arms, children that fire what they are told (tests/programs/probe_fire.c), and reads of the maps.  For one source
  * file a test binary: everything is static, and each test runs in a process of its own.
  */
-#ifndef TESTS_BPF_RIG_H
-#define TESTS_BPF_RIG_H
+#ifndef GP_TEST_BPF_RIG_H
+#define GP_TEST_BPF_RIG_H
 
 #include "kernel/loader.h"
 #include "lib/keeper.h"

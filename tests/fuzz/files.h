@@ -2,8 +2,8 @@
  * files.h: runs a fuzz target's files without a fuzzer: replay(path) gives it a file, or every file below a folder, and
  * counts in `inputs`; replay_all() is a whole main that also gives it each file damaged.  Included by one .c file each,
  * after LLVMFuzzerTestOneInput is declared. */
-#ifndef TESTS_FUZZ_FILES_H
-#define TESTS_FUZZ_FILES_H
+#ifndef GP_TEST_FUZZ_FILES_H
+#define GP_TEST_FUZZ_FILES_H
 
 #include <dirent.h>
 #include <stdint.h>

@@ -29,8 +29,7 @@ static void promise(bool kept)
         abort();
 }
 
-/* ---- what recording.h says ----------------------------------------------------------------------------------------
- */
+/* ---- what recording.h says --------------------------------------------------------------------------------------- */
 
 static void check_string(const struct gp_recording *r, uint64_t offset)
 {
@@ -98,8 +97,7 @@ static void check(const struct gp_recording *r)
         check_event(r, &r->baseline[i]);
 }
 
-/* ---- inputs -------------------------------------------------------------------------------------------------------
- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static void parse(const uint8_t *data, size_t size)
 {

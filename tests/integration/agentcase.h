@@ -3,8 +3,8 @@
  * agentcase.h: what the tests of the agent share: a place, an agent in it, programs that hold memory, and what the maps
  * and the commands say of them.  One copy in each test program.
  */
-#ifndef TESTS_INTEGRATION_AGENTCASE_H
-#define TESTS_INTEGRATION_AGENTCASE_H
+#ifndef GP_TEST_INTEGRATION_AGENTCASE_H
+#define GP_TEST_INTEGRATION_AGENTCASE_H
 
 #include "lib/agent.h"
 #include "lib/ledger.h"

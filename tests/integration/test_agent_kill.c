@@ -77,8 +77,8 @@ static struct call *calls_of(struct kid *kid, size_t *count)
 
 /* ---- one round --------------------------------------------------------------------------------------------------- */
 
-/* From kid number `from` on: looking at a process holds its address space for a moment, which the timed one may feel.
- */
+/* From kid number `from` on: looking at a process holds its address space for a moment, which the timed one may
+ * feel. */
 static void semaphores_fall(int from)
 {
     for (int i = from; i < kid_count; i++) {

@@ -9,14 +9,14 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "ds/ring.h"
-#include "session/batch.h"
-#include "session/session.h"
 #include "lib/build.h"
 #include "lib/keeper.h"
 #include "lib/ledger.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include "session/batch.h"
+#include "session/session.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
@@ -550,7 +550,7 @@ Test(batch, a_stream_beside_a_recorder_is_carried)
 
 static void host_alloc(uint64_t address, uint64_t bytes)
 {
-    const struct gp_block block = {
+    const struct gp_allocation block = {
         .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes};
     gp_feed_alloc(&block);
 }
@@ -716,11 +716,11 @@ Test(batch, resets_do_not_show)
     host_start(false);
     cr_assert(gp_thread_enter());
     for (unsigned i = 0; i < 10; i++) {
-        struct gp_block block = {.space = GP_SPACE_DEVICE,
-                                 .kind = GP_KIND_LINEAR,
-                                 .address = 0x1000 + i * 0x100000,
-                                 .bytes = MIB,
-                                 .requested_bytes = MIB};
+        struct gp_allocation block = {.space = GP_SPACE_DEVICE,
+                                      .kind = GP_KIND_LINEAR,
+                                      .address = 0x1000 + i * 0x100000,
+                                      .bytes = MIB,
+                                      .requested_bytes = MIB};
         gp_feed_alloc(&block);
         if (i % 2)
             gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, block.address), true, 0);

@@ -5,8 +5,8 @@
  * its own copy of the program, so tests that run beside each other, and a live agent, do not meet.  Skips where BPF
  * cannot be had.
  */
-#include "kernel/probe.h"
 #include "bpf/rig.h"
+#include "kernel/probe.h"
 #include "lib/spawn.h"
 #include <sys/mount.h>
 #include <time.h>
@@ -189,8 +189,8 @@ Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeou
     cr_assert(eq(i64, sum.allocated_bytes, (ALL - KILLED) * 5 * MIB));
     cr_assert(eq(i64, sum.reserved_bytes, (ALL - KILLED) * 5 * MIB));
     cr_assert(eq(u32, sum.processes, ALL - KILLED));
-    /* Each had 1000 MiB at every batch, so one with the others at what they last said is the least peak there can be.
-     */
+    /* Each had 1000 MiB at every batch, so one with the others at what they last said is the least peak there can
+     * be. */
     cr_assert(ge(i64, sum.allocated_peak_bytes, 1000 * MIB));
     cr_assert(le(i64, sum.allocated_peak_bytes, ALL * 1000 * MIB));
     for (int g = 0; g < 3; g++) {

@@ -4,7 +4,7 @@
  * host of version 1: whatever happens to a process, the sums hold what the living have.
  */
 #include "bpf/rig.h"
-#include "maps/system.h"
+#include "maps/maps.h"
 
 /* ---- ends ------------------------------------------------------------------------------------------------------ */
 

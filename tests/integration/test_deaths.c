@@ -11,7 +11,7 @@
 #include "lib/kid.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"
-#include "private.h"
+#include "loaderabi.h"
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

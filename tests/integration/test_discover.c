@@ -4,10 +4,10 @@
  * armed is refused at a bounded cost.  Each test runs in a pid and a mount namespace of its own: so it finds the copies
  * of its own processes alone, and all that it mounts and starts ends with it.
  */
-#include "find/discover.h"
-#include "find/file.h"
-#include "agent/log.h"
 #include "base/clock.h"
+#include "common/agentlog.h"
+#include "find/candidate.h"
+#include "find/discover.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"
 #include "lib/kid.h"
@@ -68,7 +68,7 @@ static void finish(void)
 
 static void bpf_start(const struct gp_bpf_options *options)
 {
-    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_ERROR);
     int error = gp_bpf_open(&bpf, options, why, sizeof(why));
     if (error == -EPERM || error == -ENOTSUP) {
         inside_say("%s", why);

@@ -5,8 +5,8 @@
  * outside see the process too, and wait with their searches.
  */
 #define _GNU_SOURCE
+#include "common/agentlog.h"
 #include "find/finder.h"
-#include "agent/log.h"
 #include "lib/inside.h"
 #include "lib/paths.h"
 #include <criterion/criterion.h>
@@ -37,7 +37,7 @@ static void finish(void)
 
 static void bpf_start(void)
 {
-    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_LOG_DEBUG : GP_LOG_ERROR);
+    gp_agent_log_open(getenv("GPUPROF_TEST_VERBOSE") ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_ERROR);
     int error = gp_bpf_open(&bpf, NULL, why, sizeof(why));
     if (error == -EPERM || error == -ENOTSUP) {
         inside_say("%s", why);

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Slow: a program that is gone after 100 ms has ended before the poller has asked the driver how large the device is.
- */
+/* Slow: a program that is gone after 100 ms has ended before the poller has asked the driver how large the device
+ * is. */
 static void record(char file[64], const char *how, const char *marks)
 {
     struct spawn_result result;

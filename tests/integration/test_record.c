@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "ds/ring.h"
-#include "session/session.h"
 #include "inject/recordthread.h"
+#include "session/session.h"
 #include <base/thread.h>
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -213,8 +213,7 @@ Test(record, a_killed_process_leaves_all_but_the_last_second, .init = test_begin
     }
 }
 
-/* ---- what can be wrong with the file ------------------------------------------------------------------------------
- */
+/* ---- what can be wrong with the file ----------------------------------------------------------------------------- */
 
 static void test_refused(const char *path, int error, const char *word)
 {
@@ -434,8 +433,7 @@ Test(record, a_disk_that_hangs_is_left_and_said, .init = test_begin, .fini = tes
     close(reader);
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------------
- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_begin, .fini = test_end)
 {

@@ -263,8 +263,7 @@ ParameterizedTest(int *index, shim, any_driver_call_may_fail)
     }
 }
 
-/* ---- the explicit interfaces --------------------------------------------------------------------------------------
- */
+/* ---- the explicit interfaces ------------------------------------------------------------------------------------- */
 
 static void shim_lend(const char *what, bool preload, const char *policy, const char *sim, char **reference)
 {

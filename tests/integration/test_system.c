@@ -10,9 +10,9 @@
 #include <bpf/bpf.h>
 #include <lib/paths.h>
 #include <lib/pins.h>
+#include <maps/maps.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <maps/system.h>
 
 #define MIB    (1ll << 20)
 #define OTHERS 65534 /* nobody: a user who is not root */

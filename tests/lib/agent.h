@@ -3,8 +3,8 @@
  * agent.h: `gpuprof agent` as a process of a place: started until it says READY=1, stopped, and looked at from outside:
  * the kernel's objects that it holds by their ids, its pins, a target's semaphore.
  */
-#ifndef TESTS_LIB_AGENT_H
-#define TESTS_LIB_AGENT_H
+#ifndef GP_TEST_LIB_AGENT_H
+#define GP_TEST_LIB_AGENT_H
 
 #include <gpuprof/maps.h>
 #include <jansson.h>
@@ -62,8 +62,8 @@ int agent_semaphore(pid_t pid, const char *file);
 
 /* GET path from 127.0.0.1:port: the body, or NULL.  Free it. */
 char *agent_get(unsigned port, const char *path);
-/* A sample's value: its line begins with this text (name and the labels that matter, in the page's order).  -1: none.
- */
+/* A sample's value: its line begins with this text (name and the labels that matter, in the page's order).  -1:
+ * none. */
 double agent_sample(const char *page, const char *begins);
 
 #endif

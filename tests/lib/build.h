@@ -3,8 +3,8 @@
  * build.h: small shared objects that tests compile for themselves (tests/lib/preload), in a folder of their own that is
  * removed at the end.
  */
-#ifndef TESTS_LIB_BUILD_H
-#define TESTS_LIB_BUILD_H
+#ifndef GP_TEST_LIB_BUILD_H
+#define GP_TEST_LIB_BUILD_H
 
 /* A fresh folder under /tmp, absolute; from malloc: give it to build_remove. */
 char *build_folder(void);

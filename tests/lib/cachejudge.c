@@ -63,8 +63,8 @@ bool cachejudge_grant(struct cachemodel *model, const struct gp_request *request
     return true;
 }
 
-/* Was there really no room?  What could have been given back is gone, and what is held leaves no place for a segment.
- */
+/* Was there really no room?  What could have been given back is gone, and what is held leaves no place for a
+ * segment. */
 bool cachejudge_oom(struct cachemodel *model, const struct gp_request *request)
 {
     struct gp_cache_numbers numbers;
@@ -92,9 +92,7 @@ bool cachejudge_oom(struct cachemodel *model, const struct gp_request *request)
     return true;
 }
 
-/* ---- the walk
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 struct walk {
     struct cachemodel *model;
@@ -113,8 +111,8 @@ static void sum_pools(struct walk *walk, unsigned gauge, bool small, uint64_t am
     walk->sums->gauges[gauge + (small ? GP_POOL_SMALL : GP_POOL_LARGE)] += (int64_t)amount;
 }
 
-/* A policy with one pool for all has none to tell, so its blocks count by their size, as plain driver allocations do.
- */
+/* A policy with one pool for all has none to tell, so its blocks count by their size, as plain driver allocations
+ * do. */
 static bool block_is_small(const struct walk *walk, const struct gp_cache_block *block)
 {
     return walk->model->policy.small_bytes ? walk->segment.small : block->bytes <= 1u << 20;
@@ -261,9 +259,7 @@ static bool judge_walk(struct cachemodel *model)
     return true;
 }
 
-/* ---- gauges
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
 static const char *gauge_name(unsigned gauge)
 {
@@ -341,9 +337,7 @@ static bool judge_gauges(struct cachemodel *model)
     return true;
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static bool number_is(struct cachemodel *model, const char *name, uint64_t said, uint64_t right)
 {

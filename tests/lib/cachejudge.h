@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cachejudge.h: what cachemodel.c and cachejudge.c share. */
-#ifndef GP_TESTS_LIB_CACHEJUDGE_H
-#define GP_TESTS_LIB_CACHEJUDGE_H
+#ifndef GP_TEST_LIB_CACHEJUDGE_H
+#define GP_TEST_LIB_CACHEJUDGE_H
 
 #include "lib/cachemodel.h"
 

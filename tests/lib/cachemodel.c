@@ -55,9 +55,7 @@ static unsigned stream_number(const struct cachemodel *model, uint64_t id)
     return i;
 }
 
-/* ---- allocations
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- allocations ------------------------------------------------------------------------------------------------- */
 
 /* Every border of the rules, and both sides of it. */
 static uint64_t step_size(const struct step *step)
@@ -186,9 +184,7 @@ static bool step_alloc(struct cachemodel *model, const struct step *step)
     return cachejudge_grant(model, &request, &grant);
 }
 
-/* ---- the life of a block
- * ------------------------------------------------------------------------------------------
- */
+/* ---- the life of a block ----------------------------------------------------------------------------------------- */
 
 static bool block_release(struct cachemodel *model, unsigned i, unsigned shard)
 {
@@ -280,9 +276,7 @@ static bool step_unknown(struct cachemodel *model, const struct step *step)
     return true;
 }
 
-/* ---- time, streams, pools
- * ------------------------------------------------------------------------------------------
- */
+/* ---- time, streams, pools ---------------------------------------------------------------------------------------- */
 
 static bool step_time(struct cachemodel *model, const struct step *step)
 {
@@ -338,9 +332,7 @@ static bool step_pool(struct cachemodel *model, const struct step *step)
     return rc == 0 || cachejudge_wrong(model, "error %d", rc);
 }
 
-/* ---- size
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- size -------------------------------------------------------------------------------------------------------- */
 
 static bool step_trim(struct cachemodel *model, const struct step *step)
 {
@@ -404,9 +396,7 @@ static bool step_trouble(struct cachemodel *model, const struct step *step)
     return true;
 }
 
-/* ---- the whole
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* No lock of the cache is held here, so it may be asked. */
 static void listen(void *listener, const struct gp_cache_event *event)

@@ -9,8 +9,8 @@
  * It knows cache.h and the rules of policy.h, nothing of how the cache works.
  * Threads: none.
  */
-#ifndef GP_TESTS_LIB_CACHEMODEL_H
-#define GP_TESTS_LIB_CACHEMODEL_H
+#ifndef GP_TEST_LIB_CACHEMODEL_H
+#define GP_TEST_LIB_CACHEMODEL_H
 
 #include "cache/cache.h"
 #include "cache/policy.h"

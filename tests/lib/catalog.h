@@ -3,8 +3,8 @@
  * catalog.h: every test program with how it is run and what may be expected of it.  One table, read by the accounting,
  * fault and harmlessness tests.
  */
-#ifndef TESTS_LIB_CATALOG_H
-#define TESTS_LIB_CATALOG_H
+#ifndef GP_TEST_LIB_CATALOG_H
+#define GP_TEST_LIB_CATALOG_H
 
 #include <criterion/parameterized.h>
 #include <stdbool.h>

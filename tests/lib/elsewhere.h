@@ -2,8 +2,8 @@
  *
  * elsewhere.h: what runs on this machine beside the tests.
  */
-#ifndef TESTS_LIB_ELSEWHERE_H
-#define TESTS_LIB_ELSEWHERE_H
+#ifndef GP_TEST_LIB_ELSEWHERE_H
+#define GP_TEST_LIB_ELSEWHERE_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -10,8 +10,8 @@
  *
  * Threads: all functions lock; the hooks run unlocked.
  */
-#ifndef GP_TESTS_LIB_FAKEDEV_H
-#define GP_TESTS_LIB_FAKEDEV_H
+#ifndef GP_TEST_LIB_FAKEDEV_H
+#define GP_TEST_LIB_FAKEDEV_H
 
 #include "cache/cache.h"
 #include <pthread.h>

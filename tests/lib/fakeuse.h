@@ -8,8 +8,8 @@
  * Work that is still pending is inherited by the next owner of the place (it may free the place unused, and then the
  * first owner's work still counts).  Threads: none, one test thread.
  */
-#ifndef GP_TESTS_LIB_FAKEUSE_H
-#define GP_TESTS_LIB_FAKEUSE_H
+#ifndef GP_TEST_LIB_FAKEUSE_H
+#define GP_TEST_LIB_FAKEUSE_H
 
 #include "lib/fakedev.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * fakeview.h: a machine as the agent's tables would show it, made by tests: what is put in is what must come out. */
-#ifndef GP_TEST_FAKEVIEW_H
-#define GP_TEST_FAKEVIEW_H
+#ifndef GP_TEST_LIB_FAKEVIEW_H
+#define GP_TEST_LIB_FAKEVIEW_H
 
 #include <metrics/metrics.h>
 

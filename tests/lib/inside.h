@@ -3,8 +3,8 @@
  * inside.h: a test's body in a pid and a mount namespace of its own, as its first process: whatever it starts, mounts
  * or opens ends with it, and what looks through /proc there finds the test's own processes alone.
  */
-#ifndef TESTS_LIB_INSIDE_H
-#define TESTS_LIB_INSIDE_H
+#ifndef GP_TEST_LIB_INSIDE_H
+#define GP_TEST_LIB_INSIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>

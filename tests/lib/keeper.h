@@ -4,8 +4,8 @@
  * files and folders /tmp/gpuprof-test-NAME-PID[.so] and cgroups gpuprof-test-[NAME-]PID[-N].  Processes are the test's
  * own affair (PR_SET_PDEATHSIG).
  */
-#ifndef TESTS_LIB_KEEPER_H
-#define TESTS_LIB_KEEPER_H
+#ifndef GP_TEST_LIB_KEEPER_H
+#define GP_TEST_LIB_KEEPER_H
 
 /* Called by the test's process.  file: one that bears no pid; or NULL. */
 void keeper_start(const char *file);

@@ -3,8 +3,8 @@
  * kid.h: a program that reads commands from its standard input and answers each with a number on a line, as
  * tests/programs/{probe_fire,agent_walk}.c do.  It ends with the thread that started it.
  */
-#ifndef TESTS_LIB_KID_H
-#define TESTS_LIB_KID_H
+#ifndef GP_TEST_LIB_KID_H
+#define GP_TEST_LIB_KID_H
 
 #include <stdio.h>
 #include <sys/types.h>

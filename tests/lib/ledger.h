@@ -13,8 +13,8 @@
  *     of its allocation to the start of its free, the driver for a little longer on both sides: so
  *     ledger - slack <= profiler <= ledger, where slack is what all the threads' calls in flight can weigh together.
  */
-#ifndef TESTS_LIB_LEDGER_H
-#define TESTS_LIB_LEDGER_H
+#ifndef GP_TEST_LIB_LEDGER_H
+#define GP_TEST_LIB_LEDGER_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * listen.h: a listener to gpuprof:batch in one file, through count.bpf.c.  Included by who links libbpf; nothing is
  * pinned, so all of it is gone with its process.
  */
-#ifndef TESTS_LIB_LISTEN_H
-#define TESTS_LIB_LISTEN_H
+#ifndef GP_TEST_LIB_LISTEN_H
+#define GP_TEST_LIB_LISTEN_H
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

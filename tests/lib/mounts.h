@@ -2,8 +2,8 @@
  *
  * mounts.h: where the test's process sees a file system of a kind.
  */
-#ifndef TESTS_LIB_MOUNTS_H
-#define TESTS_LIB_MOUNTS_H
+#ifndef GP_TEST_LIB_MOUNTS_H
+#define GP_TEST_LIB_MOUNTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * release build beside it (TOP/build), since a sanitized library cannot be loaded into a plain program; the environment
  * variable GPUPROF_BUILD names another.
  */
-#ifndef TESTS_LIB_PATHS_H
-#define TESTS_LIB_PATHS_H
+#ifndef GP_TEST_LIB_PATHS_H
+#define GP_TEST_LIB_PATHS_H
 
 /* All answers are absolute, static, and valid for the process's life.  A missing file is the caller's test failure. */
 const char *path_command(void); /* the gpuprof command */

@@ -3,8 +3,8 @@
  * pins.h: the agent's maps, made by hand with libbpf and pinned in a bpffs of their own, which ends with the test
  * process: it is mounted in a mount namespace that nobody else has.  Nothing of the product but the layouts of maps.h.
  */
-#ifndef TESTS_LIB_PINS_H
-#define TESTS_LIB_PINS_H
+#ifndef GP_TEST_LIB_PINS_H
+#define GP_TEST_LIB_PINS_H
 
 #include <gpuprof/maps.h>
 #include <stddef.h>

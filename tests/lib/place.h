@@ -7,8 +7,8 @@
  * A keeper process takes all of it away when the test has ended, however it ended: what stands in the place's cgroups
  * is killed, the cgroups, the pins and the folder go.  So what a test starts belongs into one of its cgroups.
  */
-#ifndef TESTS_LIB_PLACE_H
-#define TESTS_LIB_PLACE_H
+#ifndef GP_TEST_LIB_PLACE_H
+#define GP_TEST_LIB_PLACE_H
 
 #include "lib/kid.h"
 #include <stdbool.h>

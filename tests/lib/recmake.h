@@ -3,8 +3,8 @@
  * recmake.h: recordings by hand, for tests of analyses, exports and the report.  No function fails: out of memory
  * aborts.
  */
-#ifndef GP_TESTS_LIB_RECMAKE_H
-#define GP_TESTS_LIB_RECMAKE_H
+#ifndef GP_TEST_LIB_RECMAKE_H
+#define GP_TEST_LIB_RECMAKE_H
 
 #include <recording/recording.h>
 

@@ -3,8 +3,8 @@
  * same.h: a program with the library against the same program without it: what it prints on both outputs and how it
  * ends must not differ, not even when functions of the C library fail inside the library.
  */
-#ifndef TESTS_LIB_SAME_H
-#define TESTS_LIB_SAME_H
+#ifndef GP_TEST_LIB_SAME_H
+#define GP_TEST_LIB_SAME_H
 
 #include <criterion/criterion.h>
 

@@ -3,8 +3,8 @@
  * session.h: makes well-formed sessions for tests of the reading side, and a thread that answers the mailbox as a
  * profiled process does.  Shares nothing with the library's own session code: only wire.h.
  */
-#ifndef GP_TESTS_LIB_SESSION_H
-#define GP_TESTS_LIB_SESSION_H
+#ifndef GP_TEST_LIB_SESSION_H
+#define GP_TEST_LIB_SESSION_H
 
 #include <gpuprof/wire.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  *
  * sitesession.h: sessions with call sites, for tests of the reading side; shares nothing with src/site but wire.h.
  */
-#ifndef GP_TESTS_LIB_SITESESSION_H
-#define GP_TESTS_LIB_SITESESSION_H
+#ifndef GP_TEST_LIB_SITESESSION_H
+#define GP_TEST_LIB_SITESESSION_H
 
 #include <lib/session.h>
 

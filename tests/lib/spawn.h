@@ -6,8 +6,8 @@
  * Output goes to memory files, not pipes, so nobody has to drain it.  A program that outlives its deadline is killed by
  * its own process group, which holds nothing but it and its children.
  */
-#ifndef TESTS_LIB_SPAWN_H
-#define TESTS_LIB_SPAWN_H
+#ifndef GP_TEST_LIB_SPAWN_H
+#define GP_TEST_LIB_SPAWN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  *      serve [off|comm|pid]    says "port N"; then takes lines: "set PID BYTES", "end PID", "fail N", "beat", and
  * answers "ok"
  */
-#include <metrics/http.h>
 #include <lib/fakeview.h>
+#include <metrics/http.h>
 
 #include <base/clock.h>
 #include <pthread.h>

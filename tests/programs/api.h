@@ -3,8 +3,8 @@
  * api.h: gpuprof.h as a program uses it that also runs without the library: every function by name, at run time, out of
  * the copy that is in the process (GPUPROF_TEST_LIBRARY names one to open where none is).
  */
-#ifndef GPUPROF_TEST_API_H
-#define GPUPROF_TEST_API_H
+#ifndef GP_TEST_PROGRAMS_API_H
+#define GP_TEST_PROGRAMS_API_H
 
 #include <gpuprof/gpuprof.h>
 

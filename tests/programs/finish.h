@@ -12,8 +12,8 @@
  *
  * Never: stop at the first failed call.  A harness makes any call fail, and what the rest then does is the test.
  */
-#ifndef GPUPROF_TEST_FINISH_H
-#define GPUPROF_TEST_FINISH_H
+#ifndef GP_TEST_PROGRAMS_FINISH_H
+#define GP_TEST_PROGRAMS_FINISH_H
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -3,8 +3,8 @@
  * pattern.h: a block filled with a number of its own and read back, for the programs that show whose memory is whose.
  * Included after cuda.h and finish.h.  Never looks at device memory but by copies.
  */
-#ifndef GPUPROF_TEST_PATTERN_H
-#define GPUPROF_TEST_PATTERN_H
+#ifndef GP_TEST_PROGRAMS_PATTERN_H
+#define GP_TEST_PROGRAMS_PATTERN_H
 
 /* Numerical Recipes' generator: good enough to choose by its high bits. */
 static PROGRAM_UNUSED unsigned random_next(unsigned *state)

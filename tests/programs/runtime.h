@@ -4,8 +4,8 @@
  * is linked in (shim_srt.c), which reaches the driver by dlopen and cuGetProcAddress alone.
  * Leaves 1 MiB + 3000 B linear.
  */
-#ifndef GPUPROF_TEST_RUNTIME_H
-#define GPUPROF_TEST_RUNTIME_H
+#ifndef GP_TEST_PROGRAMS_RUNTIME_H
+#define GP_TEST_PROGRAMS_RUNTIME_H
 
 static size_t runtime_wrong(const void *at, size_t bytes, unsigned char value)
 {

@@ -2,8 +2,8 @@
  *
  * threads.h: start and join for the programs with several threads; each thread gets the primary context and its number.
  */
-#ifndef GPUPROF_TEST_THREADS_H
-#define GPUPROF_TEST_THREADS_H
+#ifndef GP_TEST_PROGRAMS_THREADS_H
+#define GP_TEST_PROGRAMS_THREADS_H
 
 #include <pthread.h>
 

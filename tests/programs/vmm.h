@@ -2,8 +2,8 @@
  *
  * vmm.h: the shape of a cuMemCreate on one device, shared by the vmm_*.c programs.
  */
-#ifndef GPUPROF_TEST_VMM_H
-#define GPUPROF_TEST_VMM_H
+#ifndef GP_TEST_PROGRAMS_VMM_H
+#define GP_TEST_PROGRAMS_VMM_H
 
 #define STEP (2 * MIB) /* the granularity of every GPU so far; the programs use multiples of it alone */
 

@@ -119,8 +119,8 @@ GP_EXPORT void probe_forever(void)
 
 /* ---- what stays when Python has gone ----------------------------------------------------------------------------- */
 
-/* Threads that sit in a C call when Python is shut down: what their frames' code objects consist of before, and after.
- */
+/* Threads that sit in a C call when Python is shut down: what their frames' code objects consist of before, and
+ * after. */
 #define HELD 256
 
 struct held {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Checks of the simulator's own tests, the ledger read back as numbers, and words between two processes.  Included by
  * the tests of the driver API. */
-#ifndef SIM_CORE_CHECK_H
-#define SIM_CORE_CHECK_H
+#ifndef GP_TEST_SIM_CORE_CHECK_H
+#define GP_TEST_SIM_CORE_CHECK_H
 
 #include <cuda.h>
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Counting checks for the selftests of the simulated CUPTI and runtime: each failure is named with its line, the last
  * line is "N passed, N failed", the exit status says whether any failed. */
-#ifndef SIM_RUNTIME_CHECK_H
-#define SIM_RUNTIME_CHECK_H
+#ifndef GP_TEST_SIM_RUNTIME_CHECK_H
+#define GP_TEST_SIM_RUNTIME_CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>

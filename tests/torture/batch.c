@@ -147,7 +147,7 @@ static void *program_main(void *arg)
     return NULL;
 }
 
-/* As gp_drain_main, which answers the mailbox too. */
+/* As drain_main, which answers the mailbox too. */
 static void *drain_main(void *arg)
 {
     uint64_t turn = 0;

@@ -10,8 +10,8 @@
  *
  * The device's work completes when a thread lets it, and when the cache waits for a fence.
  */
-#ifndef GP_TORTURE_CACHE_ORACLE_H
-#define GP_TORTURE_CACHE_ORACLE_H
+#ifndef GP_TEST_TORTURE_CACHE_ORACLE_H
+#define GP_TEST_TORTURE_CACHE_ORACLE_H
 
 #include "base/clock.h"
 #include "base/compiler.h"

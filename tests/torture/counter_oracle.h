@@ -8,8 +8,8 @@
  * replayed in ticket order on plain integers, and every value that any snapshot, reset or watch returned is compared.
  * The replay knows nothing of shards, credit or limits.
  */
-#ifndef TESTS_TORTURE_COUNTER_ORACLE_H
-#define TESTS_TORTURE_COUNTER_ORACLE_H
+#ifndef GP_TEST_TORTURE_COUNTER_ORACLE_H
+#define GP_TEST_TORTURE_COUNTER_ORACLE_H
 
 #include <errno.h>
 #include <pthread.h>

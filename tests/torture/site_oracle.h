@@ -7,8 +7,8 @@
  * viewer reads as another process would.  Afterwards the calls are replayed in the order of their tickets, with the
  * obvious way, and everything must be equal: at rest, and what the viewer saw of every peak that it met.
  */
-#ifndef TORTURE_SITE_ORACLE_H
-#define TORTURE_SITE_ORACLE_H
+#ifndef GP_TEST_TORTURE_SITE_ORACLE_H
+#define GP_TEST_TORTURE_SITE_ORACLE_H
 
 #include "base/compiler.h"
 #include "base/testpoint.h"

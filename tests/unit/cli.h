@@ -3,8 +3,8 @@
  * cli.h: runs the built command as people do, for test_cli.c and test_cli_run.c (one copy in each test program).  The
  * binary is GPUPROF_BIN, or bin/gpuprof of the build tree that the test lies in.
  */
-#ifndef GP_TESTS_UNIT_CLI_H
-#define GP_TESTS_UNIT_CLI_H
+#ifndef GP_TEST_UNIT_CLI_H
+#define GP_TEST_UNIT_CLI_H
 
 #include <gpuprof/wire.h>
 #include <lib/session.h>

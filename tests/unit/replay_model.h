@@ -6,8 +6,8 @@
  * address among equals; the rest of a block is kept when it is at least 512 bytes (small) or more than 1 MiB (large);
  * idle neighbours join.  No limit, so no retries.  Work is done at once: a recorded block is idle when it is freed.
  */
-#ifndef GP_TESTS_UNIT_REPLAY_MODEL_H
-#define GP_TESTS_UNIT_REPLAY_MODEL_H
+#ifndef GP_TEST_UNIT_REPLAY_MODEL_H
+#define GP_TEST_UNIT_REPLAY_MODEL_H
 
 #include <replay/trace.h>
 

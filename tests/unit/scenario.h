@@ -4,8 +4,8 @@
  * is compared after every step, also those that a step does not mention: they may not move.  Included by
  * test_scenario*.c alone.
  */
-#ifndef GP_TEST_SCENARIO_H
-#define GP_TEST_SCENARIO_H
+#ifndef GP_TEST_UNIT_SCENARIO_H
+#define GP_TEST_UNIT_SCENARIO_H
 
 #include "cache/cache.h"
 #include "cache/policy.h"

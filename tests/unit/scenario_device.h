@@ -3,8 +3,8 @@
  * scenario_device.h: a device made of numbers, behind struct gp_backend.  It checks what a driver would: that nothing
  * is freed, unmapped or destroyed that is not there, and that its memory is enough.  Included by scenario.h.
  */
-#ifndef GP_TEST_SCENARIO_DEVICE_H
-#define GP_TEST_SCENARIO_DEVICE_H
+#ifndef GP_TEST_UNIT_SCENARIO_DEVICE_H
+#define GP_TEST_UNIT_SCENARIO_DEVICE_H
 
 #include "cache/cache.h"
 #include <criterion/criterion.h>

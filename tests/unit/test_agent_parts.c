@@ -4,8 +4,8 @@
  * allocations from records that nobody vouches for.
  */
 #include <agent/failures.h>
-#include <agent/log.h>
 #include <agent/notify.h>
+#include <common/agentlog.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -65,10 +65,10 @@ Test(agent_log, says_what_matters)
 {
     catch_memory();
     unsetenv("JOURNAL_STREAM");
-    gp_agent_log_open(GP_LOG_INFO);
+    gp_agent_log_open(GP_AGENTLOG_INFO);
     errno = 7;
-    gp_agent_log(GP_LOG_INFO, "one %d", 1);
-    gp_agent_log(GP_LOG_DEBUG, "two");
+    gp_agent_log(GP_AGENTLOG_INFO, "one %d", 1);
+    gp_agent_log(GP_AGENTLOG_DEBUG, "two");
     int left = errno;
     cr_assert_str_eq(caught_text(), "gpuprof: agent: one 1\n");
     cr_assert_eq(left, 7);
@@ -82,15 +82,15 @@ Test(agent_log, speaks_to_the_journal)
     fstat(caught, &about);
     snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)about.st_dev, (unsigned long long)about.st_ino);
     setenv("JOURNAL_STREAM", stream, 1);
-    gp_agent_log_open(GP_LOG_DEBUG);
-    gp_agent_log(GP_LOG_WARNING, "w");
-    gp_agent_log(GP_LOG_DEBUG, "d");
+    gp_agent_log_open(GP_AGENTLOG_DEBUG);
+    gp_agent_log(GP_AGENTLOG_WARNING, "w");
+    gp_agent_log(GP_AGENTLOG_DEBUG, "d");
     /* stderr was sent elsewhere after the journal's stream was made: a person reads it. */
     snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)about.st_dev,
              (unsigned long long)about.st_ino + 1);
     setenv("JOURNAL_STREAM", stream, 1);
-    gp_agent_log_open(GP_LOG_INFO);
-    gp_agent_log(GP_LOG_WARNING, "w");
+    gp_agent_log_open(GP_AGENTLOG_INFO);
+    gp_agent_log(GP_AGENTLOG_WARNING, "w");
     cr_assert_str_eq(caught_text(), "<4>w\n<7>d\ngpuprof: agent: w\n");
 }
 
@@ -100,9 +100,9 @@ Test(agent_log, a_long_line_ends)
     memset(words, 'x', sizeof(words) - 1);
     catch_memory();
     unsetenv("JOURNAL_STREAM");
-    gp_agent_log_open(GP_LOG_INFO);
-    gp_agent_log(GP_LOG_INFO, "%s", words);
-    gp_agent_log(GP_LOG_INFO, "next");
+    gp_agent_log_open(GP_AGENTLOG_INFO);
+    gp_agent_log(GP_AGENTLOG_INFO, "%s", words);
+    gp_agent_log(GP_AGENTLOG_INFO, "next");
     char *text = caught_text(), *end = strchr(text, '\n');
     cr_assert(end != NULL && end - text > 500 && end - text < 2000);
     cr_assert_str_eq(end, "\ngpuprof: agent: next\n");
@@ -115,12 +115,12 @@ Test(agent_log, a_full_pipe_loses_lines_and_says_so, .timeout = 20)
     static char read_back[1 << 17];
     cr_assert(pipe2(ends, O_CLOEXEC) == 0);
     unsetenv("JOURNAL_STREAM");
-    gp_agent_log_open(GP_LOG_INFO);
+    gp_agent_log_open(GP_AGENTLOG_INFO);
     catch (ends[1]);
     for (int i = 0; i < 5000; i++)
-        gp_agent_log(GP_LOG_INFO, "line %d", i);
+        gp_agent_log(GP_AGENTLOG_INFO, "line %d", i);
     ssize_t first = read(ends[0], read_back, sizeof(read_back));
-    gp_agent_log(GP_LOG_INFO, "after");
+    gp_agent_log(GP_AGENTLOG_INFO, "after");
     ssize_t second = read(ends[0], read_back + first, sizeof(read_back) - 1 - (size_t)first);
     caught_text();
     cr_assert(first > 0 && second > 0);
@@ -227,7 +227,7 @@ static struct gp_failures *failures_begin(void)
 {
     struct gp_failures *failures = NULL;
     unsetenv("JOURNAL_STREAM");
-    gp_agent_log_open(GP_LOG_INFO);
+    gp_agent_log_open(GP_AGENTLOG_INFO);
     cr_assert_eq(gp_failures_open(&failures, NULL), 0);
     return failures;
 }

@@ -5,9 +5,9 @@
 #define _GNU_SOURCE
 #include <account/feed.h>
 #include <base/thread.h>
-#include <session/session.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
+#include <session/session.h>
 #include <write/stats.h>
 
 #include <criterion/criterion.h>
@@ -31,12 +31,12 @@ static void start(void)
 static void give(uint64_t address, uint64_t bytes, int device)
 {
     cr_assert(gp_thread_enter());
-    gp_feed_alloc(&(struct gp_block){.space = device == (int)GP_WIRE_HOST ? GP_SPACE_HOST : GP_SPACE_DEVICE,
-                                     .kind = device == (int)GP_WIRE_HOST ? GP_KIND_PINNED : GP_KIND_LINEAR,
-                                     .device = device,
-                                     .address = address,
-                                     .bytes = bytes,
-                                     .requested_bytes = bytes});
+    gp_feed_alloc(&(struct gp_allocation){.space = device == (int)GP_WIRE_HOST ? GP_SPACE_HOST : GP_SPACE_DEVICE,
+                                          .kind = device == (int)GP_WIRE_HOST ? GP_KIND_PINNED : GP_KIND_LINEAR,
+                                          .device = device,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .requested_bytes = bytes});
     gp_thread_leave();
 }
 

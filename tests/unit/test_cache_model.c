@@ -253,8 +253,7 @@ static void slow_free(struct slow *slow, uint64_t address, enum gp_free_order or
     cr_assert(gp_cache_release(slow->cache, address, order, 1, NULL));
 }
 
-/* ---- memory that is freed while the cache makes room for another request ------------------------------------------
- */
+/* ---- memory that is freed while the cache makes room for another request ----------------------------------------- */
 
 struct freed { /* what the next call of that kind frees, from the inside */
     struct fakedev dev;

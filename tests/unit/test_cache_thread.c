@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cache_thread.c: the threads' own caches (src/cache/thread.c): who gets what they hold, that every statistic is
+ * test_cache_thread.c: the threads' own caches (src/cache/threadcache.c): who gets what they hold, that every statistic is
  * exact while they hold it, and that whoever asks for the whole sees it.  Races: tests/torture/cache.c.
  */
 #include "cache/cache.h"

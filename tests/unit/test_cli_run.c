@@ -5,8 +5,8 @@
 #include "cli.h"
 #include <sys/mman.h>
 
-/* This same file is the program that `run` and `trace` start: with GP_TEST_PROFILED=MS it owns a session for so long.
- */
+/* This same file is the program that `run` and `trace` start: with GP_TEST_PROFILED=MS it owns a session for so
+ * long. */
 __attribute__((constructor)) static void be_profiled(void)
 {
     const char *ms = getenv("GP_TEST_PROFILED");
@@ -31,8 +31,7 @@ __attribute__((constructor)) static void be_profiled(void)
     _exit(7);
 }
 
-/* ---- run -----------------------------------------------------------------------------------------------------------
- */
+/* ---- run --------------------------------------------------------------------------------------------------------- */
 
 Test(cli, run_sets_the_environment)
 {
@@ -156,8 +155,7 @@ Test(cli, run_follows_stops, .timeout = 30)
     rmdir(folder);
 }
 
-/* ---- trace ---------------------------------------------------------------------------------------------------------
- */
+/* ---- trace ------------------------------------------------------------------------------------------------------- */
 
 static int count_lines(const char *text, const char *word)
 {
@@ -206,8 +204,7 @@ Test(cli, two_traces_at_once_and_interrupt)
     expect(finish(second, b), 0, "mark(", "11 events shown, 0 missed, 5 lost");
 }
 
-/* ---- doctor --------------------------------------------------------------------------------------------------------
- */
+/* ---- doctor ------------------------------------------------------------------------------------------------------ */
 
 /* The lines of the answer for one pid. */
 static const char *doctor_says(json_t *top, pid_t pid)

@@ -6,7 +6,7 @@
 #include <collect/mailbox.h>
 #include <collect/peer.h>
 #include <collect/procfs.h>
-#include <collect/text.h>
+#include <collect/uuid.h>
 #include <collect/watch.h>
 #include <lib/session.h>
 

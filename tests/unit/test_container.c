@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_container.c: names of cgroups, out of files as each runtime leaves them. */
-#include <maps/system.h>
+#include <maps/maps.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -352,8 +352,7 @@ Test(export, a_recording_of_nothing_is_a_valid_file, .timeout = 60)
     judge(recmake_done(recmake_new(-1)), 20000);
 }
 
-/* ---- what stacks weigh --------------------------------------------------------------------------------------------
- */
+/* ---- what stacks weigh ------------------------------------------------------------------------------------------- */
 
 static const struct gp_export_sum *weigh(const struct gp_recording *r, enum gp_export_weight weight, uint32_t site)
 {

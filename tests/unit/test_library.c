@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_library.c: one file that may hold the probe, looked at: its build id, who owns it, what its file system is. */
-#include "find/file.h"
+#include "find/candidate.h"
 #include "lib/paths.h"
 
 #include <criterion/criterion.h>
@@ -105,19 +105,19 @@ Test(library, damaged_headers, .timeout = 120)
 
 Test(library, who_may_be_armed)
 {
-    const struct gp_file good = {.mode = S_IFREG | 0755, .size = 4096};
-    struct gp_file file = good;
-    cr_assert(zero(ptr, (void *)gp_file_refusal(&file)));
+    const struct gp_candidate good = {.mode = S_IFREG | 0755, .size = 4096};
+    struct gp_candidate file = good;
+    cr_assert(zero(ptr, (void *)gp_candidate_refusal(&file)));
     file.size = GP_LIBRARY_BYTES;
-    cr_assert(zero(ptr, (void *)gp_file_refusal(&file)));
+    cr_assert(zero(ptr, (void *)gp_candidate_refusal(&file)));
     file.size++;
-    cr_assert(strstr(gp_file_refusal(&file), "256 MiB") != NULL);
+    cr_assert(strstr(gp_candidate_refusal(&file), "256 MiB") != NULL);
     file = good, file.uid = 1;
-    cr_assert(strstr(gp_file_refusal(&file), "root") != NULL);
+    cr_assert(strstr(gp_candidate_refusal(&file), "root") != NULL);
     static const mode_t modes[] = {S_IFREG | 0775, S_IFREG | 0757, S_IFIFO | 0644, S_IFCHR | 0644, S_IFDIR | 0755};
     for (unsigned i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         file = good, file.mode = modes[i];
-        cr_assert(not(zero(ptr, (void *)gp_file_refusal(&file))), "%o", modes[i]);
+        cr_assert(not(zero(ptr, (void *)gp_candidate_refusal(&file))), "%o", modes[i]);
     }
 }
 
@@ -130,7 +130,7 @@ static int served(const char *mounts, uint64_t mount, uint64_t device)
     fputs(mounts, file);
     fclose(file);
     int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int answer = gp_file_is_served(&(struct gp_file){.mount = mount, .device = device}, fd);
+    int answer = gp_candidate_is_served(&(struct gp_candidate){.mount = mount, .device = device}, fd);
     close(fd);
     unlink(path);
     rmdir(folder);
@@ -162,8 +162,8 @@ Test(library, a_file_that_nobody_armed)
 {
     int fd = open(path_library(), O_RDONLY | O_CLOEXEC);
     cr_assert(fd >= 0);
-    cr_assert(eq(int, gp_file_is_armed(fd, 16), 0), "its first page");
-    cr_assert(lt(int, gp_file_is_armed(fd, 1ull << 40), 0), "beyond its end: an error, no signal");
-    cr_assert(lt(int, gp_file_is_armed(fd, UINT64_MAX), 0));
+    cr_assert(eq(int, gp_candidate_is_armed(fd, 16), 0), "its first page");
+    cr_assert(lt(int, gp_candidate_is_armed(fd, 1ull << 40), 0), "beyond its end: an error, no signal");
+    cr_assert(lt(int, gp_candidate_is_armed(fd, UINT64_MAX), 0));
     close(fd);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: pages of metrics from made-up machines, and the server that serves them to friend and foe. */
+#include <lib/fakeview.h>
 #include <metrics/http.h>
 #include <metrics/metrics.h>
 #include <metrics/names.h>
-#include <metrics/rows.h>
-#include <lib/fakeview.h>
+#include <metrics/samples.h>
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

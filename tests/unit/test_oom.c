@@ -3,13 +3,13 @@
  * page with each piece of advice where it helps and not where it does not.  Run by the unit tests. */
 #define _GNU_SOURCE
 #include <account/feed.h>
-#include <oom/oomtext.h>
 #include <base/thread.h>
 #include <cache/policy.h>
 #include <cmd/cmd.h>
 #include <collect/peer.h>
 #include <ds/ring.h>
 #include <lib/session.h>
+#include <oom/oomtext.h>
 #include <write/write.h>
 
 #include <criterion/criterion.h>
@@ -352,12 +352,12 @@ static void start_accounts(void)
 
 static void give(uint64_t address, uint64_t bytes, enum gp_wire_kind kind, int device)
 {
-    gp_feed_alloc(&(struct gp_block){.space = GP_SPACE_DEVICE,
-                                     .kind = kind,
-                                     .device = device,
-                                     .address = address,
-                                     .bytes = bytes,
-                                     .requested_bytes = bytes});
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = kind,
+                                          .device = device,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .requested_bytes = bytes});
 }
 
 static void cached_blocks(int device, void *arg, gp_feed_block_fn *visit)

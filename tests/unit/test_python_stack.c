@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pieces below gp_stack_python on made-up objects: layouts, line tables, strings, kept texts.  Whole stacks of real
+ * The pieces below stack_python on made-up objects: layouts, line tables, strings, kept texts.  Whole stacks of real
  * interpreters: tests/integration/test_python_stack.sh. */
 #include "site/python.h"
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_replay_verify.c: the replay's own judge, tried on an allocator that is wrong in known ways: verify.c over a
  * driver made of host memory.  Run by the unit tests. */
-#include <replay/driver.h>
+#include <replay/simdriver.h>
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_report_html.c: a document becomes a page: nothing in it is markup, nothing of it is lost, nothing half is left.
  */
-#include <html/report.h>
+#include <html/html.h>
 #include <html/shell.h>
 
 #include <criterion/criterion.h>

@@ -5,7 +5,7 @@
 #include <collect/sites.h>
 #include <lib/sitesession.h>
 #include <symbol/symbol.h>
-#include <view/sites.h>
+#include <view/siteview.h>
 
 #include "cli.h"
 
@@ -270,8 +270,7 @@ Test(sites, random_bytes)
     cr_assert(good > 100 && good < 2990, "%u of 3000 could be read", good);
 }
 
-/* ---- top --by site ------------------------------------------------------------------------------------------------
- */
+/* ---- top --by site ----------------------------------------------------------------------------------------------- */
 
 static struct gp_site_model model;
 
@@ -389,8 +388,7 @@ Test(site_model, a_frame)
     gp_grid_fini(&grid);
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------------
- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 Test(site_command, prints_sites_of_a_process, .timeout = 60)
 {

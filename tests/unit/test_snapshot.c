@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include <lib/recmake.h>
-#include <replay/pickle.h>
+#include <replay/unpickle.h>
 #include <snapshot/pickle.h>
 #include <snapshot/snapshot.h>
 
@@ -69,8 +69,7 @@ static const struct gp_pickle *item(const struct gp_pickle *dict, const char *li
     return value;
 }
 
-/* ---- the writer ---------------------------------------------------------------------------------------------------
- */
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 Test(snapshot, integers_are_as_short_as_they_may_be)
 {
@@ -133,15 +132,14 @@ Test(snapshot, text_of_strangers_is_made_harmless)
     unload(&loaded);
 }
 
-/* ---- live ---------------------------------------------------------------------------------------------------------
- */
+/* ---- live -------------------------------------------------------------------------------------------------------- */
 
-static struct loaded live(const struct gp_wire_piece *pieces, uint64_t count, const struct gp_wire_event *events,
+static struct loaded live(const struct gp_wire_extent *pieces, uint64_t count, const struct gp_wire_event *events,
                           size_t event_count, const struct gp_snapshot_names *names, struct gp_snapshot_counts *counts)
 {
     static const struct gp_snapshot_names none;
-    const struct gp_pieces all = {
-        .begin_ns = 1000000, .end_ns = 2000000, .count = count, .pieces = (struct gp_wire_piece *)(uintptr_t)pieces};
+    const struct gp_extents all = {
+        .begin_ns = 1000000, .end_ns = 2000000, .count = count, .pieces = (struct gp_wire_extent *)(uintptr_t)pieces};
     const struct gp_snapshot_live in = {.pieces = &all,
                                         .events = events,
                                         .event_count = event_count,
@@ -156,18 +154,18 @@ static struct loaded live(const struct gp_wire_piece *pieces, uint64_t count, co
 
 #define SEGMENT(_address, _bytes, _flags)                                                                              \
     {                                                                                                                  \
-        .what = GP_PIECE_SEGMENT, .address = (_address), .bytes = (_bytes), .kind = GP_KIND_LINEAR, .stream = 7,       \
+        .what = GP_EXTENT_SEGMENT, .address = (_address), .bytes = (_bytes), .kind = GP_KIND_LINEAR, .stream = 7,      \
         .flags = (uint8_t)(GPUPROF_OURS | (_flags))                                                                    \
     }
 #define BLOCK(_address, _bytes, _state, _requested)                                                                    \
     {                                                                                                                  \
-        .what = GP_PIECE_BLOCK, .address = (_address), .bytes = (_bytes), .kind = GP_KIND_LINEAR, .state = (_state),   \
+        .what = GP_EXTENT_BLOCK, .address = (_address), .bytes = (_bytes), .kind = GP_KIND_LINEAR, .state = (_state),  \
         .requested_bytes = (_requested)                                                                                \
     }
 
 Test(snapshot, unmapped_blocks_part_a_segment)
 {
-    struct gp_wire_piece pieces[] = {
+    struct gp_wire_extent pieces[] = {
         SEGMENT(0x1000, 0x6000, GPUPROF_GROWABLE),  BLOCK(0x1000, 0x1000, GPUPROF_UNMAPPED, 0),
         BLOCK(0x2000, 0x1000, GPUPROF_LIVE, 100),   BLOCK(0x3000, 0x1000, GPUPROF_IDLE, 0),
         BLOCK(0x4000, 0x1000, GPUPROF_UNMAPPED, 0), BLOCK(0x5000, 0x1000, GPUPROF_WAITING, 0),
@@ -197,15 +195,15 @@ Test(snapshot, unmapped_blocks_part_a_segment)
 Test(snapshot, long_lists_keep_their_order)
 {
     enum { MANY = 2500 };
-    static struct gp_wire_piece pieces[MANY];
+    static struct gp_wire_extent pieces[MANY];
     static struct gp_wire_event events[MANY];
     struct gp_snapshot_counts counts;
     for (uint64_t i = 0; i < MANY; i++) {
-        pieces[i] = (struct gp_wire_piece){.what = GP_PIECE_WHOLE,
-                                           .kind = GP_KIND_LINEAR,
-                                           .address = 0x7f0000000000 + i * 4096,
-                                           .bytes = 4096,
-                                           .requested_bytes = i + 1};
+        pieces[i] = (struct gp_wire_extent){.what = GP_EXTENT_WHOLE,
+                                            .kind = GP_KIND_LINEAR,
+                                            .address = 0x7f0000000000 + i * 4096,
+                                            .bytes = 4096,
+                                            .requested_bytes = i + 1};
         events[i] = (struct gp_wire_event){.type = GP_EVENT_ALLOC,
                                            .kind = GP_KIND_LINEAR,
                                            .time_ns = 1000 + i,
@@ -243,8 +241,8 @@ static struct gp_wire_event event(uint8_t type, uint64_t address, uint64_t bytes
  * is the program's own. */
 Test(snapshot, memory_of_the_cache_is_told_from_the_program_s)
 {
-    const struct gp_wire_piece pieces[] = {SEGMENT(2000, 100, 0), BLOCK(2000, 100, GPUPROF_IDLE, 0),
-                                           SEGMENT(3000, 100, 0), BLOCK(3000, 100, GPUPROF_IDLE, 0)};
+    const struct gp_wire_extent pieces[] = {SEGMENT(2000, 100, 0), BLOCK(2000, 100, GPUPROF_IDLE, 0),
+                                            SEGMENT(3000, 100, 0), BLOCK(3000, 100, GPUPROF_IDLE, 0)};
     const struct gp_wire_event events[] = {
         event(GP_EVENT_ALLOC, 1010, 10), event(GP_EVENT_SEGMENT_FREE, 1000, 100),  event(GP_EVENT_ALLOC, 2010, 10),
         event(GP_EVENT_ALLOC, 1020, 10), event(GP_EVENT_SEGMENT_ALLOC, 3000, 100), event(GP_EVENT_ALLOC, 3000, 10),
@@ -326,13 +324,13 @@ static uint32_t frames_of(struct gp_symbols *symbols, uint32_t site, const struc
 
 Test(snapshot, frames_are_written_once)
 {
-    struct gp_wire_piece pieces[100];
+    struct gp_wire_extent pieces[100];
     for (uint64_t i = 0; i < 100; i++)
-        pieces[i] = (struct gp_wire_piece){.what = GP_PIECE_WHOLE,
-                                           .kind = GP_KIND_LINEAR,
-                                           .address = 4096 * (i + 1),
-                                           .bytes = 4096,
-                                           .site = (uint32_t)(i % 4)}; /* 0: unknown; 3: beyond the table */
+        pieces[i] = (struct gp_wire_extent){.what = GP_EXTENT_WHOLE,
+                                            .kind = GP_KIND_LINEAR,
+                                            .address = 4096 * (i + 1),
+                                            .bytes = 4096,
+                                            .site = (uint32_t)(i % 4)}; /* 0: unknown; 3: beyond the table */
     const struct gp_snapshot_names names = {frames_of, NULL, 3};
     struct loaded loaded = live(pieces, 100, NULL, 0, &names, NULL);
     cr_expect_eq(asked[0] + asked[3], 0);
@@ -355,9 +353,9 @@ Test(snapshot, frames_are_written_once)
 
 Test(snapshot, the_host_is_no_device)
 {
-    const struct gp_wire_piece pieces[] = {
-        {.what = GP_PIECE_WHOLE, .kind = GP_KIND_PINNED, .device = GP_WIRE_HOST, .address = 4096, .bytes = 4096},
-        {.what = GP_PIECE_WHOLE, .kind = GP_KIND_LINEAR, .device = 3, .address = 4096, .bytes = 4096}};
+    const struct gp_wire_extent pieces[] = {
+        {.what = GP_EXTENT_WHOLE, .kind = GP_KIND_PINNED, .device = GP_WIRE_HOST, .address = 4096, .bytes = 4096},
+        {.what = GP_EXTENT_WHOLE, .kind = GP_KIND_LINEAR, .device = 3, .address = 4096, .bytes = 4096}};
     struct loaded loaded = live(pieces, 2, NULL, 0, NULL, NULL);
     cr_expect_eq(gp_pickle_count(gp_pickle_get(&loaded.file.root, "segments")), 1);
     cr_expect_eq(number(item(&loaded.file.root, "segments", 0), "device"), 3);
@@ -365,8 +363,7 @@ Test(snapshot, the_host_is_no_device)
     unload(&loaded);
 }
 
-/* ---- recordings ---------------------------------------------------------------------------------------------------
- */
+/* ---- recordings -------------------------------------------------------------------------------------------------- */
 
 static struct loaded recorded(struct recmake *make)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_pieces.c: the reader of a process's pieces (tools/collect/pieces.c) against files that are damaged in
+ * test_snapshot_pieces.c: the reader of a process's pieces (tools/collect/extents.c) against files that are damaged in
  * every field, and processes that answer with something else.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <collect/pieces.h>
+#include <collect/extents.h>
 #include <lib/session.h>
 
 #include <criterion/criterion.h>
@@ -29,25 +29,25 @@ TestSuite(pieces, .timeout = 60);
 
 #define COUNT 5
 struct layout {
-    struct gp_wire_pieces head;
-    struct gp_wire_piece pieces[COUNT];
+    struct gp_wire_extents head;
+    struct gp_wire_extent pieces[COUNT];
 };
 
 static struct layout sound(void)
 {
-    const struct gp_wire_piece piece = {.kind = GP_KIND_LINEAR, .device = 1};
+    const struct gp_wire_extent piece = {.kind = GP_KIND_LINEAR, .device = 1};
     struct layout file = {.head = {.magic = GP_WIRE_MAGIC,
                                    .count = COUNT,
                                    .begin_ns = 10,
                                    .end_ns = 20,
-                                   .piece_bytes = sizeof(struct gp_wire_piece)}};
+                                   .piece_bytes = sizeof(struct gp_wire_extent)}};
     for (int i = 0; i < COUNT; i++)
         file.pieces[i] = piece;
-    file.pieces[0].what = GP_PIECE_SEGMENT;
+    file.pieces[0].what = GP_EXTENT_SEGMENT;
     file.pieces[0].address = 0x1000;
     file.pieces[0].bytes = 0x3000;
     for (int i = 1; i < 4; i++) {
-        file.pieces[i].what = GP_PIECE_BLOCK;
+        file.pieces[i].what = GP_EXTENT_BLOCK;
         file.pieces[i].address = (uint64_t)i << 12;
         file.pieces[i].bytes = 0x1000;
     }
@@ -55,7 +55,7 @@ static struct layout sound(void)
     file.pieces[1].time_ns = 20;
     file.pieces[2].state = GPUPROF_IDLE;
     file.pieces[3].state = GPUPROF_UNMAPPED;
-    file.pieces[4].what = GP_PIECE_WHOLE;
+    file.pieces[4].what = GP_EXTENT_WHOLE;
     file.pieces[4].address = 0x9000;
     file.pieces[4].bytes = 100;
     file.pieces[4].requested_bytes = 100;
@@ -64,15 +64,15 @@ static struct layout sound(void)
 
 static int read_back(const void *bytes, size_t count, char *why, size_t why_bytes)
 {
-    struct gp_pieces pieces;
+    struct gp_extents pieces;
     int fd = memfd_create("t", MFD_CLOEXEC);
     cr_assert_eq(write(fd, bytes, count), (ssize_t)count);
-    int rc = gp_pieces_read(&pieces, fd, why, why_bytes);
+    int rc = gp_extents_read(&pieces, fd, why, why_bytes);
     if (rc == 0)
-        cr_expect_eq(pieces.count, (count - sizeof(struct gp_wire_pieces)) / sizeof(struct gp_wire_piece));
+        cr_expect_eq(pieces.count, (count - sizeof(struct gp_wire_extents)) / sizeof(struct gp_wire_extent));
     else
         cr_expect_null(pieces.pieces);
-    gp_pieces_free(&pieces);
+    gp_extents_free(&pieces);
     close(fd);
     return rc;
 }
@@ -89,7 +89,7 @@ Test(pieces, a_sound_file_is_read)
 #define WRONG(_change, _text)                                                                                          \
     do {                                                                                                               \
         struct layout file = sound();                                                                                  \
-        struct gp_wire_piece *p = file.pieces;                                                                         \
+        struct gp_wire_extent *p = file.pieces;                                                                        \
         char why[128] = "";                                                                                            \
         (void)p;                                                                                                       \
         _change;                                                                                                       \
@@ -105,7 +105,7 @@ Test(pieces, every_wrong_field_is_found)
     WRONG(file.head.count = 6, "size");
     WRONG(file.head.count = UINT64_MAX / 64 + 6, "size"); /* times 64 it is what the file has */
     WRONG(file.head.begin_ns = 21, "ends before");
-    WRONG(p[0].what = GP_PIECE_BLOCK, "outside a segment");
+    WRONG(p[0].what = GP_EXTENT_BLOCK, "outside a segment");
     WRONG(p[0].what = 3, "range");
     WRONG(p[0].requested_bytes = 1, "looks like a block");
     WRONG(p[0].bytes = 0x4000, "do not fill");
@@ -124,10 +124,10 @@ Test(pieces, every_wrong_field_is_found)
     WRONG(p[1].requested_bytes = 0x1001, "more requested");
     WRONG(p[1].time_ns = 21, "future");
     WRONG(p[2].requested_bytes = 1, "not live");
-    WRONG(p[3].what = GP_PIECE_SEGMENT, "do not fill");
-    WRONG(p[4].what = GP_PIECE_SEGMENT, "looks like a block");
+    WRONG(p[3].what = GP_EXTENT_SEGMENT, "do not fill");
+    WRONG(p[4].what = GP_EXTENT_SEGMENT, "looks like a block");
     WRONG(p[4].state = GPUPROF_IDLE, "not live");
-    WRONG((p[4].what = GP_PIECE_SEGMENT, p[4].requested_bytes = 0), "last segment");
+    WRONG((p[4].what = GP_EXTENT_SEGMENT, p[4].requested_bytes = 0), "last segment");
 }
 
 Test(pieces, every_cut_is_found)
@@ -153,8 +153,7 @@ Test(pieces, no_change_of_a_byte_does_harm)
     }
 }
 
-/* ---- processes that lie -------------------------------------------------------------------------------------------
- */
+/* ---- processes that lie ------------------------------------------------------------------------------------------ */
 
 enum lie { HONEST, UNSEALED, OTHER_NAME, NO_DESCRIPTOR, NEGATIVE, A_PIPE, BUSY, FAILS, CONTENT, LIES };
 
@@ -168,7 +167,7 @@ static int lying_file(enum lie lie)
         return pipe(pipes) == 0 ? pipes[0] : -1;
     if (lie == CONTENT)
         file.pieces[2].bytes++;
-    int fd = memfd_create(lie == OTHER_NAME ? "gpuprof-piece" : GP_WIRE_PIECES_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    int fd = memfd_create(lie == OTHER_NAME ? "gpuprof-piece" : GP_WIRE_EXTENTS_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
     if (write(fd, &file, sizeof(file)) != sizeof(file))
         return -1;
     if (lie != UNSEALED)
@@ -206,7 +205,7 @@ static void lying_process(enum lie lie, int ready)
 
 static int take(enum lie lie, char *why, size_t why_bytes)
 {
-    struct gp_pieces pieces;
+    struct gp_extents pieces;
     int ends[2];
     char byte;
     cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -216,10 +215,10 @@ static int take(enum lie lie, char *why, size_t why_bytes)
     close(ends[1]);
     cr_assert_eq(read(ends[0], &byte, 1), 1);
     close(ends[0]);
-    int rc = gp_pieces_take(pid, &pieces, 300000000, why, why_bytes);
+    int rc = gp_extents_take(pid, &pieces, 300000000, why, why_bytes);
     if (rc == 0)
         cr_expect_eq(pieces.count, COUNT);
-    gp_pieces_free(&pieces);
+    gp_extents_free(&pieces);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     return rc;
@@ -241,7 +240,7 @@ Test(pieces, a_process_that_lies_is_found_out)
 
 Test(pieces, nobody_is_no_process)
 {
-    struct gp_pieces pieces;
-    cr_expect_eq(gp_pieces_take(getpid(), &pieces, 0, NULL, 0), -ESRCH);
-    cr_expect_eq(gp_pieces_take(0x7ffffff0, &pieces, 0, NULL, 0), -ESRCH);
+    struct gp_extents pieces;
+    cr_expect_eq(gp_extents_take(getpid(), &pieces, 0, NULL, 0), -ESRCH);
+    cr_expect_eq(gp_extents_take(0x7ffffff0, &pieces, 0, NULL, 0), -ESRCH);
 }

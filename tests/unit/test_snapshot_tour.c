@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_tour.c: the walk over a cache that others go on using (src/cache/tour.c): at rest it shows what
+ * test_snapshot_tour.c: the walk over a cache that others go on using (src/cache/iterate.c): at rest it shows what
  * gp_cache_walk shows; whatever happens while it rests, each segment it shows is filled without gap, and what lived all
  * the time is shown, live, once.
  */
@@ -157,7 +157,7 @@ Test(tour, at_rest_it_shows_what_the_walk_shows)
         struct view tour = view_of(cache), walk = view_of(cache);
         fill(cache, kept, sizes, &tour);
         gp_cache_walk(cache, &walk, see_segment, see_block);
-        gp_cache_tour(cache, &tour, see_segment, see_block, rest);
+        gp_cache_iterate(cache, &tour, see_segment, see_block, rest);
         cr_expect_null(tour.wrong, "%s", tour.wrong);
         cr_assert_eq(tour.count, walk.count);
         cr_expect_gt(walk.count, KEPT);
@@ -192,7 +192,7 @@ Test(tour, what_stays_is_seen_whatever_else_comes_and_goes)
         fill(cache, kept, sizes, &view);
         view.churns = true;
         view.trims = round % 4 > 1;
-        gp_cache_tour(cache, &view, see_segment, see_block, rest);
+        gp_cache_iterate(cache, &view, see_segment, see_block, rest);
         cr_expect_null(view.wrong, "round %u: %s", round, view.wrong);
         cr_expect_eq(view.at, view.end, "round %u: the last segment is not filled", round);
         for (unsigned i = 0; i < KEPT; i++)
@@ -214,7 +214,7 @@ Test(tour, segments_that_go_are_filled_with_idle_memory)
     for (unsigned i = 0; i < LOOSE; i++)
         view.loose[i] = get(cache, 512, NULL);
     view.churns = view.trims = true;
-    gp_cache_tour(cache, &view, see_segment, see_block, rest);
+    gp_cache_iterate(cache, &view, see_segment, see_block, rest);
     cr_expect_null(view.wrong, "%s", view.wrong);
     cr_expect_eq(view.at, view.end);
     cr_expect_gt(view.rests, 0);
@@ -259,7 +259,7 @@ Test(tour, beside_threads_that_use_the_cache)
         cr_assert_eq(pthread_create(&threads[i], NULL, busy, cache), 0);
     for (unsigned round = 0; round < 30 && !view.wrong; round++) {
         view.count = view.at = view.end = 0;
-        gp_cache_tour(cache, &view, see_segment, see_block, rest);
+        gp_cache_iterate(cache, &view, see_segment, see_block, rest);
         for (unsigned i = 0; i < KEPT; i++)
             cr_assert_eq(seen_live(&view, kept[i], sizes[i]), 1, "round %u: block %u", round, i);
     }

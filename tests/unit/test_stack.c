@@ -3,8 +3,8 @@
 #include "base/compiler.h"
 #include "lib/build.h"
 #include "site/native.h"
+#include "site/ownstack.h"
 #include "site/stack.h"
-#include "site/window.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  * test_trace.c: traces as files: our text form, RMM logs, PyTorch snapshots, and what is none of them.  Run by the unit
  * tests. */
 #include <lib/recmake.h>
-#include <replay/pickle.h>
 #include <replay/trace.h>
+#include <replay/unpickle.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

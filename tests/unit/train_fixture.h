@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * train_fixture.h: recordings of a training program, with a leak and without. */
-#ifndef GP_TESTS_UNIT_TRAIN_FIXTURE_H
-#define GP_TESTS_UNIT_TRAIN_FIXTURE_H
+#ifndef GP_TEST_UNIT_TRAIN_FIXTURE_H
+#define GP_TEST_UNIT_TRAIN_FIXTURE_H
 
 #include <lib/recmake.h>
 
@@ -23,8 +23,7 @@ static uint64_t random_next(uint64_t *state)
     return *state;
 }
 
-/* ---- a training program -------------------------------------------------------------------------------------------
- */
+/* ---- a training program ------------------------------------------------------------------------------------------ */
 
 #define SITES 400u
 

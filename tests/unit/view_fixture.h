@@ -2,8 +2,8 @@
  *
  * view_fixture.h: machines made by hand for the tests of tools/view: no process, no clock.
  */
-#ifndef GP_TESTS_VIEW_FIXTURE_H
-#define GP_TESTS_VIEW_FIXTURE_H
+#ifndef GP_TEST_UNIT_VIEW_FIXTURE_H
+#define GP_TEST_UNIT_VIEW_FIXTURE_H
 
 #include <criterion/criterion.h>
 #include <locale.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * mkreport.c: mkreport DOCUMENT.json REPORT.html: the page of a document, for the tests of the page. */
-#include <html/report.h>
+#include <html/html.h>
 
 #include <stdio.h>
 

@@ -6,14 +6,14 @@
 #include <agent/agent.h>
 #include <agent/deaths.h>
 #include <agent/failures.h>
-#include <find/finder.h>
-#include <agent/greet.h>
-#include <agent/log.h>
 #include <agent/notify.h>
+#include <agent/query.h>
 #include <base/clock.h>
-#include <kernel/loader.h>
 #include <collect/collect.h>
 #include <collect/procfs.h>
+#include <common/agentlog.h>
+#include <find/finder.h>
+#include <kernel/loader.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -56,21 +56,20 @@ struct gp_daemon {
     char status[256];
     struct gp_finder *finder;
     pid_t hangs_at; /* the process that was said to hold up the finder; -1 one that is not known, 0 none */
-    struct gp_greeter *greeter;
+    struct gp_querier *querier;
     struct gp_deaths *deaths;
 };
 
-static int gp_daemon_fail(struct gp_daemon *daemon, int error, const char *what)
+static int daemon_fail(struct gp_daemon *daemon, int error, const char *what)
 {
     snprintf(daemon->why, daemon->why_bytes, "%s: %s", what, strerror(-error));
     return error;
 }
 
-/* ---- what happens -------------------------------------------------------------------------------------------------
- */
+/* ---- what happens ------------------------------------------------------------------------------------------------ */
 
 /* One line for `systemctl status`; the manager tells everybody on the bus, so only when it is another one. */
-static void gp_daemon_status(struct gp_daemon *daemon)
+static void daemon_status(struct gp_daemon *daemon)
 {
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
@@ -91,36 +90,36 @@ static void gp_daemon_status(struct gp_daemon *daemon)
     memcpy(daemon->status, status, sizeof(status));
 }
 
-static void gp_daemon_hangs(struct gp_daemon *daemon)
+static void daemon_hangs(struct gp_daemon *daemon)
 {
     struct gp_finder_count found = gp_finder_count(daemon->finder);
     pid_t at = !found.hangs_ns ? 0 : found.at > 0 ? found.at : -1;
     if (at == daemon->hangs_at)
         return;
     if (at > 0)
-        gp_agent_log(GP_LOG_WARNING,
+        gp_agent_log(GP_AGENTLOG_WARNING,
                      "process %d makes who asks what it maps wait: no new copies of the library are found until it is "
                      "ended",
                      (int)at);
     else if (at)
-        gp_agent_log(GP_LOG_WARNING, "the search for copies of the library hangs: no new ones are found");
+        gp_agent_log(GP_AGENTLOG_WARNING, "the search for copies of the library hangs: no new ones are found");
     else
-        gp_agent_log(GP_LOG_NOTICE, "copies of the library are found again");
+        gp_agent_log(GP_AGENTLOG_NOTICE, "copies of the library are found again");
     daemon->hangs_at = at;
 }
 
-static void gp_daemon_deaths(struct gp_daemon *daemon)
+static void daemon_deaths(struct gp_daemon *daemon)
 {
     gp_deaths_turn(daemon->deaths);
 }
 
 /* What the parts counted, losses too: at the end, and once a minute for who asked for more words. */
-static void gp_daemon_sum_up(struct gp_daemon *daemon, enum gp_log_level level)
+static void daemon_sum_up(struct gp_daemon *daemon, enum gp_agentlog_level level)
 {
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
     struct gp_finder_count found = gp_finder_count(daemon->finder);
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
-    struct gp_greeter_count greeter = gp_greeter_count(daemon->greeter);
+    struct gp_querier_count querier = gp_querier_count(daemon->querier);
     gp_agent_log(level,
                  "so far: events %" PRIu64 ", records broken %" PRIu64 ", failed allocations %" PRIu64
                  " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64
@@ -131,11 +130,11 @@ static void gp_daemon_sum_up(struct gp_daemon *daemon, enum gp_log_level level)
                  "so far: processes held %" PRIu64 ", looked at %" PRIu64 ", not even that %" PRIu64
                  ", taken out late %" PRIu64 "; containers forgotten %" PRIu64 "; greeted %" PRIu64 ", silent %" PRIu64
                  ", too many %" PRIu64,
-                 deaths.processes, deaths.looked_at, deaths.unknown, deaths.taken, deaths.containers, greeter.answered,
-                 greeter.silent, greeter.refused);
+                 deaths.processes, deaths.looked_at, deaths.unknown, deaths.taken, deaths.containers, querier.answered,
+                 querier.silent, querier.refused);
 }
 
-static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
+static void daemon_beat(struct gp_daemon *daemon, uint64_t now)
 {
     /* relaxed: readers compare it with their clock and take nothing else from it */
     __atomic_store_n(&gp_bpf_meta(daemon->bpf)->heartbeat_ns, now, __ATOMIC_RELAXED);
@@ -147,7 +146,7 @@ static void gp_daemon_beat(struct gp_daemon *daemon, uint64_t now)
 
 /* Somebody removed the pins: nobody sees the tables any more, and another agent may have begun there.  Who looks after
  * us starts us again. */
-static bool gp_daemon_is_seen(struct gp_daemon *daemon)
+static bool daemon_is_seen(struct gp_daemon *daemon)
 {
     struct gp_map_meta meta;
     const char *pins = daemon->options->pins;
@@ -160,87 +159,86 @@ static bool gp_daemon_is_seen(struct gp_daemon *daemon)
     return false;
 }
 
-static void gp_daemon_tick(struct gp_daemon *daemon)
+static void daemon_tick(struct gp_daemon *daemon)
 {
     uint64_t expired, now = gp_clock_ns();
     if (read(daemon->timer, &expired, sizeof(expired)) < 0)
         return;
-    gp_daemon_beat(daemon, now);
+    daemon_beat(daemon, now);
     gp_failures_turn(daemon->failures);
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
-    if (!gp_daemon_is_seen(daemon))
+    if (!daemon_is_seen(daemon))
         return;
     gp_deaths_second(daemon->deaths);
-    gp_daemon_hangs(daemon);
-    gp_daemon_status(daemon);
+    daemon_hangs(daemon);
+    daemon_status(daemon);
     if (now - daemon->summed_ns >= GP_AGENT_SUMS_NS) {
-        gp_daemon_sum_up(daemon, GP_LOG_DEBUG);
+        daemon_sum_up(daemon, GP_AGENTLOG_DEBUG);
         daemon->summed_ns = now;
     }
 }
 
-static void gp_daemon_signal(struct gp_daemon *daemon)
+static void daemon_signal(struct gp_daemon *daemon)
 {
     struct signalfd_siginfo got;
     if (read(daemon->signal, &got, sizeof(got)) != sizeof(got))
         return;
-    gp_agent_log(GP_LOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
+    gp_agent_log(GP_AGENTLOG_NOTICE, "ending: %s", strsignal((int)got.ssi_signo));
     daemon->is_ending = true;
 }
 
-static void gp_daemon_failures(struct gp_daemon *daemon)
+static void daemon_failures(struct gp_daemon *daemon)
 {
     gp_failures_turn(daemon->failures);
 }
 
-static int gp_daemon_watch(struct gp_daemon *daemon, int fd, void (*turn)(struct gp_daemon *))
+static int daemon_watch(struct gp_daemon *daemon, int fd, void (*turn)(struct gp_daemon *))
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = daemon->part_count};
     daemon->parts[daemon->part_count++] = turn;
     return epoll_ctl(daemon->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static int gp_daemon_watch_all(struct gp_daemon *daemon)
+static int daemon_watch_all(struct gp_daemon *daemon)
 {
-    int error = gp_daemon_watch(daemon, daemon->signal, gp_daemon_signal);
+    int error = daemon_watch(daemon, daemon->signal, daemon_signal);
     if (!error)
-        error = gp_daemon_watch(daemon, daemon->timer, gp_daemon_tick);
+        error = daemon_watch(daemon, daemon->timer, daemon_tick);
     if (!error)
-        error = gp_daemon_watch(daemon, gp_failures_fd(daemon->failures), gp_daemon_failures);
+        error = daemon_watch(daemon, gp_failures_fd(daemon->failures), daemon_failures);
     if (!error)
-        error = gp_daemon_watch(daemon, gp_deaths_fd(daemon->deaths), gp_daemon_deaths);
+        error = daemon_watch(daemon, gp_deaths_fd(daemon->deaths), daemon_deaths);
     return error;
 }
 
-static int gp_daemon_loop(struct gp_daemon *daemon)
+static int daemon_loop(struct gp_daemon *daemon)
 {
-    int error = gp_daemon_watch_all(daemon);
+    int error = daemon_watch_all(daemon);
     if (error)
-        return gp_daemon_fail(daemon, error, "epoll");
-    gp_agent_log(GP_LOG_INFO, "ready: tables in %s, probes by %s", daemon->options->pins,
+        return daemon_fail(daemon, error, "epoll");
+    gp_agent_log(GP_AGENTLOG_INFO, "ready: tables in %s, probes by %s", daemon->options->pins,
                  gp_bpf_is_multi(daemon->bpf) ? "uprobe_multi" : "perf");
     gp_notify("READY=1");
-    gp_daemon_status(daemon);
+    daemon_status(daemon);
     daemon->summed_ns = gp_clock_ns();
     while (!daemon->is_ending) {
         struct epoll_event events[8];
         int count = epoll_wait(daemon->epoll, events, GP_COUNT(events), -1);
         if (count < 0 && errno != EINTR)
-            return gp_daemon_fail(daemon, -errno, "epoll");
+            return daemon_fail(daemon, -errno, "epoll");
         for (int i = 0; i < count; i++)
             daemon->parts[events[i].data.u32](daemon);
     }
-    gp_daemon_sum_up(daemon, GP_LOG_INFO);
+    daemon_sum_up(daemon, GP_AGENTLOG_INFO);
     return daemon->error;
 }
 
-/* ---- begin --------------------------------------------------------------------------------------------------------
- */
+/* ---- begin ------------------------------------------------------------------------------------------------------- */
 
 /* Threads inherit the mask, so that every signal comes to the loop.  What was ignored on purpose (nohup) stays so. */
-static int gp_daemon_signals(struct gp_daemon *daemon)
+static int daemon_signals(struct gp_daemon *daemon)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
     sigemptyset(&daemon->signals);
@@ -256,12 +254,12 @@ static int gp_daemon_signals(struct gp_daemon *daemon)
     daemon->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     struct itimerspec every = {{0, GP_AGENT_TICK_NS}, {0, GP_AGENT_TICK_NS}};
     if (daemon->epoll < 0 || daemon->signal < 0 || daemon->timer < 0 || timerfd_settime(daemon->timer, 0, &every, NULL))
-        return gp_daemon_fail(daemon, -errno, "descriptors");
+        return daemon_fail(daemon, -errno, "descriptors");
     return 0;
 }
 
 /* A descriptor for each process that is held: thousands are no rarity on a machine with a queue of short jobs. */
-static void gp_daemon_limits(void)
+static void daemon_limits(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -270,7 +268,7 @@ static void gp_daemon_limits(void)
     }
 }
 
-static int gp_daemon_group(struct gp_daemon *daemon)
+static int daemon_group(struct gp_daemon *daemon)
 {
     daemon->group = (gid_t)-1;
     if (!daemon->options->group)
@@ -285,7 +283,7 @@ static int gp_daemon_group(struct gp_daemon *daemon)
 }
 
 /* systemd mounts the BPF file system 0700: whatever the tables' modes are, nobody but root gets there. */
-static void gp_daemon_reach(const char *pins)
+static void daemon_reach(const char *pins)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -293,14 +291,14 @@ static void gp_daemon_reach(const char *pins)
     for (char *slash = strrchr(path, '/'); slash && slash > path; slash = strrchr(path, '/')) {
         *slash = '\0';
         if (stat(path, &st) == 0 && !(st.st_mode & S_IXOTH)) {
-            gp_agent_log(GP_LOG_INFO, "only root gets to the tables: %s is closed to others ('chmod o+x %s' opens it)",
-                         path, path);
+            gp_agent_log(GP_AGENTLOG_INFO,
+                         "only root gets to the tables: %s is closed to others ('chmod o+x %s' opens it)", path, path);
             return;
         }
     }
 }
 
-static int gp_daemon_maps(struct gp_daemon *daemon)
+static int daemon_maps(struct gp_daemon *daemon)
 {
     const struct gp_agent_options *asked = daemon->options;
     struct gp_bpf_options options = {.processes = asked->processes,
@@ -316,18 +314,18 @@ static int gp_daemon_maps(struct gp_daemon *daemon)
     error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
-        gp_agent_log(GP_LOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+        gp_agent_log(GP_AGENTLOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
     if (!error)
-        gp_daemon_reach(asked->pins);
+        daemon_reach(asked->pins);
     return error;
 }
 
-static int gp_daemon_read(void *arg, struct gp_system_view **out, char *why, size_t why_bytes)
+static int daemon_read(void *arg, struct gp_system_view **out, char *why, size_t why_bytes)
 {
     return gp_system_view_read(out, arg, why, why_bytes);
 }
 
-static void gp_daemon_parts(void *arg, struct gp_metrics_agent *out)
+static void daemon_parts(void *arg, struct gp_metrics_agent *out)
 {
     struct gp_finder_count found = gp_finder_count(arg);
     out->armed = found.libraries.armed;
@@ -339,20 +337,20 @@ static void gp_daemon_parts(void *arg, struct gp_metrics_agent *out)
     out->searching = !found.hangs_ns;
 }
 
-static int gp_daemon_serve(struct gp_daemon *daemon)
+static int daemon_serve(struct gp_daemon *daemon)
 {
     const struct gp_http_address *listen = daemon->options->listen;
     if (!listen)
         return 0;
-    struct gp_metrics_source source = {.read = gp_daemon_read,
+    struct gp_metrics_source source = {.read = daemon_read,
                                        .free = gp_system_view_free,
                                        .gpus = gp_nvml_read,
                                        .arg = (void *)daemon->options->pins,
-                                       .agent = gp_daemon_parts,
+                                       .agent = daemon_parts,
                                        .agent_arg = daemon->finder};
     int error = gp_metrics_open(&daemon->metrics, &daemon->options->metrics, &source);
     if (error)
-        return gp_daemon_fail(daemon, error, "metrics");
+        return daemon_fail(daemon, error, "metrics");
     char why[256], host[INET6_ADDRSTRLEN] = "?";
     error = gp_http_start(&daemon->http, listen, daemon->metrics, why, sizeof(why));
     if (error) {
@@ -364,53 +362,53 @@ static int gp_daemon_serve(struct gp_daemon *daemon)
               is_v6 ? (const void *)&((const struct sockaddr_in6 *)&listen->address)->sin6_addr
                     : (const void *)&((const struct sockaddr_in *)&listen->address)->sin_addr,
               host, sizeof(host));
-    gp_agent_log(GP_LOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics", host,
-                 gp_http_port(daemon->http));
+    gp_agent_log(GP_AGENTLOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics",
+                 host, gp_http_port(daemon->http));
     return 0;
 }
 
-static void gp_daemon_mapped(void *arg, pid_t pid)
+static void daemon_mapped(void *arg, pid_t pid)
 {
-    gp_greeter_add(arg, pid);
+    gp_querier_add(arg, pid);
 }
 
 /* Without discovery nobody says who maps a library: whoever has a session now is greeted. */
-static void gp_daemon_greet_all(struct gp_daemon *daemon)
+static void daemon_greet_all(struct gp_daemon *daemon)
 {
     struct gp_collect_options options = {.exact = false};
     struct gp_system *system;
     int error = gp_collect(&options, &system);
     if (error) {
-        gp_agent_log(GP_LOG_WARNING, "cannot look for profiled processes: %s", strerror(-error));
+        gp_agent_log(GP_AGENTLOG_WARNING, "cannot look for profiled processes: %s", strerror(-error));
         return;
     }
     for (int i = 0; i < system->process_count; i++)
-        gp_greeter_add(daemon->greeter, system->processes[i].pid);
+        gp_querier_add(daemon->querier, system->processes[i].pid);
     gp_system_free(system);
 }
 
-static int gp_daemon_find(struct gp_daemon *daemon)
+static int daemon_find(struct gp_daemon *daemon)
 {
     const struct gp_agent_options *asked = daemon->options;
-    int error = gp_greeter_open(&daemon->greeter);
+    int error = gp_querier_open(&daemon->querier);
     if (error)
-        return gp_daemon_fail(daemon, error, "the thread that greets");
+        return daemon_fail(daemon, error, "the thread that greets");
     struct gp_finder_options options = {.bpf = daemon->bpf,
                                         .libraries = asked->libraries,
                                         .library_count = asked->library_count,
                                         .installed = asked->installed,
                                         .no_discover = asked->no_discover,
-                                        .mapped = gp_daemon_mapped,
-                                        .arg = daemon->greeter};
+                                        .mapped = daemon_mapped,
+                                        .arg = daemon->querier};
     error = gp_finder_open(&daemon->finder, &options, daemon->why, daemon->why_bytes);
     if (!error && !gp_finder_count(daemon->finder).is_searching)
-        gp_daemon_greet_all(daemon);
+        daemon_greet_all(daemon);
     return error;
 }
 
-static int gp_daemon_begin(struct gp_daemon *daemon)
+static int daemon_begin(struct gp_daemon *daemon)
 {
-    int error = gp_daemon_group(daemon);
+    int error = daemon_group(daemon);
     if (error)
         return error;
     if (!gp_proc_host_pids()) {
@@ -419,39 +417,38 @@ static int gp_daemon_begin(struct gp_daemon *daemon)
                  "the host, or with hostPID: true (Kubernetes), --pid=host (Docker, Podman)");
         return -ENOTSUP;
     }
-    gp_daemon_limits();
-    error = gp_daemon_signals(daemon);
+    daemon_limits();
+    error = daemon_signals(daemon);
     if (!error)
-        error = gp_daemon_maps(daemon);
+        error = daemon_maps(daemon);
     if (!error && (error = gp_failures_open(&daemon->failures, daemon->bpf)))
-        gp_daemon_fail(daemon, error, "the ring of events");
+        daemon_fail(daemon, error, "the ring of events");
     if (!error && (error = gp_deaths_open(&daemon->deaths, daemon->bpf)))
-        gp_daemon_fail(daemon, error, "the list of processes");
+        daemon_fail(daemon, error, "the list of processes");
     if (!error)
-        error = gp_daemon_find(daemon);
+        error = daemon_find(daemon);
     if (!error)
-        error = gp_daemon_serve(daemon);
+        error = daemon_serve(daemon);
     return error;
 }
 
-/* ---- end ----------------------------------------------------------------------------------------------------------
- */
+/* ---- end --------------------------------------------------------------------------------------------------------- */
 
-static void gp_daemon_end(struct gp_daemon *daemon)
+static void daemon_end(struct gp_daemon *daemon)
 {
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
-    bool is_whole = gp_finder_close(daemon->finder); /* before the greeter, to whom it speaks */
+    bool is_whole = gp_finder_close(daemon->finder); /* before the querier, to whom it speaks */
     if (is_whole)
-        gp_greeter_close(daemon->greeter);
+        gp_querier_close(daemon->querier);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
     /* Before the lock goes: another agent's pins may be there the next instant. */
     if (daemon->lock >= 0 && gp_bpf_pins_held(daemon->options->pins, daemon->lock)) {
         int error = gp_bpf_unpin(daemon->options->pins);
         if (error)
-            gp_agent_log(GP_LOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
+            gp_agent_log(GP_AGENTLOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
                          strerror(-error));
     }
     if (is_whole)
@@ -475,11 +472,11 @@ int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_b
                                .lock = -1,
                                .watchdog_ns = gp_notify_watchdog_ns()};
     sigprocmask(SIG_SETMASK, NULL, &daemon.signals_before);
-    int error = gp_daemon_begin(&daemon);
+    int error = daemon_begin(&daemon);
     if (!error)
-        error = gp_daemon_loop(&daemon);
+        error = daemon_loop(&daemon);
     if (error)
         gp_notify("STATUS=%s\nERRNO=%d", why, -error);
-    gp_daemon_end(&daemon);
+    daemon_end(&daemon);
     return error;
 }

@@ -6,14 +6,14 @@
  *               its start time, so that a number that was given to another process meanwhile is noticed.
  *   an end      is a pidfd that became readable, or a process that the look did not find.  A moment later whatever the
  *               tables still hold of (tgid, start time) is taken out; the pair makes it safe at any time.
- *   containers  are at the end of each look: gone.h asks for their cgroups.
+ *   containers  are at the end of each look: removed.h asks for their cgroups.
  */
 #include <agent/deaths.h>
-#include <agent/gone.h>
-#include <agent/log.h>
+#include <agent/removed.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <collect/procfs.h>
+#include <common/agentlog.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,26 +69,26 @@ struct gp_deaths {
     bool is_looking, has_said_short, has_said_table;
     uint64_t unknown; /* in this look */
     struct gp_bpf_walk walk;
-    struct gp_gone *gone;
+    struct gp_removed *gone;
     struct gp_deaths_count count;
 };
 
-static void gp_life_put(struct gp_deaths *deaths, struct gp_life *life)
+static void life_put(struct gp_deaths *deaths, struct gp_life *life)
 {
     LIST_REMOVE(life, same);
     life->state = GP_LIFE_FREE;
     TAILQ_INSERT_HEAD(&deaths->unused, life, near);
 }
 
-static struct gp_bucket *gp_life_bucket(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_bucket *life_bucket(struct gp_deaths *deaths, uint32_t tgid)
 {
     return &deaths->buckets[tgid % GP_DEATHS_BUCKETS];
 }
 
-static struct gp_life *gp_life_find(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_life *life_find(struct gp_deaths *deaths, uint32_t tgid)
 {
     struct gp_life *life;
-    LIST_FOREACH(life, gp_life_bucket(deaths, tgid), same)
+    LIST_FOREACH(life, life_bucket(deaths, tgid), same)
     {
         if (life->tgid == tgid)
             return life;
@@ -96,7 +96,7 @@ static struct gp_life *gp_life_find(struct gp_deaths *deaths, uint32_t tgid)
     return NULL;
 }
 
-static struct gp_life *gp_life_new(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_life *life_new(struct gp_deaths *deaths, uint32_t tgid)
 {
     struct gp_life *life = TAILQ_FIRST(&deaths->unused);
     if (life)
@@ -107,12 +107,12 @@ static struct gp_life *gp_life_new(struct gp_deaths *deaths, uint32_t tgid)
         return NULL;
     life->pidfd = -1;
     life->tgid = tgid;
-    LIST_INSERT_HEAD(gp_life_bucket(deaths, tgid), life, same);
+    LIST_INSERT_HEAD(life_bucket(deaths, tgid), life, same);
     return life;
 }
 
 /* From any state but FREE: in no list of a state, without a descriptor. */
-static void gp_life_loosen(struct gp_deaths *deaths, struct gp_life *life)
+static void life_loosen(struct gp_deaths *deaths, struct gp_life *life)
 {
     TAILQ_REMOVE(life->state == GP_LIFE_ENDED ? &deaths->ended : &deaths->counted, life, near);
     deaths->count.processes -= life->state == GP_LIFE_HELD;
@@ -122,7 +122,7 @@ static void gp_life_loosen(struct gp_deaths *deaths, struct gp_life *life)
     life->pidfd = -1;
 }
 
-static void gp_life_counted(struct gp_deaths *deaths, struct gp_life *life, enum gp_life_state state)
+static void life_counted(struct gp_deaths *deaths, struct gp_life *life, enum gp_life_state state)
 {
     life->state = state;
     deaths->count.processes += state == GP_LIFE_HELD;
@@ -130,7 +130,7 @@ static void gp_life_counted(struct gp_deaths *deaths, struct gp_life *life, enum
     TAILQ_INSERT_TAIL(&deaths->counted, life, near);
 }
 
-static void gp_life_end(struct gp_deaths *deaths, struct gp_life *life)
+static void life_end(struct gp_deaths *deaths, struct gp_life *life)
 {
     life->state = GP_LIFE_ENDED;
     life->due_ns = gp_clock_ns() + GP_DEATHS_WAIT_NS;
@@ -141,7 +141,7 @@ static void gp_life_end(struct gp_deaths *deaths, struct gp_life *life)
 
 /* Start time in /proc is cut to clock ticks (10 ms): a number that comes round within one tick, while its first owner's
  * end was missed, is taken for the first owner until it ends too. */
-static int gp_life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
+static int life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     char path[32];
     struct gp_proc proc;
@@ -155,12 +155,12 @@ static int gp_life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64
 }
 
 /* A descriptor >= 0 of the living process; -ESRCH it has ended; another -errno: cannot be said. */
-static int gp_life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
+static int life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)tgid, 0);
     if (fd < 0) /* EINVAL, ENOENT: the number is a thread's of another process now */
         return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
-    int same = gp_life_is_same(deaths, tgid, start_ns);
+    int same = life_is_same(deaths, tgid, start_ns);
     struct pollfd end = {.fd = fd, .events = POLLIN};
     if (same == 1 && poll(&end, 1, 0) == 0)
         return fd;
@@ -168,44 +168,44 @@ static int gp_life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t
     return same < 0 ? same : -ESRCH;
 }
 
-static void gp_deaths_short(struct gp_deaths *deaths, int error)
+static void deaths_short(struct gp_deaths *deaths, int error)
 {
     deaths->unknown++;
     if (deaths->has_said_short)
         return;
     deaths->has_said_short = true;
     gp_agent_log(
-        GP_LOG_WARNING,
+        GP_AGENTLOG_WARNING,
         "cannot hold a counted process: %s; if its end is missed it stays in the sums: raise the limit of open files "
         "(LimitNOFILE=)",
         strerror(-error));
 }
 
 /* Puts a loose one where it belongs now. */
-static void gp_life_watch(struct gp_deaths *deaths, struct gp_life *life)
+static void life_watch(struct gp_deaths *deaths, struct gp_life *life)
 {
-    int fd = gp_life_pidfd(deaths, life->tgid, life->start_ns);
+    int fd = life_pidfd(deaths, life->tgid, life->start_ns);
     if (fd == -ESRCH) {
-        gp_life_end(deaths, life);
+        life_end(deaths, life);
         return;
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = life};
     if (fd < 0)
-        gp_deaths_short(deaths, fd);
+        deaths_short(deaths, fd);
     else if (deaths->count.processes < deaths->most_held && epoll_ctl(deaths->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
         life->pidfd = fd;
-        gp_life_counted(deaths, life, GP_LIFE_HELD);
+        life_counted(deaths, life, GP_LIFE_HELD);
         return;
     } else
         close(fd);
-    gp_life_counted(deaths, life, GP_LIFE_SEEN);
+    life_counted(deaths, life, GP_LIFE_SEEN);
 }
 
 /* ---- the look ---------------------------------------------------------------------------------------------------- */
 
-static void gp_look_at(struct gp_deaths *deaths, const struct gp_bpf_one *one)
+static void look_at(struct gp_deaths *deaths, const struct gp_bpf_one *one)
 {
-    struct gp_life *life = gp_life_find(deaths, one->tgid);
+    struct gp_life *life = life_find(deaths, one->tgid);
     if (!one->start_ns)
         return; /* its first batch is under way */
     if (life && life->start_ns == one->start_ns && life->state != GP_LIFE_SEEN) {
@@ -213,82 +213,82 @@ static void gp_look_at(struct gp_deaths *deaths, const struct gp_bpf_one *one)
         return;
     }
     if (life) /* another's now: what the first owner had left with the first batch of the second */
-        gp_life_loosen(deaths, life);
-    else if (!(life = gp_life_new(deaths, one->tgid)))
+        life_loosen(deaths, life);
+    else if (!(life = life_new(deaths, one->tgid)))
         return; /* as many that have ended wait for their last look: the next look has room */
     life->start_ns = one->start_ns;
     life->look = deaths->look;
-    gp_life_watch(deaths, life);
+    life_watch(deaths, life);
 }
 
 /* Those that the whole look did not find are in no sum: exec took them out. */
-static void gp_look_done(struct gp_deaths *deaths)
+static void look_done(struct gp_deaths *deaths)
 {
     struct gp_life *life = TAILQ_FIRST(&deaths->counted), *next;
     for (; life; life = next) {
         next = TAILQ_NEXT(life, near);
         if (life->look == deaths->look)
             continue;
-        gp_life_loosen(deaths, life);
-        gp_life_put(deaths, life);
+        life_loosen(deaths, life);
+        life_put(deaths, life);
     }
     deaths->count.unknown = deaths->unknown;
     deaths->is_looking = false;
-    gp_gone_begin(deaths->gone);
+    gp_removed_begin(deaths->gone);
 }
 
-static void gp_look_part(struct gp_deaths *deaths)
+static void look_part(struct gp_deaths *deaths)
 {
     struct gp_bpf_one some[GP_BPF_PART];
     uint32_t count;
     int more = gp_bpf_processes(deaths->bpf, &deaths->walk, some, &count);
     if (more < 0) {
         if (!deaths->has_said_table)
-            gp_agent_log(GP_LOG_ERROR, "cannot read the table of processes: %s", strerror(-more));
+            gp_agent_log(GP_AGENTLOG_ERROR, "cannot read the table of processes: %s", strerror(-more));
         deaths->has_said_table = true;
         deaths->is_looking = false; /* nobody is let go: who was not found may be there */
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        gp_look_at(deaths, &some[i]);
+        look_at(deaths, &some[i]);
     if (!more)
-        gp_look_done(deaths);
+        look_done(deaths);
 }
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-static void gp_end_one(struct gp_deaths *deaths, struct gp_life *life)
+static void end_one(struct gp_deaths *deaths, struct gp_life *life)
 {
     int error = gp_bpf_gone(deaths->bpf, life->tgid, life->start_ns);
     TAILQ_REMOVE(&deaths->ended, life, near);
     if (error == -EAGAIN) {
-        gp_life_end(deaths, life);
+        life_end(deaths, life);
         return;
     }
     if (error && error != -ENOENT && !deaths->has_said_table)
-        gp_agent_log(GP_LOG_ERROR, "cannot take process %u out of the sums: %s", life->tgid, strerror(-error));
+        gp_agent_log(GP_AGENTLOG_ERROR, "cannot take process %u out of the sums: %s", life->tgid, strerror(-error));
     deaths->has_said_table |= error && error != -ENOENT; /* the next look finds it again */
     deaths->count.taken += !error;
-    gp_life_put(deaths, life);
+    life_put(deaths, life);
 }
 
-static void gp_ends_due(struct gp_deaths *deaths)
+static void ends_due(struct gp_deaths *deaths)
 {
     uint64_t now = gp_clock_ns();
     for (int i = 0; i < GP_DEATHS_ENDS; i++) {
         struct gp_life *first = TAILQ_FIRST(&deaths->ended);
         if (!first || first->due_ns > now)
             return;
-        gp_end_one(deaths, first);
+        end_one(deaths, first);
     }
 }
 
 /* When the next turn must come without an event. */
-static void gp_deaths_arm(struct gp_deaths *deaths)
+static void deaths_arm(struct gp_deaths *deaths)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
     const struct gp_life *first = TAILQ_FIRST(&deaths->ended);
-    if (deaths->is_looking || gp_gone_is_busy(deaths->gone))
+    if (deaths->is_looking || gp_removed_is_busy(deaths->gone))
         at.it_value.tv_nsec = 1; /* at once, but after what else the loop has to do */
     else if (first) {
         at.it_value.tv_sec = (time_t)(first->due_ns / 1000000000u);
@@ -305,22 +305,22 @@ void gp_deaths_turn(struct gp_deaths *deaths)
         struct gp_life *life = events[i].data.ptr;
         if (!life)
             continue; /* the timer, which is set anew below */
-        gp_life_loosen(deaths, life);
-        gp_life_end(deaths, life);
+        life_loosen(deaths, life);
+        life_end(deaths, life);
     }
     /* Only now: what follows gives entries to others, and the list above may still name them. */
-    gp_ends_due(deaths);
+    ends_due(deaths);
     if (deaths->is_looking)
-        gp_look_part(deaths);
+        look_part(deaths);
     else
-        deaths->count.containers += gp_gone_turn(deaths->gone);
-    gp_deaths_arm(deaths);
+        deaths->count.containers += gp_removed_turn(deaths->gone);
+    deaths_arm(deaths);
 }
 
 void gp_deaths_second(struct gp_deaths *deaths)
 {
     struct rlimit files;
-    if (deaths->is_looking || gp_gone_is_busy(deaths->gone))
+    if (deaths->is_looking || gp_removed_is_busy(deaths->gone))
         return;
     /* The other half is for the rest of the agent: libraries hold a pidfd for each process that maps them, too. */
     deaths->most_held = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 2 : 512;
@@ -328,13 +328,13 @@ void gp_deaths_second(struct gp_deaths *deaths)
     deaths->walk = (struct gp_bpf_walk){.at = 0};
     deaths->unknown = 0;
     deaths->look++;
-    gp_deaths_arm(deaths);
+    deaths_arm(deaths);
 }
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
 /* /proc shows start times by the reader's clock of its time namespace (time_namespaces(7)). */
-static uint64_t gp_boot_offset(void)
+static uint64_t boot_offset(void)
 {
     char text[256];
     long long seconds, ns;
@@ -345,7 +345,7 @@ static uint64_t gp_boot_offset(void)
     return (uint64_t)(seconds * 1000000000ll + ns); /* a negative one wraps, and back when it is added */
 }
 
-static int gp_deaths_room(struct gp_deaths *deaths)
+static int deaths_room(struct gp_deaths *deaths)
 {
     struct bpf_map_info info = {0};
     uint32_t bytes = sizeof(info);
@@ -367,7 +367,7 @@ int gp_deaths_open(struct gp_deaths **out, struct gp_bpf *bpf)
     TAILQ_INIT(&deaths->unused);
     TAILQ_INIT(&deaths->counted);
     TAILQ_INIT(&deaths->ended);
-    deaths->boot_ns = gp_boot_offset();
+    deaths->boot_ns = boot_offset();
     deaths->tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
     deaths->epoll = epoll_create1(EPOLL_CLOEXEC);
     deaths->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -376,9 +376,9 @@ int gp_deaths_open(struct gp_deaths **out, struct gp_bpf *bpf)
     if (deaths->epoll < 0 || deaths->timer < 0 || epoll_ctl(deaths->epoll, EPOLL_CTL_ADD, deaths->timer, &event))
         error = -errno;
     if (!error)
-        error = gp_deaths_room(deaths);
+        error = deaths_room(deaths);
     if (!error)
-        error = gp_gone_open(&deaths->gone, bpf);
+        error = gp_removed_open(&deaths->gone, bpf);
     if (error)
         gp_deaths_close(deaths);
     else
@@ -400,7 +400,7 @@ void gp_deaths_close(struct gp_deaths *deaths)
         close(deaths->timer);
     if (deaths->epoll >= 0)
         close(deaths->epoll);
-    gp_gone_close(deaths->gone);
+    gp_removed_close(deaths->gone);
     free(deaths->lives);
     free(deaths);
 }

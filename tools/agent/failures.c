@@ -4,11 +4,11 @@
  * of an event the type is looked at, and of a failed allocation the numbers, which are said as they stand.
  */
 #include <agent/failures.h>
-#include <agent/log.h>
 #include <base/clock.h>
 #include <base/text.h>
-#include <collect/text.h>
-#include <maps/system.h>
+#include <collect/uuid.h>
+#include <common/agentlog.h>
+#include <maps/maps.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -45,18 +45,17 @@ struct gp_failures {
     struct gp_failures_teller teller[GP_FAILURES_ALL]; /* one for each line that a second may have */
 };
 
-/* ---- who and where ------------------------------------------------------------------------------------------------
- */
+/* ---- who and where ----------------------------------------------------------------------------------------------- */
 
-static void gp_failures_second(struct gp_failures *failures)
+static void failures_second(struct gp_failures *failures)
 {
     uint64_t now = gp_clock_ns();
     if (now - failures->second_ns < GP_FAILURES_SECOND)
         return;
     uint64_t unsaid = failures->count.unsaid - failures->unsaid_said;
     if (unsaid)
-        gp_agent_log(GP_LOG_WARNING, "%" PRIu64 " more failed allocations are not said one by one: they came too fast",
-                     unsaid);
+        gp_agent_log(GP_AGENTLOG_WARNING,
+                     "%" PRIu64 " more failed allocations are not said one by one: they came too fast", unsaid);
     failures->unsaid_said = failures->count.unsaid;
     failures->second_ns = now;
     failures->lines = 0;
@@ -66,7 +65,7 @@ static void gp_failures_second(struct gp_failures *failures)
 
 /* A place for the container: its own, a new one, or that of one which is silent in this second.  There are as many as
  * lines, so there is always one while a line may be written. */
-static struct gp_failures_teller *gp_failures_find(struct gp_failures *failures, uint64_t cgroup_id)
+static struct gp_failures_teller *failures_find(struct gp_failures *failures, uint64_t cgroup_id)
 {
     struct gp_failures_teller *silent = NULL;
     for (uint32_t i = 0; i < failures->tellers; i++) {
@@ -82,7 +81,7 @@ static struct gp_failures_teller *gp_failures_find(struct gp_failures *failures,
     return silent;
 }
 
-static const char *gp_failures_name(struct gp_failures_teller *teller, pid_t hint)
+static const char *failures_name(struct gp_failures_teller *teller, pid_t hint)
 {
     uint64_t now = gp_clock_ns();
     if (teller->named_ns && now - teller->named_ns < GP_FAILURES_NAME_NS)
@@ -98,7 +97,7 @@ static const char *gp_failures_name(struct gp_failures_teller *teller, pid_t hin
     return teller->name;
 }
 
-static void gp_failures_device(struct gp_failures *failures, uint32_t tgid, uint32_t device, char *text, size_t bytes)
+static void failures_device(struct gp_failures *failures, uint32_t tgid, uint32_t device, char *text, size_t bytes)
 {
     static const uint8_t none[16];
     struct gp_map_process_key key = {.tgid = tgid, .device = device};
@@ -114,13 +113,13 @@ static void gp_failures_device(struct gp_failures *failures, uint32_t tgid, uint
     }
 }
 
-static void gp_failures_say(struct gp_failures *failures, const struct gp_map_record *record,
-                            const struct gp_wire_event *event)
+static void failures_say(struct gp_failures *failures, const struct gp_map_record *record,
+                         const struct gp_wire_event *event)
 {
     failures->count.failures++;
-    gp_failures_second(failures);
+    failures_second(failures);
     struct gp_failures_teller *teller =
-        failures->lines < GP_FAILURES_ALL ? gp_failures_find(failures, record->cgroup_id) : NULL;
+        failures->lines < GP_FAILURES_ALL ? failures_find(failures, record->cgroup_id) : NULL;
     if (!teller || teller->lines >= GP_FAILURES_CONTAINER) {
         failures->count.unsaid++;
         return;
@@ -131,13 +130,13 @@ static void gp_failures_say(struct gp_failures *failures, const struct gp_map_re
     if (event->bytes)
         snprintf(bytes, sizeof(bytes), "%" PRIu64 " bytes", event->bytes);
     gp_text_clean(comm, sizeof(comm), record->comm, sizeof(record->comm));
-    gp_failures_device(failures, record->tgid, event->device, device, sizeof(device));
-    gp_agent_log(GP_LOG_WARNING, "allocation failed: pid %" PRIu32 " (%s) in %s asked for %s of %s: error %" PRIu32,
-                 record->tgid, comm, gp_failures_name(teller, (pid_t)record->tgid), bytes, device, event->error);
+    failures_device(failures, record->tgid, event->device, device, sizeof(device));
+    gp_agent_log(GP_AGENTLOG_WARNING,
+                 "allocation failed: pid %" PRIu32 " (%s) in %s asked for %s of %s: error %" PRIu32, record->tgid, comm,
+                 failures_name(teller, (pid_t)record->tgid), bytes, device, event->error);
 }
 
-/* ---- the ring -----------------------------------------------------------------------------------------------------
- */
+/* ---- the ring ---------------------------------------------------------------------------------------------------- */
 
 void gp_failures_take(struct gp_failures *failures, const void *data, size_t bytes)
 {
@@ -151,11 +150,11 @@ void gp_failures_take(struct gp_failures *failures, const void *data, size_t byt
     failures->count.events += record->count;
     for (uint32_t i = 0; i < record->count; i++) {
         if (GP_UNLIKELY(record->events[i].type == GP_EVENT_OOM))
-            gp_failures_say(failures, record, &record->events[i]);
+            failures_say(failures, record, &record->events[i]);
     }
 }
 
-static int gp_failures_record(void *arg, void *data, size_t bytes)
+static int failures_record(void *arg, void *data, size_t bytes)
 {
     struct gp_failures *failures = arg;
     gp_failures_take(failures, data, bytes);
@@ -172,7 +171,7 @@ int gp_failures_open(struct gp_failures **out, struct gp_bpf *bpf)
     failures->processes = bpf ? gp_bpf_map(bpf, "process_device") : -1;
     int events = bpf ? gp_bpf_map(bpf, "events") : -1;
     if (bpf)
-        failures->ring = ring_buffer__new(events, gp_failures_record, failures, NULL);
+        failures->ring = ring_buffer__new(events, failures_record, failures, NULL);
     if (bpf && !failures->ring) {
         int error = -errno;
         free(failures);
@@ -200,7 +199,7 @@ void gp_failures_turn(struct gp_failures *failures)
     failures->budget = GP_FAILURES_RECORDS;
     if (failures->ring)
         ring_buffer__consume(failures->ring);
-    gp_failures_second(failures);
+    failures_second(failures);
 }
 
 struct gp_failures_count gp_failures_count(const struct gp_failures *failures)

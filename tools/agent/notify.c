@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* A path, or with '@' a name of the abstract namespace.  Length of the address, 0: none. */
-static socklen_t gp_notify_address(struct sockaddr_un *address)
+static socklen_t notify_address(struct sockaddr_un *address)
 {
     const char *name = getenv("NOTIFY_SOCKET");
     size_t length = name ? strlen(name) : 0;
@@ -33,7 +33,7 @@ static socklen_t gp_notify_address(struct sockaddr_un *address)
 int gp_notify(const char *format, ...)
 {
     struct sockaddr_un address;
-    socklen_t bytes = gp_notify_address(&address);
+    socklen_t bytes = notify_address(&address);
     if (bytes == 0)
         return 0;
     char text[1024];

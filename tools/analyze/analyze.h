@@ -116,11 +116,11 @@ struct gp_fragmentation {
 struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *recording, uint32_t device, uint32_t points);
 
 /* The segment map at the end (or at at_ns): segments by address, each with its blocks. */
-enum gp_block_state { GP_BLOCK_LIVE = 0, GP_BLOCK_IDLE = 2, GP_BLOCK_UNMAPPED = 3 }; /* as GPUPROF_LIVE .. */
+enum gp_map_block_state { GP_BLOCK_LIVE = 0, GP_BLOCK_IDLE = 2, GP_BLOCK_UNMAPPED = 3 }; /* as GPUPROF_LIVE .. */
 struct gp_map_block {
     uint64_t address, bytes;
     uint32_t site;
-    uint8_t state; /* enum gp_block_state */
+    uint8_t state; /* enum gp_map_block_state */
     uint8_t kind;
 };
 struct gp_map_segment {
@@ -136,8 +136,7 @@ struct gp_segments {
 };
 struct gp_segments *gp_segments_at(const struct gp_recording *recording, uint32_t device, uint64_t at_ns);
 
-/* ---- sizes, bill, diff --------------------------------------------------------------------------------------------
- */
+/* ---- sizes, bill, diff ------------------------------------------------------------------------------------------- */
 
 struct gp_sizes { /* power-of-two classes: [i] counts 2^i <= bytes < 2^(i+1) */
     uint64_t count[64], bytes[64], live_count[64], live_bytes[64];

@@ -29,12 +29,12 @@ struct gp_bill_state {
     int64_t cached; /* handed out by caches */
     int64_t segments;
     struct gp_level level;
-    struct gp_polled polled;
+    struct gp_flow_polled polled;
 };
 
 /* The last moment at which NVML was asked about the process; without any that of the highest reserve, since at the end
  * a program has tidied up. */
-static uint64_t gp_bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes)
+static uint64_t bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes)
 {
     const struct gp_recording *recording = flow->recording;
     uint64_t moment = 0;
@@ -65,7 +65,7 @@ static uint64_t gp_bill_moment(const struct gp_flow *flow, uint32_t device, int6
     return moment;
 }
 
-static void gp_bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t moment, struct gp_bill_state *state)
+static void bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t moment, struct gp_bill_state *state)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -87,7 +87,7 @@ static void gp_bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t m
     gp_polled_advance(&state->polled, moment, &state->level);
 }
 
-static void gp_bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool estimated)
+static void bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool estimated)
 {
     struct gp_bill_row *row = &bill->rows[bill->count++];
     snprintf(row->what, sizeof(row->what), "%s", what);
@@ -95,9 +95,9 @@ static void gp_bill_put(struct gp_bill *bill, const char *what, int64_t bytes, b
     row->estimated = estimated;
 }
 
-/* In 512 B steps up to 1 MiB and whole 2 MiB pages above (src/account/gauge.h); of what no cache has rounded already.
- */
-static int64_t gp_bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment)
+/* In 512 B steps up to 1 MiB and whole 2 MiB pages above (src/account/gauge.h); of what no cache has rounded
+ * already. */
+static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -113,30 +113,30 @@ static int64_t gp_bill_rounding(const struct gp_flow *flow, uint32_t device, uin
     return (int64_t)rounding;
 }
 
-static void gp_bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, int64_t rounding, bool host)
+static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, int64_t rounding, bool host)
 {
     int64_t known = 0;
     for (size_t i = 0; i < sizeof(gp_bill_kinds) / sizeof(gp_bill_kinds[0]); i++) {
         int64_t bytes = state->kinds[gp_bill_kinds[i].kind];
         if (bytes <= 0)
             continue;
-        gp_bill_put(bill, gp_bill_kinds[i].what, bytes, gp_bill_kinds[i].estimated);
+        bill_put(bill, gp_bill_kinds[i].what, bytes, gp_bill_kinds[i].estimated);
         known += bytes;
     }
     int64_t idle = state->segments - state->cached, pool = state->polled.extra - state->level.pool;
     if (idle > 0)
-        gp_bill_put(bill, "cache: reserved, not in use", idle, false);
+        bill_put(bill, "cache: reserved, not in use", idle, false);
     if (state->polled.use && pool > 0)
-        gp_bill_put(bill, "pools and graphs: reserved, not in use", pool, true);
+        bill_put(bill, "pools and graphs: reserved, not in use", pool, true);
     if (rounding > 0)
-        gp_bill_put(bill, "rounding by the driver", rounding, true);
+        bill_put(bill, "rounding by the driver", rounding, true);
     known += (idle > 0 ? idle : 0) + (state->polled.use && pool > 0 ? pool : 0) + (rounding > 0 ? rounding : 0);
     if (state->kinds[GP_KIND_MANAGED] > 0)
-        gp_bill_put(bill, "managed: the part on the device", -1, false);
+        bill_put(bill, "managed: the part on the device", -1, false);
     if (!host)
-        gp_bill_put(bill, "context", -1, false);
+        bill_put(bill, "context", -1, false);
     if (bill->process_bytes >= 0)
-        gp_bill_put(bill, "untracked", bill->process_bytes - known, true);
+        bill_put(bill, "untracked", bill->process_bytes - known, true);
 }
 
 struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
@@ -146,10 +146,10 @@ struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
     if (!bill)
         return NULL;
     bill->device = device;
-    bill->time_ns = gp_bill_moment(flow, device, &bill->process_bytes);
-    gp_bill_walk(flow, device, bill->time_ns, &state);
-    gp_bill_rows(bill, &state, gp_bill_rounding(flow, device, bill->time_ns),
-                 flow->recording->devices[device].index == GP_WIRE_HOST);
+    bill->time_ns = bill_moment(flow, device, &bill->process_bytes);
+    bill_walk(flow, device, bill->time_ns, &state);
+    bill_rows(bill, &state, bill_rounding(flow, device, bill->time_ns),
+              flow->recording->devices[device].index == GP_WIRE_HOST);
     return bill;
 }
 

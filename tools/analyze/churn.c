@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* The step of a moment; GP_REC_NONE before the first and after the last. */
-static uint32_t gp_churn_step(const struct gp_steps *steps, uint64_t time_ns)
+static uint32_t churn_step(const struct gp_steps *steps, uint64_t time_ns)
 {
     uint32_t low = 0, high = steps->count + 1;
     while (low < high) {
@@ -21,7 +21,7 @@ static uint32_t gp_churn_step(const struct gp_steps *steps, uint64_t time_ns)
     return low == 0 || low > steps->count ? GP_REC_NONE : low - 1;
 }
 
-static int gp_churn_compare(const void *one, const void *other)
+static int churn_compare(const void *one, const void *other)
 {
     const struct gp_churn_site *a = one, *b = other;
     if (a->pairs != b->pairs)
@@ -32,12 +32,12 @@ static int gp_churn_compare(const void *one, const void *other)
 }
 
 /* That its driver call took; 0 unknown. */
-static uint64_t gp_churn_cost(const struct gp_recording *recording, uint32_t event)
+static uint64_t churn_cost(const struct gp_recording *recording, uint32_t event)
 {
     return event < recording->event_count ? gp_wire_cost_ns((uint8_t)recording->events[event].cost) : 0;
 }
 
-static struct gp_churn *gp_churn_make(const struct gp_churn *totals, const struct gp_tally *tally)
+static struct gp_churn *churn_make(const struct gp_churn *totals, const struct gp_tally *tally)
 {
     struct gp_churn *churn = calloc(1, sizeof(*churn) + (tally->count + 1) * sizeof(struct gp_churn_site));
     if (!churn)
@@ -56,7 +56,7 @@ static struct gp_churn *gp_churn_make(const struct gp_churn *totals, const struc
             .driver_ns = row->more,
         };
     }
-    qsort(churn->sites, churn->count, sizeof(churn->sites[0]), gp_churn_compare);
+    qsort(churn->sites, churn->count, sizeof(churn->sites[0]), churn_compare);
     return churn;
 }
 
@@ -70,7 +70,7 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
     while (ok && gp_flow_next(&walk, &change)) {
         uint32_t step = change.event == GP_REC_NONE || !(change.what & GP_FLOW_KIND)
                             ? GP_REC_NONE
-                            : gp_churn_step(steps, change.time_ns);
+                            : churn_step(steps, change.time_ns);
         if (step == GP_REC_NONE)
             continue;
         totals.allocations += change.add;
@@ -78,7 +78,7 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
         /* A baseline block, or one whose begin is a free's word, began in no step. */
         bool seen = !change.add && change.id < flow->recording->event_count &&
                     flow->recording->events[change.id].type != GP_EVENT_FREE;
-        if (!seen || gp_churn_step(steps, flow->recording->events[change.id].time_ns) != step)
+        if (!seen || churn_step(steps, flow->recording->events[change.id].time_ns) != step)
             continue;
         totals.pairs++;
         struct gp_tally_row *row = gp_tally_at(&tally, change.item->site);
@@ -89,12 +89,12 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
         row->count++;
         row->bytes = (int64_t)((uint64_t)row->bytes + change.item->bytes);
         row->extra += life;
-        uint64_t cost = gp_churn_cost(flow->recording, change.id) + gp_churn_cost(flow->recording, change.event);
+        uint64_t cost = churn_cost(flow->recording, change.id) + churn_cost(flow->recording, change.event);
         row->more += cost;
         totals.driver_ns += cost;
     }
     if (ok)
-        churn = gp_churn_make(&totals, &tally);
+        churn = churn_make(&totals, &tally);
     gp_tally_fini(&tally);
     return churn;
 }

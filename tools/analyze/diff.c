@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t gp_diff_hash(const char *text, uint64_t seed)
+static uint64_t diff_hash(const char *text, uint64_t seed)
 {
     uint64_t hash = 0xcbf29ce484222325ull ^ seed; /* FNV-1a */
     for (; *text; text++)
@@ -15,11 +15,11 @@ static uint64_t gp_diff_hash(const char *text, uint64_t seed)
 }
 
 /* A row for each name; two names with one hash get different ones by trying the next seed. */
-static struct gp_tally_row *gp_diff_row(struct gp_tally *rows, const char *name, const char *const **names,
-                                        struct gp_diff *diff)
+static struct gp_tally_row *diff_row(struct gp_tally *rows, const char *name, const char *const **names,
+                                     struct gp_diff *diff)
 {
     for (uint64_t seed = 0;; seed++) {
-        struct gp_tally_row *row = gp_tally_at(rows, gp_diff_hash(name, seed));
+        struct gp_tally_row *row = gp_tally_at(rows, diff_hash(name, seed));
         if (!row || row->count == 0)
             return row;
         const struct gp_diff_row *old = &diff->rows[row->extra];
@@ -29,15 +29,15 @@ static struct gp_tally_row *gp_diff_row(struct gp_tally *rows, const char *name,
     }
 }
 
-static int64_t gp_diff_change(const struct gp_diff_row *row)
+static int64_t diff_change(const struct gp_diff_row *row)
 {
     return (int64_t)((uint64_t)row->peak_bytes[1] - (uint64_t)row->peak_bytes[0]);
 }
 
-static int gp_diff_compare(const void *one, const void *other)
+static int diff_compare(const void *one, const void *other)
 {
     const struct gp_diff_row *a = one, *b = other;
-    int64_t left = gp_diff_change(a), right = gp_diff_change(b);
+    int64_t left = diff_change(a), right = diff_change(b);
     if (left != right)
         return left < right ? 1 : -1;
     left = (int64_t)((uint64_t)a->live_bytes[1] - (uint64_t)a->live_bytes[0]);
@@ -48,7 +48,7 @@ static int gp_diff_compare(const void *one, const void *other)
 }
 
 /* Bytes of each site at its device's peak; [2i] bytes, [2i + 1] live. */
-static int64_t *gp_diff_numbers(const struct gp_flow *flow, int64_t *calls)
+static int64_t *diff_numbers(const struct gp_flow *flow, int64_t *calls)
 {
     const struct gp_recording *recording = flow->recording;
     int64_t *numbers = calloc((size_t)recording->site_count * 2 + 2, sizeof(*numbers));
@@ -74,17 +74,17 @@ static int64_t *gp_diff_numbers(const struct gp_flow *flow, int64_t *calls)
     return numbers;
 }
 
-static bool gp_diff_side(struct gp_diff *diff, struct gp_tally *rows, const struct gp_recording *recording, int side,
-                         const char *const **names)
+static bool diff_side(struct gp_diff *diff, struct gp_tally *rows, const struct gp_recording *recording, int side,
+                      const char *const **names)
 {
     struct gp_flow *flow = gp_flow_new(recording);
     int64_t *calls = calloc(recording->site_count + 1u, sizeof(*calls));
-    int64_t *numbers = flow && calls ? gp_diff_numbers(flow, calls) : NULL;
+    int64_t *numbers = flow && calls ? diff_numbers(flow, calls) : NULL;
     bool ok = numbers;
     for (uint32_t i = 0; ok && i < recording->site_count; i++) {
         if (calls[i] == 0 && numbers[i * 2] == 0)
             continue;
-        struct gp_tally_row *row = gp_diff_row(rows, names[side][i], names, diff);
+        struct gp_tally_row *row = diff_row(rows, names[side][i], names, diff);
         ok = row;
         if (!ok)
             break;
@@ -109,13 +109,12 @@ struct gp_diff *gp_diff_find(const struct gp_recording *recordings[2], const cha
     size_t room = (size_t)recordings[0]->site_count + recordings[1]->site_count + 1;
     struct gp_diff *diff = calloc(1, sizeof(*diff) + room * sizeof(struct gp_diff_row));
     struct gp_tally rows = {0};
-    bool ok =
-        diff && gp_diff_side(diff, &rows, recordings[0], 0, keys) && gp_diff_side(diff, &rows, recordings[1], 1, keys);
+    bool ok = diff && diff_side(diff, &rows, recordings[0], 0, keys) && diff_side(diff, &rows, recordings[1], 1, keys);
     gp_tally_fini(&rows);
     if (!ok) {
         free(diff);
         return NULL;
     }
-    qsort(diff->rows, diff->count, sizeof(diff->rows[0]), gp_diff_compare);
+    qsort(diff->rows, diff->count, sizeof(diff->rows[0]), diff_compare);
     return diff;
 }

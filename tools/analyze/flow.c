@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* What a block of this kind counts as: the table of src/account/gauge.c, which the report must not contradict. */
-static uint8_t gp_flow_parts(const struct gp_rec_event *event)
+static uint8_t flow_parts(const struct gp_rec_event *event)
 {
     switch (event->type) {
     case GP_EVENT_ALLOC:
@@ -37,34 +37,33 @@ static uint8_t gp_flow_parts(const struct gp_rec_event *event)
     }
 }
 
-static bool gp_flow_opens(const struct gp_rec_event *event)
+static bool flow_opens(const struct gp_rec_event *event)
 {
     return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
            event->type == GP_EVENT_SEGMENT_MAP;
 }
 
-static const struct gp_rec_event *gp_flow_item(const struct gp_recording *recording, uint32_t id)
+static const struct gp_rec_event *flow_item(const struct gp_recording *recording, uint32_t id)
 {
     return id < recording->event_count ? &recording->events[id] : &recording->baseline[id - recording->event_count];
 }
 
-static bool gp_flow_sane(const struct gp_recording *recording, const struct gp_rec_event *event)
+static bool flow_sane(const struct gp_recording *recording, const struct gp_rec_event *event)
 {
     return event->device < recording->device_count && event->site < recording->site_count && event->kind < GP_KINDS;
 }
 
 /* A block of a cache is in memory that counts as reserved already. */
-static uint8_t gp_flow_open(const struct gp_flow *flow, const struct gp_ranges *ranges,
-                            const struct gp_rec_event *event)
+static uint8_t flow_open(const struct gp_flow *flow, const struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
-    uint8_t what = GP_FLOW_OPEN | gp_flow_parts(event);
+    uint8_t what = GP_FLOW_OPEN | flow_parts(event);
     if (event->type == GP_EVENT_ALLOC && event->kind == GP_KIND_LINEAR && flow->has_segments[event->device] &&
         gp_ranges_find(ranges, event->device, event->address))
         what = (what & ~GP_FLOW_RESERVED) | GP_FLOW_CACHED;
     return what;
 }
 
-static uint8_t gp_flow_close(struct gp_flow *flow, size_t index)
+static uint8_t flow_close(struct gp_flow *flow, size_t index)
 {
     const struct gp_recording *recording = flow->recording;
     const struct gp_rec_event *event = &recording->events[index];
@@ -73,11 +72,11 @@ static uint8_t gp_flow_close(struct gp_flow *flow, size_t index)
         if (recording->from_start)
             return 0; /* its begin was lost: it never counted */
         flow->before_count++;
-        return GP_FLOW_CLOSE | GP_FLOW_BEFORE | gp_flow_parts(event);
+        return GP_FLOW_CLOSE | GP_FLOW_BEFORE | flow_parts(event);
     }
     if (id < recording->event_count && recording->peer[id] != index)
         return 0; /* ended when the address came again */
-    const struct gp_rec_event *item = gp_flow_item(recording, id);
+    const struct gp_rec_event *item = flow_item(recording, id);
     uint8_t what = id < recording->event_count ? flow->what[id] : flow->baseline_what[id - recording->event_count];
     if (id >= recording->event_count)
         flow->baseline_end[id - recording->event_count] = (uint32_t)index;
@@ -89,11 +88,11 @@ static uint8_t gp_flow_close(struct gp_flow *flow, size_t index)
 }
 
 /* Segments of caches have no pairs: see ranges.h. */
-static uint8_t gp_flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, const struct gp_rec_event *event)
+static uint8_t flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     uint64_t moved = gp_ranges_apply(ranges, event);
     flow->has_segments[event->device] = true;
-    if (gp_flow_opens(event))
+    if (flow_opens(event))
         return GP_FLOW_OPEN | GP_FLOW_RESERVED;
     if (moved)
         return GP_FLOW_CLOSE | GP_FLOW_OWN | GP_FLOW_RESERVED;
@@ -103,60 +102,60 @@ static uint8_t gp_flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, c
     return GP_FLOW_CLOSE | GP_FLOW_BEFORE | GP_FLOW_RESERVED;
 }
 
-static int gp_flow_compare_ghosts(const void *one, const void *other)
+static int flow_compare_ghosts(const void *one, const void *other)
 {
     const struct gp_flow_ghost *a = one, *b = other;
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-static bool gp_flow_is_ghost(const struct gp_flow *flow, size_t i)
+static bool flow_is_ghost(const struct gp_flow *flow, size_t i)
 {
     uint32_t peer = flow->recording->peer[i];
     return (flow->what[i] & GP_FLOW_OPEN) && peer < flow->recording->event_count && peer > i &&
            flow->what[peer] & GP_FLOW_OPEN;
 }
 
-static bool gp_flow_find_ghosts(struct gp_flow *flow)
+static bool flow_find_ghosts(struct gp_flow *flow)
 {
     size_t count = 0;
     for (size_t i = 0; i < flow->recording->event_count; i++)
-        count += gp_flow_is_ghost(flow, i);
+        count += flow_is_ghost(flow, i);
     if (count == 0)
         return true;
     flow->ghosts = calloc(count, sizeof(*flow->ghosts));
     if (!flow->ghosts)
         return false;
     for (size_t i = 0; i < flow->recording->event_count; i++) {
-        if (gp_flow_is_ghost(flow, i))
+        if (flow_is_ghost(flow, i))
             flow->ghosts[flow->ghost_count++] =
                 (struct gp_flow_ghost){.at = flow->recording->peer[i], .item = (uint32_t)i};
     }
-    qsort(flow->ghosts, flow->ghost_count, sizeof(*flow->ghosts), gp_flow_compare_ghosts);
+    qsort(flow->ghosts, flow->ghost_count, sizeof(*flow->ghosts), flow_compare_ghosts);
     return true;
 }
 
-static void gp_flow_fill(struct gp_flow *flow, struct gp_ranges *ranges)
+static void flow_fill(struct gp_flow *flow, struct gp_ranges *ranges)
 {
     const struct gp_recording *recording = flow->recording;
     for (size_t i = 0; i < recording->baseline_count; i++) { /* segments first: blocks lie in them */
         const struct gp_rec_event *event = &recording->baseline[i];
         flow->baseline_end[i] = GP_REC_NONE;
-        if (gp_flow_sane(recording, event) && gp_ranges_takes(event) && gp_flow_opens(event))
-            flow->baseline_what[i] = gp_flow_segment(flow, ranges, event);
+        if (flow_sane(recording, event) && gp_ranges_takes(event) && flow_opens(event))
+            flow->baseline_what[i] = flow_segment(flow, ranges, event);
     }
     for (size_t i = 0; i < recording->baseline_count; i++) {
         const struct gp_rec_event *event = &recording->baseline[i];
-        if (gp_flow_sane(recording, event) && !gp_ranges_takes(event) && gp_flow_opens(event))
-            flow->baseline_what[i] = gp_flow_open(flow, ranges, event);
+        if (flow_sane(recording, event) && !gp_ranges_takes(event) && flow_opens(event))
+            flow->baseline_what[i] = flow_open(flow, ranges, event);
     }
     for (size_t i = 0; i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
-        if (!gp_flow_parts(event) || !gp_flow_sane(recording, event))
+        if (!flow_parts(event) || !flow_sane(recording, event))
             continue;
         if (gp_ranges_takes(event))
-            flow->what[i] = gp_flow_segment(flow, ranges, event);
+            flow->what[i] = flow_segment(flow, ranges, event);
         else
-            flow->what[i] = gp_flow_opens(event) ? gp_flow_open(flow, ranges, event) : gp_flow_close(flow, i);
+            flow->what[i] = flow_opens(event) ? flow_open(flow, ranges, event) : flow_close(flow, i);
     }
 }
 
@@ -175,9 +174,9 @@ struct gp_flow *gp_flow_new(const struct gp_recording *recording)
     flow->has_segments = calloc(recording->device_count + 1u, 1);
     bool ok = flow->what && flow->baseline_what && flow->baseline_end && flow->has_segments;
     if (ok)
-        gp_flow_fill(flow, &ranges);
+        flow_fill(flow, &ranges);
     gp_ranges_fini(&ranges);
-    if (ok && gp_flow_find_ghosts(flow))
+    if (ok && flow_find_ghosts(flow))
         return flow;
     gp_flow_free(flow);
     return NULL;
@@ -202,7 +201,7 @@ enum { GP_WALK_BASELINE, GP_WALK_BEFORE, GP_WALK_EVENTS };
 #define GP_FLOW_PARTS (GP_FLOW_SUMMED | GP_FLOW_RESERVED | GP_FLOW_KIND | GP_FLOW_CACHED)
 
 /* What the recording found there: its baseline, then what it saw end without having seen it begin. */
-static bool gp_flow_next_before(struct gp_flow_walk *walk, struct gp_flow_change *change)
+static bool flow_next_before(struct gp_flow_walk *walk, struct gp_flow_change *change)
 {
     const struct gp_flow *flow = walk->flow;
     const struct gp_recording *recording = flow->recording;
@@ -226,7 +225,7 @@ static bool gp_flow_next_before(struct gp_flow_walk *walk, struct gp_flow_change
     return true;
 }
 
-static void gp_flow_ghost_change(struct gp_flow_walk *walk, struct gp_flow_change *change)
+static void flow_ghost_change(struct gp_flow_walk *walk, struct gp_flow_change *change)
 {
     const struct gp_flow *flow = walk->flow;
     uint32_t id = flow->ghosts[walk->ghost++].item;
@@ -245,7 +244,7 @@ bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change)
     const struct gp_flow *flow = walk->flow;
     const struct gp_recording *recording = flow->recording;
     while (walk->stage != GP_WALK_EVENTS) {
-        if (gp_flow_next_before(walk, change))
+        if (flow_next_before(walk, change))
             return true;
         walk->stage++;
         walk->at = 0;
@@ -257,7 +256,7 @@ bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change)
     if (at == recording->event_count)
         return false;
     if (walk->ghost < flow->ghost_count && flow->ghosts[walk->ghost].at == at) {
-        gp_flow_ghost_change(walk, change);
+        flow_ghost_change(walk, change);
         return true;
     }
     const struct gp_rec_event *event = &recording->events[at];
@@ -265,7 +264,7 @@ bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change)
     bool paired = (what & GP_FLOW_CLOSE) && !(what & GP_FLOW_BEFORE) && !gp_ranges_takes(event);
     uint32_t id = paired ? recording->peer[at] : (uint32_t)at;
     *change = (struct gp_flow_change){
-        .item = paired && !(what & GP_FLOW_OWN) ? gp_flow_item(recording, id) : event,
+        .item = paired && !(what & GP_FLOW_OWN) ? flow_item(recording, id) : event,
         .time_ns = event->time_ns,
         .id = id,
         .event = (uint32_t)at,
@@ -286,24 +285,24 @@ uint32_t gp_flow_end(const struct gp_flow *flow, uint32_t id)
 
 /* ---- polled reserves -------------------------------------------------------------------------------------------- */
 
-static bool gp_polled_kind(const struct gp_rec_event *event, uint32_t device)
+static bool polled_kind(const struct gp_rec_event *event, uint32_t device)
 {
     return event->device == device && (event->kind == GP_KIND_POOL || event->kind == GP_KIND_GRAPH) &&
            event->type == GP_EVENT_ALLOC;
 }
 
-struct gp_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device)
+struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device)
 {
     const struct gp_recording *recording = flow->recording;
-    struct gp_polled polled = {.recording = recording, .device = device};
+    struct gp_flow_polled polled = {.recording = recording, .device = device};
     for (size_t i = 0; i < recording->event_count && !polled.use; i++)
-        polled.use = gp_polled_kind(&recording->events[i], device);
+        polled.use = polled_kind(&recording->events[i], device);
     for (size_t i = 0; i < recording->baseline_count && !polled.use; i++)
-        polled.use = gp_polled_kind(&recording->baseline[i], device);
+        polled.use = polled_kind(&recording->baseline[i], device);
     return polled;
 }
 
-void gp_polled_advance(struct gp_polled *polled, uint64_t time_ns, const struct gp_level *level)
+void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level)
 {
     const struct gp_recording *recording = polled->recording;
     while (polled->use && polled->at < recording->sample_count && recording->samples[polled->at].time_ns <= time_ns) {
@@ -315,7 +314,7 @@ void gp_polled_advance(struct gp_polled *polled, uint64_t time_ns, const struct 
 }
 
 /* What pools have handed out they hold, even if the last poll was before that. */
-int64_t gp_polled_reserved(const struct gp_polled *polled, const struct gp_level *level)
+int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level)
 {
     int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;
     return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));

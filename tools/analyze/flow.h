@@ -84,17 +84,17 @@ static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_c
 }
 
 /* What pools and graphs hold from the driver comes from samples: it is polled.  Walks beside the changes. */
-struct gp_polled {
+struct gp_flow_polled {
     const struct gp_recording *recording;
     uint32_t device;
     size_t at;     /* next sample */
     int64_t extra; /* reserved bytes beyond what events tell, as of the last sample */
     bool use;      /* the device has pools or graphs */
 };
-struct gp_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device);
+struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device);
 /* Takes samples up to `time_ns` into account; level: before the change of that moment. */
-void gp_polled_advance(struct gp_polled *polled, uint64_t time_ns, const struct gp_level *level);
-int64_t gp_polled_reserved(const struct gp_polled *polled, const struct gp_level *level);
+void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
+int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
 /* The same analyses as in analyze.h on a flow that is there already. */
 struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,

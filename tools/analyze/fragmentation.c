@@ -21,18 +21,18 @@ struct gp_fragment_free {
     uint64_t bytes, largest;
 };
 
-static int gp_fragment_compare(const void *one, const void *other)
+static int fragment_compare(const void *one, const void *other)
 {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
     return a < b ? -1 : a > b;
 }
 
-static bool gp_fragment_wants(const struct gp_flow_change *change, uint32_t device)
+static bool fragment_wants(const struct gp_flow_change *change, uint32_t device)
 {
     return change->item->device == device && change->what & GP_FLOW_CACHED;
 }
 
-static bool gp_fragment_init(struct gp_fragment_blocks *blocks, const struct gp_flow *flow, uint32_t device)
+static bool fragment_init(struct gp_fragment_blocks *blocks, const struct gp_flow *flow, uint32_t device)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -40,7 +40,7 @@ static bool gp_fragment_init(struct gp_fragment_blocks *blocks, const struct gp_
     if (gp_ranges_init(&blocks->ranges, flow->recording) != 0)
         return false;
     while (gp_flow_next(&walk, &change)) {
-        if (change.add && gp_fragment_wants(&change, device) && !gp_tally_at(&blocks->ranks, change.item->address))
+        if (change.add && fragment_wants(&change, device) && !gp_tally_at(&blocks->ranks, change.item->address))
             return false;
     }
     size_t count = blocks->ranks.count;
@@ -50,13 +50,13 @@ static bool gp_fragment_init(struct gp_fragment_blocks *blocks, const struct gp_
         return false;
     for (size_t i = 0; i < count; i++)
         blocks->starts[i] = blocks->ranks.rows[i].key;
-    qsort(blocks->starts, count, sizeof(*blocks->starts), gp_fragment_compare);
+    qsort(blocks->starts, count, sizeof(*blocks->starts), fragment_compare);
     for (size_t i = 0; i < count; i++)
         gp_tally_at(&blocks->ranks, blocks->starts[i])->extra = i;
     return true;
 }
 
-static void gp_fragment_fini(struct gp_fragment_blocks *blocks)
+static void fragment_fini(struct gp_fragment_blocks *blocks)
 {
     gp_tally_fini(&blocks->ranks);
     free(blocks->starts);
@@ -65,15 +65,15 @@ static void gp_fragment_fini(struct gp_fragment_blocks *blocks)
     gp_ranges_fini(&blocks->ranges);
 }
 
-static void gp_fragment_apply(struct gp_fragment_blocks *blocks, const struct gp_flow *flow,
-                              const struct gp_flow_change *change)
+static void fragment_apply(struct gp_fragment_blocks *blocks, const struct gp_flow *flow,
+                           const struct gp_flow_change *change)
 {
     if (gp_ranges_takes(change->item)) {
         if (change->event != GP_REC_NONE || change->id >= flow->recording->event_count)
             gp_ranges_apply(&blocks->ranges, change->item);
         return;
     }
-    if (!gp_fragment_wants(change, blocks->device))
+    if (!fragment_wants(change, blocks->device))
         return;
     uint32_t rank = (uint32_t)gp_tally_at(&blocks->ranks, change->item->address)->extra;
     uint64_t end;
@@ -87,7 +87,7 @@ static void gp_fragment_apply(struct gp_fragment_blocks *blocks, const struct gp
     gp_bits_add(&blocks->live, rank);
 }
 
-static void gp_fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from, uint64_t to)
+static void fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from, uint64_t to)
 {
     if (to <= from)
         return;
@@ -96,21 +96,21 @@ static void gp_fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from,
 }
 
 /* What is free in [start, end); *next: the first live block that may lie there. */
-static void gp_fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t start, uint64_t end, uint32_t *next,
-                             struct gp_fragment_free *out)
+static void fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t start, uint64_t end, uint32_t *next,
+                          struct gp_fragment_free *out)
 {
     uint64_t at = start;
     while (*next != GP_BITS_NONE && blocks->starts[*next] < end) {
         if (blocks->starts[*next] >= start) {
-            gp_fragment_hole(out, at, blocks->starts[*next]);
+            fragment_hole(out, at, blocks->starts[*next]);
             at = blocks->ends[*next] > at ? blocks->ends[*next] : at;
         }
         *next = gp_bits_next(&blocks->live, *next + 1);
     }
-    gp_fragment_hole(out, at, end);
+    fragment_hole(out, at, end);
 }
 
-static struct gp_fragment_free gp_fragment_look(const struct gp_fragment_blocks *blocks)
+static struct gp_fragment_free fragment_look(const struct gp_fragment_blocks *blocks)
 {
     struct gp_fragment_free out = {0};
     const struct gp_ranges *ranges = &blocks->ranges;
@@ -128,7 +128,7 @@ static struct gp_fragment_free gp_fragment_look(const struct gp_fragment_blocks 
             end = ranges->ranges[i].end;
             i = gp_bits_next(&ranges->live, i + 1);
         }
-        gp_fragment_scan(blocks, start, end, &next, &out);
+        fragment_scan(blocks, start, end, &next, &out);
     }
     return out;
 }
@@ -138,7 +138,7 @@ struct gp_fragment_peaks {
     int64_t allocated, allocated_requested;
 };
 
-static void gp_fragment_peak(struct gp_fragment_peaks *peaks, const struct gp_level *level, int64_t reserved)
+static void fragment_peak(struct gp_fragment_peaks *peaks, const struct gp_level *level, int64_t reserved)
 {
     /* Of moments with the same reserve the fullest: an empty cache on its first day is no judgement. */
     if (reserved > peaks->reserved || (reserved == peaks->reserved && level->allocated > peaks->reserved_allocated)) {
@@ -151,14 +151,14 @@ static void gp_fragment_peak(struct gp_fragment_peaks *peaks, const struct gp_le
     }
 }
 
-static void gp_fragment_walk(struct gp_fragmentation *result, struct gp_fragment_blocks *blocks,
-                             const struct gp_flow *flow, uint32_t points, struct gp_fragment_peaks *peaks)
+static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_blocks *blocks,
+                          const struct gp_flow *flow, uint32_t points, struct gp_fragment_peaks *peaks)
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_level level = {0};
-    struct gp_polled polled = gp_polled_begin(flow, result->device);
+    struct gp_flow_polled polled = gp_polled_begin(flow, result->device);
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
     uint32_t every = (points + GP_FRAGMENT_LOOKS - 1) / GP_FRAGMENT_LOOKS;
     bool more = true;
@@ -175,22 +175,22 @@ static void gp_fragment_walk(struct gp_fragmentation *result, struct gp_fragment
                 .allocated_bytes = level.allocated,
                 .requested_bytes = level.requested,
                 .largest_free_bytes = result->has_segments && (result->count % every == 0 || !more)
-                                          ? (int64_t)gp_fragment_look(blocks).largest
+                                          ? (int64_t)fragment_look(blocks).largest
                                           : -1,
             };
         }
         if (!more)
             break;
         if (result->has_segments)
-            gp_fragment_apply(blocks, flow, &change);
+            fragment_apply(blocks, flow, &change);
         if (change.item->device != result->device)
             continue;
         gp_polled_advance(&polled, change.time_ns, &level);
         gp_level_apply(&level, &change);
         if (change.event != GP_REC_NONE)
-            gp_fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
+            fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
     }
-    gp_fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
+    fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
 }
 
 struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points)
@@ -199,20 +199,20 @@ struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint3
     struct gp_fragment_peaks peaks = {0};
     points = points < 2 ? 2 : points;
     struct gp_fragmentation *result = calloc(1, sizeof(*result) + points * sizeof(struct gp_fragment_point));
-    if (!result || !gp_fragment_init(&blocks, flow, device)) {
+    if (!result || !fragment_init(&blocks, flow, device)) {
         if (result)
-            gp_fragment_fini(&blocks);
+            fragment_fini(&blocks);
         free(result);
         return NULL;
     }
     result->device = device;
     result->has_segments = flow->has_segments[device];
-    gp_fragment_walk(result, &blocks, flow, points, &peaks);
+    fragment_walk(result, &blocks, flow, points, &peaks);
     result->utilisation = peaks.reserved > 0 ? (double)peaks.reserved_allocated / (double)peaks.reserved : 1;
     result->internal = peaks.allocated > 0 ? 1 - (double)peaks.allocated_requested / (double)peaks.allocated : 0;
-    struct gp_fragment_free left = gp_fragment_look(&blocks);
+    struct gp_fragment_free left = fragment_look(&blocks);
     result->external = left.bytes ? 1 - (double)left.largest / (double)left.bytes : 0;
-    gp_fragment_fini(&blocks);
+    fragment_fini(&blocks);
     return result;
 }
 

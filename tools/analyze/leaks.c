@@ -41,16 +41,16 @@ struct gp_leak_search {
     uint32_t curve_count;
     int64_t *kept; /* [curve][points + 1]: the last is what is held at last_ns */
     struct gp_level *levels;
-    struct gp_polled *polled;
+    struct gp_flow_polled *polled;
 };
 
 /* Sites are told apart by device and kind anyway; what has no site at least so. */
-static uint64_t gp_leak_key(const struct gp_rec_event *item)
+static uint64_t leak_key(const struct gp_rec_event *item)
 {
     return (uint64_t)item->kind << 40 | (uint64_t)item->site << 8 | item->device;
 }
 
-static bool gp_leak_counts(const struct gp_leak_search *search, const struct gp_flow_change *change)
+static bool leak_counts(const struct gp_leak_search *search, const struct gp_flow_change *change)
 {
     if (!(change->what & GP_FLOW_KIND) || change->item->kind == GP_KIND_VIRTUAL || change->item->kind == GP_KIND_GRAPH)
         return false;
@@ -59,12 +59,12 @@ static bool gp_leak_counts(const struct gp_leak_search *search, const struct gp_
 }
 
 /* First time of a point's steps. */
-static uint64_t gp_leak_time(const struct gp_leak_search *search, uint32_t point)
+static uint64_t leak_time(const struct gp_leak_search *search, uint32_t point)
 {
     return search->steps->bounds_ns[(uint64_t)point * search->steps->count / search->points];
 }
 
-static bool gp_leak_totals(struct gp_leak_search *search)
+static bool leak_totals(struct gp_leak_search *search)
 {
     struct gp_flow_walk walk = gp_flow_begin(search->flow);
     struct gp_flow_change change;
@@ -77,39 +77,39 @@ static bool gp_leak_totals(struct gp_leak_search *search)
         }
         if (change.event != GP_REC_NONE && change.time_ns >= search->last_ns)
             break;
-        if (gp_leak_counts(search, &change))
-            ok = gp_tally_move(&search->sites, gp_leak_key(change.item), change.item->bytes, change.add);
+        if (leak_counts(search, &change))
+            ok = gp_tally_move(&search->sites, leak_key(change.item), change.item->bytes, change.add);
     }
     return ok;
 }
 
-static int64_t gp_leak_growth(const struct gp_tally_row *row)
+static int64_t leak_growth(const struct gp_tally_row *row)
 {
     return (int64_t)((uint64_t)row->bytes - row->extra);
 }
 
-static int gp_leak_compare_growth(const void *one, const void *other)
+static int leak_compare_growth(const void *one, const void *other)
 {
     const struct gp_tally_row *a = *(const struct gp_tally_row *const *)one;
     const struct gp_tally_row *b = *(const struct gp_tally_row *const *)other;
-    int64_t left = gp_leak_growth(a), right = gp_leak_growth(b);
+    int64_t left = leak_growth(a), right = leak_growth(b);
     if (left != right)
         return left < right ? 1 : -1;
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
 /* Makes curves of the rows that grew most, whose `extra` is then the curve's index + 1. */
-static bool gp_leak_choose(struct gp_leak_search *search)
+static bool leak_choose(struct gp_leak_search *search)
 {
     struct gp_tally_row **rows = calloc(search->sites.count + 1, sizeof(struct gp_tally_row *));
     size_t count = 0;
     if (!rows)
         return false;
     for (size_t i = 0; i < search->sites.count; i++) {
-        if (gp_leak_growth(&search->sites.rows[i]) > 0)
+        if (leak_growth(&search->sites.rows[i]) > 0)
             rows[count++] = &search->sites.rows[i];
     }
-    qsort(rows, count, sizeof(*rows), gp_leak_compare_growth);
+    qsort(rows, count, sizeof(*rows), leak_compare_growth);
     search->curve_count = count < GP_LEAK_CURVES ? (uint32_t)count : GP_LEAK_CURVES;
     search->curves = calloc(search->curve_count + 1, sizeof(*search->curves));
     search->kept = calloc((size_t)(search->curve_count + 1) * (search->points + 1), sizeof(*search->kept));
@@ -124,8 +124,8 @@ static bool gp_leak_choose(struct gp_leak_search *search)
     return ok;
 }
 
-static void gp_leak_curve_move(struct gp_leak_search *search, struct gp_leak_curve *curve,
-                               const struct gp_flow_change *change)
+static void leak_curve_move(struct gp_leak_search *search, struct gp_leak_curve *curve,
+                            const struct gp_flow_change *change)
 {
     const struct gp_recording *recording = search->flow->recording;
     curve->live_bytes =
@@ -141,7 +141,7 @@ static void gp_leak_curve_move(struct gp_leak_search *search, struct gp_leak_cur
                                     : change->item->time_ns;
 }
 
-static bool gp_leak_draw(struct gp_leak_search *search)
+static bool leak_draw(struct gp_leak_search *search)
 {
     struct gp_flow_walk walk = gp_flow_begin(search->flow);
     struct gp_flow_change change;
@@ -152,7 +152,7 @@ static bool gp_leak_draw(struct gp_leak_search *search)
         more = gp_flow_next(&walk, &change);
         uint64_t now = !more ? UINT64_MAX : change.event == GP_REC_NONE ? 0 : change.time_ns;
         /* What happens at the very instant of a bound belongs to the step that begins there. */
-        for (; point <= search->points && now >= gp_leak_time(search, point); point++) {
+        for (; point <= search->points && now >= leak_time(search, point); point++) {
             for (uint32_t i = 0; i < search->curve_count; i++) {
                 search->kept[i * width + point] = search->curves[i].live_bytes;
                 if (point == search->warm)
@@ -166,11 +166,11 @@ static bool gp_leak_draw(struct gp_leak_search *search)
             gp_level_apply(&search->levels[change.item->device], &change);
         }
         struct gp_tally_row *row =
-            gp_leak_counts(search, &change) ? gp_tally_at(&search->sites, gp_leak_key(change.item)) : NULL;
+            leak_counts(search, &change) ? gp_tally_at(&search->sites, leak_key(change.item)) : NULL;
         if (!row || !row->extra)
             continue;
         struct gp_leak_curve *curve = &search->curves[row->extra - 1];
-        gp_leak_curve_move(search, curve, &change);
+        leak_curve_move(search, curve, &change);
         int64_t *kept = point ? &search->kept[(row->extra - 1) * width + point - 1] : NULL;
         if (kept && curve->live_bytes < *kept)
             *kept = curve->live_bytes;
@@ -180,7 +180,7 @@ static bool gp_leak_draw(struct gp_leak_search *search)
 
 /* ---- suspects --------------------------------------------------------------------------------------------------- */
 
-static double gp_leak_seconds(const struct gp_leak_search *search, uint32_t device, double bytes_per_step)
+static double leak_seconds(const struct gp_leak_search *search, uint32_t device, double bytes_per_step)
 {
     const struct gp_recording *recording = search->flow->recording;
     int64_t total = recording->devices[device].total_bytes, used = -1;
@@ -197,7 +197,7 @@ static double gp_leak_seconds(const struct gp_leak_search *search, uint32_t devi
     return left > 0 ? left / (bytes_per_step * search->steps->count / span) : 0;
 }
 
-static int gp_leak_compare(const void *one, const void *other)
+static int leak_compare(const void *one, const void *other)
 {
     const struct gp_leak *a = one, *b = other;
     if (a->bytes_per_step != b->bytes_per_step)
@@ -205,7 +205,7 @@ static int gp_leak_compare(const void *one, const void *other)
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
-static bool gp_leak_judge(const struct gp_leak_search *search, uint32_t index, struct gp_leak *leak)
+static bool leak_judge(const struct gp_leak_search *search, uint32_t index, struct gp_leak *leak)
 {
     const struct gp_leak_curve *curve = &search->curves[index];
     const int64_t *kept = &search->kept[(size_t)index * (search->points + 1)];
@@ -229,11 +229,11 @@ static bool gp_leak_judge(const struct gp_leak_search *search, uint32_t index, s
         .confidence = confidence,
         .oldest_ns = curve->oldest_time_ns < search->last_ns ? search->last_ns - curve->oldest_time_ns : 0,
     };
-    leak->seconds_to_oom = gp_leak_seconds(search, leak->device, leak->bytes_per_step);
+    leak->seconds_to_oom = leak_seconds(search, leak->device, leak->bytes_per_step);
     return true;
 }
 
-static struct gp_leaks *gp_leak_result(const struct gp_leak_search *search)
+static struct gp_leaks *leak_result(const struct gp_leak_search *search)
 {
     size_t width = search->points + 1;
     struct gp_leaks *leaks = calloc(1, sizeof(*leaks) + (search->curve_count + 1) * sizeof(struct gp_leak) +
@@ -246,11 +246,11 @@ static struct gp_leaks *gp_leak_result(const struct gp_leak_search *search)
     leaks->kept = (int64_t *)&leaks->suspects[search->curve_count + 1];
     for (uint32_t i = 0; i < search->curve_count; i++) {
         struct gp_leak *leak = &leaks->suspects[leaks->count];
-        if (!gp_leak_judge(search, i, leak))
+        if (!leak_judge(search, i, leak))
             continue;
         leaks->count++;
     }
-    qsort(leaks->suspects, leaks->count, sizeof(leaks->suspects[0]), gp_leak_compare);
+    qsort(leaks->suspects, leaks->count, sizeof(leaks->suspects[0]), leak_compare);
     for (uint32_t i = 0; i < leaks->count; i++) {
         const struct gp_leak *leak = &leaks->suspects[i];
         uint64_t key = (uint64_t)leak->kind << 40 | (uint64_t)leak->site << 8 | leak->device;
@@ -263,7 +263,7 @@ static struct gp_leaks *gp_leak_result(const struct gp_leak_search *search)
     return leaks;
 }
 
-static struct gp_leaks *gp_leak_none(const struct gp_steps *steps)
+static struct gp_leaks *leak_none(const struct gp_steps *steps)
 {
     struct gp_leaks *leaks = calloc(1, sizeof(*leaks));
     if (leaks) {
@@ -274,7 +274,7 @@ static struct gp_leaks *gp_leak_none(const struct gp_steps *steps)
     return leaks;
 }
 
-static bool gp_leak_begin(struct gp_leak_search *search)
+static bool leak_begin(struct gp_leak_search *search)
 {
     const struct gp_recording *recording = search->flow->recording;
     search->levels = calloc(recording->device_count + 1u, sizeof(*search->levels));
@@ -290,7 +290,7 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
 {
     uint64_t end = flow->recording->end_ns;
     if (steps->count < GP_LEAK_STEPS)
-        return gp_leak_none(steps);
+        return leak_none(steps);
     struct gp_leak_search search = {
         .flow = flow,
         .steps = steps,
@@ -301,10 +301,10 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
         .last_ns = steps->bounds_ns[steps->count],
     };
     search.warm = search.points >= 10 ? search.points / 10 : 1;
-    search.warm_ns = gp_leak_time(&search, search.warm);
+    search.warm_ns = leak_time(&search, search.warm);
     struct gp_leaks *leaks = NULL;
-    if (gp_leak_begin(&search) && gp_leak_totals(&search) && gp_leak_choose(&search) && gp_leak_draw(&search))
-        leaks = gp_leak_result(&search);
+    if (leak_begin(&search) && leak_totals(&search) && leak_choose(&search) && leak_draw(&search))
+        leaks = leak_result(&search);
     gp_tally_fini(&search.sites);
     free(search.curves);
     free(search.kept);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* How many changes until the highest moment, that of the first time it was reached. */
-static size_t gp_peak_moment(const struct gp_flow *flow, uint32_t device, uint64_t *time_ns)
+static size_t peak_moment(const struct gp_flow *flow, uint32_t device, uint64_t *time_ns)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -30,7 +30,7 @@ static size_t gp_peak_moment(const struct gp_flow *flow, uint32_t device, uint64
     return moment;
 }
 
-static int gp_peak_compare(const void *one, const void *other)
+static int peak_compare(const void *one, const void *other)
 {
     const struct gp_peak_part *a = one, *b = other;
     if (a->bytes != b->bytes)
@@ -40,7 +40,7 @@ static int gp_peak_compare(const void *one, const void *other)
     return a->kind < b->kind ? -1 : a->kind > b->kind;
 }
 
-static struct gp_peak *gp_peak_make(const struct gp_tally *tally, uint32_t device, uint64_t time_ns, uint32_t event)
+static struct gp_peak *peak_make(const struct gp_tally *tally, uint32_t device, uint64_t time_ns, uint32_t event)
 {
     struct gp_peak *peak = calloc(1, sizeof(*peak) + (tally->count + 1) * sizeof(struct gp_peak_part));
     if (!peak)
@@ -56,14 +56,14 @@ static struct gp_peak *gp_peak_make(const struct gp_tally *tally, uint32_t devic
             .site = (uint32_t)(row->key >> 8), .kind = (uint8_t)row->key, .bytes = row->bytes, .count = row->count};
         peak->bytes = (int64_t)((uint64_t)peak->bytes + (uint64_t)row->bytes);
     }
-    qsort(peak->parts, peak->count, sizeof(peak->parts[0]), gp_peak_compare);
+    qsort(peak->parts, peak->count, sizeof(peak->parts[0]), peak_compare);
     return peak;
 }
 
 struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
 {
     uint64_t time_ns = at_ns;
-    size_t moment = at_ns ? SIZE_MAX : gp_peak_moment(flow, device, &time_ns), changes = 0;
+    size_t moment = at_ns ? SIZE_MAX : peak_moment(flow, device, &time_ns), changes = 0;
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_tally tally = {0};
@@ -79,7 +79,7 @@ struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64
                                change.add);
     }
     if (ok)
-        peak = gp_peak_make(&tally, device, time_ns, event);
+        peak = peak_make(&tally, device, time_ns, event);
     gp_tally_fini(&tally);
     return peak;
 }

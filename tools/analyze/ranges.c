@@ -5,27 +5,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static uint64_t gp_ranges_end(const struct gp_rec_event *event)
+static uint64_t ranges_end(const struct gp_rec_event *event)
 {
     uint64_t end;
     return __builtin_add_overflow(event->address, event->bytes, &end) ? UINT64_MAX : end;
 }
 
-static bool gp_ranges_adds(const struct gp_rec_event *event)
+static bool ranges_adds(const struct gp_rec_event *event)
 {
     return event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
 }
 
 /* The starts that an event can bring about: its own, and what is left behind a hole. */
-static void gp_ranges_collect(struct gp_ranges *ranges, const struct gp_rec_event *event)
+static void ranges_collect(struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     if (!gp_ranges_takes(event))
         return;
-    ranges->ranges[ranges->count++] = (struct gp_range){
-        .start = gp_ranges_adds(event) ? event->address : gp_ranges_end(event), .device = event->device};
+    ranges->ranges[ranges->count++] =
+        (struct gp_range){.start = ranges_adds(event) ? event->address : ranges_end(event), .device = event->device};
 }
 
-static int gp_ranges_compare(const void *one, const void *other)
+static int ranges_compare(const void *one, const void *other)
 {
     const struct gp_range *a = one, *b = other;
     if (a->device != b->device)
@@ -47,13 +47,13 @@ int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recordin
     if (!ranges->ranges)
         return -ENOMEM;
     for (size_t i = 0; i < recording->baseline_count; i++)
-        gp_ranges_collect(ranges, &recording->baseline[i]);
+        ranges_collect(ranges, &recording->baseline[i]);
     for (size_t i = 0; i < recording->event_count; i++)
-        gp_ranges_collect(ranges, &recording->events[i]);
-    qsort(ranges->ranges, ranges->count, sizeof(*ranges->ranges), gp_ranges_compare);
+        ranges_collect(ranges, &recording->events[i]);
+    qsort(ranges->ranges, ranges->count, sizeof(*ranges->ranges), ranges_compare);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < ranges->count; i++) {
-        if (kept == 0 || gp_ranges_compare(&ranges->ranges[kept - 1], &ranges->ranges[i]) != 0)
+        if (kept == 0 || ranges_compare(&ranges->ranges[kept - 1], &ranges->ranges[i]) != 0)
             ranges->ranges[kept++] = ranges->ranges[i];
     }
     ranges->count = kept;
@@ -69,13 +69,13 @@ void gp_ranges_fini(struct gp_ranges *ranges)
 }
 
 /* The last start at or before the address on the device; GP_BITS_NONE. */
-static uint32_t gp_ranges_at(const struct gp_ranges *ranges, uint8_t device, uint64_t address)
+static uint32_t ranges_at(const struct gp_ranges *ranges, uint8_t device, uint64_t address)
 {
     struct gp_range key = {.start = address, .device = device};
     uint32_t low = 0, high = ranges->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (gp_ranges_compare(&ranges->ranges[middle], &key) <= 0)
+        if (ranges_compare(&ranges->ranges[middle], &key) <= 0)
             low = middle + 1;
         else
             high = middle;
@@ -85,7 +85,7 @@ static uint32_t gp_ranges_at(const struct gp_ranges *ranges, uint8_t device, uin
 
 const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t device, uint64_t address)
 {
-    uint32_t at = ranges->count ? gp_ranges_at(ranges, device, address) : GP_BITS_NONE;
+    uint32_t at = ranges->count ? ranges_at(ranges, device, address) : GP_BITS_NONE;
     if (at != GP_BITS_NONE)
         at = gp_bits_before(&ranges->live, at);
     if (at == GP_BITS_NONE)
@@ -95,11 +95,11 @@ const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t de
 }
 
 /* Takes [start, end) out of what is live; what was mapped in one run may go in pieces.  How much there was. */
-static uint64_t gp_ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t start, uint64_t end)
+static uint64_t ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t start, uint64_t end)
 {
     uint64_t gone = 0;
     const struct gp_range *first = gp_ranges_find(ranges, device, start);
-    uint32_t at = first ? (uint32_t)(first - ranges->ranges) : gp_ranges_at(ranges, device, start);
+    uint32_t at = first ? (uint32_t)(first - ranges->ranges) : ranges_at(ranges, device, start);
     at = gp_bits_next(&ranges->live, at == GP_BITS_NONE ? 0 : at);
     for (; at != GP_BITS_NONE; at = gp_bits_next(&ranges->live, at + 1)) {
         struct gp_range *range = &ranges->ranges[at];
@@ -114,7 +114,7 @@ static uint64_t gp_ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t
         if (range->start >= start)
             gp_bits_remove(&ranges->live, at);
         if (tail > end) {
-            uint32_t rest = gp_ranges_at(ranges, device, end);
+            uint32_t rest = ranges_at(ranges, device, end);
             if (rest != GP_BITS_NONE && ranges->ranges[rest].start == end) {
                 ranges->ranges[rest].end = tail;
                 ranges->ranges[rest].growable = range->growable;
@@ -128,10 +128,10 @@ static uint64_t gp_ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t
 
 uint64_t gp_ranges_apply(struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
-    uint64_t end = gp_ranges_end(event), gone = gp_ranges_cut(ranges, event->device, event->address, end);
-    if (!gp_ranges_adds(event))
+    uint64_t end = ranges_end(event), gone = ranges_cut(ranges, event->device, event->address, end);
+    if (!ranges_adds(event))
         return gone;
-    uint32_t at = gp_ranges_at(ranges, event->device, event->address);
+    uint32_t at = ranges_at(ranges, event->device, event->address);
     ranges->ranges[at].end = end;
     ranges->ranges[at].growable = event->type == GP_EVENT_SEGMENT_MAP;
     gp_bits_add(&ranges->live, at);

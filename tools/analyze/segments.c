@@ -12,24 +12,24 @@ struct gp_map_maker {
     size_t segment_count;
 };
 
-static bool gp_map_wants(const struct gp_flow_change *change, uint32_t device)
+static bool map_wants(const struct gp_flow_change *change, uint32_t device)
 {
     return change->add && change->item->device == device && change->what & GP_FLOW_SUMMED;
 }
 
-static bool gp_map_alive(const struct gp_flow *flow, const struct gp_flow_change *change, uint64_t at_ns)
+static bool map_alive(const struct gp_flow *flow, const struct gp_flow_change *change, uint64_t at_ns)
 {
     uint32_t end = gp_flow_end(flow, change->id);
     return change->time_ns <= at_ns && (end == GP_REC_NONE || flow->recording->events[end].time_ns > at_ns);
 }
 
-static int gp_map_compare_blocks(const void *one, const void *other)
+static int map_compare_blocks(const void *one, const void *other)
 {
     const struct gp_map_block *a = one, *b = other;
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static int gp_map_compare_segments(const void *one, const void *other)
+static int map_compare_segments(const void *one, const void *other)
 {
     const struct gp_map_segment *a = one, *b = other;
     if (a->address != b->address)
@@ -38,19 +38,19 @@ static int gp_map_compare_segments(const void *one, const void *other)
 }
 
 /* Blocks that live at the moment: those of caches from the front, the others from the back. */
-static bool gp_map_blocks(struct gp_map_maker *maker, const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
+static bool map_blocks(struct gp_map_maker *maker, const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     size_t count = 0;
     while (gp_flow_next(&walk, &change))
-        count += gp_map_wants(&change, device) && gp_map_alive(flow, &change, at_ns);
+        count += map_wants(&change, device) && map_alive(flow, &change, at_ns);
     maker->live = calloc(count + 1, sizeof(*maker->live));
     if (!maker->live)
         return false;
     walk = gp_flow_begin(flow);
     while (gp_flow_next(&walk, &change)) {
-        if (!gp_map_wants(&change, device) || !gp_map_alive(flow, &change, at_ns))
+        if (!map_wants(&change, device) || !map_alive(flow, &change, at_ns))
             continue;
         size_t to = change.what & GP_FLOW_CACHED ? maker->cached_count++ : count - ++maker->own_count;
         maker->live[to] = (struct gp_map_block){.address = change.item->address,
@@ -59,11 +59,11 @@ static bool gp_map_blocks(struct gp_map_maker *maker, const struct gp_flow *flow
                                                 .state = GP_BLOCK_LIVE,
                                                 .kind = change.item->kind};
     }
-    qsort(maker->live, maker->cached_count, sizeof(*maker->live), gp_map_compare_blocks);
+    qsort(maker->live, maker->cached_count, sizeof(*maker->live), map_compare_blocks);
     return true;
 }
 
-static bool gp_map_segments(struct gp_map_maker *maker, const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
+static bool map_segments(struct gp_map_maker *maker, const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
 {
     struct gp_ranges ranges;
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -99,11 +99,11 @@ static bool gp_map_segments(struct gp_map_maker *maker, const struct gp_flow *fl
     }
     gp_ranges_fini(&ranges);
     if (maker->segments)
-        qsort(maker->segments, maker->segment_count, sizeof(*maker->segments), gp_map_compare_segments);
+        qsort(maker->segments, maker->segment_count, sizeof(*maker->segments), map_compare_segments);
     return maker->segments;
 }
 
-static void gp_map_put(struct gp_segments *map, struct gp_map_segment *segment, const struct gp_map_block *block)
+static void map_put(struct gp_segments *map, struct gp_map_segment *segment, const struct gp_map_block *block)
 {
     if (block->bytes == 0 && block->state != GP_BLOCK_LIVE)
         return;
@@ -112,25 +112,25 @@ static void gp_map_put(struct gp_segments *map, struct gp_map_segment *segment, 
 }
 
 /* The blocks of one segment of a cache, with what is idle between them.  next: the first that may lie in it. */
-static size_t gp_map_fill(const struct gp_map_maker *maker, struct gp_segments *map, struct gp_map_segment *segment,
-                          size_t next)
+static size_t map_fill(const struct gp_map_maker *maker, struct gp_segments *map, struct gp_map_segment *segment,
+                       size_t next)
 {
     uint64_t at = segment->address, end = segment->address + segment->bytes;
     for (; next < maker->cached_count && maker->live[next].address < end; next++) {
         struct gp_map_block block = maker->live[next];
         if (block.address < at)
             continue; /* overlaps the one before, whose free was lost */
-        gp_map_put(map, segment,
-                   &(struct gp_map_block){.address = at, .bytes = block.address - at, .state = GP_BLOCK_IDLE});
+        map_put(map, segment,
+                &(struct gp_map_block){.address = at, .bytes = block.address - at, .state = GP_BLOCK_IDLE});
         block.bytes = block.bytes < end - block.address ? block.bytes : end - block.address;
-        gp_map_put(map, segment, &block);
+        map_put(map, segment, &block);
         at = block.address + block.bytes;
     }
-    gp_map_put(map, segment, &(struct gp_map_block){.address = at, .bytes = end - at, .state = GP_BLOCK_IDLE});
+    map_put(map, segment, &(struct gp_map_block){.address = at, .bytes = end - at, .state = GP_BLOCK_IDLE});
     return next;
 }
 
-static struct gp_segments *gp_map_make(const struct gp_map_maker *maker, uint32_t device)
+static struct gp_segments *map_make(const struct gp_map_maker *maker, uint32_t device)
 {
     size_t blocks = maker->cached_count * 2 + maker->segment_count * 2, next = 0;
     struct gp_segments *map = calloc(1, sizeof(*map) + maker->segment_count * sizeof(struct gp_map_segment) +
@@ -146,12 +146,12 @@ static struct gp_segments *gp_map_make(const struct gp_map_maker *maker, uint32_
         *segment = maker->segments[i];
         segment->first_block = map->block_count;
         if (segment->cached) {
-            next = gp_map_fill(maker, map, segment, next);
+            next = map_fill(maker, map, segment, next);
             continue;
         }
-        size_t own = segment->block_count; /* gp_map_segments left its index there */
+        size_t own = segment->block_count; /* map_segments left its index there */
         segment->block_count = 0;
-        gp_map_put(map, segment, &maker->live[maker->cached_count + own]);
+        map_put(map, segment, &maker->live[maker->cached_count + own]);
     }
     return map;
 }
@@ -161,8 +161,8 @@ struct gp_segments *gp_flow_segments(const struct gp_flow *flow, uint32_t device
     struct gp_map_maker maker = {0};
     struct gp_segments *map = NULL;
     at_ns = at_ns ? at_ns : UINT64_MAX;
-    if (gp_map_blocks(&maker, flow, device, at_ns) && gp_map_segments(&maker, flow, device, at_ns))
-        map = gp_map_make(&maker, device);
+    if (map_blocks(&maker, flow, device, at_ns) && map_segments(&maker, flow, device, at_ns))
+        map = map_make(&maker, device);
     free(maker.live);
     free(maker.segments);
     return map;

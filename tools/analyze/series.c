@@ -13,12 +13,12 @@ struct gp_series_maker {
     uint64_t width; /* of a stretch */
 };
 
-static uint64_t gp_series_span(const struct gp_recording *recording)
+static uint64_t series_span(const struct gp_recording *recording)
 {
     return recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
 }
 
-static uint64_t gp_series_clamp(const struct gp_recording *recording, uint64_t time_ns)
+static uint64_t series_clamp(const struct gp_recording *recording, uint64_t time_ns)
 {
     if (time_ns < recording->begin_ns)
         return recording->begin_ns;
@@ -26,11 +26,11 @@ static uint64_t gp_series_clamp(const struct gp_recording *recording, uint64_t t
 }
 
 /* value from time_ns on. */
-static void gp_series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t value)
+static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t value)
 {
     struct gp_series *series = maker->series;
     struct gp_series_point *last = series->count ? &series->points[series->count - 1] : NULL;
-    uint64_t begin = maker->recording->begin_ns, at = gp_series_clamp(maker->recording, time_ns);
+    uint64_t begin = maker->recording->begin_ns, at = series_clamp(maker->recording, time_ns);
     if (maker->coarse)
         at = begin + (at - begin) / maker->width * maker->width;
     if (last && last->time_ns == at) {
@@ -49,31 +49,31 @@ static void gp_series_put(struct gp_series_maker *maker, uint64_t time_ns, int64
         .time_ns = at, .low = from < value ? from : value, .high = from > value ? from : value, .last = value};
 }
 
-static bool gp_series_new(struct gp_series_maker *maker, const struct gp_flow *flow, size_t changes, uint32_t points)
+static bool series_new(struct gp_series_maker *maker, const struct gp_flow *flow, size_t changes, uint32_t points)
 {
     points = points < 4 ? 4 : points;
     *maker = (struct gp_series_maker){.recording = flow->recording, .points = points};
     maker->coarse = changes + 2 > points;
     /* One stretch for the begin, one point for the end; the last stretch may be cut. */
-    maker->width = gp_series_span(flow->recording) / (points - 3) + 1;
+    maker->width = series_span(flow->recording) / (points - 3) + 1;
     uint32_t room = maker->coarse ? points : (uint32_t)changes + 2;
     maker->points = room;
     maker->series = calloc(1, sizeof(*maker->series) + (room + 1) * sizeof(struct gp_series_point));
     return maker->series;
 }
 
-static struct gp_series *gp_series_end(struct gp_series_maker *maker)
+static struct gp_series *series_end(struct gp_series_maker *maker)
 {
     struct gp_series *series = maker->series;
     int64_t value = series->count ? series->points[series->count - 1].last : 0;
-    uint64_t end = gp_series_clamp(maker->recording, maker->recording->end_ns);
+    uint64_t end = series_clamp(maker->recording, maker->recording->end_ns);
     if (series->count == 0 || series->points[series->count - 1].time_ns < end)
         series->points[series->count++] =
             (struct gp_series_point){.time_ns = end, .low = value, .high = value, .last = value};
     return series;
 }
 
-static bool gp_series_wants(const struct gp_flow_change *change, uint32_t device, enum gp_wire_kind kind)
+static bool series_wants(const struct gp_flow_change *change, uint32_t device, enum gp_wire_kind kind)
 {
     if (change->item->device != device)
         return false;
@@ -82,13 +82,13 @@ static bool gp_series_wants(const struct gp_flow_change *change, uint32_t device
     return (change->what & GP_FLOW_KIND) && change->item->kind == kind;
 }
 
-static size_t gp_series_changes(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind)
+static size_t series_changes(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     size_t count = 0;
     while (gp_flow_next(&walk, &change))
-        count += change.event != GP_REC_NONE && gp_series_wants(&change, device, kind);
+        count += change.event != GP_REC_NONE && series_wants(&change, device, kind);
     return count;
 }
 
@@ -100,22 +100,22 @@ struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device,
     struct gp_flow_change change;
     uint64_t value = 0;
     bool begun = false;
-    if (!gp_series_new(&maker, flow, gp_series_changes(flow, device, kind), points))
+    if (!series_new(&maker, flow, series_changes(flow, device, kind), points))
         return NULL;
     while (gp_flow_next(&walk, &change)) {
         if (!begun && change.event != GP_REC_NONE) {
-            gp_series_put(&maker, flow->recording->begin_ns, (int64_t)value);
+            series_put(&maker, flow->recording->begin_ns, (int64_t)value);
             begun = true;
         }
-        if (!gp_series_wants(&change, device, kind))
+        if (!series_wants(&change, device, kind))
             continue;
         value += change.add ? change.item->bytes : -change.item->bytes;
         if (begun)
-            gp_series_put(&maker, change.time_ns, (int64_t)value);
+            series_put(&maker, change.time_ns, (int64_t)value);
     }
     if (!begun)
-        gp_series_put(&maker, flow->recording->begin_ns, (int64_t)value);
-    return gp_series_end(&maker);
+        series_put(&maker, flow->recording->begin_ns, (int64_t)value);
+    return series_end(&maker);
 }
 
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points)
@@ -124,18 +124,18 @@ struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, 
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_level level = {0};
-    struct gp_polled polled = gp_polled_begin(flow, device);
+    struct gp_flow_polled polled = gp_polled_begin(flow, device);
     size_t changes = flow->recording->sample_count;
     bool begun = false;
     while (gp_flow_next(&walk, &change))
         changes += change.event != GP_REC_NONE && change.item->device == device &&
                    change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED);
-    if (!gp_series_new(&maker, flow, changes, points))
+    if (!series_new(&maker, flow, changes, points))
         return NULL;
     walk = gp_flow_begin(flow);
     while (gp_flow_next(&walk, &change)) {
         if (!begun && change.event != GP_REC_NONE) {
-            gp_series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
+            series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
             begun = true;
         }
         if (change.item->device != device || !(change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED)))
@@ -143,18 +143,18 @@ struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, 
         size_t sampled = polled.at;
         gp_polled_advance(&polled, change.time_ns, &level);
         if (begun && sampled != polled.at)
-            gp_series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
+            series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
         gp_level_apply(&level, &change);
         if (begun)
-            gp_series_put(&maker, change.time_ns, gp_polled_reserved(&polled, &level));
+            series_put(&maker, change.time_ns, gp_polled_reserved(&polled, &level));
     }
     if (!begun)
-        gp_series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
+        series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
     size_t sampled = polled.at;
     gp_polled_advance(&polled, flow->recording->end_ns, &level);
     if (sampled != polled.at)
-        gp_series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
-    return gp_series_end(&maker);
+        series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
+    return series_end(&maker);
 }
 
 struct gp_series *gp_series_allocated(const struct gp_recording *recording, uint32_t device, enum gp_wire_kind kind,

@@ -35,7 +35,7 @@ struct gp_beats { /* occurrences, grouped by what occurs */
     size_t count, room;
 };
 
-static void gp_beats_fini(struct gp_beats *beats)
+static void beats_fini(struct gp_beats *beats)
 {
     gp_tally_fini(&beats->kinds);
     free(beats->kind);
@@ -43,7 +43,7 @@ static void gp_beats_fini(struct gp_beats *beats)
     free(beats->grouped);
 }
 
-static bool gp_beats_init(struct gp_beats *beats, size_t room)
+static bool beats_init(struct gp_beats *beats, size_t room)
 {
     *beats = (struct gp_beats){.room = room};
     beats->kind = calloc(room + 1, sizeof(uint32_t));
@@ -53,7 +53,7 @@ static bool gp_beats_init(struct gp_beats *beats, size_t room)
 }
 
 /* freed: what occurred also came to its end. */
-static bool gp_beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, bool freed)
+static bool beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, bool freed)
 {
     struct gp_tally_row *row = gp_tally_at(&beats->kinds, key);
     if (!row || beats->count == beats->room)
@@ -66,7 +66,7 @@ static bool gp_beats_put(struct gp_beats *beats, uint64_t key, uint32_t position
 }
 
 /* Afterwards a kind's positions are grouped[extra .. extra + count). */
-static void gp_beats_group(struct gp_beats *beats)
+static void beats_group(struct gp_beats *beats)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < beats->kinds.count; i++) {
@@ -79,14 +79,14 @@ static void gp_beats_group(struct gp_beats *beats)
         beats->kinds.rows[i].extra -= (uint64_t)beats->kinds.rows[i].count;
 }
 
-static int gp_beats_compare(const void *one, const void *other)
+static int beats_compare(const void *one, const void *other)
 {
     uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
     return a < b ? -1 : a > b;
 }
 
 /* 0..1, see GP_BEAT_EVEN_*; < 0: out of memory. */
-static double gp_beats_even(const uint32_t *positions, size_t count)
+static double beats_even(const uint32_t *positions, size_t count)
 {
     size_t n = count - 1;
     uint32_t *intervals = malloc(n * sizeof(*intervals));
@@ -95,7 +95,7 @@ static double gp_beats_even(const uint32_t *positions, size_t count)
         return -1;
     for (size_t i = 0; i < n; i++)
         intervals[i] = positions[i + 1] - positions[i];
-    qsort(intervals, n, sizeof(*intervals), gp_beats_compare);
+    qsort(intervals, n, sizeof(*intervals), beats_compare);
     uint64_t median = intervals[n / 2];
     for (size_t i = 0; i < n; i++) {
         all += intervals[i];
@@ -112,7 +112,7 @@ struct gp_beat {
 };
 
 /* Is `one` the better beat, both being even enough? */
-static bool gp_beat_better(const struct gp_beat *one, const struct gp_beat *other, bool outermost)
+static bool beat_better(const struct gp_beat *one, const struct gp_beat *other, bool outermost)
 {
     if (!outermost || one->count < GP_BEAT_PLENTY || other->count < GP_BEAT_PLENTY)
         return one->count > other->count;
@@ -120,12 +120,12 @@ static bool gp_beat_better(const struct gp_beat *one, const struct gp_beat *othe
 }
 
 /* The best beat; row NULL: there is none.  span: events that it should go along with, for at least a half. */
-static struct gp_beat gp_beats_best(struct gp_beats *beats, double even, bool sites, uint64_t span)
+static struct gp_beat beats_best(struct gp_beats *beats, double even, bool sites, uint64_t span)
 {
     struct gp_beat best = {0};
     double most = 0;
     double *evens = calloc(beats->kinds.count + 1, sizeof(*evens));
-    gp_beats_group(beats);
+    beats_group(beats);
     for (size_t i = 0; evens && i < beats->kinds.count; i++) {
         const struct gp_tally_row *row = &beats->kinds.rows[i];
         const uint32_t *positions = beats->grouped + row->extra;
@@ -134,13 +134,12 @@ static struct gp_beat gp_beats_best(struct gp_beats *beats, double even, bool si
         if (count < GP_BEAT_MIN || (sites && row->bytes * 4 < row->count * 3) ||
             (uint64_t)(positions[count - 1] - positions[0]) * 2 < span)
             continue;
-        evens[i] = gp_beats_even(positions, count);
+        evens[i] = beats_even(positions, count);
         most = evens[i] > most ? evens[i] : most;
     }
     for (size_t i = 0; evens && i < beats->kinds.count; i++) {
         struct gp_beat beat = {evens[i], (size_t)beats->kinds.rows[i].count, &beats->kinds.rows[i]};
-        if (beat.even >= even && beat.even >= most * GP_BEAT_ABOUT &&
-            (!best.row || gp_beat_better(&beat, &best, sites)))
+        if (beat.even >= even && beat.even >= most * GP_BEAT_ABOUT && (!best.row || beat_better(&beat, &best, sites)))
             best = beat;
     }
     free(evens);
@@ -149,13 +148,13 @@ static struct gp_beat gp_beats_best(struct gp_beats *beats, double even, bool si
 
 /* ---- marks ------------------------------------------------------------------------------------------------------ */
 
-static bool gp_steps_nvtx(const char *name)
+static bool steps_nvtx(const char *name)
 {
     return strncmp(name, "nvtx:", 5) == 0 || strncmp(name, "nvtx.", 5) == 0; /* ranges, points */
 }
 
 /* "step 12" and "step 13" are one name; "/nvtx:..." ends a range and begins nothing. */
-static uint64_t gp_steps_key(const char *name)
+static uint64_t steps_key(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
     for (; *name; name++) {
@@ -165,31 +164,31 @@ static uint64_t gp_steps_key(const char *name)
     return hash;
 }
 
-static const char *gp_steps_mark(const struct gp_recording *recording, size_t i)
+static const char *steps_mark(const struct gp_recording *recording, size_t i)
 {
     const struct gp_rec_event *event = &recording->events[i];
     return event->type == GP_EVENT_MARK && event->bytes < recording->string_bytes ? recording->strings + event->bytes
                                                                                   : NULL;
 }
 
-static bool gp_steps_begins(const char *name, bool nvtx)
+static bool steps_begins(const char *name, bool nvtx)
 {
-    return name && *name && *name != '/' && gp_steps_nvtx(name) == nvtx;
+    return name && *name && *name != '/' && steps_nvtx(name) == nvtx;
 }
 
-static struct gp_steps *gp_steps_new(size_t bounds)
+static struct gp_steps *steps_new(size_t bounds)
 {
     return calloc(1, sizeof(struct gp_steps) + (bounds + 2) * sizeof(uint64_t));
 }
 
-static void gp_steps_bound(struct gp_steps *steps, uint32_t *bounds, uint64_t time_ns)
+static void steps_bound(struct gp_steps *steps, uint32_t *bounds, uint64_t time_ns)
 {
     if (*bounds == 0 || time_ns > steps->bounds_ns[*bounds - 1])
         steps->bounds_ns[(*bounds)++] = time_ns;
     steps->count = *bounds ? *bounds - 1 : 0;
 }
 
-static void gp_steps_name(struct gp_steps *steps, const char *name)
+static void steps_name(struct gp_steps *steps, const char *name)
 {
     size_t n = strlen(name);
     while (n && strchr("0123456789 #:_-", name[n - 1]))
@@ -203,114 +202,112 @@ static void gp_steps_name(struct gp_steps *steps, const char *name)
     steps->name[n] = '\0';
 }
 
-static struct gp_steps *gp_steps_of_mark(const struct gp_recording *recording, uint64_t key, size_t count, bool nvtx)
+static struct gp_steps *steps_of_mark(const struct gp_recording *recording, uint64_t key, size_t count, bool nvtx)
 {
-    struct gp_steps *steps = gp_steps_new(count);
+    struct gp_steps *steps = steps_new(count);
     uint32_t bounds = 0;
     if (!steps)
         return NULL;
     steps->source = nvtx ? GP_STEPS_NVTX : GP_STEPS_MARKS;
     for (size_t i = 0; i < recording->event_count; i++) {
-        const char *name = gp_steps_mark(recording, i);
-        if (!gp_steps_begins(name, nvtx) || gp_steps_key(name) != key)
+        const char *name = steps_mark(recording, i);
+        if (!steps_begins(name, nvtx) || steps_key(name) != key)
             continue;
         if (bounds == 0)
-            gp_steps_name(steps, nvtx ? name + 5 : name);
-        gp_steps_bound(steps, &bounds, recording->events[i].time_ns);
+            steps_name(steps, nvtx ? name + 5 : name);
+        steps_bound(steps, &bounds, recording->events[i].time_ns);
     }
     return steps;
 }
 
 /* few: any name that comes twice will do.  *out stays NULL if there is no beat; false: out of memory. */
-static bool gp_steps_marks(const struct gp_recording *recording, bool nvtx, bool few, struct gp_steps **out)
+static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool few, struct gp_steps **out)
 {
     struct gp_beats beats;
     size_t marks = 0;
     for (size_t i = 0; i < recording->event_count; i++)
-        marks += gp_steps_begins(gp_steps_mark(recording, i), nvtx);
-    bool ok = gp_beats_init(&beats, marks);
+        marks += steps_begins(steps_mark(recording, i), nvtx);
+    bool ok = beats_init(&beats, marks);
     for (size_t i = 0; ok && marks && i < recording->event_count; i++) {
-        const char *name = gp_steps_mark(recording, i);
-        if (gp_steps_begins(name, nvtx))
-            ok = gp_beats_put(&beats, gp_steps_key(name), (uint32_t)i, true);
+        const char *name = steps_mark(recording, i);
+        if (steps_begins(name, nvtx))
+            ok = beats_put(&beats, steps_key(name), (uint32_t)i, true);
     }
     if (ok && marks) {
-        struct gp_beat best = gp_beats_best(&beats, GP_BEAT_EVEN_MARKS, false, 0);
+        struct gp_beat best = beats_best(&beats, GP_BEAT_EVEN_MARKS, false, 0);
         for (size_t i = 0; few && !best.row && i < beats.kinds.count; i++) {
             if (beats.kinds.rows[i].count > (int64_t)best.count && beats.kinds.rows[i].count > 1)
                 best = (struct gp_beat){0, (size_t)beats.kinds.rows[i].count, &beats.kinds.rows[i]};
         }
         if (best.row) {
-            *out = gp_steps_of_mark(recording, best.row->key, best.count, nvtx);
+            *out = steps_of_mark(recording, best.row->key, best.count, nvtx);
             ok = *out;
         }
     }
-    gp_beats_fini(&beats);
+    beats_fini(&beats);
     return ok;
 }
 
-/* ---- the program's own period -------------------------------------------------------------------------------------
- */
+/* ---- the program's own period ------------------------------------------------------------------------------------ */
 
 /* Where stacks are off, sizes stand for call sites. */
-static uint64_t gp_steps_symbol(const struct gp_rec_event *event)
+static uint64_t steps_symbol(const struct gp_rec_event *event)
 {
     return event->site ? event->site : (event->bytes << 8 | event->kind) ^ 1ull << 63;
 }
 
-static struct gp_steps *gp_steps_of_symbol(const struct gp_recording *recording, uint64_t key)
+static struct gp_steps *steps_of_symbol(const struct gp_recording *recording, uint64_t key)
 {
     struct gp_steps *steps;
     size_t count = 0;
     uint32_t bounds = 0, site = 0;
     for (size_t i = 0; i < recording->event_count; i++)
-        count += recording->events[i].type == GP_EVENT_ALLOC && gp_steps_symbol(&recording->events[i]) == key;
-    steps = gp_steps_new(count);
+        count += recording->events[i].type == GP_EVENT_ALLOC && steps_symbol(&recording->events[i]) == key;
+    steps = steps_new(count);
     if (!steps)
         return NULL;
     steps->source = GP_STEPS_PERIOD;
     for (size_t i = 0; i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
-        if (event->type != GP_EVENT_ALLOC || gp_steps_symbol(event) != key)
+        if (event->type != GP_EVENT_ALLOC || steps_symbol(event) != key)
             continue;
-        gp_steps_bound(steps, &bounds, event->time_ns);
+        steps_bound(steps, &bounds, event->time_ns);
         site = event->site;
     }
     if (site && site < recording->site_count && recording->sites[site].frame_count) {
         const struct gp_rec_frame *frame = &recording->frames[recording->sites[site].first_frame];
-        gp_steps_name(steps, recording->strings + frame->function);
+        steps_name(steps, recording->strings + frame->function);
     }
     return steps;
 }
 
-static bool gp_steps_period(const struct gp_recording *recording, struct gp_steps **out)
+static bool steps_period(const struct gp_recording *recording, struct gp_steps **out)
 {
     struct gp_beats beats;
     size_t allocs = 0, begin = recording->event_count;
     while (begin > 0 && allocs < GP_BEAT_WINDOW)
         allocs += recording->events[--begin].type == GP_EVENT_ALLOC;
-    bool ok = gp_beats_init(&beats, allocs);
+    bool ok = beats_init(&beats, allocs);
     for (size_t i = begin; ok && i < recording->event_count; i++) {
         if (recording->events[i].type == GP_EVENT_ALLOC)
-            ok = gp_beats_put(&beats, gp_steps_symbol(&recording->events[i]), (uint32_t)i,
-                              recording->peer[i] != GP_REC_NONE);
+            ok = beats_put(&beats, steps_symbol(&recording->events[i]), (uint32_t)i, recording->peer[i] != GP_REC_NONE);
     }
     if (ok) {
-        struct gp_beat best = gp_beats_best(&beats, GP_BEAT_EVEN_SITES, true, recording->event_count - begin);
+        struct gp_beat best = beats_best(&beats, GP_BEAT_EVEN_SITES, true, recording->event_count - begin);
         if (best.row) {
-            *out = gp_steps_of_symbol(recording, best.row->key);
+            *out = steps_of_symbol(recording, best.row->key);
             ok = *out;
         }
     }
-    gp_beats_fini(&beats);
+    beats_fini(&beats);
     return ok;
 }
 
-static struct gp_steps *gp_steps_time(const struct gp_recording *recording)
+static struct gp_steps *steps_time(const struct gp_recording *recording)
 {
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
     uint32_t count = span < GP_BEAT_STRETCHES ? 1 : GP_BEAT_STRETCHES;
-    struct gp_steps *steps = gp_steps_new(count);
+    struct gp_steps *steps = steps_new(count);
     if (!steps)
         return NULL;
     steps->source = GP_STEPS_TIME;
@@ -323,14 +320,14 @@ static struct gp_steps *gp_steps_time(const struct gp_recording *recording)
 struct gp_steps *gp_steps_find(const struct gp_recording *recording)
 {
     struct gp_steps *steps = NULL;
-    bool ok = gp_steps_marks(recording, false, false, &steps);
+    bool ok = steps_marks(recording, false, false, &steps);
     if (ok && !steps)
-        ok = gp_steps_marks(recording, true, false, &steps);
+        ok = steps_marks(recording, true, false, &steps);
     if (ok && !steps)
-        ok = gp_steps_period(recording, &steps);
+        ok = steps_period(recording, &steps);
     if (ok && !steps)
-        ok = gp_steps_marks(recording, false, true, &steps);
+        ok = steps_marks(recording, false, true, &steps);
     if (ok && !steps)
-        steps = gp_steps_time(recording);
+        steps = steps_time(recording);
     return steps;
 }

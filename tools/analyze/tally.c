@@ -5,22 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t gp_tally_home(const struct gp_tally *tally, uint64_t key)
+static size_t tally_home(const struct gp_tally *tally, uint64_t key)
 {
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return (size_t)(key ^ key >> 29) & tally->mask;
 }
 
-static size_t gp_tally_slot(const struct gp_tally *tally, uint64_t key)
+static size_t tally_slot(const struct gp_tally *tally, uint64_t key)
 {
-    size_t at = gp_tally_home(tally, key);
+    size_t at = tally_home(tally, key);
     while (tally->slots[at] && tally->rows[tally->slots[at] - 1].key != key)
         at = (at + 1) & tally->mask;
     return at;
 }
 
 /* Rows fill at most half of the slots. */
-static bool gp_tally_grow(struct gp_tally *tally)
+static bool tally_grow(struct gp_tally *tally)
 {
     size_t room = tally->room ? tally->room * 2 : 64;
     uint32_t *slots = calloc(room * 2, sizeof(*slots));
@@ -35,15 +35,15 @@ static bool gp_tally_grow(struct gp_tally *tally)
     tally->room = room;
     tally->mask = room * 2 - 1;
     for (size_t i = 0; i < tally->count; i++)
-        tally->slots[gp_tally_slot(tally, rows[i].key)] = (uint32_t)i + 1;
+        tally->slots[tally_slot(tally, rows[i].key)] = (uint32_t)i + 1;
     return true;
 }
 
 struct gp_tally_row *gp_tally_at(struct gp_tally *tally, uint64_t key)
 {
-    if (tally->count == tally->room && !gp_tally_grow(tally))
+    if (tally->count == tally->room && !tally_grow(tally))
         return NULL;
-    size_t slot = gp_tally_slot(tally, key);
+    size_t slot = tally_slot(tally, key);
     if (!tally->slots[slot]) {
         tally->rows[tally->count] = (struct gp_tally_row){.key = key};
         tally->slots[slot] = (uint32_t)++tally->count;

@@ -19,7 +19,7 @@ struct gp_trend_steps {
     double gained, lost;
 };
 
-static struct gp_trend_steps gp_trend_count(const int64_t *values, uint32_t count)
+static struct gp_trend_steps trend_count(const int64_t *values, uint32_t count)
 {
     struct gp_trend_steps steps = {0};
     for (uint32_t i = 1; i < count; i++) {
@@ -34,7 +34,7 @@ static struct gp_trend_steps gp_trend_count(const int64_t *values, uint32_t coun
 }
 
 /* Sign test: the chance of at least so many rises if a change is a rise or a fall by the toss of a coin. */
-static double gp_trend_chance(uint32_t rises, uint32_t falls)
+static double trend_chance(uint32_t rises, uint32_t falls)
 {
     uint32_t n = rises + falls;
     double term = 1, sum = 0;
@@ -50,7 +50,7 @@ static double gp_trend_chance(uint32_t rises, uint32_t falls)
 
 /* The chance of being still for so long, for one who rose with the rate that it had until its last rise (Laplace's
  * rule: of r in n, (r + 1) / (n + 2)). */
-static double gp_trend_stillness(const struct gp_trend_steps *steps, uint32_t count)
+static double trend_stillness(const struct gp_trend_steps *steps, uint32_t count)
 {
     double n = count - 1 - steps->still, rate = (steps->rises + 1) / (n + 2), chance = 1;
     for (uint32_t i = 0; i < steps->still; i++)
@@ -58,20 +58,20 @@ static double gp_trend_stillness(const struct gp_trend_steps *steps, uint32_t co
     return chance;
 }
 
-static int gp_trend_compare(const void *one, const void *other)
+static int trend_compare(const void *one, const void *other)
 {
     double a = *(const double *)one, b = *(const double *)other;
     return a < b ? -1 : a > b;
 }
 
-static double gp_trend_median(double *values, size_t count)
+static double trend_median(double *values, size_t count)
 {
-    qsort(values, count, sizeof(*values), gp_trend_compare);
+    qsort(values, count, sizeof(*values), trend_compare);
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 /* How much of the curve's variation the line through it explains; < 0: out of memory. */
-static double gp_trend_line(const int64_t *values, uint32_t count, double *slope)
+static double trend_line(const int64_t *values, uint32_t count, double *slope)
 {
     size_t pairs = (size_t)count * (count - 1) / 2, n = 0;
     double *slopes = malloc((pairs + count) * sizeof(*slopes));
@@ -83,10 +83,10 @@ static double gp_trend_line(const int64_t *values, uint32_t count, double *slope
             slopes[n++] = ((double)values[k] - (double)values[i]) / (k - i);
         mean += (double)values[i] / count;
     }
-    *slope = gp_trend_median(slopes, pairs);
+    *slope = trend_median(slopes, pairs);
     for (uint32_t i = 0; i < count; i++)
         slopes[i] = (double)values[i] - *slope * i;
-    double base = gp_trend_median(slopes, count);
+    double base = trend_median(slopes, count);
     for (uint32_t i = 0; i < count; i++) {
         double by = (double)values[i] - mean, miss = (double)values[i] - base - *slope * i;
         total += by * by;
@@ -97,7 +97,7 @@ static double gp_trend_line(const int64_t *values, uint32_t count, double *slope
 }
 
 /* Growth a step in the second half against the first; above 1: 1. */
-static double gp_trend_halves(const int64_t *values, uint32_t count)
+static double trend_halves(const int64_t *values, uint32_t count)
 {
     uint32_t middle = count / 2;
     double first = ((double)values[middle] - (double)values[0]) / middle;
@@ -105,40 +105,40 @@ static double gp_trend_halves(const int64_t *values, uint32_t count)
     return second >= first ? 1 : second <= 0 ? 0 : second / first;
 }
 
-static bool gp_trend_flattens(const int64_t *values, uint32_t count)
+static bool trend_flattens(const int64_t *values, uint32_t count)
 {
-    uint32_t middle = count / 2, first = gp_trend_count(values, middle + 1).rises;
-    uint32_t second = gp_trend_count(values + middle, count - middle).rises;
-    if (gp_trend_halves(values, count) >= GP_TREND_FLAT)
+    uint32_t middle = count / 2, first = trend_count(values, middle + 1).rises;
+    uint32_t second = trend_count(values + middle, count - middle).rises;
+    if (trend_halves(values, count) >= GP_TREND_FLAT)
         return false;
-    return second * 2 >= first || gp_trend_chance(first, second) <= GP_TREND_CHANCE;
+    return second * 2 >= first || trend_chance(first, second) <= GP_TREND_CHANCE;
 }
 
-static enum gp_trend_verdict gp_trend_judge(const int64_t *values, uint32_t count, const struct gp_trend_steps *steps)
+static enum gp_trend_verdict trend_judge(const int64_t *values, uint32_t count, const struct gp_trend_steps *steps)
 {
     if (count < 4)
         return GP_TREND_SHORT;
-    if (gp_trend_chance(steps->rises, steps->falls) > GP_TREND_CHANCE)
+    if (trend_chance(steps->rises, steps->falls) > GP_TREND_CHANCE)
         return GP_TREND_RARE;
     if (steps->lost > steps->gained * GP_TREND_BACK)
         return GP_TREND_FALLS;
-    if (gp_trend_stillness(steps, count) < GP_TREND_STILL)
+    if (trend_stillness(steps, count) < GP_TREND_STILL)
         return GP_TREND_STOPPED;
-    return gp_trend_flattens(values, count) ? GP_TREND_FLATTENS : GP_TREND_GROWS;
+    return trend_flattens(values, count) ? GP_TREND_FLATTENS : GP_TREND_GROWS;
 }
 
 bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend)
 {
-    struct gp_trend_steps steps = gp_trend_count(values, count);
+    struct gp_trend_steps steps = trend_count(values, count);
     *trend =
-        (struct gp_trend){.verdict = gp_trend_judge(values, count, &steps), .rises = steps.rises, .falls = steps.falls};
+        (struct gp_trend){.verdict = trend_judge(values, count, &steps), .rises = steps.rises, .falls = steps.falls};
     if (trend->verdict != GP_TREND_GROWS)
         return false;
-    double line = gp_trend_line(values, count, &trend->slope), halves = gp_trend_halves(values, count);
+    double line = trend_line(values, count, &trend->slope), halves = trend_halves(values, count);
     if (line < 0 || trend->slope <= 0) {
         trend->verdict = GP_TREND_RARE;
         return false;
     }
-    trend->confidence = (1 - gp_trend_chance(steps.rises, steps.falls)) * line * (halves < 0.5 ? halves * 2 : 1);
+    trend->confidence = (1 - trend_chance(steps.rises, steps.falls)) * line * (halves < 0.5 ? halves * 2 : 1);
     return true;
 }

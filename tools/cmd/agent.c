@@ -3,8 +3,9 @@
  * agent.c: `gpuprof agent`: options of the daemon.  Called by main.c; the daemon is tools/agent/agent.c.
  */
 #include <agent/agent.h>
-#include <agent/log.h>
 #include <cmd/cmd.h>
+#include <common/agentlog.h>
+#include <gpuprof/gpuprof.h>
 
 #include <errno.h>
 #include <getopt.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char gp_agent_help[] =
+static const char agent_help[] =
     "usage: gpuprof agent [--listen [ADDR:]PORT] [--library FILE].. [--no-discover] [--pins DIR] [--group NAME]\n"
     "                     [--max-processes N] [--max-containers N] [--ring SIZE] [--metrics-per-process=off|comm|pid]\n"
     "                     [--metrics-series N] [--no-container-names] [-v]\n"
@@ -62,7 +63,7 @@ enum {
     GP_AGENT_NO_NAMES,
 };
 
-static int gp_agent_listen(struct gp_agent_command *command, const char *text)
+static int agent_listen(struct gp_agent_command *command, const char *text)
 {
     char why[256];
     if (gp_http_parse(text, &command->address, why, sizeof(why)) != 0)
@@ -71,7 +72,7 @@ static int gp_agent_listen(struct gp_agent_command *command, const char *text)
     return GP_EXIT_OK;
 }
 
-static int gp_agent_library(struct gp_agent_command *command, const char *text)
+static int agent_library(struct gp_agent_command *command, const char *text)
 {
     if (command->options.library_count >= GP_AGENT_LIBRARIES)
         return gp_usage_error("agent", "--library %s: more than %u of them", text, GP_AGENT_LIBRARIES);
@@ -79,7 +80,7 @@ static int gp_agent_library(struct gp_agent_command *command, const char *text)
     return GP_EXIT_OK;
 }
 
-static int gp_agent_number(const char *option, const char *text, int64_t low, int64_t high, uint32_t *out)
+static int agent_number(const char *option, const char *text, int64_t low, int64_t high, uint32_t *out)
 {
     int64_t value;
     if (gp_parse_number(text, low, high, &value) != 0)
@@ -89,7 +90,7 @@ static int gp_agent_number(const char *option, const char *text, int64_t low, in
     return GP_EXIT_OK;
 }
 
-static int gp_agent_ring(struct gp_agent_command *command, const char *text)
+static int agent_ring(struct gp_agent_command *command, const char *text)
 {
     int64_t bytes;
     if (gp_parse_size(text, &bytes) != 0 || bytes < 4096 || bytes > GP_AGENT_RING)
@@ -98,22 +99,22 @@ static int gp_agent_ring(struct gp_agent_command *command, const char *text)
     return GP_EXIT_OK;
 }
 
-static int gp_agent_option(struct gp_agent_command *command, int c, const char *text)
+static int agent_option(struct gp_agent_command *command, int c, const char *text)
 {
     struct gp_agent_options *options = &command->options;
     switch (c) {
     case GP_AGENT_LISTEN:
-        return gp_agent_listen(command, text);
+        return agent_listen(command, text);
     case GP_AGENT_LIBRARY:
-        return gp_agent_library(command, text);
+        return agent_library(command, text);
     case GP_AGENT_PROCESSES:
-        return gp_agent_number("--max-processes", text, 1, GP_AGENT_ROWS, &options->processes);
+        return agent_number("--max-processes", text, 1, GP_AGENT_ROWS, &options->processes);
     case GP_AGENT_CONTAINERS:
-        return gp_agent_number("--max-containers", text, 1, GP_AGENT_ROWS, &options->containers);
+        return agent_number("--max-containers", text, 1, GP_AGENT_ROWS, &options->containers);
     case GP_AGENT_SERIES:
-        return gp_agent_number("--metrics-series", text, GP_METRICS_SERIES_MIN, 1000000, &options->metrics.series);
+        return agent_number("--metrics-series", text, GP_METRICS_SERIES_MIN, 1000000, &options->metrics.series);
     case GP_AGENT_RING_SIZE:
-        return gp_agent_ring(command, text);
+        return agent_ring(command, text);
     case GP_AGENT_PER_PROCESS:
         if (gp_metrics_processes_parse(text, &options->metrics.processes) != 0)
             return gp_usage_error("agent", "--metrics-per-process=%s: must be off, comm or pid", text);
@@ -139,7 +140,7 @@ static int gp_agent_option(struct gp_agent_command *command, int c, const char *
     return GP_EXIT_OK;
 }
 
-static int gp_agent_parse(int argc, char **argv, struct gp_agent_command *command)
+static int agent_parse(int argc, char **argv, struct gp_agent_command *command)
 {
     static const struct option options[] = {
         {"listen", required_argument, NULL, GP_AGENT_LISTEN},
@@ -163,7 +164,7 @@ static int gp_agent_parse(int argc, char **argv, struct gp_agent_command *comman
     while ((c = getopt_long(argc, argv, ":hv", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("agent", c, argv, optind, optopt);
-        int rc = gp_agent_option(command, c, optarg);
+        int rc = agent_option(command, c, optarg);
         if (rc)
             return rc;
     }
@@ -173,7 +174,7 @@ static int gp_agent_parse(int argc, char **argv, struct gp_agent_command *comman
 }
 
 /* The library that `gpuprof run` would load. */
-static int gp_agent_installed(struct gp_agent_command *command)
+static int agent_installed(struct gp_agent_command *command)
 {
     if (command->options.library_count > 0)
         return GP_EXIT_OK;
@@ -185,32 +186,32 @@ static int gp_agent_installed(struct gp_agent_command *command)
     return GP_EXIT_OK;
 }
 
-static int gp_agent_failed(int error, const char *why)
+static int agent_failed(int error, const char *why)
 {
     if (error == -EPERM || error == -ENOTSUP || error == -EACCES || error == -ENOENT) {
-        gp_agent_log(GP_LOG_ERROR, "%s ('gpuprof doctor' says what works here)", why);
+        gp_agent_log(GP_AGENTLOG_ERROR, "%s ('gpuprof doctor' says what works here)", why);
         return GP_EXIT_IMPOSSIBLE;
     }
-    gp_agent_log(GP_LOG_ERROR, "%s", why);
+    gp_agent_log(GP_AGENTLOG_ERROR, "%s", why);
     return error == -EINVAL ? GP_EXIT_USAGE : GP_EXIT_FAILED;
 }
 
 int gp_cmd_agent(int argc, char **argv)
 {
-    struct gp_agent_command command = {.options = {.pins = GP_MAPS_PINS, .metrics = {.version = GP_VERSION}}};
+    struct gp_agent_command command = {.options = {.pins = GP_MAPS_PINS, .metrics = {.version = GPUPROF_VERSION}}};
     command.options.libraries = command.libraries;
-    int rc = gp_agent_parse(argc, argv, &command);
+    int rc = agent_parse(argc, argv, &command);
     if (rc)
         return rc;
     if (command.help) {
-        fputs(gp_agent_help, stdout);
+        fputs(agent_help, stdout);
         return GP_EXIT_OK;
     }
-    gp_agent_log_open(command.options.verbose ? GP_LOG_DEBUG : GP_LOG_INFO);
-    rc = gp_agent_installed(&command);
+    gp_agent_log_open(command.options.verbose ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_INFO);
+    rc = agent_installed(&command);
     if (rc)
         return rc;
     char why[512] = "";
     int error = gp_agent_run(&command.options, why, sizeof(why));
-    return error ? gp_agent_failed(error, why) : GP_EXIT_OK;
+    return error ? agent_failed(error, why) : GP_EXIT_OK;
 }

@@ -7,17 +7,17 @@
 #include <cmd/checks.h>
 
 #include <errno.h>
+#include <maps/maps.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
-#include <maps/system.h>
 #include <unistd.h>
 
 #define GP_BPF_FS 0xcafe4a11 /* BPF_FS_MAGIC, linux/magic.h */
 
 /* First line of a small file.  False: it cannot be read. */
-static bool gp_checks_line(const char *path, char *line, int line_bytes)
+static bool checks_line(const char *path, char *line, int line_bytes)
 {
     FILE *file = fopen(path, "re");
     line[0] = '\0';
@@ -30,7 +30,7 @@ static bool gp_checks_line(const char *path, char *line, int line_bytes)
 }
 
 /* 5.15 has all that the programs use; from 6.6 one link serves many processes, and no CAP_SYS_ADMIN is needed. */
-static bool gp_checks_kernel(struct gp_doctor *doctor)
+static bool checks_kernel(struct gp_doctor *doctor)
 {
     struct utsname name = {0};
     int major = 0, minor = 0;
@@ -46,7 +46,7 @@ static bool gp_checks_kernel(struct gp_doctor *doctor)
     return many;
 }
 
-static void gp_checks_btf(struct gp_doctor *doctor)
+static void checks_btf(struct gp_doctor *doctor)
 {
     if (access("/sys/kernel/btf/vmlinux", R_OK) == 0)
         gp_check(doctor, "btf", GP_OK, NULL, "/sys/kernel/btf/vmlinux");
@@ -56,7 +56,7 @@ static void gp_checks_btf(struct gp_doctor *doctor)
                  "/sys/kernel/btf/vmlinux: %s: the agent cannot fit its programs to this kernel", strerror(errno));
 }
 
-static void gp_checks_bpffs(struct gp_doctor *doctor)
+static void checks_bpffs(struct gp_doctor *doctor)
 {
     struct statfs fs;
     if (statfs("/sys/fs/bpf", &fs) == 0 && (unsigned long)fs.f_type == GP_BPF_FS)
@@ -66,16 +66,16 @@ static void gp_checks_bpffs(struct gp_doctor *doctor)
                  "no BPF file system on /sys/fs/bpf: the agent cannot pin its maps");
 }
 
-static void gp_checks_sysctls(struct gp_doctor *doctor)
+static void checks_sysctls(struct gp_doctor *doctor)
 {
     char line[128];
-    if (gp_checks_line("/proc/sys/kernel/perf_event_paranoid", line, sizeof(line)))
+    if (checks_line("/proc/sys/kernel/perf_event_paranoid", line, sizeof(line)))
         gp_check(doctor, "perf", GP_OK, NULL, "kernel.perf_event_paranoid is %s: %s", line,
                  "it binds users, not who has CAP_PERFMON or CAP_SYS_ADMIN, as the agent does");
     else
         gp_check(doctor, "perf", GP_NO, "a kernel with CONFIG_PERF_EVENTS",
                  "kernel.perf_event_paranoid cannot be read: no probes before kernel 6.6");
-    if (!gp_checks_line("/proc/sys/kernel/unprivileged_bpf_disabled", line, sizeof(line)))
+    if (!checks_line("/proc/sys/kernel/unprivileged_bpf_disabled", line, sizeof(line)))
         gp_check(doctor, "users", GP_UNSURE, NULL, "kernel.unprivileged_bpf_disabled cannot be read");
     else
         gp_check(doctor, "users", GP_OK, NULL, "kernel.unprivileged_bpf_disabled is %s%s", line,
@@ -83,10 +83,10 @@ static void gp_checks_sysctls(struct gp_doctor *doctor)
 }
 
 /* "none [integrity] confidentiality": what is in brackets holds. */
-static void gp_checks_lockdown(struct gp_doctor *doctor)
+static void checks_lockdown(struct gp_doctor *doctor)
 {
     char line[128];
-    if (!gp_checks_line("/sys/kernel/security/lockdown", line, sizeof(line)))
+    if (!checks_line("/sys/kernel/security/lockdown", line, sizeof(line)))
         gp_check(doctor, "lockdown", GP_UNSURE, NULL, "/sys/kernel/security/lockdown cannot be read: %s",
                  strerror(errno));
     else if (strstr(line, "[confidentiality]"))
@@ -96,7 +96,7 @@ static void gp_checks_lockdown(struct gp_doctor *doctor)
         gp_check(doctor, "lockdown", GP_OK, NULL, "%s", line);
 }
 
-static uint64_t gp_checks_capabilities(void)
+static uint64_t checks_capabilities(void)
 {
     char line[256];
     unsigned long long mask = 0;
@@ -110,7 +110,7 @@ static uint64_t gp_checks_capabilities(void)
     return mask;
 }
 
-static void gp_checks_rights(struct gp_doctor *doctor, bool many)
+static void checks_rights(struct gp_doctor *doctor, bool many)
 {
     static const struct {
         int bit; /* linux/capability.h */
@@ -119,7 +119,7 @@ static void gp_checks_rights(struct gp_doctor *doctor, bool many)
                   {38, "CAP_PERFMON", "probes"},
                   {19, "CAP_SYS_PTRACE", "libraries in containers"},
                   {2, "CAP_DAC_READ_SEARCH", "libraries in containers"}};
-    const uint64_t admin = 1ull << 21, mask = gp_checks_capabilities();
+    const uint64_t admin = 1ull << 21, mask = checks_capabilities();
     char missing[256] = "";
     for (size_t i = 0; i < GP_COUNT(needed); i++) {
         size_t used = strlen(missing);
@@ -141,7 +141,7 @@ static void gp_checks_rights(struct gp_doctor *doctor, bool many)
                  may_open ? "" : "; without CAP_CHECKPOINT_RESTORE it does not find libraries whose file was deleted");
 }
 
-static void gp_checks_agent(struct gp_doctor *doctor)
+static void checks_agent(struct gp_doctor *doctor)
 {
     struct gp_system_view *view;
     char why[GP_SYSTEM_WHY];
@@ -170,11 +170,11 @@ static void gp_checks_agent(struct gp_doctor *doctor)
 
 void gp_checks_system(struct gp_doctor *doctor)
 {
-    bool many = gp_checks_kernel(doctor);
-    gp_checks_btf(doctor);
-    gp_checks_bpffs(doctor);
-    gp_checks_sysctls(doctor);
-    gp_checks_lockdown(doctor);
-    gp_checks_rights(doctor, many);
-    gp_checks_agent(doctor);
+    bool many = checks_kernel(doctor);
+    checks_btf(doctor);
+    checks_bpffs(doctor);
+    checks_sysctls(doctor);
+    checks_lockdown(doctor);
+    checks_rights(doctor, many);
+    checks_agent(doctor);
 }

@@ -15,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int gp_child_signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
-                                       SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH, SIGCHLD};
+static const int child_signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
+                                    SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH, SIGCHLD};
 
-static void gp_child_set(sigset_t *set)
+static void child_set(sigset_t *set)
 {
     sigemptyset(set);
-    for (size_t i = 0; i < GP_COUNT(gp_child_signals); i++)
-        sigaddset(set, gp_child_signals[i]);
+    for (size_t i = 0; i < GP_COUNT(child_signals); i++)
+        sigaddset(set, child_signals[i]);
 }
 
 int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
@@ -30,7 +30,7 @@ int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
     sigset_t set, before;
     struct sigaction chld = {.sa_handler = SIG_DFL}, chld_before;
     memset(child, 0, sizeof(*child));
-    gp_child_set(&set);
+    child_set(&set);
     sigprocmask(SIG_BLOCK, &set, &before);
     /* A parent that ignored SIGCHLD would have the kernel throw the status away; the child keeps what it would have
      * had. */
@@ -44,7 +44,7 @@ int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
     return child->pid < 0 ? -errno : 0;
 }
 
-static void gp_child_status(struct gp_child *child)
+static void child_status(struct gp_child *child)
 {
     int status;
     while (!child->ended) {
@@ -72,10 +72,10 @@ void gp_child_wait(struct gp_child *child, uint64_t timeout_ns)
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     siginfo_t info;
     sigset_t set;
-    gp_child_set(&set);
+    child_set(&set);
     int number = sigtimedwait(&set, &info, &timeout);
     bool from_user = number > 0 && info.si_code <= 0; /* kill, tgkill, sigqueue; the terminal's are SI_KERNEL */
     if (from_user && number != SIGCHLD && !child->ended)
         kill(child->pid, number);
-    gp_child_status(child);
+    child_status(child);
 }

@@ -2,7 +2,7 @@
  * churn.c: `gpuprof churn`: what is allocated and freed again in every step.  Called by main.c. */
 #include <cmd/load.h>
 
-static const char gp_churn_help[] =
+static const char churn_help[] =
     "usage: gpuprof churn (FILE | -p PID [--duration SECS]) [--json]\n"
     "\n"
     "Prints the call sites whose memory is freed within the step that allocated it: what a cache would save.\n"
@@ -15,5 +15,5 @@ static const char gp_churn_help[] =
 
 int gp_cmd_churn(int argc, char **argv)
 {
-    return gp_load_command("churn", gp_churn_help, argc, argv, gp_report_churn_json, gp_page_churn);
+    return gp_load_command("churn", churn_help, argc, argv, gp_report_churn_json, gp_page_churn);
 }

@@ -3,17 +3,16 @@
  * cmd.h: the sub-commands and what they share: exit codes, messages, parsers of common option values, choice of
  * processes.  main.c owns the table; a command never calls another one.
  */
-#ifndef GP_CMD_H
-#define GP_CMD_H
+#ifndef GP_CMD_CMD_H
+#define GP_CMD_CMD_H
 
 #include <base/compiler.h>
 #include <collect/collect.h>
+#include <common/parse.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
-
-#define GP_VERSION "0.1.0"
 
 enum gp_exit {
     GP_EXIT_OK = 0,
@@ -58,18 +57,6 @@ int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3)
 int gp_option_error(const char *command, int code, char **argv, int option_index, int option_char);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
-
-/* ---- values.c ------------------------------------------------------------------------------------------------ */
-
-/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0, -EINVAL, -ERANGE (does
- * not fit int64_t). */
-int gp_parse_size(const char *text, int64_t *bytes);
-/* A whole decimal number in [low, high].  0, -EINVAL, -ERANGE. */
-int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value);
-/* "12,34".  0 with *pids from malloc, -EINVAL, -ENOMEM. */
-int gp_parse_pids(const char *text, pid_t **pids, int *count);
-/* A device ordinal or "host" (GP_WIRE_HOST).  0, -EINVAL, -ERANGE. */
-int gp_parse_device(const char *text, int *device);
 
 /* ---- target.c ------------------------------------------------------------------------------------------------ */
 
@@ -128,8 +115,7 @@ void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 struct gp_watch;
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
-/* ---- launch.c, child.c
- * ------------------------------------------------------------------------------------------------- */
+/* ---- launch.c, child.c ------------------------------------------------------------------------------------------ */
 
 struct gp_launch {       /* how `run` and `trace --` start a program */
     const char *command; /* for messages */

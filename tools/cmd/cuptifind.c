@@ -10,14 +10,14 @@
 #include <string.h>
 
 /* Newest first: the highest version in a folder is the one that a current program is linked with. */
-static const char *const gp_cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.[0-9]", "libcupti.so"};
+static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.[0-9]", "libcupti.so"};
 
-static int gp_cupti_folder(const char *folder, char *path, size_t path_bytes)
+static int cupti_folder(const char *folder, char *path, size_t path_bytes)
 {
-    for (size_t i = 0; i < sizeof(gp_cupti_names) / sizeof(gp_cupti_names[0]); i++) {
+    for (size_t i = 0; i < sizeof(cupti_names) / sizeof(cupti_names[0]); i++) {
         char pattern[PATH_MAX];
         glob_t found;
-        if (snprintf(pattern, sizeof(pattern), "%s/%s", folder, gp_cupti_names[i]) >= (int)sizeof(pattern))
+        if (snprintf(pattern, sizeof(pattern), "%s/%s", folder, cupti_names[i]) >= (int)sizeof(pattern))
             continue;
         int rc = glob(pattern, 0, NULL, &found);
         if (rc == 0)
@@ -30,17 +30,17 @@ static int gp_cupti_folder(const char *folder, char *path, size_t path_bytes)
 }
 
 /* Folders of a colon-separated list. */
-static int gp_cupti_list(const char *list, char *path, size_t path_bytes)
+static int cupti_list(const char *list, char *path, size_t path_bytes)
 {
     char *copy = list ? strdup(list) : NULL, *state = copy, *folder;
     int rc = -ENOENT;
     while (copy && rc && (folder = strsep(&state, ":")))
-        rc = folder[0] ? gp_cupti_folder(folder, path, path_bytes) : rc;
+        rc = folder[0] ? cupti_folder(folder, path, path_bytes) : rc;
     free(copy);
     return rc;
 }
 
-static int gp_cupti_toolkit(const char *root, char *path, size_t path_bytes)
+static int cupti_toolkit(const char *root, char *path, size_t path_bytes)
 {
     static const char *const folders[] = {"lib64", "extras/CUPTI/lib64", "targets/x86_64-linux/lib",
                                           "targets/sbsa-linux/lib"};
@@ -48,13 +48,13 @@ static int gp_cupti_toolkit(const char *root, char *path, size_t path_bytes)
     for (size_t i = 0; root && root[0] && rc && i < sizeof(folders) / sizeof(folders[0]); i++) {
         char folder[PATH_MAX];
         if (snprintf(folder, sizeof(folder), "%s/%s", root, folders[i]) < (int)sizeof(folder))
-            rc = gp_cupti_folder(folder, path, path_bytes);
+            rc = cupti_folder(folder, path, path_bytes);
     }
     return rc;
 }
 
 /* pip's nvidia-cuda-cupti wheels, in the active virtual environment first. */
-static int gp_cupti_pip(char *path, size_t path_bytes)
+static int cupti_pip(char *path, size_t path_bytes)
 {
     static const char below[] = "lib/python3*/site-packages/nvidia/cu*/lib";
     const char *home = getenv("HOME");
@@ -67,25 +67,24 @@ static int gp_cupti_pip(char *path, size_t path_bytes)
         char folder[PATH_MAX];
         if (!roots[i] || snprintf(folder, sizeof(folder), "%s/%s", roots[i], below) >= (int)sizeof(folder))
             continue;
-        rc = gp_cupti_folder(folder, path, path_bytes);
+        rc = cupti_folder(folder, path, path_bytes);
         if (rc && snprintf(folder, sizeof(folder), "%s/lib/python3*/dist-packages/nvidia/cu*/lib", roots[i]) <
                       (int)sizeof(folder))
-            rc = gp_cupti_folder(folder, path, path_bytes);
+            rc = cupti_folder(folder, path, path_bytes);
     }
     return rc;
 }
 
 int gp_cupti_find(char *path, size_t path_bytes)
 {
-    int rc = gp_cupti_list(getenv("LD_LIBRARY_PATH"), path, path_bytes);
+    int rc = cupti_list(getenv("LD_LIBRARY_PATH"), path, path_bytes);
     if (rc)
-        rc =
-            gp_cupti_list("/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib", path, path_bytes);
+        rc = cupti_list("/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib", path, path_bytes);
     if (rc)
-        rc = gp_cupti_toolkit(getenv("CUDA_HOME"), path, path_bytes);
+        rc = cupti_toolkit(getenv("CUDA_HOME"), path, path_bytes);
     if (rc)
-        rc = gp_cupti_toolkit("/usr/local/cuda", path, path_bytes);
+        rc = cupti_toolkit("/usr/local/cuda", path, path_bytes);
     if (rc)
-        rc = gp_cupti_pip(path, path_bytes);
+        rc = cupti_pip(path, path_bytes);
     return rc;
 }

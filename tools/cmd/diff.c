@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char gp_diff_help[] = "usage: gpuprof diff BEFORE AFTER [--json]\n"
-                                   "\n"
-                                   "Prints which call sites held more or less at the peak, and at the end, in the "
-                                   "second recording than in the first.\n"
-                                   "Sites are the same if the names of their frames are: lines may have moved.\n"
-                                   "\n"
-                                   "      --json  schema gpuprof.diff/1\n";
+static const char diff_help[] = "usage: gpuprof diff BEFORE AFTER [--json]\n"
+                                "\n"
+                                "Prints which call sites held more or less at the peak, and at the end, in the "
+                                "second recording than in the first.\n"
+                                "Sites are the same if the names of their frames are: lines may have moved.\n"
+                                "\n"
+                                "      --json  schema gpuprof.diff/1\n";
 
 struct gp_diff_names {
     char **keys, **labels;
     uint32_t count;
 };
 
-static void gp_diff_names_free(struct gp_diff_names *names)
+static void diff_names_free(struct gp_diff_names *names)
 {
     for (uint32_t i = 0; i < names->count; i++) {
         free(names->keys ? names->keys[i] : NULL);
@@ -30,7 +30,7 @@ static void gp_diff_names_free(struct gp_diff_names *names)
 }
 
 /* By functions and files, not by lines: a program that was changed above a call still makes the same call. */
-static char *gp_diff_key(struct gp_symbols *symbols, uint32_t site)
+static char *diff_key(struct gp_symbols *symbols, uint32_t site)
 {
     const struct gp_frame_text *frames;
     uint32_t count = gp_symbols_site(symbols, site, &frames);
@@ -44,7 +44,7 @@ static char *gp_diff_key(struct gp_symbols *symbols, uint32_t site)
     return key;
 }
 
-static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *loaded)
+static bool diff_name(struct gp_diff_names *names, const struct gp_loaded *loaded)
 {
     names->count = loaded->recording->site_count;
     names->keys = calloc(names->count + 1u, sizeof(char *));
@@ -59,7 +59,7 @@ static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *lo
     for (uint32_t i = 0; ok && i < names->count; i++) {
         char label[256];
         gp_site_label(gp_symbols_name(loaded->symbols, i), callers[i], label, sizeof(label));
-        names->keys[i] = gp_diff_key(loaded->symbols, i);
+        names->keys[i] = diff_key(loaded->symbols, i);
         names->labels[i] = strdup(label);
         ok = names->keys[i] && names->labels[i];
     }
@@ -68,17 +68,17 @@ static bool gp_diff_name(struct gp_diff_names *names, const struct gp_loaded *lo
     return ok;
 }
 
-static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
+static int diff_print(const struct gp_loaded loaded[2], bool json)
 {
     struct gp_diff_names names[2] = {{0}, {0}};
     struct gp_diff *diff = NULL;
     int rc = GP_EXIT_OK;
-    bool ok = gp_diff_name(&names[0], &loaded[0]) && gp_diff_name(&names[1], &loaded[1]);
+    bool ok = diff_name(&names[0], &loaded[0]) && diff_name(&names[1], &loaded[1]);
     if (ok) {
         const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
         const char *const *keys[2] = {(const char *const *)names[0].keys, (const char *const *)names[1].keys};
         const char *const *labels[2] = {(const char *const *)names[0].labels, (const char *const *)names[1].labels};
-        struct gp_page page = gp_load_page();
+        struct gp_text_page page = gp_load_page();
         diff = gp_diff_find(recordings, keys);
         ok = diff;
         if (diff && json) {
@@ -91,8 +91,8 @@ static int gp_diff_print(const struct gp_loaded loaded[2], bool json)
         }
     }
     free(diff);
-    gp_diff_names_free(&names[0]);
-    gp_diff_names_free(&names[1]);
+    diff_names_free(&names[0]);
+    diff_names_free(&names[1]);
     return ok ? rc : gp_load_memory("diff");
 }
 
@@ -102,13 +102,13 @@ int gp_cmd_diff(int argc, char **argv)
     struct gp_loaded loaded[2];
     int rc = gp_load_parse(&o, "diff", GP_LOAD_DIFF, argc, argv);
     if (!rc && o.help) {
-        fputs(gp_diff_help, stdout);
+        fputs(diff_help, stdout);
     } else if (!rc) {
         rc = gp_load(&loaded[0], &o, 0);
         if (!rc) {
             rc = gp_load(&loaded[1], &o, 1);
             if (!rc) {
-                rc = gp_diff_print(loaded, o.json);
+                rc = diff_print(loaded, o.json);
                 gp_load_free(&loaded[1]);
             }
             gp_load_free(&loaded[0]);

@@ -4,9 +4,10 @@
 #include <cmd/checks.h>
 #include <cmd/cmd.h>
 #include <cmd/cuptifind.h>
-#include <cmd/probe.h>
+#include <cmd/libcheck.h>
 #include <collect/nvml.h>
 #include <collect/procfs.h>
+#include <gpuprof/gpuprof.h>
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -14,16 +15,16 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <maps/maps.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <maps/system.h>
 #include <unistd.h>
 
-static const char gp_doctor_help[] =
+static const char doctor_help[] =
     "usage: gpuprof doctor [--json] [--need CHECK,..] [--pins DIR]\n"
     "\n"
     "Says what of gpuprof works on this machine and, for the rest, why not and what to do.\n"
@@ -46,7 +47,7 @@ static const struct gp_check_name {
 };
 
 /* The bit of a check; 0: a line of which there may be many (pid N). */
-static uint32_t gp_check_bit(const char *name, size_t length)
+static uint32_t check_bit(const char *name, size_t length)
 {
     for (size_t i = 0; i < GP_COUNT(gp_check_names); i++) {
         if (strlen(gp_check_names[i].name) == length && strncmp(gp_check_names[i].name, name, length) == 0)
@@ -55,14 +56,14 @@ static uint32_t gp_check_bit(const char *name, size_t length)
     return 0;
 }
 
-static int gp_check_needs(const struct gp_doctor *doctor)
+static int check_needs(const struct gp_doctor *doctor)
 {
     char known[256] = "";
     size_t used = 0;
     for (size_t i = 0; i < GP_COUNT(gp_check_names); i++)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", gp_check_names[i].name);
     for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',') {
-        if (!gp_check_bit(at, strcspn(at, ",")))
+        if (!check_bit(at, strcspn(at, ",")))
             return gp_usage_error("doctor", "--need %.*s: no such check (they are: %s)", (int)strcspn(at, ","), at,
                                   known);
     }
@@ -70,7 +71,7 @@ static int gp_check_needs(const struct gp_doctor *doctor)
 }
 
 /* How many of the needed checks are not ok; their names, with a comma between. */
-static int gp_check_missing(const struct gp_doctor *doctor, char *names, size_t names_bytes)
+static int check_missing(const struct gp_doctor *doctor, char *names, size_t names_bytes)
 {
     int count = 0;
     names[0] = '\0';
@@ -78,7 +79,7 @@ static int gp_check_missing(const struct gp_doctor *doctor, char *names, size_t 
         const struct gp_check_name *check = &gp_check_names[i];
         bool ok = !(doctor->bad >> i & 1) && (doctor->made >> i & 1 || check->silent), needed = false;
         for (const char *at = doctor->needed; at && *at; at += strcspn(at, ","), at += *at == ',')
-            needed |= gp_check_bit(at, strcspn(at, ",")) == 1u << i;
+            needed |= check_bit(at, strcspn(at, ",")) == 1u << i;
         if (!ok && needed && used < names_bytes)
             used += (size_t)snprintf(names + used, names_bytes - used, "%s%s", count++ ? ", " : "", check->name);
     }
@@ -94,7 +95,7 @@ void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdic
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    uint32_t bit = gp_check_bit(name, strlen(name));
+    uint32_t bit = check_bit(name, strlen(name));
     doctor->made |= bit;
     doctor->bad |= verdict != GP_OK ? bit : 0;
     if (!doctor->json) {
@@ -109,7 +110,7 @@ void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdic
         doctor->failed = true;
 }
 
-static void gp_check_kernel(struct gp_doctor *doctor)
+static void check_kernel(struct gp_doctor *doctor)
 {
     struct utsname name;
     if (uname(&name) != 0)
@@ -125,7 +126,7 @@ static void gp_check_kernel(struct gp_doctor *doctor)
                  "%s %s: sealed memory files do not work: programs cannot be profiled", name.sysname, name.release);
 }
 
-static void gp_check_library(struct gp_doctor *doctor)
+static void check_library(struct gp_doctor *doctor)
 {
     char path[PATH_MAX];
     struct gp_probe probe;
@@ -155,7 +156,7 @@ static void gp_check_library(struct gp_doctor *doctor)
 }
 
 /* The allocator and the driver hooks come by LD_PRELOAD. */
-static void gp_check_shim(struct gp_doctor *doctor)
+static void check_shim(struct gp_doctor *doctor)
 {
     char path[PATH_MAX];
     struct gp_probe probe;
@@ -179,7 +180,7 @@ static void gp_check_shim(struct gp_doctor *doctor)
                  probe.text);
 }
 
-static void gp_check_driver(struct gp_doctor *doctor)
+static void check_driver(struct gp_doctor *doctor)
 {
     struct gp_probe probe;
     gp_probe_driver(&probe);
@@ -198,7 +199,7 @@ static void gp_check_driver(struct gp_doctor *doctor)
                  "no GPU can be used: %s", probe.ok ? "there is none" : probe.text);
 }
 
-static void gp_check_cupti(struct gp_doctor *doctor)
+static void check_cupti(struct gp_doctor *doctor)
 {
     static const char fix[] =
         "install the CUDA toolkit's CUPTI (or pip install nvidia-cuda-cupti-cu12); programs that bring "
@@ -220,7 +221,7 @@ static void gp_check_cupti(struct gp_doctor *doctor)
         gp_check(doctor, "cupti", GP_NO, fix, "%s: %s", path, probe.text);
 }
 
-static void gp_check_nvml(struct gp_doctor *doctor)
+static void check_nvml(struct gp_doctor *doctor)
 {
     struct gp_nvml_gpu *gpus = NULL;
     int count = 0;
@@ -237,7 +238,7 @@ static void gp_check_nvml(struct gp_doctor *doctor)
 }
 
 /* A process that we profile, and who else is in it. */
-static void gp_check_process(struct gp_doctor *doctor, const struct gp_process *p)
+static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
 {
     char name[24], others[512];
     snprintf(name, sizeof(name), "pid %d", (int)p->pid);
@@ -258,7 +259,7 @@ static void gp_check_process(struct gp_doctor *doctor, const struct gp_process *
                  also, others);
 }
 
-static void gp_check_processes(struct gp_doctor *doctor)
+static void check_processes(struct gp_doctor *doctor)
 {
     struct gp_collect_options options = {.exact = false};
     struct gp_system *system;
@@ -272,14 +273,14 @@ static void gp_check_processes(struct gp_doctor *doctor)
     else
         gp_check(doctor, "others", GP_OK, NULL, "every process may be looked at");
     for (int i = 0; i < system->process_count; i++)
-        gp_check_process(doctor, &system->processes[i]);
+        check_process(doctor, &system->processes[i]);
     gp_checks_tracers(doctor, system);
     if (system->process_count == 0)
         gp_check(doctor, "profiled", GP_UNSURE, "start one: gpuprof run CMD", "no profiled process runs now");
     gp_system_free(system);
 }
 
-static int gp_doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool *help)
+static int doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool *help)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
                                             {"need", required_argument, NULL, 'n'},
@@ -303,39 +304,39 @@ static int gp_doctor_parse(int argc, char **argv, struct gp_doctor *doctor, bool
     }
     if (optind < argc)
         return gp_usage_error("doctor", "%s: unexpected argument", argv[optind]);
-    return gp_check_needs(doctor);
+    return check_needs(doctor);
 }
 
 int gp_cmd_doctor(int argc, char **argv)
 {
     struct gp_doctor doctor = {.pins = GP_MAPS_PINS};
     bool help = false;
-    int rc = gp_doctor_parse(argc, argv, &doctor, &help);
+    int rc = doctor_parse(argc, argv, &doctor, &help);
     if (rc)
         return rc;
     if (help) {
-        fputs(gp_doctor_help, stdout);
+        fputs(doctor_help, stdout);
         return GP_EXIT_OK;
     }
     doctor.checks = json_array();
-    gp_check_kernel(&doctor);
-    gp_check_library(&doctor);
-    gp_check_shim(&doctor);
-    gp_check_driver(&doctor);
-    gp_check_cupti(&doctor);
-    gp_check_nvml(&doctor);
-    gp_check_processes(&doctor);
+    check_kernel(&doctor);
+    check_library(&doctor);
+    check_shim(&doctor);
+    check_driver(&doctor);
+    check_cupti(&doctor);
+    check_nvml(&doctor);
+    check_processes(&doctor);
     gp_checks_system(&doctor);
     if (doctor.json && !doctor.failed) {
-        json_t *top =
-            json_pack("{s:s,s:s,s:O}", "schema", "gpuprof.doctor/1", "version", GP_VERSION, "checks", doctor.checks);
+        json_t *top = json_pack("{s:s,s:s,s:O}", "schema", "gpuprof.doctor/1", "version", GPUPROF_VERSION, "checks",
+                                doctor.checks);
         doctor.failed = gp_json_print(stdout, top, false) != 0;
     }
     json_decref(doctor.checks);
     if (doctor.failed)
         gp_error("doctor", "could not finish: %s", strerror(errno ? errno : ENOMEM));
     char names[256];
-    int missing = gp_check_missing(&doctor, names, sizeof(names));
+    int missing = check_missing(&doctor, names, sizeof(names));
     if (!doctor.failed && missing)
         gp_error("doctor", "--need %s: %d of these %s: %s", doctor.needed, missing,
                  missing == 1 ? "does not work here" : "do not work here", names);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char gp_export_help[] =
+static const char export_help[] =
     "usage: gpuprof export FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N]\n"
     "\n"
     "Writes a recording in the format of another tool.\n"
@@ -41,7 +41,7 @@ struct gp_export_options {
     int64_t blocks;
 };
 
-static int gp_export_format_option(struct gp_export_options *o, const char *value)
+static int export_format_option(struct gp_export_options *o, const char *value)
 {
     const char *names[16], *nearest;
     unsigned count = 0;
@@ -56,7 +56,7 @@ static int gp_export_format_option(struct gp_export_options *o, const char *valu
     return gp_usage_error("export", "--format=%s: one of pprof, chrome, collapsed, csv, jsonl, sqlite", value);
 }
 
-static int gp_export_weight_option(struct gp_export_options *o, const char *value)
+static int export_weight_option(struct gp_export_options *o, const char *value)
 {
     o->weighed = true;
     for (unsigned i = 0; gp_export_weight_name(i); i++) {
@@ -68,16 +68,16 @@ static int gp_export_weight_option(struct gp_export_options *o, const char *valu
     return gp_usage_error("export", "--weight=%s: one of live, peak, allocated, leaked", value);
 }
 
-static int gp_export_option(int code, const char *value, struct gp_export_options *o)
+static int export_option(int code, const char *value, struct gp_export_options *o)
 {
     switch (code) {
     case 'o':
         o->output = value;
         return GP_EXIT_OK;
     case 'f':
-        return gp_export_format_option(o, value);
+        return export_format_option(o, value);
     case 'w':
-        return gp_export_weight_option(o, value);
+        return export_weight_option(o, value);
     case 'b':
         o->bounded = true;
         if (gp_parse_number(value, 0, 10000000, &o->blocks) != 0)
@@ -90,7 +90,7 @@ static int gp_export_option(int code, const char *value, struct gp_export_option
 }
 
 /* What does not go together is said before anything is read. */
-static int gp_export_check(const struct gp_export_options *o)
+static int export_check(const struct gp_export_options *o)
 {
     if (!o->file)
         return gp_usage_error("export",
@@ -110,7 +110,7 @@ static int gp_export_check(const struct gp_export_options *o)
     return GP_EXIT_OK;
 }
 
-static int gp_export_parse(int argc, char **argv, struct gp_export_options *o)
+static int export_parse(int argc, char **argv, struct gp_export_options *o)
 {
     static const struct option options[] = {
         {"format", required_argument, NULL, 'f'}, {"output", required_argument, NULL, 'o'},
@@ -122,18 +122,17 @@ static int gp_export_parse(int argc, char **argv, struct gp_export_options *o)
     while (!rc && (c = getopt_long(argc, argv, ":o:f:h", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("export", c, argv, optind, optopt);
-        rc = gp_export_option(c, optarg, o);
+        rc = export_option(c, optarg, o);
     }
     o->file = optind < argc ? argv[optind++] : NULL;
     if (!rc && optind < argc)
         return gp_usage_error("export", "%s: one recording at a time", argv[optind]);
     if (o->output && strcmp(o->output, "-") == 0)
         o->output = NULL;
-    return rc || o->help ? rc : gp_export_check(o);
+    return rc || o->help ? rc : export_check(o);
 }
 
-/* ---- the file that comes out ---------------------------------------------------------------------------------------
- */
+/* ---- the file that comes out ------------------------------------------------------------------------------------- */
 
 /* Half an export must not look like a whole one: a regular file is written aside and gets its name at the end.  What is
  * no regular file (a pipe, /dev/null) is written as it is. */
@@ -143,7 +142,7 @@ struct gp_export_target {
     int fd;
 };
 
-static int gp_export_open(struct gp_export_target *target, const struct gp_export_options *o)
+static int export_open(struct gp_export_target *target, const struct gp_export_options *o)
 {
     struct stat st;
     bool there = o->output && lstat(o->output, &st) == 0;
@@ -172,7 +171,7 @@ static int gp_export_open(struct gp_export_target *target, const struct gp_expor
     return 0;
 }
 
-static int gp_export_close(struct gp_export_target *target, int rc)
+static int export_close(struct gp_export_target *target, int rc)
 {
     if (target->fd >= 0 && target->fd != STDOUT_FILENO && close(target->fd) != 0 && !rc)
         rc = -errno;
@@ -183,8 +182,8 @@ static int gp_export_close(struct gp_export_target *target, int rc)
     return rc;
 }
 
-static int gp_export_write(struct gp_export *export, const struct gp_export_options *o,
-                           const struct gp_export_target *target)
+static int export_write(struct gp_export *export, const struct gp_export_options *o,
+                        const struct gp_export_target *target)
 {
     static struct gp_out out;
     if (o->format->create)
@@ -195,10 +194,9 @@ static int gp_export_write(struct gp_export *export, const struct gp_export_opti
     return rc ? rc : end;
 }
 
-/* ---- what a person must know
- * ----------------------------------------------------------------------------------------- */
+/* ---- what a person must know ------------------------------------------------------------------------------------- */
 
-static void gp_export_warn(const struct gp_export_options *o, const struct gp_recording *recording)
+static void export_warn(const struct gp_export_options *o, const struct gp_recording *recording)
 {
     if (recording->dropped || recording->damaged_blocks)
         gp_error("export",
@@ -209,17 +207,17 @@ static void gp_export_warn(const struct gp_export_options *o, const struct gp_re
         gp_error("export", "%s: it was cut off: it ends where its writer was stopped", o->file);
 }
 
-static int gp_export_run(struct gp_export *export, const struct gp_export_options *o)
+static int export_run(struct gp_export *export, const struct gp_export_options *o)
 {
     struct gp_export_target target;
-    int rc = gp_export_open(&target, o);
+    int rc = export_open(&target, o);
     if (rc == -EEXIST && !target.aside[0] && o->format->create) {
         gp_error("export", "%s: it is no regular file: a database needs one", o->output);
         return GP_EXIT_FAILED;
     }
     if (!rc) {
         gp_progress_begin("writing");
-        rc = gp_export_close(&target, gp_export_write(export, o, &target));
+        rc = export_close(&target, export_write(export, o, &target));
         gp_progress_end();
     }
     if (rc)
@@ -228,7 +226,7 @@ static int gp_export_run(struct gp_export *export, const struct gp_export_option
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-static int gp_export_read(const struct gp_export_options *o, struct gp_recording **recording)
+static int export_read(const struct gp_export_options *o, struct gp_recording **recording)
 {
     char why[256] = "";
     gp_progress_begin("reading");
@@ -241,14 +239,14 @@ int gp_cmd_export(int argc, char **argv)
 {
     struct gp_export_options o = {.blocks = GP_EXPORT_BLOCKS};
     struct gp_recording *recording = NULL;
-    int rc = gp_export_parse(argc, argv, &o);
+    int rc = export_parse(argc, argv, &o);
     if (rc)
         return rc;
     if (o.help) {
-        fputs(gp_export_help, stdout);
+        fputs(export_help, stdout);
         return GP_EXIT_OK;
     }
-    rc = gp_load_overwrites("export", o.output) ? GP_EXIT_FAILED : gp_export_read(&o, &recording);
+    rc = gp_load_overwrites("export", o.output) ? GP_EXIT_FAILED : export_read(&o, &recording);
     if (rc)
         return rc;
     struct gp_export export = {.recording = recording,
@@ -262,8 +260,8 @@ int gp_cmd_export(int argc, char **argv)
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;
     } else {
-        gp_export_warn(&o, recording);
-        rc = gp_export_run(&export, &o);
+        export_warn(&o, recording);
+        rc = export_run(&export, &o);
     }
     gp_symbols_free(export.symbols);
     gp_recording_free(recording);

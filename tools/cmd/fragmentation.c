@@ -2,7 +2,7 @@
  * fragmentation.c: `gpuprof fragmentation`: how much of the reserved memory is of use.  Called by main.c. */
 #include <cmd/load.h>
 
-static const char gp_fragmentation_help[] =
+static const char fragmentation_help[] =
     "usage: gpuprof fragmentation (FILE | -p PID [--duration SECS]) [--json]\n"
     "\n"
     "Prints how much of what is reserved was in use, how free memory is cut up, and what rounding costs, over time.\n"
@@ -15,6 +15,6 @@ static const char gp_fragmentation_help[] =
 
 int gp_cmd_fragmentation(int argc, char **argv)
 {
-    return gp_load_command("fragmentation", gp_fragmentation_help, argc, argv, gp_report_fragmentation_json,
+    return gp_load_command("fragmentation", fragmentation_help, argc, argv, gp_report_fragmentation_json,
                            gp_page_fragmentation);
 }

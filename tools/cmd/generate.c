@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char gp_generate_help[] =
+static const char generate_help[] =
     "usage: gpuprof generate NAME [--seed=N] [--scale=F] [-o FILE]\n"
     "       gpuprof generate --list\n"
     "\n"
@@ -30,7 +30,7 @@ struct gp_generate_options {
 };
 
 /* "1", "0.25", "2.5": digits with at most three behind the point; no locale's comma. */
-static int gp_generate_scale(const char *text, uint32_t *milli)
+static int generate_scale(const char *text, uint32_t *milli)
 {
     char whole[24];
     const char *point = strchr(text, '.');
@@ -52,7 +52,7 @@ static int gp_generate_scale(const char *text, uint32_t *milli)
     return *milli >= 10 && *milli <= 100000 ? 0 : -ERANGE;
 }
 
-static int gp_generate_value(int code, const char *value, struct gp_generate_options *o)
+static int generate_value(int code, const char *value, struct gp_generate_options *o)
 {
     int64_t number;
     if (code == 'o') {
@@ -61,7 +61,7 @@ static int gp_generate_value(int code, const char *value, struct gp_generate_opt
         if (gp_parse_number(value, 0, INT64_MAX, &number) != 0)
             return gp_usage_error("generate", "--seed=%s: not a number from 0 on", value);
         o->seed = (uint64_t)number;
-    } else if (gp_generate_scale(value, &o->scale_milli) != 0) {
+    } else if (generate_scale(value, &o->scale_milli) != 0) {
         return gp_usage_error("generate",
                               "--scale=%s: not a number from 0.01 to 100 with at most three digits behind "
                               "the point",
@@ -70,7 +70,7 @@ static int gp_generate_value(int code, const char *value, struct gp_generate_opt
     return GP_EXIT_OK;
 }
 
-static int gp_generate_parse(int argc, char **argv, struct gp_generate_options *o)
+static int generate_parse(int argc, char **argv, struct gp_generate_options *o)
 {
     static const struct option options[] = {
         {"seed", required_argument, NULL, 's'},   {"scale", required_argument, NULL, 'f'},
@@ -86,7 +86,7 @@ static int gp_generate_parse(int argc, char **argv, struct gp_generate_options *
         } else if (c == '?' || c == ':') {
             return gp_option_error("generate", c, argv, optind, optopt);
         } else {
-            rc = gp_generate_value(c, optarg, o);
+            rc = generate_value(c, optarg, o);
         }
     }
     o->name = optind < argc ? argv[optind++] : NULL;
@@ -95,7 +95,7 @@ static int gp_generate_parse(int argc, char **argv, struct gp_generate_options *
     return rc;
 }
 
-static int gp_generate_unknown(const char *name)
+static int generate_unknown(const char *name)
 {
     const char *names[32];
     size_t count = 0;
@@ -109,7 +109,7 @@ static int gp_generate_unknown(const char *name)
     return gp_usage_error("generate", "%s: no such trace: 'gpuprof generate --list' has them", name);
 }
 
-static int gp_generate_write(const struct gp_generate_options *o, const struct gp_replay_trace *trace)
+static int generate_write(const struct gp_generate_options *o, const struct gp_replay_trace *trace)
 {
     FILE *out = o->output ? fopen(o->output, "we") : stdout;
     if (!out) {
@@ -131,11 +131,11 @@ int gp_cmd_generate(int argc, char **argv)
     struct gp_generate_options o = {.seed = 1, .scale_milli = 1000};
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
-    int rc = gp_generate_parse(argc, argv, &o);
+    int rc = generate_parse(argc, argv, &o);
     if (rc)
         return rc;
     if (o.help) {
-        fputs(gp_generate_help, stdout);
+        fputs(generate_help, stdout);
         return GP_EXIT_OK;
     }
     for (unsigned i = 0; o.list && gp_generator_at(i); i++)
@@ -144,12 +144,12 @@ int gp_cmd_generate(int argc, char **argv)
         return GP_EXIT_OK;
     const struct gp_generator *generator = o.name ? gp_generator_find(o.name) : NULL;
     if (!generator)
-        return gp_generate_unknown(o.name);
+        return generate_unknown(o.name);
     if (gp_generate(&trace, generator, o.seed, o.scale_milli, &problem) != 0) {
         gp_error("generate", "%s: %s: a smaller --scale helps", o.name, problem.text);
         return GP_EXIT_FAILED;
     }
-    rc = gp_generate_write(&o, &trace);
+    rc = generate_write(&o, &trace);
     gp_replay_trace_free(&trace);
     return rc;
 }

@@ -8,7 +8,7 @@
 #include <symbol/symbol.h>
 #include <unistd.h>
 
-static bool gp_holders_any(const struct gp_process *process)
+static bool holders_any(const struct gp_process *process)
 {
     for (uint32_t i = 0; process->oom.count && i < process->oom.holder_count; i++)
         if (process->oom.holders[i].site)
@@ -16,7 +16,7 @@ static bool gp_holders_any(const struct gp_process *process)
     return false;
 }
 
-static void gp_holders_label(struct gp_process *process, const struct gp_sites *sites)
+static void holders_label(struct gp_process *process, const struct gp_sites *sites)
 {
     /* After the end only what lies where it lay for the process is found; build ids tell. */
     struct gp_symbol_source source = {
@@ -38,13 +38,13 @@ void gp_holders_name(struct gp_process *process, struct gp_sites *sites)
     char problem[GP_PROBLEM_BYTES];
     struct gp_sites *opened = NULL;
     memset(process->oom_where, 0, sizeof(process->oom_where));
-    if (!gp_holders_any(process))
+    if (!holders_any(process))
         return;
     if (!sites && gp_sites_open(&opened, process->pid, problem) == 0)
         sites = opened;
     else if (sites)
         gp_sites_update(sites, problem); /* on failure what was known serves */
     if (sites)
-        gp_holders_label(process, sites);
+        holders_label(process, sites);
     gp_sites_close(opened);
 }

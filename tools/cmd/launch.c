@@ -16,7 +16,7 @@
 #define GP_NVTX      "NVTX_INJECTION64_PATH"
 
 /* Directory of this program without the last component ("/usr/local" of "/usr/local/bin/gpuprof").  0 or -errno. */
-static int gp_launch_prefix(char prefix[PATH_MAX])
+static int launch_prefix(char prefix[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
     if (n < 0)
@@ -35,7 +35,7 @@ int gp_launch_find(char *path, size_t path_bytes, const char *below)
 {
     static const char *const folders[] = {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"};
     char prefix[PATH_MAX];
-    int rc = gp_launch_prefix(prefix);
+    int rc = launch_prefix(prefix);
     for (size_t i = 0; !rc && i < GP_COUNT(folders); i++) {
         int n = snprintf(path, path_bytes, "%s/%s/%s", prefix, folders[i], below);
         if (n > 0 && (size_t)n < path_bytes && access(path, R_OK) == 0)
@@ -45,7 +45,7 @@ int gp_launch_find(char *path, size_t path_bytes, const char *below)
     return rc ? rc : -ENOENT;
 }
 
-static int gp_launch_library(struct gp_launch *launch)
+static int launch_library(struct gp_launch *launch)
 {
     struct stat st;
     char whole[PATH_MAX];
@@ -76,7 +76,7 @@ static int gp_launch_library(struct gp_launch *launch)
     return GP_EXIT_OK;
 }
 
-static int gp_spec_word(const char *command, const char *key, const char *value)
+static int spec_word(const char *command, const char *key, const char *value)
 {
     int64_t number;
     if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
@@ -90,7 +90,7 @@ static int gp_spec_word(const char *command, const char *key, const char *value)
     return GP_EXIT_OK;
 }
 
-static int gp_spec_check(const char *command, const char *spec)
+static int spec_check(const char *command, const char *spec)
 {
     static const char *const keys[] = {"devices", "memory", "latency", "faults"};
     char *copy = strdup(spec), *state = copy, *word;
@@ -106,16 +106,16 @@ static int gp_spec_check(const char *command, const char *spec)
             rc = gp_usage_error(
                 command, "--sim: '%s': expected devices=N, memory=SIZE, latency=zero|typical, faults=FILE", word);
         else
-            rc = gp_spec_word(command, word, value);
+            rc = spec_word(command, word, value);
     }
     free(copy);
     return rc;
 }
 
-static int gp_launch_sim(const struct gp_launch *launch)
+static int launch_sim(const struct gp_launch *launch)
 {
     char path[PATH_MAX], *joined = NULL;
-    int rc = gp_spec_check(launch->command, launch->sim);
+    int rc = spec_check(launch->command, launch->sim);
     if (rc)
         return rc;
     if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
@@ -139,9 +139,9 @@ int gp_launch_prepare(struct gp_launch *launch)
 {
     if (!launch->argv || !launch->argv[0])
         return gp_usage_error(launch->command, "no program given");
-    int rc = gp_launch_library(launch);
+    int rc = launch_library(launch);
     if (!rc && launch->sim)
-        rc = gp_launch_sim(launch);
+        rc = launch_sim(launch);
     if (!rc)
         rc = gp_launch_shim(launch);
     if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static const char gp_leaks_help[] =
+static const char leaks_help[] =
     "usage: gpuprof leaks (FILE | -p PID [--duration SECS]) [--older SECS] [--json] [--error-exitcode N]\n"
     "\n"
     "Names the call sites that hold more memory with every step of the program, how much, and how long it can go on.\n"
@@ -25,13 +25,13 @@ int gp_cmd_leaks(int argc, char **argv)
     struct gp_loaded loaded;
     int rc = gp_load_parse(&o, "leaks", GP_LOAD_LEAKS, argc, argv);
     if (!rc && o.help) {
-        fputs(gp_leaks_help, stdout);
+        fputs(leaks_help, stdout);
     } else if (!rc) {
         rc = gp_load(&loaded, &o, 0);
         if (!rc) {
             uint64_t older_ns = o.older_seconds > 0 ? (uint64_t)o.older_seconds * 1000000000ull : 0;
             struct gp_leaks *leaks = gp_flow_leaks(loaded.report.flow, loaded.report.steps, older_ns);
-            struct gp_page page = gp_load_page();
+            struct gp_text_page page = gp_load_page();
             if (!leaks)
                 rc = gp_load_memory("leaks");
             else if (o.json)

@@ -23,7 +23,7 @@
 
 enum { GP_LOAD_DURATION = 256, GP_LOAD_OLDER, GP_LOAD_EXITCODE, GP_LOAD_JSON };
 
-static int gp_load_number(const struct gp_load_options *o, const char *name, int64_t high, int64_t *value)
+static int load_number(const struct gp_load_options *o, const char *name, int64_t high, int64_t *value)
 {
     if (gp_parse_number(optarg, name[0] == 'd', high, value) == 0)
         return GP_EXIT_OK;
@@ -31,7 +31,7 @@ static int gp_load_number(const struct gp_load_options *o, const char *name, int
                           name[0] == 'd', (long long)high);
 }
 
-static int gp_load_option(struct gp_load_options *o, int c)
+static int load_option(struct gp_load_options *o, int c)
 {
     switch (c) {
     case 'p':
@@ -41,11 +41,11 @@ static int gp_load_option(struct gp_load_options *o, int c)
         return GP_EXIT_OK;
     case GP_LOAD_DURATION:
         o->timed = true;
-        return gp_load_number(o, "duration", 1000000, &o->seconds);
+        return load_number(o, "duration", 1000000, &o->seconds);
     case GP_LOAD_OLDER:
-        return gp_load_number(o, "older", 1000000000, &o->older_seconds);
+        return load_number(o, "older", 1000000000, &o->older_seconds);
     case GP_LOAD_EXITCODE:
-        return gp_load_number(o, "error-exitcode", 255, &o->error_exitcode);
+        return load_number(o, "error-exitcode", 255, &o->error_exitcode);
     case GP_LOAD_JSON:
         o->json = true;
         return GP_EXIT_OK;
@@ -55,7 +55,7 @@ static int gp_load_option(struct gp_load_options *o, int c)
     }
 }
 
-static int gp_load_check(struct gp_load_options *o)
+static int load_check(struct gp_load_options *o)
 {
     const char *command = o->target.command;
     bool live = o->target.pid_count > 0;
@@ -110,7 +110,7 @@ int gp_load_parse(struct gp_load_options *o, const char *command, unsigned takes
     while (!rc && (c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error(command, c, argv, optind, optopt);
-        rc = gp_load_option(o, c);
+        rc = load_option(o, c);
         if (o->help)
             return GP_EXIT_OK;
     }
@@ -119,7 +119,7 @@ int gp_load_parse(struct gp_load_options *o, const char *command, unsigned takes
             return gp_usage_error(command, "%s: unexpected argument", argv[optind]);
         o->files[o->file_count++] = argv[optind];
     }
-    return rc ? rc : gp_load_check(o);
+    return rc ? rc : load_check(o);
 }
 
 void gp_load_end(struct gp_load_options *o)
@@ -146,7 +146,7 @@ int gp_load_json(const char *command, json_t *object)
 /* ---- a running process ------------------------------------------------------------------------------------------- */
 
 /* `gpuprof record` with the memory file for its stdout; ^C ends it, and not us. */
-static int gp_load_record(const struct gp_load_options *o, int fd)
+static int load_record(const struct gp_load_options *o, int fd)
 {
     char pid[24], seconds[24];
     char *argv[] = {"gpuprof", "record", "-p", pid, "-q", "-o", "-", "--duration", seconds, NULL};
@@ -175,7 +175,7 @@ static int gp_load_record(const struct gp_load_options *o, int fd)
     return GP_EXIT_FAILED;
 }
 
-static int gp_load_live(struct gp_recording **recording, const struct gp_load_options *o)
+static int load_live(struct gp_recording **recording, const struct gp_load_options *o)
 {
     char path[64], why[256] = "";
     if (gp_explain_pid(o->target.pids[0], why, sizeof(why)) != GP_PID_OK) {
@@ -190,7 +190,7 @@ static int gp_load_live(struct gp_recording **recording, const struct gp_load_op
     }
     fprintf(stderr, "gpuprof: %s: recording pid %d for %lld s, until it ends, or ^C\n", o->target.command,
             (int)o->target.pids[0], (long long)o->seconds);
-    int rc = gp_load_record(o, fd);
+    int rc = load_record(o, fd);
     if (!rc) {
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         int error = gp_recording_open(recording, path, why, sizeof(why), NULL, NULL);
@@ -232,7 +232,7 @@ bool gp_load_overwrites(const char *command, const char *output)
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */
 
-static int gp_load_file(struct gp_recording **recording, const struct gp_load_options *o, const char *path)
+static int load_file(struct gp_recording **recording, const struct gp_load_options *o, const char *path)
 {
     char why[256] = "";
     gp_progress_begin("reading the recording");
@@ -242,7 +242,7 @@ static int gp_load_file(struct gp_recording **recording, const struct gp_load_op
 }
 
 /* A process in a container names its objects as it sees them. One that sees what we see may end meanwhile. */
-static void gp_load_root(char *root, size_t bytes, pid_t pid)
+static void load_root(char *root, size_t bytes, pid_t pid)
 {
     char path[64];
     struct stat theirs, ours;
@@ -256,8 +256,8 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     *loaded = (struct gp_loaded){.command = o->target.command};
     bool live = o->target.pid_count > 0;
     if (live)
-        gp_load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* before: it may have ended afterwards */
-    int rc = live ? gp_load_live(&loaded->recording, o) : gp_load_file(&loaded->recording, o, o->files[i]);
+        load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* before: it may have ended afterwards */
+    int rc = live ? load_live(&loaded->recording, o) : load_file(&loaded->recording, o, o->files[i]);
     if (rc)
         return rc;
     const struct gp_recording *r = loaded->recording;
@@ -288,12 +288,12 @@ void gp_load_free(struct gp_loaded *loaded)
 
 /* ---- what is printed on ------------------------------------------------------------------------------------------ */
 
-struct gp_page gp_load_page(void)
+struct gp_text_page gp_load_page(void)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     struct winsize size;
     bool tty = isatty(STDOUT_FILENO);
-    struct gp_page page = {.out = stdout, .width = 100, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
+    struct gp_text_page page = {.out = stdout, .width = 100, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
     if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         page.width = size.ws_col;
     page.colour = tty && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
@@ -302,7 +302,7 @@ struct gp_page gp_load_page(void)
 
 int gp_load_command(const char *command, const char *help, int argc, char **argv,
                     json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_page *page, const struct gp_report *report))
+                    bool text(const struct gp_text_page *page, const struct gp_report *report))
 {
     struct gp_load_options o;
     struct gp_loaded loaded;
@@ -311,7 +311,7 @@ int gp_load_command(const char *command, const char *help, int argc, char **argv
         fputs(help, stdout);
     } else if (!rc) {
         rc = gp_load(&loaded, &o, 0);
-        struct gp_page page = gp_load_page();
+        struct gp_text_page page = gp_load_page();
         if (!rc) {
             rc = o.json                        ? gp_load_json(command, json(&loaded.report))
                  : text(&page, &loaded.report) ? GP_EXIT_OK

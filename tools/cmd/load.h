@@ -42,7 +42,7 @@ void gp_load_free(struct gp_loaded *loaded);
 void gp_load_end(struct gp_load_options *options);
 
 /* stdout as it is: a terminal's width and colours, or neither. */
-struct gp_page gp_load_page(void);
+struct gp_text_page gp_load_page(void);
 /* Says that memory is out: GP_EXIT_FAILED. */
 int gp_load_memory(const char *command);
 /* Prints it, and takes it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message; NULL: memory was out. */
@@ -50,10 +50,10 @@ int gp_load_json(const char *command, json_t *object);
 /* The whole of most commands: parses, loads, prints one or the other. */
 int gp_load_command(const char *command, const char *help, int argc, char **argv,
                     json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_page *page, const struct gp_report *report));
+                    bool text(const struct gp_text_page *page, const struct gp_report *report));
 
-/* Says why a file could not be read as a recording (rc and why of gp_recording_open), and what to do: GP_EXIT_FAILED.
- */
+/* Says why a file could not be read as a recording (rc and why of gp_recording_open), and what to do:
+ * GP_EXIT_FAILED. */
 int gp_load_refused(const char *command, const char *path, int rc, const char *why);
 /* Recordings cost hours: is one there where output would be written?  Then it says so. */
 bool gp_load_overwrites(const char *command, const char *output);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void gp_message(const char *command, const char *format, va_list args)
+static void message(const char *command, const char *format, va_list args)
 {
     char text[1024];
     vsnprintf(text, sizeof(text), format, args);
@@ -24,7 +24,7 @@ void gp_error(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    gp_message(command, format, args);
+    message(command, format, args);
     va_end(args);
 }
 
@@ -32,7 +32,7 @@ int gp_usage_error(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    gp_message(command, format, args);
+    message(command, format, args);
     va_end(args);
     if (command)
         fprintf(stderr, "Try 'gpuprof %s --help'.\n", command);
@@ -55,7 +55,7 @@ int gp_option_error(const char *command, int code, char **argv, int option_index
 }
 
 /* Levenshtein over words of at most 31 letters. */
-static int gp_distance(const char *a, const char *b)
+static int edit_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b);
     int row[33];
@@ -84,7 +84,7 @@ const char *gp_nearest(const char *word, const char *const *names, size_t count)
     const char *nearest = NULL;
     int best = 3; /* two slips of a finger; more is another word */
     for (size_t i = 0; i < count; i++) {
-        int distance = gp_distance(word, names[i]);
+        int distance = edit_distance(word, names[i]);
         if (distance < best && distance < (int)strlen(names[i])) {
             best = distance;
             nearest = names[i];

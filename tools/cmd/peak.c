@@ -2,7 +2,7 @@
  * peak.c: `gpuprof peak`: who held a device's memory when it held most.  Called by main.c. */
 #include <cmd/load.h>
 
-static const char gp_peak_help[] =
+static const char peak_help[] =
     "usage: gpuprof peak (FILE | -p PID [--duration SECS]) [--json]\n"
     "\n"
     "Prints, for each device, the moment at which most memory was allocated, and which call sites held it then.\n"
@@ -15,5 +15,5 @@ static const char gp_peak_help[] =
 
 int gp_cmd_peak(int argc, char **argv)
 {
-    return gp_load_command("peak", gp_peak_help, argc, argv, gp_report_peak_json, gp_page_peak);
+    return gp_load_command("peak", peak_help, argc, argv, gp_report_peak_json, gp_page_peak);
 }

@@ -18,26 +18,26 @@
 #define GP_ENV_CONF       "GPUPROF_ALLOC_CONF"
 #define GP_ALLOCATOR_LIST "caching, pytorch, auto_growth, prealloc, passthrough or off"
 
-static const char *const gp_allocators[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough", "off"};
+static const char *const allocators[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough", "off"};
 
 const char *gp_allocator_name(unsigned index)
 {
-    return index < GP_COUNT(gp_allocators) ? gp_allocators[index] : NULL;
+    return index < GP_COUNT(allocators) ? allocators[index] : NULL;
 }
 
-static int gp_allocator_check(const char *command, const char *option, const char *name)
+static int allocator_check(const char *command, const char *option, const char *name)
 {
-    for (size_t i = 0; i < GP_COUNT(gp_allocators); i++)
-        if (strcmp(name, gp_allocators[i]) == 0)
+    for (size_t i = 0; i < GP_COUNT(allocators); i++)
+        if (strcmp(name, allocators[i]) == 0)
             return GP_EXIT_OK;
-    const char *nearest = gp_nearest(name, gp_allocators, GP_COUNT(gp_allocators));
+    const char *nearest = gp_nearest(name, allocators, GP_COUNT(allocators));
     return gp_usage_error(command, "%s=%s: no such allocator%s%s%s: one of " GP_ALLOCATOR_LIST, option, name,
                           nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
 }
 
-/* The shim's SONAME'd neighbour is the library: it must be the one that lies beside the library that the driver loads.
- */
-static int gp_shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
+/* The shim's SONAME'd neighbour is the library: it must be the one that lies beside the library that the driver
+ * loads. */
+static int shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
 {
     const char *slash = strrchr(launch->library, '/');
     int length = slash ? (int)(slash - launch->library) + 1 : 0;
@@ -58,7 +58,7 @@ static int gp_shim_path(const struct gp_launch *launch, char *path, size_t path_
 }
 
 /* Is the file in the list already?  Entries are separated by colons or spaces (ld.so(8)). */
-static bool gp_preload_has(const char *list, const char *path)
+static bool preload_has(const char *list, const char *path)
 {
     size_t length = strlen(path);
     for (const char *at = list; *at; at += strcspn(at, ": "), at += strspn(at, ": "))
@@ -67,14 +67,14 @@ static bool gp_preload_has(const char *list, const char *path)
     return false;
 }
 
-static int gp_preload_add(const struct gp_launch *launch)
+static int preload_add(const struct gp_launch *launch)
 {
     char path[PATH_MAX], *joined = NULL;
-    int rc = gp_shim_path(launch, path, sizeof(path));
+    int rc = shim_path(launch, path, sizeof(path));
     if (rc)
         return rc;
     const char *before = getenv(GP_ENV_PRELOAD);
-    if (before && gp_preload_has(before, path))
+    if (before && preload_has(before, path))
         return GP_EXIT_OK;
     /* First: another preloaded library that wraps the driver must be behind us, or we would not see what it does. */
     if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
@@ -85,7 +85,7 @@ static int gp_preload_add(const struct gp_launch *launch)
 }
 
 /* The limit is handed on in bytes: one spelling for whoever reads it. */
-static int gp_limit_set(const char *command, const char *option, const char *text)
+static int limit_set(const char *command, const char *option, const char *text)
 {
     char number[24];
     int64_t bytes;
@@ -96,23 +96,22 @@ static int gp_limit_set(const char *command, const char *option, const char *tex
 }
 
 /* What the environment and the options together ask for; "off" if nothing.  NULL: a message was printed. */
-static const char *gp_allocator_asked(const struct gp_launch *launch)
+static const char *allocator_asked(const struct gp_launch *launch)
 {
     const char *env = getenv(GP_ENV_ALLOCATOR), *name = launch->allocator ? launch->allocator : env;
     if (!name || !name[0])
         return "off";
-    return gp_allocator_check(launch->command, launch->allocator ? "--allocator" : GP_ENV_ALLOCATOR, name) ? NULL
-                                                                                                           : name;
+    return allocator_check(launch->command, launch->allocator ? "--allocator" : GP_ENV_ALLOCATOR, name) ? NULL : name;
 }
 
-static int gp_allocator_set(const struct gp_launch *launch, const char *name)
+static int allocator_set(const struct gp_launch *launch, const char *name)
 {
     const char *env_limit = getenv(GP_ENV_LIMIT);
     int rc = GP_EXIT_OK;
     if (launch->limit)
-        rc = gp_limit_set(launch->command, "--limit", launch->limit);
+        rc = limit_set(launch->command, "--limit", launch->limit);
     else if (env_limit && env_limit[0])
-        rc = gp_limit_set(launch->command, GP_ENV_LIMIT, env_limit);
+        rc = limit_set(launch->command, GP_ENV_LIMIT, env_limit);
     if (!rc && strcmp(name, "off") == 0 && (launch->limit || launch->conf))
         return gp_usage_error(launch->command,
                               "%s: needs an allocator to obey it: add --allocator=caching (or passthrough, which keeps "
@@ -128,12 +127,12 @@ static int gp_allocator_set(const struct gp_launch *launch, const char *name)
 
 int gp_launch_shim(const struct gp_launch *launch)
 {
-    const char *source = getenv("GPUPROF_SOURCE"), *name = gp_allocator_asked(launch);
+    const char *source = getenv("GPUPROF_SOURCE"), *name = allocator_asked(launch);
     if (!name)
         return GP_EXIT_USAGE;
     bool wanted = strcmp(name, "off") != 0 || (source && strcmp(source, "hooks") == 0);
-    int rc = gp_allocator_set(launch, name);
+    int rc = allocator_set(launch, name);
     if (!rc && wanted)
-        rc = gp_preload_add(launch);
+        rc = preload_add(launch);
     return rc;
 }

@@ -20,14 +20,14 @@ static struct {
     bool able, shown;
 } gp_progress;
 
-static uint64_t gp_progress_now(void)
+static uint64_t progress_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static bool gp_progress_able(void)
+static bool progress_able(void)
 {
     const char *term = getenv("TERM");
     return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
@@ -36,8 +36,8 @@ static bool gp_progress_able(void)
 void gp_progress_begin(const char *what)
 {
     gp_progress_end();
-    gp_progress.able = gp_progress_able();
-    gp_progress.begin_ns = gp_progress_now();
+    gp_progress.able = progress_able();
+    gp_progress.begin_ns = progress_now();
     gp_progress.last_ns = 0;
     /* A path comes from the user's command line, yet it may name anything: nothing that moves a cursor passes. */
     size_t at = 0;
@@ -50,7 +50,7 @@ void gp_progress_step(unsigned parts)
 {
     if (!gp_progress.able)
         return;
-    uint64_t now = gp_progress_now();
+    uint64_t now = progress_now();
     if (now - gp_progress.begin_ns < GP_PROGRESS_QUIET_NS || now - gp_progress.last_ns < GP_PROGRESS_EVERY_NS)
         return;
     parts = parts > 1000 ? 1000 : parts;

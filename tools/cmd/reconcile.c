@@ -2,7 +2,7 @@
  * reconcile.c: `gpuprof reconcile`: the itemised bill against what NVML says.  Called by main.c. */
 #include <cmd/load.h>
 
-static const char gp_reconcile_help[] =
+static const char reconcile_help[] =
     "usage: gpuprof reconcile (FILE | -p PID [--duration SECS]) [--json]\n"
     "\n"
     "Prints all that the process is known to hold on each device, and what NVML says that it holds beyond that.\n"
@@ -15,5 +15,5 @@ static const char gp_reconcile_help[] =
 
 int gp_cmd_reconcile(int argc, char **argv)
 {
-    return gp_load_command("reconcile", gp_reconcile_help, argc, argv, gp_report_reconcile_json, gp_page_reconcile);
+    return gp_load_command("reconcile", reconcile_help, argc, argv, gp_report_reconcile_json, gp_page_reconcile);
 }

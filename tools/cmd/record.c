@@ -2,9 +2,9 @@
  * record.c: `gpuprof record`: a running process's events into a file, from outside.  Called by main.c.  The process
  * notices nothing but a request for its numbers once a second. */
 #include <cmd/cmd.h>
+#include <collect/extents.h>
 #include <collect/mailbox.h>
 #include <collect/nvml.h>
-#include <collect/pieces.h>
 #include <collect/watch.h>
 #include <gpuprof/gpuprof.h>
 #include <record/file.h>
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char gp_record_help[] =
+static const char record_help[] =
     "usage: gpuprof record [-p PID] -o FILE [--duration SECS] [-q]\n"
     "\n"
     "Writes the memory events of a running process to FILE, with what was live when it began, until the process ends,\n"
@@ -67,7 +67,7 @@ struct gp_recording_now {
     uint64_t begin_ns, progress_ns;
 };
 
-static int gp_record_option(int c, struct gp_record_options *o)
+static int record_option(int c, struct gp_record_options *o)
 {
     switch (c) {
     case 'p':
@@ -88,7 +88,7 @@ static int gp_record_option(int c, struct gp_record_options *o)
     }
 }
 
-static int gp_record_parse(int argc, char **argv, struct gp_record_options *o)
+static int record_parse(int argc, char **argv, struct gp_record_options *o)
 {
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"output", required_argument, NULL, 'o'},
@@ -102,7 +102,7 @@ static int gp_record_parse(int argc, char **argv, struct gp_record_options *o)
     while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:qh", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("record", c, argv, optind, optopt);
-        rc = gp_record_option(c, o);
+        rc = record_option(c, o);
     }
     if (rc || o->help)
         return rc;
@@ -118,12 +118,12 @@ static int gp_record_parse(int argc, char **argv, struct gp_record_options *o)
 
 /* ---- what the recorder asks -------------------------------------------------------------------------------------- */
 
-static int gp_record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+static int record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     return gp_peer_fetch(arg, into, bytes, offset);
 }
 
-static void gp_record_refresh(void *arg)
+static void record_refresh(void *arg)
 {
     struct gp_recording_now *now = arg;
     struct gp_wire_slot slot = {.command = GP_COMMAND_SNAPSHOT, .device = -1};
@@ -139,7 +139,7 @@ static void gp_record_refresh(void *arg)
     }
 }
 
-static void gp_record_measure(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes)
+static void record_measure(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes)
 {
     const struct gp_recording_now *now = arg;
     for (int i = 0; i < now->gpu_count; i++) {
@@ -156,7 +156,7 @@ static void gp_record_measure(void *arg, const char *uuid, int64_t *used_bytes, 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
 /* The header's layout, checked: parts that are not where they could be are taken for none. */
-static int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header)
+static int record_header(const struct gp_peer *session, struct gp_wire_header *header)
 {
     struct gp_peer again;
     char problem[GP_PROBLEM_BYTES];
@@ -172,7 +172,7 @@ static int gp_record_header(const struct gp_peer *session, struct gp_wire_header
     return 0;
 }
 
-static int gp_record_file(const char *path)
+static int record_file(const char *path)
 {
     if (strcmp(path, "-") != 0) {
         int fd = gp_file_open(path, true);
@@ -202,23 +202,23 @@ static int gp_record_file(const char *path)
 
 /* What is live now: everything that the program holds.  What was allocated after the ring's reader began is an event
  * too, and not of the baseline. */
-static void gp_record_baseline(struct gp_recording_now *now, pid_t pid)
+static void record_baseline(struct gp_recording_now *now, pid_t pid)
 {
-    struct gp_pieces pieces;
+    struct gp_extents pieces;
     char why[160] = "";
-    int rc = gp_pieces_take(pid, &pieces, 0, why, sizeof(why));
+    int rc = gp_extents_take(pid, &pieces, 0, why, sizeof(why));
     if (rc) {
         gp_error("record", "pid %d: what is live already stays unknown: %s", (int)pid, why[0] ? why : strerror(-rc));
         return;
     }
     for (uint64_t i = 0; i < pieces.count; i++) {
-        const struct gp_wire_piece *piece = &pieces.pieces[i];
+        const struct gp_wire_extent *piece = &pieces.pieces[i];
         struct gp_wire_event event = {.time_ns = piece->time_ns,
                                       .type = GP_EVENT_ALLOC,
                                       .kind = piece->kind,
                                       .device = (uint8_t)piece->device,
                                       .site = piece->site};
-        bool segment = piece->what == GP_PIECE_SEGMENT;
+        bool segment = piece->what == GP_EXTENT_SEGMENT;
         if (piece->time_ns >= now->begin_ns || (!segment && piece->state != GPUPROF_LIVE))
             continue;
         event.type = segment ? GP_EVENT_SEGMENT_ALLOC : GP_EVENT_ALLOC;
@@ -228,20 +228,20 @@ static void gp_record_baseline(struct gp_recording_now *now, pid_t pid)
         event.stream = piece->stream;
         gp_recorder_baseline(now->recorder, &event);
     }
-    gp_pieces_free(&pieces);
+    gp_extents_free(&pieces);
 }
 
-static int gp_record_begin(struct gp_recording_now *now, pid_t pid)
+static int record_begin(struct gp_recording_now *now, pid_t pid)
 {
     static char proc[32]; /* the recorder keeps the pointer */
     char problem[GP_NVML_PROBLEM_BYTES];
-    struct gp_recorder_setup setup = {.copy = gp_record_copy,
+    struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = (void *)(uintptr_t)now->session,
                                       .proc = proc,
-                                      .refresh = gp_record_refresh,
+                                      .refresh = record_refresh,
                                       .arg = now};
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
-    int rc = gp_record_header(now->session, &setup.header);
+    int rc = record_header(now->session, &setup.header);
     if (rc) {
         gp_error("record", "pid %d: its session is damaged", (int)pid);
         return GP_EXIT_FAILED;
@@ -249,8 +249,8 @@ static int gp_record_begin(struct gp_recording_now *now, pid_t pid)
     now->nvml = gp_nvml_read(&now->gpus, &now->gpu_count, problem) == 0;
     now->host_pids = gp_proc_host_pids();
     if (now->nvml)
-        setup.measure = gp_record_measure;
-    int fd = gp_record_file(now->options->output);
+        setup.measure = record_measure;
+    int fd = record_file(now->options->output);
     if (fd < 0)
         return GP_EXIT_FAILED;
     now->begin_ns = gp_clock_ns();
@@ -259,13 +259,13 @@ static int gp_record_begin(struct gp_recording_now *now, pid_t pid)
         gp_error("record", "%s: %s", now->options->output, strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    gp_record_baseline(now, pid);
+    record_baseline(now, pid);
     return GP_EXIT_OK;
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void gp_record_progress(struct gp_recording_now *now, bool end)
+static void record_progress(struct gp_recording_now *now, bool end)
 {
     struct gp_recorder_stats stats;
     char size[GP_SIZE_TEXT];
@@ -282,7 +282,7 @@ static void gp_record_progress(struct gp_recording_now *now, bool end)
 }
 
 /* Until the process ends, the time is over, a signal comes, or nothing can be written any more. */
-static enum gp_format_why gp_record_loop(struct gp_recording_now *now, const sigset_t *set)
+static enum gp_format_why record_loop(struct gp_recording_now *now, const sigset_t *set)
 {
     const struct timespec pause = {0, (long)GP_RECORD_PAUSE_NS};
     uint64_t end_ns =
@@ -292,7 +292,7 @@ static enum gp_format_why gp_record_loop(struct gp_recording_now *now, const sig
         bool alive = gp_proc_alive(&now->proc);
         ssize_t count = gp_recorder_poll(now->recorder);
         gp_recorder_stats(now->recorder, &stats);
-        gp_record_progress(now, false);
+        record_progress(now, false);
         if (count < 0 || stats.dead)
             return GP_END_ERROR;
         if (!alive)
@@ -302,11 +302,11 @@ static enum gp_format_why gp_record_loop(struct gp_recording_now *now, const sig
     }
 }
 
-static int gp_record_end(struct gp_recording_now *now, enum gp_format_why why, pid_t pid)
+static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_t pid)
 {
     struct gp_recorder_stats stats;
     char size[GP_SIZE_TEXT];
-    gp_record_progress(now, true);
+    record_progress(now, true);
     int rc = gp_recorder_end(now->recorder, why, &stats);
     bool console = strcmp(now->options->output, "-") == 0;
     if (!now->options->quiet || stats.lost)
@@ -322,7 +322,7 @@ static int gp_record_end(struct gp_recording_now *now, enum gp_format_why why, p
     return GP_EXIT_FAILED;
 }
 
-static int gp_record_process(struct gp_recording_now *now, pid_t pid)
+static int record_process(struct gp_recording_now *now, pid_t pid)
 {
     sigset_t set;
     if (gp_proc_open(&now->proc, pid) != 0 || gp_watch_look(&now->watch, pid, false) == 0) {
@@ -339,9 +339,9 @@ static int gp_record_process(struct gp_recording_now *now, pid_t pid)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN); /* -o to a pipe whose reader goes */
-    int rc = gp_record_begin(now, pid);
+    int rc = record_begin(now, pid);
     if (!rc)
-        rc = gp_record_end(now, gp_record_loop(now, &set), pid);
+        rc = record_end(now, record_loop(now, &set), pid);
     gp_nvml_free(now->gpus, now->gpu_count);
     gp_proc_close(&now->proc);
     gp_watch_free(&now->watch);
@@ -353,14 +353,14 @@ int gp_cmd_record(int argc, char **argv)
     struct gp_record_options o = {.target = GP_TARGET_INIT("record")};
     struct gp_recording_now now = {.options = &o};
     struct gp_system *system;
-    int rc = gp_record_parse(argc, argv, &o);
+    int rc = record_parse(argc, argv, &o);
     if (!rc && o.help) {
-        fputs(gp_record_help, stdout);
+        fputs(record_help, stdout);
     } else if (!rc) {
         rc = gp_target_collect(&o.target, false, false, &system);
         if (!rc) {
             gp_system_free(system);
-            rc = gp_record_process(&now, o.target.pids[0]);
+            rc = record_process(&now, o.target.pids[0]);
         }
     }
     gp_target_free(&o.target);

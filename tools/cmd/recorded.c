@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Bytes of the file if the session of that id wrote it; -1: another file, or none. */
-static int64_t gp_recorded_bytes(const char *path, const uint8_t id[16])
+static int64_t recorded_bytes(const char *path, const uint8_t id[16])
 {
     struct gp_format_head head;
     struct stat status;
@@ -34,7 +34,7 @@ static int64_t gp_recorded_bytes(const char *path, const uint8_t id[16])
 }
 
 /* As src/inject/recordthread.c names it: %p is the pid, and who came second has its pid at the end.  False: too long. */
-static bool gp_recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
+static bool recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
 {
     size_t used = 0;
     for (; *pattern && used < PATH_MAX - 24; pattern++) {
@@ -49,7 +49,7 @@ static bool gp_recorded_path(char out[PATH_MAX], const char *pattern, uint32_t p
 }
 
 /* The name as it was given, where it was relative. */
-static const char *gp_recorded_short(const char *path)
+static const char *recorded_short(const char *path)
 {
     char here[PATH_MAX];
     size_t length = getcwd(here, sizeof(here)) ? strlen(here) : 0;
@@ -57,7 +57,7 @@ static const char *gp_recorded_short(const char *path)
 }
 
 /* For a shell. */
-static void gp_recorded_next(FILE *out, const char *path)
+static void recorded_next(FILE *out, const char *path)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
     bool quote = strspn(path, plain) != strlen(path) || path[0] == '-';
@@ -70,15 +70,15 @@ static void gp_recorded_next(FILE *out, const char *path)
     fprintf(out, "%s\n", quote ? "'" : path);
 }
 
-static void gp_recorded_process(FILE *out, const struct gp_watched *watched, const char *pattern)
+static void recorded_process(FILE *out, const struct gp_watched *watched, const char *pattern)
 {
     const struct gp_process *process = &watched->process;
     const struct gp_peer *session = &watched->session;
     char path[PATH_MAX] = "", size[GP_SIZE_TEXT];
     int64_t bytes = -1;
     for (int second = 0; second < 2 && bytes < 0; second++)
-        if (gp_recorded_path(path, pattern, session->pid, second))
-            bytes = gp_recorded_bytes(path, session->id);
+        if (recorded_path(path, pattern, session->pid, second))
+            bytes = recorded_bytes(path, session->id);
     fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
     if (bytes < 0) { /* refused at the start, or a pipe, or taken away since */
         fprintf(out, "%s", process->recording.state == GP_RECORD_FAILED ? "nothing was recorded" : "recorded");
@@ -87,7 +87,7 @@ static void gp_recorded_process(FILE *out, const struct gp_watched *watched, con
                 process->recording.error ? strerror(process->recording.error) : "");
         return;
     }
-    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", process->recording.events, gp_recorded_short(path),
+    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", process->recording.events, recorded_short(path),
             gp_size_text(size, bytes));
     if (process->recording.lost)
         fprintf(out, "%" PRIu64 " lost", process->recording.lost);
@@ -99,7 +99,7 @@ static void gp_recorded_process(FILE *out, const struct gp_watched *watched, con
         fprintf(out, ", as the file could not be written: %s", strerror(process->recording.error));
     else if (process->recording.state == GP_RECORD_ON)
         fputs(", but for the last second: it did not end normally", out);
-    gp_recorded_next(out, gp_recorded_short(path));
+    recorded_next(out, recorded_short(path));
 }
 
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern)
@@ -108,7 +108,7 @@ void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *patt
     for (int i = 0; i < watch->count; i++) {
         if (watch->watched[i]->process.recording.state == GP_RECORD_OFF)
             continue;
-        gp_recorded_process(out, watch->watched[i], pattern);
+        recorded_process(out, watch->watched[i], pattern);
         count++;
     }
     if (!count)

@@ -3,7 +3,7 @@
  * table for people or JSON for scripts.  Called by main.c; what it does is in tools/replay. */
 #include <cmd/cmd.h>
 #include <replay/generate.h>
-#include <replay/run.h>
+#include <replay/isolate.h>
 #include <write/write.h>
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char gp_replay_help[] =
+static const char replay_help[] =
     "usage: gpuprof replay TRACE --allocator=NAME [--conf=TEXT] [--limit=SIZE] [--sim=SPEC] [--json]\n"
     "\n"
     "Runs a trace of allocations on the simulated GPU through the real library.  TRACE: a recording, a file in our "
@@ -32,7 +32,7 @@ static const char gp_replay_help[] =
     "      --json            gpuprof.replay/1; with 'all' one line for each allocator\n";
 
 /* In the order of the documentation. */
-static const char *const gp_replay_names[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough"};
+static const char *const replay_names[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough"};
 
 struct gp_replay_options {
     const char *trace, *allocator, *conf, *sim;
@@ -42,7 +42,7 @@ struct gp_replay_options {
 
 enum { GP_REPLAY_ALLOCATOR = 256, GP_REPLAY_CONF, GP_REPLAY_MOST, GP_REPLAY_SIM, GP_REPLAY_REAL_THREADS };
 
-static int gp_replay_value(int code, const char *value, struct gp_replay_options *o)
+static int replay_value(int code, const char *value, struct gp_replay_options *o)
 {
     switch (code) {
     case GP_REPLAY_ALLOCATOR:
@@ -65,7 +65,7 @@ static int gp_replay_value(int code, const char *value, struct gp_replay_options
     return GP_EXIT_OK;
 }
 
-static int gp_replay_parse(int argc, char **argv, struct gp_replay_options *o)
+static int replay_parse(int argc, char **argv, struct gp_replay_options *o)
 {
     static const struct option options[] = {{"allocator", required_argument, NULL, GP_REPLAY_ALLOCATOR},
                                             {"conf", required_argument, NULL, GP_REPLAY_CONF},
@@ -87,7 +87,7 @@ static int gp_replay_parse(int argc, char **argv, struct gp_replay_options *o)
         } else if (c == '?' || c == ':') {
             return gp_option_error("replay", c, argv, optind, optopt);
         } else {
-            rc = gp_replay_value(c, optarg, o);
+            rc = replay_value(c, optarg, o);
         }
     }
     o->trace = optind < argc ? argv[optind++] : NULL;
@@ -98,15 +98,15 @@ static int gp_replay_parse(int argc, char **argv, struct gp_replay_options *o)
     return rc;
 }
 
-static int gp_replay_check(const struct gp_replay_options *o)
+static int replay_check(const struct gp_replay_options *o)
 {
     const char *all = "caching, pytorch, auto_growth, prealloc, passthrough, all";
     if (!o->allocator)
         return gp_usage_error("replay", "--allocator is needed: one of %s", all);
     if (strcmp(o->allocator, "all") == 0)
         return GP_EXIT_OK;
-    for (size_t i = 0; i < GP_COUNT(gp_replay_names); i++) {
-        if (strcmp(o->allocator, gp_replay_names[i]) == 0)
+    for (size_t i = 0; i < GP_COUNT(replay_names); i++) {
+        if (strcmp(o->allocator, replay_names[i]) == 0)
             return GP_EXIT_OK;
     }
     return gp_usage_error("replay", "--allocator=%s: not one of %s", o->allocator, all);
@@ -114,7 +114,7 @@ static int gp_replay_check(const struct gp_replay_options *o)
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */
 
-static int gp_replay_open(const struct gp_replay_options *o, struct gp_replay_trace *trace)
+static int replay_open(const struct gp_replay_options *o, struct gp_replay_trace *trace)
 {
     static const char prefix[] = "generate:";
     struct gp_replay_problem problem = {0};
@@ -141,12 +141,12 @@ static int gp_replay_open(const struct gp_replay_options *o, struct gp_replay_tr
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
-static double gp_replay_part(uint64_t of, uint64_t whole)
+static double replay_part(uint64_t of, uint64_t whole)
 {
     return whole ? (double)of / (double)whole : 0.0;
 }
 
-static json_t *gp_replay_json_devices(const struct gp_replay_result *r)
+static json_t *replay_json_devices(const struct gp_replay_result *r)
 {
     json_t *devices = json_array();
     for (uint32_t d = 0; d < r->device_count; d++)
@@ -157,7 +157,7 @@ static json_t *gp_replay_json_devices(const struct gp_replay_result *r)
     return devices;
 }
 
-static json_t *gp_replay_json_calls(const struct gp_replay_result *r)
+static json_t *replay_json_calls(const struct gp_replay_result *r)
 {
     json_t *calls = json_object();
     for (uint32_t i = 0; i < r->call_count; i++)
@@ -167,7 +167,7 @@ static json_t *gp_replay_json_calls(const struct gp_replay_result *r)
     return calls;
 }
 
-static uint64_t gp_replay_hazards(const struct gp_replay_result *r)
+static uint64_t replay_hazards(const struct gp_replay_result *r)
 {
     uint64_t hazards = 0;
     for (uint32_t d = 0; d < r->device_count; d++)
@@ -175,16 +175,16 @@ static uint64_t gp_replay_hazards(const struct gp_replay_result *r)
     return hazards;
 }
 
-static json_t *gp_replay_json(const char *allocator, const struct gp_replay_trace *trace,
-                              const struct gp_replay_options *o, const struct gp_replay_result *r)
+static json_t *replay_json(const char *allocator, const struct gp_replay_trace *trace,
+                           const struct gp_replay_options *o, const struct gp_replay_result *r)
 {
     json_t *root = json_pack(
         "{s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I,s:f}", "schema", "gpuprof.replay/1", "allocator", allocator,
         "operations", (json_int_t)r->operations, "failed", (json_int_t)r->failed, "peak_allocated_bytes",
         (json_int_t)r->peak_allocated_bytes, "peak_reserved_bytes", (json_int_t)r->peak_reserved_bytes, "utilisation",
-        gp_replay_part(r->peak_allocated_bytes, r->peak_reserved_bytes), "driver_calls", (json_int_t)r->driver_calls,
+        replay_part(r->peak_allocated_bytes, r->peak_reserved_bytes), "driver_calls", (json_int_t)r->driver_calls,
         "driver_calls_second_half", (json_int_t)r->driver_calls_second_half, "simulated_driver_ns",
-        (json_int_t)r->simulated_ns, "ns_per_operation", gp_replay_part(r->elapsed_ns, r->operations));
+        (json_int_t)r->simulated_ns, "ns_per_operation", replay_part(r->elapsed_ns, r->operations));
     if (!root)
         return NULL;
     json_object_set_new(root, "trace", json_string(trace->format));
@@ -195,39 +195,39 @@ static json_t *gp_replay_json(const char *allocator, const struct gp_replay_trac
     json_object_set_new(root, "retries", gp_json_known(r->retries));
     json_object_set_new(root, "syncs", gp_json_known(r->syncs));
     json_object_set_new(root, "own_peak_reserved_bytes", gp_json_known(r->own_reserved_bytes));
-    json_object_set_new(root, "devices", gp_replay_json_devices(r));
-    json_object_set_new(root, "calls", gp_replay_json_calls(r));
+    json_object_set_new(root, "devices", replay_json_devices(r));
+    json_object_set_new(root, "calls", replay_json_calls(r));
     if (o->verify)
         json_object_set_new(root, "verify",
                             json_pack("{s:I,s:I,s:I,s:I,s:I}", "checked", (json_int_t)r->checked, "damaged",
                                       (json_int_t)r->damaged, "overlaps", (json_int_t)r->overlaps, "misaligned",
-                                      (json_int_t)r->misaligned, "hazards", (json_int_t)gp_replay_hazards(r)));
+                                      (json_int_t)r->misaligned, "hazards", (json_int_t)replay_hazards(r)));
     return root;
 }
 
-static void gp_replay_line(const char *allocator, const struct gp_replay_options *o, const struct gp_replay_result *r)
+static void replay_line(const char *allocator, const struct gp_replay_options *o, const struct gp_replay_result *r)
 {
     char allocated[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT];
     printf("%-12s %10" PRIu64 " %7" PRIu64 " %11s %11s %6.3f %8" PRIu64 " %8" PRIu64 " %10.3f %8.1f", allocator,
            r->operations, r->failed, gp_size_text(allocated, (int64_t)r->peak_allocated_bytes),
            gp_size_text(reserved, (int64_t)r->peak_reserved_bytes),
-           gp_replay_part(r->peak_allocated_bytes, r->peak_reserved_bytes), r->driver_calls,
-           r->driver_calls_second_half, (double)r->simulated_ns / 1e6, gp_replay_part(r->elapsed_ns, r->operations));
+           replay_part(r->peak_allocated_bytes, r->peak_reserved_bytes), r->driver_calls, r->driver_calls_second_half,
+           (double)r->simulated_ns / 1e6, replay_part(r->elapsed_ns, r->operations));
     if (o->verify)
         printf(" %8" PRIu64 " %7" PRIu64 " %8" PRIu64 " %7" PRIu64, r->checked, r->damaged, r->overlaps,
-               gp_replay_hazards(r));
+               replay_hazards(r));
     putchar('\n');
     fflush(stdout);
 }
 
-static void gp_replay_head(const struct gp_replay_options *o)
+static void replay_head(const struct gp_replay_options *o)
 {
     printf("%-12s %10s %7s %11s %11s %6s %8s %8s %10s %8s%s\n", "allocator", "operations", "failed", "allocated",
            "reserved", "used", "calls", "2nd half", "driver ms", "ns/op",
            o->verify ? "  checked damaged overlaps hazards" : "");
 }
 
-static void gp_replay_progress(void *listener, uint32_t done, uint32_t of)
+static void replay_progress(void *listener, uint32_t done, uint32_t of)
 {
     (void)listener;
     fprintf(stderr, "\r%3u %%", of ? (unsigned)(100ull * done / of) : 0);
@@ -236,9 +236,9 @@ static void gp_replay_progress(void *listener, uint32_t done, uint32_t of)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static int gp_replay_verdict(const char *allocator, const struct gp_replay_options *o, const struct gp_replay_result *r)
+static int replay_verdict(const char *allocator, const struct gp_replay_options *o, const struct gp_replay_result *r)
 {
-    uint64_t hazards = gp_replay_hazards(r);
+    uint64_t hazards = replay_hazards(r);
     if (r->refused)
         gp_error("replay", "%s: %" PRIu64 " frees, recordings or settings were refused by the library", allocator,
                  r->refused);
@@ -250,13 +250,13 @@ static int gp_replay_verdict(const char *allocator, const struct gp_replay_optio
     return r->refused || r->damaged || r->overlaps || r->misaligned || hazards ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-static int gp_replay_one(const char *allocator, const struct gp_replay_trace *trace, const struct gp_replay_options *o,
-                         struct gp_replay_settings *settings)
+static int replay_one(const char *allocator, const struct gp_replay_trace *trace, const struct gp_replay_options *o,
+                      struct gp_replay_settings *settings)
 {
     struct gp_replay_result result;
     bool bar = isatty(STDERR_FILENO) && !o->json;
     settings->allocator = allocator;
-    settings->progress = bar ? gp_replay_progress : NULL;
+    settings->progress = bar ? replay_progress : NULL;
     int rc = gp_replay_run(trace, settings, &result);
     if (bar)
         fputs("\r     \r", stderr);
@@ -265,28 +265,28 @@ static int gp_replay_one(const char *allocator, const struct gp_replay_trace *tr
         return GP_EXIT_FAILED;
     }
     if (o->json)
-        rc = gp_json_print(stdout, gp_replay_json(allocator, trace, o, &result), strcmp(o->allocator, "all") == 0);
+        rc = gp_json_print(stdout, replay_json(allocator, trace, o, &result), strcmp(o->allocator, "all") == 0);
     else
-        gp_replay_line(allocator, o, &result);
-    return rc ? GP_EXIT_FAILED : gp_replay_verdict(allocator, o, &result);
+        replay_line(allocator, o, &result);
+    return rc ? GP_EXIT_FAILED : replay_verdict(allocator, o, &result);
 }
 
-static int gp_replay_all(const struct gp_replay_trace *trace, const struct gp_replay_options *o,
-                         struct gp_replay_settings *settings)
+static int replay_all(const struct gp_replay_trace *trace, const struct gp_replay_options *o,
+                      struct gp_replay_settings *settings)
 {
     int worst = GP_EXIT_OK;
     if (!o->json)
-        gp_replay_head(o);
+        replay_head(o);
     if (strcmp(o->allocator, "all") != 0)
-        return gp_replay_one(o->allocator, trace, o, settings);
-    for (size_t i = 0; i < GP_COUNT(gp_replay_names); i++) {
-        int rc = gp_replay_one(gp_replay_names[i], trace, o, settings);
+        return replay_one(o->allocator, trace, o, settings);
+    for (size_t i = 0; i < GP_COUNT(replay_names); i++) {
+        int rc = replay_one(replay_names[i], trace, o, settings);
         worst = rc ? rc : worst;
     }
     return worst;
 }
 
-static int gp_replay_place(char *path, size_t path_bytes, const char *below)
+static int replay_place(char *path, size_t path_bytes, const char *below)
 {
     if (gp_launch_find(path, path_bytes, below) == 0)
         return GP_EXIT_OK;
@@ -299,19 +299,19 @@ int gp_cmd_replay(int argc, char **argv)
     struct gp_replay_options o = {0};
     struct gp_replay_trace trace;
     char library[4096], driver[4096], sim[64];
-    int rc = gp_replay_parse(argc, argv, &o);
+    int rc = replay_parse(argc, argv, &o);
     if (!rc && o.help) {
-        fputs(gp_replay_help, stdout);
+        fputs(replay_help, stdout);
         return GP_EXIT_OK;
     }
     if (!rc)
-        rc = gp_replay_check(&o);
+        rc = replay_check(&o);
     if (!rc)
-        rc = gp_replay_place(library, sizeof(library), "libgpuprof.so");
+        rc = replay_place(library, sizeof(library), "libgpuprof.so");
     if (!rc)
-        rc = gp_replay_place(driver, sizeof(driver), "gpuprof/sim/libcuda.so.1");
+        rc = replay_place(driver, sizeof(driver), "gpuprof/sim/libcuda.so.1");
     if (!rc)
-        rc = gp_replay_open(&o, &trace);
+        rc = replay_open(&o, &trace);
     if (rc)
         return rc;
     snprintf(sim, sizeof(sim), "devices=%u,memory=80GiB,latency=typical", trace.devices);
@@ -322,7 +322,7 @@ int gp_cmd_replay(int argc, char **argv)
                                           .verify = o.verify,
                                           .library = library,
                                           .driver = driver};
-    rc = gp_replay_all(&trace, &o, &settings);
+    rc = replay_all(&trace, &o, &settings);
     gp_replay_trace_free(&trace);
     return rc;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * report.c: `gpuprof report`: a recording on one page.  Called by main.c. */
 #include <cmd/load.h>
-#include <html/report.h>
+#include <html/html.h>
 #include <write/write.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char gp_report_help[] =
+static const char report_help[] =
     "usage: gpuprof report FILE [-o report.html] [--json]\n"
     "\n"
     "How much memory a recorded program held, when it held most, who held it then, who holds more with every step, "
@@ -17,9 +17,9 @@ static const char gp_report_help[] =
     "  -o, --output FILE  one HTML page that needs nothing else ('-': standard output)\n"
     "      --json         schema gpuprof.report/1, all that the page shows\n";
 
-static int gp_report_text(const struct gp_loaded *loaded)
+static int report_text(const struct gp_loaded *loaded)
 {
-    struct gp_page page = gp_load_page();
+    struct gp_text_page page = gp_load_page();
     struct gp_leaks *leaks = gp_flow_leaks(loaded->report.flow, loaded->report.steps, 0);
     if (!leaks)
         return gp_load_memory("report");
@@ -28,7 +28,7 @@ static int gp_report_text(const struct gp_loaded *loaded)
     return GP_EXIT_OK;
 }
 
-static int gp_report_page(const struct gp_load_options *o, json_t *document)
+static int report_page(const struct gp_load_options *o, json_t *document)
 {
     char why[256] = "";
     int rc = gp_report_html(o->output, document, why, sizeof(why));
@@ -40,14 +40,14 @@ static int gp_report_page(const struct gp_load_options *o, json_t *document)
     return GP_EXIT_FAILED;
 }
 
-static int gp_report_made(const struct gp_load_options *o, const struct gp_loaded *loaded)
+static int report_made(const struct gp_load_options *o, const struct gp_loaded *loaded)
 {
     if (!o->output && !o->json)
-        return gp_report_text(loaded);
+        return report_text(loaded);
     json_t *document = gp_report_document(loaded->recording, loaded->symbols, o->files[0]);
     if (!document)
         return gp_load_memory("report");
-    int rc = o->output ? gp_report_page(o, document) : GP_EXIT_OK;
+    int rc = o->output ? report_page(o, document) : GP_EXIT_OK;
     if (!rc && o->json)
         return gp_load_json("report", document);
     json_decref(document);
@@ -60,7 +60,7 @@ int gp_cmd_report(int argc, char **argv)
     struct gp_loaded loaded;
     int rc = gp_load_parse(&o, "report", GP_LOAD_OUTPUT, argc, argv);
     if (!rc && o.help) {
-        fputs(gp_report_help, stdout);
+        fputs(report_help, stdout);
     } else if (!rc && o.json && o.output && strcmp(o.output, "-") == 0) {
         rc = gp_usage_error("report", "-o - and --json: only one of them fits on standard output");
     } else if (!rc && gp_load_overwrites("report", o.output)) {
@@ -68,7 +68,7 @@ int gp_cmd_report(int argc, char **argv)
     } else if (!rc) {
         rc = gp_load(&loaded, &o, 0);
         if (!rc) {
-            rc = gp_report_made(&o, &loaded);
+            rc = report_made(&o, &loaded);
             gp_load_free(&loaded);
         }
     }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * reset.c: `gpuprof reset`: peaks and totals of running processes, from outside.  Called by main.c. */
 #include <cmd/cmd.h>
-#include <collect/text.h>
+#include <collect/uuid.h>
 #include <write/stats.h>
 #include <write/write.h>
 
 #include <errno.h>
 #include <getopt.h>
+#include <maps/maps.h>
+#include <maps/sample.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <maps/sample.h>
-#include <maps/system.h>
 
-static const char gp_reset_help[] =
+static const char reset_help[] =
     "usage: gpuprof reset (--allocated | --reserved | --peaks | --accumulated) [-p PID,.. | --all] [--device N] "
     "[--json]\n                     [--pins DIR]\n"
     "\n"
@@ -45,7 +45,7 @@ struct gp_reset_options {
     bool machine;           /* the GPU of --device for the whole machine, and nobody's own peaks */
 };
 
-static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
+static int reset_parse(int argc, char **argv, struct gp_reset_options *o)
 {
     /* The value of a sort of reset is its GP_RESET_* number: far below any letter. */
     static const struct option options[] = {{"allocated", no_argument, NULL, GP_RESET_ALLOCATED},
@@ -92,7 +92,7 @@ static int gp_reset_parse(int argc, char **argv, struct gp_reset_options *o)
     return rc;
 }
 
-static int gp_reset_number(const struct gp_process *process, int index)
+static int reset_number(const struct gp_process *process, int index)
 {
     for (int i = 0; i < process->device_count; i++) {
         if (process->devices[i].index == index)
@@ -101,7 +101,7 @@ static int gp_reset_number(const struct gp_process *process, int index)
     return index;
 }
 
-static json_t *gp_reset_values(const struct gp_wire_value *values, unsigned what)
+static json_t *reset_values(const struct gp_wire_value *values, unsigned what)
 {
     json_t *object = json_object();
     char key[64];
@@ -121,30 +121,30 @@ static json_t *gp_reset_values(const struct gp_wire_value *values, unsigned what
     return object;
 }
 
-static json_t *gp_reset_reply_json(const struct gp_wire_before_after *reply, unsigned what)
+static json_t *reset_reply_json(const struct gp_wire_before_after *reply, unsigned what)
 {
-    return json_pack("{s:s,s:o,s:o}", "reset", gp_reset_name(what), "before", gp_reset_values(reply->before, what),
-                     "after", gp_reset_values(reply->after, what));
+    return json_pack("{s:s,s:o,s:o}", "reset", gp_reset_name(what), "before", reset_values(reply->before, what),
+                     "after", reset_values(reply->after, what));
 }
 
 /* The host is not a device that a script could pass on: it stands beside them, as in gpuprof.stat/1. */
-static json_t *gp_reset_json(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
+static json_t *reset_json(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
 {
     json_t *devices = json_array(), *host = NULL;
     for (uint32_t i = 0; i < slot->reply_count; i++) {
         const struct gp_wire_before_after *reply = &slot->reply[i];
         if (reply->device == (int32_t)GP_WIRE_HOST && !host) {
-            host = gp_reset_reply_json(reply, what);
+            host = reset_reply_json(reply, what);
             continue;
         }
-        json_t *device = json_pack("{s:i}", "device", gp_reset_number(process, reply->device));
-        json_object_update_new(device, gp_reset_reply_json(reply, what));
+        json_t *device = json_pack("{s:i}", "device", reset_number(process, reply->device));
+        json_object_update_new(device, reset_reply_json(reply, what));
         json_array_append_new(devices, device);
     }
     return json_pack("{s:i,s:o,s:o}", "pid", (int)process->pid, "devices", devices, "host", host ? host : json_null());
 }
 
-static void gp_reset_line(const char *name, const char *part, int64_t before, int64_t after, bool bytes)
+static void reset_line(const char *name, const char *part, int64_t before, int64_t after, bool bytes)
 {
     char key[64], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     snprintf(key, sizeof(key), "%s.all.%s", name, part);
@@ -154,12 +154,12 @@ static void gp_reset_line(const char *name, const char *part, int64_t before, in
         printf("    %-36s %12lld -> %lld\n", key, (long long)before, (long long)after);
 }
 
-static void gp_reset_print(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
+static void reset_print(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
 {
     printf("PID %d  %s\n", (int)process->pid, process->comm);
     for (uint32_t i = 0; i < slot->reply_count; i++) {
         const struct gp_wire_before_after *reply = &slot->reply[i];
-        int number = gp_reset_number(process, reply->device);
+        int number = reset_number(process, reply->device);
         if (number == (int)GP_WIRE_HOST)
             printf("  host: reset %s\n", gp_reset_name(what));
         else
@@ -169,18 +169,18 @@ static void gp_reset_print(const struct gp_process *process, const struct gp_wir
             if (!gp_reset_touches(what, stat))
                 continue;
             if (what != GP_RESET_ACCUMULATED) {
-                gp_reset_line(gp_stat_name(stat), "peak", reply->before[stat].peak, reply->after[stat].peak, bytes);
+                reset_line(gp_stat_name(stat), "peak", reply->before[stat].peak, reply->after[stat].peak, bytes);
                 continue;
             }
-            gp_reset_line(gp_stat_name(stat), "allocated", reply->before[stat].allocated, reply->after[stat].allocated,
-                          bytes);
-            gp_reset_line(gp_stat_name(stat), "freed", reply->before[stat].freed, reply->after[stat].freed, bytes);
+            reset_line(gp_stat_name(stat), "allocated", reply->before[stat].allocated, reply->after[stat].allocated,
+                       bytes);
+            reset_line(gp_stat_name(stat), "freed", reply->before[stat].freed, reply->after[stat].freed, bytes);
         }
     }
 }
 
 /* One process.  The slot is 39 KB: the heap, not the stack. */
-static int gp_reset_process(const struct gp_reset_options *o, const struct gp_process *process, json_t *array)
+static int reset_process(const struct gp_reset_options *o, const struct gp_process *process, json_t *array)
 {
     struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
     int index = gp_target_index(&o->target, process);
@@ -193,16 +193,16 @@ static int gp_reset_process(const struct gp_reset_options *o, const struct gp_pr
     slot->device = index;
     int rc = gp_ask("reset", process->pid, slot, NULL);
     if (!rc && array)
-        json_array_append_new(array, gp_reset_json(process, slot, o->what));
+        json_array_append_new(array, reset_json(process, slot, o->what));
     else if (!rc)
-        gp_reset_print(process, slot, o->what);
+        reset_print(process, slot, o->what);
     free(slot);
     return rc;
 }
 
 /* ---- the whole machine ------------------------------------------------------------------------------------------ */
 
-static bool gp_reset_is_zero(const uint8_t uuid[16])
+static bool reset_is_zero(const uint8_t uuid[16])
 {
     static const uint8_t zero[16];
     return memcmp(uuid, zero, 16) == 0;
@@ -210,8 +210,8 @@ static bool gp_reset_is_zero(const uint8_t uuid[16])
 
 /* The number of --device is the one by which a process knows the GPU, in its session or in the agent's table; where it
  * is about no process, the one that 'top --system' shows. */
-static bool gp_reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
-                           const struct gp_system_view *view, const uint8_t uuid[16])
+static bool reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
+                        const struct gp_system_view *view, const uint8_t uuid[16])
 {
     char text[48];
     gp_text_uuid(text, sizeof(text), uuid);
@@ -236,7 +236,7 @@ static bool gp_reset_wants(const struct gp_reset_options *o, const struct gp_sys
     return o->target.device < 0;
 }
 
-static const struct gp_map_sum *gp_reset_find(const struct gp_system_view *view, const uint8_t uuid[16])
+static const struct gp_map_sum *reset_find(const struct gp_system_view *view, const uint8_t uuid[16])
 {
     for (uint32_t i = 0; i < view->device_count; i++) {
         if (memcmp(view->devices[i].uuid, uuid, 16) == 0)
@@ -245,7 +245,7 @@ static const struct gp_map_sum *gp_reset_find(const struct gp_system_view *view,
     return NULL;
 }
 
-static json_t *gp_reset_sum_json(unsigned what, const struct gp_map_sum *sum)
+static json_t *reset_sum_json(unsigned what, const struct gp_map_sum *sum)
 {
     json_t *object = json_object();
     if (what & GP_RESET_ALLOCATED)
@@ -257,31 +257,31 @@ static json_t *gp_reset_sum_json(unsigned what, const struct gp_map_sum *sum)
     return object;
 }
 
-static void gp_reset_sum_print(unsigned what, const struct gp_map_sum *before, const struct gp_map_sum *after,
-                               const char *uuid, json_t *array)
+static void reset_sum_print(unsigned what, const struct gp_map_sum *before, const struct gp_map_sum *after,
+                            const char *uuid, json_t *array)
 {
     if (array) {
         json_array_append_new(array,
                               json_pack("{s:s,s:s,s:o,s:o}", "uuid", uuid, "reset", gp_reset_name(what), "before",
-                                        gp_reset_sum_json(what, before), "after", gp_reset_sum_json(what, after)));
+                                        reset_sum_json(what, before), "after", reset_sum_json(what, after)));
         return;
     }
     printf("%s, whole machine: reset %s\n", uuid, gp_reset_name(what));
     if (after && what & GP_RESET_ALLOCATED)
-        gp_reset_line("allocated_bytes", "peak", before->allocated_peak_bytes, after->allocated_peak_bytes, true);
+        reset_line("allocated_bytes", "peak", before->allocated_peak_bytes, after->allocated_peak_bytes, true);
     if (after && what & GP_RESET_RESERVED)
-        gp_reset_line("reserved_bytes", "peak", before->reserved_peak_bytes, after->reserved_peak_bytes, true);
+        reset_line("reserved_bytes", "peak", before->reserved_peak_bytes, after->reserved_peak_bytes, true);
 }
 
-static int gp_reset_machine_do(const struct gp_reset_options *o, const struct gp_system *system, const char *pins,
-                               const struct gp_system_view *before, json_t *array)
+static int reset_machine_do(const struct gp_reset_options *o, const struct gp_system *system, const char *pins,
+                            const struct gp_system_view *before, json_t *array)
 {
     struct gp_system_view *after = NULL;
     char why[GP_SYSTEM_WHY], uuid[48];
     bool allocated = o->what & GP_RESET_ALLOCATED, reserved = o->what & GP_RESET_RESERVED;
     int err = 0;
     for (uint32_t i = 0; i < before->device_count && !err && o->target.device >= 0; i++) {
-        if (gp_reset_wants(o, system, before, before->devices[i].uuid))
+        if (reset_wants(o, system, before, before->devices[i].uuid))
             err = gp_system_reset_peaks(pins, before->devices[i].uuid, allocated, reserved);
     }
     if (o->target.device < 0)
@@ -290,35 +290,35 @@ static int gp_reset_machine_do(const struct gp_reset_options *o, const struct gp
         err = gp_system_view_read(&after, pins, why, sizeof(why));
     for (uint32_t i = 0; i < before->device_count && !err; i++) {
         const uint8_t *key = before->devices[i].uuid;
-        if (gp_reset_is_zero(key) || !gp_reset_wants(o, system, before, key))
+        if (reset_is_zero(key) || !reset_wants(o, system, before, key))
             continue;
         gp_text_uuid(uuid, sizeof(uuid), key);
-        gp_reset_sum_print(o->what, &before->devices[i].value, gp_reset_find(after, key), uuid, array);
+        reset_sum_print(o->what, &before->devices[i].value, reset_find(after, key), uuid, array);
     }
     gp_system_view_free(after);
     return err;
 }
 
 /* Whether the options are about the whole machine's peaks too. */
-static bool gp_reset_meant(const struct gp_reset_options *o)
+static bool reset_meant(const struct gp_reset_options *o)
 {
     bool gpu = o->target.device >= 0 && o->target.device != (int)GP_WIRE_HOST && !o->named;
     return o->what != GP_RESET_ACCUMULATED && (o->target.all || gpu);
 }
 
 /* NULL array: printed.  Without an agent there is nothing to do, and nothing is said. */
-static int gp_reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
+static int reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
 {
     const char *pins = o->pins ? o->pins : GP_MAPS_PINS;
     struct gp_system_view *before;
     char why[GP_SYSTEM_WHY];
-    if (!gp_reset_meant(o))
+    if (!reset_meant(o))
         return GP_EXIT_OK;
     int err = gp_system_view_read(&before, pins, why, sizeof(why));
     if (err == -ENOENT && !o->pins)
         return GP_EXIT_OK;
     if (!err) {
-        err = gp_reset_machine_do(o, system, pins, before, array);
+        err = reset_machine_do(o, system, pins, before, array);
         gp_system_view_free(before);
         if (err)
             gp_pins_explain(err, pins, "reset", why, sizeof(why));
@@ -331,7 +331,7 @@ static int gp_reset_machine(const struct gp_reset_options *o, const struct gp_sy
 
 /* `reset --device N` of somebody who has no profiled process (root, mostly): the GPU's peaks over the whole machine, if
  * there is an agent that he may ask.  NULL, with *rc set, if not. */
-static struct gp_system *gp_reset_gpus(const struct gp_reset_options *o, int *rc)
+static struct gp_system *reset_gpus(const struct gp_reset_options *o, int *rc)
 {
     struct gp_collect_options options = {.pins = o->pins ? o->pins : GP_MAPS_PINS, .with_nvml = true};
     struct gp_system *system = NULL;
@@ -358,15 +358,15 @@ static struct gp_system *gp_reset_gpus(const struct gp_reset_options *o, int *rc
     return NULL;
 }
 
-static int gp_reset_all(const struct gp_reset_options *o, const struct gp_system *system)
+static int reset_all(const struct gp_reset_options *o, const struct gp_system *system)
 {
     json_t *array = o->json ? json_array() : NULL, *machine = o->json ? json_array() : NULL;
     int rc = GP_EXIT_OK;
     for (int i = 0; i < system->process_count && !o->machine; i++) {
-        int one = gp_reset_process(o, &system->processes[i], array);
+        int one = reset_process(o, &system->processes[i], array);
         rc = one ? one : rc;
     }
-    int whole = gp_reset_machine(o, system, machine);
+    int whole = reset_machine(o, system, machine);
     rc = rc ? rc : whole;
     if (!array)
         return rc;
@@ -378,21 +378,21 @@ int gp_cmd_reset(int argc, char **argv)
 {
     struct gp_reset_options o = {.target = GP_TARGET_INIT("reset")};
     struct gp_system *system = NULL;
-    int rc = gp_reset_parse(argc, argv, &o);
+    int rc = reset_parse(argc, argv, &o);
     o.named = o.target.pids != NULL; /* before the caller's only process takes that place */
-    bool gpu = gp_reset_meant(&o) && !o.target.all;
+    bool gpu = reset_meant(&o) && !o.target.all;
     o.target.more = gpu;
     o.target.choice = true;
     if (!rc && o.help)
-        fputs(gp_reset_help, stdout);
+        fputs(reset_help, stdout);
     else if (!rc)
         rc = gp_target_collect(&o.target, false, false, &system);
     if (rc == GP_EXIT_NO_PROCESS && gpu && !o.target.pids) {
         o.machine = true;
-        system = gp_reset_gpus(&o, &rc);
+        system = reset_gpus(&o, &rc);
     }
     if (system)
-        rc = gp_reset_all(&o, system);
+        rc = reset_all(&o, system);
     gp_system_free(system);
     gp_target_free(&o.target);
     return rc;

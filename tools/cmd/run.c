@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char gp_run_help[] =
+static const char run_help[] =
     "usage: gpuprof run [--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=off|native|python|all]\n"
     "                   [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]] [--library=FILE] [--] CMD...\n"
     "\n"
@@ -65,7 +65,7 @@ struct gp_run_options {
     bool summary, help;
 };
 
-static int gp_run_stacks(const char *value)
+static int run_stacks(const char *value)
 {
     static const char *const words[] = {"off", "native", "python", "all"};
     for (size_t i = 0; i < GP_COUNT(words); i++)
@@ -75,7 +75,7 @@ static int gp_run_stacks(const char *value)
 }
 
 /* An older recording makes way; anything else that lies there was not made by us. */
-static int gp_run_clear(const char *path)
+static int run_clear(const char *path)
 {
     char magic[sizeof(GP_RECORD_MAGIC) - 1];
     struct stat status;
@@ -98,7 +98,7 @@ static int gp_run_clear(const char *path)
 }
 
 /* The program may change its directory before it comes to the GPU: the name is made absolute. */
-static int gp_run_record(const char *name)
+static int run_record(const char *name)
 {
     char here[4096] = "", path[2 * 4096];
     if (name[0] != '/' && !getcwd(here, sizeof(here)))
@@ -112,14 +112,14 @@ static int gp_run_record(const char *name)
         gp_error("run", "--record=%s: no file can be made there: %s", name, strerror(errno));
         return GP_EXIT_FAILED;
     }
-    int rc = strchr(path, '%') ? GP_EXIT_OK : gp_run_clear(path);
+    int rc = strchr(path, '%') ? GP_EXIT_OK : run_clear(path);
     if (!rc && setenv("GPUPROF_RECORD", path, 1) != 0)
         rc = GP_EXIT_FAILED;
     return rc;
 }
 
 /* Without a name each process gets a file of its own. */
-static int gp_run_record_here(const char *program)
+static int run_record_here(const char *program)
 {
     char name[512];
     const char *base = strrchr(program, '/');
@@ -130,19 +130,19 @@ static int gp_run_record_here(const char *program)
         name[used++] = *base;
     }
     snprintf(name + used, sizeof(name) - used, ".%%p.gpuprof");
-    return gp_run_record(name);
+    return run_record(name);
 }
 
 /* `--record FILE CMD` would run FILE: nobody means that. */
-static int gp_run_record_apart(char *const *argv)
+static int run_record_apart(char *const *argv)
 {
     size_t length = argv[0] ? strlen(argv[0]) : 0;
     if (length < 8 || strcmp(argv[0] + length - 8, ".gpuprof") != 0)
-        return argv[0] ? gp_run_record_here(argv[0]) : GP_EXIT_OK;
+        return argv[0] ? run_record_here(argv[0]) : GP_EXIT_OK;
     return gp_usage_error("run", "--record %s: a name stands behind a '=': --record=%s", argv[0], argv[0]);
 }
 
-static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
+static int run_parse(int argc, char **argv, struct gp_run_options *o)
 {
     static const struct option options[] = {{"sim", optional_argument, NULL, GP_RUN_SIM},
                                             {"summary", no_argument, NULL, GP_RUN_SUMMARY},
@@ -180,10 +180,10 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
             break;
         case GP_RUN_RECORD:
             unnamed = !optarg;
-            rc = optarg ? gp_run_record(optarg) : GP_EXIT_OK;
+            rc = optarg ? run_record(optarg) : GP_EXIT_OK;
             break;
         case GP_RUN_STACKS:
-            rc = gp_run_stacks(optarg);
+            rc = run_stacks(optarg);
             break;
         case 'h':
             o->help = true;
@@ -193,7 +193,7 @@ static int gp_run_parse(int argc, char **argv, struct gp_run_options *o)
         }
     }
     o->launch.argv = argv + optind;
-    return !rc && unnamed ? gp_run_record_apart(argv + optind) : rc;
+    return !rc && unnamed ? run_record_apart(argv + optind) : rc;
 }
 
 /* The call sites of those that are watched, for a report of out of memory at the end: only a process that is alive says
@@ -204,7 +204,7 @@ struct gp_run_sites {
     uint64_t next_ns;
 };
 
-static void gp_run_sites_look(struct gp_run_sites *kept, const struct gp_watch *watch, uint64_t now)
+static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *watch, uint64_t now)
 {
     char problem[GP_PROBLEM_BYTES], proc[32];
     bool again = now >= kept->next_ns;
@@ -221,14 +221,14 @@ static void gp_run_sites_look(struct gp_run_sites *kept, const struct gp_watch *
         kept->next_ns = now + 1000000000ull; /* a look costs up to some milliseconds */
 }
 
-static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
+static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
 {
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
         bool deep = now >= deep_at;
         gp_watch_look(watch, child->pid, deep);
-        gp_run_sites_look(sites, watch, now);
+        run_sites_look(sites, watch, now);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
         uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
@@ -236,7 +236,7 @@ static void gp_run_watch(struct gp_child *child, struct gp_watch *watch, struct 
     }
 }
 
-static void gp_run_summary(struct gp_watch *watch)
+static void run_summary(struct gp_watch *watch)
 {
     for (int i = 0; i < watch->count; i++) {
         struct gp_watched *watched = watch->watched[i];
@@ -260,7 +260,7 @@ static void gp_run_summary(struct gp_watch *watch)
 }
 
 /* The pages of those that ran out of GPU memory. */
-static void gp_run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
+static void run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
 {
     for (int i = 0; i < watch->count; i++) {
         if (!watch->watched[i]->process.oom.count)
@@ -271,7 +271,7 @@ static void gp_run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites
     }
 }
 
-static bool gp_run_read(struct gp_watch *watch)
+static bool run_read(struct gp_watch *watch)
 {
     for (int i = 0; i < watch->count; i++) {
         if (gp_watch_read(watch->watched[i]) != 0) {
@@ -288,9 +288,9 @@ int gp_cmd_run(int argc, char **argv)
     struct gp_watch watch = {0};
     struct gp_run_sites sites = {0};
     struct gp_child child;
-    int rc = gp_run_parse(argc, argv, &o);
+    int rc = run_parse(argc, argv, &o);
     if (!rc && o.help) {
-        fputs(gp_run_help, stdout);
+        fputs(run_help, stdout);
         return GP_EXIT_OK;
     }
     if (!rc)
@@ -302,13 +302,13 @@ int gp_cmd_run(int argc, char **argv)
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    gp_run_watch(&child, &watch, &sites, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
-    if (gp_run_read(&watch)) {
+    run_watch(&child, &watch, &sites, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    if (run_read(&watch)) {
         if (o.summary)
-            gp_run_summary(&watch);
+            run_summary(&watch);
         /* A program that ended well has dealt with it. */
         if (o.summary || child.status != 0)
-            gp_run_ooms(&watch, &sites);
+            run_ooms(&watch, &sites);
         const char *record = getenv("GPUPROF_RECORD");
         if (record && record[0] && child.status != 126 && child.status != 127) /* where there was no program */
             gp_recorded_print(stderr, &watch, record);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char gp_scope_help[] =
+static const char scope_help[] =
     "usage: gpuprof scope (begin|end|list) [NAME] -p PID [--json]\n"
     "\n"
     "A scope is a peak of its own, from its begin to its end; it disturbs nobody else's.  Up to 16 at a time.\n"
@@ -20,7 +20,7 @@ static const char gp_scope_help[] =
     "  -p, --pid PID      the process; without: your only profiled process\n"
     "      --json         schema gpuprof.scope/1\n";
 
-static const char gp_mark_help[] =
+static const char mark_help[] =
     "usage: gpuprof mark NAME -p PID\n"
     "\n"
     "Writes a mark (at most 31 bytes) into the events of a process: 'gpuprof trace' shows it among the allocations.\n"
@@ -34,7 +34,7 @@ struct gp_scope_options {
     int word_count;
 };
 
-static int gp_scope_parse(int argc, char **argv, struct gp_scope_options *o)
+static int scope_parse(int argc, char **argv, struct gp_scope_options *o)
 {
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"json", no_argument, NULL, 'j'},
@@ -61,7 +61,7 @@ static int gp_scope_parse(int argc, char **argv, struct gp_scope_options *o)
 }
 
 /* `most` counts the bytes before the NUL. */
-static int gp_name_check(const char *command, const char *name, size_t most)
+static int name_check(const char *command, const char *name, size_t most)
 {
     if (!name[0] || strlen(name) > most)
         return gp_usage_error(command, "'%s': a name has 1 to %zu bytes", name, most);
@@ -72,7 +72,7 @@ static int gp_name_check(const char *command, const char *name, size_t most)
     return GP_EXIT_OK;
 }
 
-static void gp_scope_line(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *v)
+static void scope_line(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *v)
 {
     char number[16] = "host", a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     if (device->index != (int)GP_WIRE_HOST)
@@ -83,8 +83,8 @@ static void gp_scope_line(const char *name, const struct gp_device_view *device,
 }
 
 /* Prints scope `name` of a process, or adds it to `array`. */
-static void gp_scope_show(const struct gp_process *process, const char *name, const struct gp_wire_slot *ended,
-                          int slot, json_t *array)
+static void scope_show(const struct gp_process *process, const char *name, const struct gp_wire_slot *ended, int slot,
+                       json_t *array)
 {
     for (int d = 0; d < process->device_count; d++) {
         const struct gp_device_view *device = &process->devices[d];
@@ -92,11 +92,11 @@ static void gp_scope_show(const struct gp_process *process, const char *name, co
         if (array)
             json_array_append_new(array, gp_scope_json(name, device, v));
         else
-            gp_scope_line(name, device, v);
+            scope_line(name, device, v);
     }
 }
 
-static int gp_scope_finish(const struct gp_process *process, json_t *array)
+static int scope_finish(const struct gp_process *process, json_t *array)
 {
     if (!array)
         return GP_EXIT_OK;
@@ -104,23 +104,23 @@ static int gp_scope_finish(const struct gp_process *process, json_t *array)
     return gp_json_print(stdout, top, false) ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-static int gp_scope_list(const struct gp_process *process, bool json)
+static int scope_list(const struct gp_process *process, bool json)
 {
     json_t *array = json ? json_array() : NULL;
     for (int i = 0; i < process->scope_count; i++)
-        gp_scope_show(process, process->scopes[i].name, NULL, process->scopes[i].slot, array);
-    return gp_scope_finish(process, array);
+        scope_show(process, process->scopes[i].name, NULL, process->scopes[i].slot, array);
+    return scope_finish(process, array);
 }
 
-static const struct gp_refusal gp_scope_refusals[] = {
+static const struct gp_refusal scope_refusals[] = {
     {ENOENT, "no scope of this name is begun: 'gpuprof scope list' shows those that are"},
     {EEXIST, "a scope of this name is begun already"},
     {ENOSPC, "all 16 scopes are in use: end one first"},
     {0, NULL},
 };
 
-static int gp_scope_ask(const char *command, const struct gp_process *process, unsigned wire_command, const char *name,
-                        struct gp_wire_slot **answer)
+static int scope_ask(const char *command, const struct gp_process *process, unsigned wire_command, const char *name,
+                     struct gp_wire_slot **answer)
 {
     struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
     if (!slot)
@@ -128,7 +128,7 @@ static int gp_scope_ask(const char *command, const struct gp_process *process, u
     slot->command = wire_command;
     slot->device = -1;
     snprintf(slot->name, sizeof(slot->name), "%s", name);
-    int rc = gp_ask(command, process->pid, slot, gp_scope_refusals);
+    int rc = gp_ask(command, process->pid, slot, scope_refusals);
     if (rc || !answer)
         free(slot);
     else
@@ -136,24 +136,24 @@ static int gp_scope_ask(const char *command, const struct gp_process *process, u
     return rc;
 }
 
-static int gp_scope_act(const struct gp_scope_options *o, const struct gp_process *process)
+static int scope_act(const struct gp_scope_options *o, const struct gp_process *process)
 {
     const char *verb = o->words[0];
     struct gp_wire_slot *ended = NULL;
     if (strcmp(verb, "list") == 0)
-        return gp_scope_list(process, o->json);
+        return scope_list(process, o->json);
     if (strcmp(verb, "begin") == 0)
-        return gp_scope_ask("scope", process, GP_COMMAND_SCOPE_BEGIN, o->words[1], NULL);
-    int rc = gp_scope_ask("scope", process, GP_COMMAND_SCOPE_END, o->words[1], &ended);
+        return scope_ask("scope", process, GP_COMMAND_SCOPE_BEGIN, o->words[1], NULL);
+    int rc = scope_ask("scope", process, GP_COMMAND_SCOPE_END, o->words[1], &ended);
     if (rc)
         return rc;
     json_t *array = o->json ? json_array() : NULL;
-    gp_scope_show(process, o->words[1], ended, 0, array);
+    scope_show(process, o->words[1], ended, 0, array);
     free(ended);
-    return gp_scope_finish(process, array);
+    return scope_finish(process, array);
 }
 
-static int gp_scope_words(const struct gp_scope_options *o)
+static int scope_words(const struct gp_scope_options *o)
 {
     if (o->word_count == 0)
         return gp_usage_error("scope", "say what: begin NAME, end NAME or list");
@@ -162,22 +162,22 @@ static int gp_scope_words(const struct gp_scope_options *o)
         return gp_usage_error("scope", "%s: not one of begin, end, list", o->words[0]);
     if (o->word_count != (list ? 1 : 2))
         return gp_usage_error("scope", list ? "list takes no name" : "one name, please");
-    return list ? GP_EXIT_OK : gp_name_check("scope", o->words[1], sizeof(((struct gp_wire_slot *)0)->name) - 1);
+    return list ? GP_EXIT_OK : name_check("scope", o->words[1], sizeof(((struct gp_wire_slot *)0)->name) - 1);
 }
 
 int gp_cmd_scope(int argc, char **argv)
 {
     struct gp_scope_options o = {.target = GP_TARGET_INIT("scope")};
     struct gp_system *system = NULL;
-    int rc = gp_scope_parse(argc, argv, &o);
+    int rc = scope_parse(argc, argv, &o);
     if (!rc && o.help)
-        fputs(gp_scope_help, stdout);
+        fputs(scope_help, stdout);
     else if (!rc)
-        rc = gp_scope_words(&o);
+        rc = scope_words(&o);
     if (!rc && !o.help)
         rc = gp_target_collect(&o.target, true, false, &system);
     if (system)
-        rc = gp_scope_act(&o, &system->processes[0]);
+        rc = scope_act(&o, &system->processes[0]);
     gp_system_free(system);
     gp_target_free(&o.target);
     return rc;
@@ -187,17 +187,17 @@ int gp_cmd_mark(int argc, char **argv)
 {
     struct gp_scope_options o = {.target = GP_TARGET_INIT("mark")};
     struct gp_system *system = NULL;
-    int rc = gp_scope_parse(argc, argv, &o);
+    int rc = scope_parse(argc, argv, &o);
     if (!rc && o.help)
-        fputs(gp_mark_help, stdout);
+        fputs(mark_help, stdout);
     else if (!rc && o.word_count != 1)
         rc = gp_usage_error("mark", "one name, please");
     else if (!rc) /* an event holds less of it than the request does */
-        rc = gp_name_check("mark", o.words[0], sizeof(((struct gp_wire_event *)0)->name) - 1);
+        rc = name_check("mark", o.words[0], sizeof(((struct gp_wire_event *)0)->name) - 1);
     if (!rc && !o.help)
         rc = gp_target_collect(&o.target, false, false, &system);
     if (system)
-        rc = gp_scope_ask("mark", &system->processes[0], GP_COMMAND_MARK, o.words[0], NULL);
+        rc = scope_ask("mark", &system->processes[0], GP_COMMAND_MARK, o.words[0], NULL);
     gp_system_free(system);
     gp_target_free(&o.target);
     return rc;

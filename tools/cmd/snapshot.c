@@ -3,7 +3,7 @@
  * by main.c. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
-#include <collect/pieces.h>
+#include <collect/extents.h>
 #include <collect/sites.h>
 #include <snapshot/recent.h>
 #include <snapshot/snapshot.h>
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char gp_snapshot_help[] =
+static const char snapshot_help[] =
     "usage: gpuprof snapshot FILE -o snapshot.pickle\n"
     "       gpuprof snapshot [-p PID] [--trace SECS] -o snapshot.pickle\n"
     "\n"
@@ -50,7 +50,7 @@ struct gp_snapshot_options {
     bool help;
 };
 
-static int gp_snapshot_option(int c, struct gp_snapshot_options *o)
+static int snapshot_option(int c, struct gp_snapshot_options *o)
 {
     if (c == 'p')
         return gp_target_pids(&o->target, optarg);
@@ -64,7 +64,7 @@ static int gp_snapshot_option(int c, struct gp_snapshot_options *o)
     return GP_EXIT_OK;
 }
 
-static int gp_snapshot_parse(int argc, char **argv, struct gp_snapshot_options *o)
+static int snapshot_parse(int argc, char **argv, struct gp_snapshot_options *o)
 {
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"output", required_argument, NULL, 'o'},
@@ -77,7 +77,7 @@ static int gp_snapshot_parse(int argc, char **argv, struct gp_snapshot_options *
     while (!rc && (c = getopt_long(argc, argv, ":p:o:h", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("snapshot", c, argv, optind, optopt);
-        rc = gp_snapshot_option(c, o);
+        rc = snapshot_option(c, o);
     }
     if (rc || o->help)
         return rc;
@@ -103,7 +103,7 @@ struct gp_snapshot_out {
     int fd;
 };
 
-static int gp_snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_options *o)
+static int snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_options *o)
 {
     struct stat there;
     out->path = o->output;
@@ -131,7 +131,7 @@ static int gp_snapshot_open(struct gp_snapshot_out *out, const struct gp_snapsho
 }
 
 /* error: of the writing. */
-static int gp_snapshot_finish(struct gp_snapshot_out *out, int error)
+static int snapshot_finish(struct gp_snapshot_out *out, int error)
 {
     if (close(out->fd) != 0 && !error)
         error = -errno;
@@ -145,7 +145,7 @@ static int gp_snapshot_finish(struct gp_snapshot_out *out, int error)
     return GP_EXIT_FAILED;
 }
 
-static void gp_snapshot_report(const struct gp_snapshot_out *out, const struct gp_snapshot_counts *counts)
+static void snapshot_report(const struct gp_snapshot_out *out, const struct gp_snapshot_counts *counts)
 {
     if (strcmp(out->path, "-") != 0)
         fprintf(stderr,
@@ -154,7 +154,7 @@ static void gp_snapshot_report(const struct gp_snapshot_out *out, const struct g
                 out->path, counts->segments, counts->blocks, counts->entries, counts->annotations, counts->bytes);
 }
 
-static void gp_snapshot_notes(const struct gp_symbols *symbols)
+static void snapshot_notes(const struct gp_symbols *symbols)
 {
     const char *note;
     for (uint32_t i = 0; symbols && (note = gp_symbols_note(symbols, i)); i++)
@@ -164,7 +164,7 @@ static void gp_snapshot_notes(const struct gp_symbols *symbols)
 /* ---- of a running process ---------------------------------------------------------------------------------------- */
 
 /* ^C ends the time early, and the snapshot is written; a second one ends the program. */
-static int gp_snapshot_wait(struct gp_recent *recent, int64_t seconds)
+static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
 {
     const struct timespec pause = {0, GP_SNAPSHOT_PAUSE_NS};
     uint64_t end = gp_clock_ns() + (uint64_t)seconds * 1000000000u;
@@ -185,10 +185,10 @@ static int gp_snapshot_wait(struct gp_recent *recent, int64_t seconds)
     return rc;
 }
 
-static int gp_snapshot_pieces(pid_t pid, struct gp_pieces *pieces)
+static int snapshot_pieces(pid_t pid, struct gp_extents *pieces)
 {
     char why[128], what[256];
-    int rc = gp_pieces_take(pid, pieces, 0, why, sizeof(why));
+    int rc = gp_extents_take(pid, pieces, 0, why, sizeof(why));
     if (!rc && pieces->missed)
         fprintf(stderr,
                 "gpuprof: snapshot: pid %d allocates faster than its memory can be listed: %" PRIu64
@@ -212,16 +212,16 @@ static int gp_snapshot_pieces(pid_t pid, struct gp_pieces *pieces)
 }
 
 /* The trace is gathered before the pieces are taken, and what came in between after them. */
-static int gp_snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_pieces *pieces)
+static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_extents *pieces)
 {
     int rc = 0;
     if (seconds >= 0 && (rc = gp_recent_open(recent, pid)) == 0)
-        rc = gp_snapshot_wait(recent, seconds);
+        rc = snapshot_wait(recent, seconds);
     if (rc) {
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         return rc == -ESRCH || rc == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
     }
-    int status = gp_snapshot_pieces(pid, pieces);
+    int status = snapshot_pieces(pid, pieces);
     if (!status && seconds >= 0 && (rc = gp_recent_poll(recent, 1)) != 0) {
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         status = GP_EXIT_FAILED;
@@ -232,17 +232,17 @@ static int gp_snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *rece
     return status;
 }
 
-static int64_t gp_snapshot_unix_ns(void)
+static int64_t snapshot_unix_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)gp_clock_ns();
 }
 
-static struct gp_snapshot_live gp_snapshot_process(const struct gp_process *process)
+static struct gp_snapshot_live snapshot_process(const struct gp_process *process)
 {
     struct gp_snapshot_live live = {
-        .unix_ns = gp_snapshot_unix_ns(), .allocator = process->allocator, .split_limit = -1, .oom = &process->oom};
+        .unix_ns = snapshot_unix_ns(), .allocator = process->allocator, .split_limit = -1, .oom = &process->oom};
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
         if (device->index >= (int)GP_WIRE_GPUS)
@@ -260,7 +260,7 @@ struct gp_snapshot_sites { /* NULL: stacks are off, or cannot be read */
 };
 
 /* After the pieces: what they name is in the tables by then.  A snapshot without names is better than none. */
-static void gp_snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
+static void snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
 {
     char problem[GP_PROBLEM_BYTES] = "";
     int rc = gp_sites_open(&out->sites, pid, problem);
@@ -285,42 +285,42 @@ static void gp_snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
         out->symbols = NULL;
 }
 
-static void gp_snapshot_sites_free(struct gp_snapshot_sites *sites)
+static void snapshot_sites_free(struct gp_snapshot_sites *sites)
 {
     gp_symbols_free(sites->symbols);
     if (sites->sites)
         gp_sites_close(sites->sites);
 }
 
-static int gp_snapshot_of_process(struct gp_snapshot_options *o)
+static int snapshot_of_process(struct gp_snapshot_options *o)
 {
     struct gp_system *system = NULL;
     struct gp_recent recent = {.fd = -1};
-    struct gp_pieces pieces = {0};
+    struct gp_extents pieces = {0};
     struct gp_snapshot_sites sites = {0};
     struct gp_snapshot_counts counts;
     struct gp_snapshot_out out;
     int rc = gp_target_collect(&o->target, true, false, &system);
     if (!rc)
-        rc = gp_snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &pieces);
+        rc = snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &pieces);
     if (!rc)
-        rc = gp_snapshot_open(&out, o);
+        rc = snapshot_open(&out, o);
     if (!rc) {
-        struct gp_snapshot_live live = gp_snapshot_process(&system->processes[0]);
-        gp_snapshot_sites(system->processes[0].pid, &sites);
+        struct gp_snapshot_live live = snapshot_process(&system->processes[0]);
+        snapshot_sites(system->processes[0].pid, &sites);
         const struct gp_snapshot_names names = {gp_symbols_site, sites.symbols,
                                                 sites.symbols ? sites.sites->site_count : 0};
         live.pieces = &pieces;
         live.events = recent.events;
         live.event_count = recent.count;
-        rc = gp_snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
+        rc = snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
     }
     if (!rc) {
-        gp_snapshot_notes(sites.symbols);
-        gp_snapshot_report(&out, &counts);
+        snapshot_notes(sites.symbols);
+        snapshot_report(&out, &counts);
     }
-    gp_snapshot_sites_free(&sites);
-    gp_pieces_free(&pieces);
+    snapshot_sites_free(&sites);
+    gp_extents_free(&pieces);
     gp_recent_close(&recent);
     gp_system_free(system);
     return rc;
@@ -328,7 +328,7 @@ static int gp_snapshot_of_process(struct gp_snapshot_options *o)
 
 /* ---- of a recording ---------------------------------------------------------------------------------------------- */
 
-static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
+static int snapshot_of_file(const struct gp_snapshot_options *o)
 {
     struct gp_recording *recording = NULL;
     struct gp_symbols *symbols = NULL;
@@ -351,14 +351,14 @@ static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
     rc = gp_symbols_new(&symbols, &source);
     if (rc)
         gp_error("snapshot", "%s: %s", o->file, strerror(-rc));
-    rc = rc ? GP_EXIT_FAILED : gp_snapshot_open(&out, o);
+    rc = rc ? GP_EXIT_FAILED : snapshot_open(&out, o);
     if (!rc) {
         const struct gp_snapshot_names names = {gp_symbols_site, symbols, recording->site_count};
-        rc = gp_snapshot_finish(&out, gp_snapshot_recording(out.fd, recording, &names, &counts));
+        rc = snapshot_finish(&out, gp_snapshot_recording(out.fd, recording, &names, &counts));
     }
     if (!rc) {
-        gp_snapshot_notes(symbols);
-        gp_snapshot_report(&out, &counts);
+        snapshot_notes(symbols);
+        snapshot_report(&out, &counts);
     }
     gp_symbols_free(symbols);
     gp_recording_free(recording);
@@ -368,11 +368,11 @@ static int gp_snapshot_of_file(const struct gp_snapshot_options *o)
 int gp_cmd_snapshot(int argc, char **argv)
 {
     struct gp_snapshot_options o = {.target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1};
-    int rc = gp_snapshot_parse(argc, argv, &o);
+    int rc = snapshot_parse(argc, argv, &o);
     if (!rc && o.help)
-        fputs(gp_snapshot_help, stdout);
+        fputs(snapshot_help, stdout);
     else if (!rc)
-        rc = o.file ? gp_snapshot_of_file(&o) : gp_snapshot_of_process(&o);
+        rc = o.file ? snapshot_of_file(&o) : snapshot_of_process(&o);
     gp_target_free(&o.target);
     return rc;
 }

@@ -4,11 +4,11 @@
 #include <write/write.h>
 
 #include <getopt.h>
-#include <stdio.h>
+#include <maps/maps.h>
 #include <maps/sample.h>
-#include <maps/system.h>
+#include <stdio.h>
 
-static const char gp_stat_help[] =
+static const char stat_help[] =
     "usage: gpuprof stat [-p PID,.. | --all] [--device N] [--json | --summary] [--pins DIR]\n"
     "\n"
     "Prints what profiled processes hold and held at the peak: allocated and reserved memory, by device and by kind.\n"
@@ -31,7 +31,7 @@ struct gp_stat_options {
     bool json, summary, help, system;
 };
 
-static int gp_stat_parse(int argc, char **argv, struct gp_stat_options *o)
+static int stat_parse(int argc, char **argv, struct gp_stat_options *o)
 {
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"all", no_argument, NULL, 'a'},
@@ -84,7 +84,7 @@ static int gp_stat_parse(int argc, char **argv, struct gp_stat_options *o)
     return rc;
 }
 
-static void gp_stat_summaries(const struct gp_system *system, int device)
+static void stat_summaries(const struct gp_system *system, int device)
 {
     int printed = 0;
     for (int i = 0; i < system->process_count; i++) {
@@ -111,7 +111,7 @@ static void gp_stat_summaries(const struct gp_system *system, int device)
 }
 
 /* What the agent knows beside the sessions.  Its absence matters only to who asked for it. */
-static int gp_stat_complete(const struct gp_stat_options *o, struct gp_system *system)
+static int stat_complete(const struct gp_stat_options *o, struct gp_system *system)
 {
     struct gp_system_view *view;
     char why[GP_SYSTEM_WHY], age[GP_SIZE_TEXT];
@@ -153,22 +153,22 @@ int gp_cmd_stat(int argc, char **argv)
 {
     struct gp_stat_options o = {.target = GP_TARGET_INIT("stat")};
     struct gp_system *system = NULL;
-    int rc = gp_stat_parse(argc, argv, &o);
+    int rc = stat_parse(argc, argv, &o);
     o.target.more = o.target.all;
     o.target.choice = true;
     if (!rc && o.help)
-        fputs(gp_stat_help, stdout);
+        fputs(stat_help, stdout);
     else if (!rc)
         rc = gp_target_collect(&o.target, true, true, &system);
     if (system && o.target.all)
-        rc = gp_stat_complete(&o, system);
+        rc = stat_complete(&o, system);
     for (int i = 0; system && i < system->process_count; i++)
         gp_holders_name(&system->processes[i], NULL);
     if (system && !rc) {
         if (o.json)
             rc = gp_json_print(stdout, gp_stat_json(system, o.target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;
         else if (o.summary)
-            gp_stat_summaries(system, o.target.device);
+            stat_summaries(system, o.target.device);
         else
             gp_stat_table(stdout, system, o.target.device);
     }

@@ -37,7 +37,7 @@ void gp_target_free(struct gp_target *target)
     target->pids = NULL;
 }
 
-static int gp_target_read(const struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system)
+static int target_read(const struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system)
 {
     struct gp_collect_options options = {
         .pids = target->pids, .pid_count = target->pid_count, .exact = exact, .with_nvml = with_nvml};
@@ -51,7 +51,7 @@ static int gp_target_read(const struct gp_target *target, bool exact, bool with_
 /* A screenful: whoever has more than that knows how to find a pid. */
 #define GP_TARGET_LISTED 20
 
-static void gp_target_list(const struct gp_system *system, uid_t uid)
+static void target_list(const struct gp_system *system, uid_t uid)
 {
     int mine = 0;
     for (int i = 0; i < system->process_count; i++) {
@@ -69,11 +69,11 @@ void gp_target_nobody_mine(const struct gp_target *target)
 }
 
 /* Without -p and --all: the caller's only profiled process. */
-static int gp_target_guess(struct gp_target *target)
+static int target_guess(struct gp_target *target)
 {
     struct gp_system *system;
     uid_t uid = getuid();
-    int mine = 0, rc = gp_target_read(target, false, false, &system);
+    int mine = 0, rc = target_read(target, false, false, &system);
     pid_t pid = 0;
     if (rc)
         return rc;
@@ -96,7 +96,7 @@ static int gp_target_guess(struct gp_target *target)
     } else {
         gp_error(target->command, "%d processes of yours are profiled: choose with -p PID%s:", mine,
                  target->choice ? ", or all with --all" : "");
-        gp_target_list(system, uid);
+        target_list(system, uid);
         rc = GP_EXIT_USAGE;
     }
     gp_system_free(system);
@@ -104,7 +104,7 @@ static int gp_target_guess(struct gp_target *target)
 }
 
 /* Says why each pid that was asked for and is not in the result is not there. */
-static int gp_target_missing(const struct gp_target *target, const struct gp_system *system)
+static int target_missing(const struct gp_target *target, const struct gp_system *system)
 {
     int rc = GP_EXIT_OK;
     for (int i = 0; i < target->pid_count; i++) {
@@ -158,11 +158,11 @@ int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, stru
         return gp_usage_error(target->command, "-p and --all exclude each other");
     int rc = GP_EXIT_OK;
     if (!target->all && !target->pids)
-        rc = gp_target_guess(target);
+        rc = target_guess(target);
     if (!rc)
-        rc = gp_target_read(target, exact, with_nvml, system);
+        rc = target_read(target, exact, with_nvml, system);
     if (!rc && target->pids)
-        rc = gp_target_missing(target, *system);
+        rc = target_missing(target, *system);
     for (int i = 0; !rc && i < (*system)->process_count; i++) {
         const struct gp_process *process = &(*system)->processes[i];
         bool shown = process->state == GP_PROCESS_LIVE || process->state == GP_PROCESS_STALE;
@@ -180,7 +180,7 @@ int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, stru
     return rc;
 }
 
-static const char *gp_refusal_text(const struct gp_refusal *refusals, int error)
+static const char *refusal_text(const struct gp_refusal *refusals, int error)
 {
     for (; refusals && refusals->error; refusals++) {
         if (refusals->error == error)
@@ -199,7 +199,7 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
     case -ESRCH:
     case -EACCES:
         if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
-            snprintf(why, sizeof(why), "refused: %s", gp_refusal_text(refusals, -rc));
+            snprintf(why, sizeof(why), "refused: %s", refusal_text(refusals, -rc));
         gp_error(command, "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     case -ETIMEDOUT:
@@ -209,7 +209,7 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
         gp_error(command, "pid %d: its session is damaged or belongs to another version of gpuprof", (int)pid);
         return GP_EXIT_FAILED;
     default:
-        gp_error(command, "pid %d: %s", (int)pid, gp_refusal_text(refusals, -rc));
+        gp_error(command, "pid %d: %s", (int)pid, refusal_text(refusals, -rc));
         return GP_EXIT_FAILED;
     }
 }

@@ -6,22 +6,22 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <maps/maps.h>
+#include <maps/sample.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <maps/sample.h>
-#include <maps/system.h>
 #include <time.h>
 #include <unistd.h>
 #include <view/print.h>
 #include <view/screen.h>
-#include <view/sites.h>
+#include <view/siteview.h>
 #include <view/term.h>
 #include <write/stats.h>
 #include <write/write.h>
 
-static const char gp_top_help[] =
+static const char top_help[] =
     "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container|site] "
     "[--sort COLUMN]\n                   [--system [--pins DIR]]\n"
     "\n"
@@ -63,7 +63,7 @@ struct gp_top {
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
-static int gp_top_delay(struct gp_top *top, const char *text)
+static int top_delay(struct gp_top *top, const char *text)
 {
     char *end;
     double seconds = strtod(text, &end);
@@ -73,14 +73,14 @@ static int gp_top_delay(struct gp_top *top, const char *text)
     return GP_EXIT_OK;
 }
 
-static int gp_top_samples(struct gp_top *top, const char *text)
+static int top_samples(struct gp_top *top, const char *text)
 {
     if (gp_parse_number(text, 1, INT64_MAX, &top->samples) != 0)
         return gp_usage_error("top", "-n %s: not a number of samples from 1", text);
     return GP_EXIT_OK;
 }
 
-static int gp_top_by(struct gp_top *top, const char *text)
+static int top_by(struct gp_top *top, const char *text)
 {
     static const char *const names[GP_BYS] = {"process", "device", "container"};
     for (int i = 0; i < GP_BYS; i++) {
@@ -97,7 +97,7 @@ static int gp_top_by(struct gp_top *top, const char *text)
 }
 
 /* Processes and sites have columns of their own. */
-static int gp_top_sort(struct gp_top *top)
+static int top_sort(struct gp_top *top)
 {
     char names[256] = "";
     enum gp_column_id column = top->by_site ? GP_COLUMNS : gp_column_find(top->sort);
@@ -119,13 +119,13 @@ static int gp_top_sort(struct gp_top *top)
 
 enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_PINS, GP_TOP_BY, GP_TOP_SORT };
 
-static int gp_top_option(struct gp_top *top, int code, char **argv)
+static int top_option(struct gp_top *top, int code, char **argv)
 {
     switch (code) {
     case 'd':
-        return gp_top_delay(top, optarg);
+        return top_delay(top, optarg);
     case 'n':
-        return gp_top_samples(top, optarg);
+        return top_samples(top, optarg);
     case '1':
         top->once = true;
         return GP_EXIT_OK;
@@ -144,7 +144,7 @@ static int gp_top_option(struct gp_top *top, int code, char **argv)
         top->pins = optarg;
         return GP_EXIT_OK;
     case GP_TOP_BY:
-        return gp_top_by(top, optarg);
+        return top_by(top, optarg);
     case GP_TOP_SORT:
         top->sort = optarg;
         return GP_EXIT_OK;
@@ -153,7 +153,7 @@ static int gp_top_option(struct gp_top *top, int code, char **argv)
     }
 }
 
-static int gp_top_parse(int argc, char **argv, struct gp_top *top)
+static int top_parse(int argc, char **argv, struct gp_top *top)
 {
     static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
                                             {"samples", required_argument, NULL, 'n'},
@@ -170,11 +170,11 @@ static int gp_top_parse(int argc, char **argv, struct gp_top *top)
     optind = 0;
     opterr = 0;
     while (!rc && !top->help && (code = getopt_long(argc, argv, ":d:n:1p:h", options, NULL)) != -1)
-        rc = gp_top_option(top, code, argv);
+        rc = top_option(top, code, argv);
     if (!rc && !top->help && optind < argc)
         rc = gp_usage_error("top", "%s: unexpected argument (processes are named with -p)", argv[optind]);
     if (!rc && !top->help && top->sort)
-        rc = gp_top_sort(top);
+        rc = top_sort(top);
     if (!rc && top->once && top->samples > 1)
         rc = gp_usage_error("top", "--once and -n %lld: one or the other", (long long)top->samples);
     if (!rc && !top->help && top->system && top->by_site)
@@ -186,7 +186,7 @@ static int gp_top_parse(int argc, char **argv, struct gp_top *top)
 
 /* ---- printed ------------------------------------------------------------------------------------------------- */
 
-static void gp_top_note_losses(const struct gp_model *model)
+static void top_note_losses(const struct gp_model *model)
 {
     char causes[256] = "";
     for (unsigned i = 0; i < GP_LOSTS; i++) {
@@ -201,7 +201,7 @@ static void gp_top_note_losses(const struct gp_model *model)
 }
 
 /* Of --system: what its sums are worth.  Also beside JSON, which says the same in "agent". */
-static void gp_top_agent(const struct gp_agent *agent)
+static void top_agent(const struct gp_agent *agent)
 {
     char age[16];
     if (!agent->present)
@@ -219,20 +219,19 @@ static void gp_top_agent(const struct gp_agent *agent)
                  (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
 }
 
-static void gp_top_notes(const struct gp_model *model)
+static void top_notes(const struct gp_model *model)
 {
     const struct gp_agent *agent = &model->system->agent;
-    gp_top_agent(agent);
+    top_agent(agent);
     if (model->system->process_count == 0 && !agent->processes_hidden)
         gp_error("top", "no profiled process: start one with 'gpuprof run CMD...'");
     if (model->system->denied_count > 0 && !agent->present)
         gp_error("top", "%d processes of other users cannot be looked at: run as root to see them",
                  model->system->denied_count);
-    gp_top_note_losses(model);
+    top_note_losses(model);
 }
 
-static int gp_top_json(const struct gp_top *top, const struct gp_model *model, const struct gp_row_list *list,
-                       bool line)
+static int top_json(const struct gp_top *top, const struct gp_model *model, const struct gp_row_list *list, bool line)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -246,7 +245,7 @@ static int gp_top_json(const struct gp_top *top, const struct gp_model *model, c
 }
 
 /* Of sites, one sample printed; the first was taken when they were opened.  0 or -errno. */
-static int gp_top_print_sites(struct gp_top *top, bool first)
+static int top_print_sites(struct gp_top *top, bool first)
 {
     char note[512];
     int err = first ? 0 : gp_site_model_update(&top->sites, note);
@@ -261,11 +260,11 @@ static int gp_top_print_sites(struct gp_top *top, bool first)
 }
 
 /* One sample printed.  0 or -errno. */
-static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options *options, struct gp_model *model,
-                            struct gp_row_list *list, bool first)
+static int top_print_one(struct gp_top *top, const struct gp_collect_options *options, struct gp_model *model,
+                         struct gp_row_list *list, bool first)
 {
     struct gp_system *system;
-    int err = top->by_site ? gp_top_print_sites(top, first) : 0;
+    int err = top->by_site ? top_print_sites(top, first) : 0;
     if (err || (top->by_site && !top->json))
         return err;
     err = gp_system_sample(options, &system, NULL, 0);
@@ -276,18 +275,18 @@ static int gp_top_print_one(struct gp_top *top, const struct gp_collect_options 
     if (err)
         return err;
     if (top->json && first)
-        gp_top_agent(&model->system->agent);
+        top_agent(&model->system->agent);
     if (top->json)
-        return gp_top_json(top, model, list, top->samples > 0);
+        return top_json(top, model, list, top->samples > 0);
     if (!first)
         putchar('\n');
     gp_print_table(stdout, model, list, gp_term_utf8());
     if (first)
-        gp_top_notes(model);
+        top_notes(model);
     return fflush(stdout) == 0 ? 0 : -errno;
 }
 
-static int gp_top_print(struct gp_top *top, const struct gp_collect_options *options)
+static int top_print(struct gp_top *top, const struct gp_collect_options *options)
 {
     struct gp_model model;
     struct gp_row_list list = {0};
@@ -300,7 +299,7 @@ static int gp_top_print(struct gp_top *top, const struct gp_collect_options *opt
     for (int64_t i = 0; i < samples && !err; i++) {
         if (i > 0)
             nanosleep(&pause, NULL);
-        err = gp_top_print_one(top, options, &model, &list, i == 0);
+        err = top_print_one(top, options, &model, &list, i == 0);
     }
     gp_rows_fini(&list);
     gp_model_fini(&model);
@@ -312,14 +311,14 @@ static int gp_top_print(struct gp_top *top, const struct gp_collect_options *opt
 
 /* ---- command ------------------------------------------------------------------------------------------------- */
 
-static int gp_top_screen(struct gp_top *top, const struct gp_collect_options *options)
+static int top_screen(struct gp_top *top, const struct gp_collect_options *options)
 {
     int number = 0;
     int err = top->by_site ? gp_site_screen(&top->sites, top->ui.interval_ms, top->samples, &number)
                            : gp_screen_run(options, &top->ui, top->samples, &number);
     if (err == -ENOTTY) {
         gp_error("top", "TERM=%s is unknown here: printing one table", getenv("TERM"));
-        return gp_top_print(top, options);
+        return top_print(top, options);
     }
     if (number) { /* whoever sent it sees that it was heeded */
         signal(number, SIG_DFL);
@@ -332,7 +331,7 @@ static int gp_top_screen(struct gp_top *top, const struct gp_collect_options *op
 }
 
 /* Pids that were asked for and cannot be shown end the command before anything is shown. */
-static int gp_top_check_pids(const struct gp_top *top)
+static int top_check_pids(const struct gp_top *top)
 {
     int rc = GP_EXIT_OK;
     for (int i = 0; i < top->target.pid_count; i++) {
@@ -346,7 +345,7 @@ static int gp_top_check_pids(const struct gp_top *top)
 }
 
 /* The one process whose sites are shown. */
-static int gp_top_open_sites(struct gp_top *top)
+static int top_open_sites(struct gp_top *top)
 {
     char problem[GP_PROBLEM_BYTES], why[256];
     struct gp_system *system;
@@ -379,7 +378,7 @@ static int gp_top_open_sites(struct gp_top *top)
 }
 
 /* Whether there is anything to show is said before the screen opens. */
-static int gp_top_check_agent(const char *pins)
+static int top_check_agent(const char *pins)
 {
     struct gp_system_view *view;
     char why[GP_SYSTEM_WHY];
@@ -395,12 +394,12 @@ int gp_cmd_top(int argc, char **argv)
 {
     struct gp_top top = {.target = GP_TARGET_INIT("top")};
     gp_ui_init(&top.ui);
-    int rc = gp_top_parse(argc, argv, &top);
+    int rc = top_parse(argc, argv, &top);
     if (!rc && top.help) {
-        fputs(gp_top_help, stdout);
+        fputs(top_help, stdout);
     } else if (!rc) {
         const char *pins = !top.system ? NULL : top.pins ? top.pins : GP_MAPS_PINS;
-        rc = pins ? gp_top_check_agent(pins) : gp_top_check_pids(&top);
+        rc = pins ? top_check_agent(pins) : top_check_pids(&top);
         struct gp_collect_options options = {.pids = top.target.pids,
                                              .pid_count = top.target.pid_count,
                                              .exact = true,
@@ -408,10 +407,9 @@ int gp_cmd_top(int argc, char **argv)
                                              .pins = pins,
                                              .deadline_ns = GP_TOP_ANSWER_NS};
         if (!rc && top.by_site)
-            rc = gp_top_open_sites(&top);
+            rc = top_open_sites(&top);
         if (!rc)
-            rc = top.once || top.json || !gp_term_usable() ? gp_top_print(&top, &options)
-                                                           : gp_top_screen(&top, &options);
+            rc = top.once || top.json || !gp_term_usable() ? top_print(&top, &options) : top_screen(&top, &options);
     }
     gp_site_model_close(&top.sites);
     gp_target_free(&top.target);

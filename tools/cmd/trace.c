@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-static const char gp_trace_help[] =
+static const char trace_help[] =
     "usage: gpuprof trace -p PID [--backlog] [FILTERS] [--json]\n"
     "       gpuprof trace [--sim[=SPEC]] [FILTERS] [--json] -- CMD...\n"
     "\n"
@@ -50,7 +50,7 @@ struct gp_trace_options {
     bool json, backlog, help;
 };
 
-struct gp_traced {
+struct gp_trace_totals {
     struct gp_watched *watched;
     struct gp_ringread *reader;
     struct gp_trace_place place;
@@ -61,11 +61,11 @@ struct gp_trace {
     const struct gp_trace_options *options;
     FILE *out;
     struct gp_watch watch;
-    struct gp_traced traced[GP_WATCH_MOST]; /* parallel to watch */
+    struct gp_trace_totals traced[GP_WATCH_MOST]; /* parallel to watch */
     int count;
 };
 
-static int gp_trace_kinds(const char *text, uint32_t *kinds)
+static int trace_kinds(const char *text, uint32_t *kinds)
 {
     char *copy = strdup(text), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
@@ -82,7 +82,7 @@ static int gp_trace_kinds(const char *text, uint32_t *kinds)
     return rc;
 }
 
-static int gp_trace_option(int c, struct gp_trace_options *o)
+static int trace_option(int c, struct gp_trace_options *o)
 {
     switch (c) {
     case 'p':
@@ -97,7 +97,7 @@ static int gp_trace_option(int c, struct gp_trace_options *o)
         snprintf(o->launch.library, sizeof(o->launch.library), "%s", optarg);
         return GP_EXIT_OK;
     case GP_TRACE_KIND:
-        return gp_trace_kinds(optarg, &o->kinds);
+        return trace_kinds(optarg, &o->kinds);
     case GP_TRACE_MIN:
         if (gp_parse_size(optarg, &o->min_bytes) != 0)
             return gp_usage_error("trace", "--min %s: not a size (like 4096 or 2MiB), or out of range", optarg);
@@ -114,7 +114,7 @@ static int gp_trace_option(int c, struct gp_trace_options *o)
     }
 }
 
-static int gp_trace_parse(int argc, char **argv, struct gp_trace_options *o)
+static int trace_parse(int argc, char **argv, struct gp_trace_options *o)
 {
     static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
                                             {"output", required_argument, NULL, 'o'},
@@ -132,7 +132,7 @@ static int gp_trace_parse(int argc, char **argv, struct gp_trace_options *o)
     while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:h", options, NULL)) != -1) {
         if (c == '?' || c == ':')
             return gp_option_error("trace", c, argv, optind, optopt);
-        rc = gp_trace_option(c, o);
+        rc = trace_option(c, o);
     }
     o->launch.argv = argv + optind;
     bool program = optind < argc;
@@ -148,10 +148,10 @@ static int gp_trace_parse(int argc, char **argv, struct gp_trace_options *o)
 }
 
 /* Gives every session that is watched and has no reader one.  GP_EXIT_*. */
-static int gp_trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
+static int trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
 {
     while (trace->count < trace->watch.count) {
-        struct gp_traced *traced = &trace->traced[trace->count];
+        struct gp_trace_totals *traced = &trace->traced[trace->count];
         struct gp_watched *watched = trace->watch.watched[trace->count];
         const struct gp_peer *session = &watched->session;
         memset(traced, 0, sizeof(*traced));
@@ -167,7 +167,7 @@ static int gp_trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
     return GP_EXIT_OK;
 }
 
-static bool gp_trace_wanted(const struct gp_trace_options *o, const struct gp_wire_event *event)
+static bool trace_wanted(const struct gp_trace_options *o, const struct gp_wire_event *event)
 {
     if (o->kinds && !(event->kind < GP_KINDS && o->kinds >> event->kind & 1))
         return false;
@@ -175,9 +175,9 @@ static bool gp_trace_wanted(const struct gp_trace_options *o, const struct gp_wi
     return !o->min_bytes || (sized && event->bytes >= (uint64_t)o->min_bytes);
 }
 
-static void gp_trace_show(struct gp_trace *trace, struct gp_traced *traced, const struct gp_wire_event *event)
+static void trace_show(struct gp_trace *trace, struct gp_trace_totals *traced, const struct gp_wire_event *event)
 {
-    if (!gp_trace_wanted(trace->options, event)) {
+    if (!trace_wanted(trace->options, event)) {
         traced->filtered++;
         return;
     }
@@ -195,7 +195,7 @@ static void gp_trace_show(struct gp_trace *trace, struct gp_traced *traced, cons
 }
 
 /* last: everything that is left. */
-static int gp_trace_poll(struct gp_trace *trace, bool last)
+static int trace_poll(struct gp_trace *trace, bool last)
 {
     uint64_t horizon = last ? UINT64_MAX : gp_clock_ns();
     for (int i = 0; i < trace->count; i++) {
@@ -207,7 +207,7 @@ static int gp_trace_poll(struct gp_trace *trace, bool last)
             return GP_EXIT_FAILED;
         }
         for (ssize_t k = 0; k < n; k++)
-            gp_trace_show(trace, &trace->traced[i], &events[k]);
+            trace_show(trace, &trace->traced[i], &events[k]);
     }
     if (fflush(trace->out) == 0 && !ferror(trace->out))
         return GP_EXIT_OK;
@@ -215,7 +215,7 @@ static int gp_trace_poll(struct gp_trace *trace, bool last)
     return GP_EXIT_FAILED;
 }
 
-static void gp_trace_report(struct gp_traced *traced)
+static void trace_report(struct gp_trace_totals *traced)
 {
     struct gp_ringread_stats stats;
     uint64_t lost = 0;
@@ -236,18 +236,18 @@ static void gp_trace_report(struct gp_traced *traced)
     fputc('\n', stderr);
 }
 
-static int gp_trace_finish(struct gp_trace *trace, int rc)
+static int trace_finish(struct gp_trace *trace, int rc)
 {
-    int last = gp_trace_poll(trace, true);
+    int last = trace_poll(trace, true);
     for (int i = 0; i < trace->count; i++) {
-        gp_trace_report(&trace->traced[i]);
+        trace_report(&trace->traced[i]);
         gp_ringread_free(trace->traced[i].reader);
     }
     gp_watch_free(&trace->watch);
     return rc ? rc : last;
 }
 
-static int gp_trace_program(struct gp_trace *trace, struct gp_trace_options *o)
+static int trace_program(struct gp_trace *trace, struct gp_trace_options *o)
 {
     struct gp_child child;
     int rc = gp_launch_prepare(&o->launch);
@@ -269,18 +269,18 @@ static int gp_trace_program(struct gp_trace *trace, struct gp_trace_options *o)
             look_at = now + (early ? GP_TRACE_LOOK_NS : GP_TRACE_PAUSE_NS);
         /* If we cannot go on writing, the program still runs to its end. */
         if (!rc)
-            rc = gp_trace_attach(trace, GP_RINGREAD_OLDEST);
+            rc = trace_attach(trace, GP_RINGREAD_OLDEST);
         if (!rc)
-            rc = gp_trace_poll(trace, false);
+            rc = trace_poll(trace, false);
         gp_child_wait(&child, trace->count ? GP_TRACE_PAUSE_NS : early ? GP_TRACE_LOOK_NS / 5 : GP_TRACE_LOOK_NS * 2);
     }
     if (trace->count == 0)
         gp_error("trace", "no profiled process was seen: did the program initialise CUDA?");
-    rc = gp_trace_finish(trace, rc);
+    rc = trace_finish(trace, rc);
     return child.status ? child.status : rc;
 }
 
-static int gp_trace_process(struct gp_trace *trace, struct gp_trace_options *o)
+static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
 {
     struct gp_system *system;
     struct gp_proc proc;
@@ -302,24 +302,24 @@ static int gp_trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    rc = gp_trace_attach(trace, o->backlog ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW);
+    rc = trace_attach(trace, o->backlog ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW);
     const struct timespec pause = {0, (long)GP_TRACE_PAUSE_NS};
     bool going = true;
     while (!rc && going) {
         going = sigtimedwait(&set, NULL, &pause) < 0 && gp_proc_alive(&proc);
-        rc = gp_trace_poll(trace, false);
+        rc = trace_poll(trace, false);
     }
     gp_proc_close(&proc);
-    return gp_trace_finish(trace, rc);
+    return trace_finish(trace, rc);
 }
 
 int gp_cmd_trace(int argc, char **argv)
 {
     struct gp_trace_options o = {.target = GP_TARGET_INIT("trace"), .launch = {.command = "trace"}};
     struct gp_trace *trace = calloc(1, sizeof(*trace));
-    int rc = trace ? gp_trace_parse(argc, argv, &o) : GP_EXIT_FAILED;
+    int rc = trace ? trace_parse(argc, argv, &o) : GP_EXIT_FAILED;
     if (!rc && o.help) {
-        fputs(gp_trace_help, stdout);
+        fputs(trace_help, stdout);
     } else if (!rc) {
         trace->options = &o;
         trace->out = o.output ? fopen(o.output, "we") : stdout;
@@ -327,7 +327,7 @@ int gp_cmd_trace(int argc, char **argv)
             gp_error("trace", "%s: %s", o.output, strerror(errno));
             rc = GP_EXIT_FAILED;
         } else {
-            rc = o.launch.argv[0] ? gp_trace_program(trace, &o) : gp_trace_process(trace, &o);
+            rc = o.launch.argv[0] ? trace_program(trace, &o) : trace_process(trace, &o);
         }
         if (o.output && trace->out)
             fclose(trace->out);

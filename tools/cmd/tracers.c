@@ -47,7 +47,7 @@ struct gp_traced { /* one process */
     char injected[256]; /* CUDA_INJECTION64_PATH, if it is not our library */
 };
 
-static void gp_traced_name(struct gp_traced *traced, const char *path)
+static void traced_name(struct gp_traced *traced, const char *path)
 {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     traced->ours |= strncmp(name, "libgpuprof.so", strlen("libgpuprof.so")) == 0;
@@ -58,7 +58,7 @@ static void gp_traced_name(struct gp_traced *traced, const char *path)
 }
 
 /* A file of /proc/PID whose length is not known, up to most bytes and ended by a NUL; NULL: not to be read. */
-static char *gp_traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
+static char *traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
 {
     int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC);
     size_t room = 65536, used = 0;
@@ -82,24 +82,24 @@ static char *gp_traced_file(const struct gp_proc *proc, const char *name, size_t
 }
 
 /* Lines end with the path; a newline in a path is written as \012. */
-static bool gp_traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
+static bool traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
 {
     size_t bytes;
-    char *text = gp_traced_file(proc, "maps", GP_MAPS_BYTES, &bytes), *rest = text, *line;
+    char *text = traced_file(proc, "maps", GP_MAPS_BYTES, &bytes), *rest = text, *line;
     while (rest && (line = strsep(&rest, "\n"))) {
         const char *path = strchr(line, '/');
         if (path)
-            gp_traced_name(traced, path);
+            traced_name(traced, path);
     }
     free(text);
     return text != NULL;
 }
 
-static void gp_traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
+static void traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
 {
     static const char key[] = "CUDA_INJECTION64_PATH=";
     size_t bytes, at = 0;
-    char *text = gp_traced_file(proc, "environ", GP_ENVIRON_BYTES, &bytes);
+    char *text = traced_file(proc, "environ", GP_ENVIRON_BYTES, &bytes);
     for (; text && at < bytes; at += strlen(text + at) + 1) {
         const char *value = text + at + strlen(key);
         if (strncmp(text + at, key, strlen(key)) == 0 && *value && !strstr(value, "libgpuprof.so"))
@@ -108,7 +108,7 @@ static void gp_traced_environ(struct gp_traced *traced, const struct gp_proc *pr
     free(text);
 }
 
-static void gp_traced_who(const struct gp_traced *traced, char *text, size_t text_bytes)
+static void traced_who(const struct gp_traced *traced, char *text, size_t text_bytes)
 {
     text[0] = '\0';
     for (unsigned i = 0; i < GP_COUNT(gp_tracers); i++) {
@@ -122,12 +122,12 @@ static void gp_traced_who(const struct gp_traced *traced, char *text, size_t tex
     }
 }
 
-static bool gp_traced_read(struct gp_traced *traced, const struct gp_proc *proc)
+static bool traced_read(struct gp_traced *traced, const struct gp_proc *proc)
 {
     *traced = (struct gp_traced){0};
-    if (!gp_traced_maps(traced, proc))
+    if (!traced_maps(traced, proc))
         return false;
-    gp_traced_environ(traced, proc);
+    traced_environ(traced, proc);
     return true;
 }
 
@@ -138,8 +138,8 @@ void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes)
     text[0] = '\0';
     if (gp_proc_open(&proc, pid) != 0)
         return;
-    if (gp_traced_read(&traced, &proc))
-        gp_traced_who(&traced, text, text_bytes);
+    if (traced_read(&traced, &proc))
+        traced_who(&traced, text, text_bytes);
     gp_proc_close(&proc);
 }
 
@@ -148,7 +148,7 @@ struct gp_tracing {
     const struct gp_system *system;
 };
 
-static int gp_tracer_visit(pid_t pid, void *context)
+static int tracer_visit(pid_t pid, void *context)
 {
     const struct gp_tracing *tracing = context;
     struct gp_traced traced;
@@ -160,8 +160,8 @@ static int gp_tracer_visit(pid_t pid, void *context)
     if (gp_proc_open(&proc, pid) != 0)
         return 0;
     /* Without CUPTI nobody has a subscriber; Nsight's is within its own library. */
-    if (gp_traced_read(&traced, &proc) && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
-        gp_traced_who(&traced, who, sizeof(who));
+    if (traced_read(&traced, &proc) && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
+        traced_who(&traced, who, sizeof(who));
         snprintf(name, sizeof(name), "pid %d", (int)pid);
         gp_check(tracing->doctor, name, GP_UNSURE, NULL, "%s: not profiled%s; the CUPTI subscriber: %s", proc.comm,
                  traced.ours ? ", though our library is loaded" : "",
@@ -174,5 +174,5 @@ static int gp_tracer_visit(pid_t pid, void *context)
 void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system)
 {
     struct gp_tracing tracing = {doctor, system};
-    gp_proc_each(gp_tracer_visit, &tracing);
+    gp_proc_each(tracer_visit, &tracing);
 }

@@ -32,14 +32,14 @@ struct gp_collecting {
 };
 
 /* Kernel threads and zombies have no command line, and no descriptors either. */
-static bool gp_has_descriptors(const struct gp_proc *proc)
+static bool has_descriptors(const struct gp_proc *proc)
 {
     char text[2];
     return gp_proc_read(proc->dir, "cmdline", text, sizeof(text)) > 0;
 }
 
-static int gp_collect_add(struct gp_collecting *c, const struct gp_proc *proc, const struct gp_peer *session, int found,
-                          const char *problem)
+static int collect_add(struct gp_collecting *c, const struct gp_proc *proc, const struct gp_peer *session, int found,
+                       const char *problem)
 {
     int n = c->system->process_count;
     struct gp_asked *asked = realloc(c->asked, (size_t)(n + 1) * sizeof(*asked));
@@ -61,12 +61,12 @@ static int gp_collect_add(struct gp_collecting *c, const struct gp_proc *proc, c
 }
 
 /* Our own shortage, not something about the process: leaving it out would be a silent lie. */
-static bool gp_collect_fatal(int error)
+static bool collect_fatal(int error)
 {
     return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-static int gp_collect_pid(pid_t pid, void *context)
+static int collect_pid(pid_t pid, void *context)
 {
     struct gp_collecting *c = context;
     struct gp_proc proc;
@@ -74,14 +74,14 @@ static int gp_collect_pid(pid_t pid, void *context)
     char problem[GP_PROBLEM_BYTES];
     int opened = gp_proc_open(&proc, pid);
     if (opened)
-        return gp_collect_fatal(opened) ? opened : 0;
+        return collect_fatal(opened) ? opened : 0;
     int found = gp_peer_open(&session, &proc, problem);
     int rc = 0;
     if (found == -EACCES || found == -EPERM)
-        c->system->denied_count += c->every && gp_has_descriptors(&proc);
+        c->system->denied_count += c->every && has_descriptors(&proc);
     else if (found == 0 || found == -EPROTO)
-        rc = gp_collect_add(c, &proc, &session, found, problem);
-    else if (gp_collect_fatal(found))
+        rc = collect_add(c, &proc, &session, found, problem);
+    else if (collect_fatal(found))
         rc = found;
     if (rc)
         gp_peer_close(&session);
@@ -89,7 +89,7 @@ static int gp_collect_pid(pid_t pid, void *context)
     return rc;
 }
 
-static void gp_collect_ask(struct gp_collecting *c, uint64_t deadline)
+static void collect_ask(struct gp_collecting *c, uint64_t deadline)
 {
     static const struct gp_wire_slot snapshot = {.command = GP_COMMAND_SNAPSHOT, .device = -1};
     struct gp_wire_slot *answer = calloc(1, sizeof(*answer));
@@ -113,7 +113,7 @@ static void gp_collect_ask(struct gp_collecting *c, uint64_t deadline)
     free(answer);
 }
 
-static int gp_collect_read(struct gp_collecting *c)
+static int collect_read(struct gp_collecting *c)
 {
     int rc = 0;
     for (int i = 0; i < c->system->process_count && !rc; i++) {
@@ -135,18 +135,18 @@ static int gp_collect_read(struct gp_collecting *c)
     return rc;
 }
 
-static int gp_collect_find(struct gp_collecting *c, const struct gp_collect_options *options)
+static int collect_find(struct gp_collecting *c, const struct gp_collect_options *options)
 {
     int rc = 0;
     if (c->every)
-        return gp_proc_each(gp_collect_pid, c);
+        return gp_proc_each(collect_pid, c);
     for (int i = 0; i < options->pid_count && !rc; i++)
-        rc = gp_collect_pid(options->pids[i], c);
+        rc = collect_pid(options->pids[i], c);
     return rc;
 }
 
 /* One descriptor is held for each profiled process while collecting: take all that the hard limit allows. */
-static void gp_collect_limit(void)
+static void collect_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -161,14 +161,14 @@ int gp_collect(const struct gp_collect_options *options, struct gp_system **out)
     *out = NULL;
     if (!c.system)
         return -ENOMEM;
-    gp_collect_limit();
-    int rc = gp_collect_find(&c, options);
+    collect_limit();
+    int rc = collect_find(&c, options);
     int profiled = c.system->process_count;
     if (!rc && options->exact)
-        gp_collect_ask(&c, gp_clock_ns() + (options->deadline_ns ? options->deadline_ns : GP_ANSWER_NS));
+        collect_ask(&c, gp_clock_ns() + (options->deadline_ns ? options->deadline_ns : GP_ANSWER_NS));
     c.system->time_ns = gp_clock_ns();
     if (!rc)
-        rc = gp_collect_read(&c);
+        rc = collect_read(&c);
     if (!rc && options->with_nvml)
         rc = gp_machine_add_nvml(c.system, !c.every);
     else
@@ -198,7 +198,7 @@ void gp_system_free(struct gp_system *system)
     free(system);
 }
 
-static enum gp_pid_problem gp_explain(const struct gp_proc *proc, int found, const char *problem, char *why, size_t n)
+static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const char *problem, char *why, size_t n)
 {
     if (found == -EACCES || found == -EPERM) {
         snprintf(why, n, "belongs to another user (uid %u) or guards its memory: run as that user or as root",
@@ -229,7 +229,7 @@ enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes)
     }
     int found = gp_peer_open(&session, &proc, problem);
     gp_peer_close(&session);
-    enum gp_pid_problem result = found ? gp_explain(&proc, found, problem, why, why_bytes) : GP_PID_OK;
+    enum gp_pid_problem result = found ? explain(&proc, found, problem, why, why_bytes) : GP_PID_OK;
     gp_proc_close(&proc);
     return result;
 }

@@ -4,8 +4,8 @@
  * checked and bounded by tools/collect; strings are NUL-terminated, printable UTF-8 or replaced, counts are in range.
  * Nothing else in tools/ touches a session.  Unknown differs from zero: see the `known` flags and -1 values.
  */
-#ifndef GP_COLLECT_H
-#define GP_COLLECT_H
+#ifndef GP_COLLECT_COLLECT_H
+#define GP_COLLECT_COLLECT_H
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>

@@ -25,7 +25,7 @@ struct gp_process *gp_system_add(struct gp_system *system)
     return process;
 }
 
-static struct gp_process *gp_machine_find(struct gp_system *system, pid_t pid)
+static struct gp_process *machine_find(struct gp_system *system, pid_t pid)
 {
     for (int i = 0; i < system->process_count; i++) {
         if (system->processes[i].pid == pid)
@@ -34,10 +34,10 @@ static struct gp_process *gp_machine_find(struct gp_system *system, pid_t pid)
     return NULL;
 }
 
-static int gp_machine_foreign(struct gp_system *system, const struct gp_nvml_gpu *gpu, int index,
-                              const struct gp_nvml_process *seen)
+static int machine_foreign(struct gp_system *system, const struct gp_nvml_gpu *gpu, int index,
+                           const struct gp_nvml_process *seen)
 {
-    struct gp_process *process = gp_machine_find(system, (pid_t)seen->pid);
+    struct gp_process *process = machine_find(system, (pid_t)seen->pid);
     if (!process) {
         struct gp_proc proc;
         if (gp_proc_open(&proc, (pid_t)seen->pid) != 0)
@@ -69,7 +69,7 @@ static int gp_machine_foreign(struct gp_system *system, const struct gp_nvml_gpu
 
 /* NVML's bytes of a profiled process minus what is itemised.  The two are read at different moments and NVML does not
  * count like the program does, so a difference below nothing is nothing. */
-static void gp_machine_untracked(struct gp_process *process, const struct gp_nvml_gpu *gpu, int64_t bytes)
+static void machine_untracked(struct gp_process *process, const struct gp_nvml_gpu *gpu, int64_t bytes)
 {
     for (int i = 0; i < process->device_count; i++) {
         struct gp_device_view *device = &process->devices[i];
@@ -80,22 +80,22 @@ static void gp_machine_untracked(struct gp_process *process, const struct gp_nvm
     }
 }
 
-static int gp_machine_processes(struct gp_system *system, const struct gp_nvml_gpu *gpu, int index, bool only_profiled)
+static int machine_processes(struct gp_system *system, const struct gp_nvml_gpu *gpu, int index, bool only_profiled)
 {
     int rc = 0;
     for (int i = 0; i < gpu->process_count && !rc; i++) {
         if (gpu->processes[i].pid == 0 || gpu->processes[i].pid > INT_MAX)
             continue;
-        struct gp_process *process = gp_machine_find(system, (pid_t)gpu->processes[i].pid);
+        struct gp_process *process = machine_find(system, (pid_t)gpu->processes[i].pid);
         if (process && process->state != GP_PROCESS_FOREIGN)
-            gp_machine_untracked(process, gpu, gpu->processes[i].bytes);
+            machine_untracked(process, gpu, gpu->processes[i].bytes);
         else if (!only_profiled)
-            rc = gp_machine_foreign(system, gpu, index, &gpu->processes[i]);
+            rc = machine_foreign(system, gpu, index, &gpu->processes[i]);
     }
     return rc;
 }
 
-static int gp_machine_gpu(struct gp_system *system, const struct gp_gpu *gpu)
+static int machine_gpu(struct gp_system *system, const struct gp_gpu *gpu)
 {
     struct gp_gpu *more = realloc(system->gpus, (size_t)(system->gpu_count + 1) * sizeof(*more));
     if (!more)
@@ -123,9 +123,9 @@ int gp_machine_add_nvml(struct gp_system *system, bool only_profiled)
         struct gp_gpu gpu = {.total_bytes = gpus[i].total_bytes, .used_bytes = gpus[i].used_bytes};
         memcpy(gpu.uuid, gpus[i].uuid, sizeof(gpu.uuid));
         memcpy(gpu.name, gpus[i].name, sizeof(gpu.name));
-        rc = gp_machine_gpu(system, &gpu);
+        rc = machine_gpu(system, &gpu);
         if (!rc && host_pids)
-            rc = gp_machine_processes(system, &gpus[i], i, only_profiled);
+            rc = machine_processes(system, &gpus[i], i, only_profiled);
     }
     gp_nvml_free(gpus, count);
     return rc;
@@ -145,7 +145,7 @@ int gp_machine_add_gpus(struct gp_system *system)
             struct gp_gpu gpu = {.total_bytes = device->total_bytes, .used_bytes = -1};
             memcpy(gpu.uuid, device->uuid, sizeof(gpu.uuid));
             memcpy(gpu.name, device->name, sizeof(gpu.name));
-            int rc = gp_machine_gpu(system, &gpu);
+            int rc = machine_gpu(system, &gpu);
             if (rc)
                 return rc;
         }

@@ -49,7 +49,7 @@ void gp_mailbox_close(struct gp_mailbox *box)
     box->slot = -1;
 }
 
-static uint64_t gp_request_new_id(void)
+static uint64_t request_new_id(void)
 {
     uint64_t id = 0;
     if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != sizeof(id))
@@ -70,7 +70,7 @@ int gp_mailbox_post(struct gp_mailbox *box, const struct gp_wire_slot *request)
     }
     if (!slot)
         return -EAGAIN;
-    box->request_id = gp_request_new_id();
+    box->request_id = request_new_id();
     box->command = request->command;
     slot->command = request->command;
     slot->what = request->what;
@@ -87,13 +87,13 @@ int gp_mailbox_post(struct gp_mailbox *box, const struct gp_wire_slot *request)
     return 0;
 }
 
-static bool gp_value_sane(const struct gp_wire_value *value)
+static bool value_sane(const struct gp_wire_value *value)
 {
     return value->current >= 0 && value->peak >= 0 && value->allocated >= 0 && value->freed >= 0;
 }
 
 /* Checks a private copy of an answer. */
-static int gp_answer_check(const struct gp_mailbox *box, struct gp_wire_slot *answer)
+static int answer_check(const struct gp_mailbox *box, struct gp_wire_slot *answer)
 {
     if (answer->request_id != box->request_id || answer->command != box->command)
         return -EPROTO;
@@ -104,7 +104,7 @@ static int gp_answer_check(const struct gp_mailbox *box, struct gp_wire_slot *an
         if (reply->device < 0 || reply->device >= (int32_t)GP_WIRE_DEVICES)
             return -EPROTO;
         for (int k = 0; k < GP_STATS; k++) {
-            if (!gp_value_sane(&reply->before[k]) || !gp_value_sane(&reply->after[k]))
+            if (!value_sane(&reply->before[k]) || !value_sane(&reply->after[k]))
                 return -EPROTO;
         }
     }
@@ -116,7 +116,7 @@ static int gp_answer_check(const struct gp_mailbox *box, struct gp_wire_slot *an
     return 0;
 }
 
-static int gp_mailbox_take(struct gp_mailbox *box, struct gp_wire_slot *slot, struct gp_wire_slot *answer)
+static int mailbox_take(struct gp_mailbox *box, struct gp_wire_slot *slot, struct gp_wire_slot *answer)
 {
     /* Once, and through a volatile-free memcpy into our own memory: nothing below looks at the shared bytes again. */
     memcpy(answer, slot, sizeof(*answer));
@@ -124,7 +124,7 @@ static int gp_mailbox_take(struct gp_mailbox *box, struct gp_wire_slot *slot, st
         box->slot = (int)(slot - box->shared->slots);
     else
         __atomic_store_n(&slot->state, GP_SLOT_FREE, __ATOMIC_RELEASE); /* [mailbox.R2] */
-    int rc = gp_answer_check(box, answer);
+    int rc = answer_check(box, answer);
     return rc ? rc : answer->result;
 }
 
@@ -150,7 +150,7 @@ int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_
     for (;;) {
         uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE); /* [mailbox.A1] */
         if (state == GP_SLOT_DONE)
-            return gp_mailbox_take(box, slot, answer);
+            return mailbox_take(box, slot, answer);
         if (state != GP_SLOT_REQUESTED && state != GP_SLOT_SERVING)
             return -EPROTO; /* nobody but us may take it back this early */
         uint64_t now = gp_clock_ns();
@@ -163,7 +163,7 @@ int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_
         return -ETIMEDOUT;
     if (was == GP_SLOT_SERVING)
         return -ETIMEDOUT; /* it is being answered, too late for us: the drain thread takes the slot back */
-    return was == GP_SLOT_DONE ? gp_mailbox_take(box, slot, answer) : -EPROTO; /* answered at the last moment */
+    return was == GP_SLOT_DONE ? mailbox_take(box, slot, answer) : -EPROTO; /* answered at the last moment */
 }
 
 int gp_mailbox_call(const struct gp_peer *session, struct gp_wire_slot *slot, uint64_t deadline)

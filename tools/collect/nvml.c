@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * nvml.c: see nvml.h.  The ABI below is declared by hand: the public, documented entry points and record layouts. */
 #include <collect/nvml.h>
-#include <collect/text.h>
+#include <collect/uuid.h>
 
 #include <base/compiler.h>
 #include <dlfcn.h>
@@ -45,13 +45,13 @@ static struct {
     gp_nvml_processes_fn compute, graphics; /* may be NULL */
 } gp_nvml;
 
-static void *gp_nvml_either(void *library, const char *first, const char *second)
+static void *nvml_either(void *library, const char *first, const char *second)
 {
     void *symbol = dlsym(library, first);
     return symbol ? symbol : dlsym(library, second);
 }
 
-static void gp_nvml_load(void)
+static void nvml_load(void)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
@@ -64,10 +64,10 @@ static void gp_nvml_load(void)
     gp_nvml.uuid = (gp_nvml_text_fn)dlsym(library, "nvmlDeviceGetUUID");
     gp_nvml.name = (gp_nvml_text_fn)dlsym(library, "nvmlDeviceGetName");
     gp_nvml.memory = (gp_nvml_memory_fn)dlsym(library, "nvmlDeviceGetMemoryInfo");
-    gp_nvml.compute = (gp_nvml_processes_fn)gp_nvml_either(library, "nvmlDeviceGetComputeRunningProcesses_v3",
-                                                           "nvmlDeviceGetComputeRunningProcesses_v2");
-    gp_nvml.graphics = (gp_nvml_processes_fn)gp_nvml_either(library, "nvmlDeviceGetGraphicsRunningProcesses_v3",
-                                                            "nvmlDeviceGetGraphicsRunningProcesses_v2");
+    gp_nvml.compute = (gp_nvml_processes_fn)nvml_either(library, "nvmlDeviceGetComputeRunningProcesses_v3",
+                                                        "nvmlDeviceGetComputeRunningProcesses_v2");
+    gp_nvml.graphics = (gp_nvml_processes_fn)nvml_either(library, "nvmlDeviceGetGraphicsRunningProcesses_v3",
+                                                         "nvmlDeviceGetGraphicsRunningProcesses_v2");
     int rc = -1;
     if (!init || !gp_nvml.count || !gp_nvml.handle || !gp_nvml.uuid || !gp_nvml.name || !gp_nvml.memory)
         snprintf(gp_nvml.problem, sizeof(gp_nvml.problem),
@@ -78,7 +78,7 @@ static void gp_nvml_load(void)
         dlclose(library);
 }
 
-static int gp_nvml_append(struct gp_nvml_gpu *gpu, const struct gp_nvml_info *infos, unsigned count)
+static int nvml_append(struct gp_nvml_gpu *gpu, const struct gp_nvml_info *infos, unsigned count)
 {
     struct gp_nvml_process *more = realloc(gpu->processes, (size_t)(gpu->process_count + (int)count) * sizeof(*more));
     if (!more)
@@ -97,7 +97,7 @@ static int gp_nvml_append(struct gp_nvml_gpu *gpu, const struct gp_nvml_info *in
     return 0;
 }
 
-static int gp_nvml_list(struct gp_nvml_gpu *gpu, void *handle, gp_nvml_processes_fn list)
+static int nvml_list(struct gp_nvml_gpu *gpu, void *handle, gp_nvml_processes_fn list)
 {
     unsigned count = 64;
     struct gp_nvml_info *infos = NULL;
@@ -116,12 +116,12 @@ static int gp_nvml_list(struct gp_nvml_gpu *gpu, void *handle, gp_nvml_processes
         if (rc == 0 && count > room)
             rc = -1;
     }
-    int result = rc == 0 ? gp_nvml_append(gpu, infos, count) : -EIO;
+    int result = rc == 0 ? nvml_append(gpu, infos, count) : -EIO;
     free(infos);
     return result;
 }
 
-static int gp_nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
+static int nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
 {
     char text[GP_NVML_TEXT_BYTES];
     struct gp_nvml_memory memory;
@@ -139,8 +139,8 @@ static int gp_nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
         gpu->used_bytes = (int64_t)memory.used;
     }
     gpu->process_count = 0;
-    int rc = gp_nvml.compute ? gp_nvml_list(gpu, handle, gp_nvml.compute) : -ENOSYS;
-    if (rc == 0 && gp_nvml.graphics && gp_nvml_list(gpu, handle, gp_nvml.graphics) == -ENOMEM)
+    int rc = gp_nvml.compute ? nvml_list(gpu, handle, gp_nvml.compute) : -ENOSYS;
+    if (rc == 0 && gp_nvml.graphics && nvml_list(gpu, handle, gp_nvml.graphics) == -ENOMEM)
         rc = -ENOMEM;
     if (rc == -ENOMEM)
         return rc;
@@ -153,7 +153,7 @@ int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PRO
 {
     unsigned n = 0;
     if (!gp_nvml.tried)
-        gp_nvml_load();
+        nvml_load();
     gp_nvml.tried = true;
     snprintf(problem, GP_NVML_PROBLEM_BYTES, "%s", gp_nvml.problem);
     if (problem[0])
@@ -166,7 +166,7 @@ int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PRO
     struct gp_nvml_gpu *list = calloc(n ? n : 1, sizeof(*list));
     rc = list ? 0 : -ENOMEM;
     for (unsigned i = 0; i < n && !rc; i++)
-        rc = gp_nvml_gpu_read(&list[i], i);
+        rc = nvml_gpu_read(&list[i], i);
     if (rc) {
         gp_nvml_free(list, (int)n);
         return rc;

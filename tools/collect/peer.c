@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * peer.c: finds, opens and checks the layout of a session; see peer.h.  Copying the numbers is rows.c. */
+ * peer.c: finds, opens and checks the layout of a session; see peer.h.  Copying the numbers is checked.c. */
 #define _GNU_SOURCE /* F_GET_SEALS */
 #include <collect/peer.h>
 
@@ -32,13 +32,13 @@ struct gp_peer_part {
     uint64_t offset, item_bytes, items, align;
 };
 
-static int gp_peer_problem(char problem[GP_PROBLEM_BYTES], const char *text)
+static int peer_problem(char problem[GP_PROBLEM_BYTES], const char *text)
 {
     snprintf(problem, GP_PROBLEM_BYTES, "%s", text);
     return -EPROTO;
 }
 
-static bool gp_part_inside(const struct gp_peer_part *part, uint64_t total, uint64_t *end)
+static bool part_inside(const struct gp_peer_part *part, uint64_t total, uint64_t *end)
 {
     uint64_t bytes;
     return part->offset >= sizeof(struct gp_wire_header) && part->offset % part->align == 0 &&
@@ -47,7 +47,7 @@ static bool gp_part_inside(const struct gp_peer_part *part, uint64_t total, uint
 }
 
 /* Sizes of items must be those of this build: another layout under the same ABI number is damage. */
-static int gp_peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROBLEM_BYTES])
+static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROBLEM_BYTES])
 {
     const struct gp_peer_part parts[] = {
         {"devices", h->devices_offset, h->device_bytes, h->device_count, 8},
@@ -60,7 +60,7 @@ static int gp_peer_check_parts(const struct gp_wire_header *h, char problem[GP_P
     size_t count = GP_COUNT(parts) - (h->oom_offset == 0 && h->oom_bytes == 0);
     uint64_t ends[GP_COUNT(parts)];
     for (size_t i = 0; i < count; i++) {
-        if (!gp_part_inside(&parts[i], h->total_bytes, &ends[i])) {
+        if (!part_inside(&parts[i], h->total_bytes, &ends[i])) {
             snprintf(problem, GP_PROBLEM_BYTES, "header: the %s do not fit inside the session", parts[i].name);
             return -EPROTO;
         }
@@ -80,7 +80,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     if (h->magic == 0)
         return -ENOENT;
     if (h->magic != GP_WIRE_MAGIC)
-        return gp_peer_problem(problem, "header: wrong magic number");
+        return peer_problem(problem, "header: wrong magic number");
     if (h->abi != GP_WIRE_ABI) {
         snprintf(problem, GP_PROBLEM_BYTES, "written by another version of gpuprof (ABI %u, this command reads %u)",
                  h->abi, GP_WIRE_ABI);
@@ -90,15 +90,15 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
         h->scope_bytes != sizeof(struct gp_wire_scope) || h->failure_bytes != sizeof(struct gp_wire_failure) ||
         h->mailbox_bytes != sizeof(struct gp_wire_mailbox) || h->chunk_bytes != sizeof(struct gp_wire_chunk) ||
         (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)))
-        return gp_peer_problem(problem, "header: sizes of parts are not those of this ABI");
+        return peer_problem(problem, "header: sizes of parts are not those of this ABI");
     if (h->device_count != GP_WIRE_DEVICES || h->scope_count != GP_WIRE_SCOPES ||
         h->failure_count != GP_WIRE_FAILURES || h->slot_count != GP_WIRE_SLOTS)
-        return gp_peer_problem(problem, "header: counts of parts are not those of this ABI");
+        return peer_problem(problem, "header: counts of parts are not those of this ABI");
     if (h->chunk_count == 0 || (h->chunk_count & (h->chunk_count - 1)) != 0)
-        return gp_peer_problem(problem, "header: the number of ring chunks is not a power of two");
+        return peer_problem(problem, "header: the number of ring chunks is not a power of two");
     if (h->total_bytes != file_bytes || file_bytes > GP_PEER_MOST_BYTES)
-        return gp_peer_problem(problem, "header: total size is not the size of the file");
-    int rc = gp_peer_check_parts(h, problem);
+        return peer_problem(problem, "header: total size is not the size of the file");
+    int rc = peer_check_parts(h, problem);
     if (rc)
         return rc;
     memcpy(session->id, h->session_id, sizeof(session->id));
@@ -142,9 +142,9 @@ int gp_peer_load(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES]
     session->fd = fd;
     int rc;
     if (fstat(fd, &st) != 0 || st.st_size < (off_t)sizeof(header))
-        rc = gp_peer_problem(problem, "the file is shorter than a header");
+        rc = peer_problem(problem, "the file is shorter than a header");
     else if (gp_peer_fetch(session, &header, sizeof(header), 0) != 0)
-        rc = gp_peer_problem(problem, "the header could not be read");
+        rc = peer_problem(problem, "the header could not be read");
     else
         rc = gp_peer_check(session, &header, (uint64_t)st.st_size, problem);
     if (rc)
@@ -171,10 +171,10 @@ int gp_peer_adopt(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES
                                 header.magic == 0);
     session->fd = fd;
     gp_peer_close(session);
-    return young ? -ENOENT : gp_peer_problem(problem, wrong);
+    return young ? -ENOENT : peer_problem(problem, wrong);
 }
 
-static bool gp_peer_named(int fds, const char *name)
+static bool peer_named(int fds, const char *name)
 {
     static const char want[] = "/memfd:" GP_WIRE_SESSION_NAME " (deleted)";
     char link[sizeof(want) + 1];
@@ -183,7 +183,7 @@ static bool gp_peer_named(int fds, const char *name)
 }
 
 /* The file system that a file is on; 0 unknown.  DONT_SYNC: whoever serves it is not asked. */
-static uint64_t gp_peer_device(int fd)
+static uint64_t peer_device(int fd)
 {
     struct statx about;
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &about) != 0)
@@ -192,10 +192,10 @@ static uint64_t gp_peer_device(int fd)
 }
 
 /* That of every memfd: the kernel's own mount, in all namespaces. */
-static uint64_t gp_peer_memory(void)
+static uint64_t peer_memory(void)
 {
     int fd = memfd_create("gpuprof-compare", MFD_CLOEXEC);
-    uint64_t device = fd >= 0 ? gp_peer_device(fd) : 0;
+    uint64_t device = fd >= 0 ? peer_device(fd) : 0;
     if (fd >= 0)
         close(fd);
     return device;
@@ -203,14 +203,14 @@ static uint64_t gp_peer_memory(void)
 
 /* A process may give any name to a file that it serves itself (FUSE), and to open that one would wait for its answer
  * for as long as it likes.  So the file is held without opening it (O_PATH) until it is known to be memory. */
-static int gp_peer_descriptor(int fds, const char *name)
+static int peer_descriptor(int fds, const char *name)
 {
     int held = openat(fds, name, O_PATH | O_CLOEXEC);
     if (held < 0)
         return -errno;
     int fd = -ENOENT;
-    uint64_t device = gp_peer_device(held);
-    if (device && device == gp_peer_memory()) {
+    uint64_t device = peer_device(held);
+    if (device && device == peer_memory()) {
         char self[32];
         snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
         /* Read-write because the mailbox is mapped through this descriptor. */
@@ -222,10 +222,10 @@ static int gp_peer_descriptor(int fds, const char *name)
 }
 
 /* One descriptor.  0: this is the process's own session; else as gp_peer_open. */
-static int gp_peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
-                       char problem[GP_PROBLEM_BYTES])
+static int peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
+                    char problem[GP_PROBLEM_BYTES])
 {
-    int fd = gp_peer_descriptor(fds, name);
+    int fd = peer_descriptor(fds, name);
     if (fd < 0)
         return fd;
     int rc = gp_peer_adopt(session, fd, problem);
@@ -254,10 +254,10 @@ int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char probl
     struct dirent *entry;
     errno = 0;
     for (int n = 0; n < GP_PEER_MOST_FDS && candidates < GP_PEER_MOST_CANDIDATES && (entry = readdir(dir)); n++) {
-        if (entry->d_name[0] == '.' || !gp_peer_named(fds, entry->d_name))
+        if (entry->d_name[0] == '.' || !peer_named(fds, entry->d_name))
             continue;
         candidates++;
-        int rc = gp_peer_try(session, proc, fds, entry->d_name, problem);
+        int rc = peer_try(session, proc, fds, entry->d_name, problem);
         if (rc == 0) {
             found = 0;
             break;

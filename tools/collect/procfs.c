@@ -2,7 +2,7 @@
  * procfs.c: see procfs.h. */
 #define _GNU_SOURCE /* O_PATH */
 #include <collect/procfs.h>
-#include <collect/text.h>
+#include <collect/uuid.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ int gp_proc_stat(int dir, struct gp_proc *proc)
     return 0;
 }
 
-static int gp_proc_status(int dir, struct gp_proc *proc)
+static int proc_status(int dir, struct gp_proc *proc)
 {
     char text[4096];
     ssize_t n = gp_proc_read(dir, "status", text, sizeof(text));
@@ -94,7 +94,7 @@ int gp_proc_open(struct gp_proc *proc, pid_t pid)
         return errno == ENOENT || errno == ENOTDIR ? -ESRCH : -errno;
     int rc = gp_proc_stat(proc->dir, proc);
     if (!rc)
-        rc = gp_proc_status(proc->dir, proc);
+        rc = proc_status(proc->dir, proc);
     if (!rc && proc->zombie)
         rc = -ESRCH;
     if (rc) {

@@ -29,14 +29,14 @@ struct gp_sites_reader {
     uint32_t wire_strings;     /* bytes fetched */
 };
 
-static int gp_sites_wrong(char problem[GP_PROBLEM_BYTES], const char *what, uint32_t number)
+static int sites_wrong(char problem[GP_PROBLEM_BYTES], const char *what, uint32_t number)
 {
     snprintf(problem, GP_PROBLEM_BYTES, "call sites: %s (%u)", what, number);
     return -EPROTO;
 }
 
 /* Room for `count`, keeping what is there. */
-static int gp_sites_room(void *array, size_t count, size_t bytes)
+static int sites_room(void *array, size_t count, size_t bytes)
 {
     void *old, *moved;
     memcpy(&old, array, sizeof(old));
@@ -49,7 +49,7 @@ static int gp_sites_room(void *array, size_t count, size_t bytes)
 
 /* ---- head ------------------------------------------------------------------------------------------------------ */
 
-static int gp_sites_place(struct gp_sites_reader *reader, uint64_t *room, char problem[GP_PROBLEM_BYTES])
+static int sites_place(struct gp_sites_reader *reader, uint64_t *room, char problem[GP_PROBLEM_BYTES])
 {
     struct gp_wire_header header;
     int rc = gp_peer_fetch(&reader->peer, &header, sizeof(header), 0);
@@ -60,22 +60,22 @@ static int gp_sites_place(struct gp_sites_reader *reader, uint64_t *room, char p
     if (header.sites_offset < sizeof(header) || header.sites_offset % 8 != 0 ||
         header.sites_bytes < sizeof(struct gp_wire_sites) || header.sites_offset > reader->peer.total_bytes ||
         header.sites_bytes > reader->peer.total_bytes - header.sites_offset)
-        return gp_sites_wrong(problem, "they do not fit inside the session", 0);
+        return sites_wrong(problem, "they do not fit inside the session", 0);
     if (reader->offset && reader->offset != header.sites_offset)
-        return gp_sites_wrong(problem, "they moved", 0);
+        return sites_wrong(problem, "they moved", 0);
     reader->offset = header.sites_offset;
     *room = header.sites_bytes;
     return 0;
 }
 
-static bool gp_sites_inside(uint64_t offset, uint64_t count, uint64_t bytes, uint64_t room)
+static bool sites_inside(uint64_t offset, uint64_t count, uint64_t bytes, uint64_t room)
 {
     return offset >= sizeof(struct gp_wire_sites) && offset % 8 == 0 && offset <= room &&
            count <= (room - offset) / bytes;
 }
 
-static int gp_sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *head, uint64_t room,
-                         char problem[GP_PROBLEM_BYTES])
+static int sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *head, uint64_t room,
+                      char problem[GP_PROBLEM_BYTES])
 {
     int rc = gp_peer_fetch(&reader->peer, head, sizeof(*head), reader->offset);
     if (rc)
@@ -85,31 +85,31 @@ static int gp_sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *h
     if (head->modes == 0 && head->row_bytes == 0)
         return -ENOENT;
     if (head->row_bytes != sizeof(struct gp_wire_site) || head->frame_bytes != sizeof(struct gp_wire_frame))
-        return gp_sites_wrong(problem, "sizes are not those of this version", head->row_bytes);
-    if (!gp_sites_inside(head->rows_offset, head->row_limit, sizeof(struct gp_wire_site), room) ||
-        !gp_sites_inside(head->frames_offset, head->frame_limit, sizeof(struct gp_wire_frame), room) ||
-        !gp_sites_inside(head->strings_offset, head->string_limit, 1, room))
-        return gp_sites_wrong(problem, "a table does not fit inside of them", 0);
+        return sites_wrong(problem, "sizes are not those of this version", head->row_bytes);
+    if (!sites_inside(head->rows_offset, head->row_limit, sizeof(struct gp_wire_site), room) ||
+        !sites_inside(head->frames_offset, head->frame_limit, sizeof(struct gp_wire_frame), room) ||
+        !sites_inside(head->strings_offset, head->string_limit, 1, room))
+        return sites_wrong(problem, "a table does not fit inside of them", 0);
     if (head->row_limit > GP_SITES_MOST_ROWS || head->frame_limit > GP_SITES_MOST_FRAMES ||
         head->string_limit > GP_SITES_MOST_STRINGS)
-        return gp_sites_wrong(problem, "a table is larger than any library makes it", head->row_limit);
+        return sites_wrong(problem, "a table is larger than any library makes it", head->row_limit);
     if (reader->head.row_bytes && head->string_limit != reader->head.string_limit)
-        return gp_sites_wrong(problem, "a table changed its size", head->string_limit);
+        return sites_wrong(problem, "a table changed its size", head->string_limit);
     if (head->rows > head->row_limit || head->frames > head->frame_limit || head->strings > head->string_limit)
-        return gp_sites_wrong(problem, "more is in use than there is", head->rows);
+        return sites_wrong(problem, "more is in use than there is", head->rows);
     return 0;
 }
 
 /* ---- what only grows ------------------------------------------------------------------------------------------- */
 
 /* "", then room for all strings that the process can have, then the texts of modules. */
-static int gp_sites_strings(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+static int sites_strings(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
 {
     struct gp_sites_reader *reader = sites->reader;
     uint32_t have = reader->wire_strings;
     int rc = 0;
     if (head->strings < have)
-        return gp_sites_wrong(problem, "strings went away", head->strings);
+        return sites_wrong(problem, "strings went away", head->strings);
     if (!sites->string_bytes) {
         sites->strings = calloc(head->string_limit + 2ul, 1);
         if (!sites->strings)
@@ -126,19 +126,19 @@ static int gp_sites_strings(struct gp_sites *sites, const struct gp_wire_sites *
     return 0;
 }
 
-static uint32_t gp_sites_module(const struct gp_sites *sites, uint64_t pc)
+static uint32_t sites_module(const struct gp_sites *sites, uint64_t pc)
 {
     const struct gp_sites_reader *reader = sites->reader;
     const struct gp_module *found = pc ? gp_modules_find(&reader->modules, pc - 1) : NULL;
     return found ? reader->module_index[found - reader->modules.rows] : GP_REC_NONE;
 }
 
-static int gp_sites_frame(const struct gp_sites *sites, const struct gp_wire_frame *wire, struct gp_rec_frame *out)
+static int sites_frame(const struct gp_sites *sites, const struct gp_wire_frame *wire, struct gp_rec_frame *out)
 {
     *out = (struct gp_rec_frame){.module = GP_REC_NONE};
     if (wire->type == GP_FRAME_NATIVE) {
         out->pc = wire->pc;
-        out->module = gp_sites_module(sites, wire->pc);
+        out->module = sites_module(sites, wire->pc);
         return 0;
     }
     uint32_t strings = sites->reader->wire_strings;
@@ -151,20 +151,20 @@ static int gp_sites_frame(const struct gp_sites *sites, const struct gp_wire_fra
     return 0;
 }
 
-static int gp_sites_frames(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+static int sites_frames(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
 {
     struct gp_wire_frame wire[1024];
     if (head->frames < sites->frame_count)
-        return gp_sites_wrong(problem, "frames went away", head->frames);
-    int rc = gp_sites_room(&sites->frames, head->frames, sizeof(*sites->frames));
+        return sites_wrong(problem, "frames went away", head->frames);
+    int rc = sites_room(&sites->frames, head->frames, sizeof(*sites->frames));
     for (uint32_t at = sites->frame_count; !rc && at < head->frames; at = sites->frame_count) {
         uint32_t part = head->frames - at < GP_COUNT(wire) ? head->frames - at : (uint32_t)GP_COUNT(wire);
         rc = gp_peer_fetch(&sites->reader->peer, wire, part * sizeof(*wire),
                            sites->reader->offset + head->frames_offset + (uint64_t)at * sizeof(*wire));
         for (uint32_t i = 0; !rc && i < part; i++) {
-            rc = gp_sites_frame(sites, &wire[i], &sites->frames[at + i]);
+            rc = sites_frame(sites, &wire[i], &sites->frames[at + i]);
             if (rc)
-                return gp_sites_wrong(problem, "a frame makes no sense", at + i);
+                return sites_wrong(problem, "a frame makes no sense", at + i);
             sites->frame_count++;
         }
     }
@@ -173,13 +173,13 @@ static int gp_sites_frames(struct gp_sites *sites, const struct gp_wire_sites *h
 
 /* ---- modules --------------------------------------------------------------------------------------------------- */
 
-static int gp_sites_put(struct gp_sites *sites, const char *text, uint32_t *at)
+static int sites_put(struct gp_sites *sites, const char *text, uint32_t *at)
 {
     size_t bytes = strlen(text) + 1;
     *at = 0;
     if (bytes == 1)
         return 0;
-    int rc = gp_sites_room(&sites->strings, sites->string_bytes + bytes, 1);
+    int rc = sites_room(&sites->strings, sites->string_bytes + bytes, 1);
     if (rc)
         return rc;
     memcpy(sites->strings + sites->string_bytes, text, bytes);
@@ -188,26 +188,26 @@ static int gp_sites_put(struct gp_sites *sites, const char *text, uint32_t *at)
     return 0;
 }
 
-static bool gp_sites_module_same(const struct gp_module *a, const struct gp_module *b)
+static bool sites_module_same(const struct gp_module *a, const struct gp_module *b)
 {
     return a->start == b->start && a->end == b->end && a->offset == b->offset &&
            a->build_id_bytes == b->build_id_bytes && memcmp(a->build_id, b->build_id, a->build_id_bytes) == 0 &&
            strcmp(a->path, b->path) == 0;
 }
 
-static int gp_sites_module_add(struct gp_sites *sites, const struct gp_module *module)
+static int sites_module_add(struct gp_sites *sites, const struct gp_module *module)
 {
     char id[2 * sizeof(module->build_id) + 1] = "";
-    int rc = gp_sites_room(&sites->modules, sites->module_count + 1ul, sizeof(*sites->modules));
+    int rc = sites_room(&sites->modules, sites->module_count + 1ul, sizeof(*sites->modules));
     if (rc)
         return rc;
     struct gp_rec_module *out = &sites->modules[sites->module_count];
     *out = (struct gp_rec_module){.start = module->start, .end = module->end, .offset = module->offset};
     for (unsigned i = 0; i < module->build_id_bytes && i < sizeof(module->build_id); i++)
         snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
-    rc = gp_sites_put(sites, module->path, &out->path);
+    rc = sites_put(sites, module->path, &out->path);
     if (!rc)
-        rc = gp_sites_put(sites, id, &out->build_id);
+        rc = sites_put(sites, id, &out->build_id);
     if (!rc)
         sites->module_count++;
     return rc;
@@ -217,7 +217,7 @@ static int gp_sites_module_add(struct gp_sites *sites, const struct gp_module *m
 #define GP_SITES_MOST_MODULES (4 * GP_MODULES_MOST)
 
 /* What is mapped now; what was known keeps its index, also when it is gone: older frames lie in it. */
-static int gp_sites_modules(struct gp_sites *sites)
+static int sites_modules(struct gp_sites *sites)
 {
     struct gp_sites_reader *reader = sites->reader;
     struct gp_modules now;
@@ -230,10 +230,10 @@ static int gp_sites_modules(struct gp_sites *sites)
     for (uint32_t i = 0; !rc && i < now.count; i++) {
         const struct gp_module *old = gp_modules_find(&reader->modules, now.rows[i].start);
         index[i] = sites->module_count;
-        if (old && gp_sites_module_same(old, &now.rows[i]))
+        if (old && sites_module_same(old, &now.rows[i]))
             index[i] = reader->module_index[old - reader->modules.rows];
         else if (sites->module_count < GP_SITES_MOST_MODULES)
-            rc = gp_sites_module_add(sites, &now.rows[i]);
+            rc = sites_module_add(sites, &now.rows[i]);
         else
             index[i] = GP_REC_NONE;
     }
@@ -252,21 +252,21 @@ static int gp_sites_modules(struct gp_sites *sites)
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-static int64_t gp_sites_number(int64_t number)
+static int64_t sites_number(int64_t number)
 {
     const int64_t most = 1ll << 60; /* no machine has as much: sums stay in range */
     /* Below zero for an instant: another thread frees before the allocating one has counted. */
     return number < 0 ? 0 : number > most ? most : number;
 }
 
-static int gp_sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wire_site *wire,
-                        char problem[GP_PROBLEM_BYTES])
+static int sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wire_site *wire,
+                     char problem[GP_PROBLEM_BYTES])
 {
     struct gp_rec_site *out = &sites->sites[index];
     if (index && (wire->first_frame > sites->frame_count || wire->frame_count > GP_SITE_FRAMES ||
                   wire->frame_count > sites->frame_count - wire->first_frame || wire->kind >= GP_KINDS ||
                   wire->device >= GP_WIRE_DEVICES || wire->truncated > 1))
-        return gp_sites_wrong(problem, "a row makes no sense", index);
+        return sites_wrong(problem, "a row makes no sense", index);
     if (index == 0) { /* unknown: no stack, whatever it says */
         *out = (struct gp_rec_site){0};
         return 0;
@@ -278,19 +278,18 @@ static int gp_sites_row(struct gp_sites *sites, uint32_t index, const struct gp_
         .device = wire->device,
         .kind = wire->kind,
         .truncated = wire->truncated,
-        .live_bytes = gp_sites_number(wire->live_bytes),
-        .live_count = gp_sites_number(wire->live_count),
-        .peak_bytes = gp_sites_number(wire->peak_bytes),
-        .at_peak_bytes = gp_sites_number(current ? wire->at_peak_bytes : wire->live_bytes),
-        .allocated_bytes = gp_sites_number(wire->allocated_bytes),
-        .calls = gp_sites_number(wire->calls),
+        .live_bytes = sites_number(wire->live_bytes),
+        .live_count = sites_number(wire->live_count),
+        .peak_bytes = sites_number(wire->peak_bytes),
+        .at_peak_bytes = sites_number(current ? wire->at_peak_bytes : wire->live_bytes),
+        .allocated_bytes = sites_number(wire->allocated_bytes),
+        .calls = sites_number(wire->calls),
     };
     return 0;
 }
 
 /* A row that was twice the same is one that stood so at an instant. */
-static int gp_sites_steady(struct gp_sites *sites, struct gp_wire_site *row, const struct gp_wire_site *again,
-                           uint64_t at)
+static int sites_steady(struct gp_sites *sites, struct gp_wire_site *row, const struct gp_wire_site *again, uint64_t at)
 {
     struct gp_wire_site other = *again;
     for (int tries = 0; tries < 8; tries++) {
@@ -305,7 +304,7 @@ static int gp_sites_steady(struct gp_sites *sites, struct gp_wire_site *row, con
     return 0;
 }
 
-static int gp_sites_rows_once(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
+static int sites_rows_once(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
 {
     const size_t bytes = sizeof(struct gp_wire_site);
     struct gp_wire_site *rows = malloc(2 * GP_SITES_ROWS * bytes), *again = rows + GP_SITES_ROWS;
@@ -318,16 +317,16 @@ static int gp_sites_rows_once(struct gp_sites *sites, const struct gp_wire_sites
         if (!rc)
             rc = gp_peer_fetch(&sites->reader->peer, again, part * bytes, offset);
         for (uint32_t i = 0; !rc && i < part; i++) {
-            rc = gp_sites_steady(sites, &rows[i], &again[i], offset + i * bytes);
+            rc = sites_steady(sites, &rows[i], &again[i], offset + i * bytes);
             if (!rc)
-                rc = gp_sites_row(sites, at + i, &rows[i], problem);
+                rc = sites_row(sites, at + i, &rows[i], problem);
         }
     }
     free(rows);
     return rc;
 }
 
-static bool gp_sites_same_peaks(const struct gp_wire_sites *a, const struct gp_wire_sites *b)
+static bool sites_same_peaks(const struct gp_wire_sites *a, const struct gp_wire_sites *b)
 {
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         if (a->devices[i].peak_seq != b->devices[i].peak_seq)
@@ -335,7 +334,7 @@ static bool gp_sites_same_peaks(const struct gp_wire_sites *a, const struct gp_w
     return true;
 }
 
-static void gp_sites_take_head(struct gp_sites *sites, const struct gp_wire_sites *head)
+static void sites_take_head(struct gp_sites *sites, const struct gp_wire_sites *head)
 {
     sites->modes = head->modes;
     sites->captures = head->captures;
@@ -344,26 +343,25 @@ static void gp_sites_take_head(struct gp_sites *sites, const struct gp_wire_site
     sites->lost_strings = head->lost_strings;
     memcpy(sites->devices, head->devices, sizeof(sites->devices));
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
-        sites->devices[i].live_bytes = gp_sites_number(head->devices[i].live_bytes);
-        sites->devices[i].peak_bytes = gp_sites_number(head->devices[i].peak_bytes);
+        sites->devices[i].live_bytes = sites_number(head->devices[i].live_bytes);
+        sites->devices[i].peak_bytes = sites_number(head->devices[i].peak_bytes);
     }
 }
 
 /* What a row held at the peak is known by comparing it with its device: while a peak is being raised all the time, the
  * third look is as good as the next. */
-static int gp_sites_rows(struct gp_sites *sites, struct gp_wire_sites *head, uint64_t room,
-                         char problem[GP_PROBLEM_BYTES])
+static int sites_rows(struct gp_sites *sites, struct gp_wire_sites *head, uint64_t room, char problem[GP_PROBLEM_BYTES])
 {
     if (head->rows < sites->site_count)
-        return gp_sites_wrong(problem, "rows went away", head->rows);
-    int rc = gp_sites_room(&sites->sites, head->rows + 1ul, sizeof(*sites->sites));
+        return sites_wrong(problem, "rows went away", head->rows);
+    int rc = sites_room(&sites->sites, head->rows + 1ul, sizeof(*sites->sites));
     for (int tries = 0; !rc && tries < 3; tries++) {
         struct gp_wire_sites after;
-        gp_sites_take_head(sites, head);
-        rc = gp_sites_rows_once(sites, head, problem);
+        sites_take_head(sites, head);
+        rc = sites_rows_once(sites, head, problem);
         if (!rc)
-            rc = gp_sites_head(sites->reader, &after, room, problem);
-        if (rc || gp_sites_same_peaks(head, &after))
+            rc = sites_head(sites->reader, &after, room, problem);
+        if (rc || sites_same_peaks(head, &after))
             break;
         memcpy(head->devices, after.devices, sizeof(after.devices)); /* the counts stay those that were covered */
     }
@@ -384,21 +382,21 @@ int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
     struct gp_wire_sites head;
     uint64_t room;
     problem[0] = '\0';
-    int rc = gp_sites_place(reader, &room, problem);
+    int rc = sites_place(reader, &room, problem);
     if (!rc)
-        rc = gp_sites_head(reader, &head, room, problem);
+        rc = sites_head(reader, &head, room, problem);
     if (!rc)
-        rc = gp_sites_strings(sites, &head, problem);
+        rc = sites_strings(sites, &head, problem);
     /* Of a process that has ended the modules are those that were seen last: hence a first look at once. */
     if (!rc && (head.frames > sites->frame_count || !sites->time_ns)) {
-        rc = gp_sites_modules(sites);
+        rc = sites_modules(sites);
         sites->ended = rc == -ESRCH;
         rc = sites->ended ? 0 : rc;
     }
     if (!rc)
-        rc = gp_sites_frames(sites, &head, problem);
+        rc = sites_frames(sites, &head, problem);
     if (!rc)
-        rc = gp_sites_rows(sites, &head, room, problem);
+        rc = sites_rows(sites, &head, room, problem);
     if (!rc) {
         reader->head = head;
         sites->time_ns = gp_clock_ns();

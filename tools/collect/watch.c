@@ -15,7 +15,7 @@
 #define GP_WATCH_DEPTH   16
 #define GP_WATCH_THREADS 256
 
-static void gp_watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struct gp_peer *session)
+static void watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struct gp_peer *session)
 {
     for (int i = 0; i < watch->count; i++) {
         if (memcmp(watch->watched[i]->session.id, session->id, sizeof(session->id)) == 0 &&
@@ -35,9 +35,9 @@ static void gp_watch_keep(struct gp_watch *watch, const struct gp_proc *proc, st
     watch->watched[watch->count++] = watched;
 }
 
-static void gp_watch_process(struct gp_watch *watch, pid_t pid, int depth);
+static void watch_process(struct gp_watch *watch, pid_t pid, int depth);
 
-static void gp_watch_children(struct gp_watch *watch, const struct gp_proc *proc, int depth)
+static void watch_children(struct gp_watch *watch, const struct gp_proc *proc, int depth)
 {
     int fd = openat(proc->dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *tasks = fd >= 0 ? fdopendir(fd) : NULL;
@@ -58,14 +58,14 @@ static void gp_watch_children(struct gp_watch *watch, const struct gp_proc *proc
             long pid = strtol(at, &end, 10);
             if (end == at)
                 break;
-            gp_watch_process(watch, (pid_t)pid, depth + 1);
+            watch_process(watch, (pid_t)pid, depth + 1);
         }
     }
     closedir(tasks);
 }
 
 /* depth < 0: this process alone. */
-static void gp_watch_process(struct gp_watch *watch, pid_t pid, int depth)
+static void watch_process(struct gp_watch *watch, pid_t pid, int depth)
 {
     struct gp_proc proc;
     struct gp_peer session;
@@ -73,16 +73,16 @@ static void gp_watch_process(struct gp_watch *watch, pid_t pid, int depth)
     if (depth > GP_WATCH_DEPTH || gp_proc_open(&proc, pid) != 0)
         return;
     if (gp_peer_open(&session, &proc, problem) == 0)
-        gp_watch_keep(watch, &proc, &session);
+        watch_keep(watch, &proc, &session);
     if (depth >= 0)
-        gp_watch_children(watch, &proc, depth);
+        watch_children(watch, &proc, depth);
     gp_proc_close(&proc);
 }
 
 int gp_watch_look(struct gp_watch *watch, pid_t root, bool deep)
 {
     int before = watch->count;
-    gp_watch_process(watch, root, deep ? 0 : -1);
+    watch_process(watch, root, deep ? 0 : -1);
     return watch->count - before;
 }
 

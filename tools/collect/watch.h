@@ -22,8 +22,8 @@ struct gp_watch {
     struct gp_watched *watched[GP_WATCH_MOST];
 };
 
-/* Looks once at the process and, if deep, at its descendants; keeps every session not known yet.  Number of new ones.
- */
+/* Looks once at the process and, if deep, at its descendants; keeps every session not known yet.  Number of new
+ * ones. */
 int gp_watch_look(struct gp_watch *watch, pid_t root, bool deep);
 
 /* Reads the numbers as they are now (the final ones once the process has ended).  0 or -ENOMEM. */

@@ -23,7 +23,7 @@ struct gp_chrome_state { /* of one device at one moment */
 };
 struct gp_chrome_device {
     struct gp_chrome_state now, high; /* high: of this stretch */
-    struct gp_polled polled;
+    struct gp_flow_polled polled;
     uint64_t stretch;
     bool is_open; /* something changed in this stretch */
     bool kinds[GP_KINDS], reserved;
@@ -54,7 +54,7 @@ struct gp_chrome {
 
 /* ---- one event of the format ------------------------------------------------------------------------------------- */
 
-static void gp_chrome_begin(struct gp_chrome *c, const char *phase, uint64_t time_ns)
+static void chrome_begin(struct gp_chrome *c, const char *phase, uint64_t time_ns)
 {
     const struct gp_recording *recording = c->export->recording;
     gp_out_text(c->out, c->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
@@ -67,14 +67,14 @@ static void gp_chrome_begin(struct gp_chrome *c, const char *phase, uint64_t tim
     gp_out_micros(c->out, time_ns > recording->begin_ns ? (int64_t)(time_ns - recording->begin_ns) : 0);
 }
 
-static void gp_chrome_key(struct gp_chrome *c, const char *key)
+static void chrome_key(struct gp_chrome *c, const char *key)
 {
     gp_out_text(c->out, ",\"");
     gp_out_text(c->out, key);
     gp_out_text(c->out, "\":");
 }
 
-static void gp_chrome_id(struct gp_chrome *c, const char *category, uint64_t id)
+static void chrome_id(struct gp_chrome *c, const char *category, uint64_t id)
 {
     gp_out_text(c->out, ",\"cat\":\"");
     gp_out_text(c->out, category);
@@ -83,15 +83,15 @@ static void gp_chrome_id(struct gp_chrome *c, const char *category, uint64_t id)
     gp_out_text(c->out, "\"}");
 }
 
-static void gp_chrome_tid(struct gp_chrome *c, uint32_t thread)
+static void chrome_tid(struct gp_chrome *c, uint32_t thread)
 {
     const struct gp_recording *recording = c->export->recording;
-    gp_chrome_key(c, "tid");
+    chrome_key(c, "tid");
     gp_out_u64(c->out, thread < recording->thread_count ? recording->threads[thread].tid : recording->pid);
 }
 
 /* "device 0", "host", as the beginning of a counter's name. */
-static void gp_chrome_device_name(struct gp_chrome *c, uint32_t device, const char *what)
+static void chrome_device_name(struct gp_chrome *c, uint32_t device, const char *what)
 {
     const struct gp_recording *recording = c->export->recording;
     char text[16];
@@ -105,25 +105,25 @@ static void gp_chrome_device_name(struct gp_chrome *c, uint32_t device, const ch
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
 
-static void gp_chrome_counter(struct gp_chrome *c, uint32_t device, uint64_t time_ns, const char *what, int64_t bytes)
+static void chrome_counter(struct gp_chrome *c, uint32_t device, uint64_t time_ns, const char *what, int64_t bytes)
 {
-    gp_chrome_begin(c, "C", time_ns);
-    gp_chrome_device_name(c, device, what);
+    chrome_begin(c, "C", time_ns);
+    chrome_device_name(c, device, what);
     gp_out_text(c->out, ",\"args\":{\"bytes\":");
     gp_out_i64(c->out, bytes);
     gp_out_text(c->out, "}}");
 }
 
-static void gp_chrome_point(struct gp_chrome *c, uint32_t index, const struct gp_chrome_state *state)
+static void chrome_point(struct gp_chrome *c, uint32_t index, const struct gp_chrome_state *state)
 {
     const struct gp_chrome_device *device = &c->devices[index];
     const char *comma = "";
     c->points++;
-    gp_chrome_counter(c, index, state->time_ns, "allocated", state->level.allocated);
+    chrome_counter(c, index, state->time_ns, "allocated", state->level.allocated);
     if (device->reserved)
-        gp_chrome_counter(c, index, state->time_ns, "reserved", state->reserved);
-    gp_chrome_begin(c, "C", state->time_ns);
-    gp_chrome_device_name(c, index, "kinds");
+        chrome_counter(c, index, state->time_ns, "reserved", state->reserved);
+    chrome_begin(c, "C", state->time_ns);
+    chrome_device_name(c, index, "kinds");
     gp_out_text(c->out, ",\"args\":{");
     for (unsigned kind = 0; kind < GP_KINDS; kind++) {
         if (!device->kinds[kind])
@@ -137,25 +137,25 @@ static void gp_chrome_point(struct gp_chrome *c, uint32_t index, const struct gp
     gp_out_text(c->out, "}}");
 }
 
-static void gp_chrome_stretch_end(struct gp_chrome *c, uint32_t index)
+static void chrome_stretch_end(struct gp_chrome *c, uint32_t index)
 {
     struct gp_chrome_device *device = &c->devices[index];
     if (!device->is_open)
         return;
     device->is_open = false;
     if (device->high.time_ns != device->now.time_ns || device->high.level.allocated != device->now.level.allocated)
-        gp_chrome_point(c, index, &device->high);
-    gp_chrome_point(c, index, &device->now);
+        chrome_point(c, index, &device->high);
+    chrome_point(c, index, &device->now);
 }
 
-static void gp_chrome_change(struct gp_chrome *c, const struct gp_flow_change *change)
+static void chrome_change(struct gp_chrome *c, const struct gp_flow_change *change)
 {
     uint32_t index = change->item->device;
     struct gp_chrome_device *device = &c->devices[index];
     uint64_t since =
         change->time_ns > c->export->recording->begin_ns ? change->time_ns - c->export->recording->begin_ns : 0;
     if (since / c->stretch_ns != device->stretch) {
-        gp_chrome_stretch_end(c, index);
+        chrome_stretch_end(c, index);
         device->stretch = since / c->stretch_ns;
     }
     gp_polled_advance(&device->polled, change->time_ns, &device->now.level);
@@ -172,7 +172,7 @@ static void gp_chrome_change(struct gp_chrome *c, const struct gp_flow_change *c
     device->is_open = true;
 }
 
-static void gp_chrome_samples(struct gp_chrome *c)
+static void chrome_samples(struct gp_chrome *c)
 {
     const struct gp_recording *recording = c->export->recording;
     for (size_t i = 0; i < recording->sample_count && !c->out->error; i++) {
@@ -180,25 +180,25 @@ static void gp_chrome_samples(struct gp_chrome *c)
         if (sample->device >= recording->device_count)
             continue;
         if (sample->process_bytes >= 0)
-            gp_chrome_counter(c, sample->device, sample->time_ns, "NVML: process", sample->process_bytes);
+            chrome_counter(c, sample->device, sample->time_ns, "NVML: process", sample->process_bytes);
         if (sample->used_bytes >= 0)
-            gp_chrome_counter(c, sample->device, sample->time_ns, "NVML: used", sample->used_bytes);
+            chrome_counter(c, sample->device, sample->time_ns, "NVML: used", sample->used_bytes);
     }
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static bool gp_chrome_smaller(const struct gp_chrome_size *one, const struct gp_chrome_size *other)
+static bool chrome_smaller(const struct gp_chrome_size *one, const struct gp_chrome_size *other)
 {
     return one->bytes != other->bytes ? one->bytes < other->bytes : one->id > other->id;
 }
 
-static void gp_chrome_sink(struct gp_chrome *c, uint32_t at)
+static void chrome_sink(struct gp_chrome *c, uint32_t at)
 {
     for (;;) {
         uint32_t least = at;
         for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < c->largest_count; child++) {
-            if (gp_chrome_smaller(&c->largest[child], &c->largest[least]))
+            if (chrome_smaller(&c->largest[child], &c->largest[least]))
                 least = child;
         }
         if (least == at)
@@ -210,40 +210,40 @@ static void gp_chrome_sink(struct gp_chrome *c, uint32_t at)
     }
 }
 
-static void gp_chrome_offer(struct gp_chrome *c, struct gp_chrome_size size)
+static void chrome_offer(struct gp_chrome *c, struct gp_chrome_size size)
 {
     c->block_count++;
     if (c->largest_count < c->export->block_limit) {
         uint32_t at = c->largest_count++;
-        for (; at && gp_chrome_smaller(&size, &c->largest[(at - 1) / 2]); at = (at - 1) / 2)
+        for (; at && chrome_smaller(&size, &c->largest[(at - 1) / 2]); at = (at - 1) / 2)
             c->largest[at] = c->largest[(at - 1) / 2];
         c->largest[at] = size;
-    } else if (c->largest_count && gp_chrome_smaller(&c->largest[0], &size)) {
+    } else if (c->largest_count && chrome_smaller(&c->largest[0], &size)) {
         c->largest[0] = size;
-        gp_chrome_sink(c, 0);
+        chrome_sink(c, 0);
     }
 }
 
-static bool gp_chrome_is_drawn(const struct gp_chrome *c, uint32_t id)
+static bool chrome_is_drawn(const struct gp_chrome *c, uint32_t id)
 {
     return c->drawn[id / 64] >> id % 64 & 1;
 }
 
-static const char *gp_chrome_block_name(struct gp_chrome *c, const struct gp_rec_event *item)
+static const char *chrome_block_name(struct gp_chrome *c, const struct gp_rec_event *item)
 {
     const char *kind = gp_kind_name(item->kind);
     return item->site ? gp_export_rows_label(&c->rows, item->site) : kind ? kind : "unknown";
 }
 
-static void gp_chrome_block(struct gp_chrome *c, const struct gp_flow_change *change)
+static void chrome_block(struct gp_chrome *c, const struct gp_flow_change *change)
 {
     const struct gp_rec_event *item = change->item;
     char device[16];
-    gp_chrome_begin(c, change->add ? "b" : "e", change->time_ns);
-    gp_chrome_tid(c, item->thread);
-    gp_chrome_id(c, "memory", change->id);
-    gp_chrome_key(c, "name");
-    gp_out_json(c->out, gp_chrome_block_name(c, item));
+    chrome_begin(c, change->add ? "b" : "e", change->time_ns);
+    chrome_tid(c, item->thread);
+    chrome_id(c, "memory", change->id);
+    chrome_key(c, "name");
+    gp_out_json(c->out, chrome_block_name(c, item));
     gp_out_text(c->out, ",\"args\":{");
     if (change->add) {
         gp_out_text(c->out, "\"bytes\":");
@@ -261,27 +261,27 @@ static void gp_chrome_block(struct gp_chrome *c, const struct gp_flow_change *ch
 }
 
 /* Blocks that nothing freed end with the recording, and say so. */
-static void gp_chrome_survivor(struct gp_chrome *c, uint32_t id)
+static void chrome_survivor(struct gp_chrome *c, uint32_t id)
 {
     const struct gp_recording *recording = c->export->recording;
     const struct gp_rec_event *item =
         id < recording->event_count ? &recording->events[id] : &recording->baseline[id - recording->event_count];
-    gp_chrome_begin(c, "e", recording->end_ns);
-    gp_chrome_tid(c, item->thread);
-    gp_chrome_id(c, "memory", id);
-    gp_chrome_key(c, "name");
-    gp_out_json(c->out, gp_chrome_block_name(c, item));
+    chrome_begin(c, "e", recording->end_ns);
+    chrome_tid(c, item->thread);
+    chrome_id(c, "memory", id);
+    chrome_key(c, "name");
+    gp_out_json(c->out, chrome_block_name(c, item));
     gp_out_text(c->out, ",\"args\":{\"freed\":false}}");
 }
 
 /* ---- marks ------------------------------------------------------------------------------------------------------- */
 
-static void gp_chrome_instant(struct gp_chrome *c, const struct gp_rec_event *event, const char *name)
+static void chrome_instant(struct gp_chrome *c, const struct gp_rec_event *event, const char *name)
 {
-    gp_chrome_begin(c, "i", event->time_ns);
-    gp_chrome_tid(c, event->thread);
+    chrome_begin(c, "i", event->time_ns);
+    chrome_tid(c, event->thread);
     gp_out_text(c->out, ",\"s\":\"p\"");
-    gp_chrome_key(c, "name");
+    chrome_key(c, "name");
     gp_out_json(c->out, name);
     if (event->type == GP_EVENT_OOM) {
         gp_out_text(c->out, ",\"args\":{\"asked_bytes\":");
@@ -291,19 +291,18 @@ static void gp_chrome_instant(struct gp_chrome *c, const struct gp_rec_event *ev
     gp_out_char(c->out, '}');
 }
 
-static void gp_chrome_range(struct gp_chrome *c, const struct gp_chrome_range *range, const char *phase,
-                            uint64_t time_ns)
+static void chrome_range(struct gp_chrome *c, const struct gp_chrome_range *range, const char *phase, uint64_t time_ns)
 {
-    gp_chrome_begin(c, phase, time_ns);
-    gp_chrome_tid(c, range->thread);
-    gp_chrome_id(c, "nvtx", range->id);
-    gp_chrome_key(c, "name");
+    chrome_begin(c, phase, time_ns);
+    chrome_tid(c, range->thread);
+    chrome_id(c, "nvtx", range->id);
+    chrome_key(c, "name");
     gp_out_json(c->out, range->name);
     gp_out_char(c->out, '}');
 }
 
 /* The innermost open range of the name: of the thread if it has one (push and pop), else of another (start and end). */
-static struct gp_chrome_range *gp_chrome_open_range(struct gp_chrome *c, const char *name, uint32_t thread)
+static struct gp_chrome_range *chrome_open_range(struct gp_chrome *c, const char *name, uint32_t thread)
 {
     struct gp_chrome_range *found = NULL;
     for (uint32_t i = 0; i < c->range_count; i++) {
@@ -314,20 +313,20 @@ static struct gp_chrome_range *gp_chrome_open_range(struct gp_chrome *c, const c
     return found;
 }
 
-static void gp_chrome_range_end(struct gp_chrome *c, const struct gp_rec_event *event, const char *name)
+static void chrome_range_end(struct gp_chrome *c, const struct gp_rec_event *event, const char *name)
 {
-    struct gp_chrome_range *range = gp_chrome_open_range(c, name, event->thread);
+    struct gp_chrome_range *range = chrome_open_range(c, name, event->thread);
     if (!range) {
         c->ranges_unmatched++;
         return;
     }
-    gp_chrome_range(c, range, "e", event->time_ns);
+    chrome_range(c, range, "e", event->time_ns);
     c->range_count--;
     memmove(range, range + 1, (size_t)(c->ranges + c->range_count - range) * sizeof(*range));
 }
 
 /* "nvtx:NAME" begins a range, "/nvtx:NAME" ends one; see docs/nvtx.md. */
-static void gp_chrome_mark(struct gp_chrome *c, const struct gp_rec_event *event)
+static void chrome_mark(struct gp_chrome *c, const struct gp_rec_event *event)
 {
     const char *name = c->export->recording->strings + event->bytes;
     if (c->marks == GP_CHROME_MARKS && strncmp(name, "/nvtx:", 6) != 0) {
@@ -337,38 +336,38 @@ static void gp_chrome_mark(struct gp_chrome *c, const struct gp_rec_event *event
     c->marks += strncmp(name, "/nvtx:", 6) != 0;
     if (strncmp(name, "nvtx:", 5) == 0 && c->range_count < GP_CHROME_RANGES) {
         c->ranges[c->range_count] = (struct gp_chrome_range){c->range_id++, name + 5, event->thread};
-        gp_chrome_range(c, &c->ranges[c->range_count++], "b", event->time_ns);
+        chrome_range(c, &c->ranges[c->range_count++], "b", event->time_ns);
     } else if (strncmp(name, "/nvtx:", 6) == 0) {
-        gp_chrome_range_end(c, event, name + 6);
+        chrome_range_end(c, event, name + 6);
     } else {
-        gp_chrome_instant(c, event, name);
+        chrome_instant(c, event, name);
     }
 }
 
-static void gp_chrome_marks(struct gp_chrome *c)
+static void chrome_marks(struct gp_chrome *c)
 {
     const struct gp_recording *recording = c->export->recording;
     for (size_t i = 0; i < recording->event_count && !c->out->error; i++) {
         const struct gp_rec_event *event = &recording->events[i];
         if (event->type == GP_EVENT_MARK)
-            gp_chrome_mark(c, event);
+            chrome_mark(c, event);
         else if (event->type == GP_EVENT_OOM)
-            gp_chrome_instant(c, event, "out of memory");
+            chrome_instant(c, event, "out of memory");
         else if (event->type == GP_EVENT_RESET)
-            gp_chrome_instant(c, event, "peaks reset");
+            chrome_instant(c, event, "peaks reset");
     }
     while (c->range_count)
-        gp_chrome_range(c, &c->ranges[--c->range_count], "e", recording->end_ns);
+        chrome_range(c, &c->ranges[--c->range_count], "e", recording->end_ns);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static void gp_chrome_meta(struct gp_chrome *c, const char *what, uint32_t tid, const char *name)
+static void chrome_meta(struct gp_chrome *c, const char *what, uint32_t tid, const char *name)
 {
     gp_out_text(c->out, c->any ? ",\n{\"ph\":\"M\",\"pid\":" : "\n{\"ph\":\"M\",\"pid\":");
     c->any = true;
     gp_out_u64(c->out, c->export->recording->pid);
-    gp_chrome_key(c, "tid");
+    chrome_key(c, "tid");
     gp_out_u64(c->out, tid);
     gp_out_text(c->out, ",\"name\":\"");
     gp_out_text(c->out, what);
@@ -377,19 +376,19 @@ static void gp_chrome_meta(struct gp_chrome *c, const char *what, uint32_t tid, 
     gp_out_text(c->out, "}}");
 }
 
-static void gp_chrome_head(struct gp_chrome *c)
+static void chrome_head(struct gp_chrome *c)
 {
     const struct gp_recording *recording = c->export->recording;
     gp_out_text(c->out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-    gp_chrome_meta(c, "process_name", recording->pid, recording->comm);
+    chrome_meta(c, "process_name", recording->pid, recording->comm);
     for (uint32_t i = 0; i < recording->thread_count; i++) {
         const struct gp_rec_thread *thread = &recording->threads[i];
         if (recording->strings[thread->name])
-            gp_chrome_meta(c, "thread_name", thread->tid, recording->strings + thread->name);
+            chrome_meta(c, "thread_name", thread->tid, recording->strings + thread->name);
     }
 }
 
-static void gp_chrome_count(struct gp_chrome *c, const char *key, uint64_t number)
+static void chrome_count(struct gp_chrome *c, const char *key, uint64_t number)
 {
     gp_out_text(c->out, ",\"");
     gp_out_text(c->out, key);
@@ -397,26 +396,26 @@ static void gp_chrome_count(struct gp_chrome *c, const char *key, uint64_t numbe
     gp_out_u64(c->out, number);
 }
 
-static void gp_chrome_tail(struct gp_chrome *c)
+static void chrome_tail(struct gp_chrome *c)
 {
     const struct gp_recording *recording = c->export->recording;
     gp_out_text(c->out, "\n],\"otherData\":{\"producer\":\"gpuprof\",\"command_line\":");
     gp_out_json(c->out, recording->command_line);
-    gp_chrome_count(c, "begin_unix_ns", recording->begin_unix_ns);
-    gp_chrome_count(c, "events", recording->event_count);
-    gp_chrome_count(c, "events_dropped", recording->dropped);
-    gp_chrome_count(c, "damaged_blocks", recording->damaged_blocks);
-    gp_chrome_count(c, "counter_points", c->points);
-    gp_chrome_count(c, "blocks_drawn", c->largest_count);
-    gp_chrome_count(c, "blocks_left_out", c->block_count - c->largest_count);
-    gp_chrome_count(c, "smallest_block_drawn_bytes", c->largest_count ? c->largest[0].bytes : 0);
-    gp_chrome_count(c, "marks_left_out", c->marks_left_out);
-    gp_chrome_count(c, "range_ends_without_begin", c->ranges_unmatched);
+    chrome_count(c, "begin_unix_ns", recording->begin_unix_ns);
+    chrome_count(c, "events", recording->event_count);
+    chrome_count(c, "events_dropped", recording->dropped);
+    chrome_count(c, "damaged_blocks", recording->damaged_blocks);
+    chrome_count(c, "counter_points", c->points);
+    chrome_count(c, "blocks_drawn", c->largest_count);
+    chrome_count(c, "blocks_left_out", c->block_count - c->largest_count);
+    chrome_count(c, "smallest_block_drawn_bytes", c->largest_count ? c->largest[0].bytes : 0);
+    chrome_count(c, "marks_left_out", c->marks_left_out);
+    chrome_count(c, "range_ends_without_begin", c->ranges_unmatched);
     gp_out_text(c->out, "}}\n");
 }
 
 /* First walk: which kinds and sums there are, and which blocks are the largest. */
-static void gp_chrome_survey(struct gp_chrome *c)
+static void chrome_survey(struct gp_chrome *c)
 {
     struct gp_flow_walk walk = gp_flow_begin(c->rows.flow);
     struct gp_flow_change change;
@@ -427,13 +426,13 @@ static void gp_chrome_survey(struct gp_chrome *c)
         device->kinds[change.item->kind] |= (change.what & GP_FLOW_KIND) != 0;
         device->reserved |= (change.what & GP_FLOW_RESERVED) != 0 || device->polled.use;
         if (change.item->type == GP_EVENT_ALLOC)
-            gp_chrome_offer(c, (struct gp_chrome_size){change.item->bytes, change.id});
+            chrome_offer(c, (struct gp_chrome_size){change.item->bytes, change.id});
     }
     for (uint32_t i = 0; i < c->largest_count; i++)
         c->drawn[c->largest[i].id / 64] |= 1ull << c->largest[i].id % 64;
 }
 
-static void gp_chrome_progress(const struct gp_chrome *c, uint64_t changes)
+static void chrome_progress(const struct gp_chrome *c, uint64_t changes)
 {
     const struct gp_export *export = c->export;
     uint64_t all = export->recording->event_count + 1;
@@ -441,29 +440,29 @@ static void gp_chrome_progress(const struct gp_chrome *c, uint64_t changes)
         export->progress(export->progress_arg, (unsigned)(changes * 1000 / (changes > all ? changes : all)));
 }
 
-static void gp_chrome_flow(struct gp_chrome *c)
+static void chrome_flow(struct gp_chrome *c)
 {
     struct gp_flow_walk walk = gp_flow_begin(c->rows.flow);
     struct gp_flow_change change;
     for (uint64_t n = 1; !c->out->error && gp_flow_next(&walk, &change); n++) {
-        gp_chrome_progress(c, n);
+        chrome_progress(c, n);
         if (change.item->device < c->export->recording->device_count)
-            gp_chrome_change(c, &change);
-        if (gp_chrome_is_drawn(c, change.id)) {
-            gp_chrome_block(c, &change);
+            chrome_change(c, &change);
+        if (chrome_is_drawn(c, change.id)) {
+            chrome_block(c, &change);
             if (!change.add)
                 c->drawn[change.id / 64] &= ~(1ull << change.id % 64);
         }
     }
     for (uint32_t i = 0; i < c->export->recording->device_count; i++)
-        gp_chrome_stretch_end(c, i);
+        chrome_stretch_end(c, i);
     for (uint32_t i = 0; i < c->largest_count; i++) {
-        if (gp_chrome_is_drawn(c, c->largest[i].id))
-            gp_chrome_survivor(c, c->largest[i].id);
+        if (chrome_is_drawn(c, c->largest[i].id))
+            chrome_survivor(c, c->largest[i].id);
     }
 }
 
-static int gp_chrome_room(struct gp_chrome *c)
+static int chrome_room(struct gp_chrome *c)
 {
     const struct gp_recording *recording = c->export->recording;
     size_t items = recording->event_count + recording->baseline_count;
@@ -487,14 +486,14 @@ int gp_export_chrome(struct gp_export *export, struct gp_out *out)
     struct gp_chrome c = {.export = export, .out = out};
     int rc = gp_export_rows_begin(&c.rows, export);
     if (!rc)
-        rc = gp_chrome_room(&c);
+        rc = chrome_room(&c);
     if (!rc) {
-        gp_chrome_survey(&c);
-        gp_chrome_head(&c);
-        gp_chrome_flow(&c);
-        gp_chrome_samples(&c);
-        gp_chrome_marks(&c);
-        gp_chrome_tail(&c);
+        chrome_survey(&c);
+        chrome_head(&c);
+        chrome_flow(&c);
+        chrome_samples(&c);
+        chrome_marks(&c);
+        chrome_tail(&c);
     }
     gp_export_rows_end(&c.rows);
     free(c.devices);

@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-static void gp_collapsed_line(struct gp_export *export, struct gp_out *out, const struct gp_export_sum *sum,
-                              int64_t bytes)
+static void collapsed_line(struct gp_export *export, struct gp_out *out, const struct gp_export_sum *sum, int64_t bytes)
 {
     const struct gp_frame_text *frames;
     char text[512];
@@ -33,7 +32,7 @@ int gp_export_collapsed(struct gp_export *export, struct gp_out *out)
     for (uint32_t i = 0; !rc && i < sums.count && !out->error; i++) {
         int64_t bytes = gp_export_weight_of(&sums.rows[i], export->weight);
         if (bytes > 0) /* readers take no 0, and nothing is less than nothing */
-            gp_collapsed_line(export, out, &sums.rows[i], bytes);
+            collapsed_line(export, out, &sums.rows[i], bytes);
     }
     if (!rc)
         free(sums.rows);

@@ -7,7 +7,7 @@
     "event,time_ns,unix_ns,type,kind,device,address,size_bytes,requested_bytes,stream,tid,thread,site,site_name,peer," \
     "name\r\n"
 
-static void gp_csv_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
+static void csv_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
 {
     const struct gp_rec_thread *thread = index < recording->thread_count ? &recording->threads[index] : NULL;
     if (thread && thread->tid) /* of the baseline nobody knows it */
@@ -17,7 +17,7 @@ static void gp_csv_thread(struct gp_out *out, const struct gp_recording *recordi
         gp_out_csv(out, recording->strings + thread->name);
 }
 
-static void gp_csv_place(struct gp_out *out, const struct gp_recording *recording, const struct gp_export_row *row)
+static void csv_place(struct gp_out *out, const struct gp_recording *recording, const struct gp_export_row *row)
 {
     char device[16];
     gp_out_text(out, row->kind ? row->kind : "");
@@ -37,7 +37,7 @@ static void gp_csv_place(struct gp_out *out, const struct gp_recording *recordin
         gp_out_hex(out, recording->streams[row->event->stream]);
 }
 
-static void gp_csv_row(struct gp_out *out, struct gp_export_rows *rows, const struct gp_export_row *row)
+static void csv_row(struct gp_out *out, struct gp_export_rows *rows, const struct gp_export_row *row)
 {
     const struct gp_recording *recording = rows->export->recording;
     gp_out_i64(out, row->number);
@@ -48,9 +48,9 @@ static void gp_csv_row(struct gp_out *out, struct gp_export_rows *rows, const st
     gp_out_char(out, ',');
     gp_out_text(out, row->type);
     gp_out_char(out, ',');
-    gp_csv_place(out, recording, row);
+    csv_place(out, recording, row);
     gp_out_char(out, ',');
-    gp_csv_thread(out, recording, row->event->thread);
+    csv_thread(out, recording, row->event->thread);
     gp_out_char(out, ',');
     if (row->event->site)
         gp_out_u64(out, row->event->site);
@@ -73,7 +73,7 @@ int gp_export_csv(struct gp_export *export, struct gp_out *out)
         return rc;
     gp_out_text(out, GP_CSV_HEAD);
     while (!out->error && gp_export_rows_next(&rows, &row))
-        gp_csv_row(out, &rows, &row);
+        csv_row(out, &rows, &row);
     gp_export_rows_end(&rows);
     return out->error;
 }

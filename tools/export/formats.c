@@ -5,29 +5,29 @@
 #include <base/compiler.h>
 #include <string.h>
 
-static const struct gp_export_format gp_formats[] = {
+static const struct gp_export_format format_table[] = {
     {"pprof", true, true, gp_export_pprof, NULL},          {"chrome", false, false, gp_export_chrome, NULL},
     {"collapsed", false, true, gp_export_collapsed, NULL}, {"csv", false, false, gp_export_csv, NULL},
     {"jsonl", false, false, gp_export_jsonl, NULL},        {"sqlite", true, false, NULL, gp_export_sqlite},
 };
 
-static const char *const gp_weights[GP_EXPORT_WEIGHTS] = {"live", "peak", "allocated", "leaked"};
+static const char *const weights[GP_EXPORT_WEIGHTS] = {"live", "peak", "allocated", "leaked"};
 
 const struct gp_export_format *gp_export_format_at(unsigned index)
 {
-    return index < GP_COUNT(gp_formats) ? &gp_formats[index] : NULL;
+    return index < GP_COUNT(format_table) ? &format_table[index] : NULL;
 }
 
 const struct gp_export_format *gp_export_format_find(const char *name)
 {
-    for (size_t i = 0; i < GP_COUNT(gp_formats); i++) {
-        if (strcmp(gp_formats[i].name, name) == 0)
-            return &gp_formats[i];
+    for (size_t i = 0; i < GP_COUNT(format_table); i++) {
+        if (strcmp(format_table[i].name, name) == 0)
+            return &format_table[i];
     }
     return NULL;
 }
 
 const char *gp_export_weight_name(unsigned weight)
 {
-    return weight < GP_EXPORT_WEIGHTS ? gp_weights[weight] : NULL;
+    return weight < GP_EXPORT_WEIGHTS ? weights[weight] : NULL;
 }

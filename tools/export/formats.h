@@ -51,7 +51,7 @@ int gp_export_collapsed(struct gp_export *export, struct gp_out *out);
 int gp_export_pprof(struct gp_export *export, struct gp_out *out);
 int gp_export_sqlite(struct gp_export *export, const char *path);
 
-/* ---- what formats share: rows.c ---------------------------------------------------------------------------------- */
+/* ---- what formats share: eventrows.c ---------------------------------------------------------------------------------- */
 
 /* Every event in order, the baseline first.  Numbers: 0, 1, ... as in recording->events; the i-th of a baseline of n is
  * i - n, so that numbers follow time and the baseline is what is negative. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t gp_keys_hash(const unsigned char *key, size_t bytes)
+static uint64_t keys_hash(const unsigned char *key, size_t bytes)
 {
     uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a: keys are names and short records */
     for (size_t i = 0; i < bytes; i++)
@@ -14,7 +14,7 @@ static uint64_t gp_keys_hash(const unsigned char *key, size_t bytes)
     return hash ^ hash >> 32;
 }
 
-static struct gp_keys_slot *gp_keys_slot(const struct gp_keys *keys, uint64_t hash, const void *key, size_t bytes)
+static struct gp_keys_slot *keys_slot(const struct gp_keys *keys, uint64_t hash, const void *key, size_t bytes)
 {
     uint32_t mask = keys->room - 1;
     for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
@@ -25,7 +25,7 @@ static struct gp_keys_slot *gp_keys_slot(const struct gp_keys *keys, uint64_t ha
     }
 }
 
-static int gp_keys_grow(struct gp_keys *keys)
+static int keys_grow(struct gp_keys *keys)
 {
     uint32_t room = keys->room ? keys->room * 2 : 256;
     struct gp_keys_slot *slots = calloc(room, sizeof(slots[0]));
@@ -46,7 +46,7 @@ static int gp_keys_grow(struct gp_keys *keys)
     return 0;
 }
 
-static int gp_keys_keep(struct gp_keys *keys, const void *key, size_t bytes)
+static int keys_keep(struct gp_keys *keys, const void *key, size_t bytes)
 {
     if (keys->key_bytes + bytes > UINT32_MAX)
         return -ENOMEM;
@@ -65,14 +65,14 @@ static int gp_keys_keep(struct gp_keys *keys, const void *key, size_t bytes)
 
 int gp_keys_number(struct gp_keys *keys, const void *key, size_t bytes, uint32_t *number, bool *is_new)
 {
-    uint64_t hash = gp_keys_hash(key, bytes);
-    if (2 * (keys->count + 1) > keys->room && gp_keys_grow(keys) != 0)
+    uint64_t hash = keys_hash(key, bytes);
+    if (2 * (keys->count + 1) > keys->room && keys_grow(keys) != 0)
         return -ENOMEM;
-    struct gp_keys_slot *slot = gp_keys_slot(keys, hash, key, bytes);
+    struct gp_keys_slot *slot = keys_slot(keys, hash, key, bytes);
     *is_new = !slot->number;
     if (*is_new) {
         uint32_t at = (uint32_t)keys->key_bytes;
-        if (gp_keys_keep(keys, key, bytes) != 0)
+        if (keys_keep(keys, key, bytes) != 0)
             return -ENOMEM;
         *slot = (struct gp_keys_slot){hash, at, (uint32_t)bytes, ++keys->count};
     }

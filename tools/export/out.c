@@ -17,7 +17,7 @@ void gp_out_begin(struct gp_out *out, int fd)
     out->used = 0;
 }
 
-static void gp_out_flush(struct gp_out *out)
+static void out_flush(struct gp_out *out)
 {
     size_t at = 0;
     while (at < out->used && !out->error) {
@@ -35,7 +35,7 @@ static void gp_out_flush(struct gp_out *out)
 
 int gp_out_end(struct gp_out *out)
 {
-    gp_out_flush(out);
+    out_flush(out);
     return out->error;
 }
 
@@ -49,7 +49,7 @@ void gp_out_bytes(struct gp_out *out, const void *bytes, size_t count)
         from += part;
         count -= part;
         if (out->used == GP_OUT_BYTES)
-            gp_out_flush(out);
+            out_flush(out);
     }
 }
 
@@ -62,7 +62,7 @@ void gp_out_char(struct gp_out *out, char c)
 {
     out->buffer[out->used++] = c;
     if (out->used == GP_OUT_BYTES)
-        gp_out_flush(out);
+        out_flush(out);
 }
 
 void gp_out_u64(struct gp_out *out, uint64_t number)
@@ -110,7 +110,7 @@ void gp_out_micros(struct gp_out *out, int64_t ns)
 
 /* How many bytes the character that begins with `first` has, its lowest value at that length (a lower one is an
  * overlong form), and the bits of the first byte. */
-static unsigned gp_utf8_length(unsigned char first, uint32_t *lowest, uint32_t *bits)
+static unsigned utf8_length(unsigned char first, uint32_t *lowest, uint32_t *bits)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned length = first < 0x80             ? 1
@@ -129,7 +129,7 @@ uint32_t gp_utf8_next(const char **text)
     uint32_t lowest, character;
     if (!*at)
         return 0;
-    unsigned length = gp_utf8_length(*at, &lowest, &character);
+    unsigned length = utf8_length(*at, &lowest, &character);
     *text += 1;
     for (unsigned i = 1; i < length; i++) {
         if ((at[i] & 0xc0) != 0x80) /* the NUL ends here too */
@@ -142,7 +142,7 @@ uint32_t gp_utf8_next(const char **text)
     return character;
 }
 
-static size_t gp_utf8_put(char to[4], uint32_t character)
+static size_t utf8_put(char to[4], uint32_t character)
 {
     if (character < 0x80) {
         to[0] = (char)character;
@@ -161,7 +161,7 @@ void gp_utf8_copy(char *to, size_t bytes, const char *text)
     char one[4];
     uint32_t character;
     while ((character = gp_utf8_next(&text)) != 0) {
-        length = gp_utf8_put(one, character);
+        length = utf8_put(one, character);
         if (at + length >= bytes)
             break;
         memcpy(to + at, one, length);
@@ -170,24 +170,24 @@ void gp_utf8_copy(char *to, size_t bytes, const char *text)
     to[at] = '\0';
 }
 
-static void gp_out_character(struct gp_out *out, uint32_t character)
+static void out_character(struct gp_out *out, uint32_t character)
 {
     char one[4];
     if (character < 0x80)
         gp_out_char(out, (char)character);
     else
-        gp_out_bytes(out, one, gp_utf8_put(one, character));
+        gp_out_bytes(out, one, utf8_put(one, character));
 }
 
 void gp_out_utf8(struct gp_out *out, const char *text)
 {
     uint32_t character;
     while ((character = gp_utf8_next(&text)) != 0)
-        gp_out_character(out, character);
+        out_character(out, character);
 }
 
 /* Copies what needs no spelling: nearly all of nearly every string.  Returns the first byte that may. */
-static const char *gp_out_plain(struct gp_out *out, const char *text)
+static const char *out_plain(struct gp_out *out, const char *text)
 {
     const char *at = text;
     while (*at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
@@ -200,7 +200,7 @@ void gp_out_json(struct gp_out *out, const char *text)
 {
     uint32_t character;
     gp_out_char(out, '"');
-    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
+    for (text = out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = out_plain(out, text)) {
         if (character == '"' || character == '\\') {
             gp_out_char(out, '\\');
             gp_out_char(out, (char)character);
@@ -208,7 +208,7 @@ void gp_out_json(struct gp_out *out, const char *text)
             char escape[6] = {'\\', 'u', '0', '0', (char)('0' + (character >> 4)), "0123456789abcdef"[character & 15]};
             gp_out_bytes(out, escape, sizeof(escape));
         } else {
-            gp_out_character(out, character);
+            out_character(out, character);
         }
     }
     gp_out_char(out, '"');
@@ -216,7 +216,7 @@ void gp_out_json(struct gp_out *out, const char *text)
 
 /* RFC 4180 wants quotes around what holds one of its own characters.  Around what a spreadsheet would calculate they
  * are for readers that tell text from formulas by them; the data stays what it is. */
-static bool gp_csv_quoted(const char *text)
+static bool csv_quoted(const char *text)
 {
     return (*text && strchr("=+-@\t \r", *text)) || strpbrk(text, "\",\r\n");
 }
@@ -224,13 +224,13 @@ static bool gp_csv_quoted(const char *text)
 void gp_out_csv(struct gp_out *out, const char *text)
 {
     uint32_t character;
-    bool quoted = gp_csv_quoted(text);
+    bool quoted = csv_quoted(text);
     if (quoted)
         gp_out_char(out, '"');
-    for (text = gp_out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = gp_out_plain(out, text)) {
+    for (text = out_plain(out, text); (character = gp_utf8_next(&text)) != 0; text = out_plain(out, text)) {
         if (character == '"')
             gp_out_char(out, '"');
-        gp_out_character(out, character);
+        out_character(out, character);
     }
     if (quoted)
         gp_out_char(out, '"');
@@ -255,7 +255,7 @@ void gp_out_frame(struct gp_out *out, const char *text)
         }
         blanks = 0;
         begun = true;
-        gp_out_character(out, character == ';' ? ':' : character);
+        out_character(out, character == ';' ? ':' : character);
     }
     if (!begun)
         gp_out_char(out, '?');

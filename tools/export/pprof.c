@@ -19,9 +19,9 @@
 #define GP_PPROF_TYPES 6u
 #define GP_PPROF_LINES 64u /* inlined calls of one location; what is deeper becomes a location of its own */
 
-static const char *const gp_pprof_types[GP_PPROF_TYPES][2] = {{"alloc_objects", "count"}, {"alloc_space", "bytes"},
-                                                              {"inuse_objects", "count"}, {"inuse_space", "bytes"},
-                                                              {"peak_space", "bytes"},    {"leaked_space", "bytes"}};
+static const char *const pprof_types[GP_PPROF_TYPES][2] = {{"alloc_objects", "count"}, {"alloc_space", "bytes"},
+                                                           {"inuse_objects", "count"}, {"inuse_space", "bytes"},
+                                                           {"peak_space", "bytes"},    {"leaked_space", "bytes"}};
 
 struct gp_pprof {
     struct gp_export *export;
@@ -37,7 +37,7 @@ struct gp_pprof {
 
 /* ---- bytes out --------------------------------------------------------------------------------------------------- */
 
-static void gp_pprof_zip(struct gp_pprof *p, const void *bytes, size_t count, int flush)
+static void pprof_zip(struct gp_pprof *p, const void *bytes, size_t count, int flush)
 {
     unsigned char block[16384];
     p->zip.next_in = (unsigned char *)bytes;
@@ -55,7 +55,7 @@ static void gp_pprof_zip(struct gp_pprof *p, const void *bytes, size_t count, in
     } while (p->zip.avail_out == 0 || (flush == Z_FINISH && rc != Z_STREAM_END));
 }
 
-static void gp_pprof_put(struct gp_pprof *p, const Perftools__Profiles__Profile *part)
+static void pprof_put(struct gp_pprof *p, const Perftools__Profiles__Profile *part)
 {
     size_t bytes = perftools__profiles__profile__get_packed_size(part);
     if (p->rc)
@@ -70,12 +70,12 @@ static void gp_pprof_put(struct gp_pprof *p, const Perftools__Profiles__Profile 
         p->packed_room = bytes * 2;
     }
     perftools__profiles__profile__pack(part, p->packed);
-    gp_pprof_zip(p, p->packed, bytes, Z_NO_FLUSH);
+    pprof_zip(p, p->packed, bytes, Z_NO_FLUSH);
 }
 
 /* ---- what is named once ------------------------------------------------------------------------------------------ */
 
-static uint32_t gp_pprof_number(struct gp_pprof *p, struct gp_keys *keys, const void *key, size_t bytes, bool *is_new)
+static uint32_t pprof_number(struct gp_pprof *p, struct gp_keys *keys, const void *key, size_t bytes, bool *is_new)
 {
     uint32_t number = 0;
     *is_new = false;
@@ -84,27 +84,27 @@ static uint32_t gp_pprof_number(struct gp_pprof *p, struct gp_keys *keys, const 
     return number;
 }
 
-static int64_t gp_pprof_string(struct gp_pprof *p, const char *text)
+static int64_t pprof_string(struct gp_pprof *p, const char *text)
 {
     char clean[1024]; /* protobuf refuses what is no UTF-8; the longest that symbols give */
     char *strings[] = {clean};
     bool is_new;
     gp_utf8_copy(clean, sizeof(clean), text);
-    uint32_t number = gp_pprof_number(p, &p->strings, clean, strlen(clean), &is_new);
+    uint32_t number = pprof_number(p, &p->strings, clean, strlen(clean), &is_new);
     if (is_new) {
         Perftools__Profiles__Profile part = PERFTOOLS__PROFILES__PROFILE__INIT;
         part.n_string_table = 1;
         part.string_table = strings;
-        gp_pprof_put(p, &part);
+        pprof_put(p, &part);
     }
     return number;
 }
 
-static uint64_t gp_pprof_function(struct gp_pprof *p, const struct gp_frame_text *frame)
+static uint64_t pprof_function(struct gp_pprof *p, const struct gp_frame_text *frame)
 {
-    int64_t key[2] = {gp_pprof_string(p, frame->function), gp_pprof_string(p, frame->file)};
+    int64_t key[2] = {pprof_string(p, frame->function), pprof_string(p, frame->file)};
     bool is_new;
-    uint32_t number = gp_pprof_number(p, &p->functions, key, sizeof(key), &is_new);
+    uint32_t number = pprof_number(p, &p->functions, key, sizeof(key), &is_new);
     if (is_new) {
         Perftools__Profiles__Profile part = PERFTOOLS__PROFILES__PROFILE__INIT;
         Perftools__Profiles__Function function = PERFTOOLS__PROFILES__FUNCTION__INIT;
@@ -114,7 +114,7 @@ static uint64_t gp_pprof_function(struct gp_pprof *p, const struct gp_frame_text
         function.filename = key[1];
         part.n_function = 1;
         part.function = functions;
-        gp_pprof_put(p, &part);
+        pprof_put(p, &part);
     }
     return number + 1;
 }
@@ -127,7 +127,7 @@ struct gp_pprof_place { /* a location's key; without padding */
     } line[GP_PPROF_LINES];
 };
 
-static void gp_pprof_location_put(struct gp_pprof *p, const struct gp_pprof_place *place, uint64_t id)
+static void pprof_location_put(struct gp_pprof *p, const struct gp_pprof_place *place, uint64_t id)
 {
     Perftools__Profiles__Profile part = PERFTOOLS__PROFILES__PROFILE__INIT;
     Perftools__Profiles__Location location = PERFTOOLS__PROFILES__LOCATION__INIT;
@@ -146,18 +146,18 @@ static void gp_pprof_location_put(struct gp_pprof *p, const struct gp_pprof_plac
     location.line = lines;
     part.n_location = 1;
     part.location = locations;
-    gp_pprof_put(p, &part);
+    pprof_put(p, &part);
 }
 
 /* One location of frames[0] and what it was inlined into.  Returns how many frames that takes. */
-static uint32_t gp_pprof_location(struct gp_pprof *p, const struct gp_frame_text *frames, uint32_t count, uint64_t *id)
+static uint32_t pprof_location(struct gp_pprof *p, const struct gp_frame_text *frames, uint32_t count, uint64_t *id)
 {
     struct gp_pprof_place place = {0};
     uint32_t n = 0;
     bool is_new, inlined;
     do {
         inlined = frames[n].inlined;
-        place.line[n].function = gp_pprof_function(p, &frames[n]);
+        place.line[n].function = pprof_function(p, &frames[n]);
         place.line[n].line = frames[n].line;
     } while (inlined && ++n < count && n < GP_PPROF_LINES);
     n += !inlined;
@@ -165,17 +165,17 @@ static uint32_t gp_pprof_location(struct gp_pprof *p, const struct gp_frame_text
     place.lines = n;
     place.address = code->pc;
     place.mapping = code->module_index < p->export->recording->module_count ? code->module_index + 1 : 0;
-    uint32_t number = gp_pprof_number(p, &p->locations, &place,
-                                      offsetof(struct gp_pprof_place, line) + n * sizeof(place.line[0]), &is_new);
+    uint32_t number = pprof_number(p, &p->locations, &place,
+                                   offsetof(struct gp_pprof_place, line) + n * sizeof(place.line[0]), &is_new);
     if (is_new)
-        gp_pprof_location_put(p, &place, number + 1);
+        pprof_location_put(p, &place, number + 1);
     *id = number + 1;
     return n;
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-static void gp_pprof_mapping(struct gp_pprof *p, uint32_t index)
+static void pprof_mapping(struct gp_pprof *p, uint32_t index)
 {
     const struct gp_recording *recording = p->export->recording;
     const struct gp_rec_module *module = &recording->modules[index];
@@ -186,23 +186,23 @@ static void gp_pprof_mapping(struct gp_pprof *p, uint32_t index)
     mapping.memory_start = module->start;
     mapping.memory_limit = module->end;
     mapping.file_offset = module->offset;
-    mapping.filename = gp_pprof_string(p, recording->strings + module->path);
-    mapping.build_id = gp_pprof_string(p, recording->strings + module->build_id);
+    mapping.filename = pprof_string(p, recording->strings + module->path);
+    mapping.build_id = pprof_string(p, recording->strings + module->build_id);
     /* Symbols are here already: nobody need look for the files. */
     mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = mapping.has_inline_frames = true;
     part.n_mapping = 1;
     part.mapping = mappings;
-    gp_pprof_put(p, &part);
+    pprof_put(p, &part);
 }
 
-static void gp_pprof_type(struct gp_pprof *p, Perftools__Profiles__ValueType *type, const char *name, const char *unit)
+static void pprof_type(struct gp_pprof *p, Perftools__Profiles__ValueType *type, const char *name, const char *unit)
 {
     perftools__profiles__value_type__init(type);
-    type->type = gp_pprof_string(p, name);
-    type->unit = gp_pprof_string(p, unit);
+    type->type = pprof_string(p, name);
+    type->unit = pprof_string(p, unit);
 }
 
-static const char *gp_pprof_default(enum gp_export_weight weight)
+static const char *pprof_default(enum gp_export_weight weight)
 {
     switch (weight) {
     case GP_EXPORT_PEAK:
@@ -216,37 +216,37 @@ static const char *gp_pprof_default(enum gp_export_weight weight)
     }
 }
 
-static int64_t gp_pprof_comment(struct gp_pprof *p)
+static int64_t pprof_comment(struct gp_pprof *p)
 {
     const struct gp_recording *recording = p->export->recording;
     char text[768];
     snprintf(text, sizeof(text), "gpuprof: GPU memory of %.64s (pid %u): %.500s", recording->comm, recording->pid,
              recording->command_line);
-    return gp_pprof_string(p, text);
+    return pprof_string(p, text);
 }
 
-static int64_t gp_pprof_losses(struct gp_pprof *p)
+static int64_t pprof_losses(struct gp_pprof *p)
 {
     const struct gp_recording *recording = p->export->recording;
     char text[160];
     snprintf(text, sizeof(text), "events: %llu tried, %llu recorded, %llu dropped; damaged blocks: %llu",
              (unsigned long long)recording->tried, (unsigned long long)recording->delivered,
              (unsigned long long)recording->dropped, (unsigned long long)recording->damaged_blocks);
-    return gp_pprof_string(p, text);
+    return pprof_string(p, text);
 }
 
-static void gp_pprof_head(struct gp_pprof *p)
+static void pprof_head(struct gp_pprof *p)
 {
     const struct gp_recording *recording = p->export->recording;
     Perftools__Profiles__Profile part = PERFTOOLS__PROFILES__PROFILE__INIT;
     Perftools__Profiles__ValueType type[GP_PPROF_TYPES], period, *types[GP_PPROF_TYPES];
-    gp_pprof_string(p, ""); /* must be the first */
+    pprof_string(p, ""); /* must be the first */
     for (unsigned i = 0; i < p->types; i++) {
-        gp_pprof_type(p, &type[i], gp_pprof_types[i][0], gp_pprof_types[i][1]);
+        pprof_type(p, &type[i], pprof_types[i][0], pprof_types[i][1]);
         types[i] = &type[i];
     }
-    int64_t comments[] = {gp_pprof_comment(p), gp_pprof_losses(p)};
-    gp_pprof_type(p, &period, "space", "bytes");
+    int64_t comments[] = {pprof_comment(p), pprof_losses(p)};
+    pprof_type(p, &period, "space", "bytes");
     part.n_sample_type = p->types;
     part.sample_type = types;
     part.period_type = &period;
@@ -255,20 +255,20 @@ static void gp_pprof_head(struct gp_pprof *p)
     part.duration_nanos = (int64_t)(recording->end_ns - recording->begin_ns);
     part.n_comment = 2;
     part.comment = comments;
-    part.default_sample_type = gp_pprof_string(p, gp_pprof_default(p->export->weight));
-    gp_pprof_put(p, &part);
+    part.default_sample_type = pprof_string(p, pprof_default(p->export->weight));
+    pprof_put(p, &part);
     for (uint32_t i = 0; i < recording->module_count; i++)
-        gp_pprof_mapping(p, i);
+        pprof_mapping(p, i);
 }
 
-static void gp_pprof_label(struct gp_pprof *p, Perftools__Profiles__Label *label, const char *key, const char *text)
+static void pprof_label(struct gp_pprof *p, Perftools__Profiles__Label *label, const char *key, const char *text)
 {
     perftools__profiles__label__init(label);
-    label->key = gp_pprof_string(p, key);
-    label->str = text ? gp_pprof_string(p, text) : 0;
+    label->key = pprof_string(p, key);
+    label->str = text ? pprof_string(p, text) : 0;
 }
 
-static void gp_pprof_sample(struct gp_pprof *p, const struct gp_export_sum *sum)
+static void pprof_sample(struct gp_pprof *p, const struct gp_export_sum *sum)
 {
     const struct gp_recording *recording = p->export->recording;
     const struct gp_frame_text *frames;
@@ -286,10 +286,10 @@ static void gp_pprof_sample(struct gp_pprof *p, const struct gp_export_sum *sum)
     }
     p->stack = stack;
     for (uint32_t i = 0; i < count && !p->rc; depth++)
-        i += gp_pprof_location(p, &frames[i], count - i, &stack[depth]);
-    gp_pprof_label(p, &label[0], "device", gp_export_device(recording, sum->device, device));
-    gp_pprof_label(p, &label[1], "kind", gp_kind_name(sum->kind));
-    gp_pprof_label(p, &label[2], "pid", NULL);
+        i += pprof_location(p, &frames[i], count - i, &stack[depth]);
+    pprof_label(p, &label[0], "device", gp_export_device(recording, sum->device, device));
+    pprof_label(p, &label[1], "kind", gp_kind_name(sum->kind));
+    pprof_label(p, &label[2], "pid", NULL);
     label[2].num = recording->pid;
     sample.n_location_id = depth;
     sample.location_id = stack;
@@ -299,7 +299,7 @@ static void gp_pprof_sample(struct gp_pprof *p, const struct gp_export_sum *sum)
     sample.label = labels;
     part.n_sample = 1;
     part.sample = samples;
-    gp_pprof_put(p, &part);
+    pprof_put(p, &part);
 }
 
 int gp_export_pprof(struct gp_export *export, struct gp_out *out)
@@ -314,14 +314,14 @@ int gp_export_pprof(struct gp_export *export, struct gp_out *out)
         free(sums.rows);
         return -ENOMEM;
     }
-    gp_pprof_head(&p);
+    pprof_head(&p);
     for (uint32_t i = 0; i < sums.count && !p.rc && !out->error; i++) {
-        gp_pprof_sample(&p, &sums.rows[i]);
+        pprof_sample(&p, &sums.rows[i]);
         if (export->progress && (i & 1023) == 0)
             export->progress(export->progress_arg, (unsigned)((uint64_t)i * 1000 / sums.count));
     }
     if (!p.rc)
-        gp_pprof_zip(&p, "", 0, Z_FINISH);
+        pprof_zip(&p, "", 0, Z_FINISH);
     deflateEnd(&p.zip);
     gp_keys_free(&p.strings);
     gp_keys_free(&p.functions);

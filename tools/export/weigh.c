@@ -17,7 +17,7 @@ struct gp_weigh {
     int rc;
 };
 
-static struct gp_export_sum *gp_weigh_add(struct gp_weigh *weigh, uint32_t site, uint32_t device, uint8_t kind)
+static struct gp_export_sum *weigh_add(struct gp_weigh *weigh, uint32_t site, uint32_t device, uint8_t kind)
 {
     struct gp_export_sums *sums = weigh->sums;
     if (sums->count == sums->room) {
@@ -37,25 +37,25 @@ static struct gp_export_sum *gp_weigh_add(struct gp_weigh *weigh, uint32_t site,
 }
 
 /* A site has one device and kind, but for site 0: the chains are short.  NULL: out of memory. */
-static struct gp_export_sum *gp_weigh_row(struct gp_weigh *weigh, uint32_t site, uint32_t device, uint8_t kind)
+static struct gp_export_sum *weigh_row(struct gp_weigh *weigh, uint32_t site, uint32_t device, uint8_t kind)
 {
     for (uint32_t at = weigh->first[site]; at; at = weigh->sums->rows[at - 1].next) {
         struct gp_export_sum *row = &weigh->sums->rows[at - 1];
         if (row->device == device && row->kind == kind)
             return row;
     }
-    return gp_weigh_add(weigh, site, device, kind);
+    return weigh_add(weigh, site, device, kind);
 }
 
 /* Everything but the peak, at the end of the walk. */
-static void gp_weigh_walk(struct gp_weigh *weigh, const struct gp_flow *flow)
+static void weigh_walk(struct gp_weigh *weigh, const struct gp_flow *flow)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     while (!weigh->rc && gp_flow_next(&walk, &change)) {
         if (!(change.what & GP_FLOW_SUMMED) || change.item->device >= weigh->recording->device_count)
             continue;
-        struct gp_export_sum *row = gp_weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
+        struct gp_export_sum *row = weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
         if (row && change.add) {
             row->allocated_count++;
             row->allocated_bytes += (int64_t)change.item->bytes;
@@ -67,7 +67,7 @@ static void gp_weigh_walk(struct gp_weigh *weigh, const struct gp_flow *flow)
     }
 }
 
-static void gp_weigh_peaks(struct gp_weigh *weigh, const struct gp_flow *flow, const struct gp_export_peak *peaks)
+static void weigh_peaks(struct gp_weigh *weigh, const struct gp_flow *flow, const struct gp_export_peak *peaks)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -75,7 +75,7 @@ static void gp_weigh_peaks(struct gp_weigh *weigh, const struct gp_flow *flow, c
         if (!(change.what & GP_FLOW_SUMMED) || change.item->device >= weigh->recording->device_count ||
             n > peaks[change.item->device].change)
             continue;
-        struct gp_export_sum *row = gp_weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
+        struct gp_export_sum *row = weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
         if (row)
             row->peak_bytes += change.add ? (int64_t)change.item->bytes : -(int64_t)change.item->bytes;
     }
@@ -104,21 +104,21 @@ int gp_export_peaks(const struct gp_flow *flow, struct gp_export_peak *peaks)
     return 0;
 }
 
-static int gp_weigh_events(struct gp_weigh *weigh)
+static int weigh_events(struct gp_weigh *weigh)
 {
     struct gp_flow *flow = gp_flow_new(weigh->recording);
     struct gp_export_peak *peaks = calloc(weigh->recording->device_count + 1, sizeof(peaks[0]));
     int rc = flow && peaks ? gp_export_peaks(flow, peaks) : -ENOMEM;
     if (!rc) {
-        gp_weigh_walk(weigh, flow);
-        gp_weigh_peaks(weigh, flow, peaks);
+        weigh_walk(weigh, flow);
+        weigh_peaks(weigh, flow, peaks);
     }
     gp_flow_free(flow);
     free(peaks);
     return rc ? rc : weigh->rc;
 }
 
-static void gp_weigh_leaks(struct gp_weigh *weigh)
+static void weigh_leaks(struct gp_weigh *weigh)
 {
     struct gp_steps *steps = gp_steps_find(weigh->recording);
     struct gp_leaks *leaks = steps ? gp_leaks_find(weigh->recording, steps, 0) : NULL;
@@ -135,7 +135,7 @@ static void gp_weigh_leaks(struct gp_weigh *weigh)
     free(steps);
 }
 
-static uint32_t gp_weigh_device(const struct gp_recording *recording, uint8_t index)
+static uint32_t weigh_device(const struct gp_recording *recording, uint8_t index)
 {
     uint32_t at = 0;
     while (at < recording->device_count && recording->devices[at].index != index)
@@ -144,7 +144,7 @@ static uint32_t gp_weigh_device(const struct gp_recording *recording, uint8_t in
 }
 
 /* Kinds whose sites' own numbers are bytes that the process held: not what is virtual, somebody else's or unknown. */
-static bool gp_weigh_counts(unsigned kind)
+static bool weigh_counts(unsigned kind)
 {
     switch (kind) {
     case GP_KIND_LINEAR:
@@ -161,15 +161,15 @@ static bool gp_weigh_counts(unsigned kind)
 }
 
 /* The process's own numbers, where events are missing. */
-static void gp_weigh_own(struct gp_weigh *weigh)
+static void weigh_own(struct gp_weigh *weigh)
 {
     const struct gp_recording *recording = weigh->recording;
     for (uint32_t i = 1; i < recording->site_count && !weigh->rc; i++) {
         const struct gp_rec_site *site = &recording->sites[i];
-        uint32_t device = gp_weigh_device(recording, site->device);
-        if (site->calls <= 0 || !gp_weigh_counts(site->kind) || device == recording->device_count)
+        uint32_t device = weigh_device(recording, site->device);
+        if (site->calls <= 0 || !weigh_counts(site->kind) || device == recording->device_count)
             continue;
-        struct gp_export_sum *row = gp_weigh_row(weigh, i, device, site->kind);
+        struct gp_export_sum *row = weigh_row(weigh, i, device, site->kind);
         if (!row)
             return;
         row->allocated_count = site->calls;
@@ -188,11 +188,11 @@ int gp_export_weigh(const struct gp_export *export, struct gp_export_sums *sums)
     memset(sums, 0, sizeof(*sums));
     if (!weigh.first)
         return -ENOMEM;
-    weigh.rc = gp_weigh_events(&weigh);
+    weigh.rc = weigh_events(&weigh);
     if (!weigh.rc && export->weight == GP_EXPORT_LEAKED)
-        gp_weigh_leaks(&weigh);
+        weigh_leaks(&weigh);
     if (!weigh.rc && (recording->dropped || recording->damaged_blocks))
-        gp_weigh_own(&weigh);
+        weigh_own(&weigh);
     free(weigh.first);
     if (weigh.rc) {
         free(sums->rows);

@@ -6,8 +6,8 @@
  * but exec (2000/s) fills half of it, the watermark, in 20 ms and leaves the other half to our wake-up.  What is below
  * the watermark is looked at five times a second.
  */
+#include <common/agentlog.h>
 #include <find/discover.h>
-#include <agent/log.h>
 
 #include <base/clock.h>
 #include <dirent.h>
@@ -132,14 +132,14 @@ static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
     /* ENOENT: the mapping was split or is gone.  EACCES: this process may not be looked into; EPERM: none. */
     if (!d->no_map_files && errno == EPERM) {
         d->no_map_files = true;
-        gp_agent_log(GP_LOG_INFO,
+        gp_agent_log(GP_AGENTLOG_INFO,
                      "may not open /proc/PID/map_files (CAP_CHECKPOINT_RESTORE): files are opened by their paths");
     }
     return open_by_name(mapping);
 }
 
-/* 1 the process maps a file that was armed now, 0 one that was armed before, -errno it maps none or that is not known.
- */
+/* 1 the process maps a file that was armed now, 0 one that was armed before, -errno it maps none or that is not
+ * known. */
 static int mapping_offer(struct gp_discover *d, const struct mapping *mapping)
 {
     int fd = open_mapped(d, mapping);
@@ -556,7 +556,7 @@ static void lost_say(struct gp_discover *d, uint64_t now)
 {
     if (d->count.lost == d->said_lost || now < d->said_ns)
         return;
-    gp_agent_log(GP_LOG_INFO, "%" PRIu64 " records of mappings were lost, so all of /proc is looked through",
+    gp_agent_log(GP_AGENTLOG_INFO, "%" PRIu64 " records of mappings were lost, so all of /proc is looked through",
                  d->count.lost - d->said_lost);
     d->said_lost = d->count.lost;
     d->said_ns = now + SAID_NS;

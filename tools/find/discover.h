@@ -12,8 +12,8 @@
  * A file whose name does not begin with "libgpuprof" is found by its build id in records alone, and only once a file
  * with that build id is armed.
  */
-#ifndef GP_AGENT_DISCOVER_H
-#define GP_AGENT_DISCOVER_H
+#ifndef GP_FIND_DISCOVER_H
+#define GP_FIND_DISCOVER_H
 
 #include <find/library.h>
 

@@ -3,8 +3,8 @@
  * finder.c: see finder.h.  The libraries and the search for them are this thread's alone; others see copies of the
  * counts, which it makes after each round.
  */
+#include <common/agentlog.h>
 #include <find/finder.h>
-#include <agent/log.h>
 
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -48,7 +48,7 @@ struct gp_finder {
     uint64_t round_ns; /* when the round began that is under way; 0: none is */
 };
 
-static int gp_finder_fail(char *why, size_t why_bytes, int error, const char *what)
+static int finder_fail(char *why, size_t why_bytes, int error, const char *what)
 {
     snprintf(why, why_bytes, "%s: %s", what, strerror(-error));
     return error;
@@ -56,7 +56,7 @@ static int gp_finder_fail(char *why, size_t why_bytes, int error, const char *wh
 
 /* ---- libraries with a path --------------------------------------------------------------------------------------- */
 
-static bool gp_finder_file_changed(struct gp_finder_file *file)
+static bool finder_file_changed(struct gp_finder_file *file)
 {
     struct stat about = {0}; /* none: like a file that is no file */
     if (stat(file->path, &about) != 0)
@@ -69,27 +69,27 @@ static bool gp_finder_file_changed(struct gp_finder_file *file)
     return changed;
 }
 
-static int gp_finder_file_arm(struct gp_finder *finder, struct gp_finder_file *file, char *why, size_t why_bytes)
+static int finder_file_arm(struct gp_finder *finder, struct gp_finder_file *file, char *why, size_t why_bytes)
 {
     file->error = gp_libraries_keep(finder->libraries, file->path, why, why_bytes);
     if (!file->error)
-        gp_agent_log(GP_LOG_INFO, "armed %s", file->path);
+        gp_agent_log(GP_AGENTLOG_INFO, "armed %s", file->path);
     return file->error;
 }
 
 /* A package that is upgraded puts another file there, which new programs load; the old one stays armed for those that
  * run. */
-static void gp_finder_files_look(struct gp_finder *finder)
+static void finder_files_look(struct gp_finder *finder)
 {
     char why[512];
     for (unsigned i = 0; i < finder->file_count; i++) {
         struct gp_finder_file *file = &finder->files[i];
-        if (gp_finder_file_changed(file) && file->inode && gp_finder_file_arm(finder, file, why, sizeof(why)))
-            gp_agent_log(GP_LOG_WARNING, "not armed: %s", why);
+        if (finder_file_changed(file) && file->inode && finder_file_arm(finder, file, why, sizeof(why)))
+            gp_agent_log(GP_AGENTLOG_WARNING, "not armed: %s", why);
     }
 }
 
-static int gp_finder_files(struct gp_finder *finder, char *why, size_t why_bytes)
+static int finder_files(struct gp_finder *finder, char *why, size_t why_bytes)
 {
     const struct gp_finder_options *options = &finder->options;
     for (unsigned i = 0; i <= options->library_count && i <= GP_FINDER_LIBRARIES; i++) {
@@ -99,18 +99,18 @@ static int gp_finder_files(struct gp_finder *finder, char *why, size_t why_bytes
         struct gp_finder_file *file = &finder->files[finder->file_count];
         file->path = strdup(path);
         if (!file->path)
-            return gp_finder_fail(why, why_bytes, -ENOMEM, "the libraries");
+            return finder_fail(why, why_bytes, -ENOMEM, "the libraries");
         file->is_installed = i == options->library_count;
         finder->file_count++;
     }
     for (unsigned i = 0; i < finder->file_count; i++) {
         struct gp_finder_file *file = &finder->files[i];
-        gp_finder_file_changed(file);
-        if (!gp_finder_file_arm(finder, file, why, why_bytes))
+        finder_file_changed(file);
+        if (!finder_file_arm(finder, file, why, why_bytes))
             continue;
         if (!file->is_installed || file->error == -EACCES) /* the kernel's no concerns every file */
             return file->error == -EACCES ? file->error : -EINVAL;
-        gp_agent_log(GP_LOG_WARNING, "%s: waiting for programs that load another copy", why);
+        gp_agent_log(GP_AGENTLOG_WARNING, "%s: waiting for programs that load another copy", why);
     }
     return 0;
 }
@@ -119,7 +119,7 @@ static int gp_finder_files(struct gp_finder *finder, char *why, size_t why_bytes
 
 /* Files whose processes have ended.  A forked child maps without a word, so all processes are looked at before a file
  * is let go: at most once a second, and for at most a twentieth of the time. */
-static void gp_finder_idle(struct gp_finder *finder)
+static void finder_idle(struct gp_finder *finder)
 {
     uint64_t now = gp_clock_ns();
     if (!finder->discover || !gp_libraries_idle(finder->libraries) || now < finder->sweep_ns)
@@ -131,7 +131,7 @@ static void gp_finder_idle(struct gp_finder *finder)
         gp_libraries_disarm_idle(finder->libraries);
 }
 
-static void gp_finder_count_up(struct gp_finder *finder, uint64_t round_ns)
+static void finder_count_up(struct gp_finder *finder, uint64_t round_ns)
 {
     struct gp_finder_count count = {.libraries = gp_libraries_count(finder->libraries),
                                     .is_searching = finder->discover != NULL};
@@ -143,22 +143,22 @@ static void gp_finder_count_up(struct gp_finder *finder, uint64_t round_ns)
     pthread_mutex_unlock(&finder->mutex);
 }
 
-static void gp_finder_round(struct gp_finder *finder)
+static void finder_round(struct gp_finder *finder)
 {
     uint64_t now = gp_clock_ns();
-    gp_finder_count_up(finder, now);
+    finder_count_up(finder, now);
     gp_libraries_turn(finder->libraries);
     if (finder->discover)
         gp_discover_turn(finder->discover);
-    gp_finder_idle(finder);
+    finder_idle(finder);
     if (now - finder->second_ns >= GP_FINDER_SECOND) {
         finder->second_ns = now;
-        gp_finder_files_look(finder);
+        finder_files_look(finder);
     }
-    gp_finder_count_up(finder, 0);
+    finder_count_up(finder, 0);
 }
 
-static void *gp_finder_main(void *arg)
+static void *finder_main(void *arg)
 {
     struct gp_finder *finder = arg;
     struct epoll_event events[4];
@@ -168,7 +168,7 @@ static void *gp_finder_main(void *arg)
         for (int i = 0; i < count; i++)
             is_ending |= events[i].data.fd == finder->stop;
         if (!is_ending)
-            gp_finder_round(finder);
+            finder_round(finder);
     }
     return NULL;
 }
@@ -189,7 +189,7 @@ struct gp_finder_count gp_finder_count(struct gp_finder *finder)
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
-static int gp_finder_search(struct gp_finder *finder, char *why, size_t why_bytes)
+static int finder_search(struct gp_finder *finder, char *why, size_t why_bytes)
 {
     if (finder->options.no_discover)
         return 0;
@@ -202,11 +202,11 @@ static int gp_finder_search(struct gp_finder *finder, char *why, size_t why_byte
         return 0;
     if (!gp_libraries_count(finder->libraries).armed) /* nothing to listen to now, and nothing later */
         return error;
-    gp_agent_log(GP_LOG_WARNING, "%s: no other copies of the library than those named", why);
+    gp_agent_log(GP_AGENTLOG_WARNING, "%s: no other copies of the library than those named", why);
     return 0;
 }
 
-static int gp_finder_start(struct gp_finder *finder, char *why, size_t why_bytes)
+static int finder_start(struct gp_finder *finder, char *why, size_t why_bytes)
 {
     int fds[] = {finder->stop, gp_libraries_fd(finder->libraries),
                  finder->discover ? gp_discover_fd(finder->discover) : -1};
@@ -220,10 +220,10 @@ static int gp_finder_start(struct gp_finder *finder, char *why, size_t why_bytes
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
     if (!error)
-        error = -pthread_create(&finder->thread, NULL, gp_finder_main, finder);
+        error = -pthread_create(&finder->thread, NULL, finder_main, finder);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     finder->is_running = !error;
-    return error ? gp_finder_fail(why, why_bytes, error, "the thread that looks for libraries") : 0;
+    return error ? finder_fail(why, why_bytes, error, "the thread that looks for libraries") : 0;
 }
 
 int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *options, char *why, size_t why_bytes)
@@ -231,7 +231,7 @@ int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *optio
     struct gp_finder *finder = calloc(1, sizeof(*finder));
     *out = NULL;
     if (!finder)
-        return gp_finder_fail(why, why_bytes, -ENOMEM, "the libraries");
+        return finder_fail(why, why_bytes, -ENOMEM, "the libraries");
     finder->options = *options;
     if (!finder->options.hangs_ns)
         finder->options.hangs_ns = GP_FINDER_HANGS_NS;
@@ -240,14 +240,14 @@ int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *optio
     finder->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int error = gp_libraries_open(&finder->libraries, options->bpf);
     if (error)
-        gp_finder_fail(why, why_bytes, error, "the libraries");
+        finder_fail(why, why_bytes, error, "the libraries");
     if (!error)
-        error = gp_finder_files(finder, why, why_bytes);
+        error = finder_files(finder, why, why_bytes);
     if (!error)
-        error = gp_finder_search(finder, why, why_bytes);
+        error = finder_search(finder, why, why_bytes);
     if (!error) {
-        gp_finder_count_up(finder, 0);
-        error = gp_finder_start(finder, why, why_bytes);
+        finder_count_up(finder, 0);
+        error = finder_start(finder, why, why_bytes);
     }
     if (error)
         gp_finder_close(finder);
@@ -256,7 +256,7 @@ int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *optio
     return error;
 }
 
-static bool gp_finder_join(struct gp_finder *finder)
+static bool finder_join(struct gp_finder *finder)
 {
     eventfd_write(finder->stop, 1);
     uint64_t until = gp_clock_ns() + 2 * GP_FINDER_SECOND;
@@ -268,8 +268,9 @@ bool gp_finder_close(struct gp_finder *finder)
 {
     if (!finder)
         return true;
-    if (finder->is_running && !gp_finder_join(finder)) {
-        gp_agent_log(GP_LOG_WARNING, "process %d keeps the search for libraries waiting: its thread is left behind",
+    if (finder->is_running && !finder_join(finder)) {
+        gp_agent_log(GP_AGENTLOG_WARNING,
+                     "process %d keeps the search for libraries waiting: its thread is left behind",
                      finder->discover ? (int)gp_discover_looks_at(finder->discover) : 0);
         return false;
     }

@@ -5,8 +5,8 @@
  * server open holds everybody who asks what it maps.  Then new copies are not found until that process is ended, which
  * is said; the heart beats on, and what is armed goes on counting.
  */
-#ifndef GP_AGENT_FINDER_H
-#define GP_AGENT_FINDER_H
+#ifndef GP_FIND_FINDER_H
+#define GP_FIND_FINDER_H
 
 #include <find/discover.h>
 

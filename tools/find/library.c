@@ -3,8 +3,8 @@
  * library.c: see library.h.  Three tables, all of fixed or bounded size whatever tenants do: files that are armed,
  * files that were seen (so that each is looked into once), and processes that map an armed one, a pidfd each.
  */
-#include <find/file.h>
-#include <agent/log.h>
+#include <common/agentlog.h>
+#include <find/candidate.h>
 
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -105,16 +105,17 @@ static void refusal_say(struct gp_libraries *l, const struct gp_library_offer *o
     char name[160];
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
     if (error == -ENOENT || error == -ENOEXEC) { /* the shim, programs that are named so: nothing is wrong with them */
-        gp_agent_log(GP_LOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
+        gp_agent_log(GP_AGENTLOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
         return;
     }
     if (!bucket_take(&l->said, 1000000000ull, SAID_BURST * 1000000000ull)) {
         l->unsaid++;
         return;
     }
-    gp_agent_log(GP_LOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
+    gp_agent_log(GP_AGENTLOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
     if (l->unsaid)
-        gp_agent_log(GP_LOG_WARNING, "%llu more files were refused and not named here", (unsigned long long)l->unsaid);
+        gp_agent_log(GP_AGENTLOG_WARNING, "%llu more files were refused and not named here",
+                     (unsigned long long)l->unsaid);
     l->unsaid = 0;
 }
 
@@ -125,7 +126,7 @@ static void postponed_say(struct gp_libraries *l, const struct gp_library_offer 
     if (!bucket_take(&l->postponed_said, 60000000000ull, 60000000000ull))
         return;
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
-    gp_agent_log(GP_LOG_NOTICE,
+    gp_agent_log(GP_AGENTLOG_NOTICE,
                  "%s (process %d) and other new files of its file system are many at once: looked at later", name,
                  (int)offer->pid);
 }
@@ -267,7 +268,7 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
         return error;
     l->armed[armed].is_unwatched = true;
     if (!l->is_short_said)
-        gp_agent_log(GP_LOG_WARNING,
+        gp_agent_log(GP_AGENTLOG_WARNING,
                      "cannot wait for the end of process %d: %s; files stay armed until a look through /proc",
                      (int)offer->pid, strerror(-error));
     l->is_short_said = true;
@@ -303,7 +304,7 @@ void gp_libraries_turn(struct gp_libraries *l)
 
 /* ---- files that were seen -------------------------------------------------------------------------------------- */
 
-static unsigned seen_set(const struct gp_file *file)
+static unsigned seen_set(const struct gp_candidate *file)
 {
     uint64_t mixed = (file->inode ^ file->device << 20) * 0x9e3779b97f4a7c15ull;
     return (unsigned)(mixed >> 32) % SEEN_SETS;
@@ -316,7 +317,7 @@ static bool seen_holds(const struct gp_libraries *l, const struct seen *seen)
     return seen->error != -ENOSPC || seen->generation == l->room;
 }
 
-static const struct seen *seen_find(const struct gp_libraries *l, const struct gp_file *file)
+static const struct seen *seen_find(const struct gp_libraries *l, const struct gp_candidate *file)
 {
     const struct seen *set = l->seen[seen_set(file)];
     for (unsigned i = 0; i < SEEN_WAYS; i++)
@@ -327,7 +328,7 @@ static const struct seen *seen_find(const struct gp_libraries *l, const struct g
 }
 
 /* armed >= 0: it is this one; else it was refused for `error`. */
-static void seen_add(struct gp_libraries *l, const struct gp_file *file, int armed, int error)
+static void seen_add(struct gp_libraries *l, const struct gp_candidate *file, int armed, int error)
 {
     unsigned set = seen_set(file);
     l->seen[set][l->oldest[set]++ % SEEN_WAYS] = (struct seen){
@@ -361,7 +362,7 @@ static int armed_same(const struct gp_libraries *l, int fd, uint64_t size, const
             row->probe.semaphore_offset == probe->semaphore_offset && row->probe.cookie == probe->cookie)
             found = (int)i;
     }
-    return found >= 0 && gp_file_is_armed(fd, probe->offset) == 1 ? found : -1;
+    return found >= 0 && gp_candidate_is_armed(fd, probe->offset) == 1 ? found : -1;
 }
 
 static int armed_room(const struct gp_libraries *l, uint64_t device, char *why, size_t why_bytes)
@@ -391,14 +392,14 @@ static void armed_name(struct armed *row, const char *name)
 static void disarm(struct gp_libraries *l, uint32_t i)
 {
     struct armed *row = &l->armed[i];
-    gp_agent_log(GP_LOG_INFO, "disarmed %s: nobody maps it any more", row->name);
+    gp_agent_log(GP_AGENTLOG_INFO, "disarmed %s: nobody maps it any more", row->name);
     close(row->link);
     l->room++;
     *row = (struct armed){.link = -1, .generation = row->generation + 1};
 }
 
 struct look {
-    const struct gp_file *file;
+    const struct gp_candidate *file;
     const char *name;
     const struct gp_library_id *id; /* that it must have; NULL: any */
 };
@@ -442,7 +443,7 @@ static int file_arm(struct gp_libraries *l, int fd, const struct look *look, boo
 static int file_look_into(struct gp_libraries *l, int fd, const struct look *look, bool *is_new, char *why,
                           size_t why_bytes)
 {
-    int file = gp_file_reopen(fd);
+    int file = gp_candidate_reopen(fd);
     if (file < 0)
         return explain(why, why_bytes, file, "cannot be opened: %s", strerror(-file));
     int row = file_arm(l, file, look, is_new, why, why_bytes);
@@ -454,11 +455,11 @@ static int file_look_into(struct gp_libraries *l, int fd, const struct look *loo
 
 static int keep(struct gp_libraries *l, int fd, const char *path, char *why, size_t why_bytes)
 {
-    struct gp_file file;
-    int error = gp_file_look(fd, &file);
+    struct gp_candidate file;
+    int error = gp_candidate_look(fd, &file);
     if (error)
         return explain(why, why_bytes, error, "%s: %s", path, strerror(-error));
-    const char *refusal = gp_file_refusal(&file);
+    const char *refusal = gp_candidate_refusal(&file);
     if (refusal)
         return explain(why, why_bytes, -EPERM, "%s: %s: chown root FILE; chmod go-w FILE", path, refusal);
     bool is_new = false;
@@ -483,16 +484,16 @@ int gp_libraries_keep(struct gp_libraries *l, const char *path, char *why, size_
 
 /* The row or -errno.  What it says is worth keeping unless the file may be asked for again: -EBUSY, -ESRCH, -EAGAIN (a
  * lease) and -ESTALE. */
-static int offer_look(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file,
+static int offer_look(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_candidate *file,
                       bool *is_new, char *why, size_t why_bytes)
 {
-    const char *refusal = gp_file_refusal(file);
+    const char *refusal = gp_candidate_refusal(file);
     if (refusal)
         return explain(why, why_bytes, -EPERM, "%s", refusal);
     struct bucket *looks = &l->looks[(file->device * 0x9e3779b97f4a7c15ull >> 32) % LOOK_BUCKETS];
     if (!bucket_take(looks, 1000000000ull / LOOK_PER_S, LOOK_OF_BUCKET))
         return -EBUSY;
-    int served = gp_file_is_served(file, offer->proc);
+    int served = gp_candidate_is_served(file, offer->proc);
     if (served == -ESRCH)
         return served;
     if (served)
@@ -509,7 +510,7 @@ static bool is_final(int error)
            error != -EMFILE && error != -ENFILE && error != -EINTR;
 }
 
-static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_file *file)
+static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_candidate *file)
 {
     char why[256] = "";
     bool is_new = false;
@@ -525,15 +526,15 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row < 0)
         return row;
     if (is_new)
-        gp_agent_log(GP_LOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
+        gp_agent_log(GP_AGENTLOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
     mapper_watch(l, (uint32_t)row, offer);
     return is_new;
 }
 
 int gp_libraries_offer(struct gp_libraries *l, const struct gp_library_offer *offer)
 {
-    struct gp_file file;
-    int error = gp_file_look(offer->fd, &file);
+    struct gp_candidate file;
+    int error = gp_candidate_look(offer->fd, &file);
     if (error)
         return error;
     const struct seen *seen = seen_find(l, &file);

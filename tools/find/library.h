@@ -3,7 +3,7 @@
  * library.h: the files that hold the probe, each armed once.  What makes two descriptors the same file is the inode
  * that the kernel places probes in, and nothing that stat says: overlay mounts over one lower file show it under
  * different device numbers, with xino= or metacopy= under different inode numbers too, and after a copy-up the same
- * numbers are another file.  So the kernel is asked (gp_file_is_armed).
+ * numbers are another file.  So the kernel is asked (gp_candidate_is_armed).
  *
  * A file is armed only if it belongs to root and nobody else may write it.  Root of a container can make such a file,
  * with our note in it and anything else: the probe is then placed in that file, at an offset of its choice, and what
@@ -15,8 +15,8 @@
  * A link holds the file's mount: it goes as soon as nobody maps the file, or the end of a container could not unmount
  * it.
  */
-#ifndef GP_AGENT_LIBRARY_H
-#define GP_AGENT_LIBRARY_H
+#ifndef GP_FIND_LIBRARY_H
+#define GP_FIND_LIBRARY_H
 
 #include <kernel/loader.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * html.c: the page with its data; see report.h.
+ * html.c: the page with its data; see html.h.
  *
  * The document comes from other people's programs: in the page it is pure ASCII in which nothing looks like markup, as
  * JSON, or, if it is large, as gzip in base64, which browsers unpack themselves. */
-#include "report.h"
+#include "html.h"
 #include "shell.h"
 
 #include <errno.h>
@@ -21,24 +21,24 @@
 #define GP_PLAIN_BYTES ((size_t)1 << 20)
 #define GP_GZIP        (15 + 16) /* zlib's window, and 16 for gzip's frame */
 
-static bool gp_put(FILE *out, const void *bytes, size_t size)
+static bool put(FILE *out, const void *bytes, size_t size)
 {
     return fwrite(bytes, 1, size, out) == size;
 }
 
-static bool gp_puts(FILE *out, const char *text)
+static bool put_text(FILE *out, const char *text)
 {
-    return gp_put(out, text, strlen(text));
+    return put(out, text, strlen(text));
 }
 
 /* JSON has these characters in strings alone, where an escape means the same. */
-static bool gp_put_escaped(FILE *out, const char *json, size_t size)
+static bool put_escaped(FILE *out, const char *json, size_t size)
 {
     while (size) {
         size_t plain = 0;
         while (plain < size && json[plain] != '<' && json[plain] != '>' && json[plain] != '&')
             plain++;
-        if (!gp_put(out, json, plain))
+        if (!put(out, json, plain))
             return false;
         if (plain == size)
             break;
@@ -50,7 +50,7 @@ static bool gp_put_escaped(FILE *out, const char *json, size_t size)
     return true;
 }
 
-static bool gp_put_base64(FILE *out, const uint8_t *bytes, size_t size)
+static bool put_base64(FILE *out, const uint8_t *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < size; i += 3) {
@@ -58,13 +58,13 @@ static bool gp_put_base64(FILE *out, const uint8_t *bytes, size_t size)
             (uint32_t)bytes[i] << 16 | (i + 1 < size ? bytes[i + 1] : 0u) << 8 | (i + 2 < size ? bytes[i + 2] : 0u);
         char four[4] = {digits[three >> 18], digits[three >> 12 & 63], i + 1 < size ? digits[three >> 6 & 63] : '=',
                         i + 2 < size ? digits[three & 63] : '='};
-        if (!gp_put(out, four, sizeof(four)))
+        if (!put(out, four, sizeof(four)))
             return false;
     }
     return true;
 }
 
-static uint8_t *gp_gzip(const char *text, size_t size, size_t *packed)
+static uint8_t *compressed(const char *text, size_t size, size_t *packed)
 {
     z_stream stream = {0};
     if (deflateInit2(&stream, 6, Z_DEFLATED, GP_GZIP, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -88,24 +88,24 @@ static uint8_t *gp_gzip(const char *text, size_t size, size_t *packed)
     return NULL;
 }
 
-static int gp_put_data(FILE *out, const char *json, size_t size)
+static int put_data(FILE *out, const char *json, size_t size)
 {
     if (size <= GP_PLAIN_BYTES) {
-        bool written = gp_puts(out, "<script type=\"application/json\" id=\"gpuprof-data\">") &&
-                       gp_put_escaped(out, json, size) && gp_puts(out, "</script>");
+        bool written = put_text(out, "<script type=\"application/json\" id=\"gpuprof-data\">") &&
+                       put_escaped(out, json, size) && put_text(out, "</script>");
         return written ? 0 : -EIO;
     }
     size_t packed = 0;
-    uint8_t *gzip = gp_gzip(json, size, &packed);
+    uint8_t *gzip = compressed(json, size, &packed);
     if (!gzip)
         return -ENOMEM;
-    bool written = gp_puts(out, "<script type=\"application/gzip+base64\" id=\"gpuprof-data\">") &&
-                   gp_put_base64(out, gzip, packed) && gp_puts(out, "</script>");
+    bool written = put_text(out, "<script type=\"application/gzip+base64\" id=\"gpuprof-data\">") &&
+                   put_base64(out, gzip, packed) && put_text(out, "</script>");
     free(gzip);
     return written ? 0 : -EIO;
 }
 
-static int gp_put_page(FILE *out, const char *json)
+static int put_page(FILE *out, const char *json)
 {
     size_t size = (size_t)(gp_report_shell_end - gp_report_shell);
     const char *mark = memmem(gp_report_shell, size, GP_SHELL_MARK, strlen(GP_SHELL_MARK));
@@ -113,16 +113,16 @@ static int gp_put_page(FILE *out, const char *json)
         return -EINVAL;
     const char *rest = mark + strlen(GP_SHELL_MARK);
     errno = 0;
-    if (!gp_put(out, gp_report_shell, (size_t)(mark - gp_report_shell)))
+    if (!put(out, gp_report_shell, (size_t)(mark - gp_report_shell)))
         return -(errno ? errno : EIO);
-    int err = gp_put_data(out, json, strlen(json));
-    if (!err && (!gp_put(out, rest, (size_t)(gp_report_shell_end - rest)) || fflush(out)))
+    int err = put_data(out, json, strlen(json));
+    if (!err && (!put(out, rest, (size_t)(gp_report_shell_end - rest)) || fflush(out)))
         err = -EIO;
     return err == -EIO && errno ? -errno : err;
 }
 
 /* A name beside the page's, so that the move stays on one file system. */
-static FILE *gp_open_aside(const char *path, char **aside)
+static FILE *open_aside(const char *path, char **aside)
 {
     if (asprintf(aside, "%s.XXXXXX", path) < 0) {
         *aside = NULL;
@@ -145,25 +145,25 @@ static FILE *gp_open_aside(const char *path, char **aside)
     return out;
 }
 
-static int gp_save(const char *path, const char *json)
+static int save(const char *path, const char *json)
 {
     struct stat there;
     /* What is no file (a pipe, /dev/null) is written to, not replaced. */
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
         FILE *out = fopen(path, "we");
-        int err = out ? gp_put_page(out, json) : -errno;
+        int err = out ? put_page(out, json) : -errno;
         if (out && fclose(out) && !err)
             err = -errno;
         return err;
     }
     char *aside = NULL;
-    FILE *out = gp_open_aside(path, &aside);
+    FILE *out = open_aside(path, &aside);
     if (!out) {
         int err = -errno;
         free(aside);
         return err;
     }
-    int err = gp_put_page(out, json);
+    int err = put_page(out, json);
     if (fclose(out) && !err)
         err = -errno;
     if (!err && rename(aside, path))
@@ -186,7 +186,7 @@ int gp_report_html(const char *out_path, const json_t *document, char *why, size
         snprintf(why, why_bytes, "not enough memory for the document");
         return -ENOMEM;
     }
-    int err = strcmp(out_path, "-") ? gp_save(out_path, json) : gp_put_page(stdout, json);
+    int err = strcmp(out_path, "-") ? save(out_path, json) : put_page(stdout, json);
     free(json);
     if (err)
         snprintf(why, why_bytes, "%s: cannot be written: %s", strcmp(out_path, "-") == 0 ? "stdout" : out_path,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * shell.c: the page, as it lies in the repository, inside the program.  The path is relative to the repository's root,
- * where make runs; report.mk tells make of the dependency, which no compiler reports. */
+ * where make runs; html.mk tells make of the dependency, which no compiler reports. */
 #include "shell.h"
 
 __asm__(".pushsection .rodata\n"

@@ -2,8 +2,8 @@
  *
  * shell.h: the page without its data, which is web/dist/report.html, and where the data go.
  */
-#ifndef GP_REPORT_SHELL_H
-#define GP_REPORT_SHELL_H
+#ifndef GP_HTML_SHELL_H
+#define GP_HTML_SHELL_H
 
 #include <stddef.h>
 

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "gpuprof.skel.h"
-#include "private.h"
+#include "loaderabi.h"
 
 /* Of kernel 6.6; the headers of Debian 12 do not know it. */
 #define ATTACH_UPROBE_MULTI 48
@@ -292,8 +292,8 @@ static void pins_drop(const char *pins, const char *end)
             unlink(path);
 }
 
-/* Tables first, meta last: who reads meanwhile finds an old heartbeat beside new tables, never a fresh one beside old.
- */
+/* Tables first, meta last: who reads meanwhile finds an old heartbeat beside new tables, never a fresh one beside
+ * old. */
 static int pins_place(const char *pins, char *why, size_t why_bytes)
 {
     char from[4096], to[4096];

@@ -6,8 +6,8 @@
  * Only pins outlive the process that opened it: probes and semaphores are the kernel's to take back when the file
  * descriptors close, so a kill -9 leaves nothing armed.
  */
-#ifndef GP_BPF_LOADER_H
-#define GP_BPF_LOADER_H
+#ifndef GP_KERNEL_LOADER_H
+#define GP_KERNEL_LOADER_H
 
 #include <gpuprof/maps.h>
 #include <stdbool.h>
@@ -77,7 +77,7 @@ struct gp_map_meta *gp_bpf_meta(struct gp_bpf *bpf);
  * leave every sum.  start_ns 0: whoever has that tgid.  0, -ENOENT nothing of it is counted, -EAGAIN at work. */
 int gp_bpf_gone(struct gp_bpf *bpf, uint32_t tgid, uint64_t start_ns);
 
-/* ---- walks (table.c) ------------------------------------------------------------------------------------------- */
+/* ---- walks (mapwalk.c) ------------------------------------------------------------------------------------------- */
 
 #define GP_BPF_PART 256u /* entries that one call looks at: 30 KB of the stack */
 

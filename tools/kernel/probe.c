@@ -5,7 +5,7 @@
  */
 #include "kernel/probe.h"
 #include "kernel/loader.h"
-#include "private.h"
+#include "loaderabi.h"
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECTIONS_MOST 4096u
-#define SEGMENTS_MOST 256u
-#define NOTES_MOST    65536u /* bytes; ours has one probe of under 100 */
-#define NAMES_MOST    262144u
+#define SECTIONS_MOST        4096u
+#define PROBE_SEGMENTS_LIMIT 256u
+#define PROBE_NOTES_LIMIT    65536u /* bytes; ours has one probe of under 100 */
+#define NAMES_MOST           262144u
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -191,7 +191,7 @@ static int sections_look(int fd, const Elf64_Ehdr *head, const Elf64_Shdr *secti
         else if (!strcmp(name, ".stapsdt.base"))
             base = sections[i].sh_addr;
     }
-    error = found ? table_read(fd, found->sh_offset, found->sh_size, NOTES_MOST, &notes) : -ENOENT;
+    error = found ? table_read(fd, found->sh_offset, found->sh_size, PROBE_NOTES_LIMIT, &notes) : -ENOENT;
     if (!error)
         error = note_find(notes, found->sh_size, addresses, &arguments);
     if (!error)
@@ -209,12 +209,12 @@ int gp_bpf_probe_find(int fd, struct gp_bpf_probe *out)
         return error;
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
         head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != MACHINE || head.e_phentsize != sizeof(Elf64_Phdr) ||
-        head.e_shentsize != sizeof(Elf64_Shdr) || head.e_phnum > SEGMENTS_MOST || head.e_shnum > SECTIONS_MOST ||
+        head.e_shentsize != sizeof(Elf64_Shdr) || head.e_phnum > PROBE_SEGMENTS_LIMIT || head.e_shnum > SECTIONS_MOST ||
         head.e_shstrndx >= head.e_shnum)
         return -ENOEXEC;
     char *segments = NULL, *sections = NULL;
-    error =
-        table_read(fd, head.e_phoff, head.e_phnum * sizeof(Elf64_Phdr), SEGMENTS_MOST * sizeof(Elf64_Phdr), &segments);
+    error = table_read(fd, head.e_phoff, head.e_phnum * sizeof(Elf64_Phdr), PROBE_SEGMENTS_LIMIT * sizeof(Elf64_Phdr),
+                       &segments);
     if (!error)
         error = table_read(fd, head.e_shoff, head.e_shnum * sizeof(Elf64_Shdr), SECTIONS_MOST * sizeof(Elf64_Shdr),
                            &sections);

@@ -2,8 +2,8 @@
  *
  * probe.h: the text of a USDT note's arguments, for the loader and its tests.
  */
-#ifndef GP_BPF_PROBE_H
-#define GP_BPF_PROBE_H
+#ifndef GP_KERNEL_PROBE_H
+#define GP_KERNEL_PROBE_H
 
 #include <stdint.h>
 

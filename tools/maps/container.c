@@ -4,7 +4,7 @@
  * socket.  Called by the metrics and by whoever prints containers; must never trust what it reads: paths and documents
  * are bounded, names become harmless.  What is looked at, in this order, is docs/metrics.md's section "Names".
  */
-#include <maps/system.h>
+#include <maps/maps.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #define GP_CONTAINER_ID 64 /* hex digits of an id, of every runtime */
-/* Containers in containers: a node of a cluster inside a container is two deep; who nests deeper gets the outer names.
- */
+/* Containers in containers: a node of a cluster inside a container is two deep; who nests deeper gets the outer
+ * names. */
 #define GP_CONTAINER_IDS 3
-/* An OCI config.json is some 10 KiB, Podman's list of all containers a few hundred bytes each: 4 MiB is 10 000 of them.
- */
+/* An OCI config.json is some 10 KiB, Podman's list of all containers a few hundred bytes each: 4 MiB is 10 000 of
+ * them. */
 #define GP_CONTAINER_FILE_BYTES (4u << 20)
 /* Kubernetes allows 110 pods a node by default and 500 by tuning, each with a handful of logs; cgroups likewise. */
 #define GP_CONTAINER_LOGS    16384
@@ -36,7 +36,7 @@ struct gp_container_ids { /* found in a path, the innermost first */
 };
 
 /* Letters, digits and "._-" are all that Kubernetes, Docker and Podman allow in names. */
-static void gp_container_clean(char *to, size_t to_bytes, const char *from)
+static void container_clean(char *to, size_t to_bytes, const char *from)
 {
     size_t n = 0;
     for (; from && from[n] && n + 1 < to_bytes; n++) {
@@ -48,7 +48,7 @@ static void gp_container_clean(char *to, size_t to_bytes, const char *from)
     to[n] = '\0';
 }
 
-static bool gp_container_hex(char c)
+static bool container_hex(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
@@ -56,19 +56,19 @@ static bool gp_container_hex(char c)
 /* ---- the path of a cgroup ---------------------------------------------------------------------------------------- */
 
 /* "podUID" as a part of the path, where systemd's driver writes '_' for '-'. */
-static void gp_container_pod_uid(struct gp_container_ids *ids, const char *at)
+static void container_pod_uid(struct gp_container_ids *ids, const char *at)
 {
     size_t n = 0;
-    while (n < sizeof(ids->pod_uid) - 1 && (gp_container_hex(at[n]) || at[n] == '_' || at[n] == '-'))
+    while (n < sizeof(ids->pod_uid) - 1 && (container_hex(at[n]) || at[n] == '_' || at[n] == '-'))
         n++;
-    if (n < 32 || gp_container_hex(at[n]))
+    if (n < 32 || container_hex(at[n]))
         return;
     for (size_t i = 0; i < n; i++)
         ids->pod_uid[i] = at[i] == '_' ? '-' : at[i];
     ids->pod_uid[n] = '\0';
 }
 
-static void gp_container_keep(struct gp_container_ids *ids, const char *at)
+static void container_keep(struct gp_container_ids *ids, const char *at)
 {
     memmove(ids->id[1], ids->id[0], sizeof(ids->id) - sizeof(ids->id[0]));
     memcpy(ids->id[0], at, GP_CONTAINER_ID);
@@ -78,24 +78,24 @@ static void gp_container_keep(struct gp_container_ids *ids, const char *at)
 }
 
 /* conmon is the monitor of a container of Podman or CRI-O, not the container. */
-static void gp_container_parse(const char *path, struct gp_container_ids *ids)
+static void container_parse(const char *path, struct gp_container_ids *ids)
 {
     memset(ids, 0, sizeof(*ids));
     for (const char *at = path; *at;) {
         if (strncmp(at, "pod", 3) == 0 && (at == path || at[-1] == '/' || at[-1] == '-'))
-            gp_container_pod_uid(ids, at + 3);
+            container_pod_uid(ids, at + 3);
         size_t run = 0;
-        while (gp_container_hex(at[run]))
+        while (container_hex(at[run]))
             run++;
         bool monitor = at - path >= 7 && strncmp(at - 7, "conmon-", 7) == 0;
         if (run == GP_CONTAINER_ID && !monitor)
-            gp_container_keep(ids, at);
+            container_keep(ids, at);
         at += run ? run : 1;
     }
 }
 
 /* Where a hierarchy is mounted.  controller NULL: that of version 2, in the usual place or beside version 1. */
-static bool gp_container_mount(const char *root, const char *controller, char *mount, size_t mount_bytes)
+static bool container_mount(const char *root, const char *controller, char *mount, size_t mount_bytes)
 {
     static const char *const places[] = {"", "/unified"};
     char probe[PATH_MAX];
@@ -111,7 +111,7 @@ static bool gp_container_mount(const char *root, const char *controller, char *m
     return false;
 }
 
-static bool gp_container_is(const char *mount, const char *path, uint64_t cgroup_id)
+static bool container_is(const char *mount, const char *path, uint64_t cgroup_id)
 {
     char full[PATH_MAX];
     struct stat st;
@@ -121,7 +121,7 @@ static bool gp_container_is(const char *mount, const char *path, uint64_t cgroup
 }
 
 /* The text of /proc/PID/cgroup: bytes, or -errno. */
-static ssize_t gp_container_of_process(const char *root, pid_t pid, char *text, size_t text_bytes)
+static ssize_t container_of_process(const char *root, pid_t pid, char *text, size_t text_bytes)
 {
     char name[PATH_MAX];
     if (snprintf(name, sizeof(name), "%s/proc/%d/cgroup", root, (int)pid) >= (int)sizeof(name))
@@ -139,7 +139,7 @@ static ssize_t gp_container_of_process(const char *root, pid_t pid, char *text, 
 }
 
 /* "N:CONTROLLER[,CONTROLLER]...:PATH", of version 2 "0::PATH": whether the line is the controller's. */
-static bool gp_container_line_is(const char *line, const char *controller)
+static bool container_line_is(const char *line, const char *controller)
 {
     if (!controller)
         return strncmp(line, "0::", 3) == 0;
@@ -156,11 +156,11 @@ static bool gp_container_line_is(const char *line, const char *controller)
 /* The process's word for where it is: with cgroup_id, only if that is this very cgroup; without one the line that names
  * a container, or the longest.  The kernel writes these lines; a process chooses no more than the names of cgroups that
  * were delegated to it. */
-static bool gp_container_path_of(const char *root, pid_t pid, const char *mount, const char *controller,
-                                 uint64_t cgroup_id, char out[PATH_MAX])
+static bool container_path_of(const char *root, pid_t pid, const char *mount, const char *controller,
+                              uint64_t cgroup_id, char out[PATH_MAX])
 {
     char text[8192], *save = NULL;
-    if (gp_container_of_process(root, pid, text, sizeof(text)) <= 0)
+    if (container_of_process(root, pid, text, sizeof(text)) <= 0)
         return false;
     const char *best = NULL;
     bool best_named = false;
@@ -171,12 +171,12 @@ static bool gp_container_path_of(const char *root, pid_t pid, const char *mount,
             continue;
         path++;
         if (cgroup_id) {
-            if (gp_container_line_is(line, controller) && mount && gp_container_is(mount, path, cgroup_id))
+            if (container_line_is(line, controller) && mount && container_is(mount, path, cgroup_id))
                 best = path;
             continue;
         }
         struct gp_container_ids ids;
-        gp_container_parse(path, &ids);
+        container_parse(path, &ids);
         bool named = ids.count > 0;
         if (!best || named > best_named || (named == best_named && strlen(path) > strlen(best))) {
             best = path;
@@ -189,7 +189,7 @@ static bool gp_container_path_of(const char *root, pid_t pid, const char *mount,
 }
 
 /* The cgroup of a line of /proc/PID/cgroup: its directory's inode is the kernel's number.  0 unknown. */
-static uint64_t gp_container_number(const char *mount, const char *line)
+static uint64_t container_number(const char *mount, const char *line)
 {
     char full[PATH_MAX];
     struct stat st;
@@ -208,13 +208,13 @@ unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTA
         {NULL, 0}, {"memory", GP_MAP_CGROUP_V1}, {"pids", GP_MAP_CGROUP_V1_PIDS}};
     char text[8192], mount[PATH_MAX], *save = NULL;
     uint64_t found[GP_CONTAINER_HIERARCHIES] = {0};
-    if (gp_container_of_process(root, pid, text, sizeof(text)) <= 0)
+    if (container_of_process(root, pid, text, sizeof(text)) <= 0)
         return 0;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         for (unsigned i = 0; i < GP_CONTAINER_HIERARCHIES; i++) {
-            if (gp_container_line_is(line, hierarchies[i].controller) &&
-                gp_container_mount(root, hierarchies[i].controller, mount, sizeof(mount)))
-                found[i] = gp_container_number(mount, line);
+            if (container_line_is(line, hierarchies[i].controller) &&
+                container_mount(root, hierarchies[i].controller, mount, sizeof(mount)))
+                found[i] = container_number(mount, line);
         }
     }
     unsigned count = 0;
@@ -226,7 +226,7 @@ unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTA
 }
 
 /* The kernel opens a cgroup by its number (CAP_DAC_READ_SEARCH).  0; -ESTALE gone; another error: not possible here. */
-static int gp_container_by_handle(const char *mount, uint64_t cgroup_id, char out[PATH_MAX])
+static int container_by_handle(const char *mount, uint64_t cgroup_id, char out[PATH_MAX])
 {
     struct {
         struct file_handle head;
@@ -264,7 +264,7 @@ struct gp_container_walk {
 };
 
 /* Looks below walk->path, which is kept as it was unless found. */
-static bool gp_container_search(struct gp_container_walk *walk, unsigned depth)
+static bool container_search(struct gp_container_walk *walk, unsigned depth)
 {
     char full[PATH_MAX];
     size_t length = strlen(walk->path);
@@ -282,7 +282,7 @@ static bool gp_container_search(struct gp_container_walk *walk, unsigned depth)
             walk->path[length] = '\0';
             continue;
         }
-        found = entry->d_ino == walk->cgroup_id || (depth > 0 && gp_container_search(walk, depth - 1));
+        found = entry->d_ino == walk->cgroup_id || (depth > 0 && container_search(walk, depth - 1));
         if (!found)
             walk->path[length] = '\0';
     }
@@ -291,7 +291,7 @@ static bool gp_container_search(struct gp_container_walk *walk, unsigned depth)
     return found;
 }
 
-static int gp_container_path(const char *root, uint64_t cgroup_id, pid_t hint, char out[PATH_MAX])
+static int container_path(const char *root, uint64_t cgroup_id, pid_t hint, char out[PATH_MAX])
 {
     static const char *const controllers[] = {NULL, "memory", NULL, "pids"}; /* by the mark's two bits */
     const char *controller = controllers[cgroup_id / GP_MAP_CGROUP_V1 % 4];
@@ -300,20 +300,20 @@ static int gp_container_path(const char *root, uint64_t cgroup_id, pid_t hint, c
         return -ENOENT;
     cgroup_id %= GP_MAP_CGROUP_V1;
     char place[PATH_MAX];
-    const char *mount = gp_container_mount(root, controller, place, sizeof(place)) ? place : NULL;
-    if (hint > 0 && gp_container_path_of(root, hint, mount, controller, cgroup_id, out))
+    const char *mount = container_mount(root, controller, place, sizeof(place)) ? place : NULL;
+    if (hint > 0 && container_path_of(root, hint, mount, controller, cgroup_id, out))
         return 0;
     if (cgroup_id == 0 || !mount)
         return -ENOENT;
-    if (gp_container_is(mount, "", cgroup_id)) {
+    if (container_is(mount, "", cgroup_id)) {
         strcpy(out, "/");
         return 0;
     }
-    int rc = gp_container_by_handle(mount, cgroup_id, out);
+    int rc = container_by_handle(mount, cgroup_id, out);
     if (rc == 0 || (rc == -ESTALE && root[0] == '\0'))
         return rc == 0 ? 0 : -ENOENT;
     struct gp_container_walk walk = {.mount = mount, .cgroup_id = cgroup_id, .left = GP_CONTAINER_CGROUPS};
-    if (!gp_container_search(&walk, GP_CONTAINER_DEPTH))
+    if (!container_search(&walk, GP_CONTAINER_DEPTH))
         return -ENOENT;
     memcpy(out, walk.path, PATH_MAX);
     return 0;
@@ -322,7 +322,7 @@ static int gp_container_path(const char *root, uint64_t cgroup_id, pid_t hint, c
 /* ---- documents of the runtimes ----------------------------------------------------------------------------------- */
 
 /* A regular file of bounded size, as JSON; NULL: not there, not that, or not readable. */
-static json_t *gp_container_document(const char *path)
+static json_t *container_document(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     if (fd < 0)
@@ -342,7 +342,7 @@ static json_t *gp_container_document(const char *path)
 }
 
 /* Names out of annotations or labels; true if they say which pod. */
-static bool gp_container_pod(const json_t *words, struct gp_container_name *out)
+static bool container_pod(const json_t *words, struct gp_container_name *out)
 {
     static const char *const keys[][3] = {
         {"io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.container-name"},
@@ -353,18 +353,17 @@ static bool gp_container_pod(const json_t *words, struct gp_container_name *out)
         const char *pod = json_string_value(json_object_get(words, keys[i][0]));
         if (!pod || !pod[0])
             continue;
-        gp_container_clean(out->pod, sizeof(out->pod), pod);
-        gp_container_clean(out->namespace_, sizeof(out->namespace_),
-                           json_string_value(json_object_get(words, keys[i][1])));
-        gp_container_clean(out->container, sizeof(out->container),
-                           json_string_value(json_object_get(words, keys[i][2])));
+        container_clean(out->pod, sizeof(out->pod), pod);
+        container_clean(out->namespace_, sizeof(out->namespace_),
+                        json_string_value(json_object_get(words, keys[i][1])));
+        container_clean(out->container, sizeof(out->container), json_string_value(json_object_get(words, keys[i][2])));
         return true;
     }
     return false;
 }
 
 /* The OCI bundle of containerd (its own, Docker's, K3s's, MicroK8s's) and of CRI-O. */
-static bool gp_container_bundle(const char *root, const char *id, struct gp_container_name *out)
+static bool container_bundle(const char *root, const char *id, struct gp_container_name *out)
 {
     static const char *const places[] = {
         "/run/containerd/io.containerd.runtime.v2.task/k8s.io/%s/config.json",
@@ -383,24 +382,24 @@ static bool gp_container_bundle(const char *root, const char *id, struct gp_cont
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         snprintf(path + n, sizeof(path) - (size_t)n, places[i], id);
 #pragma GCC diagnostic pop
-        json_t *document = gp_container_document(path);
-        found = gp_container_pod(json_object_get(document, "annotations"), out);
+        json_t *document = container_document(path);
+        found = container_pod(json_object_get(document, "annotations"), out);
         json_decref(document);
     }
     return found;
 }
 
 /* Docker's own file: the name of the container, or the pod that cri-dockerd made it for. */
-static bool gp_container_docker(const char *root, const char *id, struct gp_container_name *out)
+static bool container_docker(const char *root, const char *id, struct gp_container_name *out)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof(path), "%s/var/lib/docker/containers/%s/config.v2.json", root, id) >= (int)sizeof(path))
         return false;
-    json_t *document = gp_container_document(path);
+    json_t *document = container_document(path);
     const char *name = json_string_value(json_object_get(document, "Name"));
-    bool found = gp_container_pod(json_object_get(json_object_get(document, "Config"), "Labels"), out);
+    bool found = container_pod(json_object_get(json_object_get(document, "Config"), "Labels"), out);
     if (!found && name) {
-        gp_container_clean(out->container, sizeof(out->container), name[0] == '/' ? name + 1 : name);
+        container_clean(out->container, sizeof(out->container), name[0] == '/' ? name + 1 : name);
         found = out->container[0] != '\0';
     }
     json_decref(document);
@@ -408,7 +407,7 @@ static bool gp_container_docker(const char *root, const char *id, struct gp_cont
 }
 
 /* Podman of root keeps one list of all containers, and one of those that end with the boot. */
-static bool gp_container_podman(const char *root, const char *id, struct gp_container_name *out)
+static bool container_podman(const char *root, const char *id, struct gp_container_name *out)
 {
     static const char *const lists[] = {"containers.json", "volatile-containers.json"};
     for (size_t l = 0; l < 2 && !out->container[0]; l++) {
@@ -416,14 +415,14 @@ static bool gp_container_podman(const char *root, const char *id, struct gp_cont
         if (snprintf(path, sizeof(path), "%s/var/lib/containers/storage/overlay-containers/%s", root, lists[l]) >=
             (int)sizeof(path))
             return false;
-        json_t *document = gp_container_document(path), *entry;
+        json_t *document = container_document(path), *entry;
         size_t i;
         json_array_foreach(document, i, entry)
         {
             const char *this_id = json_string_value(json_object_get(entry, "id"));
             if (this_id && strcmp(this_id, id) == 0)
-                gp_container_clean(out->container, sizeof(out->container),
-                                   json_string_value(json_array_get(json_object_get(entry, "names"), 0)));
+                container_clean(out->container, sizeof(out->container),
+                                json_string_value(json_array_get(json_object_get(entry, "names"), 0)));
         }
         json_decref(document);
     }
@@ -433,7 +432,7 @@ static bool gp_container_podman(const char *root, const char *id, struct gp_cont
 /* ---- the kubelet's logs ------------------------------------------------------------------------------------------ */
 
 /* "A_B_REST": copies A and B, returns REST; NULL if it is not so. */
-static const char *gp_container_split(const char *text, char a[128], char b[128])
+static const char *container_split(const char *text, char a[128], char b[128])
 {
     const char *first = strchr(text, '_');
     const char *second = first ? strchr(first + 1, '_') : NULL;
@@ -444,10 +443,10 @@ static const char *gp_container_split(const char *text, char a[128], char b[128]
     return second + 1;
 }
 
-static bool gp_container_log(const char *name, const char *id, struct gp_container_name *out)
+static bool container_log(const char *name, const char *id, struct gp_container_name *out)
 {
     char pod[128], namespace_[128], container[128];
-    const char *rest = gp_container_split(name, pod, namespace_);
+    const char *rest = container_split(name, pod, namespace_);
     size_t n = rest ? strlen(rest) : 0;
     /* rest: CONTAINER-ID.log */
     if (n <= 1 + GP_CONTAINER_ID + 4 || n - GP_CONTAINER_ID - 5 >= sizeof(container))
@@ -456,27 +455,27 @@ static bool gp_container_log(const char *name, const char *id, struct gp_contain
     if (*dash != '-' || strncmp(dash + 1, id, GP_CONTAINER_ID) != 0 || strcmp(dash + 1 + GP_CONTAINER_ID, ".log") != 0)
         return false;
     snprintf(container, sizeof(container), "%.*s", (int)(dash - rest), rest);
-    gp_container_clean(out->pod, sizeof(out->pod), pod);
-    gp_container_clean(out->namespace_, sizeof(out->namespace_), namespace_);
-    gp_container_clean(out->container, sizeof(out->container), container);
+    container_clean(out->pod, sizeof(out->pod), pod);
+    container_clean(out->namespace_, sizeof(out->namespace_), namespace_);
+    container_clean(out->container, sizeof(out->container), container);
     return true;
 }
 
 /* NAMESPACE_POD_UID: says the pod, not which of its containers. */
-static bool gp_container_pod_log(const char *name, const char *uid, struct gp_container_name *out)
+static bool container_pod_log(const char *name, const char *uid, struct gp_container_name *out)
 {
     char namespace_[128], pod[128];
-    const char *rest = gp_container_split(name, namespace_, pod);
+    const char *rest = container_split(name, namespace_, pod);
     if (!rest || !uid[0] || strcmp(rest, uid) != 0)
         return false;
-    gp_container_clean(out->pod, sizeof(out->pod), pod);
-    gp_container_clean(out->namespace_, sizeof(out->namespace_), namespace_);
+    container_clean(out->pod, sizeof(out->pod), pod);
+    container_clean(out->namespace_, sizeof(out->namespace_), namespace_);
     return true;
 }
 
-static bool gp_container_logs(const char *root, const char *folder, const char *want,
-                              bool (*match)(const char *, const char *, struct gp_container_name *),
-                              struct gp_container_name *out)
+static bool container_logs(const char *root, const char *folder, const char *want,
+                           bool (*match)(const char *, const char *, struct gp_container_name *),
+                           struct gp_container_name *out)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof(path), "%s%s", root, folder) >= (int)sizeof(path))
@@ -492,7 +491,7 @@ static bool gp_container_logs(const char *root, const char *folder, const char *
 }
 
 /* A path longer than the field (clusters inside containers) keeps its end, which tells it from others. */
-static void gp_container_take_path(struct gp_container_name *out, const char *path)
+static void container_take_path(struct gp_container_name *out, const char *path)
 {
     size_t length = strlen(path), room = sizeof(out->path) - 1;
     bool cut = length > room;
@@ -509,22 +508,22 @@ int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct
 {
     memset(out, 0, sizeof(*out));
     char path[PATH_MAX];
-    int rc = gp_container_path(root, cgroup_id, hint, path);
+    int rc = container_path(root, cgroup_id, hint, path);
     if (rc < 0)
         return rc;
-    gp_container_take_path(out, path);
+    container_take_path(out, path);
     struct gp_container_ids ids;
-    gp_container_parse(path, &ids);
+    container_parse(path, &ids);
     bool found = false;
     for (unsigned i = 0; i < ids.count && !found; i++) {
         memcpy(out->id, ids.id[i], sizeof(ids.id[i]));
-        found = gp_container_bundle(root, out->id, out) || gp_container_docker(root, out->id, out) ||
-                gp_container_podman(root, out->id, out) ||
-                gp_container_logs(root, "/var/log/containers", out->id, gp_container_log, out);
+        found = container_bundle(root, out->id, out) || container_docker(root, out->id, out) ||
+                container_podman(root, out->id, out) ||
+                container_logs(root, "/var/log/containers", out->id, container_log, out);
     }
     if (!found && ids.count > 0)
         memcpy(out->id, ids.id[0], sizeof(ids.id[0]));
     if (!found && ids.pod_uid[0])
-        gp_container_logs(root, "/var/log/pods", ids.pod_uid, gp_container_pod_log, out);
+        container_logs(root, "/var/log/pods", ids.pod_uid, container_pod_log, out);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * pins.c: opens the agent's pinned maps and says in words why one cannot be opened.  Called by read.c and reset.c.
+ * pins.c: opens the agent's pinned maps and says in words why one cannot be opened.  Called by copy.c and resetpeaks.c.
  */
-#include <maps/system.h>
+#include <maps/maps.h>
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int gp_pins_check(int fd, uint32_t key_bytes, uint32_t value_bytes, uint32_t *max_entries)
+static int pins_check(int fd, uint32_t key_bytes, uint32_t value_bytes, uint32_t *max_entries)
 {
     struct bpf_map_info info = {0};
     uint32_t info_bytes = sizeof(info);
@@ -35,7 +35,7 @@ int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_by
     int fd = bpf_obj_get_opts(path, &options);
     if (fd < 0)
         return errno == EPERM ? -EACCES : errno == ENOTDIR ? -ENOENT : -errno;
-    int err = gp_pins_check(fd, key_bytes, value_bytes, max_entries);
+    int err = pins_check(fd, key_bytes, value_bytes, max_entries);
     if (!err)
         return fd;
     close(fd);
@@ -43,7 +43,7 @@ int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_by
 }
 
 /* Before 5.19 the kernel refuses bpf(2) as a whole to whoever has no CAP_BPF, if this is set; modes do not matter. */
-static bool gp_pins_forbidden(void)
+static bool pins_forbidden(void)
 {
     int value = 0;
     FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
@@ -54,14 +54,14 @@ static bool gp_pins_forbidden(void)
     return read && value != 0;
 }
 
-static void gp_pins_denied(const char *pins, const char *name, char *why, size_t why_bytes)
+static void pins_denied(const char *pins, const char *name, char *why, size_t why_bytes)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/%s", pins, name);
     if (access(path, F_OK) != 0)
         snprintf(why, why_bytes,
                  "%s may not be looked into: run as root, or let others search it (chmod o+x on its parents)", pins);
-    else if (access(path, strcmp(name, "reset") == 0 ? R_OK | W_OK : R_OK) == 0 && gp_pins_forbidden())
+    else if (access(path, strcmp(name, "reset") == 0 ? R_OK | W_OK : R_OK) == 0 && pins_forbidden())
         snprintf(why, why_bytes,
                  "this kernel forbids bpf(2) without CAP_BPF (kernel.unprivileged_bpf_disabled): run as root");
     else
@@ -78,7 +78,7 @@ void gp_pins_explain(int error, const char *pins, const char *name, char *why, s
                  pins);
         break;
     case -EACCES:
-        gp_pins_denied(pins, name, why, why_bytes);
+        pins_denied(pins, name, why, why_bytes);
         break;
     case -EPROTO:
         snprintf(why, why_bytes,

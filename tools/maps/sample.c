@@ -9,58 +9,58 @@
 #include <base/compiler.h>
 #include <collect/machine.h>
 #include <collect/procfs.h>
-#include <collect/text.h>
+#include <collect/uuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <maps/maps.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <maps/system.h>
 #include <unistd.h>
 
-static int64_t gp_sample_bytes(int64_t bytes)
+static int64_t sample_bytes(int64_t bytes)
 {
     return bytes < 0 ? -1 : bytes;
 }
 
-static int gp_sample_count(uint64_t count)
+static int sample_count(uint64_t count)
 {
     return count > INT_MAX ? INT_MAX : (int)count;
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-static void gp_sample_sum(struct gp_sum *sum, const struct gp_system_sum *from)
+static void sample_sum(struct gp_sum *sum, const struct gp_system_sum *from)
 {
     const struct gp_map_sum *v = &from->value;
     *sum = (struct gp_sum){.cgroup_id = from->cgroup_id,
                            .total_bytes = v->total_bytes > 0 ? v->total_bytes : -1,
-                           .allocated = gp_sample_bytes(v->allocated_bytes),
-                           .allocated_peak = gp_sample_bytes(v->allocated_peak_bytes),
-                           .reserved = gp_sample_bytes(v->reserved_bytes),
-                           .reserved_peak = gp_sample_bytes(v->reserved_peak_bytes),
-                           .calls = gp_sample_bytes(v->calls),
-                           .frees = gp_sample_bytes(v->frees),
-                           .processes = gp_sample_count(v->processes)};
+                           .allocated = sample_bytes(v->allocated_bytes),
+                           .allocated_peak = sample_bytes(v->allocated_peak_bytes),
+                           .reserved = sample_bytes(v->reserved_bytes),
+                           .reserved_peak = sample_bytes(v->reserved_peak_bytes),
+                           .calls = sample_bytes(v->calls),
+                           .frees = sample_bytes(v->frees),
+                           .processes = sample_count(v->processes)};
     gp_text_uuid(sum->uuid, sizeof(sum->uuid), from->uuid);
     snprintf(sum->container, sizeof(sum->container), "%s", from->name);
 }
 
-static int gp_sample_sums(struct gp_agent *agent, const struct gp_system_view *view)
+static int sample_sums(struct gp_agent *agent, const struct gp_system_view *view)
 {
     agent->sums = calloc((size_t)view->container_count + view->device_count + 1, sizeof(*agent->sums));
     if (!agent->sums)
         return -ENOMEM;
     for (uint32_t i = 0; i < view->device_count; i++)
-        gp_sample_sum(&agent->sums[agent->sum_count++], &view->devices[i]);
+        sample_sum(&agent->sums[agent->sum_count++], &view->devices[i]);
     for (uint32_t i = 0; i < view->container_count; i++)
-        gp_sample_sum(&agent->sums[agent->sum_count++], &view->containers[i]);
+        sample_sum(&agent->sums[agent->sum_count++], &view->containers[i]);
     return 0;
 }
 
-static int gp_sample_agent(struct gp_system *system, const struct gp_system_view *view)
+static int sample_agent(struct gp_system *system, const struct gp_system_view *view)
 {
     struct gp_agent *agent = &system->agent;
     const struct gp_map_meta *meta = &view->meta;
@@ -73,10 +73,10 @@ static int gp_sample_agent(struct gp_system *system, const struct gp_system_view
     agent->map_full = meta->map_full;
     agent->dropped = meta->ring_dropped;
     agent->gaps = meta->gap_batches;
-    return gp_sample_sums(agent, view);
+    return sample_sums(agent, view);
 }
 
-static const struct gp_sum *gp_sample_container(const struct gp_agent *agent, uint64_t cgroup_id)
+static const struct gp_sum *sample_container(const struct gp_agent *agent, uint64_t cgroup_id)
 {
     for (int i = 0; cgroup_id && i < agent->sum_count; i++) {
         if (agent->sums[i].cgroup_id == cgroup_id)
@@ -87,7 +87,7 @@ static const struct gp_sum *gp_sample_container(const struct gp_agent *agent, ui
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
 
-static int gp_sample_order(const void *left, const void *right)
+static int sample_order(const void *left, const void *right)
 {
     const struct gp_system_process *a = left, *b = right;
     if (a->key.tgid != b->key.tgid)
@@ -97,19 +97,19 @@ static int gp_sample_order(const void *left, const void *right)
     return a->key.device < b->key.device ? -1 : a->key.device > b->key.device;
 }
 
-static bool gp_sample_same(const struct gp_system_process *a, const struct gp_system_process *b)
+static bool sample_same(const struct gp_system_process *a, const struct gp_system_process *b)
 {
     return a->key.tgid == b->key.tgid && a->value.start_ns == b->value.start_ns;
 }
 
 /* /proc counts in ticks of 10 ms on every architecture that NVIDIA's driver runs on. */
-static uint64_t gp_sample_ticks(uint64_t start_ns)
+static uint64_t sample_ticks(uint64_t start_ns)
 {
     long hz = sysconf(_SC_CLK_TCK);
     return start_ns / (1000000000ull / (uint64_t)(hz > 0 ? hz : 100));
 }
 
-static void gp_sample_device(struct gp_device_view *device, const struct gp_system_process *from)
+static void sample_device(struct gp_device_view *device, const struct gp_system_process *from)
 {
     const struct gp_map_process *v = &from->value;
     struct gp_wire_value(*stats)[GP_POOLS] = device->wire.stats;
@@ -119,16 +119,16 @@ static void gp_sample_device(struct gp_device_view *device, const struct gp_syst
     device->identified = device->uuid[0] != '\0';
     device->total_bytes = v->total_bytes > 0 ? v->total_bytes : -1;
     device->untracked_bytes = -1;
-    stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current = gp_sample_bytes(v->allocated_bytes);
-    stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak = gp_sample_bytes(v->allocated_peak_bytes);
-    stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current = gp_sample_bytes(v->reserved_bytes);
-    stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak = gp_sample_bytes(v->reserved_peak_bytes);
-    stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated = gp_sample_bytes(v->calls);
-    stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed = gp_sample_bytes(v->frees);
+    stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current = sample_bytes(v->allocated_bytes);
+    stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak = sample_bytes(v->allocated_peak_bytes);
+    stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current = sample_bytes(v->reserved_bytes);
+    stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak = sample_bytes(v->reserved_peak_bytes);
+    stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated = sample_bytes(v->calls);
+    stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed = sample_bytes(v->frees);
 }
 
 /* What /proc knows of the very same process.  Without an agent nobody takes the dead out of the tables. */
-static void gp_sample_describe(const struct gp_system *system, struct gp_process *process, bool host_pids)
+static void sample_describe(const struct gp_system *system, struct gp_process *process, bool host_pids)
 {
     uint64_t start = process->start_time;
     struct gp_proc proc;
@@ -143,8 +143,8 @@ static void gp_sample_describe(const struct gp_system *system, struct gp_process
         gp_proc_close(&proc);
 }
 
-static int gp_sample_process(struct gp_system *system, const struct gp_system_process *from, uint32_t count,
-                             bool host_pids)
+static int sample_process(struct gp_system *system, const struct gp_system_process *from, uint32_t count,
+                          bool host_pids)
 {
     const struct gp_map_process *v = &from->value;
     struct gp_process *process = gp_system_add(system);
@@ -155,7 +155,7 @@ static int gp_sample_process(struct gp_system *system, const struct gp_system_pr
     }
     process->from_agent = true;
     process->pid = (pid_t)(from->key.tgid & INT_MAX);
-    process->start_time = gp_sample_ticks(v->start_ns);
+    process->start_time = sample_ticks(v->start_ns);
     process->uid = v->uid;
     memcpy(process->comm, from->comm, sizeof(from->comm));
     gp_proc_user(v->uid, process->user, sizeof(process->user));
@@ -164,7 +164,7 @@ static int gp_sample_process(struct gp_system *system, const struct gp_system_pr
     process->device_count = (int)count;
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_map_process *one = &from[i].value;
-        gp_sample_device(&devices[i], &from[i]);
+        sample_device(&devices[i], &from[i]);
         /* Each entry repeats what is the process's. */
         if (one->lost > process->lost[GP_LOST_UNSENT])
             process->lost[GP_LOST_UNSENT] = one->lost;
@@ -172,25 +172,25 @@ static int gp_sample_process(struct gp_system *system, const struct gp_system_pr
             process->publish_ns = one->last_ns;
     }
     process->age_ns = system->time_ns > process->publish_ns ? system->time_ns - process->publish_ns : 0;
-    gp_sample_describe(system, process, host_pids);
+    sample_describe(system, process, host_pids);
     process->cgroup_id = v->cgroup_id;
-    const struct gp_sum *container = gp_sample_container(&system->agent, v->cgroup_id);
+    const struct gp_sum *container = sample_container(&system->agent, v->cgroup_id);
     if (container)
         memcpy(process->container, container->container, sizeof(process->container));
     return 0;
 }
 
-static bool gp_sample_known(const struct gp_system *system, int known, const struct gp_system_process *process)
+static bool sample_known(const struct gp_system *system, int known, const struct gp_system_process *process)
 {
     for (int i = 0; i < known; i++) {
         if (system->processes[i].pid == (pid_t)(process->key.tgid & INT_MAX) &&
-            system->processes[i].start_time == gp_sample_ticks(process->value.start_ns))
+            system->processes[i].start_time == sample_ticks(process->value.start_ns))
             return true;
     }
     return false;
 }
 
-static bool gp_sample_asked(const struct gp_collect_options *options, uint32_t tgid)
+static bool sample_asked(const struct gp_collect_options *options, uint32_t tgid)
 {
     for (int i = 0; options && options->pids && i < options->pid_count; i++) {
         if (options->pids[i] == (pid_t)(tgid & INT_MAX))
@@ -200,53 +200,53 @@ static bool gp_sample_asked(const struct gp_collect_options *options, uint32_t t
 }
 
 /* The table's processes but those that the system has already. */
-static int gp_sample_processes(struct gp_system *system, struct gp_system_view *view,
-                               const struct gp_collect_options *options)
+static int sample_processes(struct gp_system *system, struct gp_system_view *view,
+                            const struct gp_collect_options *options)
 {
     bool host_pids = gp_proc_host_pids();
     int err = 0, known = system->process_count;
     if (!view->processes) /* qsort takes no null, of no size either */
         return 0;
-    qsort(view->processes, view->process_count, sizeof(*view->processes), gp_sample_order);
+    qsort(view->processes, view->process_count, sizeof(*view->processes), sample_order);
     for (uint32_t i = 0, next; i < view->process_count && !err; i = next) {
         const struct gp_system_process *process = &view->processes[i];
-        for (next = i + 1; next < view->process_count && gp_sample_same(process, &view->processes[next]);)
+        for (next = i + 1; next < view->process_count && sample_same(process, &view->processes[next]);)
             next++;
-        if (gp_sample_asked(options, process->key.tgid) && !gp_sample_known(system, known, process))
-            err = gp_sample_process(system, process, next - i, host_pids);
+        if (sample_asked(options, process->key.tgid) && !sample_known(system, known, process))
+            err = sample_process(system, process, next - i, host_pids);
     }
     return err;
 }
 
 /* The number under which the agent has the process's container: as its table says, or, where that may not be read, the
  * one of the process's cgroups that it has sums of.  0 unknown. */
-static uint64_t gp_sample_container_of(const struct gp_system *system, const struct gp_system_view *view,
-                                       const struct gp_process *process)
+static uint64_t sample_container_of(const struct gp_system *system, const struct gp_system_view *view,
+                                    const struct gp_process *process)
 {
     uint64_t ids[GP_CONTAINER_HIERARCHIES];
     for (uint32_t i = 0; i < view->process_count; i++) {
         const struct gp_system_process *row = &view->processes[i];
         if ((pid_t)(row->key.tgid & INT_MAX) == process->pid &&
-            gp_sample_ticks(row->value.start_ns) == process->start_time)
+            sample_ticks(row->value.start_ns) == process->start_time)
             return row->value.cgroup_id;
     }
     unsigned count = gp_container_numbers("", process->pid, ids);
     for (unsigned i = 0; i < count; i++) {
-        if (gp_sample_container(&system->agent, ids[i]))
+        if (sample_container(&system->agent, ids[i]))
             return ids[i];
     }
     return 0;
 }
 
 /* Processes whose sessions were read hang in the same containers. */
-static void gp_sample_adopt(struct gp_system *system, const struct gp_system_view *view)
+static void sample_adopt(struct gp_system *system, const struct gp_system_view *view)
 {
     for (int i = 0; i < system->process_count; i++) {
         struct gp_process *process = &system->processes[i];
         if (process->from_agent || process->cgroup_id)
             continue;
-        process->cgroup_id = gp_sample_container_of(system, view, process);
-        const struct gp_sum *container = gp_sample_container(&system->agent, process->cgroup_id);
+        process->cgroup_id = sample_container_of(system, view, process);
+        const struct gp_sum *container = sample_container(&system->agent, process->cgroup_id);
         if (container)
             memcpy(process->container, container->container, sizeof(process->container));
     }
@@ -256,10 +256,10 @@ static void gp_sample_adopt(struct gp_system *system, const struct gp_system_vie
 
 /* Numbers of GPUs that NVML does not know: given at first sight, in the order in which the programs number them, and
  * kept, so that a GPU does not change its number when a process ends. */
-static char gp_numbered[GP_MAPS_DEVICES][sizeof(((struct gp_gpu *)0)->uuid)];
-static int gp_numbered_count;
+static char numbered[GP_MAPS_DEVICES][sizeof(((struct gp_gpu *)0)->uuid)];
+static int numbered_count;
 
-static int gp_sample_ordinal(const struct gp_system *system, const char *uuid)
+static int sample_ordinal(const struct gp_system *system, const char *uuid)
 {
     int lowest = INT_MAX;
     for (int i = 0; i < system->process_count; i++) {
@@ -272,25 +272,25 @@ static int gp_sample_ordinal(const struct gp_system *system, const char *uuid)
     return lowest;
 }
 
-static int gp_sample_number(const char *uuid)
+static int sample_number(const char *uuid)
 {
-    for (int i = 0; i < gp_numbered_count; i++) {
-        if (strcmp(gp_numbered[i], uuid) == 0)
+    for (int i = 0; i < numbered_count; i++) {
+        if (strcmp(numbered[i], uuid) == 0)
             return i;
     }
     return -1;
 }
 
-static void gp_sample_number_new(const struct gp_system *system)
+static void sample_number_new(const struct gp_system *system)
 {
-    while (gp_numbered_count < (int)GP_MAPS_DEVICES) {
+    while (numbered_count < (int)GP_MAPS_DEVICES) {
         const char *next = NULL;
         int lowest = 0;
         for (int i = 0; i < system->agent.sum_count; i++) {
             const char *uuid = system->agent.sums[i].uuid;
-            if (!uuid[0] || gp_sample_number(uuid) >= 0)
+            if (!uuid[0] || sample_number(uuid) >= 0)
                 continue;
-            int ordinal = gp_sample_ordinal(system, uuid);
+            int ordinal = sample_ordinal(system, uuid);
             if (!next || ordinal < lowest || (ordinal == lowest && strcmp(uuid, next) < 0)) {
                 next = uuid;
                 lowest = ordinal;
@@ -298,11 +298,11 @@ static void gp_sample_number_new(const struct gp_system *system)
         }
         if (!next)
             return;
-        memcpy(gp_numbered[gp_numbered_count++], next, sizeof(gp_numbered[0]));
+        memcpy(numbered[numbered_count++], next, sizeof(numbered[0]));
     }
 }
 
-static bool gp_sample_has_gpu(const struct gp_system *system, const char *uuid)
+static bool sample_has_gpu(const struct gp_system *system, const char *uuid)
 {
     for (int i = 0; i < system->gpu_count; i++) {
         if (strcmp(system->gpus[i].uuid, uuid) == 0)
@@ -311,13 +311,13 @@ static bool gp_sample_has_gpu(const struct gp_system *system, const char *uuid)
     return false;
 }
 
-static int gp_sample_gpus(struct gp_system *system)
+static int sample_gpus(struct gp_system *system)
 {
-    gp_sample_number_new(system);
-    for (int n = 0; n < gp_numbered_count; n++) {
+    sample_number_new(system);
+    for (int n = 0; n < numbered_count; n++) {
         for (int i = 0; i < system->agent.sum_count; i++) {
             const struct gp_sum *sum = &system->agent.sums[i];
-            if (strcmp(sum->uuid, gp_numbered[n]) != 0 || gp_sample_has_gpu(system, sum->uuid))
+            if (strcmp(sum->uuid, numbered[n]) != 0 || sample_has_gpu(system, sum->uuid))
                 continue;
             struct gp_gpu *gpus = realloc(system->gpus, (size_t)(system->gpu_count + 1) * sizeof(*gpus));
             if (!gpus)
@@ -334,7 +334,7 @@ static int gp_sample_gpus(struct gp_system *system)
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* The system from the view; with the table hidden from the sessions that we may read. */
-static int gp_sample_make(const struct gp_collect_options *options, struct gp_system_view *view, struct gp_system **out)
+static int sample_make(const struct gp_collect_options *options, struct gp_system_view *view, struct gp_system **out)
 {
     struct gp_system *system = NULL;
     int err = 0;
@@ -347,15 +347,15 @@ static int gp_sample_make(const struct gp_collect_options *options, struct gp_sy
             system->time_ns = gp_clock_ns();
     }
     if (!err)
-        err = gp_sample_agent(system, view);
+        err = sample_agent(system, view);
     if (!err)
-        err = gp_sample_processes(system, view, options);
+        err = sample_processes(system, view, options);
     if (!err && view->processes_seen && options->with_nvml)
         err = gp_machine_add_nvml(system, options->pids != NULL);
     if (!err && !view->processes_seen)
-        gp_sample_adopt(system, view);
+        sample_adopt(system, view);
     if (!err)
-        err = gp_sample_gpus(system);
+        err = sample_gpus(system);
     if (err) {
         gp_system_free(system);
         system = NULL;
@@ -373,7 +373,7 @@ int gp_system_sample(const struct gp_collect_options *options, struct gp_system 
     if (!err && !options->pins) {
         err = gp_collect(options, out);
     } else if (!err) {
-        err = gp_sample_make(options, view, out);
+        err = sample_make(options, view, out);
         gp_system_view_free(view);
     }
     if (err && !sentence[0])
@@ -390,11 +390,11 @@ int gp_system_complete(struct gp_system *system, const char *pins)
     int err = gp_system_view_read(&view, pins, why, sizeof(why));
     if (err)
         return err == -ENOMEM ? err : 0;
-    err = gp_sample_agent(system, view);
+    err = sample_agent(system, view);
     if (!err)
-        err = gp_sample_processes(system, view, NULL);
+        err = sample_processes(system, view, NULL);
     if (!err)
-        gp_sample_adopt(system, view);
+        sample_adopt(system, view);
     gp_system_view_free(view);
     return err;
 }

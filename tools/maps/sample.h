@@ -2,8 +2,8 @@
  *
  * sample.h: the whole machine in the form in which every view knows processes (collect.h), made from the agent's maps.
  */
-#ifndef GP_SYSTEM_SAMPLE_H
-#define GP_SYSTEM_SAMPLE_H
+#ifndef GP_MAPS_SAMPLE_H
+#define GP_MAPS_SAMPLE_H
 
 #include <collect/collect.h>
 

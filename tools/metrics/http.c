@@ -8,7 +8,7 @@
 
 #include <arpa/inet.h>
 #include <base/clock.h>
-#include <cmd/cmd.h>
+#include <common/parse.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -86,7 +86,7 @@ int gp_http_parse(const char *text, struct gp_http_address *out, char *why, size
 }
 
 /* A socket that listens; the port in *port.  -errno. */
-static int gp_http_listen(const struct gp_http_address *address, unsigned *port)
+static int http_listen(const struct gp_http_address *address, unsigned *port)
 {
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof(bound);
@@ -122,14 +122,14 @@ static int gp_http_listen(const struct gp_http_address *address, unsigned *port)
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static const char gp_http_landing[] =
+static const char http_landing[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gpuprof</title></head><body>\n"
     "<h1>gpuprof</h1>\n<p>GPU memory of this machine, by device, container and process.</p>\n"
     "<ul><li><a href=\"/metrics\">/metrics</a>: for Prometheus</li>\n"
     "<li><a href=\"/healthz\">/healthz</a>: whether the agent is at work</li></ul>\n</body></html>\n";
 
 /* Adds what every answer carries; NULL stays NULL. */
-static struct MHD_Response *gp_http_dress(struct MHD_Response *response, const char *type)
+static struct MHD_Response *http_dress(struct MHD_Response *response, const char *type)
 {
     if (!response)
         return NULL;
@@ -140,11 +140,10 @@ static struct MHD_Response *gp_http_dress(struct MHD_Response *response, const c
     return response;
 }
 
-static enum MHD_Result gp_http_say(struct MHD_Connection *connection, unsigned status, const char *type,
-                                   const char *text)
+static enum MHD_Result http_say(struct MHD_Connection *connection, unsigned status, const char *type, const char *text)
 {
-    struct MHD_Response *response = gp_http_dress(
-        MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY), type);
+    struct MHD_Response *response =
+        http_dress(MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY), type);
     if (!response)
         return MHD_NO;
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
@@ -155,7 +154,7 @@ static enum MHD_Result gp_http_say(struct MHD_Connection *connection, unsigned s
 }
 
 /* The page is shared by all who ask for it within GP_HTTP_FRESH_NS: a response counts its users. */
-static enum MHD_Result gp_http_metrics(struct gp_http *http, struct MHD_Connection *connection)
+static enum MHD_Result http_metrics(struct gp_http *http, struct MHD_Connection *connection)
 {
     const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
     enum gp_metrics_format format = gp_metrics_negotiate(accept);
@@ -165,12 +164,12 @@ static enum MHD_Result gp_http_metrics(struct gp_http *http, struct MHD_Connecti
         char *text;
         size_t bytes;
         if (gp_metrics_render(http->metrics, format, &text, &bytes) != 0)
-            return gp_http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
-        struct MHD_Response *made = gp_http_dress(MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE),
-                                                  gp_metrics_content_type(format));
+            return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
+        struct MHD_Response *made = http_dress(MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE),
+                                               gp_metrics_content_type(format));
         if (!made) {
             free(text);
-            return gp_http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
+            return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
         }
         MHD_add_response_header(made, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT);
         if (page->response)
@@ -181,8 +180,8 @@ static enum MHD_Result gp_http_metrics(struct gp_http *http, struct MHD_Connecti
     return MHD_queue_response(connection, MHD_HTTP_OK, page->response);
 }
 
-static enum MHD_Result gp_http_answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
-                                      const char *version, const char *body, size_t *body_bytes, void **state)
+static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+                                   const char *version, const char *body, size_t *body_bytes, void **state)
 {
     struct gp_http *http = arg;
     static const char plain[] = "text/plain; charset=utf-8";
@@ -192,24 +191,24 @@ static enum MHD_Result gp_http_answer(void *arg, struct MHD_Connection *connecti
     (void)state;
     *body_bytes = 0; /* nothing here takes a body; the connection ends with the answer */
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return gp_http_say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "GET and HEAD alone\n");
+        return http_say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "GET and HEAD alone\n");
     if (strcmp(url, "/metrics") == 0)
-        return gp_http_metrics(http, connection);
+        return http_metrics(http, connection);
     if (strcmp(url, "/healthz") == 0) {
         if (gp_metrics_healthy(http->metrics, why, sizeof(why)))
-            return gp_http_say(connection, MHD_HTTP_OK, plain, "ok\n");
+            return http_say(connection, MHD_HTTP_OK, plain, "ok\n");
         snprintf(text, sizeof(text), "%s\n", why);
-        return gp_http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, plain, text);
+        return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, plain, text);
     }
     if (strcmp(url, "/") == 0)
-        return gp_http_say(connection, MHD_HTTP_OK, "text/html; charset=utf-8", gp_http_landing);
-    return gp_http_say(connection, MHD_HTTP_NOT_FOUND, plain, "not here: see /\n");
+        return http_say(connection, MHD_HTTP_OK, "text/html; charset=utf-8", http_landing);
+    return http_say(connection, MHD_HTTP_NOT_FOUND, plain, "not here: see /\n");
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void gp_http_notice(void *arg, struct MHD_Connection *connection, void **socket_state,
-                           enum MHD_ConnectionNotificationCode code)
+static void http_notice(void *arg, struct MHD_Connection *connection, void **socket_state,
+                        enum MHD_ConnectionNotificationCode code)
 {
     struct gp_http *http = arg;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -231,7 +230,7 @@ static void gp_http_notice(void *arg, struct MHD_Connection *connection, void **
 }
 
 /* Ends those that took too long.  The library sees a closed socket and cleans up in its own next round. */
-static void gp_http_sweep(struct gp_http *http)
+static void http_sweep(struct gp_http *http)
 {
     uint64_t now = gp_clock_ns();
     uint64_t deadline = http->used >= GP_HTTP_CROWDED ? GP_HTTP_CROWDED_DEADLINE_NS : GP_HTTP_DEADLINE_NS;
@@ -247,7 +246,7 @@ static void gp_http_sweep(struct gp_http *http)
     }
 }
 
-static void *gp_http_loop(void *arg)
+static void *http_loop(void *arg)
 {
     struct gp_http *http = arg;
     pthread_setname_np(pthread_self(), "gpuprof-http");
@@ -263,7 +262,7 @@ static void *gp_http_loop(void *arg)
             wait = ms < 1000 ? (int)ms : 1000;
         if (poll(fds, 2, wait) < 0 && errno != EINTR)
             break;
-        gp_http_sweep(http);
+        http_sweep(http);
         unsigned before = http->used;
         MHD_run(http->daemon);
         again = http->used < before;
@@ -271,23 +270,23 @@ static void *gp_http_loop(void *arg)
     return NULL;
 }
 
-static struct MHD_Daemon *gp_http_daemon(struct gp_http *http, int fd)
+static struct MHD_Daemon *http_daemon(struct gp_http *http, int fd)
 {
     /* Its messages would go to stderr, about clients that went away. */
     return MHD_start_daemon(
-        MHD_USE_EPOLL, 0, NULL, NULL, gp_http_answer, http, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
+        MHD_USE_EPOLL, 0, NULL, NULL, http_answer, http, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)GP_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)GP_HTTP_CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(GP_HTTP_DEADLINE_NS / 1000000000u),
-        MHD_OPTION_NOTIFY_CONNECTION, gp_http_notice, http, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, http_notice, http, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 }
 
-static int gp_http_thread(struct gp_http *http)
+static int http_thread(struct gp_http *http)
 {
     /* Signals are the agent's main thread's. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int error = pthread_create(&http->thread, NULL, gp_http_loop, http);
+    int error = pthread_create(&http->thread, NULL, http_loop, http);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -error;
 }
@@ -303,19 +302,19 @@ int gp_http_start(struct gp_http **out, const struct gp_http_address *address, s
     }
     http->metrics = metrics;
     http->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fd = http->stop < 0 ? -errno : gp_http_listen(address, &http->port);
+    fd = http->stop < 0 ? -errno : http_listen(address, &http->port);
     if (fd < 0) {
         rc = fd;
         snprintf(why, why_bytes, "cannot listen: %s", strerror(-rc));
         goto undo_stop;
     }
-    http->daemon = gp_http_daemon(http, fd);
+    http->daemon = http_daemon(http, fd);
     if (!http->daemon) {
         snprintf(why, why_bytes, "libmicrohttpd does not start");
         close(fd);
         goto undo_stop;
     }
-    rc = gp_http_thread(http);
+    rc = http_thread(http);
     if (rc != 0) {
         snprintf(why, why_bytes, "no thread: %s", strerror(-rc));
         MHD_stop_daemon(http->daemon);

@@ -3,8 +3,8 @@
  * http.h: the small web server of the agent: /metrics, /healthz and a page that links them, over libmicrohttpd, on a
  * thread of its own, which is the only one that uses the metrics.  No TLS and no passwords: see docs/metrics.md.
  */
-#ifndef GP_AGENT_HTTP_H
-#define GP_AGENT_HTTP_H
+#ifndef GP_METRICS_HTTP_H
+#define GP_METRICS_HTTP_H
 
 #include <metrics/metrics.h>
 

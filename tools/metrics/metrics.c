@@ -4,7 +4,7 @@
  * who asks.  Every family is a row of a table here, so that a page always names all of them.
  */
 #include <metrics/metrics.h>
-#include <metrics/rows.h>
+#include <metrics/samples.h>
 
 #include <base/clock.h>
 #include <ctype.h>
@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum gp_family_type { GP_GAUGE, GP_COUNTER, GP_INFO };
-static const char *const gp_type_text[] = {"gauge", "counter", "gauge"}; /* 0.0.4 knows no info */
-static const char *const gp_type_open[] = {"gauge", "counter", "info"};
+static const char *const type_text[] = {"gauge", "counter", "gauge"}; /* 0.0.4 knows no info */
+static const char *const type_open[] = {"gauge", "counter", "info"};
 
 struct gp_family {
     const char *name; /* counters end in _total, infos in _info */
@@ -42,7 +42,7 @@ struct gp_row_agent {
 };
 #define GP_AT(_field) offsetof(struct gp_row_agent, _field)
 
-static const struct gp_family gp_agent_families[] = {
+static const struct gp_family agent_families[] = {
     {"gpuprof_agent_up", GP_GAUGE, "1 while an agent's heartbeat is younger than 5 s.", GP_AT(alive)},
     {"gpuprof_agent_batches_total", GP_COUNTER, "Batches of events that the kernel side took in.", GP_AT(batches)},
     {"gpuprof_agent_events_total", GP_COUNTER, "Allocation events in these batches.", GP_AT(events)},
@@ -70,7 +70,7 @@ static const struct gp_family gp_agent_families[] = {
     {"process_threads", GP_GAUGE, "Threads of the agent.", GP_AT(threads)},
 };
 /* Kept in nanoseconds, shown in seconds. */
-static const struct gp_family gp_agent_times[] = {
+static const struct gp_family agent_times[] = {
     {"gpuprof_agent_heartbeat_age_seconds", GP_GAUGE, "Age of the agent's last heartbeat.", GP_AT(heartbeat_ns)},
     {"process_cpu_seconds_total", GP_COUNTER, "User and system CPU time of the agent.", GP_AT(cpu_ns)},
     {"process_start_time_seconds", GP_GAUGE, "Start of the agent since the epoch.", GP_AT(start_ns)},
@@ -79,7 +79,7 @@ static const struct gp_family gp_agent_times[] = {
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_device, _field)
-static const struct gp_family gp_device_families[] = {
+static const struct gp_family device_families[] = {
     {"gpuprof_device_memory_total_bytes", GP_GAUGE, "Memory of the GPU.", GP_AT(total_bytes)},
     {"gpuprof_device_memory_used_bytes", GP_GAUGE, "Used memory of the GPU as NVML tells it, contexts included.",
      GP_AT(used_bytes)},
@@ -97,11 +97,11 @@ static const struct gp_family gp_device_families[] = {
     {"gpuprof_frees_total", GP_COUNTER, "Frees on the GPU.", GP_AT(frees)},
     {"gpuprof_alloc_failures_total", GP_COUNTER, "Allocations that failed: out of memory.", GP_AT(failures)},
 };
-_Static_assert(sizeof(gp_device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "and the info");
+_Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "and the info");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_container, _field)
-static const struct gp_family gp_container_families[] = {
+static const struct gp_family container_families[] = {
     {"gpuprof_container_memory_allocated_bytes", GP_GAUGE, "GPU memory that programs in the container use now.",
      GP_AT(allocated_bytes)},
     {"gpuprof_container_memory_allocated_peak_bytes", GP_GAUGE, "The most that they used at one time.",
@@ -116,11 +116,11 @@ static const struct gp_family gp_container_families[] = {
     {"gpuprof_container_alloc_failures_total", GP_COUNTER, "Allocations in the container that failed.",
      GP_AT(failures)},
 };
-_Static_assert(sizeof(gp_container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES, "rows.h");
+_Static_assert(sizeof(container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES, "samples.h");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_process, _field)
-static const struct gp_family gp_process_families[] = {
+static const struct gp_family process_families[] = {
     {"gpuprof_process_memory_allocated_bytes", GP_GAUGE, "GPU memory that the process uses now.",
      GP_AT(allocated_bytes)},
     {"gpuprof_process_memory_allocated_peak_bytes", GP_GAUGE, "The most that it used at one time.",
@@ -130,24 +130,23 @@ static const struct gp_family gp_process_families[] = {
     {"gpuprof_process_memory_reserved_peak_bytes", GP_GAUGE, "The most that it held at one time.",
      GP_AT(reserved_peak_bytes)},
 };
-_Static_assert(sizeof(gp_process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "rows.h");
+_Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "samples.h");
 #undef GP_AT
 
 /* Families with labels of their own, written by hand below. */
-static const struct gp_family gp_family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
-static const struct gp_family gp_family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
-static const struct gp_family gp_family_dropped = {
+static const struct gp_family family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
+static const struct gp_family family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
+static const struct gp_family family_dropped = {
     "gpuprof_events_dropped_total", GP_COUNTER,
     "Events that no viewer saw: ring_full: no room in the kernel's ring; unsent: lost in the process.", 0};
-static const struct gp_family gp_family_folded = {"gpuprof_exporter_folded_rows", GP_GAUGE,
-                                                  "Rows that share a row named other, for want of series.", 0};
+static const struct gp_family family_folded = {"gpuprof_exporter_folded_rows", GP_GAUGE,
+                                               "Rows that share a row named other, for want of series.", 0};
 
 /* Samples of the agent's own families: what the cap leaves to the rest. */
 #define GP_AGENT_SERIES                                                                                                \
-    (sizeof(gp_agent_families) / sizeof(struct gp_family) + sizeof(gp_agent_times) / sizeof(struct gp_family) + 1 +    \
-     2 + 3)
+    (sizeof(agent_families) / sizeof(struct gp_family) + sizeof(agent_times) / sizeof(struct gp_family) + 1 + 2 + 3)
 
-#define GP_EACH(_i, _table)                                                                                            \
+#define GP_METRICS_EACH(_i, _table)                                                                                    \
     size_t _i = 0;                                                                                                     \
     _i < sizeof(_table) / sizeof((_table)[0]);                                                                         \
     _i++
@@ -164,7 +163,7 @@ struct gp_metrics {
 int gp_metrics_processes_parse(const char *text, enum gp_metrics_processes *out)
 {
     static const char *const words[] = {"off", "comm", "pid"};
-    for (GP_EACH(i, words)) {
+    for (GP_METRICS_EACH(i, words)) {
         if (strcmp(text, words[i]) == 0) {
             *out = (enum gp_metrics_processes)i;
             return 0;
@@ -210,28 +209,28 @@ struct gp_page_out {
     int64_t series; /* samples about the machine */
 };
 
-static size_t gp_family_stem(const struct gp_family *family)
+static size_t family_stem(const struct gp_family *family)
 {
     static const char *const ends[] = {"", "_total", "_info"};
     return strlen(family->name) - strlen(ends[family->type]);
 }
 
 /* OpenMetrics names a family without its samples' ending, and wants units spelled out. */
-static void gp_page_head(const struct gp_page_out *page, const struct gp_family *family)
+static void page_head(const struct gp_page_out *page, const struct gp_family *family)
 {
     static const char *const units[] = {"bytes", "seconds"};
     bool open = page->format == GP_METRICS_OPENMETRICS;
-    int stem = (int)(open ? gp_family_stem(family) : strlen(family->name));
+    int stem = (int)(open ? family_stem(family) : strlen(family->name));
     fprintf(page->out, "# HELP %.*s %s\n", stem, family->name, family->help);
-    fprintf(page->out, "# TYPE %.*s %s\n", stem, family->name, (open ? gp_type_open : gp_type_text)[family->type]);
-    for (GP_EACH(i, units)) {
+    fprintf(page->out, "# TYPE %.*s %s\n", stem, family->name, (open ? type_open : type_text)[family->type]);
+    for (GP_METRICS_EACH(i, units)) {
         int n = (int)strlen(units[i]);
         if (open && stem > n && strncmp(family->name + stem - n, units[i], (size_t)n) == 0)
             fprintf(page->out, "# UNIT %.*s %s\n", stem, family->name, units[i]);
     }
 }
 
-static void gp_page_label(const struct gp_page_out *page, char before, const char *name, const char *value)
+static void page_label(const struct gp_page_out *page, char before, const char *name, const char *value)
 {
     fprintf(page->out, "%c%s=\"", before, name);
     for (; *value; value++) {
@@ -245,90 +244,90 @@ static void gp_page_label(const struct gp_page_out *page, char before, const cha
     putc('"', page->out);
 }
 
-static void gp_page_device(const struct gp_page_out *page, const struct gp_row_device *device)
+static void page_device(const struct gp_page_out *page, const struct gp_row_device *device)
 {
-    gp_page_label(page, '{', "gpu", device->gpu);
-    gp_page_label(page, ',', "UUID", device->uuid);
+    page_label(page, '{', "gpu", device->gpu);
+    page_label(page, ',', "UUID", device->uuid);
 }
 
 /* Empty outside a pod, as others have it, so that joins on these labels find nothing there rather than something. */
-static void gp_page_pod(const struct gp_page_out *page, const char *namespace_, const char *pod, const char *container)
+static void page_pod(const struct gp_page_out *page, const char *namespace_, const char *pod, const char *container)
 {
-    gp_page_label(page, ',', "namespace", namespace_);
-    gp_page_label(page, ',', "pod", pod);
-    gp_page_label(page, ',', "container", container);
+    page_label(page, ',', "namespace", namespace_);
+    page_label(page, ',', "pod", pod);
+    page_label(page, ',', "container", container);
 }
 
-static void gp_page_seconds(const struct gp_page_out *page, const struct gp_family *family, int64_t ns)
+static void page_seconds(const struct gp_page_out *page, const struct gp_family *family, int64_t ns)
 {
     fprintf(page->out, "%s %" PRId64 ".%09" PRId64 "\n", family->name, ns / 1000000000, ns % 1000000000);
 }
 
-static int64_t gp_value(const void *row, const struct gp_family *family)
+static int64_t value_of(const void *row, const struct gp_family *family)
 {
     int64_t value;
     memcpy(&value, (const char *)row + family->offset, sizeof(value));
     return value;
 }
 
-static void gp_page_devices(struct gp_page_out *page, const struct gp_rows *rows)
+static void page_devices(struct gp_page_out *page, const struct gp_rows *rows)
 {
-    gp_page_head(page, &gp_family_device);
+    page_head(page, &family_device);
     for (uint32_t i = 0; i < rows->device_count; i++) {
-        fputs(gp_family_device.name, page->out);
-        gp_page_device(page, &rows->devices[i]);
-        gp_page_label(page, ',', "model", rows->devices[i].model);
+        fputs(family_device.name, page->out);
+        page_device(page, &rows->devices[i]);
+        page_label(page, ',', "model", rows->devices[i].model);
         fputs("} 1\n", page->out);
         page->series++;
     }
-    for (GP_EACH(f, gp_device_families)) {
-        gp_page_head(page, &gp_device_families[f]);
+    for (GP_METRICS_EACH(f, device_families)) {
+        page_head(page, &device_families[f]);
         for (uint32_t i = 0; i < rows->device_count; i++) {
-            int64_t value = gp_value(&rows->devices[i], &gp_device_families[f]);
+            int64_t value = value_of(&rows->devices[i], &device_families[f]);
             if (value < 0)
                 continue;
-            fputs(gp_device_families[f].name, page->out);
-            gp_page_device(page, &rows->devices[i]);
+            fputs(device_families[f].name, page->out);
+            page_device(page, &rows->devices[i]);
             fprintf(page->out, "} %" PRId64 "\n", value);
             page->series++;
         }
     }
 }
 
-static void gp_page_containers(struct gp_page_out *page, const struct gp_rows *rows)
+static void page_containers(struct gp_page_out *page, const struct gp_rows *rows)
 {
-    for (GP_EACH(f, gp_container_families)) {
-        gp_page_head(page, &gp_container_families[f]);
+    for (GP_METRICS_EACH(f, container_families)) {
+        page_head(page, &container_families[f]);
         for (uint32_t i = 0; i < rows->container_count; i++) {
             const struct gp_row_container *row = &rows->containers[i];
-            int64_t value = gp_value(row, &gp_container_families[f]);
+            int64_t value = value_of(row, &container_families[f]);
             if (value < 0)
                 continue;
-            fputs(gp_container_families[f].name, page->out);
-            gp_page_device(page, row->device);
-            gp_page_pod(page, row->namespace_, row->pod, row->container);
-            gp_page_label(page, ',', "id", row->id);
+            fputs(container_families[f].name, page->out);
+            page_device(page, row->device);
+            page_pod(page, row->namespace_, row->pod, row->container);
+            page_label(page, ',', "id", row->id);
             fprintf(page->out, "} %" PRId64 "\n", value);
             page->series++;
         }
     }
 }
 
-static void gp_page_processes(struct gp_page_out *page, const struct gp_rows *rows)
+static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
 {
-    for (GP_EACH(f, gp_process_families)) {
-        gp_page_head(page, &gp_process_families[f]);
+    for (GP_METRICS_EACH(f, process_families)) {
+        page_head(page, &process_families[f]);
         for (uint32_t i = 0; i < rows->process_count; i++) {
             const struct gp_row_process *row = &rows->processes[i];
-            int64_t value = gp_value(row, &gp_process_families[f]);
+            int64_t value = value_of(row, &process_families[f]);
             if (value < 0)
                 continue;
-            fputs(gp_process_families[f].name, page->out);
-            gp_page_device(page, row->device);
-            gp_page_pod(page, row->namespace_, row->pod, row->container);
+            fputs(process_families[f].name, page->out);
+            page_device(page, row->device);
+            page_pod(page, row->namespace_, row->pod, row->container);
             if (row->pid[0])
-                gp_page_label(page, ',', "pid", row->pid);
-            gp_page_label(page, ',', "comm", row->comm);
+                page_label(page, ',', "pid", row->pid);
+            page_label(page, ',', "comm", row->comm);
             fprintf(page->out, "} %" PRId64 "\n", value);
             page->series++;
         }
@@ -336,47 +335,47 @@ static void gp_page_processes(struct gp_page_out *page, const struct gp_rows *ro
 }
 
 /* One number per value of a label. */
-static void gp_page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
-                          const char *const *names, const int64_t *values, size_t count)
+static void page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
+                       const char *const *names, const int64_t *values, size_t count)
 {
-    gp_page_head(page, family);
+    page_head(page, family);
     for (size_t i = 0; i < count; i++) {
         if (values[i] < 0)
             continue;
         fputs(family->name, page->out);
-        gp_page_label(page, '{', label, names[i]);
+        page_label(page, '{', label, names[i]);
         fprintf(page->out, "} %" PRId64 "\n", values[i]);
     }
 }
 
-static void gp_page_agent(const struct gp_page_out *page, const struct gp_row_agent *agent, const char *version)
+static void page_agent(const struct gp_page_out *page, const struct gp_row_agent *agent, const char *version)
 {
     static const char *const reasons[] = {"ring_full", "unsent"};
     static const char *const kinds[] = {"device", "container", "process"};
-    gp_page_head(page, &gp_family_build);
-    fputs(gp_family_build.name, page->out);
-    gp_page_label(page, '{', "version", version);
+    page_head(page, &family_build);
+    fputs(family_build.name, page->out);
+    page_label(page, '{', "version", version);
     fputs("} 1\n", page->out);
-    for (GP_EACH(f, gp_agent_families)) {
-        int64_t value = gp_value(agent, &gp_agent_families[f]);
-        gp_page_head(page, &gp_agent_families[f]);
+    for (GP_METRICS_EACH(f, agent_families)) {
+        int64_t value = value_of(agent, &agent_families[f]);
+        page_head(page, &agent_families[f]);
         if (value >= 0)
-            fprintf(page->out, "%s %" PRId64 "\n", gp_agent_families[f].name, value);
+            fprintf(page->out, "%s %" PRId64 "\n", agent_families[f].name, value);
     }
-    gp_page_parts(page, &gp_family_dropped, "reason", reasons, (const int64_t[]){agent->ring_full, agent->unsent}, 2);
-    gp_page_parts(page, &gp_family_folded, "kind", kinds,
-                  (const int64_t[]){agent->folded_devices, agent->folded_containers, agent->folded_processes}, 3);
-    for (GP_EACH(f, gp_agent_times)) {
-        int64_t value = gp_value(agent, &gp_agent_times[f]);
-        gp_page_head(page, &gp_agent_times[f]);
+    page_parts(page, &family_dropped, "reason", reasons, (const int64_t[]){agent->ring_full, agent->unsent}, 2);
+    page_parts(page, &family_folded, "kind", kinds,
+               (const int64_t[]){agent->folded_devices, agent->folded_containers, agent->folded_processes}, 3);
+    for (GP_METRICS_EACH(f, agent_times)) {
+        int64_t value = value_of(agent, &agent_times[f]);
+        page_head(page, &agent_times[f]);
         if (value >= 0)
-            gp_page_seconds(page, &gp_agent_times[f], value);
+            page_seconds(page, &agent_times[f], value);
     }
 }
 
 /* ---- the agent's own numbers ------------------------------------------------------------------------------------- */
 
-static bool gp_agent_file(const char *path, char *text, size_t text_bytes)
+static bool agent_file(const char *path, char *text, size_t text_bytes)
 {
     FILE *file = fopen(path, "re");
     size_t n = file ? fread(text, 1, text_bytes - 1, file) : 0;
@@ -386,13 +385,13 @@ static bool gp_agent_file(const char *path, char *text, size_t text_bytes)
     return n > 0;
 }
 
-static int64_t gp_agent_limit(int which)
+static int64_t agent_limit(int which)
 {
     struct rlimit limit;
     return getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? (int64_t)limit.rlim_cur : -1;
 }
 
-static int64_t gp_agent_descriptors(void)
+static int64_t agent_descriptors(void)
 {
     DIR *dir = opendir("/proc/self/fd");
     int64_t count = -3; /* ".", "..", and this one */
@@ -404,7 +403,7 @@ static int64_t gp_agent_descriptors(void)
 }
 
 /* The start of this process in nanoseconds since the epoch, from its ticks since boot. */
-static int64_t gp_agent_start(long long ticks)
+static int64_t agent_start(long long ticks)
 {
     struct timespec now, boot;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -413,7 +412,7 @@ static int64_t gp_agent_start(long long ticks)
     return booted + ticks * (1000000000ll / sysconf(_SC_CLK_TCK));
 }
 
-static void gp_agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent)
+static void agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent)
 {
     char text[1024];
     long threads = 0, pages = 0;
@@ -422,25 +421,25 @@ static void gp_agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     agent->cpu_ns = cpu.tv_sec * 1000000000ll + cpu.tv_nsec;
-    agent->descriptors = gp_agent_descriptors();
-    agent->descriptor_limit = gp_agent_limit(RLIMIT_NOFILE);
-    agent->virtual_limit = gp_agent_limit(RLIMIT_AS);
+    agent->descriptors = agent_descriptors();
+    agent->descriptor_limit = agent_limit(RLIMIT_NOFILE);
+    agent->virtual_limit = agent_limit(RLIMIT_AS);
     agent->start_ns = agent->resident = agent->virtual_ = agent->threads = -1;
     /* The name may hold anything: fields are counted from its closing bracket. */
-    const char *after = gp_agent_file("/proc/self/stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
+    const char *after = agent_file("/proc/self/stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
     if (!after ||
         sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %lld %llu %ld",
                &threads, &ticks, &size, &pages) != 4)
         return;
     agent->threads = threads;
     if (!metrics->start_ns)
-        metrics->start_ns = gp_agent_start(ticks);
+        metrics->start_ns = agent_start(ticks);
     agent->start_ns = metrics->start_ns;
     agent->virtual_ = (int64_t)size;
     agent->resident = pages * sysconf(_SC_PAGESIZE);
 }
 
-static void gp_agent_meta(struct gp_row_agent *agent, const struct gp_system_view *view)
+static void agent_meta(struct gp_row_agent *agent, const struct gp_system_view *view)
 {
     uint64_t now = gp_clock_ns();
     const struct gp_map_meta *meta = &view->meta;
@@ -456,7 +455,7 @@ static void gp_agent_meta(struct gp_row_agent *agent, const struct gp_system_vie
     agent->map_full = (int64_t)meta->map_full;
 }
 
-static void gp_agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows)
+static void agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows)
 {
     agent->folded_devices = rows->folded_devices;
     agent->folded_containers = rows->folded_containers;
@@ -465,7 +464,7 @@ static void gp_agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
 
-static const struct gp_rows *gp_metrics_rows(struct gp_metrics *metrics, const struct gp_system_view *view)
+static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const struct gp_system_view *view)
 {
     struct gp_nvml_gpu *gpus = NULL;
     char problem[GP_NVML_PROBLEM_BYTES];
@@ -492,25 +491,25 @@ int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format,
     memset(&agent, 0xff, sizeof(agent)); /* all unknown */
     agent.alive = 0;
     agent.readable = metrics->source.read(metrics->source.arg, &view, why, sizeof(why)) == 0;
-    const struct gp_rows *rows = agent.readable ? gp_metrics_rows(metrics, view) : &nothing;
+    const struct gp_rows *rows = agent.readable ? metrics_rows(metrics, view) : &nothing;
     page.out = rows ? open_memstream(text, bytes) : NULL;
     if (page.out) {
-        gp_page_devices(&page, rows);
-        gp_page_containers(&page, rows);
-        gp_page_processes(&page, rows);
+        page_devices(&page, rows);
+        page_containers(&page, rows);
+        page_processes(&page, rows);
         if (agent.readable) {
-            gp_agent_meta(&agent, view);
-            gp_agent_rows(&agent, rows);
+            agent_meta(&agent, view);
+            agent_rows(&agent, rows);
         }
         metrics->read_errors += !agent.readable;
         agent.read_errors = (int64_t)metrics->read_errors;
         agent.series = page.series;
         agent.series_limit = metrics->series;
-        gp_agent_self(metrics, &agent);
+        agent_self(metrics, &agent);
         if (metrics->source.agent)
             metrics->source.agent(metrics->source.agent_arg, &agent.parts);
         agent.duration_ns = (int64_t)(gp_clock_ns() - begin);
-        gp_page_agent(&page, &agent, metrics->version);
+        page_agent(&page, &agent, metrics->version);
         if (format == GP_METRICS_OPENMETRICS)
             fputs("# EOF\n", page.out);
     }
@@ -550,7 +549,7 @@ const char *gp_metrics_content_type(enum gp_metrics_format format)
 }
 
 /* One range of an Accept header, in place.  Its quality in thousandths; *version is what its parameter says, or "". */
-static int gp_accept_range(char *range, char **type, char **version)
+static int accept_range(char *range, char **type, char **version)
 {
     static char none[] = "";
     int quality = 1000;
@@ -584,7 +583,7 @@ enum gp_metrics_format gp_metrics_negotiate(const char *accept)
         return GP_METRICS_TEXT;
     strcpy(copy, accept);
     for (char *range = strtok_r(copy, ",", &save); range; range = strtok_r(NULL, ",", &save)) {
-        int quality = gp_accept_range(range, &type, &version);
+        int quality = accept_range(range, &type, &version);
         bool ours = !version[0] || strcmp(version, "1.0.0") == 0;
         if (strcasecmp(type, "application/openmetrics-text") == 0 && ours && quality > open)
             open = quality;

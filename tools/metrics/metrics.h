@@ -3,11 +3,11 @@
  * metrics.h: the machine's GPU memory in the words of Prometheus.  The agent opens one and hands it to http.h, whose
  * thread is from then on the only caller.  The names are an interface: docs/metrics.md lists them.
  */
-#ifndef GP_AGENT_METRICS_H
-#define GP_AGENT_METRICS_H
+#ifndef GP_METRICS_METRICS_H
+#define GP_METRICS_METRICS_H
 
 #include <collect/nvml.h>
-#include <maps/system.h>
+#include <maps/maps.h>
 
 /* Series of one page, all families together.  A node of 8 GPUs with 110 pods on them comes to 1 000. */
 #define GP_METRICS_SERIES     2000u

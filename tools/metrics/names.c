@@ -35,7 +35,7 @@ const struct gp_name *gp_names_find(const struct gp_names *names, uint64_t cgrou
     return low < names->count && names->sorted[low]->cgroup_id == cgroup_id ? names->sorted[low] : NULL;
 }
 
-static void gp_name_look(const struct gp_names *names, struct gp_name *name, pid_t hint)
+static void name_look(const struct gp_names *names, struct gp_name *name, pid_t hint)
 {
     struct gp_container_name found;
     name->tries++;
@@ -55,7 +55,7 @@ static void gp_name_look(const struct gp_names *names, struct gp_name *name, pid
         snprintf(name->id, sizeof(name->id), "cgroup-%" PRIu64, name->cgroup_id);
 }
 
-static int gp_name_by_id(const void *a, const void *b)
+static int name_by_id(const void *a, const void *b)
 {
     const struct gp_name *const *x = a, *const *y = b;
     int order = strcmp((*x)->id, (*y)->id);
@@ -64,13 +64,13 @@ static int gp_name_by_id(const void *a, const void *b)
 
 /* A cgroup that was removed and made again has the same path and another number, and both may have bytes for a while:
  * two series may not have the same labels. */
-static int gp_names_part(struct gp_names *names)
+static int names_part(struct gp_names *names)
 {
     struct gp_name **by_id = malloc((names->count + 1) * sizeof(struct gp_name *));
     if (!by_id)
         return -ENOMEM;
     memcpy(by_id, names->sorted, names->count * sizeof(struct gp_name *));
-    qsort(by_id, names->count, sizeof(struct gp_name *), gp_name_by_id);
+    qsort(by_id, names->count, sizeof(struct gp_name *), name_by_id);
     for (uint32_t i = names->count; i-- > 1;) {
         size_t length = strlen(by_id[i]->id);
         if (strcmp(by_id[i]->id, by_id[i - 1]->id) == 0)
@@ -104,7 +104,7 @@ int gp_names_update(struct gp_names *names, const uint64_t *cgroups, const pid_t
         }
         sorted[i]->cgroup_id = cgroups[i];
         if (!sorted[i]->whole && lookups++ < GP_NAMES_LOOKUPS)
-            gp_name_look(names, sorted[i], hints[i]);
+            name_look(names, sorted[i], hints[i]);
         if (!sorted[i]->id[0])
             snprintf(sorted[i]->id, sizeof(sorted[i]->id), "cgroup-%" PRIu64, cgroups[i]);
     }
@@ -113,5 +113,5 @@ int gp_names_update(struct gp_names *names, const uint64_t *cgroups, const pid_t
     free(names->sorted);
     names->sorted = sorted;
     names->count = count;
-    return gp_names_part(names);
+    return names_part(names);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * names.h: the names of cgroups, looked up once and kept while the cgroup is in the tables.  Called by rows.c alone.
+ * names.h: the names of cgroups, looked up once and kept while the cgroup is in the tables.  Called by samples.c alone.
  */
-#ifndef GP_AGENT_NAMES_H
-#define GP_AGENT_NAMES_H
+#ifndef GP_METRICS_NAMES_H
+#define GP_METRICS_NAMES_H
 
-#include <maps/system.h>
+#include <maps/maps.h>
 
 struct gp_name {
     uint64_t cgroup_id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * events.c: from columns to events; see inner.h, and record/columns.c, which wrote them. */
-#include <recording/inner.h>
+ * events.c: from columns to events; see internal.h, and record/columns.c, which wrote them. */
+#include <recording/internal.h>
 
 #include <base/compiler.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ struct gp_read_work {
     struct gp_read_place places[GP_FORMAT_EVENTS];
 };
 
-static bool gp_read_split(struct gp_read_columns *columns, struct gp_unpack *payload)
+static bool read_split(struct gp_read_columns *columns, struct gp_unpack *payload)
 {
     uint64_t bytes[GP_COLUMNS] = {0}, times[3];
     const uint8_t *raw = gp_unpack_raw(payload, sizeof(times));
@@ -57,7 +57,7 @@ static bool gp_read_split(struct gp_read_columns *columns, struct gp_unpack *pay
     return true;
 }
 
-static bool gp_read_tags(struct gp_read *read, struct gp_read_columns *columns)
+static bool read_tags(struct gp_read *read, struct gp_read_columns *columns)
 {
     struct gp_unpack *column = &columns->column[GP_COLUMN_TAGS];
     size_t count = gp_unpack_left(column) / 4;
@@ -73,7 +73,7 @@ static bool gp_read_tags(struct gp_read *read, struct gp_read_columns *columns)
     return true;
 }
 
-static bool gp_read_names(struct gp_read *read, struct gp_read_columns *columns)
+static bool read_names(struct gp_read *read, struct gp_read_columns *columns)
 {
     struct gp_unpack *tids = &columns->column[GP_COLUMN_TIDS], *streams = &columns->column[GP_COLUMN_STREAMS];
     for (; gp_unpack_left(tids) && columns->tid_count < GP_FORMAT_TIDS; columns->tid_count++)
@@ -83,45 +83,45 @@ static bool gp_read_names(struct gp_read *read, struct gp_read_columns *columns)
     return !tids->bad && !streams->bad && !read->error;
 }
 
-static inline uint64_t gp_read_next(struct gp_read_columns *columns, enum gp_format_column column)
+static inline uint64_t read_next(struct gp_read_columns *columns, enum gp_format_column column)
 {
     return gp_unpack_number(&columns->column[column]);
 }
 
-static inline int64_t gp_read_step(struct gp_read_columns *columns, enum gp_format_column column)
+static inline int64_t read_step(struct gp_read_columns *columns, enum gp_format_column column)
 {
     return gp_unpack_signed(&columns->column[column]);
 }
 
-static struct gp_read_place *gp_read_place(struct gp_read *read, struct gp_read_columns *columns, uint8_t mask)
+static struct gp_read_place *read_place(struct gp_read *read, struct gp_read_columns *columns, uint8_t mask)
 {
     if (mask & GP_TAG_SEEN) {
-        uint64_t index = gp_read_next(columns, GP_COLUMN_PLACE);
+        uint64_t index = read_next(columns, GP_COLUMN_PLACE);
         if (GP_LIKELY(index < columns->place_count))
             return &read->work->places[index];
         columns->bad = true;
         return &read->work->places[0];
     }
     struct gp_read_place *place = &read->work->places[columns->place_count++];
-    columns->address += (uint64_t)gp_read_step(columns, GP_COLUMN_ADDRESS);
+    columns->address += (uint64_t)read_step(columns, GP_COLUMN_ADDRESS);
     *place = (struct gp_read_place){
         .address = columns->address, .stream = {columns->stream, columns->stream}, .site = columns->site};
     return place;
 }
 
-static void gp_read_block(struct gp_read *read, struct gp_read_columns *columns, const struct gp_read_tag *tag,
-                          struct gp_rec_event *event)
+static void read_block(struct gp_read *read, struct gp_read_columns *columns, const struct gp_read_tag *tag,
+                       struct gp_rec_event *event)
 {
-    struct gp_read_place *place = gp_read_place(read, columns, tag->mask);
+    struct gp_read_place *place = read_place(read, columns, tag->mask);
     bool other = tag->type != GP_EVENT_FREE;
     if (tag->mask & GP_TAG_BYTES)
-        place->bytes = gp_read_next(columns, GP_COLUMN_BYTES);
+        place->bytes = read_next(columns, GP_COLUMN_BYTES);
     if (tag->mask & GP_TAG_UNUSED)
-        place->unused = (uint64_t)gp_read_step(columns, GP_COLUMN_UNUSED);
+        place->unused = (uint64_t)read_step(columns, GP_COLUMN_UNUSED);
     if (tag->mask & GP_TAG_SITE)
-        place->site = columns->told_site += (uint32_t)gp_read_step(columns, GP_COLUMN_SITE);
+        place->site = columns->told_site += (uint32_t)read_step(columns, GP_COLUMN_SITE);
     if (tag->mask & GP_TAG_STREAM) {
-        uint64_t index = gp_read_next(columns, GP_COLUMN_STREAM);
+        uint64_t index = read_next(columns, GP_COLUMN_STREAM);
         columns->bad |= index >= columns->stream_count;
         place->stream[other] = index < columns->stream_count ? columns->stream_of[index] : 0;
         if (!(tag->mask & GP_TAG_SEEN))
@@ -130,37 +130,37 @@ static void gp_read_block(struct gp_read *read, struct gp_read_columns *columns,
     columns->site = place->site;
     columns->stream = place->stream[other];
     event->address = place->address;
-    event->bytes = place->bytes < GP_READ_BYTES ? place->bytes : GP_READ_BYTES;
+    event->bytes = place->bytes < GP_READ_ALLOCATION_LIMIT ? place->bytes : GP_READ_ALLOCATION_LIMIT;
     uint64_t most = event->bytes < UINT32_MAX ? event->bytes : UINT32_MAX;
     event->unused = (uint32_t)((int64_t)place->unused < 0 ? 0 : place->unused < most ? place->unused : most);
     event->site = place->site;
     event->stream = place->stream[other];
 }
 
-static void gp_read_mark(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *event)
+static void read_mark(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *event)
 {
-    uint64_t length = gp_read_next(columns, GP_COLUMN_NAME);
+    uint64_t length = read_next(columns, GP_COLUMN_NAME);
     const uint8_t *name = gp_unpack_raw(&columns->column[GP_COLUMN_NAME], length);
     event->bytes = name ? gp_read_string(read, name, length) : 0;
 }
 
-static void gp_read_event(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *event)
+static void read_event(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *event)
 {
     uint8_t number = *columns->column[GP_COLUMN_TAG].at++;
     const struct gp_read_tag *tag = &columns->tags[number];
     memset(event, 0, sizeof(*event));
     columns->bad |= number >= columns->tag_count;
-    columns->time_ns += (uint64_t)gp_read_step(columns, GP_COLUMN_TIME);
+    columns->time_ns += (uint64_t)read_step(columns, GP_COLUMN_TIME);
     event->time_ns = columns->time_ns;
     event->type = tag->type & 15;
     event->kind = tag->kind & 15;
     event->device = tag->device;
     if (tag->type == GP_EVENT_MARK)
-        gp_read_mark(read, columns, event);
+        read_mark(read, columns, event);
     else
-        gp_read_block(read, columns, tag, event);
+        read_block(read, columns, tag, event);
     if (tag->mask & GP_TAG_THREAD) {
-        uint64_t index = gp_read_next(columns, GP_COLUMN_THREAD);
+        uint64_t index = read_next(columns, GP_COLUMN_THREAD);
         columns->bad |= index >= columns->tid_count;
         columns->thread = index < columns->tid_count ? columns->thread_of[index] : 0;
     }
@@ -168,19 +168,18 @@ static void gp_read_event(struct gp_read *read, struct gp_read_columns *columns,
         columns->thread = gp_read_thread(read, 0);
     event->thread = columns->thread;
     if (tag->mask & GP_TAG_ERROR)
-        gp_read_next(columns, GP_COLUMN_ERROR);
+        read_next(columns, GP_COLUMN_ERROR);
     const uint8_t *cost = tag->mask & GP_TAG_COST ? gp_unpack_raw(&columns->column[GP_COLUMN_COST], 1) : NULL;
     event->cost = cost ? *cost : 0;
 }
 
-static bool gp_read_all(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *events,
-                        uint32_t count)
+static bool read_all(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *events, uint32_t count)
 {
-    if (gp_unpack_left(&columns->column[GP_COLUMN_TAG]) != count || !gp_read_tags(read, columns) ||
-        !gp_read_names(read, columns))
+    if (gp_unpack_left(&columns->column[GP_COLUMN_TAG]) != count || !read_tags(read, columns) ||
+        !read_names(read, columns))
         return false;
     for (uint32_t i = 0; i < count && !columns->bad; i++)
-        gp_read_event(read, columns, &events[i]);
+        read_event(read, columns, &events[i]);
     for (unsigned i = 0; i < GP_COLUMNS; i++)
         columns->bad |= columns->column[i].bad;
     return !columns->bad && !read->error;
@@ -204,8 +203,8 @@ bool gp_read_events(struct gp_read *read, const struct gp_format_block *block, c
     struct gp_read_columns *columns = &read->work->columns;
     memset(columns, 0, sizeof(*columns));
     columns->thread = GP_REC_NONE;
-    if (!gp_read_split(columns, &unpack) ||
-        !gp_read_all(read, columns, (baseline ? r->baseline : r->events) + *count, block->count))
+    if (!read_split(columns, &unpack) ||
+        !read_all(read, columns, (baseline ? r->baseline : r->events) + *count, block->count))
         return false;
     *count += block->count;
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * finish.c: what recording.h promises and single blocks cannot give: order, indexes in range, one array of strings,
- * numbers of sites where the writer did not come to write them.  See inner.h. */
-#include <recording/inner.h>
+ * numbers of sites where the writer did not come to write them.  See internal.h. */
+#include <recording/internal.h>
 
 #include <base/text.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 /* ---- order of events --------------------------------------------------------------------------------------------- */
 
 /* Stable: equal times keep the order of the file. */
-static int gp_finish_sort(struct gp_rec_event *events, size_t count)
+static int finish_sort(struct gp_rec_event *events, size_t count)
 {
     struct gp_rec_event *other = malloc(count * sizeof(*other)), *from = events, *to = other;
     if (!other)
@@ -36,7 +36,7 @@ static int gp_finish_sort(struct gp_rec_event *events, size_t count)
 
 /* The few that came late (their thread was stopped between its clock and the ring) are taken out, put in order, and
  * merged in from behind: no second array of all events. */
-static int gp_finish_order(struct gp_rec_event *events, size_t count)
+static int finish_order(struct gp_rec_event *events, size_t count)
 {
     size_t late = 0, kept = 0;
     uint64_t newest = 0;
@@ -58,7 +58,7 @@ static int gp_finish_order(struct gp_rec_event *events, size_t count)
             events[kept++] = events[i];
         }
     }
-    int error = gp_finish_sort(out, late);
+    int error = finish_sort(out, late);
     for (size_t to = count; late && !error; to--) {
         bool from_kept = kept && events[kept - 1].time_ns > out[late - 1].time_ns;
         events[to - 1] = from_kept ? events[--kept] : out[--late];
@@ -70,7 +70,7 @@ static int gp_finish_order(struct gp_rec_event *events, size_t count)
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 /* In place, so that offsets stay: every byte of what is not fit to print becomes '?'. */
-static void gp_finish_clean(char *text, size_t bytes)
+static void finish_clean(char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
         uint32_t code = 0;
@@ -81,7 +81,7 @@ static void gp_finish_clean(char *text, size_t bytes)
     }
 }
 
-static uint32_t gp_finish_offset(const struct gp_read *read, uint32_t offset, uint32_t base)
+static uint32_t finish_offset(const struct gp_read *read, uint32_t offset, uint32_t base)
 {
     bool inside = offset && offset < read->site_string_bytes;
     /* Not into the middle of a character. */
@@ -89,7 +89,7 @@ static uint32_t gp_finish_offset(const struct gp_read *read, uint32_t offset, ui
 }
 
 /* The site tables' strings go behind the others, and frames are the only ones that name them. */
-static bool gp_finish_strings(struct gp_read *read)
+static bool finish_strings(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
     uint32_t base = r->string_bytes;
@@ -97,14 +97,14 @@ static bool gp_finish_strings(struct gp_read *read)
     if (!GP_READ_ROOM(read, r->strings, read->strings_room, base + more, 2 * (size_t)GP_READ_STRINGS))
         return false;
     if (more) {
-        gp_finish_clean(read->site_strings, read->site_string_bytes);
+        finish_clean(read->site_strings, read->site_string_bytes);
         memcpy(r->strings + base, read->site_strings, read->site_string_bytes);
         r->strings[base + read->site_string_bytes] = '\0';
         r->string_bytes += (uint32_t)more;
     }
     for (uint32_t i = 0; i < r->frame_count; i++) {
-        r->frames[i].function = gp_finish_offset(read, r->frames[i].function, base);
-        r->frames[i].file = gp_finish_offset(read, r->frames[i].file, base);
+        r->frames[i].function = finish_offset(read, r->frames[i].function, base);
+        r->frames[i].file = finish_offset(read, r->frames[i].file, base);
     }
     r->comm = r->strings + read->comm;
     r->command_line = r->strings + read->command_line;
@@ -115,7 +115,7 @@ static bool gp_finish_strings(struct gp_read *read)
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
-static void gp_finish_sites(struct gp_recording *r)
+static void finish_sites(struct gp_recording *r)
 {
     memset(&r->sites[0], 0, sizeof(r->sites[0]));
     for (uint32_t i = 0; i < r->site_count; i++) {
@@ -134,7 +134,7 @@ static void gp_finish_sites(struct gp_recording *r)
             r->oom.holders[i].site = 0;
 }
 
-static void gp_finish_site_move(struct gp_rec_site *site, const struct gp_rec_event *event)
+static void finish_site_move(struct gp_rec_site *site, const struct gp_rec_event *event)
 {
     if (event->type == GP_EVENT_ALLOC) {
         site->live_bytes += (int64_t)event->bytes;
@@ -149,20 +149,20 @@ static void gp_finish_site_move(struct gp_rec_site *site, const struct gp_rec_ev
 }
 
 /* Of a cut recording: as far as the events tell.  What was held at the device's peak, they do not. */
-static void gp_finish_site_numbers(struct gp_recording *r)
+static void finish_site_numbers(struct gp_recording *r)
 {
-    const uint64_t most = INT64_MAX / GP_READ_BYTES;
+    const uint64_t most = INT64_MAX / GP_READ_ALLOCATION_LIMIT;
     if (r->event_count + r->baseline_count > most) /* hostile sizes could overflow a sum */
         return;
     for (size_t i = 0; i < r->baseline_count; i++)
-        gp_finish_site_move(&r->sites[r->baseline[i].site], &r->baseline[i]);
+        finish_site_move(&r->sites[r->baseline[i].site], &r->baseline[i]);
     for (size_t i = 0; i < r->event_count; i++)
-        gp_finish_site_move(&r->sites[r->events[i].site], &r->events[i]);
+        finish_site_move(&r->sites[r->events[i].site], &r->events[i]);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static void gp_finish_counts(struct gp_read *read)
+static void finish_counts(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
     uint64_t last = r->event_count ? r->events[r->event_count - 1].time_ns : r->begin_ns;
@@ -176,7 +176,7 @@ static void gp_finish_counts(struct gp_read *read)
         r->end_ns = last;
 }
 
-static int gp_finish_samples(const void *one, const void *other)
+static int finish_samples(const void *one, const void *other)
 {
     const struct gp_rec_sample *a = one, *b = other;
     if (a->time_ns != b->time_ns)
@@ -187,21 +187,21 @@ static int gp_finish_samples(const void *one, const void *other)
 int gp_read_finish(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
-    int error = gp_finish_order(r->events, r->event_count);
+    int error = finish_order(r->events, r->event_count);
     if (!error)
-        error = gp_finish_order(r->baseline, r->baseline_count);
+        error = finish_order(r->baseline, r->baseline_count);
     if (error)
         return error;
-    if (!gp_finish_strings(read) ||
+    if (!finish_strings(read) ||
         !GP_READ_ROOM(read, r->sites, read->sites_room, r->site_count ? r->site_count : 1, GP_READ_ROWS))
         return read->error;
     r->site_count += r->site_count == 0;
-    gp_finish_sites(r);
+    finish_sites(r);
     if (!read->has_numbers)
-        gp_finish_site_numbers(r);
-    gp_finish_counts(read);
+        finish_site_numbers(r);
+    finish_counts(read);
     if (r->sample_count)
-        qsort(r->samples, r->sample_count, sizeof(*r->samples), gp_finish_samples);
+        qsort(r->samples, r->sample_count, sizeof(*r->samples), finish_samples);
     r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));
     return r->peer ? gp_recording_match(r) : -ENOMEM;
 }

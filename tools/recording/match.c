@@ -13,13 +13,13 @@ struct gp_match {
 
 /* What begins something that another event ends.  Segments of a growable cache are mapped in runs and unmapped page by
  * page: those have no pairs. */
-static bool gp_match_opens(const struct gp_rec_event *event)
+static bool match_opens(const struct gp_rec_event *event)
 {
     return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
            (event->type == GP_EVENT_SEGMENT_MAP && event->kind != GP_KIND_LINEAR);
 }
 
-static bool gp_match_closes(const struct gp_rec_event *event)
+static bool match_closes(const struct gp_rec_event *event)
 {
     return event->type == GP_EVENT_FREE || event->type == GP_EVENT_SEGMENT_FREE ||
            (event->type == GP_EVENT_SEGMENT_UNMAP && event->kind != GP_KIND_LINEAR);
@@ -27,7 +27,7 @@ static bool gp_match_closes(const struct gp_rec_event *event)
 
 /* What shares an address space: handles of physical memory and arrays are no addresses, and a segment has the address
  * of its first block. */
-static unsigned gp_match_space(const struct gp_rec_event *event)
+static unsigned match_space(const struct gp_rec_event *event)
 {
     if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE)
         return event->kind == GP_KIND_LINEAR ? GP_KINDS : GP_KINDS + 1;
@@ -47,43 +47,42 @@ static unsigned gp_match_space(const struct gp_rec_event *event)
     }
 }
 
-static const struct gp_rec_event *gp_match_event(const struct gp_recording *recording, uint32_t index)
+static const struct gp_rec_event *match_event(const struct gp_recording *recording, uint32_t index)
 {
     return index < recording->event_count ? &recording->events[index]
                                           : &recording->baseline[index - recording->event_count];
 }
 
-static uint64_t gp_match_hash(const struct gp_rec_event *event)
+static uint64_t match_hash(const struct gp_rec_event *event)
 {
-    uint64_t key = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)gp_match_space(event) << 48;
+    uint64_t key = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << 48;
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return key ^ key >> 29;
 }
 
-static bool gp_match_same(const struct gp_rec_event *one, const struct gp_rec_event *other)
+static bool match_same(const struct gp_rec_event *one, const struct gp_rec_event *other)
 {
-    return one->address == other->address && one->device == other->device &&
-           gp_match_space(one) == gp_match_space(other);
+    return one->address == other->address && one->device == other->device && match_space(one) == match_space(other);
 }
 
 /* The slot of the event's key, or the empty one where it would be. */
-static uint32_t *gp_match_slot(const struct gp_match *match, const struct gp_rec_event *event)
+static uint32_t *match_slot(const struct gp_match *match, const struct gp_rec_event *event)
 {
-    uint64_t at = gp_match_hash(event) & match->mask;
-    while (match->slots[at] && !gp_match_same(gp_match_event(match->recording, match->slots[at] - 1), event))
+    uint64_t at = match_hash(event) & match->mask;
+    while (match->slots[at] && !match_same(match_event(match->recording, match->slots[at] - 1), event))
         at = (at + 1) & match->mask;
     return &match->slots[at];
 }
 
 /* Linear probing without tombstones: what follows in the run moves up if its own place is at or before the gap. */
-static void gp_match_remove(const struct gp_match *match, uint32_t *slot)
+static void match_remove(const struct gp_match *match, uint32_t *slot)
 {
     uint64_t gap = (uint64_t)(slot - match->slots), at = gap;
     for (;;) {
         at = (at + 1) & match->mask;
         if (!match->slots[at])
             break;
-        uint64_t home = gp_match_hash(gp_match_event(match->recording, match->slots[at] - 1)) & match->mask;
+        uint64_t home = match_hash(match_event(match->recording, match->slots[at] - 1)) & match->mask;
         if (((at - home) & match->mask) < ((at - gap) & match->mask))
             continue;
         match->slots[gap] = match->slots[at];
@@ -99,7 +98,7 @@ static void gp_match_remove(const struct gp_match *match, uint32_t *slot)
 #define GP_MATCH_LATE_NS 1000000ull
 
 /* While an allocation is live, its peer is the one that it took the address from (a smaller index), if any. */
-static bool gp_match_late(const struct gp_recording *recording, uint32_t alloc, size_t close)
+static bool match_late(const struct gp_recording *recording, uint32_t alloc, size_t close)
 {
     if (alloc >= recording->event_count || recording->peer[alloc] == GP_REC_NONE)
         return false;
@@ -107,7 +106,7 @@ static bool gp_match_late(const struct gp_recording *recording, uint32_t alloc, 
            recording->events[close].time_ns - recording->events[alloc].time_ns < GP_MATCH_LATE_NS;
 }
 
-static void gp_match_open(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static void match_open(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
 {
     uint32_t old = *slot - 1;
     match->live += !*slot;
@@ -118,10 +117,10 @@ static void gp_match_open(struct gp_match *match, struct gp_recording *recording
     *slot = i + 1;
 }
 
-static void gp_match_close(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static void match_close(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
 {
     uint32_t alloc = *slot - 1;
-    if (gp_match_late(recording, alloc, i)) {
+    if (match_late(recording, alloc, i)) {
         recording->peer[i] = recording->peer[alloc];
         recording->peer[alloc] = GP_REC_NONE;
         return;
@@ -129,13 +128,13 @@ static void gp_match_close(struct gp_match *match, struct gp_recording *recordin
     recording->peer[i] = alloc;
     if (alloc < recording->event_count)
         recording->peer[alloc] = i;
-    gp_match_remove(match, slot);
+    match_remove(match, slot);
     match->live--;
 }
 
 /* Room for one more: half of the table stays empty. It grows with what is live, not with what ever was: what a program
  * holds at a time fits into a processor's caches. */
-static bool gp_match_room(struct gp_match *match)
+static bool match_room(struct gp_match *match)
 {
     if (match->slots && (match->live + 1) * 2 <= match->mask + 1)
         return true;
@@ -148,19 +147,19 @@ static bool gp_match_room(struct gp_match *match)
     }
     for (uint64_t i = 0; old.slots && i <= old.mask; i++) {
         if (old.slots[i])
-            *gp_match_slot(match, gp_match_event(match->recording, old.slots[i] - 1)) = old.slots[i];
+            *match_slot(match, match_event(match->recording, old.slots[i] - 1)) = old.slots[i];
     }
     free(old.slots);
     return true;
 }
 
-static bool gp_match_baseline(struct gp_match *match)
+static bool match_baseline(struct gp_match *match)
 {
     const struct gp_recording *recording = match->recording;
     for (size_t i = 0; i < recording->baseline_count; i++) {
-        if (!gp_match_room(match))
+        if (!match_room(match))
             return false;
-        uint32_t *slot = gp_match_slot(match, &recording->baseline[i]);
+        uint32_t *slot = match_slot(match, &recording->baseline[i]);
         match->live += !*slot;
         *slot = (uint32_t)(recording->event_count + i + 1);
     }
@@ -170,21 +169,21 @@ static bool gp_match_baseline(struct gp_match *match)
 int gp_recording_match(struct gp_recording *recording)
 {
     struct gp_match match = {.recording = recording};
-    bool ok = gp_match_room(&match) && gp_match_baseline(&match);
+    bool ok = match_room(&match) && match_baseline(&match);
     for (size_t i = 0; ok && i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
-        bool opens = gp_match_opens(event);
+        bool opens = match_opens(event);
         recording->peer[i] = GP_REC_NONE;
-        if (!opens && !gp_match_closes(event))
+        if (!opens && !match_closes(event))
             continue;
-        ok = gp_match_room(&match);
+        ok = match_room(&match);
         if (!ok)
             break;
-        uint32_t *slot = gp_match_slot(&match, event);
+        uint32_t *slot = match_slot(&match, event);
         if (opens)
-            gp_match_open(&match, recording, slot, (uint32_t)i);
+            match_open(&match, recording, slot, (uint32_t)i);
         else if (*slot)
-            gp_match_close(&match, recording, slot, (uint32_t)i);
+            match_close(&match, recording, slot, (uint32_t)i);
     }
     for (uint64_t i = 0; ok && i <= match.mask; i++) {
         uint32_t live = match.slots[i] - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and docs/format.md. */
-#include <recording/inner.h>
+#include <recording/internal.h>
 
 #include <record/crc.h>
 
@@ -28,7 +28,7 @@ struct gp_reader {
     uint64_t wasted; /* bytes checked in vain */
 };
 
-static int gp_source_read(const struct gp_source *source, void *into, size_t bytes, uint64_t offset)
+static int source_read(const struct gp_source *source, void *into, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
     if (offset > source->size || bytes > source->size - offset)
@@ -50,11 +50,11 @@ static int gp_source_read(const struct gp_source *source, void *into, size_t byt
 
 /* ---- head -------------------------------------------------------------------------------------------------------- */
 
-static int gp_reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
+static int reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
 {
     struct gp_recording *r = reader->read.recording;
     struct gp_format_head head;
-    int error = gp_source_read(&reader->source, &head, sizeof(head), 0);
+    int error = source_read(&reader->source, &head, sizeof(head), 0);
     if (error == -EPROTO || (!error && memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) != 0)) {
         snprintf(why, why_bytes, "not a recording of gpuprof");
         return -EPROTO;
@@ -81,19 +81,19 @@ static int gp_reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 /* The block at reader->at, payload unpacked.  0; 1: there is no sound one; -errno. */
-static int gp_reader_block(struct gp_reader *reader, struct gp_format_block *block)
+static int reader_block(struct gp_reader *reader, struct gp_format_block *block)
 {
     uint64_t left = reader->source.size - reader->at;
     if (left < sizeof(*block))
         return 1;
-    int error = gp_source_read(&reader->source, block, sizeof(*block), reader->at);
+    int error = source_read(&reader->source, block, sizeof(*block), reader->at);
     if (error)
         return error;
     if (memcmp(block->mark, GP_FORMAT_MARK, sizeof(block->mark)) != 0 || block->stored_bytes > left - sizeof(*block) ||
         block->stored_bytes > GP_FORMAT_BLOCK_BYTES || block->bytes > GP_FORMAT_BLOCK_BYTES ||
         block->coding > GP_CODING_ZSTD || (block->coding == GP_CODING_PLAIN && block->stored_bytes != block->bytes))
         return 1;
-    error = gp_source_read(&reader->source, reader->stored, block->stored_bytes, reader->at + sizeof(*block));
+    error = source_read(&reader->source, reader->stored, block->stored_bytes, reader->at + sizeof(*block));
     if (error)
         return error;
     uint32_t crc =
@@ -111,19 +111,19 @@ static int gp_reader_block(struct gp_reader *reader, struct gp_format_block *blo
 }
 
 /* Bytes that look like heads of large blocks, one in another, could keep us checking for hours. */
-static bool gp_reader_tired(const struct gp_reader *reader)
+static bool reader_tired(const struct gp_reader *reader)
 {
     return reader->wasted > 4 * reader->source.size + 16 * (uint64_t)GP_FORMAT_BLOCK_BYTES;
 }
 
 /* Behind damage: the next place with a block's mark, or the end. */
-static int gp_reader_seek(struct gp_reader *reader)
+static int reader_seek(struct gp_reader *reader)
 {
     const size_t window = 64u << 10;
     for (reader->at++; reader->at < reader->source.size;) {
         uint64_t left = reader->source.size - reader->at;
         size_t bytes = left < window ? (size_t)left : window;
-        int error = gp_source_read(&reader->source, reader->stored, bytes, reader->at);
+        int error = source_read(&reader->source, reader->stored, bytes, reader->at);
         if (error)
             return error;
         const uint8_t *found = bytes < 4 ? NULL : memmem(reader->stored, bytes, GP_FORMAT_MARK, 4);
@@ -136,7 +136,7 @@ static int gp_reader_seek(struct gp_reader *reader)
     return 0;
 }
 
-static int gp_reader_take(struct gp_reader *reader, const struct gp_format_block *block)
+static int reader_take(struct gp_reader *reader, const struct gp_format_block *block)
 {
     struct gp_read *read = &reader->read;
     bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
@@ -149,24 +149,24 @@ static int gp_reader_take(struct gp_reader *reader, const struct gp_format_block
     return 0;
 }
 
-static int gp_reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress, void *arg)
+static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress, void *arg)
 {
     unsigned told = 0;
     bool damage = false; /* one stretch of it counts as one block */
     while (reader->at < reader->source.size) {
         struct gp_format_block block;
-        int error = gp_reader_block(reader, &block);
+        int error = reader_block(reader, &block);
         if (error < 0)
             return error;
         if (error) {
             reader->read.recording->damaged_blocks += !damage;
             damage = true;
-            error = gp_reader_tired(reader) ? -EPROTO : gp_reader_seek(reader);
+            error = reader_tired(reader) ? -EPROTO : reader_seek(reader);
         } else {
             damage = false;
-            error = gp_reader_take(reader, &block);
+            error = reader_take(reader, &block);
         }
-        if (error == -EPROTO && gp_reader_tired(reader))
+        if (error == -EPROTO && reader_tired(reader))
             return 0; /* damaged to its end */
         if (error)
             return error;
@@ -182,7 +182,7 @@ static int gp_reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progre
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static int gp_reader_say(int error, char *why, size_t why_bytes)
+static int reader_say(int error, char *why, size_t why_bytes)
 {
     if (error == -EFBIG)
         snprintf(why, why_bytes, "more events or sites than this version opens (%u events)", GP_READ_EVENTS);
@@ -193,7 +193,7 @@ static int gp_reader_say(int error, char *why, size_t why_bytes)
     return error;
 }
 
-static int gp_reader_begin(struct gp_reader *reader)
+static int reader_begin(struct gp_reader *reader)
 {
     struct gp_read *read = &reader->read;
     struct gp_recording *r = calloc(1, sizeof(*r));
@@ -212,7 +212,7 @@ static int gp_reader_begin(struct gp_reader *reader)
     return read->error;
 }
 
-static void gp_reader_end(struct gp_reader *reader)
+static void reader_end(struct gp_reader *reader)
 {
     free(reader->stored);
     free(reader->payload);
@@ -225,17 +225,17 @@ static void gp_reader_end(struct gp_reader *reader)
     gp_read_map_free(&reader->read.streams);
 }
 
-static int gp_reader_run(struct gp_recording **out, const struct gp_source *source, char *why, size_t why_bytes,
-                         gp_rec_progress_fn *progress, void *arg)
+static int reader_run(struct gp_recording **out, const struct gp_source *source, char *why, size_t why_bytes,
+                      gp_rec_progress_fn *progress, void *arg)
 {
     struct gp_reader reader = {.source = *source};
     if (why_bytes)
         why[0] = '\0';
-    int error = gp_reader_begin(&reader);
+    int error = reader_begin(&reader);
     if (!error)
-        error = gp_reader_head(&reader, why, why_bytes);
+        error = reader_head(&reader, why, why_bytes);
     if (!error)
-        error = gp_reader_blocks(&reader, progress, arg);
+        error = reader_blocks(&reader, progress, arg);
     if (!error && !reader.sound) {
         snprintf(why, why_bytes, "nothing in it is readable: it was cut at its very begin, or damaged");
         error = -EPROTO;
@@ -246,14 +246,14 @@ static int gp_reader_run(struct gp_recording **out, const struct gp_source *sour
         gp_recording_free(reader.read.recording);
     else
         *out = reader.read.recording;
-    gp_reader_end(&reader);
-    return error ? gp_reader_say(error, why, why_bytes) : 0;
+    reader_end(&reader);
+    return error ? reader_say(error, why, why_bytes) : 0;
 }
 
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes)
 {
     const struct gp_source source = {.fd = -1, .bytes = bytes, .size = size};
-    return gp_reader_run(out, &source, why, why_bytes, NULL, NULL);
+    return reader_run(out, &source, why, why_bytes, NULL, NULL);
 }
 
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
@@ -268,7 +268,7 @@ int gp_recording_open(struct gp_recording **out, const char *path, char *why, si
         snprintf(why, why_bytes, "%s", error == -ESPIPE ? "not a file" : strerror(-error));
     } else {
         source.size = (uint64_t)status.st_size;
-        error = gp_reader_run(out, &source, why, why_bytes, progress, arg);
+        error = reader_run(out, &source, why, why_bytes, progress, arg);
     }
     if (source.fd >= 0)
         close(source.fd);

@@ -139,7 +139,7 @@ int gp_recording_open(struct gp_recording **out, const char *path, char *why, si
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
 
-/* write.c.  Writes it to a file (a recording that is there already is replaced).  0 or -errno. */
+/* save.c.  Writes it to a file (a recording that is there already is replaced).  0 or -errno. */
 int gp_recording_write(const struct gp_recording *recording, const char *path);
 
 /* match.c.  Fills peer from the events: an ALLOC belongs to the next FREE of its address on its device and kind space,

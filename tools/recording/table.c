@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * table.c: arrays and dictionaries of a recording that is being read; see inner.h. */
-#include <recording/inner.h>
+ * table.c: arrays and dictionaries of a recording that is being read; see internal.h. */
+#include <recording/internal.h>
 
 #include <base/text.h>
 #include <errno.h>
@@ -34,13 +34,13 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
 
 /* ---- keys ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_read_hash(uint64_t key)
+static uint32_t read_hash(uint64_t key)
 {
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return (uint32_t)(key ^ key >> 29);
 }
 
-static bool gp_read_map_grow(struct gp_read_map *map)
+static bool read_map_grow(struct gp_read_map *map)
 {
     struct gp_read_map grown = {.room = map->room ? map->room * 2 : 64, .count = map->count};
     grown.keys = calloc(grown.room, sizeof(*grown.keys));
@@ -50,7 +50,7 @@ static bool gp_read_map_grow(struct gp_read_map *map)
         return false;
     }
     for (uint32_t i = 0; i < map->room; i++) {
-        uint32_t at = gp_read_hash(map->keys[i]) & (grown.room - 1);
+        uint32_t at = read_hash(map->keys[i]) & (grown.room - 1);
         if (!map->values[i])
             continue;
         while (grown.values[at])
@@ -66,11 +66,11 @@ static bool gp_read_map_grow(struct gp_read_map *map)
 uint32_t gp_read_map(struct gp_read *read, struct gp_read_map *map, uint64_t key, uint32_t fresh, bool *added)
 {
     *added = false;
-    if (map->count * 2 >= map->room && !gp_read_map_grow(map)) {
+    if (map->count * 2 >= map->room && !read_map_grow(map)) {
         read->error = -ENOMEM;
         return UINT32_MAX;
     }
-    uint32_t at = gp_read_hash(key) & (map->room - 1);
+    uint32_t at = read_hash(key) & (map->room - 1);
     for (; map->values[at]; at = (at + 1) & (map->room - 1))
         if (map->keys[at] == key)
             return map->values[at] - 1;

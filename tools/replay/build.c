@@ -18,7 +18,7 @@ void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...)
 
 /* ---- map --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t gp_map_mix(uint64_t key)
+static uint64_t map_mix(uint64_t key)
 {
     /* splitmix64's finaliser: addresses differ in few bits, and a hostile file gains nothing but its own slowness. */
     key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -26,20 +26,20 @@ static uint64_t gp_map_mix(uint64_t key)
     return key ^ key >> 31;
 }
 
-static uint32_t gp_map_home(const struct gp_replay_map *map, uint64_t key)
+static uint32_t map_home(const struct gp_replay_map *map, uint64_t key)
 {
-    return (uint32_t)gp_map_mix(key) & (map->room - 1);
+    return (uint32_t)map_mix(key) & (map->room - 1);
 }
 
-static struct gp_replay_slot *gp_map_slot(const struct gp_replay_map *map, uint64_t key)
+static struct gp_replay_slot *map_slot(const struct gp_replay_map *map, uint64_t key)
 {
-    uint32_t at = gp_map_home(map, key);
+    uint32_t at = map_home(map, key);
     while (map->slots[at].used && map->slots[at].key != key)
         at = (at + 1) & (map->room - 1);
     return &map->slots[at];
 }
 
-static int gp_map_grow(struct gp_replay_map *map)
+static int map_grow(struct gp_replay_map *map)
 {
     struct gp_replay_map bigger = {.room = map->room ? 2 * map->room : 64, .count = map->count};
     bigger.slots = calloc(bigger.room, sizeof(bigger.slots[0]));
@@ -47,7 +47,7 @@ static int gp_map_grow(struct gp_replay_map *map)
         return -ENOMEM;
     for (uint32_t i = 0; i < map->room; i++) {
         if (map->slots[i].used)
-            *gp_map_slot(&bigger, map->slots[i].key) = map->slots[i];
+            *map_slot(&bigger, map->slots[i].key) = map->slots[i];
     }
     free(map->slots);
     *map = bigger;
@@ -56,9 +56,9 @@ static int gp_map_grow(struct gp_replay_map *map)
 
 int gp_replay_map_set(struct gp_replay_map *map, uint64_t key, uint32_t value)
 {
-    if (2 * (map->count + 1) > map->room && gp_map_grow(map) != 0)
+    if (2 * (map->count + 1) > map->room && map_grow(map) != 0)
         return -ENOMEM;
-    struct gp_replay_slot *slot = gp_map_slot(map, key);
+    struct gp_replay_slot *slot = map_slot(map, key);
     map->count += !slot->used;
     *slot = (struct gp_replay_slot){.key = key, .value = value, .used = 1};
     return 0;
@@ -66,7 +66,7 @@ int gp_replay_map_set(struct gp_replay_map *map, uint64_t key, uint32_t value)
 
 bool gp_replay_map_get(const struct gp_replay_map *map, uint64_t key, uint32_t *value)
 {
-    const struct gp_replay_slot *slot = map->room ? gp_map_slot(map, key) : NULL;
+    const struct gp_replay_slot *slot = map->room ? map_slot(map, key) : NULL;
     if (!slot || !slot->used)
         return false;
     *value = slot->value;
@@ -75,13 +75,13 @@ bool gp_replay_map_get(const struct gp_replay_map *map, uint64_t key, uint32_t *
 
 bool gp_replay_map_remove(struct gp_replay_map *map, uint64_t key)
 {
-    struct gp_replay_slot *slot = map->room ? gp_map_slot(map, key) : NULL;
+    struct gp_replay_slot *slot = map->room ? map_slot(map, key) : NULL;
     if (!slot || !slot->used)
         return false;
     uint32_t mask = map->room - 1, hole = (uint32_t)(slot - map->slots);
     /* What follows without a gap moves back over the hole, unless it would pass its own home. */
     for (uint32_t at = (hole + 1) & mask; map->slots[at].used; at = (at + 1) & mask) {
-        uint32_t home = gp_map_home(map, map->slots[at].key);
+        uint32_t home = map_home(map, map->slots[at].key);
         if (((at - home) & mask) >= ((at - hole) & mask)) {
             map->slots[hole] = map->slots[at];
             hole = at;
@@ -116,53 +116,53 @@ void gp_replay_builder_free(struct gp_replay_builder *builder)
     gp_replay_map_free(&builder->threads);
 }
 
-static int gp_builder_no(struct gp_replay_builder *b, int error, const char *what, uint64_t number)
+static int builder_no(struct gp_replay_builder *b, int error, const char *what, uint64_t number)
 {
     gp_replay_say(&b->problem, "%s%" PRIu64, what, number);
     return error;
 }
 
-static int gp_builder_memory(struct gp_replay_builder *b)
+static int builder_memory(struct gp_replay_builder *b)
 {
     gp_replay_say(&b->problem, "out of memory");
     return -ENOMEM;
 }
 
-static void gp_builder_most(uint32_t *most, uint32_t number)
+static void builder_most(uint32_t *most, uint32_t number)
 {
     if (number >= *most)
         *most = number + 1;
 }
 
-static int gp_builder_append(struct gp_replay_builder *b, struct gp_replay_op op)
+static int builder_append(struct gp_replay_builder *b, struct gp_replay_op op)
 {
     struct gp_replay_trace *trace = b->trace;
     if (op.stream != GP_REPLAY_ANY && op.stream >= GP_REPLAY_STREAMS)
-        return gp_builder_no(b, -ERANGE, "streams are numbered 0 to 1023, not ", op.stream);
+        return builder_no(b, -ERANGE, "streams are numbered 0 to 1023, not ", op.stream);
     if (trace->count == GP_REPLAY_OPS)
-        return gp_builder_no(b, -E2BIG, "more operations than a trace may have: ", GP_REPLAY_OPS);
+        return builder_no(b, -E2BIG, "more operations than a trace may have: ", GP_REPLAY_OPS);
     if (trace->count == trace->room) {
         uint32_t room = trace->room ? 2 * trace->room : 1024;
         struct gp_replay_op *ops = realloc(trace->ops, room * sizeof(ops[0]));
         if (!ops)
-            return gp_builder_memory(b);
+            return builder_memory(b);
         trace->ops = ops;
         trace->room = room;
     }
     trace->ops[trace->count++] = op;
-    gp_builder_most(&trace->threads, op.thread);
-    gp_builder_most(&trace->devices, op.device);
+    builder_most(&trace->threads, op.thread);
+    builder_most(&trace->devices, op.device);
     if (op.stream != GP_REPLAY_ANY)
-        gp_builder_most(&trace->streams, op.stream);
+        builder_most(&trace->streams, op.stream);
     return 0;
 }
 
-static int gp_builder_place(struct gp_replay_builder *b, uint32_t thread, uint32_t device)
+static int builder_place(struct gp_replay_builder *b, uint32_t thread, uint32_t device)
 {
     if (thread >= GP_REPLAY_THREADS)
-        return gp_builder_no(b, -ERANGE, "threads are numbered 0 to 63, not ", thread);
+        return builder_no(b, -ERANGE, "threads are numbered 0 to 63, not ", thread);
     if (device >= GP_REPLAY_DEVICES)
-        return gp_builder_no(b, -ERANGE, "devices are numbered 0 to 15, not ", device);
+        return builder_no(b, -ERANGE, "devices are numbered 0 to 15, not ", device);
     return 0;
 }
 
@@ -170,113 +170,112 @@ int gp_replay_alloc(struct gp_replay_builder *b, uint64_t name, uint64_t bytes, 
                     uint32_t device)
 {
     uint32_t before;
-    int rc = gp_builder_place(b, thread, device);
+    int rc = builder_place(b, thread, device);
     if (rc)
         return rc;
     if (bytes > GP_REPLAY_BYTES)
-        return gp_builder_no(b, -ERANGE, "more bytes than any allocator serves: ", bytes);
+        return builder_no(b, -ERANGE, "more bytes than any allocator serves: ", bytes);
     if (gp_replay_map_get(&b->live, name, &before))
-        return gp_builder_no(b, -EEXIST, "a block of this name lives already: ", name);
+        return builder_no(b, -EEXIST, "a block of this name lives already: ", name);
     if (gp_replay_map_set(&b->live, name, b->trace->blocks) != 0)
-        return gp_builder_memory(b);
+        return builder_memory(b);
     struct gp_replay_op op = {.kind = GP_REPLAY_ALLOC,
                               .device = (uint8_t)device,
                               .thread = (uint16_t)thread,
                               .stream = stream,
                               .block = b->trace->blocks,
                               .bytes = bytes};
-    rc = gp_builder_append(b, op);
+    rc = builder_append(b, op);
     b->trace->blocks += rc == 0;
     return rc;
 }
 
-static int gp_builder_use(struct gp_replay_builder *b, enum gp_replay_kind kind, uint64_t name, uint32_t stream,
-                          uint32_t thread)
+static int builder_use(struct gp_replay_builder *b, enum gp_replay_kind kind, uint64_t name, uint32_t stream,
+                       uint32_t thread)
 {
     struct gp_replay_op op = {.kind = (uint8_t)kind, .thread = (uint16_t)thread, .stream = stream};
-    int rc = gp_builder_place(b, thread, 0);
+    int rc = builder_place(b, thread, 0);
     if (rc)
         return rc;
     if (!gp_replay_map_get(&b->live, name, &op.block))
-        return gp_builder_no(b, -ENOENT, "no block of this name is live: ", name);
+        return builder_no(b, -ENOENT, "no block of this name is live: ", name);
     if (kind == GP_REPLAY_FREE)
         gp_replay_map_remove(&b->live, name);
-    return gp_builder_append(b, op);
+    return builder_append(b, op);
 }
 
 int gp_replay_free(struct gp_replay_builder *b, uint64_t name, uint32_t stream, uint32_t thread)
 {
-    return gp_builder_use(b, GP_REPLAY_FREE, name, stream, thread);
+    return builder_use(b, GP_REPLAY_FREE, name, stream, thread);
 }
 
 int gp_replay_record(struct gp_replay_builder *b, uint64_t name, uint32_t stream, uint32_t thread)
 {
-    return gp_builder_use(b, GP_REPLAY_RECORD, name, stream, thread);
+    return builder_use(b, GP_REPLAY_RECORD, name, stream, thread);
 }
 
 int gp_replay_other(struct gp_replay_builder *b, enum gp_replay_kind kind, uint64_t number, uint32_t stream,
                     uint32_t thread, uint32_t device)
 {
     bool pool = kind == GP_REPLAY_POOL_BEGIN || kind == GP_REPLAY_POOL_END || kind == GP_REPLAY_POOL_RELEASE;
-    int rc = gp_builder_place(b, thread, device);
+    int rc = builder_place(b, thread, device);
     if (rc)
         return rc;
     if (pool && number == 0)
-        return gp_builder_no(b, -ERANGE, "the pool may not be number ", 0);
+        return builder_no(b, -ERANGE, "the pool may not be number ", 0);
     if (kind == GP_REPLAY_LIMIT && number > GP_REPLAY_BYTES)
-        return gp_builder_no(b, -ERANGE, "a limit beyond any device: ", number);
-    return gp_builder_append(b, (struct gp_replay_op){.kind = (uint8_t)kind,
-                                                      .device = (uint8_t)device,
-                                                      .thread = (uint16_t)thread,
-                                                      .stream = stream,
-                                                      .bytes = number});
+        return builder_no(b, -ERANGE, "a limit beyond any device: ", number);
+    return builder_append(b, (struct gp_replay_op){.kind = (uint8_t)kind,
+                                                   .device = (uint8_t)device,
+                                                   .thread = (uint16_t)thread,
+                                                   .stream = stream,
+                                                   .bytes = number});
 }
 
 int gp_replay_mark(struct gp_replay_builder *b, const char *name, size_t length, uint32_t thread)
 {
     struct gp_replay_trace *trace = b->trace;
-    int rc = gp_builder_place(b, thread, 0);
+    int rc = builder_place(b, thread, 0);
     if (rc)
         return rc;
     if (trace->name_count == trace->name_room) {
         uint32_t room = trace->name_room ? 2 * trace->name_room : 16;
         char **names = realloc(trace->names, room * sizeof(names[0]));
         if (!names)
-            return gp_builder_memory(b);
+            return builder_memory(b);
         trace->names = names;
         trace->name_room = room;
     }
     char *copy = strndup(name, length);
     if (!copy)
-        return gp_builder_memory(b);
+        return builder_memory(b);
     trace->names[trace->name_count++] = copy;
-    return gp_builder_append(b, (struct gp_replay_op){.kind = GP_REPLAY_MARK,
-                                                      .thread = (uint16_t)thread,
-                                                      .stream = GP_REPLAY_ANY,
-                                                      .block = trace->name_count - 1});
+    return builder_append(b, (struct gp_replay_op){.kind = GP_REPLAY_MARK,
+                                                   .thread = (uint16_t)thread,
+                                                   .stream = GP_REPLAY_ANY,
+                                                   .block = trace->name_count - 1});
 }
 
-static int gp_builder_number(struct gp_replay_builder *b, struct gp_replay_map *map, uint64_t name, uint32_t first,
-                             uint32_t limit, const char *what, uint32_t *number)
+static int builder_number(struct gp_replay_builder *b, struct gp_replay_map *map, uint64_t name, uint32_t first,
+                          uint32_t limit, const char *what, uint32_t *number)
 {
     if (gp_replay_map_get(map, name, number))
         return 0;
     *number = first + map->count;
     if (*number >= limit)
-        return gp_builder_no(b, -ERANGE, what, limit);
-    return gp_replay_map_set(map, name, *number) ? gp_builder_memory(b) : 0;
+        return builder_no(b, -ERANGE, what, limit);
+    return gp_replay_map_set(map, name, *number) ? builder_memory(b) : 0;
 }
 
 int gp_replay_stream(struct gp_replay_builder *b, uint64_t name, uint32_t *stream)
 {
     *stream = 0;
     return name == 0 ? 0
-                     : gp_builder_number(b, &b->streams, name, 1, GP_REPLAY_STREAMS,
-                                         "more streams than a trace may name: ", stream);
+                     : builder_number(b, &b->streams, name, 1, GP_REPLAY_STREAMS,
+                                      "more streams than a trace may name: ", stream);
 }
 
 int gp_replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *thread)
 {
-    return gp_builder_number(b, &b->threads, name, 0, GP_REPLAY_THREADS,
-                             "more threads than a trace may name: ", thread);
+    return builder_number(b, &b->threads, name, 0, GP_REPLAY_THREADS, "more threads than a trace may name: ", thread);
 }

@@ -21,7 +21,7 @@ struct gp_cnn {
 
 /* Of the algorithms that a library knows the fast ones need up to some dozen MiB; half of the layers need nothing worth
  * naming. */
-static uint64_t gp_cnn_workspace(const struct gp_cnn *n, uint64_t layer, unsigned pass)
+static uint64_t cnn_workspace(const struct gp_cnn *n, uint64_t layer, unsigned pass)
 {
     struct gp_gen chance = {.random = n->seed + layer * 31 + pass * 7 + n->batch * 1009};
     gp_gen_random(&chance);
@@ -30,20 +30,20 @@ static uint64_t gp_cnn_workspace(const struct gp_cnn *n, uint64_t layer, unsigne
     return gp_gen_between(&chance, GP_MIB, 48 * GP_MIB);
 }
 
-static void gp_cnn_try(struct gp_gen *g, const struct gp_cnn *n, uint64_t layer, unsigned pass)
+static void cnn_try(struct gp_gen *g, const struct gp_cnn *n, uint64_t layer, unsigned pass)
 {
     for (unsigned algorithm = 0; n->first && algorithm < 3; algorithm++)
-        gp_gen_temporary(g, gp_cnn_workspace(n, layer + 1000 * (algorithm + 1), pass) * 2);
+        gp_gen_temporary(g, cnn_workspace(n, layer + 1000 * (algorithm + 1), pass) * 2);
 }
 
 /* A convolution, its normalisation, ReLU in place.  Returns the output. */
-static uint64_t gp_cnn_unit(struct gp_gen *g, struct gp_cnn *n, uint64_t layer, uint64_t channels, uint64_t side,
-                            uint64_t input)
+static uint64_t cnn_unit(struct gp_gen *g, struct gp_cnn *n, uint64_t layer, uint64_t channels, uint64_t side,
+                         uint64_t input)
 {
     uint64_t bytes = n->batch * channels * side * side * GP_SINGLE;
-    gp_cnn_try(g, n, layer, 0);
+    cnn_try(g, n, layer, 0);
     uint64_t product = gp_gen_alloc(g, bytes);
-    gp_gen_temporary(g, gp_cnn_workspace(n, layer, 0));
+    gp_gen_temporary(g, cnn_workspace(n, layer, 0));
     uint64_t output = gp_gen_alloc(g, bytes);
     if (!n->training) {
         gp_gen_free(g, input);
@@ -61,21 +61,21 @@ static const struct {
     uint64_t blocks, middle, side;
 } gp_cnn_stages[] = {{3, 64, 56}, {4, 128, 28}, {6, 256, 14}, {3, 512, 7}};
 
-static void gp_cnn_forward(struct gp_gen *g, struct gp_cnn *n)
+static void cnn_forward(struct gp_gen *g, struct gp_cnn *n)
 {
     uint64_t layer = 1, last = gp_gen_alloc(g, n->batch * 3 * 224 * 224 * GP_SINGLE); /* the pictures */
     if (n->training)
         gp_gen_keep(g, &n->saved, last, n->batch * 3 * 224 * 224 * GP_SINGLE);
-    last = gp_cnn_unit(g, n, 0, 64, 112, n->training ? 0 : last);
+    last = cnn_unit(g, n, 0, 64, 112, n->training ? 0 : last);
     for (unsigned s = 0; s < 4; s++) {
         for (uint64_t b = 0; b < gp_cnn_stages[s].blocks; b++) {
             uint64_t middle = gp_cnn_stages[s].middle, side = gp_cnn_stages[s].side, shortcut = 0;
             if (b == 0)
-                shortcut = gp_cnn_unit(g, n, layer++, 4 * middle, side, 0);
+                shortcut = cnn_unit(g, n, layer++, 4 * middle, side, 0);
             uint64_t skip = n->training ? 0 : last;
-            last = gp_cnn_unit(g, n, layer++, middle, side, 0);
-            last = gp_cnn_unit(g, n, layer++, middle, side, last);
-            last = gp_cnn_unit(g, n, layer++, 4 * middle, side, last);
+            last = cnn_unit(g, n, layer++, middle, side, 0);
+            last = cnn_unit(g, n, layer++, middle, side, last);
+            last = cnn_unit(g, n, layer++, 4 * middle, side, last);
             gp_gen_free(g, skip);
             gp_gen_free(g, shortcut);
         }
@@ -83,7 +83,7 @@ static void gp_cnn_forward(struct gp_gen *g, struct gp_cnn *n)
     gp_gen_free(g, last);
 }
 
-static void gp_cnn_backward(struct gp_gen *g, struct gp_cnn *n)
+static void cnn_backward(struct gp_gen *g, struct gp_cnn *n)
 {
     uint64_t layer = 0;
     g->thread = 1; /* autograd's */
@@ -92,11 +92,11 @@ static void gp_cnn_backward(struct gp_gen *g, struct gp_cnn *n)
         struct gp_gen_tensor tensor = gp_gen_pop(&n->saved);
         uint64_t next = gp_gen_alloc(g, tensor.bytes);
         if (n->saved.count % 4 == 2) { /* the convolution of a unit: gradients of its input and of its weights */
-            gp_cnn_try(g, n, layer, 1);
-            gp_gen_temporary(g, gp_cnn_workspace(n, layer, 1));
+            cnn_try(g, n, layer, 1);
+            gp_gen_temporary(g, cnn_workspace(n, layer, 1));
             if (layer < n->weights.count)
                 gp_gen_push(g, &n->gradients, n->weights.at[n->weights.count - 1 - layer].bytes);
-            gp_gen_temporary(g, gp_cnn_workspace(n, layer, 2));
+            gp_gen_temporary(g, cnn_workspace(n, layer, 2));
             layer++;
         }
         gp_gen_free(g, tensor.name);
@@ -107,12 +107,12 @@ static void gp_cnn_backward(struct gp_gen *g, struct gp_cnn *n)
     g->thread = 0;
 }
 
-static void gp_cnn_step(struct gp_gen *g, struct gp_cnn *n)
+static void cnn_step(struct gp_gen *g, struct gp_cnn *n)
 {
-    gp_cnn_forward(g, n);
+    cnn_forward(g, n);
     if (!n->training)
         return;
-    gp_cnn_backward(g, n);
+    cnn_backward(g, n);
     /* SGD with momentum; its buffers are made at the first step. */
     for (uint32_t i = 0; i < n->gradients.count; i++) {
         if (n->moments.count < n->gradients.count)
@@ -122,7 +122,7 @@ static void gp_cnn_step(struct gp_gen *g, struct gp_cnn *n)
     gp_gen_drop(g, &n->gradients);
 }
 
-static void gp_cnn_load(struct gp_gen *g, struct gp_cnn *n)
+static void cnn_load(struct gp_gen *g, struct gp_cnn *n)
 {
     uint64_t before = 64;
     gp_gen_push(g, &n->weights, 64 * 3 * 49 * GP_SINGLE);
@@ -140,12 +140,12 @@ static void gp_cnn_load(struct gp_gen *g, struct gp_cnn *n)
     gp_gen_push(g, &n->weights, 2048 * 1000 * GP_SINGLE);
 }
 
-static void gp_cnn_train(struct gp_gen *g)
+static void cnn_train(struct gp_gen *g)
 {
     struct gp_cnn n = {.seed = gp_gen_random(g)};
     uint32_t epochs = gp_gen_scaled(g, 4, 2);
     uint64_t step = 0;
-    gp_cnn_load(g, &n);
+    cnn_load(g, &n);
     for (uint32_t epoch = 0; epoch < epochs && !g->rc; epoch++) {
         gp_gen_mark(g, "epoch");
         for (uint32_t i = 0; i < 13; i++) {
@@ -154,13 +154,13 @@ static void gp_cnn_train(struct gp_gen *g)
             n.training = true;
             n.first = epoch == 0 && (i == 0 || i == 12);
             gp_gen_other(g, GP_REPLAY_STEP, step++);
-            gp_cnn_step(g, &n);
+            cnn_step(g, &n);
         }
         for (uint32_t i = 0; i < 4; i++) {
             n.batch = 192;
             n.training = false;
             n.first = epoch == 0 && i == 0;
-            gp_cnn_step(g, &n);
+            cnn_step(g, &n);
         }
     }
     gp_gen_drop(g, &n.moments);
@@ -171,22 +171,22 @@ static void gp_cnn_train(struct gp_gen *g)
 /* The report to Paddle: a model whose forward has an if-branch that appends a tensor to a list of the model itself, for
  * inspection; nothing clears the list, so each visit of the branch keeps one activation and, behind it, its graph.
  * Every seventh step visits it here.  Memory grows for ever: no allocator can make this steady. */
-static void gp_cnn_leak(struct gp_gen *g)
+static void cnn_leak(struct gp_gen *g)
 {
     struct gp_cnn n = {.seed = gp_gen_random(g), .batch = 16, .training = true};
     struct gp_gen_stack leaked = {0};
     uint32_t steps = gp_gen_scaled(g, 70, 14);
-    gp_cnn_load(g, &n);
+    cnn_load(g, &n);
     for (uint32_t step = 0; step < steps && !g->rc; step++) {
         gp_gen_other(g, GP_REPLAY_STEP, step);
         n.first = step == 0;
-        gp_cnn_forward(g, &n);
+        cnn_forward(g, &n);
         if (step % 7 == 6) {
             gp_gen_mark(g, "branch");
             for (unsigned i = 0; i < 9; i++) /* the last block: three units of three tensors each */
                 gp_gen_push(g, &leaked, n.batch * (i % 3 == 2 ? 2048 : 512) * 49 * GP_SINGLE);
         }
-        gp_cnn_backward(g, &n);
+        cnn_backward(g, &n);
         for (uint32_t i = 0; i < n.gradients.count; i++) {
             if (n.moments.count < n.gradients.count)
                 gp_gen_push(g, &n.moments, n.gradients.at[i].bytes);
@@ -200,7 +200,6 @@ static void gp_cnn_leak(struct gp_gen *g)
     free(n.saved.at);
 }
 
-const struct gp_generator gp_generator_cnn = {"cnn", "ResNet-50, 32 bits, with evaluation after each epoch",
-                                              gp_cnn_train};
+const struct gp_generator gp_generator_cnn = {"cnn", "ResNet-50, 32 bits, with evaluation after each epoch", cnn_train};
 const struct gp_generator gp_generator_leak = {
-    "leak", "a training loop with an if-branch that keeps tensors (after a report to Paddle)", gp_cnn_leak};
+    "leak", "a training loop with an if-branch that keeps tensors (after a report to Paddle)", cnn_leak};

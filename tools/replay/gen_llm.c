@@ -30,13 +30,13 @@ enum { GP_MAIN, GP_AUTOGRAD };             /* threads: backward passes run on on
 #define GP_HALF   2ull /* bytes of a 16-bit number */
 #define GP_SINGLE 4ull
 
-static uint64_t gp_llm_tokens(const struct gp_llm *m)
+static uint64_t llm_tokens(const struct gp_llm *m)
 {
     return m->batch * m->sequence;
 }
 
 /* Elements of a layer's weights: attention (query, key, value, output) and MLP (two matrices). */
-static uint64_t gp_llm_part(const struct gp_llm *m, unsigned part)
+static uint64_t llm_part(const struct gp_llm *m, unsigned part)
 {
     return part == 0 ? 4 * m->hidden * m->hidden : 2 * m->hidden * m->ffn;
 }
@@ -45,20 +45,20 @@ static uint64_t gp_llm_part(const struct gp_llm *m, unsigned part)
 
 /* The next layer's weights are gathered on a stream of their own while this one computes; every buffer is told of the
  * compute stream, as DeepSpeed does with record_stream. */
-static void gp_llm_prefetch(struct gp_gen *g, struct gp_llm *m)
+static void llm_prefetch(struct gp_gen *g, struct gp_llm *m)
 {
     if (m->world == 1)
         return;
     g->stream = GP_GATHER;
     for (unsigned part = 0; part < 2; part++) {
-        m->prefetched[part] = gp_gen_alloc(g, gp_llm_part(m, part) * GP_HALF);
+        m->prefetched[part] = gp_gen_alloc(g, llm_part(m, part) * GP_HALF);
         gp_gen_record(g, m->prefetched[part], GP_COMPUTE);
-        gp_gen_temporary(g, gp_llm_part(m, part) * GP_HALF / m->world); /* the contiguous shard that is sent */
+        gp_gen_temporary(g, llm_part(m, part) * GP_HALF / m->world); /* the contiguous shard that is sent */
     }
     g->stream = GP_COMPUTE;
 }
 
-static void gp_llm_arrive(struct gp_llm *m)
+static void llm_arrive(struct gp_llm *m)
 {
     for (unsigned part = 0; part < 2; part++) {
         m->gathered[part] = m->prefetched[part];
@@ -66,7 +66,7 @@ static void gp_llm_arrive(struct gp_llm *m)
     }
 }
 
-static void gp_llm_release(struct gp_gen *g, struct gp_llm *m, unsigned part)
+static void llm_release(struct gp_gen *g, struct gp_llm *m, unsigned part)
 {
     gp_gen_free(g, m->gathered[part]);
     m->gathered[part] = 0;
@@ -74,18 +74,18 @@ static void gp_llm_release(struct gp_gen *g, struct gp_llm *m, unsigned part)
 
 /* Gradients of a layer's part: a full one for each matrix, copied into the bucket; the bucket is reduced and scattered
  * on a third stream when the layer is done. */
-static void gp_llm_reduce(struct gp_gen *g, struct gp_llm *m, unsigned part)
+static void llm_reduce(struct gp_gen *g, struct gp_llm *m, unsigned part)
 {
     unsigned matrices = part == 0 ? 4 : 2;
     for (unsigned i = 0; i < matrices; i++) {
-        uint64_t gradient = gp_gen_alloc(g, gp_llm_part(m, part) / matrices * GP_HALF);
+        uint64_t gradient = gp_gen_alloc(g, llm_part(m, part) / matrices * GP_HALF);
         gp_gen_record(g, gradient, GP_REDUCE);
         gp_gen_free(g, gradient);
     }
     if (part == 0) {
         g->stream = GP_REDUCE;
-        uint64_t shard = gp_gen_alloc(g, (gp_llm_part(m, 0) + gp_llm_part(m, 1)) * GP_HALF / m->world);
-        gp_gen_temporary(g, (gp_llm_part(m, 0) + gp_llm_part(m, 1)) * GP_SINGLE / m->world);
+        uint64_t shard = gp_gen_alloc(g, (llm_part(m, 0) + llm_part(m, 1)) * GP_HALF / m->world);
+        gp_gen_temporary(g, (llm_part(m, 0) + llm_part(m, 1)) * GP_SINGLE / m->world);
         gp_gen_free(g, shard);
         g->stream = GP_COMPUTE;
     }
@@ -94,17 +94,17 @@ static void gp_llm_reduce(struct gp_gen *g, struct gp_llm *m, unsigned part)
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
 /* A matrix product with a low-rank branch beside it: its small activation is kept, its large result is added. */
-static void gp_llm_adapter(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
+static void llm_adapter(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
 {
     if (!m->rank)
         return;
-    uint64_t tokens = gp_llm_tokens(m);
+    uint64_t tokens = llm_tokens(m);
     gp_gen_push(g, saved, tokens * m->hidden * GP_HALF); /* its input behind dropout */
     gp_gen_push(g, saved, tokens * m->rank * GP_HALF);
     gp_gen_temporary(g, tokens * m->hidden * GP_HALF);
 }
 
-static void gp_llm_scores(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
+static void llm_scores(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
 {
     uint64_t scores = m->batch * m->heads * m->sequence * m->sequence;
     if (m->flash) {
@@ -120,20 +120,20 @@ static void gp_llm_scores(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stac
     gp_gen_push(g, saved, scores * GP_HALF);
 }
 
-static void gp_llm_attention(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
+static void llm_attention(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
 {
-    uint64_t wide = gp_llm_tokens(m) * m->hidden * GP_HALF, row = gp_llm_tokens(m) * GP_SINGLE;
+    uint64_t wide = llm_tokens(m) * m->hidden * GP_HALF, row = llm_tokens(m) * GP_SINGLE;
     gp_gen_push(g, saved, wide); /* layer norm */
     gp_gen_push(g, saved, row);
     gp_gen_push(g, saved, row);
     for (unsigned i = 0; i < 3; i++) { /* query, key, value: a product, its bias, its transpose */
         uint64_t product = gp_gen_alloc(g, wide);
         if (i != 1)
-            gp_llm_adapter(g, m, saved);
+            llm_adapter(g, m, saved);
         gp_gen_push(g, saved, wide);
         gp_gen_free(g, product);
     }
-    gp_llm_scores(g, m, saved);
+    llm_scores(g, m, saved);
     uint64_t context = gp_gen_alloc(g, wide);
     gp_gen_push(g, saved, wide);
     gp_gen_free(g, context);
@@ -143,10 +143,10 @@ static void gp_llm_attention(struct gp_gen *g, struct gp_llm *m, struct gp_gen_s
     gp_gen_free(g, output);
 }
 
-static void gp_llm_mlp(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
+static void llm_mlp(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
 {
-    uint64_t wide = gp_llm_tokens(m) * m->hidden * GP_HALF, row = gp_llm_tokens(m) * GP_SINGLE;
-    uint64_t inner = gp_llm_tokens(m) * m->ffn * GP_HALF;
+    uint64_t wide = llm_tokens(m) * m->hidden * GP_HALF, row = llm_tokens(m) * GP_SINGLE;
+    uint64_t inner = llm_tokens(m) * m->ffn * GP_HALF;
     gp_gen_push(g, saved, wide);
     gp_gen_push(g, saved, row);
     gp_gen_push(g, saved, row);
@@ -159,8 +159,8 @@ static void gp_llm_mlp(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *
 }
 
 /* Pops what one layer saved: each gradient is made from the one behind it and from what was saved. */
-static uint64_t gp_llm_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved, uint32_t down_to,
-                                uint64_t gradient)
+static uint64_t llm_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved, uint32_t down_to,
+                             uint64_t gradient)
 {
     uint32_t middle = down_to + (saved->count - down_to) * 2 / 3; /* the MLP's part lies on top */
     while (saved->count > down_to) {
@@ -170,13 +170,13 @@ static uint64_t gp_llm_backward(struct gp_gen *g, struct gp_llm *m, struct gp_ge
         gp_gen_free(g, gradient);
         gradient = next;
         if (m->world > 1 && saved->count == middle) {
-            gp_llm_reduce(g, m, 1);
-            gp_llm_release(g, m, 1);
+            llm_reduce(g, m, 1);
+            llm_release(g, m, 1);
         }
     }
     if (m->world > 1) {
-        gp_llm_reduce(g, m, 0);
-        gp_llm_release(g, m, 0);
+        llm_reduce(g, m, 0);
+        llm_release(g, m, 0);
     } else if (!m->rank) {
         for (unsigned i = 0; i < 4; i++)
             gp_gen_push(g, &m->gradients, m->hidden * m->hidden * GP_HALF);
@@ -193,42 +193,42 @@ static uint64_t gp_llm_backward(struct gp_gen *g, struct gp_llm *m, struct gp_ge
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-static void gp_llm_forward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *inputs)
+static void llm_forward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *inputs)
 {
-    uint64_t wide = gp_llm_tokens(m) * m->hidden * GP_HALF;
-    gp_llm_prefetch(g, m);
+    uint64_t wide = llm_tokens(m) * m->hidden * GP_HALF;
+    llm_prefetch(g, m);
     for (uint64_t layer = 0; layer < m->layers; layer++) {
         struct gp_gen_stack local = {0};
         struct gp_gen_stack *saved = m->recompute ? &local : &m->saved;
-        gp_llm_arrive(m);
+        llm_arrive(m);
         if (layer + 1 < m->layers)
-            gp_llm_prefetch(g, m);
+            llm_prefetch(g, m);
         gp_gen_push(g, inputs, wide); /* the residual stream */
-        gp_llm_attention(g, m, saved);
-        gp_llm_release(g, m, 0);
-        gp_llm_mlp(g, m, saved);
-        gp_llm_release(g, m, 1);
+        llm_attention(g, m, saved);
+        llm_release(g, m, 0);
+        llm_mlp(g, m, saved);
+        llm_release(g, m, 1);
         gp_gen_drop(g, &local);
     }
 }
 
-static void gp_llm_all_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *inputs, uint64_t gradient)
+static void llm_all_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *inputs, uint64_t gradient)
 {
     uint32_t per_layer = m->layers ? m->saved.count / (uint32_t)m->layers : 0;
     g->thread = GP_AUTOGRAD;
-    gp_llm_prefetch(g, m);
+    llm_prefetch(g, m);
     for (uint64_t layer = m->layers; layer-- > 0;) {
-        gp_llm_arrive(m);
+        llm_arrive(m);
         if (layer > 0)
-            gp_llm_prefetch(g, m);
+            llm_prefetch(g, m);
         if (m->recompute) {
             struct gp_gen_stack again = {0};
-            gp_llm_attention(g, m, &again);
-            gp_llm_mlp(g, m, &again);
-            gradient = gp_llm_backward(g, m, &again, 0, gradient);
+            llm_attention(g, m, &again);
+            llm_mlp(g, m, &again);
+            gradient = llm_backward(g, m, &again, 0, gradient);
             gp_gen_drop(g, &again);
         } else {
-            gradient = gp_llm_backward(g, m, &m->saved, (uint32_t)layer * per_layer, gradient);
+            gradient = llm_backward(g, m, &m->saved, (uint32_t)layer * per_layer, gradient);
         }
         gp_gen_free(g, gp_gen_pop(inputs).name);
     }
@@ -237,9 +237,9 @@ static void gp_llm_all_backward(struct gp_gen *g, struct gp_llm *m, struct gp_ge
 }
 
 /* Scores over the vocabulary, in 16 and in 32 bits, their loss and its gradient: the largest tensors of a step. */
-static uint64_t gp_llm_loss(struct gp_gen *g, struct gp_llm *m)
+static uint64_t llm_loss(struct gp_gen *g, struct gp_llm *m)
 {
-    uint64_t words = gp_llm_tokens(m) * m->vocab;
+    uint64_t words = llm_tokens(m) * m->vocab;
     uint64_t logits = gp_gen_alloc(g, words * GP_HALF), upcast = gp_gen_alloc(g, words * GP_SINGLE);
     uint64_t soft = gp_gen_alloc(g, words * GP_SINGLE), loss = gp_gen_alloc(g, GP_SINGLE);
     gp_gen_free(g, upcast);
@@ -248,7 +248,7 @@ static uint64_t gp_llm_loss(struct gp_gen *g, struct gp_llm *m)
     uint64_t half = gp_gen_alloc(g, words * GP_HALF);
     gp_gen_free(g, gradient);
     gp_gen_free(g, logits);
-    uint64_t hidden = gp_gen_alloc(g, gp_llm_tokens(m) * m->hidden * GP_HALF);
+    uint64_t hidden = gp_gen_alloc(g, llm_tokens(m) * m->hidden * GP_HALF);
     if (!m->rank && m->world == 1)
         gp_gen_push(g, &m->gradients, m->vocab * m->hidden * GP_HALF);
     gp_gen_free(g, half);
@@ -257,7 +257,7 @@ static uint64_t gp_llm_loss(struct gp_gen *g, struct gp_llm *m)
 }
 
 /* Adam.  Trained whole: two moments and a 32-bit copy for each gradient, made at the first step. */
-static void gp_llm_optimize(struct gp_gen *g, struct gp_llm *m)
+static void llm_optimize(struct gp_gen *g, struct gp_llm *m)
 {
     bool first = m->moments.count == 0;
     for (uint32_t i = 0; i < m->gradients.count; i++) {
@@ -270,7 +270,7 @@ static void gp_llm_optimize(struct gp_gen *g, struct gp_llm *m)
         gp_gen_free(g, root);
     }
     if (m->world > 1) { /* the shard, in groups of layers */
-        uint64_t shard = (gp_llm_part(m, 0) + gp_llm_part(m, 1)) / m->world * GP_SINGLE;
+        uint64_t shard = (llm_part(m, 0) + llm_part(m, 1)) / m->world * GP_SINGLE;
         for (uint64_t layer = 0; layer < m->layers; layer++) {
             for (unsigned copy = 0; first && copy < 3; copy++)
                 gp_gen_push(g, &m->moments, shard);
@@ -281,19 +281,19 @@ static void gp_llm_optimize(struct gp_gen *g, struct gp_llm *m)
     }
 }
 
-static void gp_llm_step(struct gp_gen *g, struct gp_llm *m)
+static void llm_step(struct gp_gen *g, struct gp_llm *m)
 {
     struct gp_gen_stack inputs = {0};
-    uint64_t ids = gp_gen_alloc(g, gp_llm_tokens(m) * 8), mask = gp_gen_alloc(g, gp_llm_tokens(m) * 8);
+    uint64_t ids = gp_gen_alloc(g, llm_tokens(m) * 8), mask = gp_gen_alloc(g, llm_tokens(m) * 8);
     uint64_t causal = gp_gen_alloc(g, m->flash ? 0 : m->batch * m->sequence * m->sequence * GP_HALF);
-    gp_llm_forward(g, m, &inputs);
-    uint64_t gradient = gp_llm_loss(g, m);
-    gp_llm_all_backward(g, m, &inputs, gradient);
+    llm_forward(g, m, &inputs);
+    uint64_t gradient = llm_loss(g, m);
+    llm_all_backward(g, m, &inputs, gradient);
     gp_gen_free(g, causal);
     gp_gen_free(g, mask);
     gp_gen_free(g, ids);
     gp_gen_temporary(g, 4); /* the norm of all gradients, for clipping */
-    gp_llm_optimize(g, m);
+    llm_optimize(g, m);
     gp_gen_drop(g, &m->gradients);
     gp_gen_drop(g, &inputs);
 }
@@ -301,7 +301,7 @@ static void gp_llm_step(struct gp_gen *g, struct gp_llm *m)
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 /* Weights come one matrix after the other; with ZeRO-3 each is whole for a moment and then cut (zero.Init). */
-static void gp_llm_load(struct gp_gen *g, struct gp_llm *m)
+static void llm_load(struct gp_gen *g, struct gp_llm *m)
 {
     m->head = gp_gen_alloc(g, m->vocab * m->hidden * GP_HALF / m->world);
     for (uint64_t layer = 0; layer < m->layers; layer++) {
@@ -325,11 +325,11 @@ static void gp_llm_load(struct gp_gen *g, struct gp_llm *m)
 }
 
 /* Lengths of an epoch's batches: the longest of the batch, rounded to 8 as tensor cores want it. */
-static void gp_llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, uint32_t epochs, uint64_t median,
-                         uint32_t sigma_milli, uint64_t longest)
+static void llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, uint32_t epochs, uint64_t median,
+                      uint32_t sigma_milli, uint64_t longest)
 {
     uint64_t lengths[64];
-    gp_llm_load(g, m);
+    llm_load(g, m);
     for (uint32_t b = 0; b < batches; b++) {
         lengths[b] = 0;
         for (uint64_t i = 0; i < m->batch; i++) {
@@ -343,7 +343,7 @@ static void gp_llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, u
         for (uint32_t b = 0; b < batches && !g->rc; b++) {
             gp_gen_other(g, GP_REPLAY_STEP, (uint64_t)epoch * batches + b);
             m->sequence = lengths[b];
-            gp_llm_step(g, m);
+            llm_step(g, m);
         }
     }
     gp_gen_free(g, m->bucket);
@@ -355,38 +355,38 @@ static void gp_llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, u
 }
 
 /* OPT-1.3B over four GPUs with recomputation: GMLake's headline experiment (DeepSpeed ZeRO-3, utilisation 64 %). */
-static void gp_llm_zero3(struct gp_gen *g)
+static void llm_zero3(struct gp_gen *g)
 {
     struct gp_llm m = {.hidden = 2048, .layers = 24, .heads = 32, .ffn = 8192, .vocab = 50272};
     m.batch = 16;
     m.world = 4;
     m.recompute = true;
-    gp_llm_train(g, &m, 6, gp_gen_scaled(g, 4, 2), 180, 400, 512);
+    llm_train(g, &m, 6, gp_gen_scaled(g, 4, 2), 180, 400, 512);
 }
 
 /* OPT-6.7B frozen, adapters of rank 16 on query and value, recomputation. */
-static void gp_llm_lora(struct gp_gen *g)
+static void llm_lora(struct gp_gen *g)
 {
     struct gp_llm m = {.hidden = 4096, .layers = 32, .heads = 32, .ffn = 16384, .vocab = 50272};
     m.batch = 8;
     m.world = 1;
     m.rank = 16;
     m.recompute = true;
-    gp_llm_train(g, &m, 6, gp_gen_scaled(g, 4, 2), 160, 500, 640);
+    llm_train(g, &m, 6, gp_gen_scaled(g, 4, 2), 160, 500, 640);
 }
 
 /* A model of GPT-2 medium's size, everything kept, lengths of chat data: few long ones among many short ones. */
-static void gp_llm_varlen(struct gp_gen *g)
+static void llm_varlen(struct gp_gen *g)
 {
     struct gp_llm m = {.hidden = 1024, .layers = 24, .heads = 16, .ffn = 4096, .vocab = 50257};
     m.batch = 8;
     m.world = 1;
-    gp_llm_train(g, &m, 8, gp_gen_scaled(g, 4, 2), 120, 700, 768);
+    llm_train(g, &m, 8, gp_gen_scaled(g, 4, 2), 120, 700, 768);
 }
 
 const struct gp_generator gp_generator_zero3 = {
-    "llm-zero3", "OPT-1.3B, ZeRO-3 over 4 GPUs, recomputation: gathers on a side stream", gp_llm_zero3};
+    "llm-zero3", "OPT-1.3B, ZeRO-3 over 4 GPUs, recomputation: gathers on a side stream", llm_zero3};
 const struct gp_generator gp_generator_lora = {
-    "llm-lora", "OPT-6.7B frozen, LoRA adapters, recomputation, padded batches", gp_llm_lora};
+    "llm-lora", "OPT-6.7B frozen, LoRA adapters, recomputation, padded batches", llm_lora};
 const struct gp_generator gp_generator_varlen = {
-    "llm-varlen", "a model like GPT-2 medium, lengths as in chat data (log-normal)", gp_llm_varlen};
+    "llm-varlen", "a model like GPT-2 medium, lengths as in chat data (log-normal)", llm_varlen};

@@ -26,27 +26,27 @@ struct gp_kv_request {
     bool active;
 };
 
-static uint64_t gp_kv_bytes(uint32_t tokens)
+static uint64_t kv_bytes(uint32_t tokens)
 {
     return (uint64_t)tokens * GP_KV_WIDTH * GP_HALF;
 }
 
-static uint32_t gp_kv_blocks(uint32_t tokens)
+static uint32_t kv_blocks(uint32_t tokens)
 {
     return (tokens + GP_KV_BLOCK - 1) / GP_KV_BLOCK * GP_KV_BLOCK;
 }
 
 /* Prompts are worked on whole: each layer has temporaries of its length, and its keys and values. */
-static void gp_kv_begin(struct gp_gen *g, struct gp_kv_request *r, const struct gp_request_plan *plan)
+static void kv_begin(struct gp_gen *g, struct gp_kv_request *r, const struct gp_request_plan *plan)
 {
-    uint64_t wide = gp_kv_bytes(plan->prompt);
+    uint64_t wide = kv_bytes(plan->prompt);
     *r = (struct gp_kv_request){
-        .active = true, .have = plan->prompt, .left = plan->answer, .room = gp_kv_blocks(plan->prompt + 1)};
+        .active = true, .have = plan->prompt, .left = plan->answer, .room = kv_blocks(plan->prompt + 1)};
     uint64_t hidden = gp_gen_alloc(g, wide);
     for (unsigned layer = 0; layer < GP_KV_LAYERS; layer++) {
         uint64_t norm = gp_gen_alloc(g, wide), query = gp_gen_alloc(g, wide);
-        r->tensors[2 * layer] = gp_gen_alloc(g, gp_kv_bytes(r->room));
-        r->tensors[2 * layer + 1] = gp_gen_alloc(g, gp_kv_bytes(r->room));
+        r->tensors[2 * layer] = gp_gen_alloc(g, kv_bytes(r->room));
+        r->tensors[2 * layer + 1] = gp_gen_alloc(g, kv_bytes(r->room));
         gp_gen_free(g, norm);
         gp_gen_temporary(g, wide);
         gp_gen_free(g, query);
@@ -61,24 +61,24 @@ static void gp_kv_begin(struct gp_gen *g, struct gp_kv_request *r, const struct 
     gp_gen_free(g, hidden);
 }
 
-static void gp_kv_grow(struct gp_gen *g, struct gp_kv_request *r)
+static void kv_grow(struct gp_gen *g, struct gp_kv_request *r)
 {
     r->room += GP_KV_BLOCK;
     for (unsigned i = 0; i < 2 * GP_KV_LAYERS; i++) {
-        uint64_t larger = gp_gen_alloc(g, gp_kv_bytes(r->room));
+        uint64_t larger = gp_gen_alloc(g, kv_bytes(r->room));
         gp_gen_free(g, r->tensors[i]);
         r->tensors[i] = larger;
     }
 }
 
-static void gp_kv_decode(struct gp_gen *g, struct gp_kv_request *r)
+static void kv_decode(struct gp_gen *g, struct gp_kv_request *r)
 {
     uint64_t hidden = gp_gen_alloc(g, GP_KV_WIDTH * GP_HALF);
     gp_gen_temporary(g, 11008 * GP_HALF);
     gp_gen_temporary(g, 32000 * 4);
     gp_gen_free(g, hidden);
     if (++r->have > r->room)
-        gp_kv_grow(g, r);
+        kv_grow(g, r);
     if (--r->left > 0)
         return;
     for (unsigned i = 0; i < 2 * GP_KV_LAYERS; i++)
@@ -86,7 +86,7 @@ static void gp_kv_decode(struct gp_gen *g, struct gp_kv_request *r)
     r->active = false;
 }
 
-static struct gp_kv_request *gp_kv_place(struct gp_kv_request *requests)
+static struct gp_kv_request *kv_place(struct gp_kv_request *requests)
 {
     for (unsigned i = 0; i < GP_KV_TOGETHER; i++) {
         if (!requests[i].active)
@@ -96,32 +96,32 @@ static struct gp_kv_request *gp_kv_place(struct gp_kv_request *requests)
 }
 
 /* Until every request of the round is answered. */
-static void gp_kv_round(struct gp_gen *g, const struct gp_request_plan *plans)
+static void kv_round(struct gp_gen *g, const struct gp_request_plan *plans)
 {
     struct gp_kv_request requests[GP_KV_TOGETHER] = {0};
     unsigned next = 0, active = 1;
     for (uint32_t now = 0; (next < GP_KV_ROUND || active) && !g->rc; now++) {
-        struct gp_kv_request *place = gp_kv_place(requests);
+        struct gp_kv_request *place = kv_place(requests);
         while (next < GP_KV_ROUND && place && plans[next].arrival <= now) {
-            gp_kv_begin(g, place, &plans[next++]);
-            place = gp_kv_place(requests);
+            kv_begin(g, place, &plans[next++]);
+            place = kv_place(requests);
         }
         active = 0;
         for (unsigned i = 0; i < GP_KV_TOGETHER; i++) {
             active += requests[i].active;
             if (requests[i].active)
-                gp_kv_decode(g, &requests[i]);
+                kv_decode(g, &requests[i]);
         }
     }
 }
 
-static uint32_t gp_kv_tokens(struct gp_gen *g, uint64_t median, uint32_t most)
+static uint32_t kv_tokens(struct gp_gen *g, uint64_t median, uint32_t most)
 {
     uint64_t tokens = gp_gen_lognormal(g, median, 900);
     return tokens < 1 ? 1 : tokens > most ? most : (uint32_t)tokens;
 }
 
-static void gp_kv_serve(struct gp_gen *g)
+static void kv_serve(struct gp_gen *g)
 {
     struct gp_request_plan plans[GP_KV_ROUND];
     struct gp_gen_stack weights = {0};
@@ -132,11 +132,11 @@ static void gp_kv_serve(struct gp_gen *g)
     for (unsigned i = 0; i < GP_KV_ROUND; i++) {
         while (!gp_gen_chance(g, 80)) /* arrivals: Poisson, one in 12 steps */
             now++;
-        plans[i] = (struct gp_request_plan){now, gp_kv_tokens(g, 500, 3072), gp_kv_tokens(g, 120, 768)};
+        plans[i] = (struct gp_request_plan){now, kv_tokens(g, 500, 3072), kv_tokens(g, 120, 768)};
     }
     for (uint32_t round = 0; round < rounds; round++) {
         gp_gen_other(g, GP_REPLAY_STEP, round);
-        gp_kv_round(g, plans);
+        kv_round(g, plans);
     }
     gp_gen_drop(g, &weights);
 }
@@ -151,7 +151,7 @@ struct gp_picture {
     uint64_t wide, high, count;
 };
 
-static void gp_unet_block(struct gp_gen *g, uint64_t bytes, uint64_t positions, uint64_t batch, bool attends)
+static void unet_block(struct gp_gen *g, uint64_t bytes, uint64_t positions, uint64_t batch, bool attends)
 {
     uint64_t hidden = gp_gen_alloc(g, bytes), norm = gp_gen_alloc(g, bytes);
     gp_gen_temporary(g, batch * 1280 * GP_HALF); /* the step's embedding */
@@ -184,7 +184,7 @@ static void gp_unet_block(struct gp_gen *g, uint64_t bytes, uint64_t positions, 
     gp_gen_free(g, second);
 }
 
-static void gp_unet_step(struct gp_gen *g, const struct gp_picture *p)
+static void unet_step(struct gp_gen *g, const struct gp_picture *p)
 {
     static const uint64_t channels[] = {320, 640, 1280, 1280};
     struct gp_gen_stack skips = {0};
@@ -194,7 +194,7 @@ static void gp_unet_step(struct gp_gen *g, const struct gp_picture *p)
         unsigned level = (unsigned)block / 3;
         uint64_t positions = (p->wide / 8 >> level) * (p->high / 8 >> level);
         uint64_t bytes = batch * channels[level] * positions * GP_HALF;
-        gp_unet_block(g, bytes, positions, batch, level < 3 && block % 3 != 2);
+        unet_block(g, bytes, positions, batch, level < 3 && block % 3 != 2);
         gp_gen_push(g, &skips, bytes);
     }
     for (int block = 11; block >= 0; block--) {
@@ -203,14 +203,14 @@ static void gp_unet_step(struct gp_gen *g, const struct gp_picture *p)
         struct gp_gen_tensor skip = gp_gen_pop(&skips);
         uint64_t both = gp_gen_alloc(g, 2 * skip.bytes); /* what came up and what was kept, side by side */
         gp_gen_free(g, skip.name);
-        gp_unet_block(g, skip.bytes, positions, batch, level < 3);
+        unet_block(g, skip.bytes, positions, batch, level < 3);
         gp_gen_free(g, both);
     }
     gp_gen_free(g, latent);
     gp_gen_drop(g, &skips);
 }
 
-static void gp_picture_decode(struct gp_gen *g, const struct gp_picture *p)
+static void picture_decode(struct gp_gen *g, const struct gp_picture *p)
 {
     static const uint64_t channels[] = {512, 512, 256, 128};
     uint64_t last = gp_gen_alloc(g, p->count * 4 * (p->wide / 8) * (p->high / 8) * GP_HALF);
@@ -228,7 +228,7 @@ static void gp_picture_decode(struct gp_gen *g, const struct gp_picture *p)
     gp_gen_free(g, last);
 }
 
-static void gp_picture_serve(struct gp_gen *g)
+static void picture_serve(struct gp_gen *g)
 {
     /* Sizes that people ask for, the square ones most; the last two are for wide screens. */
     static const struct gp_picture sizes[] = {{512, 512, 1}, {512, 512, 4}, {512, 768, 1}, {768, 512, 2}, {640, 640, 1},
@@ -245,8 +245,8 @@ static void gp_picture_serve(struct gp_gen *g)
             gp_gen_other(g, GP_REPLAY_STEP, (uint64_t)r * 10 + i);
             uint64_t text = gp_gen_alloc(g, 2 * 77 * 768 * GP_HALF);
             for (unsigned step = 0; step < 8; step++)
-                gp_unet_step(g, &round[i]);
-            gp_picture_decode(g, &round[i]);
+                unet_step(g, &round[i]);
+            picture_decode(g, &round[i]);
             gp_gen_free(g, text);
         }
     }
@@ -254,6 +254,6 @@ static void gp_picture_serve(struct gp_gen *g)
 }
 
 const struct gp_generator gp_generator_kv = {
-    "kv-inference", "Llama-2 7B, requests by chance, keys and values grown by concatenation", gp_kv_serve};
+    "kv-inference", "Llama-2 7B, requests by chance, keys and values grown by concatenation", kv_serve};
 const struct gp_generator gp_generator_diffusion = {"diffusion", "Stable Diffusion requests of mixed size and number",
-                                                    gp_picture_serve};
+                                                    picture_serve};

@@ -9,7 +9,7 @@
  *      allocated  28 x 102       + 5 x 1024 + 134 =  8110 MiB =  7.92 GiB
  *      idle       27 x 100 + 76                   =  2776 MiB =  2.71 GiB, the largest piece 100 MiB
  * The limit of 11.25 GiB = 11520 MiB leaves 634 MiB: 1 GiB fits what is free, but no place. */
-static void gp_story_article(struct gp_gen *g)
+static void story_article(struct gp_gen *g)
 {
     struct gp_gen_stack weights = {0}, live = {0};
     gp_gen_other(g, GP_REPLAY_LIMIT, 11520 * GP_MIB);
@@ -29,7 +29,7 @@ static void gp_story_article(struct gp_gen *g)
 
 /* GMLake's figure: a segment of 256 MiB in pieces of 28, 100, 28 and 100 MiB; both of 100 MiB go, 160 MiB are asked
  * for. */
-static void gp_story_gmlake(struct gp_gen *g)
+static void story_gmlake(struct gp_gen *g)
 {
     uint64_t pieces[4];
     gp_gen_temporary(g, 256 * GP_MIB);
@@ -44,6 +44,6 @@ static void gp_story_gmlake(struct gp_gen *g)
 }
 
 const struct gp_generator gp_generator_article = {
-    "oom-article", "10.63 GiB reserved, 7.92 GiB allocated, 1 GiB refused: the case of an article", gp_story_article};
+    "oom-article", "10.63 GiB reserved, 7.92 GiB allocated, 1 GiB refused: the case of an article", story_article};
 const struct gp_generator gp_generator_gmlake = {
-    "gmlake", "28/100/28/100 MiB of a 256 MiB segment, then 160 MiB: the figure of GMLake", gp_story_gmlake};
+    "gmlake", "28/100/28/100 MiB of a 256 MiB segment, then 160 MiB: the figure of GMLake", story_gmlake};

@@ -7,21 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct gp_generator *const gp_generators[] = {
+static const struct gp_generator *const generators[] = {
     &gp_generator_zero3,     &gp_generator_lora, &gp_generator_varlen,  &gp_generator_cnn,    &gp_generator_kv,
     &gp_generator_diffusion, &gp_generator_leak, &gp_generator_article, &gp_generator_gmlake,
 };
 
 const struct gp_generator *gp_generator_at(unsigned index)
 {
-    return index < GP_COUNT(gp_generators) ? gp_generators[index] : NULL;
+    return index < GP_COUNT(generators) ? generators[index] : NULL;
 }
 
 const struct gp_generator *gp_generator_find(const char *name)
 {
-    for (size_t i = 0; i < GP_COUNT(gp_generators); i++) {
-        if (strcmp(gp_generators[i]->name, name) == 0)
-            return gp_generators[i];
+    for (size_t i = 0; i < GP_COUNT(generators); i++) {
+        if (strcmp(generators[i]->name, name) == 0)
+            return generators[i];
     }
     return NULL;
 }
@@ -114,7 +114,7 @@ bool gp_gen_chance(struct gp_gen *g, uint32_t of_1000)
 }
 
 /* 2^x; x and the result in 16 binary digits behind the point.  The cubic is right to 1e-4 between 0 and 1. */
-static uint64_t gp_gen_exp2(int64_t x)
+static uint64_t gen_exp2(int64_t x)
 {
     int64_t whole = x >> 16, part = x & 0xffff, sum = 5065;
     sum = 14917 + (sum * part >> 16);
@@ -130,7 +130,7 @@ uint64_t gp_gen_lognormal(struct gp_gen *g, uint64_t median, uint32_t sigma_mill
     for (int i = 0; i < 12; i++)
         normal += (int64_t)(gp_gen_random(g) >> 48);
     int64_t exponent = normal * (int64_t)sigma_milli / 1000 * 94548 / 65536; /* log2(e) = 94548 / 65536 */
-    return (uint64_t)((unsigned __int128)median * gp_gen_exp2(exponent) >> 16);
+    return (uint64_t)((unsigned __int128)median * gen_exp2(exponent) >> 16);
 }
 
 /* ---- stacks ------------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ledger.c: reads the simulated GPU's ledger and makes a replay's figures of it; see driver.h. */
-#include "driver.h"
+ * ledger.c: reads the simulated GPU's ledger and makes a replay's figures of it; see simdriver.h. */
+#include "simdriver.h"
 
 #include <base/compiler.h>
 #include <errno.h>
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t gp_ledger_number(const json_t *object, const char *key)
+static uint64_t ledger_number(const json_t *object, const char *key)
 {
     json_int_t value = json_integer_value(json_object_get(object, key));
     return value > 0 ? (uint64_t)value : 0;
 }
 
 /* Entry points are counted per device; a replay wants the sum. */
-static void gp_ledger_calls(struct gp_replay_ledger *ledger, json_t *calls)
+static void ledger_calls(struct gp_replay_ledger *ledger, json_t *calls)
 {
     const char *name;
     json_t *value;
@@ -43,20 +43,20 @@ int gp_replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_repla
     json_t *root = json_load_file(path, 0, NULL), *devices = json_object_get(root, "devices");
     if (!root)
         return -EPROTO;
-    ledger->simulated_ns = gp_ledger_number(root, "simulated_ns");
+    ledger->simulated_ns = ledger_number(root, "simulated_ns");
     for (size_t d = 0; d < json_array_size(devices) && d < GP_REPLAY_DEVICES; d++) {
         json_t *device = json_array_get(devices, d), *reserved = json_object_get(device, "reserved_bytes");
-        ledger->devices[d].reserved = gp_ledger_number(reserved, "current");
-        ledger->devices[d].reserved_peak = gp_ledger_number(reserved, "peak");
-        ledger->devices[d].hazards = gp_ledger_number(device, "hazards");
-        gp_ledger_calls(ledger, json_object_get(device, "driver_calls"));
+        ledger->devices[d].reserved = ledger_number(reserved, "current");
+        ledger->devices[d].reserved_peak = ledger_number(reserved, "peak");
+        ledger->devices[d].hazards = ledger_number(device, "hazards");
+        ledger_calls(ledger, json_object_get(device, "driver_calls"));
         ledger->device_count++;
     }
     json_decref(root);
     return 0;
 }
 
-static uint64_t gp_ledger_before(const struct gp_replay_ledger *ledger, const char *name)
+static uint64_t ledger_before(const struct gp_replay_ledger *ledger, const char *name)
 {
     for (uint32_t i = 0; i < ledger->call_count; i++) {
         if (strcmp(ledger->calls[i].name, name) == 0)
@@ -66,7 +66,7 @@ static uint64_t gp_ledger_before(const struct gp_replay_ledger *ledger, const ch
 }
 
 /* Calls that change what the driver has given out.  cuMemAlloc covers its variants, cuMemFree too. */
-static bool gp_ledger_is_memory(const char *name)
+static bool ledger_is_memory(const char *name)
 {
     static const char *const prefixes[] = {"cuMemAlloc",     "cuMemFree",         "cuMemCreate",    "cuMemRelease",
                                            "cuMemMap",       "cuMemUnmap",        "cuMemSetAccess", "cuMemAddress",
@@ -79,15 +79,15 @@ static bool gp_ledger_is_memory(const char *name)
 }
 
 /* Calls that make one thread or stream wait for another, or ask whether it would. */
-static bool gp_ledger_is_fence(const char *name)
+static bool ledger_is_fence(const char *name)
 {
     return strncmp(name, "cuEvent", 7) == 0 || strcmp(name, "cuStreamWaitEvent") == 0 ||
            strncmp(name, "cuStreamSynchronize", 19) == 0 || strncmp(name, "cuCtxSynchronize", 16) == 0;
 }
 
-static void gp_ledger_call(struct gp_replay_result *result, const char *name, uint64_t calls, uint64_t second)
+static void ledger_call(struct gp_replay_result *result, const char *name, uint64_t calls, uint64_t second)
 {
-    bool memory = gp_ledger_is_memory(name), fence = gp_ledger_is_fence(name);
+    bool memory = ledger_is_memory(name), fence = ledger_is_fence(name);
     if (calls == 0 || !(memory || fence))
         return;
     if (memory) {
@@ -120,7 +120,7 @@ void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_rep
     }
     for (uint32_t i = 0; i < end->call_count; i++) {
         const char *name = end->calls[i].name;
-        gp_ledger_call(result, name, end->calls[i].calls - gp_ledger_before(begin, name),
-                       end->calls[i].calls - gp_ledger_before(half, name));
+        ledger_call(result, name, end->calls[i].calls - ledger_before(begin, name),
+                    end->calls[i].calls - ledger_before(half, name));
     }
 }

@@ -4,7 +4,7 @@
  * One thread has the turn and keeps it while the following operations are its own; it hands over by a condition
  * variable, outside the measured time.  Everything below belongs to the thread that has the turn. */
 #include "play.h"
-#include "driver.h"
+#include "simdriver.h"
 
 #include <base/clock.h>
 #include <base/futex.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gp_block {
+struct gp_play_block {
     void *pointer; /* NULL: no bytes, refused, or freed */
     uint64_t bytes;
     uint32_t stream;
@@ -26,7 +26,7 @@ struct gp_player {
     struct gp_replay_result *result;
     struct gp_replay_driver driver;
     struct gp_replay_verify *verify;
-    struct gp_block *blocks;
+    struct gp_play_block *blocks;
     void **streams; /* [device][stream] */
     void *contexts[GP_REPLAY_DEVICES];
     uint64_t live_bytes[GP_REPLAY_DEVICES];
@@ -39,31 +39,31 @@ struct gp_player {
     uint32_t next; /* under the lock: whose thread has the turn */
 };
 
-static void *gp_play_stream(struct gp_player *p, uint32_t device, uint32_t stream)
+static void *play_stream(struct gp_player *p, uint32_t device, uint32_t stream)
 {
     return p->streams[device * p->trace->streams + stream];
 }
 
 /* Measured calls add themselves up here when patterns are written between them. */
-static uint64_t gp_play_clock(const struct gp_player *p)
+static uint64_t play_clock(const struct gp_player *p)
 {
     return p->settings->verify ? gp_clock_ns() : 0;
 }
 
-static void gp_play_took(struct gp_player *p, uint64_t begin)
+static void play_took(struct gp_player *p, uint64_t begin)
 {
     if (p->settings->verify)
         p->result->elapsed_ns += gp_clock_ns() - begin;
 }
 
-static void gp_play_alloc(struct gp_player *p, const struct gp_replay_op *op)
+static void play_alloc(struct gp_player *p, const struct gp_replay_op *op)
 {
-    struct gp_block *block = &p->blocks[op->block];
+    struct gp_play_block *block = &p->blocks[op->block];
     struct gp_replay_result *result = p->result;
-    void *stream = gp_play_stream(p, op->device, op->stream);
-    uint64_t begin = gp_play_clock(p);
+    void *stream = play_stream(p, op->device, op->stream);
+    uint64_t begin = play_clock(p);
     int rc = p->driver.gpuprof_alloc(&block->pointer, op->bytes, op->device, stream);
-    gp_play_took(p, begin);
+    play_took(p, begin);
     result->operations++;
     block->bytes = op->bytes;
     block->stream = op->stream;
@@ -83,64 +83,64 @@ static void gp_play_alloc(struct gp_player *p, const struct gp_replay_op *op)
     }
 }
 
-static void gp_play_record(struct gp_player *p, const struct gp_replay_op *op)
+static void play_record(struct gp_player *p, const struct gp_replay_op *op)
 {
-    struct gp_block *block = &p->blocks[op->block];
+    struct gp_play_block *block = &p->blocks[op->block];
     if (!block->pointer)
         return;
-    void *stream = gp_play_stream(p, block->device, op->stream);
+    void *stream = play_stream(p, block->device, op->stream);
     if (p->verify) {
         gp_replay_verify_on(p->verify, block->device);
         gp_replay_verify_use(p->verify, op->block, (uint64_t)block->pointer, block->bytes,
-                             gp_play_stream(p, block->device, block->stream), stream);
+                             play_stream(p, block->device, block->stream), stream);
     }
-    uint64_t begin = gp_play_clock(p);
+    uint64_t begin = play_clock(p);
     int rc = p->driver.gpuprof_record_stream(block->pointer, stream);
-    gp_play_took(p, begin);
+    play_took(p, begin);
     p->result->operations++;
     p->result->refused += rc != 0;
 }
 
-static void gp_play_free(struct gp_player *p, const struct gp_replay_op *op)
+static void play_free(struct gp_player *p, const struct gp_replay_op *op)
 {
-    struct gp_block *block = &p->blocks[op->block];
+    struct gp_play_block *block = &p->blocks[op->block];
     if (!block->pointer)
         return;
     /* Freed behind work on another stream (RMM's deallocate names one): that stream uses it, too. */
     if (op->stream != GP_REPLAY_ANY && op->stream != block->stream)
-        gp_play_record(p, op);
+        play_record(p, op);
     if (p->verify) {
         gp_replay_verify_on(p->verify, block->device);
         gp_replay_verify_release(p->verify, op->block, (uint64_t)block->pointer, block->bytes,
-                                 gp_play_stream(p, block->device, block->stream));
+                                 play_stream(p, block->device, block->stream));
     }
     p->live_bytes[block->device] -= (block->bytes + 511) & ~511ull;
-    uint64_t begin = gp_play_clock(p);
+    uint64_t begin = play_clock(p);
     int rc = p->driver.gpuprof_free(block->pointer);
-    gp_play_took(p, begin);
+    play_took(p, begin);
     block->pointer = NULL;
     p->result->operations++;
     p->result->refused += rc != 0;
 }
 
-static void gp_play_sync(struct gp_player *p, const struct gp_replay_op *op)
+static void play_sync(struct gp_player *p, const struct gp_replay_op *op)
 {
     p->driver.cuCtxSetCurrent(p->contexts[op->device]);
     if (op->stream == GP_REPLAY_ANY)
         p->driver.cuCtxSynchronize();
     else
-        p->driver.cuStreamSynchronize(gp_play_stream(p, op->device, op->stream));
+        p->driver.cuStreamSynchronize(play_stream(p, op->device, op->stream));
 }
 
-static void gp_play_other(struct gp_player *p, const struct gp_replay_op *op)
+static void play_other(struct gp_player *p, const struct gp_replay_op *op)
 {
     const struct gp_replay_driver *driver = &p->driver;
     bool any = op->stream == GP_REPLAY_ANY;
     int rc = 0;
     switch (op->kind) {
     case GP_REPLAY_POOL_BEGIN:
-        rc = driver->gpuprof_begin_pool(op->bytes, op->device, any ? NULL : gp_play_stream(p, op->device, op->stream),
-                                        any);
+        rc =
+            driver->gpuprof_begin_pool(op->bytes, op->device, any ? NULL : play_stream(p, op->device, op->stream), any);
         break;
     case GP_REPLAY_POOL_END:
         rc = driver->gpuprof_end_pool(op->bytes, op->device);
@@ -149,7 +149,7 @@ static void gp_play_other(struct gp_player *p, const struct gp_replay_op *op)
         rc = driver->gpuprof_release_pool(op->bytes, op->device);
         break;
     case GP_REPLAY_SYNC:
-        gp_play_sync(p, op);
+        play_sync(p, op);
         break;
     case GP_REPLAY_EMPTY:
         rc = driver->gpuprof_empty_cache(op->device);
@@ -163,42 +163,42 @@ static void gp_play_other(struct gp_player *p, const struct gp_replay_op *op)
     p->result->refused += rc != 0;
 }
 
-static void gp_play_operation(struct gp_player *p, const struct gp_replay_op *op)
+static void play_operation(struct gp_player *p, const struct gp_replay_op *op)
 {
     switch (op->kind) {
     case GP_REPLAY_ALLOC:
-        gp_play_alloc(p, op);
+        play_alloc(p, op);
         break;
     case GP_REPLAY_FREE:
-        gp_play_free(p, op);
+        play_free(p, op);
         break;
     case GP_REPLAY_RECORD:
-        gp_play_record(p, op);
+        play_record(p, op);
         break;
     default:
-        gp_play_other(p, op);
+        play_other(p, op);
     }
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static unsigned gp_play_thread_of(const struct gp_player *p, uint32_t index)
+static unsigned play_thread_of(const struct gp_player *p, uint32_t index)
 {
     return p->trace->ops[index].thread % p->threads;
 }
 
 /* From `at` on, while the operations are this thread's.  Returns where the next thread goes on. */
-static uint32_t gp_play_stretch(struct gp_player *p, uint32_t at, unsigned me)
+static uint32_t play_stretch(struct gp_player *p, uint32_t at, unsigned me)
 {
     uint32_t count = p->trace->count, middle = count / 2;
     uint64_t begin = gp_clock_ns();
-    while (at < count && gp_play_thread_of(p, at) == me) {
+    while (at < count && play_thread_of(p, at) == me) {
         if (at == middle) {
             uint64_t pause = gp_clock_ns();
             gp_replay_ledger_take(&p->half, &p->driver, p->ledger_path);
             begin += gp_clock_ns() - pause;
         }
-        gp_play_operation(p, &p->trace->ops[at]);
+        play_operation(p, &p->trace->ops[at]);
         at++;
         if (at % 1024 == 0)
             __atomic_store_n(&p->result->done, at, __ATOMIC_RELAXED); /* for the progress bar: no order needed */
@@ -208,23 +208,23 @@ static uint32_t gp_play_stretch(struct gp_player *p, uint32_t at, unsigned me)
     return at;
 }
 
-static void gp_play_turns(struct gp_player *p, unsigned me)
+static void play_turns(struct gp_player *p, unsigned me)
 {
     uint32_t count = p->trace->count;
     p->driver.cuCtxSetCurrent(p->contexts[0]);
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        while (p->next < count && gp_play_thread_of(p, p->next) != me)
+        while (p->next < count && play_thread_of(p, p->next) != me)
             pthread_cond_wait(&p->turn[me], &p->lock);
         if (p->next >= count)
             break;
         uint32_t at = p->next;
         pthread_mutex_unlock(&p->lock);
-        at = gp_play_stretch(p, at, me);
+        at = play_stretch(p, at, me);
         pthread_mutex_lock(&p->lock);
         p->next = at;
         if (at < count)
-            pthread_cond_signal(&p->turn[gp_play_thread_of(p, at)]);
+            pthread_cond_signal(&p->turn[play_thread_of(p, at)]);
     }
     for (unsigned t = 0; t < p->threads; t++)
         pthread_cond_signal(&p->turn[t]);
@@ -236,14 +236,14 @@ struct gp_play_start {
     unsigned number;
 };
 
-static void *gp_play_thread(void *argument)
+static void *play_thread(void *argument)
 {
     struct gp_play_start *start = argument;
-    gp_play_turns(start->player, start->number);
+    play_turns(start->player, start->number);
     return NULL;
 }
 
-static int gp_play_all(struct gp_player *p)
+static int play_all(struct gp_player *p)
 {
     pthread_t threads[GP_REPLAY_THREADS];
     struct gp_play_start starts[GP_REPLAY_THREADS];
@@ -256,12 +256,12 @@ static int gp_play_all(struct gp_player *p)
     /* All or none: one that is missing would let the others wait for ever. */
     pthread_mutex_lock(&p->lock);
     for (; !rc && started < p->threads; started++)
-        rc = -pthread_create(&threads[started], NULL, gp_play_thread, &starts[started]);
+        rc = -pthread_create(&threads[started], NULL, play_thread, &starts[started]);
     started -= rc != 0;
     if (rc)
         p->next = p->trace->count;
     pthread_mutex_unlock(&p->lock);
-    gp_play_turns(p, 0);
+    play_turns(p, 0);
     for (unsigned t = 1; t < started; t++)
         pthread_join(threads[t], NULL);
     return rc;
@@ -269,22 +269,22 @@ static int gp_play_all(struct gp_player *p)
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
-static int gp_play_fail(struct gp_player *p, const char *what, int rc)
+static int play_fail(struct gp_player *p, const char *what, int rc)
 {
     snprintf(p->result->why, sizeof(p->result->why), "%s: %d", what, rc);
     return -EIO;
 }
 
-static int gp_play_devices(struct gp_player *p)
+static int play_devices(struct gp_player *p)
 {
     const struct gp_replay_driver *driver = &p->driver;
     int device, rc = driver->cuInit(0);
     if (rc)
-        return gp_play_fail(p, "the simulated GPU does not start: cuInit", rc);
+        return play_fail(p, "the simulated GPU does not start: cuInit", rc);
     for (uint32_t d = p->trace->devices; d-- > 0;) {
         if (driver->cuDeviceGet(&device, (int)d) != 0)
-            return gp_play_fail(p, "the trace uses a device that the simulated GPU does not have (--sim=devices=N)",
-                                (int)d);
+            return play_fail(p, "the trace uses a device that the simulated GPU does not have (--sim=devices=N)",
+                             (int)d);
         rc = driver->cuDevicePrimaryCtxRetain(&p->contexts[d], device);
         if (!rc)
             rc = driver->cuCtxSetCurrent(p->contexts[d]);
@@ -292,7 +292,7 @@ static int gp_play_devices(struct gp_player *p)
         for (uint32_t s = 1; !rc && s < p->trace->streams; s++)
             rc = driver->cuStreamCreate(&p->streams[d * p->trace->streams + s], 1 /* CU_STREAM_NON_BLOCKING */);
         if (rc)
-            return gp_play_fail(p, "no context or no stream", rc);
+            return play_fail(p, "no context or no stream", rc);
         /* What the library does once (finding the driver, a cache for the device) is no part of the measurement. */
         driver->gpuprof_empty_cache((int)d);
         if (p->settings->limit_bytes)
@@ -301,7 +301,7 @@ static int gp_play_devices(struct gp_player *p)
     return 0;
 }
 
-static int gp_play_prepare(struct gp_player *p, const char *folder)
+static int play_prepare(struct gp_player *p, const char *folder)
 {
     const struct gp_replay_trace *trace = p->trace;
     unsigned most =
@@ -313,20 +313,20 @@ static int gp_play_prepare(struct gp_player *p, const char *folder)
     p->blocks = calloc(trace->blocks + 1u, sizeof(p->blocks[0]));
     p->streams = calloc((size_t)trace->devices * trace->streams + 1, sizeof(p->streams[0]));
     if (!p->blocks || !p->streams)
-        return gp_play_fail(p, "out of memory", -ENOMEM);
+        return play_fail(p, "out of memory", -ENOMEM);
     memset(p->blocks, 0,
            (trace->blocks + 1u) * sizeof(p->blocks[0])); /* its pages appear now, not in the measurement */
     snprintf(p->ledger_path, sizeof(p->ledger_path), "%s/ledger", folder);
-    rc = gp_play_devices(p);
+    rc = play_devices(p);
     if (!rc && p->settings->verify) {
         p->verify = gp_replay_verify_new(&p->driver, p->result, p->contexts, trace->devices);
-        rc = p->verify ? 0 : gp_play_fail(p, "out of memory", -ENOMEM);
+        rc = p->verify ? 0 : play_fail(p, "out of memory", -ENOMEM);
     }
     return rc;
 }
 
 /* Everything is written: the parent may read it, and this process's session while it waits here. */
-static void gp_play_finish(struct gp_player *p)
+static void play_finish(struct gp_player *p)
 {
     struct gp_replay_result *result = p->result;
     result->device_count = p->trace->devices;
@@ -353,18 +353,18 @@ void gp_replay_play(const struct gp_replay_trace *trace, const struct gp_replay_
         return;
     *p = (struct gp_player){.trace = trace, .settings = settings, .result = result};
     pthread_mutex_init(&p->lock, NULL);
-    rc = gp_play_prepare(p, folder);
+    rc = play_prepare(p, folder);
     if (!rc && (rc = gp_replay_ledger_take(&p->begin, &p->driver, p->ledger_path)) != 0)
-        gp_play_fail(p, "the simulated GPU's ledger cannot be read", rc);
-    if (!rc && (rc = gp_play_all(p)) != 0)
-        gp_play_fail(p, "a thread cannot be started", rc);
+        play_fail(p, "the simulated GPU's ledger cannot be read", rc);
+    if (!rc && (rc = play_all(p)) != 0)
+        play_fail(p, "a thread cannot be started", rc);
     if (!rc) {
         if (p->verify)
             gp_replay_verify_settle(p->verify);
         rc = gp_replay_ledger_take(&p->end, &p->driver, p->ledger_path);
     }
     if (!rc)
-        gp_play_finish(p);
+        play_finish(p);
     gp_replay_verify_free(p->verify);
     free(p->streams);
     free(p->blocks);

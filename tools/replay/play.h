@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * play.h: the replay's child, from its first line to its last; run.c forks and waits for it. */
+ * play.h: the replay's child, from its first line to its last; isolate.c forks and waits for it. */
 #ifndef GP_REPLAY_PLAY_H
 #define GP_REPLAY_PLAY_H
 
-#include "run.h"
+#include "isolate.h"
 
 /* Fills *result, which is shared with the parent.  `folder` is for ledgers.  Never returns an error another way than in
  * result->complete and result->why. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * rmm.c: logs of RMM's logging_resource_adaptor: CSV with the header Thread,Time,Action,Pointer,Size,Stream and the
  * actions `allocate`, `allocate failure` and `free`.  Thread ids, pointers and streams are any numbers, decimal or hex.
- * Called through the table in read.c. */
+ * Called through the table in open.c. */
 #include "trace.h"
 
 #include <errno.h>
 #include <string.h>
 
-static const char gp_rmm_header[] = "Thread,Time,Action,Pointer,Size,Stream";
+static const char rmm_header[] = "Thread,Time,Action,Pointer,Size,Stream";
 
 enum { GP_RMM_THREAD, GP_RMM_TIME, GP_RMM_ACTION, GP_RMM_POINTER, GP_RMM_SIZE, GP_RMM_STREAM, GP_RMM_FIELDS };
 
@@ -16,12 +16,12 @@ struct gp_rmm_field {
     size_t length;
 };
 
-static bool gp_rmm_is(struct gp_rmm_field field, const char *text)
+static bool rmm_is(struct gp_rmm_field field, const char *text)
 {
     return field.length == strlen(text) && memcmp(field.at, text, field.length) == 0;
 }
 
-static int gp_rmm_digit(char c, unsigned base)
+static int rmm_digit(char c, unsigned base)
 {
     int digit = c >= '0' && c <= '9'   ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -31,11 +31,11 @@ static int gp_rmm_digit(char c, unsigned base)
 }
 
 /* hex: digits without 0x are hexadecimal too, as iostreams print pointers on some systems. */
-static bool gp_rmm_number(struct gp_rmm_field field, bool hex, uint64_t *value)
+static bool rmm_number(struct gp_rmm_field field, bool hex, uint64_t *value)
 {
     unsigned base = hex ? 16 : 10;
     *value = 0;
-    if (gp_rmm_is(field, "(nil)") || gp_rmm_is(field, "nullptr"))
+    if (rmm_is(field, "(nil)") || rmm_is(field, "nullptr"))
         return true;
     if (field.length > 2 && field.at[0] == '0' && (field.at[1] | 0x20) == 'x') {
         base = 16;
@@ -43,7 +43,7 @@ static bool gp_rmm_number(struct gp_rmm_field field, bool hex, uint64_t *value)
         field.length -= 2;
     }
     for (size_t i = 0; i < field.length; i++) {
-        int digit = gp_rmm_digit(field.at[i], base);
+        int digit = rmm_digit(field.at[i], base);
         if (digit < 0 || __builtin_mul_overflow(*value, base, value) ||
             __builtin_add_overflow(*value, (uint64_t)digit, value))
             return false;
@@ -51,7 +51,7 @@ static bool gp_rmm_number(struct gp_rmm_field field, bool hex, uint64_t *value)
     return field.length > 0;
 }
 
-static bool gp_rmm_split(const char *at, const char *end, struct gp_rmm_field fields[GP_RMM_FIELDS])
+static bool rmm_split(const char *at, const char *end, struct gp_rmm_field fields[GP_RMM_FIELDS])
 {
     for (int i = 0; i < GP_RMM_FIELDS; i++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
@@ -69,17 +69,17 @@ static bool gp_rmm_split(const char *at, const char *end, struct gp_rmm_field fi
 
 /* RMM prints pointers as %p: with 0x.  Decimal ones come from other writers of the same header.  Without a prefix a
  * field is decimal unless it has a letter. */
-static bool gp_rmm_pointer(struct gp_rmm_field field, uint64_t *value)
+static bool rmm_pointer(struct gp_rmm_field field, uint64_t *value)
 {
-    return gp_rmm_number(field, false, value) || gp_rmm_number(field, true, value);
+    return rmm_number(field, false, value) || rmm_number(field, true, value);
 }
 
-static int gp_rmm_row(struct gp_replay_builder *b, struct gp_rmm_field f[GP_RMM_FIELDS])
+static int rmm_row(struct gp_replay_builder *b, struct gp_rmm_field f[GP_RMM_FIELDS])
 {
     uint64_t thread_id, pointer, bytes, stream_id;
     uint32_t thread, stream;
-    bool alloc = gp_rmm_is(f[GP_RMM_ACTION], "allocate"), freed = gp_rmm_is(f[GP_RMM_ACTION], "free");
-    if (gp_rmm_is(f[GP_RMM_ACTION], "allocate failure")) {
+    bool alloc = rmm_is(f[GP_RMM_ACTION], "allocate"), freed = rmm_is(f[GP_RMM_ACTION], "free");
+    if (rmm_is(f[GP_RMM_ACTION], "allocate failure")) {
         b->trace->left_out++;
         return gp_replay_mark(b, "allocate failure", 16, 0);
     }
@@ -88,8 +88,8 @@ static int gp_rmm_row(struct gp_replay_builder *b, struct gp_rmm_field f[GP_RMM_
                       (int)(f[GP_RMM_ACTION].length > 40 ? 40 : f[GP_RMM_ACTION].length), f[GP_RMM_ACTION].at);
         return -EINVAL;
     }
-    if (!gp_rmm_pointer(f[GP_RMM_THREAD], &thread_id) || !gp_rmm_pointer(f[GP_RMM_POINTER], &pointer) ||
-        !gp_rmm_number(f[GP_RMM_SIZE], false, &bytes) || !gp_rmm_pointer(f[GP_RMM_STREAM], &stream_id)) {
+    if (!rmm_pointer(f[GP_RMM_THREAD], &thread_id) || !rmm_pointer(f[GP_RMM_POINTER], &pointer) ||
+        !rmm_number(f[GP_RMM_SIZE], false, &bytes) || !rmm_pointer(f[GP_RMM_STREAM], &stream_id)) {
         gp_replay_say(&b->problem, "thread, pointer, size or stream is not a number");
         return -EINVAL;
     }
@@ -104,7 +104,7 @@ static int gp_rmm_row(struct gp_replay_builder *b, struct gp_rmm_field f[GP_RMM_
     return alloc ? gp_replay_alloc(b, pointer, bytes, stream, thread, 0) : gp_replay_free(b, pointer, stream, thread);
 }
 
-static int gp_rmm_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
+static int rmm_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
 {
     const char *at = (const char *)data, *end = at + bytes;
     struct gp_rmm_field fields[GP_RMM_FIELDS];
@@ -118,11 +118,11 @@ static int gp_rmm_read(struct gp_replay_builder *b, const uint8_t *data, size_t 
         b->problem.line = number;
         if (number == 1 || last == line)
             continue;
-        if (!gp_rmm_split(line, last, fields)) {
-            gp_replay_say(&b->problem, "not the six fields %s", gp_rmm_header);
+        if (!rmm_split(line, last, fields)) {
+            gp_replay_say(&b->problem, "not the six fields %s", rmm_header);
             return -EINVAL;
         }
-        rc = gp_rmm_row(b, fields);
+        rc = rmm_row(b, fields);
         if (rc == -ENOENT) { /* the log began after the allocation */
             b->trace->left_out++;
             rc = 0;
@@ -131,10 +131,10 @@ static int gp_rmm_read(struct gp_replay_builder *b, const uint8_t *data, size_t 
     return rc;
 }
 
-static bool gp_rmm_knows(const uint8_t *data, size_t bytes)
+static bool rmm_knows(const uint8_t *data, size_t bytes)
 {
-    size_t length = sizeof(gp_rmm_header) - 1;
-    return bytes >= length && memcmp(data, gp_rmm_header, length) == 0;
+    size_t length = sizeof(rmm_header) - 1;
+    return bytes >= length && memcmp(data, rmm_header, length) == 0;
 }
 
-const struct gp_replay_reader gp_replay_rmm = {"RMM log", gp_rmm_knows, gp_rmm_read};
+const struct gp_replay_reader gp_replay_rmm = {"RMM log", rmm_knows, rmm_read};

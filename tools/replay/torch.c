@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * torch.c: PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): the trace of each device, behind the blocks
- * that lived when it began.  Called through the table in read.c.
+ * that lived when it began.  Called through the table in open.c.
  *
  * An alloc entry says what was requested; free_requested is where the program let go.  segment_* entries are the affair
  * of the allocator that is replaced here.  A snapshot names no thread, and does not say which streams a block was
  * recorded for: a block that waited for other streams is simply free from its free_requested on. */
-#include "pickle.h"
 #include "trace.h"
+#include "unpickle.h"
 
 #include <base/compiler.h>
 #include <errno.h>
@@ -29,13 +29,13 @@ struct gp_snapshot {
 
 enum { GP_SEEN_LIVE = 1, GP_SEEN_GONE = 2 };
 
-static bool gp_torch_knows(const uint8_t *data, size_t bytes)
+static bool torch_knows(const uint8_t *data, size_t bytes)
 {
     /* PROTO, a version, and a dictionary: behind a frame from protocol 4 on. */
     return bytes >= 3 && data[0] == 0x80 && data[1] >= 2 && data[1] <= 5;
 }
 
-static int gp_entry_compare(const void *left, const void *right)
+static int entry_compare(const void *left, const void *right)
 {
     const struct gp_entry *l = left, *r = right;
     if (l->time_us != r->time_us)
@@ -44,7 +44,7 @@ static int gp_entry_compare(const void *left, const void *right)
 }
 
 /* Snapshots without times keep the order of each device, one device after the other. */
-static int gp_snapshot_entries(struct gp_snapshot *s)
+static int snapshot_entries(struct gp_snapshot *s)
 {
     uint32_t total = 0, order = 0;
     for (uint32_t d = 0; d < gp_pickle_count(s->traces); d++) {
@@ -67,17 +67,17 @@ static int gp_snapshot_entries(struct gp_snapshot *s)
             s->entries[s->count++] = (struct gp_entry){at, last, d, order++};
         }
     }
-    qsort(s->entries, s->count, sizeof(s->entries[0]), gp_entry_compare);
+    qsort(s->entries, s->count, sizeof(s->entries[0]), entry_compare);
     return 0;
 }
 
-static uint64_t gp_entry_address(const struct gp_pickle *entry)
+static uint64_t entry_address(const struct gp_pickle *entry)
 {
     return (uint64_t)gp_pickle_number(gp_pickle_get(entry, "addr"), 0);
 }
 
-static int gp_snapshot_block(struct gp_snapshot *s, const struct gp_pickle *from, uint64_t address, const char *bytes,
-                             uint32_t device)
+static int snapshot_block(struct gp_snapshot *s, const struct gp_pickle *from, uint64_t address, const char *bytes,
+                          uint32_t device)
 {
     uint32_t stream;
     int64_t size = gp_pickle_number(gp_pickle_get(from, bytes), 0);
@@ -90,25 +90,25 @@ static int gp_snapshot_block(struct gp_snapshot *s, const struct gp_pickle *from
 }
 
 /* What the trace frees without having allocated it lived when it began; its free says how large it is. */
-static int gp_snapshot_freed(struct gp_snapshot *s)
+static int snapshot_freed(struct gp_snapshot *s)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < s->count; i++) {
         const struct gp_pickle *entry = s->entries[i].at, *action = gp_pickle_get(entry, "action");
         bool alloc = gp_pickle_is(action, "alloc");
-        uint64_t address = gp_entry_address(entry);
+        uint64_t address = entry_address(entry);
         uint32_t state = 0;
         if (!alloc && !gp_pickle_is(action, "free_requested") && !gp_pickle_is(action, "free_completed"))
             continue;
         if (!alloc && !gp_replay_map_get(&s->seen, address, &state))
-            rc = gp_snapshot_block(s, entry, address, "size", s->entries[i].device);
+            rc = snapshot_block(s, entry, address, "size", s->entries[i].device);
         if (!rc && gp_replay_map_set(&s->seen, address, alloc ? GP_SEEN_LIVE : GP_SEEN_GONE) != 0)
             rc = -ENOMEM;
     }
     return rc;
 }
 
-static int gp_snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *segment, uint64_t *looked)
+static int snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *segment, uint64_t *looked)
 {
     const struct gp_pickle *blocks = gp_pickle_get(segment, "blocks");
     int64_t device = gp_pickle_number(gp_pickle_get(segment, "device"), 0);
@@ -140,13 +140,13 @@ static int gp_snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *se
     return rc;
 }
 
-static int gp_snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry)
+static int snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry)
 {
     const struct gp_pickle *action = gp_pickle_get(entry->at, "action");
-    uint64_t address = gp_entry_address(entry->at);
+    uint64_t address = entry_address(entry->at);
     uint32_t number;
     if (gp_pickle_is(action, "alloc"))
-        return gp_snapshot_block(s, entry->at, address, "size", entry->device);
+        return snapshot_block(s, entry->at, address, "size", entry->device);
     if (gp_pickle_is(action, "free_requested") || gp_pickle_is(action, "free_completed")) {
         /* The second of the pair finds nothing. */
         return gp_replay_map_get(&s->b->live, address, &number) ? gp_replay_free(s->b, address, GP_REPLAY_ANY, 0) : 0;
@@ -155,22 +155,22 @@ static int gp_snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry
     return gp_pickle_is(action, "oom") ? gp_replay_mark(s->b, "oom", 3, 0) : 0;
 }
 
-static int gp_snapshot_read(struct gp_snapshot *s)
+static int snapshot_read(struct gp_snapshot *s)
 {
     uint64_t looked = 0;
-    int rc = gp_snapshot_entries(s);
+    int rc = snapshot_entries(s);
     if (!rc)
-        rc = gp_snapshot_freed(s);
+        rc = snapshot_freed(s);
     for (uint32_t i = 0; !rc && i < gp_pickle_count(s->segments); i++)
-        rc = gp_snapshot_segment(s, gp_pickle_at(s->segments, i), &looked);
+        rc = snapshot_segment(s, gp_pickle_at(s->segments, i), &looked);
     for (uint32_t i = 0; !rc && i < s->count; i++)
-        rc = gp_snapshot_entry(s, &s->entries[i]);
+        rc = snapshot_entry(s, &s->entries[i]);
     if ((rc == -ENOMEM || rc == -E2BIG) && !s->b->problem.text[0])
         gp_replay_say(&s->b->problem, rc == -ENOMEM ? "out of memory" : "more entries than a trace may have");
     return rc;
 }
 
-static int gp_torch_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
+static int torch_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
 {
     struct gp_pickle_file file;
     int rc = gp_pickle_read(&file, data, bytes);
@@ -187,7 +187,7 @@ static int gp_torch_read(struct gp_replay_builder *b, const uint8_t *data, size_
             gp_replay_say(&b->problem, "a pickle, but no PyTorch snapshot: it has no 'device_traces'");
             rc = -EINVAL;
         } else {
-            rc = gp_snapshot_read(&s);
+            rc = snapshot_read(&s);
         }
         free(s.entries);
         gp_replay_map_free(&s.seen);
@@ -196,4 +196,4 @@ static int gp_torch_read(struct gp_replay_builder *b, const uint8_t *data, size_
     return rc;
 }
 
-const struct gp_replay_reader gp_replay_torch = {"PyTorch snapshot", gp_torch_knows, gp_torch_read};
+const struct gp_replay_reader gp_replay_torch = {"PyTorch snapshot", torch_knows, torch_read};

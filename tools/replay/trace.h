@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * trace.h: an allocation trace: what a program asked of its allocator, in order, without the addresses that it got.
- * Made by the readers of files (read.c) and by the generators (generate.h), consumed by the runner (run.h).  The text
+ * Made by the readers of files (open.c) and by the generators (generate.h), consumed by the runner (isolate.h).  The text
  * form is docs/traces.md.  Files are untrusted: every reader goes through the functions below, which check.
  *
  * Threads: none; one caller at a time.
@@ -108,7 +108,7 @@ int gp_replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *threa
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* One line: content decides, not the name.  A new format is a new row of the table in read.c. */
+/* One line: content decides, not the name.  A new format is a new row of the table in open.c. */
 struct gp_replay_reader {
     const char *name;
     bool (*knows)(const uint8_t *data, size_t bytes);
@@ -116,7 +116,7 @@ struct gp_replay_reader {
 };
 extern const struct gp_replay_reader gp_replay_text, gp_replay_rmm, gp_replay_torch, gp_replay_recording;
 
-/* recording.c: a recording that is in memory.  0 or -errno with the problem in the builder. */
+/* fromrecording.c: a recording that is in memory.  0 or -errno with the problem in the builder. */
 struct gp_recording;
 int gp_replay_import(struct gp_replay_builder *b, const struct gp_recording *recording);
 

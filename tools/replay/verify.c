@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verify.c: proves during a replay that blocks are the caller's alone; see driver.h.
+ * verify.c: proves during a replay that blocks are the caller's alone; see simdriver.h.
  *
  * Overlap is decided on addresses, exactly: live blocks in a sorted array.  Reuse too early is decided by the simulated
  * GPU: each block is written on its stream and read where it is used, so its hazard detector sees every conflict; and
@@ -8,7 +8,7 @@
  *
  * Reads go to a ring of host buffers and are compared later: waiting for each would put everything in order and hide
  * exactly what is looked for. */
-#include "driver.h"
+#include "simdriver.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct gp_live {
     uint64_t begin, end;
 };
 
-struct gp_read {
+struct gp_verify_read {
     uint32_t block, patches;
     uint32_t bytes[GP_PATCHES];
     uint8_t *host;
@@ -37,7 +37,7 @@ struct gp_replay_verify {
     struct gp_live *live; /* sorted by begin */
     uint32_t live_count, live_room;
     uint32_t reads_count;
-    struct gp_read reads[GP_VERIFY_READS];
+    struct gp_verify_read reads[GP_VERIFY_READS];
     uint8_t host[GP_VERIFY_READS][GP_PATCHES * GP_PATCH_BYTES];
 };
 
@@ -46,7 +46,7 @@ struct gp_patch {
     uint32_t bytes; /* a multiple of 4 */
 };
 
-static unsigned gp_verify_patches(struct gp_patch patches[GP_PATCHES], uint64_t address, uint64_t bytes)
+static unsigned verify_patches(struct gp_patch patches[GP_PATCHES], uint64_t address, uint64_t bytes)
 {
     bytes &= ~3ull;
     if (bytes <= GP_PATCHES * GP_PATCH_BYTES) {
@@ -60,7 +60,7 @@ static unsigned gp_verify_patches(struct gp_patch patches[GP_PATCHES], uint64_t 
 }
 
 /* No two neighbours in number look alike. */
-static uint32_t gp_verify_pattern(uint32_t block)
+static uint32_t verify_pattern(uint32_t block)
 {
     return (block + 1) * 0x9e3779b1u;
 }
@@ -100,7 +100,7 @@ void gp_replay_verify_free(struct gp_replay_verify *v)
 
 /* ---- overlaps ---------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_live_place(const struct gp_replay_verify *v, uint64_t address)
+static uint32_t live_place(const struct gp_replay_verify *v, uint64_t address)
 {
     uint32_t low = 0, high = v->live_count;
     while (low < high) {
@@ -113,9 +113,9 @@ static uint32_t gp_live_place(const struct gp_replay_verify *v, uint64_t address
     return low;
 }
 
-static void gp_live_insert(struct gp_replay_verify *v, uint64_t address, uint64_t bytes)
+static void live_insert(struct gp_replay_verify *v, uint64_t address, uint64_t bytes)
 {
-    uint32_t at = gp_live_place(v, address);
+    uint32_t at = live_place(v, address);
     if ((at < v->live_count && v->live[at].begin < address + bytes) || (at > 0 && v->live[at - 1].end > address))
         v->result->overlaps++;
     if (v->live_count == v->live_room) {
@@ -131,9 +131,9 @@ static void gp_live_insert(struct gp_replay_verify *v, uint64_t address, uint64_
     v->live_count++;
 }
 
-static void gp_live_remove(struct gp_replay_verify *v, uint64_t address)
+static void live_remove(struct gp_replay_verify *v, uint64_t address)
 {
-    uint32_t at = gp_live_place(v, address);
+    uint32_t at = live_place(v, address);
     if (at == v->live_count || v->live[at].begin != address)
         return; /* it overlapped another one of the same address */
     memmove(&v->live[at], &v->live[at + 1], (v->live_count - at - 1) * sizeof(v->live[0]));
@@ -142,9 +142,9 @@ static void gp_live_remove(struct gp_replay_verify *v, uint64_t address)
 
 /* ---- patterns ---------------------------------------------------------------------------------------------------- */
 
-static void gp_verify_compare(struct gp_replay_verify *v, const struct gp_read *read)
+static void verify_compare(struct gp_replay_verify *v, const struct gp_verify_read *read)
 {
-    uint32_t pattern = gp_verify_pattern(read->block), word;
+    uint32_t pattern = verify_pattern(read->block), word;
     const uint8_t *at = read->host;
     bool same = true;
     for (unsigned i = 0; i < read->patches; i++) {
@@ -165,18 +165,18 @@ void gp_replay_verify_settle(struct gp_replay_verify *v)
     }
     v->driver->cuCtxSetCurrent(v->contexts[v->device]);
     for (uint32_t i = 0; i < v->reads_count; i++)
-        gp_verify_compare(v, &v->reads[i]);
+        verify_compare(v, &v->reads[i]);
     v->reads_count = 0;
 }
 
-static void gp_verify_read(struct gp_replay_verify *v, uint32_t block, uint64_t address, uint64_t bytes, void *stream)
+static void verify_read(struct gp_replay_verify *v, uint32_t block, uint64_t address, uint64_t bytes, void *stream)
 {
     struct gp_patch patches[GP_PATCHES];
     if (v->reads_count == GP_VERIFY_READS)
         gp_replay_verify_settle(v);
-    struct gp_read *read = &v->reads[v->reads_count];
-    *read = (struct gp_read){.block = block, .host = v->host[v->reads_count]};
-    read->patches = gp_verify_patches(patches, address, bytes);
+    struct gp_verify_read *read = &v->reads[v->reads_count];
+    *read = (struct gp_verify_read){.block = block, .host = v->host[v->reads_count]};
+    read->patches = verify_patches(patches, address, bytes);
     uint8_t *at = read->host;
     v->reads_count++;
     for (unsigned i = 0; i < read->patches; i++) {
@@ -190,11 +190,11 @@ static void gp_verify_read(struct gp_replay_verify *v, uint32_t block, uint64_t 
 void gp_replay_verify_alloc(struct gp_replay_verify *v, uint32_t block, uint64_t address, uint64_t bytes, void *stream)
 {
     struct gp_patch patches[GP_PATCHES];
-    gp_live_insert(v, address, bytes);
+    live_insert(v, address, bytes);
     v->result->misaligned += address % 256 != 0; /* what CUDA promises; most policies give 512 */
-    unsigned count = gp_verify_patches(patches, address, bytes);
+    unsigned count = verify_patches(patches, address, bytes);
     for (unsigned i = 0; i < count; i++)
-        v->driver->cuMemsetD32Async(patches[i].address, gp_verify_pattern(block), patches[i].bytes / 4, stream);
+        v->driver->cuMemsetD32Async(patches[i].address, verify_pattern(block), patches[i].bytes / 4, stream);
 }
 
 void gp_replay_verify_use(struct gp_replay_verify *v, uint32_t block, uint64_t address, uint64_t bytes, void *own,
@@ -204,12 +204,12 @@ void gp_replay_verify_use(struct gp_replay_verify *v, uint32_t block, uint64_t a
         return;
     v->driver->cuEventRecord(v->events[v->device], own);
     v->driver->cuStreamWaitEvent(stream, v->events[v->device], 0);
-    gp_verify_read(v, block, address, bytes, stream);
+    verify_read(v, block, address, bytes, stream);
 }
 
 void gp_replay_verify_release(struct gp_replay_verify *v, uint32_t block, uint64_t address, uint64_t bytes,
                               void *stream)
 {
-    gp_verify_read(v, block, address, bytes, stream);
-    gp_live_remove(v, address);
+    verify_read(v, block, address, bytes, stream);
+    live_remove(v, address);
 }

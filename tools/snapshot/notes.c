@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * notes.c: marks as PyTorch's annotations (write.h): every START has its END, because the viewers draw ranges. */
+ * notes.c: marks as PyTorch's annotations (internal.h): every START has its END, because the viewers draw ranges. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
-#include <snapshot/write.h>
+#include <snapshot/internal.h>
 
 #include <errno.h>
 #include <search.h>
@@ -20,7 +20,7 @@ struct gp_note_open { /* by name: the newest begin that has no end yet, and thos
     size_t last; /* + 1; 0 none */
 };
 
-static struct gp_note gp_note_of(const char *name)
+static struct gp_note note_of(const char *name)
 {
     struct gp_note note = {.name = name, .ends = name[0] == '/', .alone = strncmp(name, "nvtx.", 5) == 0};
     note.name += note.ends;
@@ -29,25 +29,25 @@ static struct gp_note gp_note_of(const char *name)
     return note;
 }
 
-static int gp_note_compare(const void *left, const void *right)
+static int note_compare(const void *left, const void *right)
 {
     return strcmp(((const struct gp_note_open *)left)->name, ((const struct gp_note_open *)right)->name);
 }
 
 /* Who belongs to whom: an end to the newest open begin of its name.  below[i]: the begin that was open before i. */
-static int gp_notes_pair(struct gp_note *pairs, size_t *below, size_t count)
+static int notes_pair(struct gp_note *pairs, size_t *below, size_t count)
 {
     void *tree = NULL;
     int rc = 0;
     for (size_t i = 0; i < count && !rc; i++) {
-        struct gp_note_open key = {.name = pairs[i].name}, **found = tfind(&key, &tree, gp_note_compare);
+        struct gp_note_open key = {.name = pairs[i].name}, **found = tfind(&key, &tree, note_compare);
         if (pairs[i].alone)
             continue;
         if (!found && !pairs[i].ends) {
             struct gp_note_open *node = malloc(sizeof(*node));
             if (node)
                 *node = key;
-            found = node ? tsearch(node, &tree, gp_note_compare) : NULL;
+            found = node ? tsearch(node, &tree, note_compare) : NULL;
             if (!found)
                 free(node);
             rc = found ? 0 : -ENOMEM;
@@ -67,8 +67,8 @@ static int gp_notes_pair(struct gp_note *pairs, size_t *below, size_t count)
     return rc;
 }
 
-static void gp_notes_write(struct gp_snap *snap, const struct gp_snap_note *notes, const struct gp_note *pairs,
-                           size_t count, uint32_t devices)
+static void notes_write(struct gp_snap *snap, const struct gp_snap_note *notes, const struct gp_note *pairs,
+                        size_t count, uint32_t devices)
 {
     struct gp_pickled_list list;
     gp_snap_word(snap, GP_WORD_EXTERNAL_ANNOTATIONS);
@@ -89,11 +89,11 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
     size_t *below = malloc((count + 1) * sizeof(*below));
     int rc = pairs && below ? 0 : -ENOMEM;
     for (size_t i = 0; i < count && !rc; i++)
-        pairs[i] = gp_note_of(notes[i].name);
+        pairs[i] = note_of(notes[i].name);
     if (!rc)
-        rc = gp_notes_pair(pairs, below, count);
+        rc = notes_pair(pairs, below, count);
     if (!rc)
-        gp_notes_write(snap, notes, pairs, count, devices);
+        notes_write(snap, notes, pairs, count, devices);
     free(pairs);
     free(below);
     return rc;

@@ -34,7 +34,7 @@ int gp_recent_open(struct gp_recent *recent, pid_t pid)
     return rc;
 }
 
-static int gp_recent_grow(struct gp_recent *recent, size_t more)
+static int recent_grow(struct gp_recent *recent, size_t more)
 {
     size_t need = recent->count + more, room = recent->room ? recent->room : 65536;
     if (need > GP_RECENT_MOST)
@@ -56,7 +56,7 @@ int gp_recent_poll(struct gp_recent *recent, int last)
     const struct gp_wire_event *events;
     struct gp_ringread_stats stats;
     ssize_t count = gp_ringread_poll(recent->reader, last ? UINT64_MAX : gp_clock_ns(), &events);
-    int rc = count < 0 ? (int)count : gp_recent_grow(recent, (size_t)count);
+    int rc = count < 0 ? (int)count : recent_grow(recent, (size_t)count);
     if (rc)
         return rc;
     if (count)

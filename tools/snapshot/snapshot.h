@@ -9,7 +9,7 @@
 #ifndef GP_SNAPSHOT_SNAPSHOT_H
 #define GP_SNAPSHOT_SNAPSHOT_H
 
-#include <collect/pieces.h>
+#include <collect/extents.h>
 #include <recording/recording.h>
 #include <symbol/symbol.h>
 
@@ -25,7 +25,7 @@ struct gp_snapshot_counts { /* what was written */
 };
 
 struct gp_snapshot_live {
-    const struct gp_pieces *pieces;
+    const struct gp_extents *pieces;
     /* By time; those after the walk began are left out, because the pieces may not know them yet. */
     const struct gp_wire_event *events;
     size_t event_count;

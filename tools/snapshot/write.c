@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * write.c: the parts of a snapshot (write.h), each as PyTorch's tools want it.  A dictionary's sums stand after the
+ * write.c: the parts of a snapshot (internal.h), each as PyTorch's tools want it.  A dictionary's sums stand after the
  * list that they sum, so that nothing has to be known before it is written.
  */
-#include <snapshot/write.h>
+#include <snapshot/internal.h>
 
 #include <base/compiler.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct gp_snap_memo { /* open addressing by text */
     uint32_t mask, count;
 };
 
-static const char *const gp_words[GP_WORDS] = {
+static const char *const key_words[GP_WORDS] = {
     [GP_WORD_SEGMENTS] = "segments",
     [GP_WORD_DEVICE_TRACES] = "device_traces",
     [GP_WORD_ALLOCATOR_SETTINGS] = "allocator_settings",
@@ -71,17 +71,17 @@ void gp_snap_word(struct gp_snap *snap, enum gp_word word)
         gp_pickled_again(&snap->out, snap->words[word] - 1);
         return;
     }
-    gp_pickled_text(&snap->out, gp_words[word]);
+    gp_pickled_text(&snap->out, key_words[word]);
     snap->words[word] = gp_pickled_remember(&snap->out) + 1;
 }
 
-static void gp_snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
+static void snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
 {
     gp_snap_word(snap, key);
     gp_pickled_int(&snap->out, (int64_t)value);
 }
 
-static void gp_snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
+static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
 {
     gp_snap_word(snap, key);
     gp_snap_word(snap, value);
@@ -89,7 +89,7 @@ static void gp_snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word valu
 
 /* ---- what was written before ------------------------------------------------------------------------------------- */
 
-static uint32_t gp_memo_hash(const char *text)
+static uint32_t memo_hash(const char *text)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *text; text++)
@@ -97,7 +97,7 @@ static uint32_t gp_memo_hash(const char *text)
     return hash ^ hash >> 15;
 }
 
-static bool gp_memo_grow(struct gp_snap_memo *memo)
+static bool memo_grow(struct gp_snap_memo *memo)
 {
     uint32_t room = memo->texts ? (memo->mask + 1) * 2 : 1024;
     char **texts = calloc(room, sizeof(*texts));
@@ -110,7 +110,7 @@ static bool gp_memo_grow(struct gp_snap_memo *memo)
     for (uint32_t i = 0; memo->texts && i <= memo->mask; i++) {
         if (!memo->texts[i])
             continue;
-        uint32_t at = gp_memo_hash(memo->texts[i]) & (room - 1);
+        uint32_t at = memo_hash(memo->texts[i]) & (room - 1);
         while (texts[at])
             at = (at + 1) & (room - 1);
         texts[at] = memo->texts[i];
@@ -123,10 +123,10 @@ static bool gp_memo_grow(struct gp_snap_memo *memo)
 }
 
 /* True: it was written before, and has been named again. */
-static bool gp_memo_again(struct gp_snap *snap, const char *text)
+static bool memo_again(struct gp_snap *snap, const char *text)
 {
     const struct gp_snap_memo *memo = snap->memo;
-    uint32_t at = memo->texts ? gp_memo_hash(text) & memo->mask : 0;
+    uint32_t at = memo->texts ? memo_hash(text) & memo->mask : 0;
     while (memo->texts && memo->texts[at] && strcmp(memo->texts[at], text) != 0)
         at = (at + 1) & memo->mask;
     if (!memo->texts || !memo->texts[at])
@@ -136,15 +136,15 @@ static bool gp_memo_again(struct gp_snap *snap, const char *text)
 }
 
 /* The value just written stands for the text.  Without memory it is simply written again next time. */
-static void gp_memo_keep(struct gp_snap *snap, const char *text)
+static void memo_keep(struct gp_snap *snap, const char *text)
 {
     struct gp_snap_memo *memo = snap->memo;
-    if ((!memo->texts || memo->count * 2 > memo->mask) && !gp_memo_grow(memo))
+    if ((!memo->texts || memo->count * 2 > memo->mask) && !memo_grow(memo))
         return;
     char *copy = strdup(text);
     if (!copy)
         return;
-    uint32_t at = gp_memo_hash(text) & memo->mask;
+    uint32_t at = memo_hash(text) & memo->mask;
     while (memo->texts[at])
         at = (at + 1) & memo->mask;
     memo->texts[at] = copy;
@@ -152,7 +152,7 @@ static void gp_memo_keep(struct gp_snap *snap, const char *text)
     memo->count++;
 }
 
-static void gp_memo_free(struct gp_snap_memo *memo)
+static void memo_free(struct gp_snap_memo *memo)
 {
     for (uint32_t i = 0; memo->texts && i <= memo->mask; i++)
         free(memo->texts[i]);
@@ -163,35 +163,35 @@ static void gp_memo_free(struct gp_snap_memo *memo)
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 
-static void gp_snap_text(struct gp_snap *snap, const char *text)
+static void snap_text(struct gp_snap *snap, const char *text)
 {
-    if (gp_memo_again(snap, text))
+    if (memo_again(snap, text))
         return;
     gp_pickled_text(&snap->out, text);
-    gp_memo_keep(snap, text);
+    memo_keep(snap, text);
 }
 
-static void gp_snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
+static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
 {
     char key[512];
     const char *file = frame->file[0] ? frame->file : frame->module;
     /* The unit separator is in no name that people type; a frame whose key does not fit is written each time. */
     int length = snprintf(key, sizeof(key), "\x1f%u\x1f%s\x1f%s", frame->line, frame->function, file);
     bool fits = length > 0 && (size_t)length < sizeof(key);
-    if (fits && gp_memo_again(snap, key))
+    if (fits && memo_again(snap, key))
         return;
     gp_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_NAME);
-    gp_snap_text(snap, frame->function);
+    snap_text(snap, frame->function);
     gp_snap_word(snap, GP_WORD_FILENAME);
-    gp_snap_text(snap, file);
-    gp_snap_number(snap, GP_WORD_LINE, frame->line);
+    snap_text(snap, file);
+    snap_number(snap, GP_WORD_LINE, frame->line);
     gp_pickled_dict_end(&snap->out);
     if (fits)
-        gp_memo_keep(snap, key);
+        memo_keep(snap, key);
 }
 
-static void gp_snap_frames(struct gp_snap *snap, uint32_t site)
+static void snap_frames(struct gp_snap *snap, uint32_t site)
 {
     const struct gp_frame_text *frames = NULL;
     struct gp_pickled_list list;
@@ -205,7 +205,7 @@ static void gp_snap_frames(struct gp_snap *snap, uint32_t site)
     gp_pickled_list(&snap->out, &list);
     for (uint32_t i = 0; i < count; i++) {
         gp_pickled_item(&snap->out, &list);
-        gp_snap_frame(snap, &frames[i]);
+        snap_frame(snap, &frames[i]);
     }
     gp_pickled_list_end(&snap->out, &list);
     if (known)
@@ -214,11 +214,11 @@ static void gp_snap_frames(struct gp_snap *snap, uint32_t site)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-/* As it was made: pools of PyTorch's graphs carry both halves of its number in one (allocator/torch.c), the rest have one.
- */
+/* As it was made: pools of PyTorch's graphs carry both halves of its number in one (allocator/torch.c), the rest have
+ * one. */
 #define GP_SNAP_TORCH_POOL (1ull << 63)
 
-static void gp_snap_pool(struct gp_snap *snap, uint64_t pool)
+static void snap_pool(struct gp_snap *snap, uint64_t pool)
 {
     if (pool & GP_SNAP_TORCH_POOL)
         gp_pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
@@ -232,15 +232,15 @@ void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
     gp_pickled_item(&snap->out, &snap->segments);
     gp_pickled_dict(&snap->out);
-    gp_snap_number(snap, GP_WORD_DEVICE, segment->device);
-    gp_snap_number(snap, GP_WORD_ADDRESS, segment->address);
-    gp_snap_number(snap, GP_WORD_STREAM, segment->stream);
-    gp_snap_is(snap, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
+    snap_number(snap, GP_WORD_DEVICE, segment->device);
+    snap_number(snap, GP_WORD_ADDRESS, segment->address);
+    snap_number(snap, GP_WORD_STREAM, segment->stream);
+    snap_is(snap, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
     gp_snap_word(snap, GP_WORD_SEGMENT_POOL_ID);
-    gp_snap_pool(snap, segment->pool);
+    snap_pool(snap, segment->pool);
     gp_snap_word(snap, GP_WORD_IS_EXPANDABLE);
     gp_pickled_bool(&snap->out, segment->expandable);
-    gp_snap_frames(snap, segment->site);
+    snap_frames(snap, segment->site);
     gp_snap_word(snap, GP_WORD_BLOCKS);
     gp_pickled_list(&snap->out, &snap->blocks);
 }
@@ -261,21 +261,21 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
     snap->requested_bytes += requested;
     gp_pickled_item(&snap->out, &snap->blocks);
     gp_pickled_dict(&snap->out);
-    gp_snap_number(snap, GP_WORD_ADDRESS, block->address);
-    gp_snap_number(snap, GP_WORD_SIZE, block->bytes);
-    gp_snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
-    gp_snap_is(snap, GP_WORD_STATE, states[block->state]);
-    gp_snap_frames(snap, block->site);
+    snap_number(snap, GP_WORD_ADDRESS, block->address);
+    snap_number(snap, GP_WORD_SIZE, block->bytes);
+    snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
+    snap_is(snap, GP_WORD_STATE, states[block->state]);
+    snap_frames(snap, block->site);
     gp_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
 {
     gp_pickled_list_end(&snap->out, &snap->blocks);
-    gp_snap_number(snap, GP_WORD_TOTAL_SIZE, snap->total_bytes);
-    gp_snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
-    gp_snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
-    gp_snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
+    snap_number(snap, GP_WORD_TOTAL_SIZE, snap->total_bytes);
+    snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
+    snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
+    snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
     gp_pickled_dict_end(&snap->out);
 }
 
@@ -299,15 +299,15 @@ void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry)
     snap->counts.entries++;
     gp_pickled_item(&snap->out, &snap->entries);
     gp_pickled_dict(&snap->out);
-    gp_snap_is(snap, GP_WORD_ACTION, entry->action);
+    snap_is(snap, GP_WORD_ACTION, entry->action);
     if (entry->action == GP_WORD_OOM)
-        gp_snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
+        snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
     else
-        gp_snap_number(snap, GP_WORD_ADDR, entry->address);
-    gp_snap_number(snap, GP_WORD_SIZE, entry->bytes);
-    gp_snap_number(snap, GP_WORD_STREAM, entry->stream);
-    gp_snap_number(snap, GP_WORD_TIME_US, (uint64_t)entry->time_us);
-    gp_snap_frames(snap, entry->site);
+        snap_number(snap, GP_WORD_ADDR, entry->address);
+    snap_number(snap, GP_WORD_SIZE, entry->bytes);
+    snap_number(snap, GP_WORD_STREAM, entry->stream);
+    snap_number(snap, GP_WORD_TIME_US, (uint64_t)entry->time_us);
+    snap_frames(snap, entry->site);
     gp_pickled_dict_end(&snap->out);
 }
 
@@ -318,27 +318,27 @@ void gp_snap_trace_end(struct gp_snap *snap)
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-static void gp_snap_flag(struct gp_snap *snap, const char *key, bool value)
+static void snap_flag(struct gp_snap *snap, const char *key, bool value)
 {
     gp_pickled_text(&snap->out, key);
     gp_pickled_bool(&snap->out, value);
 }
 
-static void gp_snap_setting(struct gp_snap *snap, const char *key, int64_t value)
+static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
 {
     gp_pickled_text(&snap->out, key);
     gp_pickled_int(&snap->out, value);
 }
 
 /* PyTorch's sixteen powers of two, of which none is divided. */
-static void gp_snap_divisions(struct gp_snap *snap)
+static void snap_divisions(struct gp_snap *snap)
 {
     gp_pickled_text(&snap->out, "roundup_power2_divisions");
     gp_pickled_dict(&snap->out);
     for (unsigned i = 0; i < 16; i++) {
         char key[8];
         snprintf(key, sizeof(key), "%u", 1u << i);
-        gp_snap_setting(snap, key, 0);
+        snap_setting(snap, key, 0);
     }
     gp_pickled_dict_end(&snap->out);
 }
@@ -350,15 +350,15 @@ void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *setti
     gp_pickled_dict(&snap->out);
     gp_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
     gp_pickled_text(&snap->out, "");
-    gp_snap_setting(snap, "max_split_size", settings->split_limit);
+    snap_setting(snap, "max_split_size", settings->split_limit);
     gp_pickled_text(&snap->out, "garbage_collection_threshold");
     gp_pickled_float(&snap->out, 0);
-    gp_snap_flag(snap, "expandable_segments", settings->expandable);
-    gp_snap_setting(snap, "pinned_num_register_threads", 1);
-    gp_snap_flag(snap, "release_lock_on_cudamalloc", false);
-    gp_snap_flag(snap, "pinned_use_cuda_host_register", false);
-    gp_snap_flag(snap, "graph_capture_record_stream_reuse", false);
-    gp_snap_divisions(snap);
+    snap_flag(snap, "expandable_segments", settings->expandable);
+    snap_setting(snap, "pinned_num_register_threads", 1);
+    snap_flag(snap, "release_lock_on_cudamalloc", false);
+    snap_flag(snap, "pinned_use_cuda_host_register", false);
+    snap_flag(snap, "graph_capture_record_stream_reuse", false);
+    snap_divisions(snap);
     gp_pickled_text(&snap->out, "gpuprof_allocator");
     gp_pickled_text(&snap->out, settings->allocator);
     gp_pickled_dict_end(&snap->out);
@@ -370,11 +370,11 @@ void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char
     snap->counts.annotations++;
     gp_pickled_item(&snap->out, list);
     gp_pickled_dict(&snap->out);
-    gp_snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
+    snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
     gp_snap_word(snap, GP_WORD_NAME);
-    gp_snap_text(snap, name);
-    gp_snap_number(snap, GP_WORD_DEVICE, device);
-    gp_snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
+    snap_text(snap, name);
+    snap_number(snap, GP_WORD_DEVICE, device);
+    snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
     gp_pickled_dict_end(&snap->out);
 }
 
@@ -409,7 +409,7 @@ int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
-    gp_memo_free(snap->memo);
+    memo_free(snap->memo);
     free(snap->sites);
     free(snap);
     return rc;

@@ -18,7 +18,7 @@ struct gp_caller {
     uint32_t count, at;                 /* at: in the caller's list */
 };
 
-static int gp_caller_frame(const struct gp_frame_text *a, const struct gp_frame_text *b)
+static int caller_frame(const struct gp_frame_text *a, const struct gp_frame_text *b)
 {
     int order = a->function == b->function ? 0 : strcmp(a->function, b->function);
     if (!order && a->file != b->file)
@@ -26,28 +26,28 @@ static int gp_caller_frame(const struct gp_frame_text *a, const struct gp_frame_
     return order ? order : (a->line > b->line) - (a->line < b->line);
 }
 
-static uint32_t gp_caller_common(const struct gp_caller *a, const struct gp_caller *b)
+static uint32_t caller_common(const struct gp_caller *a, const struct gp_caller *b)
 {
     uint32_t i = 0;
-    while (i < a->count && i < b->count && gp_caller_frame(&a->frames[i], &b->frames[i]) == 0)
+    while (i < a->count && i < b->count && caller_frame(&a->frames[i], &b->frames[i]) == 0)
         i++;
     return i;
 }
 
-static int gp_caller_compare(const void *one, const void *other)
+static int caller_compare(const void *one, const void *other)
 {
     const struct gp_caller *a = one, *b = other;
-    uint32_t common = gp_caller_common(a, b);
+    uint32_t common = caller_common(a, b);
     if (common == a->count || common == b->count)
         return (a->count > b->count) - (a->count < b->count);
-    return gp_caller_frame(&a->frames[common], &b->frames[common]);
+    return caller_frame(&a->frames[common], &b->frames[common]);
 }
 
 /* How far it goes with the nearest on one side that is not its double. */
-static uint32_t gp_caller_beside(const struct gp_caller *list, uint32_t count, uint32_t i, int step)
+static uint32_t caller_beside(const struct gp_caller *list, uint32_t count, uint32_t i, int step)
 {
     for (uint32_t k = i + (uint32_t)step; k < count; k += (uint32_t)step) { /* below 0 it is large */
-        uint32_t common = gp_caller_common(&list[i], &list[k]);
+        uint32_t common = caller_common(&list[i], &list[k]);
         if (common < list[i].count || common < list[k].count)
             return common;
     }
@@ -65,9 +65,9 @@ void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint3
         list[i] = (struct gp_caller){name, frame_count - (uint32_t)(name - frames), i};
     }
     if (list)
-        qsort(list, count, sizeof(*list), gp_caller_compare);
+        qsort(list, count, sizeof(*list), caller_compare);
     for (uint32_t i = 0; list && i < count; i++) {
-        uint32_t before = gp_caller_beside(list, count, i, -1), after = gp_caller_beside(list, count, i, 1);
+        uint32_t before = caller_beside(list, count, i, -1), after = caller_beside(list, count, i, 1);
         uint32_t common = before > after ? before : after;
         if (common && common < list[i].count)
             callers[list[i].at] = &list[i].frames[common];

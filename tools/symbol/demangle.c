@@ -16,7 +16,7 @@ struct gp_demangling {
     size_t bytes, used;
 };
 
-static void gp_demangle_add(const char *text, size_t length, void *context)
+static void demangle_add(const char *text, size_t length, void *context)
 {
     struct gp_demangling *d = context;
     size_t room = d->bytes - 1 - d->used, take = length < room ? length : room;
@@ -26,13 +26,13 @@ static void gp_demangle_add(const char *text, size_t length, void *context)
         longjmp(d->enough, 1);
 }
 
-static bool gp_demangle_by(int (*demangler)(const char *, int, demangle_callbackref, void *), const char *name,
-                           struct gp_demangling *d)
+static bool demangle_by(int (*demangler)(const char *, int, demangle_callbackref, void *), const char *name,
+                        struct gp_demangling *d)
 {
     d->used = 0;
     if (setjmp(d->enough) != 0)
         return true;
-    return demangler(name, DMGL_NO_OPTS, gp_demangle_add, d) != 0;
+    return demangler(name, DMGL_NO_OPTS, demangle_add, d) != 0;
 }
 
 bool gp_demangle(const char *name, char *out, size_t out_bytes)
@@ -42,8 +42,8 @@ bool gp_demangle(const char *name, char *out, size_t out_bytes)
     if ((!rust && !itanium) || out_bytes < 2 || strnlen(name, GP_MANGLED_MOST) == GP_MANGLED_MOST)
         return false;
     /* Old Rust names are Itanium names that end with a hash: its demangler knows them and refuses C++. */
-    if (!gp_demangle_by(rust_demangle_callback, name, &d) &&
-        (!itanium || !gp_demangle_by(cplus_demangle_v3_callback, name, &d)))
+    if (!demangle_by(rust_demangle_callback, name, &d) &&
+        (!itanium || !demangle_by(cplus_demangle_v3_callback, name, &d)))
         return false;
     out[d.used] = '\0';
     return d.used > 0;

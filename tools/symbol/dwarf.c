@@ -54,7 +54,7 @@ struct gp_dwarf {
 /* ---- growing --------------------------------------------------------------------------------------------------- */
 
 /* The items with room for one more; NULL: no memory, or more than a sound file has. */
-static void *gp_dwarf_room(void *items, uint32_t count, uint32_t *room, size_t bytes)
+static void *dwarf_room(void *items, uint32_t count, uint32_t *room, size_t bytes)
 {
     if (count < *room)
         return items;
@@ -65,28 +65,27 @@ static void *gp_dwarf_room(void *items, uint32_t count, uint32_t *room, size_t b
     return moved;
 }
 
-static void gp_dwarf_span_add(struct gp_dwarf_spans *spans, uint64_t start, uint64_t end, uint32_t owner,
-                              uint32_t depth)
+static void dwarf_span_add(struct gp_dwarf_spans *spans, uint64_t start, uint64_t end, uint32_t owner, uint32_t depth)
 {
     /* What the linker threw away is described at address 0. */
     if (start == 0 || start >= end)
         return;
-    void *items = gp_dwarf_room(spans->items, spans->count, &spans->room, sizeof(*spans->items));
+    void *items = dwarf_room(spans->items, spans->count, &spans->room, sizeof(*spans->items));
     if (!items)
         return;
     spans->items = items;
     spans->items[spans->count++] = (struct gp_dwarf_span){start, end, owner, depth};
 }
 
-static void gp_dwarf_ranges_add(struct gp_dwarf_spans *spans, Dwarf_Die *die, uint32_t owner, uint32_t depth)
+static void dwarf_ranges_add(struct gp_dwarf_spans *spans, Dwarf_Die *die, uint32_t owner, uint32_t depth)
 {
     Dwarf_Addr base, start, end;
     ptrdiff_t at = 0;
     for (uint32_t i = 0; i < GP_DWARF_RANGES && (at = dwarf_ranges(die, at, &base, &start, &end)) > 0; i++)
-        gp_dwarf_span_add(spans, start, end, owner, depth);
+        dwarf_span_add(spans, start, end, owner, depth);
 }
 
-static int gp_dwarf_order(const void *left, const void *right)
+static int dwarf_order(const void *left, const void *right)
 {
     const struct gp_dwarf_span *a = left, *b = right;
     if (a->start != b->start)
@@ -96,14 +95,14 @@ static int gp_dwarf_order(const void *left, const void *right)
     return (a->owner > b->owner) - (a->owner < b->owner);
 }
 
-static void gp_dwarf_sort(struct gp_dwarf_spans *spans)
+static void dwarf_sort(struct gp_dwarf_spans *spans)
 {
     if (spans->count > 1)
-        qsort(spans->items, spans->count, sizeof(*spans->items), gp_dwarf_order);
+        qsort(spans->items, spans->count, sizeof(*spans->items), dwarf_order);
 }
 
 /* The last span that begins at or before the address, + 1; 0: none. */
-static uint32_t gp_dwarf_find(const struct gp_dwarf_spans *spans, uint64_t address)
+static uint32_t dwarf_find(const struct gp_dwarf_spans *spans, uint64_t address)
 {
     uint32_t low = 0, high = spans->count;
     while (low < high) {
@@ -118,11 +117,11 @@ static uint32_t gp_dwarf_find(const struct gp_dwarf_spans *spans, uint64_t addre
 
 /* ---- units ----------------------------------------------------------------------------------------------------- */
 
-static void gp_dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bias)
+static void dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bias)
 {
     uint8_t type = 0;
     Dwarf_Die split;
-    void *units = gp_dwarf_room(dwarf->units, dwarf->unit_count, &dwarf->unit_room, sizeof(*dwarf->units));
+    void *units = dwarf_room(dwarf->units, dwarf->unit_count, &dwarf->unit_room, sizeof(*dwarf->units));
     if (!units)
         return;
     dwarf->units = units;
@@ -131,7 +130,7 @@ static void gp_dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr
     if (dwarf_cu_info(die->cu, NULL, &type, NULL, &split, NULL, NULL, NULL) == 0 && type == DW_UT_skeleton && split.cu)
         unit->split = split;
     uint32_t before = dwarf->spans.count;
-    gp_dwarf_ranges_add(&dwarf->spans, die, dwarf->unit_count, 0);
+    dwarf_ranges_add(&dwarf->spans, die, dwarf->unit_count, 0);
     for (uint32_t i = before; i < dwarf->spans.count; i++) {
         dwarf->spans.items[i].start += bias;
         dwarf->spans.items[i].end += bias;
@@ -148,8 +147,8 @@ struct gp_dwarf *gp_dwarf_new(Dwfl_Module *module, struct gp_intern *intern)
         return NULL;
     dwarf->intern = intern;
     while (dwarf->unit_count < GP_DWARF_MOST && (die = dwfl_module_nextcu(module, die, &bias)))
-        gp_dwarf_unit_add(dwarf, die, bias);
-    gp_dwarf_sort(&dwarf->spans);
+        dwarf_unit_add(dwarf, die, bias);
+    dwarf_sort(&dwarf->spans);
     if (dwarf->spans.count)
         return dwarf;
     gp_dwarf_free(dwarf);
@@ -171,24 +170,23 @@ void gp_dwarf_free(struct gp_dwarf *dwarf)
 
 /* ---- functions of a unit --------------------------------------------------------------------------------------- */
 
-static uint32_t gp_dwarf_function_add(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *die,
-                                      uint32_t outer, uint32_t depth)
+static uint32_t dwarf_function_add(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *die,
+                                   uint32_t outer, uint32_t depth)
 {
-    void *functions =
-        gp_dwarf_room(unit->functions, unit->function_count, &unit->function_room, sizeof(*unit->functions));
+    void *functions = dwarf_room(unit->functions, unit->function_count, &unit->function_room, sizeof(*unit->functions));
     if (!functions)
         return outer;
     unit->functions = functions;
     bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
     uint32_t me = unit->function_count++;
     unit->functions[me] = (struct gp_dwarf_function){.die = *die, .outer = inlined ? outer : GP_DWARF_NOBODY};
-    gp_dwarf_ranges_add(spans, die, me, depth);
+    dwarf_ranges_add(spans, die, me, depth);
     return me;
 }
 
 /* Types are walked too: a function may be defined inside of one. */
-static void gp_dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *parent, uint32_t outer,
-                          uint32_t depth)
+static void dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *parent, uint32_t outer,
+                       uint32_t depth)
 {
     Dwarf_Die die;
     Dwarf_Off last = 0;
@@ -202,14 +200,14 @@ static void gp_dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spa
             return;
         last = here;
         if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
-            inner = gp_dwarf_function_add(unit, spans, &die, outer, depth);
+            inner = dwarf_function_add(unit, spans, &die, outer, depth);
         if (dwarf_haschildren(&die) == 1 && tag != DW_TAG_enumeration_type && tag != DW_TAG_subroutine_type)
-            gp_dwarf_walk(unit, spans, &die, inner, depth + 1);
+            dwarf_walk(unit, spans, &die, inner, depth + 1);
     } while (dwarf_siblingof(&die, &die) == 0);
 }
 
 /* Nested spans become disjoint ones that name the innermost owner. */
-static void gp_dwarf_flatten(const struct gp_dwarf_spans *nested, struct gp_dwarf_spans *flat)
+static void dwarf_flatten(const struct gp_dwarf_spans *nested, struct gp_dwarf_spans *flat)
 {
     const struct gp_dwarf_span *open[GP_DWARF_NESTING];
     uint32_t depth = 0;
@@ -218,32 +216,32 @@ static void gp_dwarf_flatten(const struct gp_dwarf_spans *nested, struct gp_dwar
         const struct gp_dwarf_span *next = i < nested->count ? &nested->items[i] : NULL;
         while (depth && (!next || open[depth - 1]->end <= next->start || depth == GP_DWARF_NESTING)) {
             const struct gp_dwarf_span *top = open[--depth];
-            gp_dwarf_span_add(flat, at > top->start ? at : top->start, top->end, top->owner, 0);
+            dwarf_span_add(flat, at > top->start ? at : top->start, top->end, top->owner, 0);
             at = at > top->end ? at : top->end;
         }
         if (!next)
             break;
         if (depth)
-            gp_dwarf_span_add(flat, at > open[depth - 1]->start ? at : open[depth - 1]->start, next->start,
-                              open[depth - 1]->owner, 0);
+            dwarf_span_add(flat, at > open[depth - 1]->start ? at : open[depth - 1]->start, next->start,
+                           open[depth - 1]->owner, 0);
         at = at > next->start ? at : next->start;
         open[depth++] = next;
     }
 }
 
-static void gp_dwarf_unit_walk(struct gp_dwarf_unit *unit)
+static void dwarf_unit_walk(struct gp_dwarf_unit *unit)
 {
     struct gp_dwarf_spans nested = {0};
     unit->walked = true;
-    gp_dwarf_walk(unit, &nested, &unit->split, GP_DWARF_NOBODY, 0);
-    gp_dwarf_sort(&nested);
-    gp_dwarf_flatten(&nested, &unit->spans);
+    dwarf_walk(unit, &nested, &unit->split, GP_DWARF_NOBODY, 0);
+    dwarf_sort(&nested);
+    dwarf_flatten(&nested, &unit->spans);
     free(nested.items);
 }
 
 /* ---- lookup ---------------------------------------------------------------------------------------------------- */
 
-static const char *gp_dwarf_name(struct gp_dwarf *dwarf, struct gp_dwarf_function *function)
+static const char *dwarf_name(struct gp_dwarf *dwarf, struct gp_dwarf_function *function)
 {
     Dwarf_Attribute attribute;
     const char *name = NULL;
@@ -259,8 +257,8 @@ static const char *gp_dwarf_name(struct gp_dwarf *dwarf, struct gp_dwarf_functio
 }
 
 /* Where the inlined function was called: in the unit that called it. */
-static void gp_dwarf_call(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, Dwarf_Die *inlined,
-                          struct gp_object_frame *caller)
+static void dwarf_call(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, Dwarf_Die *inlined,
+                       struct gp_object_frame *caller)
 {
     Dwarf_Attribute attribute;
     Dwarf_Word number;
@@ -275,8 +273,8 @@ static void gp_dwarf_call(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, Dw
     }
 }
 
-static void gp_dwarf_line(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, uint64_t address,
-                          struct gp_object_frame *frame)
+static void dwarf_line(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, uint64_t address,
+                       struct gp_object_frame *frame)
 {
     Dwarf_Line *line = dwarf_getsrc_die(&unit->die, address);
     const char *file = line ? dwarf_linesrc(line, NULL, NULL) : NULL;
@@ -288,29 +286,29 @@ static void gp_dwarf_line(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, ui
         frame->line = (uint32_t)number;
 }
 
-static uint32_t gp_dwarf_frames(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, uint64_t address,
-                                struct gp_object_frame frames[GP_INLINES])
+static uint32_t dwarf_frames(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, uint64_t address,
+                             struct gp_object_frame frames[GP_INLINES])
 {
-    uint32_t count = 0, at = gp_dwarf_find(&unit->spans, address);
+    uint32_t count = 0, at = dwarf_find(&unit->spans, address);
     uint32_t who = at && address < unit->spans.items[at - 1].end ? unit->spans.items[at - 1].owner : GP_DWARF_NOBODY;
     frames[count++] = (struct gp_object_frame){.function = "", .file = ""};
-    gp_dwarf_line(dwarf, unit, address, &frames[0]);
+    dwarf_line(dwarf, unit, address, &frames[0]);
     while (who != GP_DWARF_NOBODY) {
         struct gp_dwarf_function *function = &unit->functions[who];
-        frames[count - 1].function = gp_dwarf_name(dwarf, function);
+        frames[count - 1].function = dwarf_name(dwarf, function);
         who = function->outer;
         if (who == GP_DWARF_NOBODY || count == GP_INLINES)
             break;
         frames[count - 1].inlined = true;
         frames[count] = (struct gp_object_frame){.function = "", .file = ""};
-        gp_dwarf_call(dwarf, unit, &function->die, &frames[count++]);
+        dwarf_call(dwarf, unit, &function->die, &frames[count++]);
     }
     return count;
 }
 
 uint32_t gp_dwarf_lookup(struct gp_dwarf *dwarf, uint64_t address, struct gp_object_frame frames[GP_INLINES])
 {
-    uint32_t at = gp_dwarf_find(&dwarf->spans, address);
+    uint32_t at = dwarf_find(&dwarf->spans, address);
     /* Units of one file hardly overlap: a few steps back pass those that do. */
     for (uint32_t steps = 0; at-- > 0 && steps < 16; steps++) {
         const struct gp_dwarf_span *span = &dwarf->spans.items[at];
@@ -318,8 +316,8 @@ uint32_t gp_dwarf_lookup(struct gp_dwarf *dwarf, uint64_t address, struct gp_obj
             continue;
         struct gp_dwarf_unit *unit = &dwarf->units[span->owner];
         if (!unit->walked)
-            gp_dwarf_unit_walk(unit);
-        return gp_dwarf_frames(dwarf, unit, address - unit->bias, frames);
+            dwarf_unit_walk(unit);
+        return dwarf_frames(dwarf, unit, address - unit->bias, frames);
     }
     return 0;
 }

@@ -30,7 +30,7 @@ void *gp_intern_room(struct gp_intern *intern, size_t bytes)
     return intern->pages->bytes + intern->left;
 }
 
-static uint64_t gp_intern_hash(const char *text)
+static uint64_t intern_hash(const char *text)
 {
     uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a; a flood of equal hashes costs time, linear in what it sent */
     for (; *text; text++)
@@ -38,15 +38,15 @@ static uint64_t gp_intern_hash(const char *text)
     return hash ^ hash >> 29;
 }
 
-static const char **gp_intern_slot(const struct gp_intern *intern, const char *text)
+static const char **intern_slot(const struct gp_intern *intern, const char *text)
 {
-    uint32_t at = (uint32_t)gp_intern_hash(text) & (intern->slot_count - 1);
+    uint32_t at = (uint32_t)intern_hash(text) & (intern->slot_count - 1);
     while (intern->slots[at] && strcmp(intern->slots[at], text) != 0)
         at = (at + 1) & (intern->slot_count - 1);
     return &intern->slots[at];
 }
 
-static int gp_intern_grow(struct gp_intern *intern)
+static int intern_grow(struct gp_intern *intern)
 {
     struct gp_intern larger = *intern;
     if (intern->slot_count && intern->used < intern->slot_count / 2)
@@ -57,7 +57,7 @@ static int gp_intern_grow(struct gp_intern *intern)
         return -1;
     for (uint32_t i = 0; i < intern->slot_count; i++)
         if (intern->slots[i])
-            *gp_intern_slot(&larger, intern->slots[i]) = intern->slots[i];
+            *intern_slot(&larger, intern->slots[i]) = intern->slots[i];
     free(intern->slots);
     *intern = larger;
     return 0;
@@ -69,9 +69,9 @@ const char *gp_intern(struct gp_intern *intern, const char *text)
     gp_text_clean(clean, sizeof(clean), text, strlen(text));
     if (!clean[0])
         return "";
-    if (gp_intern_grow(intern) != 0)
+    if (intern_grow(intern) != 0)
         return "?";
-    const char **slot = gp_intern_slot(intern, clean);
+    const char **slot = intern_slot(intern, clean);
     if (*slot)
         return *slot;
     size_t bytes = strlen(clean) + 1;

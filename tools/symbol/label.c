@@ -9,14 +9,14 @@
 #define GP_LABEL_CUT "..."
 
 /* The nearest begin of a character at or before `at`, and at or after it. */
-static size_t gp_label_before(const char *text, size_t at)
+static size_t label_before(const char *text, size_t at)
 {
     while (at && (text[at] & 0xc0) == 0x80)
         at--;
     return at;
 }
 
-static size_t gp_label_after(const char *text, size_t at)
+static size_t label_after(const char *text, size_t at)
 {
     while ((text[at] & 0xc0) == 0x80)
         at++;
@@ -28,7 +28,7 @@ static size_t gp_label_after(const char *text, size_t at)
 
 /* Text in at most `room` bytes without the NUL, the middle left out if need be: a third stays in front. A path that is
  * cut goes on at a folder. */
-static void gp_label_fit(const char *text, size_t room, bool path, char *out)
+static void label_fit(const char *text, size_t room, bool path, char *out)
 {
     size_t length = strlen(text), cut = strlen(GP_LABEL_CUT);
     if (length <= room) {
@@ -39,8 +39,8 @@ static void gp_label_fit(const char *text, size_t room, bool path, char *out)
         out[0] = '\0';
         return;
     }
-    size_t front = path && room < GP_LABEL_ENDS ? 0 : gp_label_before(text, (room - cut) / 3);
-    size_t back = gp_label_after(text, length - (room - cut - front));
+    size_t front = path && room < GP_LABEL_ENDS ? 0 : label_before(text, (room - cut) / 3);
+    size_t back = label_after(text, length - (room - cut - front));
     const char *folder = path ? strchr(text + back, '/') : NULL;
     if (folder)
         back = (size_t)(folder - text);
@@ -67,7 +67,7 @@ void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
     size_t frills = strlen(line) + 3; /* " (", ")" */
     size_t room = bytes - 1;
     if (!place[0] || said || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
-        gp_label_fit(frame->function, room, false, out);
+        label_fit(frame->function, room, false, out);
         return;
     }
     size_t wants = room / 2 < GP_LABEL_WANTS ? room / 2 : GP_LABEL_WANTS;
@@ -75,9 +75,9 @@ void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
     if (least > room - frills)
         least = room - frills;
     size_t for_function = function < room - frills - least ? function : room - frills - least;
-    gp_label_fit(frame->function, for_function, false, out);
+    label_fit(frame->function, for_function, false, out);
     size_t used = strlen(out);
     memcpy(out + used, " (", 2);
-    gp_label_fit(place, room - frills - used, true, out + used + 2);
+    label_fit(place, room - frills - used, true, out + used + 2);
     strcat(strcat(out, line), ")");
 }

@@ -17,7 +17,7 @@
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 /* The path is a recording's: it may name a pipe or a device. */
-static int gp_object_file(const char *root, const char *path, enum gp_object_problem *problem)
+static int object_file(const char *root, const char *path, enum gp_object_problem *problem)
 {
     char whole[4096 + 64];
     struct stat st;
@@ -34,7 +34,7 @@ static int gp_object_file(const char *root, const char *path, enum gp_object_pro
     return -1;
 }
 
-static enum gp_object_problem gp_object_check(Dwfl_Module *module, const char *recorded)
+static enum gp_object_problem object_check(Dwfl_Module *module, const char *recorded)
 {
     const unsigned char *bits;
     GElf_Addr address;
@@ -52,18 +52,18 @@ static enum gp_object_problem gp_object_check(Dwfl_Module *module, const char *r
     return GP_OBJECT_FINE;
 }
 
-static int gp_object_no_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
+static int object_no_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
 {
     (void)module, (void)data, (void)name, (void)base, (void)file, (void)elf;
     return -1; /* the file that was checked, or none */
 }
 
-static bool gp_object_report(struct gp_object *object, const char *root, const char *path, int fd)
+static bool object_report(struct gp_object *object, const char *root, const char *path, int fd)
 {
     /* "+": a file found by its name must have the right checksum.  Without a path of ours elfutils has its own. */
     if (root[0] && asprintf(&object->debug_path, "+:.debug:%s/usr/lib/debug:/usr/lib/debug", root) < 0)
         object->debug_path = NULL;
-    object->callbacks = (Dwfl_Callbacks){.find_elf = gp_object_no_elf,
+    object->callbacks = (Dwfl_Callbacks){.find_elf = object_no_elf,
                                          .find_debuginfo = dwfl_standard_find_debuginfo,
                                          .section_address = dwfl_offline_section_address,
                                          .debuginfo_path = &object->debug_path};
@@ -81,13 +81,13 @@ enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern
 {
     enum gp_object_problem problem;
     *object = (struct gp_object){.intern = intern};
-    int fd = gp_object_file(root, path, &problem);
+    int fd = object_file(root, path, &problem);
     if (fd < 0)
         return problem;
-    if (!gp_object_report(object, root, path, fd))
+    if (!object_report(object, root, path, fd))
         close(fd);
     else
-        problem = gp_object_check(object->module, build_id);
+        problem = object_check(object->module, build_id);
     if (problem != GP_OBJECT_FINE && problem != GP_OBJECT_UNCHECKED)
         gp_object_close(object);
     return problem;
@@ -112,7 +112,7 @@ const char *gp_object_name(struct gp_intern *intern, const char *name)
 }
 
 /* Code alone; 0: not for us. */
-static uint8_t gp_symbol_rank(const GElf_Sym *symbol)
+static uint8_t symbol_rank(const GElf_Sym *symbol)
 {
     int type = GELF_ST_TYPE(symbol->st_info), binding = GELF_ST_BIND(symbol->st_info);
     if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_value == 0)
@@ -122,7 +122,7 @@ static uint8_t gp_symbol_rank(const GElf_Sym *symbol)
     return (uint8_t)(1 + (type != STT_NOTYPE) + 2 * (binding != STB_LOCAL) + (binding == STB_GLOBAL));
 }
 
-static int gp_symbol_order(const void *left, const void *right)
+static int symbol_order(const void *left, const void *right)
 {
     const struct gp_object_symbol *a = left, *b = right;
     if (a->start != b->start)
@@ -131,7 +131,7 @@ static int gp_symbol_order(const void *left, const void *right)
 }
 
 /* A symbol without a size, as assembler code has, reaches to the next one. */
-static void gp_object_stretch(struct gp_object *object)
+static void object_stretch(struct gp_object *object)
 {
     for (uint32_t i = 0; i + 1 < object->symbol_count; i++) {
         struct gp_object_symbol *symbol = &object->symbols[i];
@@ -140,7 +140,7 @@ static void gp_object_stretch(struct gp_object *object)
     }
 }
 
-static void gp_object_load_symbols(struct gp_object *object)
+static void object_load_symbols(struct gp_object *object)
 {
     object->has_symbols = true;
     int count = dwfl_module_getsymtab(object->module);
@@ -151,21 +151,21 @@ static void gp_object_load_symbols(struct gp_object *object)
         GElf_Sym symbol;
         GElf_Addr address;
         const char *name = dwfl_module_getsym_info(object->module, i, &symbol, &address, NULL, NULL, NULL);
-        uint8_t rank = name && name[0] ? gp_symbol_rank(&symbol) : 0;
+        uint8_t rank = name && name[0] ? symbol_rank(&symbol) : 0;
         uint64_t end = address + symbol.st_size;
         if (rank && end >= address)
             object->symbols[object->symbol_count++] = (struct gp_object_symbol){address, end, name, rank};
     }
     if (object->symbol_count)
-        qsort(object->symbols, object->symbol_count, sizeof(*object->symbols), gp_symbol_order);
-    gp_object_stretch(object);
+        qsort(object->symbols, object->symbol_count, sizeof(*object->symbols), symbol_order);
+    object_stretch(object);
 }
 
-static const char *gp_object_symbol(struct gp_object *object, uint64_t address)
+static const char *object_symbol(struct gp_object *object, uint64_t address)
 {
     uint32_t low = 0, high;
     if (!object->has_symbols)
-        gp_object_load_symbols(object);
+        object_load_symbols(object);
     for (high = object->symbol_count; low < high;) {
         uint32_t middle = low + (high - low) / 2;
         if (object->symbols[middle].start <= address)
@@ -183,7 +183,7 @@ static const char *gp_object_symbol(struct gp_object *object, uint64_t address)
 /* ---- lookup ---------------------------------------------------------------------------------------------------- */
 
 /* Through the program headers: where a segment lies in memory need not be where it lies in the file. */
-static bool gp_object_address(struct gp_object *object, uint64_t offset, uint64_t *address)
+static bool object_address(struct gp_object *object, uint64_t offset, uint64_t *address)
 {
     GElf_Addr bias;
     size_t count;
@@ -204,7 +204,7 @@ static bool gp_object_address(struct gp_object *object, uint64_t offset, uint64_
 uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_object_frame frames[GP_INLINES])
 {
     uint64_t address;
-    if (!gp_object_address(object, offset, &address))
+    if (!object_address(object, offset, &address))
         return 0;
     if (!object->has_dwarf) {
         object->has_dwarf = true;
@@ -213,7 +213,7 @@ uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_o
     uint32_t count = object->dwarf ? gp_dwarf_lookup(object->dwarf, address, frames) : 0;
     if (count > 0 && frames[count - 1].function[0])
         return count;
-    const char *name = gp_object_symbol(object, address);
+    const char *name = object_symbol(object, address);
     if (!name)
         return 0;
     if (count == 0)

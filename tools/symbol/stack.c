@@ -3,18 +3,18 @@
  * stack.c: what a whole stack looks like to people: without what stands between the program and its allocation, with
  * Python frames where the interpreter was, and the frame that a site is called by.
  */
-#include <symbol/inner.h>
+#include <symbol/internal.h>
 
 #include <ctype.h>
 #include <string.h>
 
-static bool gp_begins(const char *text, const char *with)
+static bool has_prefix(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
 /* "libcuda.so", "libcuda.so.1", "libcuda-550.54.so". */
-static bool gp_is_library(const char *module, const char *name)
+static bool is_library(const char *module, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(module, name, length) == 0 && (module[length] == '.' || module[length] == '-');
@@ -22,24 +22,24 @@ static bool gp_is_library(const char *module, const char *name)
 
 /* ---- the inner end --------------------------------------------------------------------------------------------- */
 
-static bool gp_is_ours(const struct gp_frame_text *frame)
+static bool is_ours(const struct gp_frame_text *frame)
 {
     static const char *const names[] = {"libgpuprof", "libcupti", "libcuda"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (gp_is_library(frame->module, names[i]))
+        if (is_library(frame->module, names[i]))
             return true;
     return false;
 }
 
 /* Frames to leave out at the inner end: ours and the driver's, then libcudart's own up to what the program called. If
  * nothing else is there, the outermost stays. */
-static uint32_t gp_stack_skip(const struct gp_frame_text *frames, uint32_t count)
+static uint32_t stack_skip(const struct gp_frame_text *frames, uint32_t count)
 {
     uint32_t at = 0;
-    while (at < count && gp_is_ours(&frames[at]))
+    while (at < count && is_ours(&frames[at]))
         at++;
-    while (at + 1 < count && gp_is_library(frames[at].module, "libcudart") &&
-           gp_is_library(frames[at + 1].module, "libcudart"))
+    while (at + 1 < count && is_library(frames[at].module, "libcudart") &&
+           is_library(frames[at + 1].module, "libcudart"))
         at++;
     return at == count && count ? count - 1 : at;
 }
@@ -47,31 +47,31 @@ static uint32_t gp_stack_skip(const struct gp_frame_text *frames, uint32_t count
 /* ---- Python ---------------------------------------------------------------------------------------------------- */
 
 /* "python3.11", "libpython3.11.so.1.0", "python3.13t". */
-static bool gp_is_python(const char *module)
+static bool is_python(const char *module)
 {
-    if (gp_begins(module, "lib"))
+    if (has_prefix(module, "lib"))
         module += 3;
-    if (!gp_begins(module, "python"))
+    if (!has_prefix(module, "python"))
         return false;
     for (module += 6; isdigit((unsigned char)*module) || (*module && strchr(".mdtu", *module)); module++)
-        if (gp_begins(module, ".so"))
+        if (has_prefix(module, ".so"))
             return true;
     return *module == '\0';
 }
 
-static bool gp_is_eval(const struct gp_frame_text *frame)
+static bool is_eval(const struct gp_frame_text *frame)
 {
-    return gp_begins(frame->function, "_PyEval_EvalFrame") || gp_begins(frame->function, "PyEval_EvalFrame");
+    return has_prefix(frame->function, "_PyEval_EvalFrame") || has_prefix(frame->function, "PyEval_EvalFrame");
 }
 
-static bool gp_is_interpreter(const struct gp_frame_text *frame)
+static bool is_interpreter(const struct gp_frame_text *frame)
 {
-    return gp_is_python(frame->module) || gp_is_eval(frame);
+    return is_python(frame->module) || is_eval(frame);
 }
 
-static bool gp_is_start(const struct gp_frame_text *frame)
+static bool is_start(const struct gp_frame_text *frame)
 {
-    return gp_begins(frame->function, "__libc_start") || strcmp(frame->function, "_start") == 0;
+    return has_prefix(frame->function, "__libc_start") || strcmp(frame->function, "_start") == 0;
 }
 
 struct gp_stack {
@@ -83,7 +83,7 @@ struct gp_stack {
     uint32_t python_count;
 };
 
-static void gp_stack_add(struct gp_stack *stack, const struct gp_frame_text *frame)
+static void stack_add(struct gp_stack *stack, const struct gp_frame_text *frame)
 {
     if (stack->count < GP_SYMBOL_STACK - 1) /* one stays for "[truncated]" */
         stack->frames[stack->count++] = *frame;
@@ -92,81 +92,81 @@ static void gp_stack_add(struct gp_stack *stack, const struct gp_frame_text *fra
 /* Python frames in the place of the interpreter's.  Interpreters until 3.10 enter one C function for each Python
  * function: with as many of these as of those, each goes to its own place.  Later ones call Python from Python without
  * a C call, and which frames share one is not recorded: then all go to the innermost place of the interpreter. */
-static void gp_stack_merge(struct gp_stack *stack)
+static void stack_merge(struct gp_stack *stack)
 {
     uint32_t evals = 0, used = 0;
     bool started = false;
     for (uint32_t i = 0; i < stack->native_count; i++)
-        evals += gp_is_eval(&stack->native[i]);
+        evals += is_eval(&stack->native[i]);
     bool one_to_one = evals == stack->python_count;
     for (uint32_t i = 0; i < stack->native_count; i++) {
         const struct gp_frame_text *frame = &stack->native[i];
-        if (!gp_is_interpreter(frame)) {
-            if (!(started && gp_is_start(frame)))
-                gp_stack_add(stack, frame);
+        if (!is_interpreter(frame)) {
+            if (!(started && is_start(frame)))
+                stack_add(stack, frame);
             continue;
         }
         started = true;
-        uint32_t upto = one_to_one ? used + gp_is_eval(frame) : stack->python_count;
+        uint32_t upto = one_to_one ? used + is_eval(frame) : stack->python_count;
         for (; used < upto; used++)
-            gp_stack_add(stack, &stack->python[used]);
+            stack_add(stack, &stack->python[used]);
     }
     for (; used < stack->python_count; used++) /* the native part ended before it came to the interpreter */
-        gp_stack_add(stack, &stack->python[used]);
+        stack_add(stack, &stack->python[used]);
 }
 
 /* ---- the name -------------------------------------------------------------------------------------------------- */
 
-static bool gp_is_system_file(const char *file)
+static bool is_system_file(const char *file)
 {
     return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") || strstr(file, "/lib/python") ||
-           gp_begins(file, "<frozen ");
+           has_prefix(file, "<frozen ");
 }
 
 /* Libraries that allocate for whoever calls them. */
-static bool gp_is_system_library(const char *path, const char *name)
+static bool is_system_library(const char *path, const char *name)
 {
     static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
                                           "/usr/lib64/", "/usr/local/cuda", "/opt/cuda"};
     static const char *const names[] = {"libcu",     "libnv",       "libnccl", "libtorch", "libc10",
                                         "libstdc++", "libonnxrunt", "librmm",  "libjax",   "libtensorflow"};
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
-        if (gp_begins(path, folders[i]))
+        if (has_prefix(path, folders[i]))
             return true;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (gp_begins(name, names[i]))
+        if (has_prefix(name, names[i]))
             return true;
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
 }
 
 /* What is compiled into the program but is not the user's: a static CUDA runtime, headers of containers. */
-static bool gp_is_system_function(const char *function)
+static bool is_system_function(const char *function)
 {
     static const char *const begins[] = {
         "std::", "__gnu_cxx::", "thrust::", "cub::", "operator new", "core::", "alloc::"};
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-        if (gp_begins(function, begins[i]))
+        if (has_prefix(function, begins[i]))
             return true;
-    return (gp_begins(function, "cuda") && isupper((unsigned char)function[4])) ||
-           (gp_begins(function, "cu") && isupper((unsigned char)function[2]));
+    return (has_prefix(function, "cuda") && isupper((unsigned char)function[4])) ||
+           (has_prefix(function, "cu") && isupper((unsigned char)function[2]));
 }
 
-static bool gp_is_own(const struct gp_symbols *symbols, const struct gp_frame_text *frame)
+static bool is_own(const struct gp_symbols *symbols, const struct gp_frame_text *frame)
 {
     if (frame->python)
-        return !gp_is_system_file(frame->file);
-    if (frame->module_index == GP_REC_NONE || gp_is_start(frame))
+        return !is_system_file(frame->file);
+    if (frame->module_index == GP_REC_NONE || is_start(frame))
         return false;
-    return !gp_is_system_library(symbols->modules[frame->module_index].path, frame->module) &&
-           !gp_is_system_function(frame->function);
+    return !is_system_library(symbols->modules[frame->module_index].path, frame->module) &&
+           !is_system_function(frame->function);
 }
 
-static uint32_t gp_stack_name(const struct gp_symbols *symbols, const struct gp_frame_text *frames, uint32_t count)
+static uint32_t stack_name(const struct gp_symbols *symbols, const struct gp_frame_text *frames, uint32_t count)
 {
     uint32_t python = count, own = count;
     for (uint32_t i = count; i-- > 0;) {
-        bool mine = gp_is_own(symbols, &frames[i]);
-        if (frames[i].python && (mine || python == count || !gp_is_own(symbols, &frames[python])))
+        bool mine = is_own(symbols, &frames[i]);
+        if (frames[i].python && (mine || python == count || !is_own(symbols, &frames[python])))
             python = i;
         if (!frames[i].python && mine)
             own = i;
@@ -176,7 +176,7 @@ static uint32_t gp_stack_name(const struct gp_symbols *symbols, const struct gp_
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 
-static uint32_t gp_stack_native(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
+static uint32_t stack_native(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < site->frame_count; i++) {
@@ -191,7 +191,7 @@ static uint32_t gp_stack_native(struct gp_symbols *symbols, const struct gp_rec_
     return count;
 }
 
-static uint32_t gp_stack_python(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
+static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < site->frame_count && count < GP_SITE_FRAMES; i++) {
@@ -217,22 +217,22 @@ uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *
     struct gp_stack stack = {.frames = symbols->work, .native = symbols->native, .python = symbols->python};
     if ((uint64_t)site->first_frame + site->frame_count > symbols->source.frame_count)
         return 0;
-    stack.native_count = gp_stack_native(symbols, site, symbols->native);
-    stack.python_count = gp_stack_python(symbols, site, symbols->python);
-    uint32_t skip = gp_stack_skip(stack.native, stack.native_count);
+    stack.native_count = stack_native(symbols, site, symbols->native);
+    stack.python_count = stack_python(symbols, site, symbols->python);
+    uint32_t skip = stack_skip(stack.native, stack.native_count);
     /* The one frame that stays of a stack that is all the driver's says nothing beside Python's. */
-    if (stack.python_count && stack.native_count && skip == stack.native_count - 1 && gp_is_ours(&stack.native[skip]))
+    if (stack.python_count && stack.native_count && skip == stack.native_count - 1 && is_ours(&stack.native[skip]))
         skip++;
     stack.native += skip;
     stack.native_count -= skip;
     if (stack.python_count)
-        gp_stack_merge(&stack);
+        stack_merge(&stack);
     else
         for (uint32_t i = 0; i < stack.native_count; i++)
-            gp_stack_add(&stack, &stack.native[i]);
+            stack_add(&stack, &stack.native[i]);
     if (!stack.count)
         return 0;
-    *name = gp_stack_name(symbols, stack.frames, stack.count);
+    *name = stack_name(symbols, stack.frames, stack.count);
     if (site->truncated || stack.native_count >= GP_SYMBOL_STACK - 1)
         stack.frames[stack.count++] = truncated;
     return stack.count;

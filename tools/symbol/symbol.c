@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * symbol.c: see symbol.h.  Every answer is kept: stacks share most of their frames. */
-#include <symbol/inner.h>
+#include <symbol/internal.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,19 +9,19 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static const struct gp_frame_text gp_frame_unknown = {
+static const struct gp_frame_text frame_unknown = {
     .function = "[unknown]", .file = "", .module = "", .module_index = GP_REC_NONE};
 
 /* ---- objects --------------------------------------------------------------------------------------------------- */
 
-static void gp_symbols_say(struct gp_symbols *symbols, const char *path, const char *what)
+static void symbols_say(struct gp_symbols *symbols, const char *path, const char *what)
 {
     char text[GP_SYMBOL_TEXT];
     snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
     symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
 }
 
-static const char *gp_symbols_problem(enum gp_object_problem problem)
+static const char *symbols_problem(enum gp_object_problem problem)
 {
     switch (problem) {
     case GP_OBJECT_UNCHECKED:
@@ -38,7 +38,7 @@ static const char *gp_symbols_problem(enum gp_object_problem problem)
 }
 
 /* Another mapping of the same file, whose object was opened or could not be. */
-static const struct gp_symbol_module *gp_symbols_twin(const struct gp_symbols *symbols, uint32_t index)
+static const struct gp_symbol_module *symbols_twin(const struct gp_symbols *symbols, uint32_t index)
 {
     const struct gp_symbol_source *s = &symbols->source;
     for (uint32_t i = 0; i < s->module_count; i++)
@@ -49,12 +49,12 @@ static const struct gp_symbol_module *gp_symbols_twin(const struct gp_symbols *s
     return NULL;
 }
 
-static struct gp_object *gp_symbols_object(struct gp_symbols *symbols, uint32_t index)
+static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t index)
 {
     struct gp_symbol_module *module = &symbols->modules[index];
     if (module->tried)
         return module->object;
-    const struct gp_symbol_module *twin = gp_symbols_twin(symbols, index);
+    const struct gp_symbol_module *twin = symbols_twin(symbols, index);
     module->tried = true;
     if (twin)
         return module->object = twin->object;
@@ -70,7 +70,7 @@ static struct gp_object *gp_symbols_object(struct gp_symbols *symbols, uint32_t 
         problem = GP_OBJECT_OTHER;
     }
     if (problem != GP_OBJECT_FINE)
-        gp_symbols_say(symbols, module->path, gp_symbols_problem(problem));
+        symbols_say(symbols, module->path, symbols_problem(problem));
     module->owner = problem == GP_OBJECT_FINE || problem == GP_OBJECT_UNCHECKED;
     if (module->owner)
         module->object = object;
@@ -81,7 +81,7 @@ static struct gp_object *gp_symbols_object(struct gp_symbols *symbols, uint32_t 
 
 /* ---- addresses ------------------------------------------------------------------------------------------------- */
 
-static struct gp_symbol_pc *gp_symbols_slot(const struct gp_symbols *symbols, uint64_t pc, uint32_t module)
+static struct gp_symbol_pc *symbols_slot(const struct gp_symbols *symbols, uint64_t pc, uint32_t module)
 {
     uint64_t hash = (pc ^ ((uint64_t)module << 48)) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing: pcs lie close */
     uint32_t at = (uint32_t)(hash >> 32) & (symbols->pc_slots - 1);
@@ -90,7 +90,7 @@ static struct gp_symbol_pc *gp_symbols_slot(const struct gp_symbols *symbols, ui
     return &symbols->pcs[at];
 }
 
-static int gp_symbols_grow(struct gp_symbols *symbols)
+static int symbols_grow(struct gp_symbols *symbols)
 {
     if (symbols->pc_slots && symbols->pc_count < symbols->pc_slots / 2)
         return 0;
@@ -101,7 +101,7 @@ static int gp_symbols_grow(struct gp_symbols *symbols)
         return -ENOMEM;
     for (uint32_t i = 0; i < symbols->pc_slots; i++)
         if (symbols->pcs[i].frames)
-            *gp_symbols_slot(&larger, symbols->pcs[i].pc, symbols->pcs[i].module) = symbols->pcs[i];
+            *symbols_slot(&larger, symbols->pcs[i].pc, symbols->pcs[i].module) = symbols->pcs[i];
     free(symbols->pcs);
     symbols->pcs = larger.pcs;
     symbols->pc_slots = larger.pc_slots;
@@ -109,8 +109,8 @@ static int gp_symbols_grow(struct gp_symbols *symbols)
 }
 
 /* A pc is a return address, which may be the first of the next line or function: the call lies before it. */
-static uint32_t gp_symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
-                                  struct gp_object_frame frames[GP_INLINES])
+static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
+                               struct gp_object_frame frames[GP_INLINES])
 {
     char text[GP_SYMBOL_TEXT];
     uint64_t before = pc ? pc - 1 : 0;
@@ -118,7 +118,7 @@ static uint32_t gp_symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint3
     frames[0] = (struct gp_object_frame){.file = ""};
     if (m && before >= m->start && before < m->end) {
         uint64_t offset = before - m->start + m->offset;
-        struct gp_object *object = gp_symbols_object(symbols, module);
+        struct gp_object *object = symbols_object(symbols, module);
         uint32_t count = object ? gp_object_lookup(object, offset, frames) : 0;
         if (count)
             return count;
@@ -135,12 +135,12 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
 {
     struct gp_object_frame found[GP_INLINES];
     uint32_t module = frame->module < symbols->source.module_count ? frame->module : GP_REC_NONE;
-    *frames = &gp_frame_unknown;
-    if (gp_symbols_grow(symbols) != 0)
+    *frames = &frame_unknown;
+    if (symbols_grow(symbols) != 0)
         return 1;
-    struct gp_symbol_pc *slot = gp_symbols_slot(symbols, frame->pc, module);
+    struct gp_symbol_pc *slot = symbols_slot(symbols, frame->pc, module);
     if (!slot->frames) {
-        uint32_t count = gp_symbols_lookup(symbols, frame->pc, module, found);
+        uint32_t count = symbols_lookup(symbols, frame->pc, module, found);
         struct gp_frame_text *kept = gp_intern_room(&symbols->intern, count * sizeof(*kept));
         if (!kept)
             return 1;
@@ -161,7 +161,7 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
 
 /* ---- sites ----------------------------------------------------------------------------------------------------- */
 
-static bool gp_symbols_site_make(struct gp_symbols *symbols, uint32_t index)
+static bool symbols_site_make(struct gp_symbols *symbols, uint32_t index)
 {
     struct gp_symbol_site *site = &symbols->sites[index];
     uint32_t count = gp_symbols_stack(symbols, &symbols->source.sites[index], &site->name);
@@ -176,10 +176,10 @@ static bool gp_symbols_site_make(struct gp_symbols *symbols, uint32_t index)
 
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
 {
-    *frames = &gp_frame_unknown;
+    *frames = &frame_unknown;
     if (site == 0 || site >= symbols->source.site_count)
         return 1;
-    if (!symbols->sites[site].frames && !gp_symbols_site_make(symbols, site))
+    if (!symbols->sites[site].frames && !symbols_site_make(symbols, site))
         return 1;
     *frames = symbols->sites[site].frames;
     return symbols->sites[site].count;
@@ -189,7 +189,7 @@ const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t
 {
     const struct gp_frame_text *frames;
     uint32_t count = gp_symbols_site(symbols, site, &frames);
-    uint32_t name = frames == &gp_frame_unknown ? 0 : symbols->sites[site].name;
+    uint32_t name = frames == &frame_unknown ? 0 : symbols->sites[site].name;
     return &frames[name < count ? name : 0];
 }
 
@@ -201,7 +201,7 @@ const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i)
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
 /* A copy, as the caller's strings may move. */
-static const char *gp_symbols_path(struct gp_symbols *symbols, const char *path, bool *deleted)
+static const char *symbols_path(struct gp_symbols *symbols, const char *path, bool *deleted)
 {
     static const char mark[] = " (deleted)"; /* as the kernel says it */
     size_t length = strlen(path), end = sizeof(mark) - 1;
@@ -216,18 +216,18 @@ static const char *gp_symbols_path(struct gp_symbols *symbols, const char *path,
     return kept;
 }
 
-static void gp_symbols_module(struct gp_symbols *symbols, uint32_t index)
+static void symbols_module(struct gp_symbols *symbols, uint32_t index)
 {
     struct gp_symbol_module *module = &symbols->modules[index];
     *module = (struct gp_symbol_module){0};
     module->path =
-        gp_symbols_path(symbols, symbols->source.strings + symbols->source.modules[index].path, &module->deleted);
+        symbols_path(symbols, symbols->source.strings + symbols->source.modules[index].path, &module->deleted);
     const char *slash = strrchr(module->path, '/');
     module->name = gp_intern(&symbols->intern, slash ? slash + 1 : module->path);
 }
 
 /* A program has some hundred objects, each takes a descriptor: shells give 1024. */
-static void gp_symbols_descriptors(void)
+static void symbols_descriptors(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -237,7 +237,7 @@ static void gp_symbols_descriptors(void)
 }
 
 /* Zeroed slots for `count`, doubling: updates come every second. */
-static int gp_symbols_room(void *array, uint32_t room, uint32_t count, size_t bytes)
+static int symbols_room(void *array, uint32_t room, uint32_t count, size_t bytes)
 {
     void *old, *larger = calloc(count, bytes);
     if (!larger)
@@ -255,13 +255,13 @@ int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source 
     uint32_t sites = source->site_count + source->site_count / 2 + 1;
     uint32_t modules = source->module_count + source->module_count / 2 + 1;
     if (source->site_count > symbols->site_room) {
-        if (gp_symbols_room(&symbols->sites, symbols->site_room, sites, sizeof(*symbols->sites)) != 0)
+        if (symbols_room(&symbols->sites, symbols->site_room, sites, sizeof(*symbols->sites)) != 0)
             return -ENOMEM;
         symbols->site_room = sites;
     }
     if (source->module_count > symbols->module_room) {
-        if (gp_symbols_room(&symbols->modules, symbols->module_room, modules, sizeof(*symbols->modules)) != 0 ||
-            gp_symbols_room(&symbols->notes, symbols->module_room, modules, sizeof(*symbols->notes)) != 0)
+        if (symbols_room(&symbols->modules, symbols->module_room, modules, sizeof(*symbols->modules)) != 0 ||
+            symbols_room(&symbols->notes, symbols->module_room, modules, sizeof(*symbols->notes)) != 0)
             return -ENOMEM;
         symbols->module_room = modules;
     }
@@ -269,7 +269,7 @@ int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source 
     symbols->source = *source;
     symbols->source.root = source->root ? source->root : "";
     for (uint32_t i = known; i < source->module_count; i++)
-        gp_symbols_module(symbols, i);
+        symbols_module(symbols, i);
     return 0;
 }
 
@@ -286,7 +286,7 @@ int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *sourc
     }
     symbols->native = symbols->work + GP_SYMBOL_STACK;
     symbols->python = symbols->native + GP_SYMBOL_STACK;
-    gp_symbols_descriptors();
+    symbols_descriptors();
     *out = symbols;
     return 0;
 }

@@ -37,7 +37,7 @@ enum gp_column_id gp_column_find(const char *name)
     return GP_COLUMNS;
 }
 
-static int64_t gp_column_integer(enum gp_column_id id, const struct gp_row *row)
+static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
 {
     switch (id) {
     case GP_COLUMN_PID:
@@ -59,7 +59,7 @@ static int64_t gp_column_integer(enum gp_column_id id, const struct gp_row *row)
     }
 }
 
-static const char *gp_column_device(const struct gp_row *row, const struct gp_model *model, char *out, size_t out_bytes)
+static const char *column_device(const struct gp_row *row, const struct gp_model *model, char *out, size_t out_bytes)
 {
     if (row->id.device == GP_MODEL_HOST)
         snprintf(out, out_bytes, "host");
@@ -73,7 +73,7 @@ static const char *gp_column_device(const struct gp_row *row, const struct gp_mo
 }
 
 /* On the screen the folders of the program are the part that one can do without. */
-static const char *gp_column_program(const struct gp_process *process, enum gp_text_form form)
+static const char *column_program(const struct gp_process *process, enum gp_text_form form)
 {
     const char *line = process->cmdline[0] ? process->cmdline : process->comm;
     if (form != GP_TEXT_SHORT || line[0] != '/')
@@ -84,8 +84,8 @@ static const char *gp_column_program(const struct gp_process *process, enum gp_t
     return name < end ? name : line;
 }
 
-static const char *gp_column_command(const struct gp_row *row, const struct gp_model *model, enum gp_text_form form,
-                                     char *out, size_t out_bytes)
+static const char *column_command(const struct gp_row *row, const struct gp_model *model, enum gp_text_form form,
+                                  char *out, size_t out_bytes)
 {
     bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
@@ -94,7 +94,7 @@ static const char *gp_column_command(const struct gp_row *row, const struct gp_m
                        : row->id.container[0] ? row->id.container
                                               : "(no container)";
     if (row->process)
-        snprintf(out, out_bytes, "%s", gp_column_program(row->process, form));
+        snprintf(out, out_bytes, "%s", column_program(row->process, form));
     else if (form == GP_TEXT_SHORT)
         snprintf(out, out_bytes, "%s (%d)", name, row->members);
     else
@@ -103,10 +103,10 @@ static const char *gp_column_command(const struct gp_row *row, const struct gp_m
 }
 
 /* "~": contains estimates.  ">=": the sum of a peak that only this viewer saw. */
-static const char *gp_column_bytes(enum gp_column_id id, const struct gp_row *row, enum gp_text_form form, bool ascii,
-                                   char *out, size_t out_bytes)
+static const char *column_bytes(enum gp_column_id id, const struct gp_row *row, enum gp_text_form form, bool ascii,
+                                char *out, size_t out_bytes)
 {
-    int64_t bytes = gp_column_integer(id, row);
+    int64_t bytes = column_integer(id, row);
     bool peak = id == GP_COLUMN_PEAK || id == GP_COLUMN_RPEAK;
     const char *mark = bytes < 0 ? "" : peak && row->seen_peak ? (ascii ? ">=" : "\u2265") : row->estimated ? "~" : "";
     char number[32];
@@ -126,13 +126,13 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
         snprintf(out, out_bytes, "%s", process && process->user[0] ? process->user : "-");
         return out;
     case GP_COLUMN_DEV:
-        return gp_column_device(row, model, out, out_bytes);
+        return column_device(row, model, out, out_bytes);
     case GP_COLUMN_ALLOC:
     case GP_COLUMN_PEAK:
     case GP_COLUMN_RESERVED:
     case GP_COLUMN_RPEAK:
     case GP_COLUMN_UNTRACKED:
-        return gp_column_bytes(id, row, form, ascii, out, out_bytes);
+        return column_bytes(id, row, form, ascii, out, out_bytes);
     case GP_COLUMN_ALLOCS:
         return gp_text_rate(row->allocs_per_s, out, out_bytes);
     case GP_COLUMN_FREES:
@@ -151,14 +151,14 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
                  process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
         return out;
     case GP_COLUMN_COMMAND:
-        return gp_column_command(row, model, form, out, out_bytes);
+        return column_command(row, model, form, out, out_bytes);
     default:
         out[0] = '\0';
         return out;
     }
 }
 
-static int gp_column_order(double a, double b)
+static int column_order(double a, double b)
 {
     return a < b ? -1 : a > b;
 }
@@ -171,7 +171,7 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
         double x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
         double y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
         *unknown = (isnan(x) ? 1 : 0) | (isnan(y) ? 2 : 0);
-        return *unknown ? 0 : gp_column_order(x, y);
+        return *unknown ? 0 : column_order(x, y);
     }
     if (id == GP_COLUMN_DEV) {
         int x = a->id.device, y = b->id.device;
@@ -179,7 +179,7 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
         return *unknown ? 0 : (x > y) - (x < y);
     }
     if (gp_columns[id].numeric || id == GP_COLUMN_PID) {
-        int64_t x = gp_column_integer(id, a), y = gp_column_integer(id, b);
+        int64_t x = column_integer(id, a), y = column_integer(id, b);
         *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
         return *unknown ? 0 : (x > y) - (x < y);
     }

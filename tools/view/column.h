@@ -7,7 +7,7 @@
 
 #include <base/compiler.h>
 #include <view/model.h>
-#include <view/text.h>
+#include <view/utf8.h>
 
 enum gp_column_id {
     GP_COLUMN_PID,

@@ -16,7 +16,7 @@ struct gp_alerts {
     int count;
 };
 
-static void gp_alerts_losses(struct gp_alerts *alerts, const struct gp_model *model)
+static void alerts_losses(struct gp_alerts *alerts, const struct gp_model *model)
 {
     char *text = alerts->text[alerts->count];
     size_t used =
@@ -29,7 +29,7 @@ static void gp_alerts_losses(struct gp_alerts *alerts, const struct gp_model *mo
     alerts->style[alerts->count++] = GP_STYLE_WARN;
 }
 
-static void gp_alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
+static void alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
 {
     char age[16];
     if (!agent->present)
@@ -53,13 +53,13 @@ static void gp_alerts_agent(struct gp_alerts *alerts, const struct gp_agent *age
     }
 }
 
-static struct gp_alerts gp_alerts_of(const struct gp_model *model)
+static struct gp_alerts alerts_of(const struct gp_model *model)
 {
     struct gp_alerts alerts = {.count = 0};
     if (!model->system)
         return alerts;
     if (model->lost_total)
-        gp_alerts_losses(&alerts, model);
+        alerts_losses(&alerts, model);
     int stale = model->states[GP_PROCESS_STALE], damaged = model->states[GP_PROCESS_DAMAGED];
     /* Without an agent all of its processes are stale: that is said below. */
     if (model->system->agent.present && !model->system->agent.alive)
@@ -69,7 +69,7 @@ static struct gp_alerts gp_alerts_of(const struct gp_model *model)
                  "NOT EXACT: %d stale (stopped? last published numbers), %d damaged (numbers refused)", stale, damaged);
         alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
     }
-    gp_alerts_agent(&alerts, &model->system->agent);
+    alerts_agent(&alerts, &model->system->agent);
     return alerts;
 }
 
@@ -77,14 +77,14 @@ struct gp_layout gp_draw_layout(const struct gp_draw *draw)
 {
     struct gp_layout_wish wish = {.rows = draw->grid->rows,
                                   .cols = draw->grid->cols,
-                                  .alerts = gp_alerts_of(draw->model).count,
+                                  .alerts = alerts_of(draw->model).count,
                                   .gpus = draw->model->gpu_count,
                                   .table_rows = draw->list->count ? draw->list->count : 6,
                                   .detail = draw->ui->detail ? gp_draw_detail_lines(draw) : 0};
     return gp_layout_of(&wish);
 }
 
-static void gp_draw_title(const struct gp_draw *draw, struct gp_rect rect, const struct gp_alerts *alerts, int shown)
+static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const struct gp_alerts *alerts, int shown)
 {
     const struct gp_model *model = draw->model;
     int foreign = model->states[GP_PROCESS_FOREIGN], count = model->system ? model->system->process_count - foreign : 0;
@@ -112,7 +112,7 @@ static void gp_draw_title(const struct gp_draw *draw, struct gp_rect rect, const
 }
 
 /* "Reset the allocated peak of 1234 train.py (13.1 GiB)? y/n": the question comes first, names are cut before it is. */
-static void gp_draw_question(const struct gp_draw *draw, struct gp_rect rect)
+static void draw_question(const struct gp_draw *draw, struct gp_rect rect)
 {
     const struct gp_ui *ui = draw->ui;
     char allocated[32], reserved[32], peaks[80], what[256];
@@ -133,17 +133,17 @@ static void gp_draw_question(const struct gp_draw *draw, struct gp_rect rect)
     gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_BOLD, what);
 }
 
-static bool gp_draw_has_message(const struct gp_ui *ui)
+static bool draw_has_message(const struct gp_ui *ui)
 {
     return ui->mode == GP_MODE_CONFIRM || ui->mode == GP_MODE_FILTER || ui->message[0];
 }
 
-static void gp_draw_message(const struct gp_draw *draw, struct gp_rect rect)
+static void draw_message(const struct gp_draw *draw, struct gp_rect rect)
 {
     const struct gp_ui *ui = draw->ui;
     gp_grid_clear(draw->grid, rect);
     if (ui->mode == GP_MODE_CONFIRM) {
-        gp_draw_question(draw, rect);
+        draw_question(draw, rect);
     } else if (ui->mode == GP_MODE_FILTER) {
         int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "filter: ");
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ui->filter);
@@ -154,7 +154,7 @@ static void gp_draw_message(const struct gp_draw *draw, struct gp_rect rect)
     }
 }
 
-static void gp_draw_footer(const struct gp_draw *draw, struct gp_rect rect)
+static void draw_footer(const struct gp_draw *draw, struct gp_rect rect)
 {
     int x = 0;
     for (int i = 0; i < gp_key_help_count; i++) {
@@ -173,10 +173,10 @@ static void gp_draw_footer(const struct gp_draw *draw, struct gp_rect rect)
 
 void gp_draw_frame(const struct gp_draw *draw)
 {
-    struct gp_alerts alerts = gp_alerts_of(draw->model);
+    struct gp_alerts alerts = alerts_of(draw->model);
     struct gp_layout layout = gp_draw_layout(draw);
     gp_grid_clear(draw->grid, gp_grid_rect(draw->grid));
-    gp_draw_title(draw, layout.title, &alerts, layout.alerts.h);
+    draw_title(draw, layout.title, &alerts, layout.alerts.h);
     for (int i = 0; i < layout.alerts.h; i++)
         gp_grid_put(draw->grid, layout.alerts, i, 0, alerts.style[i], alerts.text[i]);
     if (draw->ui->mode == GP_MODE_HELP) { /* in the place of all between the alerts and the message */
@@ -193,7 +193,7 @@ void gp_draw_frame(const struct gp_draw *draw)
             gp_draw_sort(draw, body);
         }
     }
-    gp_draw_footer(draw, layout.footer);
-    if (gp_draw_has_message(draw->ui))
-        gp_draw_message(draw, layout.message.h ? layout.message : layout.footer.h ? layout.footer : layout.title);
+    draw_footer(draw, layout.footer);
+    if (draw_has_message(draw->ui))
+        draw_message(draw, layout.message.h ? layout.message : layout.footer.h ? layout.footer : layout.title);
 }

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-static const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
+static const struct gp_row *draw_gpu_row(const struct gp_draw *draw, int gpu)
 {
     const struct gp_row_list *list = &draw->model->lists[GP_LIST_DEVICES];
     for (int i = 0; i < list->count; i++) {
@@ -16,7 +16,7 @@ static const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
     return NULL;
 }
 
-static struct gp_bar gp_draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row *row)
+static struct gp_bar draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row *row)
 {
     struct gp_bar bar = {row->allocated, row->reserved, -1, gpu->total_bytes, row->allocated_peak};
     if (gpu->used_bytes >= 0) {
@@ -27,8 +27,8 @@ static struct gp_bar gp_draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_r
 }
 
 /* "alloc 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many as fit, whole ones only. */
-static void gp_draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
-                                const struct gp_bar *bar, int x)
+static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
+                             const struct gp_bar *bar, int x)
 {
     char number[32], item[64];
     const char *seen = row->seen_peak ? " seen" : "";
@@ -56,13 +56,13 @@ static void gp_draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect,
         gp_draw_spark(draw, rect, 1, rect.w - width - 1, width, row->history);
 }
 
-static void gp_draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
+static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
 {
     const struct gp_gpu *gpu = &draw->model->gpus[index];
-    const struct gp_row *row = gp_draw_gpu_row(draw, index);
+    const struct gp_row *row = draw_gpu_row(draw, index);
     if (!row || rect.h <= 0)
         return;
-    struct gp_bar bar = gp_draw_gpu_bar(gpu, row);
+    struct gp_bar bar = draw_gpu_bar(gpu, row);
     char a[32], b[32], c[32], numbers[112];
     snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_text_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
              gp_text_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
@@ -84,7 +84,7 @@ static void gp_draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int ind
     }
     gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, numbers);
     if (rect.h > 1)
-        gp_draw_gpu_numbers(draw, rect, row, &bar, 5);
+        draw_gpu_numbers(draw, rect, row, &bar, 5);
 }
 
 void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
@@ -95,6 +95,6 @@ void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
         if (hidden > 0 && i == layout->gpu_shown - 1)
             gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_DIM, "and %d more GPUs: press d to list them", hidden + 1);
         else
-            gp_draw_gpu(draw, rect, i);
+            draw_gpu(draw, rect, i);
     }
 }

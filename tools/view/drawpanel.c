@@ -14,12 +14,12 @@ const struct gp_row *gp_draw_selected(const struct gp_draw *draw)
     return cursor >= 0 && cursor < draw->list->count ? &draw->list->rows[cursor] : NULL;
 }
 
-static bool gp_kind_used(const struct gp_wire_kind_value *kind)
+static bool kind_used(const struct gp_wire_kind_value *kind)
 {
     return kind->calls > 0 || kind->current_bytes > 0 || kind->peak_bytes > 0 || kind->live > 0 || kind->live_peak > 0;
 }
 
-static bool gp_row_has_kinds(const struct gp_row *row)
+static bool row_has_kinds(const struct gp_row *row)
 {
     return row->device && !row->device->totals_only && gp_process_readable(row->process);
 }
@@ -33,21 +33,21 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
     lines += row->process->trouble[0] || row->process->problem[0] ? 1 : 0;
     lines += row->process->options[0] ? 1 : 0;
     lines += row->process->scope_count > 0 || row->process->failure_count > 0 ? 1 : 0;
-    if (gp_row_has_kinds(row)) {
+    if (row_has_kinds(row)) {
         lines++;
         for (int i = 0; i < (int)GP_KINDS; i++)
-            lines += gp_kind_used(&row->device->wire.kinds[i]);
+            lines += kind_used(&row->device->wire.kinds[i]);
     }
     return lines;
 }
 
-static void gp_draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
     gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS");
     for (int i = 0; i < (int)GP_KINDS; i++) {
         const struct gp_wire_kind_value *kind = &row->device->wire.kinds[i];
         char current[32], peak[32], live[32], live_peak[32], calls[32];
-        if (!gp_kind_used(kind))
+        if (!kind_used(kind))
             continue;
         /* Summed into neither allocated nor reserved: see the help of stat. */
         bool apart = i == GP_KIND_MANAGED || i == GP_KIND_GRAPH || i == GP_KIND_IMPORTED || i == GP_KIND_VIRTUAL;
@@ -66,7 +66,7 @@ static void gp_draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y
     }
 }
 
-static void gp_draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_process *process)
+static void draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_process *process)
 {
     int x = 1;
     if (process->scope_count > 0)
@@ -83,7 +83,7 @@ static void gp_draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int 
 }
 
 /* What the agent's maps know of a process. */
-static void gp_draw_agents(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
+static void draw_agents(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
 {
     char allocations[32], frees[32], age[32];
     const struct gp_process *process = row->process;
@@ -99,7 +99,7 @@ static void gp_draw_agents(const struct gp_draw *draw, struct gp_rect rect, cons
                    process->container);
 }
 
-static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
+static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
 {
     char text[32];
     const struct gp_process *process = row->process;
@@ -111,7 +111,7 @@ static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, cons
         return;
     }
     if (process->from_agent) {
-        gp_draw_agents(draw, rect, row);
+        draw_agents(draw, rect, row);
         return;
     }
     x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
@@ -131,7 +131,7 @@ static void gp_draw_source(const struct gp_draw *draw, struct gp_rect rect, cons
         gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "  has not published anything yet");
 }
 
-static void gp_draw_rule(const struct gp_draw *draw, struct gp_rect rect, const char *title)
+static void draw_rule(const struct gp_draw *draw, struct gp_rect rect, const char *title)
 {
     gp_grid_fill(draw->grid, rect, 0, 0, rect.w, GP_STYLE_DIM, draw->grid->ascii ? "-" : "\u2500");
     gp_grid_printf(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " %s ", title);
@@ -146,7 +146,7 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     gp_column_text(GP_COLUMN_DEV, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, device, sizeof(device));
     if (!row->process) {
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
-        gp_draw_rule(draw, rect, command);
+        draw_rule(draw, rect, command);
         gp_grid_put(draw->grid, rect, 1, 1, GP_STYLE_DIM,
                     row->exact ? "exact peaks, of the dead too, since the agent began or a reset; t: the members"
                                : "peaks of a sum are the highest that this viewer saw; t shows the members");
@@ -154,8 +154,8 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     }
     const struct gp_process *process = row->process;
     snprintf(title, sizeof(title), "%d %s, device %s", (int)row->id.pid, process->comm, device);
-    gp_draw_rule(draw, rect, title);
-    gp_draw_source(draw, rect, row);
+    draw_rule(draw, rect, title);
+    draw_source(draw, rect, row);
     int y = 2;
     const char *trouble = process->problem[0] ? process->problem : process->trouble;
     if (trouble[0])
@@ -173,9 +173,9 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     if (process->options[0])
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN, "settings: %s", process->options);
     if (process->scope_count > 0 || process->failure_count > 0)
-        gp_draw_scopes(draw, rect, y++, process);
-    if (gp_row_has_kinds(row))
-        gp_draw_kinds(draw, rect, y, row);
+        draw_scopes(draw, rect, y++, process);
+    if (row_has_kinds(row))
+        draw_kinds(draw, rect, y, row);
 }
 
 void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)

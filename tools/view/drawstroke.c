@@ -4,7 +4,7 @@
  */
 #include <view/draw.h>
 
-static int gp_bar_cells(int64_t bytes, int64_t total, int width)
+static int bar_cells(int64_t bytes, int64_t total, int width)
 {
     if (bytes <= 0)
         return 0;
@@ -26,10 +26,10 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
         gp_grid_put(draw->grid, rect, y, x, GP_STYLE_DIM, width >= 7 ? "unknown" : "-");
         return;
     }
-    int allocated = gp_bar_cells(bar->allocated, bar->total, width);
-    int reserved = gp_bar_cells(bar->reserved, bar->total, width);
+    int allocated = bar_cells(bar->allocated, bar->total, width);
+    int reserved = bar_cells(bar->reserved, bar->total, width);
     int64_t held = (bar->reserved > 0 ? bar->reserved : 0) + (bar->other > 0 ? bar->other : 0);
-    int all = gp_bar_cells(held, bar->total, width);
+    int all = bar_cells(held, bar->total, width);
     if (reserved < allocated)
         reserved = allocated;
     /* Memory held and not handed out keeps one cell of its own where there is room. */
@@ -42,7 +42,7 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
         static const enum gp_style styles[] = {GP_STYLE_ALLOCATED, GP_STYLE_RESERVED, GP_STYLE_OTHER, GP_STYLE_DIM};
         gp_grid_put(draw->grid, rect, y, x + i, styles[part], glyph[part]);
     }
-    int peak = gp_bar_cells(bar->peak, bar->total, width);
+    int peak = bar_cells(bar->peak, bar->total, width);
     if (peak > allocated) /* at its peak the bar itself is the mark */
         gp_grid_put(draw->grid, rect, y, x + peak - 1, GP_STYLE_PEAK, glyph[4]);
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static enum gp_style gp_draw_cell_style(enum gp_column_id id, const struct gp_row *row)
+static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *row)
 {
     const struct gp_process *process = row->process;
     if (id == GP_COLUMN_LOST && row->lost > 0)
@@ -29,8 +29,8 @@ static enum gp_style gp_draw_cell_style(enum gp_column_id id, const struct gp_ro
 }
 
 /* Text in a field of its own: aligned, cut with a mark, `shift` columns scrolled away. */
-static void gp_draw_field(const struct gp_draw *draw, struct gp_rect field, bool right, int shift, enum gp_style style,
-                          const char *text)
+static void draw_field(const struct gp_draw *draw, struct gp_rect field, bool right, int shift, enum gp_style style,
+                       const char *text)
 {
     int width = gp_text_width(text);
     if (field.w <= 0)
@@ -42,21 +42,21 @@ static void gp_draw_field(const struct gp_draw *draw, struct gp_rect field, bool
 }
 
 /* The same, but what is cut is the beginning: paths of cgroups and UUIDs differ at their end. */
-static void gp_draw_field_end(const struct gp_draw *draw, struct gp_rect field, enum gp_style style, const char *text)
+static void draw_field_end(const struct gp_draw *draw, struct gp_rect field, enum gp_style style, const char *text)
 {
     int over = gp_text_width(text) - field.w;
-    gp_draw_field(draw, field, false, over > 0 ? over : 0, style, text);
+    draw_field(draw, field, false, over > 0 ? over : 0, style, text);
     if (over > 0 && field.w > 0)
         gp_grid_put(draw->grid, field, 0, 0, style, draw->grid->ascii ? "+" : "\u2026");
 }
 
 /* Sums alone: in the tree their processes stand below them. */
-static bool gp_draw_groups(const struct gp_ui *ui)
+static bool draw_groups(const struct gp_ui *ui)
 {
     return ui->by != GP_BY_PROCESS && !ui->tree;
 }
 
-static void gp_draw_line_bar(const struct gp_draw *draw, struct gp_rect field, const struct gp_row *row)
+static void draw_line_bar(const struct gp_draw *draw, struct gp_rect field, const struct gp_row *row)
 {
     if (row->id.device < 0)
         return; /* host memory has no total, and a sum over GPUs none either */
@@ -65,7 +65,7 @@ static void gp_draw_line_bar(const struct gp_draw *draw, struct gp_rect field, c
         gp_draw_bar(draw, field, 0, 0, field.w, &bar);
 }
 
-static const char *gp_draw_branch(const struct gp_draw *draw, const struct gp_row *row)
+static const char *draw_branch(const struct gp_draw *draw, const struct gp_row *row)
 {
     if (row->depth == 0)
         return "";
@@ -75,44 +75,44 @@ static const char *gp_draw_branch(const struct gp_draw *draw, const struct gp_ro
 }
 
 /* Where the screen is too narrow for the STATE column, numbers that are not exact are marked all the same. */
-static const char *gp_draw_mark(const struct gp_row *row)
+static const char *draw_mark(const struct gp_row *row)
 {
     if (!row->process)
         return " ";
     return row->process->state == GP_PROCESS_DAMAGED ? "!" : row->process->state == GP_PROCESS_STALE ? "?" : " ";
 }
 
-static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const struct gp_row *row, bool selected)
+static void draw_line(const struct gp_draw *draw, struct gp_rect line, const struct gp_row *row, bool selected)
 {
     enum gp_column_id ids[GP_COLUMNS];
-    int rest, count = gp_columns_fit(line.w - 1, gp_draw_groups(draw->ui), ids, &rest), x = 1;
+    int rest, count = gp_columns_fit(line.w - 1, draw_groups(draw->ui), ids, &rest), x = 1;
     char text[512];
     bool tagged = gp_ui_tagged(draw->ui, &row->id);
-    gp_grid_put(draw->grid, line, 0, 0, GP_STYLE_NORMAL, tagged ? "*" : selected ? ">" : gp_draw_mark(row));
+    gp_grid_put(draw->grid, line, 0, 0, GP_STYLE_NORMAL, tagged ? "*" : selected ? ">" : draw_mark(row));
     for (int i = 0; i < count; i++) {
         const struct gp_column *column = &gp_columns[ids[i]];
         struct gp_rect field = {line.y, line.x + x, 1, ids[i] == GP_COLUMN_COMMAND ? rest : column->width};
-        enum gp_style style = gp_draw_cell_style(ids[i], row);
+        enum gp_style style = draw_cell_style(ids[i], row);
         if (field.x + field.w > line.x + line.w)
             field.w = line.x + line.w - field.x;
         if (ids[i] == GP_COLUMN_BAR) {
-            gp_draw_line_bar(draw, field, row);
+            draw_line_bar(draw, field, row);
         } else if (ids[i] == GP_COLUMN_COMMAND) {
-            const char *branch = gp_draw_branch(draw, row);
+            const char *branch = draw_branch(draw, row);
             gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
             int used = field.w > 0 ? gp_grid_put(draw->grid, field, 0, 0, style, branch) : 0;
             field.x += used;
             field.w -= used;
             if (row->process || draw->ui->shift)
-                gp_draw_field(draw, field, false, draw->ui->shift, style, text);
+                draw_field(draw, field, false, draw->ui->shift, style, text);
             else
-                gp_draw_field_end(draw, field, style, text);
+                draw_field_end(draw, field, style, text);
         } else if (ids[i] == GP_COLUMN_CONTAINER) {
             gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
-            gp_draw_field_end(draw, field, style, text);
+            draw_field_end(draw, field, style, text);
         } else {
             gp_column_text(ids[i], row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
-            gp_draw_field(draw, field, column->right, 0, style, text);
+            draw_field(draw, field, column->right, 0, style, text);
         }
         x += column->width + 1;
     }
@@ -122,26 +122,26 @@ static void gp_draw_line(const struct gp_draw *draw, struct gp_rect line, const 
         gp_grid_paint(draw->grid, line, 0, GP_STYLE_TAGGED);
 }
 
-static const char *gp_draw_title_of(const struct gp_ui *ui, enum gp_column_id id)
+static const char *draw_title_of(const struct gp_ui *ui, enum gp_column_id id)
 {
-    if (id != GP_COLUMN_COMMAND || !gp_draw_groups(ui))
+    if (id != GP_COLUMN_COMMAND || !draw_groups(ui))
         return gp_columns[id].name;
     return ui->by == GP_BY_DEVICE ? "GPU (PROCESSES)" : "CONTAINER (PROCESSES)";
 }
 
-static void gp_draw_header(const struct gp_draw *draw, struct gp_rect line)
+static void draw_header(const struct gp_draw *draw, struct gp_rect line)
 {
     enum gp_column_id ids[GP_COLUMNS];
-    int rest, count = gp_columns_fit(line.w - 1, gp_draw_groups(draw->ui), ids, &rest), x = 1;
+    int rest, count = gp_columns_fit(line.w - 1, draw_groups(draw->ui), ids, &rest), x = 1;
     for (int i = 0; i < count; i++) {
         const struct gp_column *column = &gp_columns[ids[i]];
-        const char *name = gp_draw_title_of(draw->ui, ids[i]);
+        const char *name = draw_title_of(draw->ui, ids[i]);
         struct gp_rect field = {line.y, line.x + x, line.h > 0, ids[i] == GP_COLUMN_COMMAND ? rest : column->width};
         int before = x;
         x += column->width + 1;
         if (field.x + field.w > line.x + line.w)
             field.w = line.x + line.w - field.x;
-        gp_draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, name);
+        draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, name);
         if (ids[i] != draw->ui->sort)
             continue;
         /* The mark stands in the gap before the name, or after it where names begin at the left. */
@@ -155,13 +155,13 @@ static void gp_draw_header(const struct gp_draw *draw, struct gp_rect line)
 
 void gp_draw_table(const struct gp_draw *draw, const struct gp_layout *layout)
 {
-    gp_draw_header(draw, layout->header);
+    draw_header(draw, layout->header);
     for (int y = 0; y < layout->table.h; y++) {
         int index = draw->ui->top + y;
         if (index >= draw->list->count)
             break;
         struct gp_rect line = {layout->table.y + y, layout->table.x, 1, layout->table.w};
-        gp_draw_line(draw, line, &draw->list->rows[index], index == draw->ui->cursor);
+        draw_line(draw, line, &draw->list->rows[index], index == draw->ui->cursor);
     }
     if (draw->list->count == 0)
         gp_draw_empty(draw, layout->table);

@@ -4,7 +4,7 @@
  */
 #include <view/grid.h>
 
-#include <view/text.h>
+#include <view/utf8.h>
 
 #include <errno.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void gp_cell_set(struct gp_cell *cell, const char *glyph, size_t bytes, int width, enum gp_style style)
+static void cell_set(struct gp_cell *cell, const char *glyph, size_t bytes, int width, enum gp_style style)
 {
     memcpy(cell->glyph, glyph, bytes);
     cell->glyph[bytes] = '\0';
@@ -51,28 +51,27 @@ struct gp_rect gp_grid_rect(const struct gp_grid *grid)
 }
 
 /* Blanks the half that would be left of a wide character when the cell at (y, x) is overwritten. */
-static void gp_grid_split(struct gp_grid *grid, int y, int x)
+static void grid_split(struct gp_grid *grid, int y, int x)
 {
     struct gp_cell *cell = gp_grid_at(grid, y, x);
     struct gp_cell *other = cell->width == 0   ? gp_grid_at(grid, y, x - 1)
                             : cell->width == 2 ? gp_grid_at(grid, y, x + 1)
                                                : NULL;
     if (other)
-        gp_cell_set(other, " ", 1, 1, other->style);
+        cell_set(other, " ", 1, 1, other->style);
 }
 
 /* One character whose columns are known to lie inside of the grid. */
-static void gp_grid_place(struct gp_grid *grid, int y, int x, enum gp_style style, const char *bytes, int count,
-                          int width)
+static void grid_place(struct gp_grid *grid, int y, int x, enum gp_style style, const char *bytes, int count, int width)
 {
     for (int i = 0; i < width; i++)
-        gp_grid_split(grid, y, x + i);
-    gp_cell_set(gp_grid_at(grid, y, x), bytes, (size_t)count, width, style);
+        grid_split(grid, y, x + i);
+    cell_set(gp_grid_at(grid, y, x), bytes, (size_t)count, width, style);
     if (width == 2)
-        gp_cell_set(gp_grid_at(grid, y, x + 1), "", 0, 0, style);
+        cell_set(gp_grid_at(grid, y, x + 1), "", 0, 0, style);
 }
 
-static void gp_grid_combine(struct gp_grid *grid, int y, int x, const char *bytes, int count)
+static void grid_combine(struct gp_grid *grid, int y, int x, const char *bytes, int count)
 {
     struct gp_cell *cell = gp_grid_at(grid, y, x);
     if (cell && cell->width == 0)
@@ -104,16 +103,16 @@ int gp_grid_put(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp
             width = width ? width : 1;
         }
         if (visible && width == 0 && col > rect.x && col <= right)
-            gp_grid_combine(grid, row, col - 1, glyph, count);
+            grid_combine(grid, row, col - 1, glyph, count);
         else if (visible && width && col >= rect.x && col >= 0 && col + width <= right) {
             if (count == 1 && width == 2) { /* ASCII stand-in for a wide character */
-                gp_grid_place(grid, row, col, style, glyph, 1, 1);
-                gp_grid_place(grid, row, col + 1, style, " ", 1, 1);
+                grid_place(grid, row, col, style, glyph, 1, 1);
+                grid_place(grid, row, col + 1, style, " ", 1, 1);
             } else {
-                gp_grid_place(grid, row, col, style, glyph, count, width);
+                grid_place(grid, row, col, style, glyph, count, width);
             }
         } else if (visible && width == 2 && col >= rect.x && col + 1 == right) {
-            gp_grid_place(grid, row, col, style, " ", 1, 1);
+            grid_place(grid, row, col, style, " ", 1, 1);
         }
         col += width;
     }
@@ -156,8 +155,8 @@ void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect)
             if (!cell)
                 continue;
             if (cell->glyph[0] || cell->width != 1)
-                gp_grid_split(grid, rect.y + y, rect.x + x);
-            gp_cell_set(cell, " ", 1, 1, GP_STYLE_NORMAL);
+                grid_split(grid, rect.y + y, rect.x + x);
+            cell_set(cell, " ", 1, 1, GP_STYLE_NORMAL);
         }
     }
 }

@@ -5,25 +5,25 @@
  */
 #include <view/layout.h>
 
-static int gp_least(int a, int b)
+static int least(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static int gp_take(int *left, int wanted)
+static int take(int *left, int wanted)
 {
-    int taken = gp_least(*left, wanted < 0 ? 0 : wanted);
+    int taken = least(*left, wanted < 0 ? 0 : wanted);
     *left -= taken;
     return taken;
 }
 
-static int gp_divide_up(int a, int b)
+static int divide_up(int a, int b)
 {
     return (a + b - 1) / b;
 }
 
 /* Two lines a GPU while that leaves the table the larger part; else one line; else side by side. */
-static int gp_layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
+static int layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
 {
     layout->gpu_lines = 1;
     layout->gpu_columns = 1;
@@ -36,10 +36,10 @@ static int gp_layout_gpus(struct gp_layout *layout, int gpus, int cols, int room
         return 2 * gpus;
     }
     /* A GPU on one line needs 40 columns: a name, a bar of ten and three sizes. */
-    while (gp_divide_up(gpus, layout->gpu_columns) > room && cols / (layout->gpu_columns + 1) >= 40)
+    while (divide_up(gpus, layout->gpu_columns) > room && cols / (layout->gpu_columns + 1) >= 40)
         layout->gpu_columns++;
-    int lines = gp_least(gp_divide_up(gpus, layout->gpu_columns), room);
-    layout->gpu_shown = gp_least(gpus, lines * layout->gpu_columns);
+    int lines = least(divide_up(gpus, layout->gpu_columns), room);
+    layout->gpu_shown = least(gpus, lines * layout->gpu_columns);
     return lines;
 }
 
@@ -48,17 +48,17 @@ struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
     struct gp_layout layout = {.gpu_lines = 1, .gpu_columns = 1};
     int cols = wish->cols > 0 ? wish->cols : 0;
     int left = cols ? (wish->rows > 0 ? wish->rows : 0) : 0;
-    int title = gp_take(&left, 1);
-    int table = gp_take(&left, 1);
-    int header = gp_take(&left, 1);
-    int footer = gp_take(&left, 1);
-    int alerts = gp_take(&left, gp_least(wish->alerts, left > 6 ? 3 : 1));
-    int gpus = gp_take(&left, gp_layout_gpus(&layout, wish->gpus, cols, left > 24 ? left / 2 : (left + 1) * 2 / 5));
-    int message = left >= 4 ? gp_take(&left, 1) : 0;
+    int title = take(&left, 1);
+    int table = take(&left, 1);
+    int header = take(&left, 1);
+    int footer = take(&left, 1);
+    int alerts = take(&left, least(wish->alerts, left > 6 ? 3 : 1));
+    int gpus = take(&left, layout_gpus(&layout, wish->gpus, cols, left > 24 ? left / 2 : (left + 1) * 2 / 5));
+    int message = left >= 4 ? take(&left, 1) : 0;
     /* The pane must leave the table half of the rest, and is no use below four lines. */
     int spare = left + table - wish->table_rows;
     int room = spare > (left + table) / 2 ? spare : (left + table) / 2;
-    int detail = room >= 4 && left >= 4 ? gp_take(&left, gp_least(wish->detail, room)) : 0;
+    int detail = room >= 4 && left >= 4 ? take(&left, least(wish->detail, room)) : 0;
     table += left;
 
     int y = 0;

@@ -58,7 +58,7 @@ void gp_model_init(struct gp_model *model)
     memset(model, 0, sizeof(*model));
 }
 
-static void gp_model_clear(struct gp_model *model)
+static void model_clear(struct gp_model *model)
 {
     for (int i = 0; i < GP_LISTS; i++)
         model->lists[i].count = 0;
@@ -74,7 +74,7 @@ static void gp_model_clear(struct gp_model *model)
 
 void gp_model_fini(struct gp_model *model)
 {
-    gp_model_clear(model);
+    model_clear(model);
     for (int i = 0; i < GP_LISTS; i++)
         free(model->lists[i].rows);
     gp_track_free_all(model);
@@ -83,7 +83,7 @@ void gp_model_fini(struct gp_model *model)
 
 /* ---- GPUs ---------------------------------------------------------------------------------------------------- */
 
-static int gp_model_find_gpu(const struct gp_model *model, const struct gp_device_view *device)
+static int model_find_gpu(const struct gp_model *model, const struct gp_device_view *device)
 {
     for (int i = 0; device->uuid[0] && i < model->gpu_count; i++) {
         if (strcmp(model->gpus[i].uuid, device->uuid) == 0)
@@ -97,21 +97,21 @@ static int gp_model_find_gpu(const struct gp_model *model, const struct gp_devic
     return -1;
 }
 
-static int gp_model_free_index(const struct gp_model *model, int wanted)
+static int model_free_index(const struct gp_model *model, int wanted)
 {
     for (int i = 0; i < model->gpu_count; i++) {
         if (model->gpus[i].index == wanted)
-            return gp_model_free_index(model, wanted + 1);
+            return model_free_index(model, wanted + 1);
     }
     return wanted;
 }
 
 /* Index in gpus[], with a new one where the device is not there yet. */
-static int gp_model_gpu(struct gp_model *model, const struct gp_device_view *device)
+static int model_gpu(struct gp_model *model, const struct gp_device_view *device)
 {
     if (device->index == (int)GP_WIRE_HOST)
         return GP_MODEL_HOST;
-    int found = gp_model_find_gpu(model, device);
+    int found = model_find_gpu(model, device);
     if (found >= 0)
         return found;
     struct gp_gpu *gpus = realloc(model->gpus, (size_t)(model->gpu_count + 1) * sizeof(*gpus));
@@ -120,13 +120,13 @@ static int gp_model_gpu(struct gp_model *model, const struct gp_device_view *dev
     model->gpus = gpus;
     struct gp_gpu *gpu = &gpus[model->gpu_count];
     *gpu = (struct gp_gpu){.total_bytes = device->total_bytes, .used_bytes = -1};
-    gpu->index = gp_model_free_index(model, device->ordinal < 0 ? 0 : device->ordinal);
+    gpu->index = model_free_index(model, device->ordinal < 0 ? 0 : device->ordinal);
     memcpy(gpu->uuid, device->uuid, sizeof(gpu->uuid));
     memcpy(gpu->name, device->name, sizeof(gpu->name));
     return model->gpu_count++;
 }
 
-static int gp_model_take_gpus(struct gp_model *model)
+static int model_take_gpus(struct gp_model *model)
 {
     const struct gp_system *system = model->system;
     model->gpus = calloc((size_t)system->gpu_count + 1, sizeof(*model->gpus));
@@ -140,7 +140,7 @@ static int gp_model_take_gpus(struct gp_model *model)
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
-static struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
+static struct gp_row row_empty(enum gp_row_kind kind, int device)
 {
     return (struct gp_row){.id = {.kind = kind, .device = device},
                            .allocated = -1,
@@ -154,9 +154,9 @@ static struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
                            .frees_per_s = NAN};
 }
 
-static struct gp_row gp_row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
+static struct gp_row row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
 {
-    struct gp_row row = gp_row_empty(GP_ROW_PAIR, device);
+    struct gp_row row = row_empty(GP_ROW_PAIR, device);
     row.id.pid = process->pid;
     row.id.start_time = process->start_time;
     row.process = process;
@@ -183,7 +183,7 @@ static struct gp_row gp_row_of(const struct gp_process *process, const struct gp
     return row;
 }
 
-static int gp_model_add_pair(struct gp_model *model, struct gp_row *row)
+static int model_add_pair(struct gp_model *model, struct gp_row *row)
 {
     struct gp_track *track = gp_track_get(model, &row->id);
     if (!track)
@@ -194,7 +194,7 @@ static int gp_model_add_pair(struct gp_model *model, struct gp_row *row)
     return gp_row_list_add(&model->lists[GP_LIST_PAIRS], row);
 }
 
-static int gp_model_add_process(struct gp_model *model, const struct gp_process *process)
+static int model_add_process(struct gp_model *model, const struct gp_process *process)
 {
     int err = 0;
     model->states[process->state]++;
@@ -205,48 +205,48 @@ static int gp_model_add_process(struct gp_model *model, const struct gp_process 
     int devices = 0;
     for (int i = 0; i < process->device_count && !err; i++) {
         const struct gp_device_view *view = &process->devices[i];
-        int device = gp_model_gpu(model, view);
-        struct gp_row row = gp_row_of(process, view, device);
+        int device = model_gpu(model, view);
+        struct gp_row row = row_of(process, view, device);
         devices += device != GP_MODEL_HOST;
-        err = gp_model_add_pair(model, &row);
+        err = model_add_pair(model, &row);
     }
     if (!devices && !err) { /* shown all the same: profiled, but nothing is known of a device */
-        struct gp_row row = gp_row_of(process, NULL, GP_MODEL_NO_DEVICE);
-        err = gp_model_add_pair(model, &row);
+        struct gp_row row = row_of(process, NULL, GP_MODEL_NO_DEVICE);
+        err = model_add_pair(model, &row);
     }
     return err;
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------------- */
 
-static void gp_sum_bytes(int64_t *sum, int64_t part)
+static void sum_bytes(int64_t *sum, int64_t part)
 {
     if (part >= 0)
         *sum = *sum < 0 ? part : *sum + part;
 }
 
-static void gp_sum_rate(double *sum, double part)
+static void sum_rate(double *sum, double part)
 {
     if (!isnan(part))
         *sum = isnan(*sum) ? part : *sum + part;
 }
 
-static void gp_sum_most(int64_t *most, int64_t part)
+static void sum_most(int64_t *most, int64_t part)
 {
     if (part > *most)
         *most = part;
 }
 
 /* The agent's sum becomes a group that the pairs only add to what it does not know. */
-static int gp_model_add_sum(struct gp_model *model, const struct gp_sum *sum)
+static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 {
     struct gp_device_view view = {.ordinal = -1, .total_bytes = sum->total_bytes};
     /* Until its driver has told a process which GPU it is: one row for all of these. */
     snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : "not known yet");
-    int device = gp_model_gpu(model, &view);
+    int device = model_gpu(model, &view);
     if (device < 0)
         return -ENOMEM;
-    struct gp_row row = gp_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
+    struct gp_row row = row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
     row.id.cgroup_id = sum->cgroup_id;
     memcpy(row.id.container, sum->container, sizeof(row.id.container));
     row.exact = true;
@@ -263,7 +263,7 @@ static int gp_model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     return gp_row_list_add(&model->lists[sum->cgroup_id ? GP_LIST_CONTAINERS : GP_LIST_DEVICES], &row);
 }
 
-static struct gp_row *gp_model_find_row(struct gp_row_list *list, const struct gp_row_id *id)
+static struct gp_row *model_find_row(struct gp_row_list *list, const struct gp_row_id *id)
 {
     for (int i = list->count - 1; i >= 0; i--) { /* the group of the last pair is most often the one */
         if (gp_row_id_equal(&list->rows[i].id, id))
@@ -272,12 +272,12 @@ static struct gp_row *gp_model_find_row(struct gp_row_list *list, const struct g
     return NULL;
 }
 
-static struct gp_row *gp_model_group(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed)
+static struct gp_row *model_group(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed)
 {
     struct gp_row_list *list = &model->lists[which];
     struct gp_row *found = NULL;
     if (which != GP_LIST_PROCESSES)
-        found = gp_model_find_row(list, &seed->id);
+        found = model_find_row(list, &seed->id);
     else if (list->count && gp_row_id_equal(&list->rows[list->count - 1].id, &seed->id))
         found = &list->rows[list->count - 1]; /* the pairs of a process follow one another */
     if (found)
@@ -285,16 +285,16 @@ static struct gp_row *gp_model_group(struct gp_model *model, enum gp_member_list
     return gp_row_list_add(list, seed) ? NULL : &list->rows[list->count - 1];
 }
 
-static int gp_model_sum(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed,
-                        const struct gp_row *pair)
+static int model_sum(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed,
+                     const struct gp_row *pair)
 {
-    struct gp_row *group = gp_model_group(model, which, seed);
+    struct gp_row *group = model_group(model, which, seed);
     if (!group)
         return -ENOMEM;
     if (group->exact) {
         group->estimated |= pair->estimated;
-        gp_sum_bytes(&group->untracked, pair->untracked);
-        gp_sum_bytes(&group->lost, pair->lost);
+        sum_bytes(&group->untracked, pair->untracked);
+        sum_bytes(&group->lost, pair->lost);
         return 0;
     }
     bool first_of_process = true;
@@ -302,43 +302,43 @@ static int gp_model_sum(struct gp_model *model, enum gp_member_list which, const
         first_of_process = group->members == 0; /* losses belong to the process, each pair repeats them */
     group->members++;
     group->estimated |= pair->estimated;
-    gp_sum_bytes(&group->allocated, pair->allocated);
-    gp_sum_bytes(&group->reserved, pair->reserved);
-    gp_sum_bytes(&group->untracked, pair->untracked);
-    gp_sum_most(&group->allocated_peak, pair->allocated_peak);
-    gp_sum_most(&group->reserved_peak, pair->reserved_peak);
+    sum_bytes(&group->allocated, pair->allocated);
+    sum_bytes(&group->reserved, pair->reserved);
+    sum_bytes(&group->untracked, pair->untracked);
+    sum_most(&group->allocated_peak, pair->allocated_peak);
+    sum_most(&group->reserved_peak, pair->reserved_peak);
     if (first_of_process)
-        gp_sum_bytes(&group->lost, pair->lost);
-    gp_sum_rate(&group->allocs_per_s, pair->allocs_per_s);
-    gp_sum_rate(&group->frees_per_s, pair->frees_per_s);
+        sum_bytes(&group->lost, pair->lost);
+    sum_rate(&group->allocs_per_s, pair->allocs_per_s);
+    sum_rate(&group->frees_per_s, pair->frees_per_s);
     return 0;
 }
 
-static int gp_model_sum_pair(struct gp_model *model, const struct gp_row *pair)
+static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 {
-    struct gp_row process = gp_row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
+    struct gp_row process = row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
     process.id.pid = pair->id.pid;
     process.id.start_time = pair->id.start_time;
     process.process = pair->process;
     if (pair->id.device == GP_MODEL_HOST)
         return 0; /* host memory is no part of a GPU's */
-    int err = gp_model_sum(model, GP_LIST_PROCESSES, &process, pair);
+    int err = model_sum(model, GP_LIST_PROCESSES, &process, pair);
     if (!err && pair->id.device >= 0) {
-        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, pair->id.device);
-        err = gp_model_sum(model, GP_LIST_DEVICES, &device, pair);
+        struct gp_row device = row_empty(GP_ROW_DEVICE, pair->id.device);
+        err = model_sum(model, GP_LIST_DEVICES, &device, pair);
     }
     if (!err) {
-        struct gp_row container = gp_row_empty(GP_ROW_CONTAINER, pair->id.device);
+        struct gp_row container = row_empty(GP_ROW_CONTAINER, pair->id.device);
         container.id.cgroup_id = pair->process->cgroup_id;
         memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
         if (pair->id.device >= 0)
             container.total = model->gpus[pair->id.device].total_bytes;
-        err = gp_model_sum(model, GP_LIST_CONTAINERS, &container, pair);
+        err = model_sum(model, GP_LIST_CONTAINERS, &container, pair);
     }
     return err;
 }
 
-static int gp_model_finish(struct gp_model *model, struct gp_row *group)
+static int model_finish(struct gp_model *model, struct gp_row *group)
 {
     struct gp_track *track = gp_track_get(model, &group->id);
     if (!track)
@@ -350,17 +350,17 @@ static int gp_model_finish(struct gp_model *model, struct gp_row *group)
     return 0;
 }
 
-static int gp_model_build(struct gp_model *model)
+static int model_build(struct gp_model *model)
 {
     const struct gp_agent *agent = &model->system->agent;
-    int err = gp_model_take_gpus(model);
+    int err = model_take_gpus(model);
     for (int i = 0; i < agent->sum_count && !err; i++)
-        err = gp_model_add_sum(model, &agent->sums[i]);
+        err = model_add_sum(model, &agent->sums[i]);
     for (int i = 0; i < model->system->process_count && !err; i++)
-        err = gp_model_add_process(model, &model->system->processes[i]);
+        err = model_add_process(model, &model->system->processes[i]);
     for (int i = 0; i < model->gpu_count && !err; i++) { /* all GPUs are rows, also the idle ones, in order */
-        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, i);
-        if (gp_model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
+        struct gp_row device = row_empty(GP_ROW_DEVICE, i);
+        if (model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
             continue;
         device.total = model->gpus[i].total_bytes;
         if (model->states[GP_PROCESS_DAMAGED] + model->states[GP_PROCESS_UNKNOWN] == 0)
@@ -368,22 +368,22 @@ static int gp_model_build(struct gp_model *model)
         err = gp_row_list_add(&model->lists[GP_LIST_DEVICES], &device);
     }
     for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && !err; i++)
-        err = gp_model_sum_pair(model, &model->lists[GP_LIST_PAIRS].rows[i]);
+        err = model_sum_pair(model, &model->lists[GP_LIST_PAIRS].rows[i]);
     for (int which = GP_LIST_PROCESSES; which < GP_LISTS && !err; which++) {
         for (int i = 0; i < model->lists[which].count && !err; i++)
-            err = gp_model_finish(model, &model->lists[which].rows[i]);
+            err = model_finish(model, &model->lists[which].rows[i]);
     }
     return err;
 }
 
 int gp_model_update(struct gp_model *model, struct gp_system *system)
 {
-    gp_model_clear(model);
+    model_clear(model);
     model->system = system;
     model->generation++;
-    int err = gp_model_build(model);
+    int err = model_build(model);
     if (err)
-        gp_model_clear(model);
+        model_clear(model);
     else
         gp_track_sweep(model);
     return err;

@@ -9,7 +9,7 @@
 #include <write/write.h>
 
 /* Strings of other processes were made harmless by tools/collect; what remains is the reader's character set. */
-static void gp_print_field(FILE *out, const char *text, int width, bool right, bool utf8)
+static void print_field(FILE *out, const char *text, int width, bool right, bool utf8)
 {
     int pad = width - gp_text_width(text);
     uint32_t code;
@@ -39,7 +39,7 @@ void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row
                 gp_column_text((enum gp_column_id)i, &list->rows[line], model, GP_TEXT_GLUED, true, text, sizeof(text));
             if (i > 0)
                 fputc(' ', out);
-            gp_print_field(out, text, column->print_width, column->right, utf8);
+            print_field(out, text, column->print_width, column->right, utf8);
         }
         fputc('\n', out);
     }
@@ -47,24 +47,24 @@ void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------- */
 
-static json_t *gp_json_rate(double rate)
+static json_t *json_rate(double rate)
 {
     return isnan(rate) ? json_null() : json_real(rate);
 }
 
 /* It takes the agent's maps to know it. */
-static json_t *gp_json_cgroup(uint64_t cgroup_id)
+static json_t *json_cgroup(uint64_t cgroup_id)
 {
     return cgroup_id ? json_integer((json_int_t)(cgroup_id & INT64_MAX)) : json_null();
 }
 
-static json_t *gp_json_device(const struct gp_model *model, int device)
+static json_t *json_device(const struct gp_model *model, int device)
 {
     return device >= 0 && device < model->gpu_count ? json_integer(model->gpus[device].index) : json_null();
 }
 
 /* Adds the four byte fields that all rows share.  Consumes and returns `object`. */
-static json_t *gp_json_bytes(json_t *object, const struct gp_row *row)
+static json_t *json_bytes(json_t *object, const struct gp_row *row)
 {
     json_object_set_new(object, "allocated_bytes", gp_json_known(row->allocated));
     json_object_set_new(object, "allocated_peak_bytes", gp_json_known(row->allocated_peak));
@@ -73,7 +73,7 @@ static json_t *gp_json_bytes(json_t *object, const struct gp_row *row)
     return object;
 }
 
-static json_t *gp_json_process(const struct gp_model *model, const struct gp_row *row)
+static json_t *json_process(const struct gp_model *model, const struct gp_row *row)
 {
     const struct gp_process *process = row->process;
     json_t *object = json_object();
@@ -81,11 +81,11 @@ static json_t *gp_json_process(const struct gp_model *model, const struct gp_row
     json_object_set_new(object, "comm", json_string(process->comm));
     json_object_set_new(object, "user", gp_json_text(process->user));
     json_object_set_new(object, "container", gp_json_text(process->container));
-    json_object_set_new(object, "cgroup_id", gp_json_cgroup(process->cgroup_id));
-    json_object_set_new(object, "device", gp_json_device(model, row->id.device));
-    gp_json_bytes(object, row);
-    json_object_set_new(object, "allocs_per_s", gp_json_rate(row->allocs_per_s));
-    json_object_set_new(object, "frees_per_s", gp_json_rate(row->frees_per_s));
+    json_object_set_new(object, "cgroup_id", json_cgroup(process->cgroup_id));
+    json_object_set_new(object, "device", json_device(model, row->id.device));
+    json_bytes(object, row);
+    json_object_set_new(object, "allocs_per_s", json_rate(row->allocs_per_s));
+    json_object_set_new(object, "frees_per_s", json_rate(row->frees_per_s));
     json_object_set_new(object, "lost_events", gp_json_known(row->lost));
     json_object_set_new(object, "untracked_bytes", gp_json_known(row->untracked));
     json_object_set_new(object, "state", json_string(gp_process_word(process)));
@@ -94,18 +94,18 @@ static json_t *gp_json_process(const struct gp_model *model, const struct gp_row
     return object;
 }
 
-static json_t *gp_json_container(const struct gp_model *model, const struct gp_row *row)
+static json_t *json_container(const struct gp_model *model, const struct gp_row *row)
 {
     json_t *object = json_object();
     json_object_set_new(object, "container", json_string(row->id.container));
-    json_object_set_new(object, "cgroup_id", gp_json_cgroup(row->id.cgroup_id));
-    json_object_set_new(object, "device", gp_json_device(model, row->id.device));
-    gp_json_bytes(object, row);
+    json_object_set_new(object, "cgroup_id", json_cgroup(row->id.cgroup_id));
+    json_object_set_new(object, "device", json_device(model, row->id.device));
+    json_bytes(object, row);
     json_object_set_new(object, "processes", json_integer(row->members));
     return object;
 }
 
-static json_t *gp_json_gpu(const struct gp_model *model, const struct gp_row *row)
+static json_t *json_gpu(const struct gp_model *model, const struct gp_row *row)
 {
     const struct gp_gpu *gpu = &model->gpus[row->id.device];
     json_t *object = json_object();
@@ -114,11 +114,11 @@ static json_t *gp_json_gpu(const struct gp_model *model, const struct gp_row *ro
     json_object_set_new(object, "name", gp_json_text(gpu->name));
     json_object_set_new(object, "total_bytes", gp_json_known(gpu->total_bytes));
     json_object_set_new(object, "used_bytes", gp_json_known(gpu->used_bytes));
-    return gp_json_bytes(object, row);
+    return json_bytes(object, row);
 }
 
 /* What must be known before its sums are believed. */
-static json_t *gp_json_agent(const struct gp_agent *agent)
+static json_t *json_agent(const struct gp_agent *agent)
 {
     if (!agent->present)
         return json_null();
@@ -134,19 +134,19 @@ json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *li
     json_t *top = json_object(), *processes = json_array(), *containers = json_array(), *devices = json_array();
     for (int i = 0; i < list->count; i++) {
         if (list->rows[i].id.kind == GP_ROW_PAIR && list->rows[i].id.device != GP_MODEL_HOST)
-            json_array_append_new(processes, gp_json_process(model, &list->rows[i]));
+            json_array_append_new(processes, json_process(model, &list->rows[i]));
     }
     for (int i = 0; i < model->lists[GP_LIST_CONTAINERS].count; i++) {
         const struct gp_row *row = &model->lists[GP_LIST_CONTAINERS].rows[i];
         if (row->id.container[0] && row->id.device >= 0)
-            json_array_append_new(containers, gp_json_container(model, row));
+            json_array_append_new(containers, json_container(model, row));
     }
     for (int i = 0; i < model->lists[GP_LIST_DEVICES].count; i++)
-        json_array_append_new(devices, gp_json_gpu(model, &model->lists[GP_LIST_DEVICES].rows[i]));
+        json_array_append_new(devices, json_gpu(model, &model->lists[GP_LIST_DEVICES].rows[i]));
     json_object_set_new(top, "schema", json_string("gpuprof.top/1"));
     json_object_set_new(top, "time_ns", json_integer((json_int_t)time_ns));
     json_object_set_new(top, "system", json_boolean(model->system->agent.present));
-    json_object_set_new(top, "agent", gp_json_agent(&model->system->agent));
+    json_object_set_new(top, "agent", json_agent(&model->system->agent));
     /* Null objects (no memory) are refused by jansson along the way: one check at the end of the chain. */
     int err = json_object_set_new(top, "processes", processes) | json_object_set_new(top, "containers", containers) |
               json_object_set_new(top, "devices", devices);

@@ -16,7 +16,7 @@ struct gp_rows_order {
     bool ascending;
 };
 
-static int gp_rows_compare(const void *left, const void *right, void *argument)
+static int rows_compare(const void *left, const void *right, void *argument)
 {
     const struct gp_row *a = left, *b = right;
     const struct gp_rows_order *order = argument;
@@ -35,7 +35,7 @@ static int gp_rows_compare(const void *left, const void *right, void *argument)
     return strcmp(a->id.container, b->id.container);
 }
 
-static bool gp_rows_match(const char *needle, const struct gp_row *row)
+static bool rows_match(const char *needle, const struct gp_row *row)
 {
     char pid[16];
     snprintf(pid, sizeof(pid), "%d", (int)row->id.pid);
@@ -46,45 +46,45 @@ static bool gp_rows_match(const char *needle, const struct gp_row *row)
            strcasestr(process->user, needle) || strcasestr(process->container, needle) || strstr(pid, needle);
 }
 
-static bool gp_rows_want(const struct gp_ui *ui, const struct gp_row *pair)
+static bool rows_want(const struct gp_ui *ui, const struct gp_row *pair)
 {
     if (pair->id.device == GP_MODEL_HOST && !ui->host)
         return false;
-    return !ui->filter[0] || gp_rows_match(ui->filter, pair);
+    return !ui->filter[0] || rows_match(ui->filter, pair);
 }
 
 /* A group stays when one of its members does; an idle GPU stays while nothing is filtered. */
-static bool gp_rows_want_group(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group)
+static bool rows_want_group(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
     if (!ui->filter[0])
         return true;
     for (int i = 0; i < pairs->count; i++) {
-        if (gp_row_contains(group, &pairs->rows[i]) && gp_rows_want(ui, &pairs->rows[i]))
+        if (gp_row_contains(group, &pairs->rows[i]) && rows_want(ui, &pairs->rows[i]))
             return true;
     }
     return false;
 }
 
-static int gp_rows_groups(const struct gp_model *model, const struct gp_ui *ui, struct gp_row_list *list)
+static int rows_groups(const struct gp_model *model, const struct gp_ui *ui, struct gp_row_list *list)
 {
     static const enum gp_member_list which[GP_BYS] = {GP_LIST_PROCESSES, GP_LIST_DEVICES, GP_LIST_CONTAINERS};
     const struct gp_row_list *groups = &model->lists[which[ui->by]];
     for (int i = 0; i < groups->count; i++) {
-        int err = gp_rows_want_group(model, ui, &groups->rows[i]) ? gp_row_list_add(list, &groups->rows[i]) : 0;
+        int err = rows_want_group(model, ui, &groups->rows[i]) ? gp_row_list_add(list, &groups->rows[i]) : 0;
         if (err)
             return err;
     }
     return 0;
 }
 
-static int gp_rows_pairs(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group,
-                         struct gp_row_list *list)
+static int rows_pairs(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group,
+                      struct gp_row_list *list)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
     for (int i = 0; i < pairs->count; i++) {
         const struct gp_row *pair = &pairs->rows[i];
-        if (!gp_rows_want(ui, pair) || (group && !gp_row_contains(group, pair)))
+        if (!rows_want(ui, pair) || (group && !gp_row_contains(group, pair)))
             continue;
         int err = gp_row_list_add(list, pair);
         if (err)
@@ -94,14 +94,14 @@ static int gp_rows_pairs(const struct gp_model *model, const struct gp_ui *ui, c
     return 0;
 }
 
-static void gp_rows_sort(struct gp_row_list *list, int from, struct gp_rows_order *order)
+static void rows_sort(struct gp_row_list *list, int from, struct gp_rows_order *order)
 {
     if (list->count - from > 1)
-        qsort_r(list->rows + from, (size_t)(list->count - from), sizeof(*list->rows), gp_rows_compare, order);
+        qsort_r(list->rows + from, (size_t)(list->count - from), sizeof(*list->rows), rows_compare, order);
 }
 
 /* A process on one device is one row: the sum of one pair says nothing that the pair does not. */
-static void gp_rows_close_branch(struct gp_row_list *list, int from)
+static void rows_close_branch(struct gp_row_list *list, int from)
 {
     if (list->count == from + 1 && list->rows[from - 1].id.kind == GP_ROW_PROCESS) {
         list->rows[from - 1] = list->rows[from];
@@ -112,19 +112,19 @@ static void gp_rows_close_branch(struct gp_row_list *list, int from)
     }
 }
 
-static int gp_rows_tree(const struct gp_model *model, const struct gp_ui *ui, struct gp_rows_order *order,
-                        struct gp_row_list *list)
+static int rows_tree(const struct gp_model *model, const struct gp_ui *ui, struct gp_rows_order *order,
+                     struct gp_row_list *list)
 {
     struct gp_row_list groups = {0};
-    int err = gp_rows_groups(model, ui, &groups);
-    gp_rows_sort(&groups, 0, order);
+    int err = rows_groups(model, ui, &groups);
+    rows_sort(&groups, 0, order);
     for (int i = 0; i < groups.count && !err; i++) {
         err = gp_row_list_add(list, &groups.rows[i]);
         int from = list->count;
         if (!err)
-            err = gp_rows_pairs(model, ui, &groups.rows[i], list);
-        gp_rows_sort(list, from, order);
-        gp_rows_close_branch(list, from);
+            err = rows_pairs(model, ui, &groups.rows[i], list);
+        rows_sort(list, from, order);
+        rows_close_branch(list, from);
     }
     gp_rows_fini(&groups);
     return err;
@@ -136,10 +136,10 @@ int gp_rows_build(const struct gp_model *model, const struct gp_ui *ui, struct g
     int err;
     list->count = 0;
     if (ui->tree) {
-        err = gp_rows_tree(model, ui, &order, list);
+        err = rows_tree(model, ui, &order, list);
     } else {
-        err = ui->by == GP_BY_PROCESS ? gp_rows_pairs(model, ui, NULL, list) : gp_rows_groups(model, ui, list);
-        gp_rows_sort(list, 0, &order);
+        err = ui->by == GP_BY_PROCESS ? rows_pairs(model, ui, NULL, list) : rows_groups(model, ui, list);
+        rows_sort(list, 0, &order);
     }
     if (err)
         list->count = 0;

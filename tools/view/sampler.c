@@ -8,13 +8,13 @@
 
 #include <base/clock.h>
 #include <errno.h>
+#include <maps/sample.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <maps/sample.h>
 #include <unistd.h>
 
 #define GP_SAMPLER_WHY 256
@@ -37,7 +37,7 @@ struct gp_sampler {
     struct gp_reset_answer answer;
 };
 
-static void gp_sampler_ring(struct gp_sampler *sampler)
+static void sampler_ring(struct gp_sampler *sampler)
 {
     uint64_t one = 1;
     ssize_t ignored = write(sampler->event, &one, sizeof(one)); /* full only if 2^64 - 2 rings were not heard */
@@ -45,7 +45,7 @@ static void gp_sampler_ring(struct gp_sampler *sampler)
 }
 
 /* A pid may have been given to another program since the question was asked. */
-static bool gp_reset_same(const struct gp_reset_target *target)
+static bool reset_same(const struct gp_reset_target *target)
 {
     struct gp_collect_options options = {.pids = &target->pid, .pid_count = 1};
     struct gp_system *system;
@@ -56,14 +56,13 @@ static bool gp_reset_same(const struct gp_reset_target *target)
     return same;
 }
 
-static void gp_reset_send(const struct gp_reset_target *target, struct gp_reset_answer *answer,
-                          struct gp_wire_slot *slot)
+static void reset_send(const struct gp_reset_target *target, struct gp_reset_answer *answer, struct gp_wire_slot *slot)
 {
     memset(slot, 0, sizeof(*slot));
     slot->command = GP_COMMAND_RESET;
     slot->what = answer->what;
     slot->device = target->device_index;
-    int err = gp_reset_same(target) ? gp_request(target->pid, slot, 1000000000ull) : -ESRCH;
+    int err = reset_same(target) ? gp_request(target->pid, slot, 1000000000ull) : -ESRCH;
     if (err) {
         if (answer->failed++ == 0) {
             answer->first_failed = target->pid;
@@ -87,7 +86,7 @@ static void gp_reset_send(const struct gp_reset_target *target, struct gp_reset_
 }
 
 /* With the mutex held, which is given up while processes are asked; targets[] is left alone until target_count is 0. */
-static void gp_sampler_do_reset_locked(struct gp_sampler *sampler)
+static void sampler_do_reset_locked(struct gp_sampler *sampler)
 {
     struct gp_reset_answer answer = {.what = sampler->what};
     int count = sampler->target_count;
@@ -96,7 +95,7 @@ static void gp_sampler_do_reset_locked(struct gp_sampler *sampler)
         struct gp_reset_target target = sampler->targets[i];
         pthread_mutex_unlock(&sampler->mutex);
         if (slot) {
-            gp_reset_send(&target, &answer, slot);
+            reset_send(&target, &answer, slot);
         } else if (answer.failed++ == 0) {
             answer.first_failed = target.pid;
             answer.first_error = -ENOMEM;
@@ -108,10 +107,10 @@ static void gp_sampler_do_reset_locked(struct gp_sampler *sampler)
     sampler->answered = true;
     sampler->target_count = 0;
     sampler->refresh = true;
-    gp_sampler_ring(sampler);
+    sampler_ring(sampler);
 }
 
-static void gp_sampler_sample_locked(struct gp_sampler *sampler)
+static void sampler_sample_locked(struct gp_sampler *sampler)
 {
     struct gp_system *system = NULL;
     sampler->refresh = false;
@@ -125,10 +124,10 @@ static void gp_sampler_sample_locked(struct gp_sampler *sampler)
         sampler->newest = system;
     }
     sampler->err = err;
-    gp_sampler_ring(sampler);
+    sampler_ring(sampler);
 }
 
-static void gp_sampler_wait_locked(struct gp_sampler *sampler, uint64_t until_ns)
+static void sampler_wait_locked(struct gp_sampler *sampler, uint64_t until_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000ull), .tv_nsec = (long)(until_ns % 1000000000ull)};
     if (sampler->paused)
@@ -137,7 +136,7 @@ static void gp_sampler_wait_locked(struct gp_sampler *sampler, uint64_t until_ns
         pthread_cond_timedwait(&sampler->change, &sampler->mutex, &until);
 }
 
-static void *gp_sampler_run(void *argument)
+static void *sampler_run(void *argument)
 {
     struct gp_sampler *sampler = argument;
     uint64_t last_ns = 0;
@@ -145,12 +144,12 @@ static void *gp_sampler_run(void *argument)
     while (!sampler->stopping) {
         uint64_t next_ns = last_ns + (uint64_t)sampler->interval_ms * 1000000ull;
         if (sampler->target_count > 0) {
-            gp_sampler_do_reset_locked(sampler);
+            sampler_do_reset_locked(sampler);
         } else if (sampler->refresh || (!sampler->paused && gp_clock_ns() >= next_ns)) {
             last_ns = gp_clock_ns();
-            gp_sampler_sample_locked(sampler);
+            sampler_sample_locked(sampler);
         } else {
-            gp_sampler_wait_locked(sampler, next_ns);
+            sampler_wait_locked(sampler, next_ns);
         }
     }
     pthread_mutex_unlock(&sampler->mutex);
@@ -181,7 +180,7 @@ int gp_sampler_start(struct gp_sampler **out, const struct gp_collect_options *o
     /* Signals are the screen's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = -pthread_create(&sampler->thread, NULL, gp_sampler_run, sampler);
+    int err = -pthread_create(&sampler->thread, NULL, sampler_run, sampler);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) {
         close(sampler->event);

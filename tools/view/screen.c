@@ -22,7 +22,7 @@ struct gp_screen {
     int64_t left; /* samples still to be shown; 0: no end */
 };
 
-static int gp_screen_frame(struct gp_screen *screen)
+static int screen_frame(struct gp_screen *screen)
 {
     int err = gp_window_fit(&screen->window);
     if (!err)
@@ -38,7 +38,7 @@ static int gp_screen_frame(struct gp_screen *screen)
     return 0;
 }
 
-static void gp_screen_answer(struct gp_screen *screen)
+static void screen_answer(struct gp_screen *screen)
 {
     struct gp_reset_answer answer;
     char before[32], after[32];
@@ -63,11 +63,11 @@ static void gp_screen_answer(struct gp_screen *screen)
     }
 }
 
-static int gp_screen_sample(struct gp_screen *screen)
+static int screen_sample(struct gp_screen *screen)
 {
     int err;
     struct gp_system *system = gp_sampler_take(screen->sampler, &err);
-    gp_screen_answer(screen);
+    screen_answer(screen);
     if (err) {
         char why[256];
         gp_sampler_why(screen->sampler, why, sizeof(why));
@@ -82,7 +82,7 @@ static int gp_screen_sample(struct gp_screen *screen)
     return err;
 }
 
-static void gp_screen_key(void *arg, int key)
+static void screen_key(void *arg, int key)
 {
     struct gp_screen *screen = arg;
     struct gp_ui *ui = screen->ui;
@@ -116,10 +116,10 @@ static void gp_screen_key(void *arg, int key)
         gp_ui_settle(ui, &screen->list, ui->page);
 }
 
-static int gp_screen_loop(struct gp_screen *screen)
+static int screen_loop(struct gp_screen *screen)
 {
     struct gp_window *window = &screen->window;
-    int err = gp_screen_frame(screen);
+    int err = screen_frame(screen);
     while (!err && !window->quit) {
         struct pollfd polls[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = gp_sampler_fd(screen->sampler), .events = POLLIN},
@@ -129,10 +129,10 @@ static int gp_screen_loop(struct gp_screen *screen)
         if (polls[2].revents)
             gp_window_signals(window);
         if (polls[1].revents)
-            err = gp_screen_sample(screen);
-        gp_window_keys(window, polls[0].revents, gp_screen_key, screen);
+            err = screen_sample(screen);
+        gp_window_keys(window, polls[0].revents, screen_key, screen);
         if (!err)
-            err = gp_screen_frame(screen);
+            err = screen_frame(screen);
     }
     return err;
 }
@@ -147,7 +147,7 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
     if (!err)
         err = gp_term_open();
     if (!err) {
-        err = gp_screen_loop(&screen);
+        err = screen_loop(&screen);
         gp_term_close(); /* before anything that may wait or speak */
     }
     gp_sampler_stop(screen.sampler);

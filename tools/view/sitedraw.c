@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * sitedraw.c: the frame, the printed table and the JSON of call sites; see sites.h.  Pure. */
-#include <view/sites.h>
+ * sitedraw.c: the frame, the printed table and the JSON of call sites; see siteview.h.  Pure. */
+#include <view/siteview.h>
 
 #include <math.h>
 #include <string.h>
-#include <view/text.h>
+#include <view/utf8.h>
 #include <write/stats.h>
 #include <write/write.h>
 
 /* ---- fields ---------------------------------------------------------------------------------------------------- */
 
-static const char *gp_site_signed(double bytes, enum gp_text_form form, char *out, size_t out_bytes)
+static const char *site_signed(double bytes, enum gp_text_form form, char *out, size_t out_bytes)
 {
     char number[32];
     double size = fabs(bytes);
@@ -24,8 +24,8 @@ static const char *gp_site_signed(double bytes, enum gp_text_form form, char *ou
 }
 
 /* label_bytes: room for the label. */
-static const char *gp_site_field(const struct gp_site_row *row, enum gp_site_column column, enum gp_text_form form,
-                                 size_t label_bytes, char *out, size_t out_bytes)
+static const char *site_field(const struct gp_site_row *row, enum gp_site_column column, enum gp_text_form form,
+                              size_t label_bytes, char *out, size_t out_bytes)
 {
     const char *kind = gp_kind_name(row->kind);
     switch (column) {
@@ -48,7 +48,7 @@ static const char *gp_site_field(const struct gp_site_row *row, enum gp_site_col
     case GP_SITE_CALLS:
         return gp_text_rate(row->calls_per_s, out, out_bytes);
     case GP_SITE_DELTA:
-        return gp_site_signed(row->delta_per_s, form, out, out_bytes);
+        return site_signed(row->delta_per_s, form, out, out_bytes);
     default:
         gp_site_label(row->name, row->caller, out, label_bytes < out_bytes ? label_bytes : out_bytes);
         return out;
@@ -91,8 +91,8 @@ int gp_site_cursor(const struct gp_site_model *model, const struct gp_site_ui *u
     return model->row_count ? 0 : -1;
 }
 
-static void gp_site_draw_title(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_model *model,
-                               const struct gp_site_ui *ui)
+static void site_draw_title(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_model *model,
+                            const struct gp_site_ui *ui)
 {
     char live[32], host[32], every[16];
     int x = gp_grid_put(grid, rect, 0, 0, GP_STYLE_BOLD, "gpuprof top");
@@ -111,7 +111,7 @@ static void gp_site_draw_title(struct gp_grid *grid, struct gp_rect rect, const 
 }
 
 /* Columns from the right go first where it is narrow; the site keeps 24 columns of its own. */
-static int gp_site_columns_fit(int width)
+static int site_columns_fit(int width)
 {
     int used = 1, shown = 0;
     for (; shown < GP_SITE_SITE; shown++) {
@@ -122,7 +122,7 @@ static int gp_site_columns_fit(int width)
     return shown;
 }
 
-static enum gp_style gp_site_style(const struct gp_site_row *row, enum gp_site_column column)
+static enum gp_style site_style(const struct gp_site_row *row, enum gp_site_column column)
 {
     if (column == GP_SITE_LIVE)
         return GP_STYLE_ALLOCATED;
@@ -133,10 +133,10 @@ static enum gp_style gp_site_style(const struct gp_site_row *row, enum gp_site_c
     return GP_STYLE_NORMAL;
 }
 
-static void gp_site_draw_line(struct gp_grid *grid, struct gp_rect line, const struct gp_site_model *model,
-                              const struct gp_site_row *row)
+static void site_draw_line(struct gp_grid *grid, struct gp_rect line, const struct gp_site_model *model,
+                           const struct gp_site_row *row)
 {
-    int shown = gp_site_columns_fit(line.w), x = 1;
+    int shown = site_columns_fit(line.w), x = 1;
     char text[512];
     for (int i = 0; i <= GP_SITE_SITE; i++) {
         if (i >= shown && i < GP_SITE_SITE)
@@ -146,11 +146,11 @@ static void gp_site_draw_line(struct gp_grid *grid, struct gp_rect line, const s
         if (width <= 0)
             break;
         const char *field =
-            row ? gp_site_field(row, (enum gp_site_column)i, GP_TEXT_SHORT, (size_t)width + 1, text, sizeof(text))
+            row ? site_field(row, (enum gp_site_column)i, GP_TEXT_SHORT, (size_t)width + 1, text, sizeof(text))
                 : column->name;
         struct gp_rect cell = {line.y, line.x + x, 1, width};
         int pad = column->right ? width - gp_text_width(field) : 0;
-        gp_grid_put(grid, cell, 0, pad > 0 ? pad : 0, gp_site_style(row, (enum gp_site_column)i), field);
+        gp_grid_put(grid, cell, 0, pad > 0 ? pad : 0, site_style(row, (enum gp_site_column)i), field);
         if (!row && model->sort == (enum gp_site_column)i)
             gp_grid_put(grid, line, 0, column->right && pad > 0 ? x + pad - 1 : x + (int)strlen(column->name),
                         GP_STYLE_NORMAL,
@@ -159,8 +159,8 @@ static void gp_site_draw_line(struct gp_grid *grid, struct gp_rect line, const s
     }
 }
 
-static void gp_site_draw_stack(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_model *model,
-                               const struct gp_site_row *row)
+static void site_draw_stack(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_model *model,
+                            const struct gp_site_row *row)
 {
     const struct gp_frame_text *frames;
     char text[512];
@@ -175,7 +175,7 @@ static void gp_site_draw_stack(struct gp_grid *grid, struct gp_rect rect, const 
     }
 }
 
-static void gp_site_draw_footer(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_ui *ui)
+static void site_draw_footer(struct gp_grid *grid, struct gp_rect rect, const struct gp_site_ui *ui)
 {
     static const char *const keys[][2] = {{"s", "Sort"},      {"i", "Invert"}, {"Enter", "Stack"},
                                           {"Space", "Pause"}, {"+-", "Pace"},  {"q", "Quit"}};
@@ -191,7 +191,7 @@ static void gp_site_draw_footer(struct gp_grid *grid, struct gp_rect rect, const
 }
 
 /* Lines for the selected stack: at most two fifths of the screen, so that there is still a table. */
-static int gp_site_stack_lines(const struct gp_site_model *model, const struct gp_site_row *row, int rows)
+static int site_stack_lines(const struct gp_site_model *model, const struct gp_site_row *row, int rows)
 {
     const struct gp_frame_text *frames;
     int want = 1 + (int)gp_symbols_site(model->symbols, row->site, &frames), most = rows * 2 / 5;
@@ -204,13 +204,13 @@ void gp_site_draw(struct gp_grid *grid, const struct gp_site_model *model, struc
     int cursor = gp_site_cursor(model, ui), y = 0;
     char note[256];
     gp_grid_clear(grid, all);
-    gp_site_draw_title(grid, (struct gp_rect){y++, 0, 1, all.w}, model, ui);
+    site_draw_title(grid, (struct gp_rect){y++, 0, 1, all.w}, model, ui);
     for (uint32_t i = 0; i < 2 && all.h > 12 && gp_site_note(model, i, note, sizeof(note)); i++)
         gp_grid_put(grid, (struct gp_rect){y++, 0, 1, all.w}, 0, 0, GP_STYLE_WARN, note);
     struct gp_rect header = {y++, 0, 1, all.w};
-    gp_site_draw_line(grid, header, model, NULL);
+    site_draw_line(grid, header, model, NULL);
     gp_grid_paint(grid, header, 0, GP_STYLE_HEADER);
-    int stack = ui->detail && cursor >= 0 ? gp_site_stack_lines(model, &model->rows[cursor], all.h) : 0;
+    int stack = ui->detail && cursor >= 0 ? site_stack_lines(model, &model->rows[cursor], all.h) : 0;
     ui->page = all.h - y - stack - 1 > 1 ? all.h - y - stack - 1 : 1;
     if (ui->top > cursor)
         ui->top = cursor > 0 ? cursor : 0;
@@ -218,20 +218,20 @@ void gp_site_draw(struct gp_grid *grid, const struct gp_site_model *model, struc
         ui->top = cursor - ui->page + 1;
     for (int i = 0; i < ui->page && ui->top + i < (int)model->row_count; i++) {
         struct gp_rect line = {y + i, 0, 1, all.w};
-        gp_site_draw_line(grid, line, model, &model->rows[ui->top + i]);
+        site_draw_line(grid, line, model, &model->rows[ui->top + i]);
         if (ui->top + i == cursor)
             gp_grid_paint(grid, line, 0, GP_STYLE_SELECTED);
     }
     if (cursor < 0)
         gp_grid_put(grid, (struct gp_rect){y, 0, 1, all.w}, 0, 1, GP_STYLE_DIM, "no memory was asked for yet");
     if (stack > 0)
-        gp_site_draw_stack(grid, (struct gp_rect){all.h - 1 - stack, 0, stack, all.w}, model, &model->rows[cursor]);
-    gp_site_draw_footer(grid, (struct gp_rect){all.h - 1, 0, all.h > 2, all.w}, ui);
+        site_draw_stack(grid, (struct gp_rect){all.h - 1 - stack, 0, stack, all.w}, model, &model->rows[cursor]);
+    site_draw_footer(grid, (struct gp_rect){all.h - 1, 0, all.h > 2, all.w}, ui);
 }
 
 /* ---- printed --------------------------------------------------------------------------------------------------- */
 
-static void gp_site_print_text(FILE *out, const char *text, bool utf8)
+static void site_print_text(FILE *out, const char *text, bool utf8)
 {
     for (; *text; text++)
         if (utf8 || (unsigned char)*text < 0x80)
@@ -247,12 +247,12 @@ void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8)
         for (int i = 0; i < GP_SITE_COLUMNS; i++) {
             const struct gp_site_column_text *column = &gp_site_columns[i];
             const char *field = line < 0 ? column->name
-                                         : gp_site_field(&model->rows[line], (enum gp_site_column)i, GP_TEXT_GLUED,
-                                                         sizeof(text), text, sizeof(text));
+                                         : site_field(&model->rows[line], (enum gp_site_column)i, GP_TEXT_GLUED,
+                                                      sizeof(text), text, sizeof(text));
             int wide = i >= GP_SITE_LIVE && i <= GP_SITE_AT_PEAK ? 2 : i == GP_SITE_DELTA ? 2 : 0; /* "KiB" for "K" */
             int pad = column->width ? column->width + wide - gp_text_width(field) : 0;
             fprintf(out, "%s%*s", i ? " " : "", column->right && pad > 0 ? pad : 0, "");
-            gp_site_print_text(out, field, utf8);
+            site_print_text(out, field, utf8);
             if (!column->right && pad > 0)
                 fprintf(out, "%*s", pad, "");
         }
@@ -260,12 +260,12 @@ void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8)
     }
 }
 
-static json_t *gp_site_rate(double rate)
+static json_t *site_rate(double rate)
 {
     return isnan(rate) || isinf(rate) ? json_null() : json_real(rate);
 }
 
-static json_t *gp_site_row_json(const struct gp_site_model *model, const struct gp_site_row *row)
+static json_t *site_row_json(const struct gp_site_model *model, const struct gp_site_row *row)
 {
     const struct gp_frame_text *frames;
     char label[1024];
@@ -288,14 +288,14 @@ static json_t *gp_site_row_json(const struct gp_site_model *model, const struct 
                      "live_bytes", (json_int_t)row->live, "live_count", (json_int_t)row->count, "peak_bytes",
                      (json_int_t)row->peak, "at_peak_bytes", (json_int_t)row->at_peak, "allocated_bytes",
                      (json_int_t)row->allocated, "calls", (json_int_t)row->calls, "share_of_peak",
-                     gp_site_rate(row->share), "calls_per_s", gp_site_rate(row->calls_per_s), "delta_bytes_per_s",
-                     gp_site_rate(row->delta_per_s), "frames", stack);
+                     site_rate(row->share), "calls_per_s", site_rate(row->calls_per_s), "delta_bytes_per_s",
+                     site_rate(row->delta_per_s), "frames", stack);
 }
 
 json_t *gp_site_json(const struct gp_site_model *model)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < model->row_count; i++)
-        json_array_append_new(array, gp_site_row_json(model, &model->rows[i]));
+        json_array_append_new(array, site_row_json(model, &model->rows[i]));
     return array;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * sitemodel.c: see sites.h. */
+ * sitemodel.c: see siteview.h. */
 #define _GNU_SOURCE /* qsort_r */
-#include <view/sites.h>
+#include <view/siteview.h>
 
 #include <collect/collect.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ enum gp_site_column gp_site_column_find(const char *name)
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-static void gp_site_rates(const struct gp_site_model *model, struct gp_site_row *row)
+static void site_rates(const struct gp_site_model *model, struct gp_site_row *row)
 {
     row->calls_per_s = row->delta_per_s = NAN;
     if (!model->before_ns || model->sites->time_ns <= model->before_ns)
@@ -45,7 +45,7 @@ static void gp_site_rates(const struct gp_site_model *model, struct gp_site_row 
     row->delta_per_s = (double)(row->live - before->live) / seconds;
 }
 
-static void gp_site_row_fill(struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
+static void site_row_fill(struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
 {
     const struct gp_rec_site *site = &model->sites->sites[index];
     int64_t peak = model->sites->devices[site->device].peak_bytes;
@@ -62,10 +62,10 @@ static void gp_site_row_fill(struct gp_site_model *model, uint32_t index, struct
         .calls = site->calls,
         .share = peak > 0 ? (double)site->at_peak_bytes / (double)peak : NAN,
     };
-    gp_site_rates(model, row);
+    site_rates(model, row);
 }
 
-static int gp_site_remember(struct gp_site_model *model)
+static int site_remember(struct gp_site_model *model)
 {
     const struct gp_sites *sites = model->sites;
     struct gp_site_before *before = realloc(model->before, (sites->site_count + 1ul) * sizeof(*before));
@@ -79,7 +79,7 @@ static int gp_site_remember(struct gp_site_model *model)
     return 0;
 }
 
-static int gp_site_tell_apart(struct gp_site_model *model)
+static int site_tell_apart(struct gp_site_model *model)
 {
     uint32_t *sites = calloc(model->row_count + 1ul, sizeof(*sites));
     const struct gp_frame_text **callers = calloc(model->row_count + 1ul, sizeof(*callers));
@@ -111,17 +111,17 @@ int gp_site_model_count(struct gp_site_model *model)
         const struct gp_rec_site *site = &sites->sites[i];
         if (site->calls == 0 && site->live_bytes == 0)
             continue;
-        gp_site_row_fill(model, i, &rows[model->row_count++]);
+        site_row_fill(model, i, &rows[model->row_count++]);
         *(site->device == GP_WIRE_HOST ? &model->host_bytes : &model->live_bytes) += site->live_bytes;
     }
-    rc = gp_site_tell_apart(model);
+    rc = site_tell_apart(model);
     gp_site_model_sort(model, model->sort, model->ascending);
-    return rc ? rc : gp_site_remember(model);
+    return rc ? rc : site_remember(model);
 }
 
 /* ---- order ----------------------------------------------------------------------------------------------------- */
 
-static double gp_site_number(const struct gp_site_row *row, enum gp_site_column column)
+static double site_number(const struct gp_site_row *row, enum gp_site_column column)
 {
     switch (column) {
     case GP_SITE_DEV:
@@ -143,26 +143,26 @@ static double gp_site_number(const struct gp_site_row *row, enum gp_site_column 
     }
 }
 
-static int gp_site_order(const struct gp_site_row *a, const struct gp_site_row *b, enum gp_site_column column)
+static int site_order(const struct gp_site_row *a, const struct gp_site_row *b, enum gp_site_column column)
 {
     if (column == GP_SITE_SITE)
         return strcmp(a->name->function, b->name->function);
     if (column == GP_SITE_KIND)
         return strcmp(gp_kind_name(a->kind) ? gp_kind_name(a->kind) : "",
                       gp_kind_name(b->kind) ? gp_kind_name(b->kind) : "");
-    double x = gp_site_number(a, column), y = gp_site_number(b, column);
+    double x = site_number(a, column), y = site_number(b, column);
     return (x > y) - (x < y);
 }
 
-static int gp_site_compare(const void *left, const void *right, void *argument)
+static int site_compare(const void *left, const void *right, void *argument)
 {
     const struct gp_site_model *model = argument;
     const struct gp_site_row *a = left, *b = right;
-    double x = gp_site_number(a, model->sort), y = gp_site_number(b, model->sort);
+    double x = site_number(a, model->sort), y = site_number(b, model->sort);
     bool number = model->sort != GP_SITE_SITE && model->sort != GP_SITE_KIND;
     if (number && isnan(x) != isnan(y)) /* unknown comes last, whichever way */
         return isnan(x) ? 1 : -1;
-    int order = gp_site_order(a, b, model->sort);
+    int order = site_order(a, b, model->sort);
     if (!order)
         return (a->site > b->site) - (a->site < b->site);
     return model->ascending ? order : -order;
@@ -173,13 +173,13 @@ void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column,
     model->sort = column;
     model->ascending = ascending;
     if (model->row_count > 1)
-        qsort_r(model->rows, model->row_count, sizeof(*model->rows), gp_site_compare, model);
+        qsort_r(model->rows, model->row_count, sizeof(*model->rows), site_compare, model);
 }
 
 /* ---- samples --------------------------------------------------------------------------------------------------- */
 
 /* Names of the process and numbers of its devices; whatever cannot be had stays as it was. */
-static void gp_site_process(struct gp_site_model *model)
+static void site_process(struct gp_site_model *model)
 {
     /* It answers in microseconds; one that is stopped must not hold up the screen. */
     struct gp_collect_options options = {
@@ -205,7 +205,7 @@ int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_P
     int rc = gp_sites_open(&model->sites, pid, problem);
     if (rc)
         return rc;
-    gp_site_process(model);
+    site_process(model);
     rc = gp_site_model_count(model);
     if (rc)
         gp_site_model_close(model);
@@ -214,7 +214,7 @@ int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_P
 
 int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES])
 {
-    gp_site_process(model);
+    site_process(model);
     int rc = gp_sites_update(model->sites, problem);
     model->ended |= model->sites->ended;
     return rc ? rc : gp_site_model_count(model);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * sitescreen.c: the interactive `gpuprof top --by site`; see sites.h.  Reading sites waits for nobody, so one thread
+ * sitescreen.c: the interactive `gpuprof top --by site`; see siteview.h.  Reading sites waits for nobody, so one thread
  * does all. */
-#include <view/sites.h>
+#include <view/siteview.h>
 
 #include <base/clock.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ struct gp_site_screen {
     uint64_t next_ns;
 };
 
-static int gp_site_frame(struct gp_site_screen *screen)
+static int site_frame(struct gp_site_screen *screen)
 {
     int err = gp_window_fit(&screen->window);
     if (err)
@@ -30,7 +30,7 @@ static int gp_site_frame(struct gp_site_screen *screen)
     return 0;
 }
 
-static void gp_site_sample(struct gp_site_screen *screen)
+static void site_sample(struct gp_site_screen *screen)
 {
     char problem[GP_PROBLEM_BYTES];
     screen->next_ns = gp_clock_ns() + (uint64_t)screen->ui.interval_ms * 1000000ull;
@@ -43,7 +43,7 @@ static void gp_site_sample(struct gp_site_screen *screen)
         screen->window.quit = true;
 }
 
-static void gp_site_move(struct gp_site_screen *screen, int by)
+static void site_move(struct gp_site_screen *screen, int by)
 {
     int cursor = gp_site_cursor(screen->model, &screen->ui), last = (int)screen->model->row_count - 1;
     if (last < 0)
@@ -52,13 +52,13 @@ static void gp_site_move(struct gp_site_screen *screen, int by)
     screen->ui.selected = screen->model->rows[cursor + by].site;
 }
 
-static void gp_site_pace(struct gp_site_ui *ui, bool faster)
+static void site_pace(struct gp_site_ui *ui, bool faster)
 {
     int64_t ms = faster ? ui->interval_ms / 2 : ui->interval_ms * 2ll;
     ui->interval_ms = ms < 100 ? 100 : ms > 3600000 ? 3600000 : (int)ms;
 }
 
-static void gp_site_key(void *arg, int key)
+static void site_key(void *arg, int key)
 {
     struct gp_site_screen *screen = arg;
     struct gp_site_model *model = screen->model;
@@ -85,28 +85,28 @@ static void gp_site_key(void *arg, int key)
         break;
     case '+':
     case '-':
-        gp_site_pace(&screen->ui, key == '+');
+        site_pace(&screen->ui, key == '+');
         screen->next_ns = 0;
         break;
     case GP_KEY_UP:
     case 'k':
-        gp_site_move(screen, -1);
+        site_move(screen, -1);
         break;
     case GP_KEY_DOWN:
     case 'j':
-        gp_site_move(screen, 1);
+        site_move(screen, 1);
         break;
     case GP_KEY_PAGE_UP:
-        gp_site_move(screen, -screen->ui.page);
+        site_move(screen, -screen->ui.page);
         break;
     case GP_KEY_PAGE_DOWN:
-        gp_site_move(screen, screen->ui.page);
+        site_move(screen, screen->ui.page);
         break;
     case GP_KEY_HOME:
-        gp_site_move(screen, -(int)model->row_count);
+        site_move(screen, -(int)model->row_count);
         break;
     case GP_KEY_END:
-        gp_site_move(screen, (int)model->row_count);
+        site_move(screen, (int)model->row_count);
         break;
     case GP_KEY_REDRAW:
         screen->window.repaint = true;
@@ -116,7 +116,7 @@ static void gp_site_key(void *arg, int key)
     }
 }
 
-static int gp_site_wait_ms(const struct gp_site_screen *screen)
+static int site_wait_ms(const struct gp_site_screen *screen)
 {
     uint64_t now = gp_clock_ns();
     if (screen->ui.paused)
@@ -124,20 +124,20 @@ static int gp_site_wait_ms(const struct gp_site_screen *screen)
     return now >= screen->next_ns ? 0 : (int)((screen->next_ns - now) / 1000000ull) + 1;
 }
 
-static int gp_site_loop(struct gp_site_screen *screen)
+static int site_loop(struct gp_site_screen *screen)
 {
     struct gp_window *window = &screen->window;
-    int err = gp_site_frame(screen);
+    int err = site_frame(screen);
     while (!err && !window->quit) {
         struct pollfd polls[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = window->signals, .events = POLLIN}};
-        if (poll(polls, 2, gp_site_wait_ms(screen)) < 0 && errno != EINTR)
+        if (poll(polls, 2, site_wait_ms(screen)) < 0 && errno != EINTR)
             return -errno;
         if (polls[1].revents)
             gp_window_signals(window);
-        gp_window_keys(window, polls[0].revents, gp_site_key, screen);
-        if (!window->quit && gp_site_wait_ms(screen) == 0)
-            gp_site_sample(screen);
-        err = gp_site_frame(screen);
+        gp_window_keys(window, polls[0].revents, site_key, screen);
+        if (!window->quit && site_wait_ms(screen) == 0)
+            site_sample(screen);
+        err = site_frame(screen);
     }
     return err;
 }
@@ -151,7 +151,7 @@ int gp_site_screen(struct gp_site_model *model, int interval_ms, int64_t samples
     if (!err)
         err = gp_term_open();
     if (!err) {
-        err = gp_site_loop(&screen);
+        err = site_loop(&screen);
         gp_term_close();
     }
     gp_window_end(&screen.window);

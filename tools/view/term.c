@@ -7,8 +7,8 @@
 
 #include <view/term.h>
 
-#include <view/text.h>
 #include <view/ui.h>
+#include <view/utf8.h>
 
 #include <errno.h>
 #include <langinfo.h>
@@ -31,7 +31,7 @@ static struct {
     short pairs[GP_STYLES];
 } gp_term;
 
-static const char *gp_term_name(void)
+static const char *term_name(void)
 {
     const char *name = getenv("TERM");
     return name ? name : "";
@@ -39,19 +39,19 @@ static const char *gp_term_name(void)
 
 bool gp_term_usable(void)
 {
-    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && gp_term_name()[0] && strcmp(gp_term_name(), "dumb") != 0;
+    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term_name()[0] && strcmp(term_name(), "dumb") != 0;
 }
 
 bool gp_term_utf8(void)
 {
     /* The Linux console's font has 256 or 512 glyphs; the blocks and arrows are not among them. */
-    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 && strcmp(gp_term_name(), "linux") != 0 &&
-           strcmp(gp_term_name(), "dumb") != 0;
+    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 && strcmp(term_name(), "linux") != 0 &&
+           strcmp(term_name(), "dumb") != 0;
 }
 
 /* ---- styles -------------------------------------------------------------------------------------------------- */
 
-static void gp_term_monochrome(void)
+static void term_monochrome(void)
 {
     static const attr_t attributes[GP_STYLES] = {
         [GP_STYLE_DIM] = A_DIM,
@@ -72,7 +72,7 @@ static void gp_term_monochrome(void)
 
 /* Foregrounds on the terminal's own background: middle tones of blue, orange and red can be read on black and on white,
  * and are told apart by people who do not see red and green.  Meaning never rests on the colour alone. */
-static void gp_term_colours(void)
+static void term_colours(void)
 {
     static const struct {
         enum gp_style style;
@@ -103,7 +103,7 @@ static void gp_term_colours(void)
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
-static void gp_term_crash(int number)
+static void term_crash(int number)
 {
     tcsetattr(STDIN_FILENO, TCSANOW, &gp_term.saved);
     ssize_t ignored = write(STDOUT_FILENO, gp_term.leave, gp_term.leave_bytes);
@@ -112,7 +112,7 @@ static void gp_term_crash(int number)
     raise(number);
 }
 
-static void gp_term_guard(void)
+static void term_guard(void)
 {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     static const char *const names[] = {"sgr0", "cnorm", "rmcup"};
@@ -125,7 +125,7 @@ static void gp_term_guard(void)
             gp_term.leave_bytes += bytes;
         }
     }
-    struct sigaction action = {.sa_handler = gp_term_crash, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = term_crash, .sa_flags = (int)SA_RESETHAND};
     for (size_t i = 0; i < GP_COUNT(numbers); i++)
         sigaction(numbers[i], &action, NULL);
 }
@@ -140,7 +140,7 @@ int gp_term_open(void)
     gp_term.screen = newterm(NULL, stdout, stdin);
     if (!gp_term.screen)
         return -ENOTTY;
-    gp_term_guard();
+    term_guard();
     set_term(gp_term.screen);
     cbreak();
     noecho();
@@ -150,9 +150,9 @@ int gp_term_open(void)
     nodelay(stdscr, TRUE);
     scrollok(stdscr, FALSE);
     curs_set(0);
-    gp_term_monochrome();
+    term_monochrome();
     if (has_colors() && !(no_color && no_color[0]))
-        gp_term_colours();
+        term_colours();
     return 0;
 }
 
@@ -191,7 +191,7 @@ void gp_term_resume(void)
 
 /* ---- out and in ---------------------------------------------------------------------------------------------- */
 
-static void gp_term_put(int y, int x, const struct gp_cell *cell)
+static void term_put(int y, int x, const struct gp_cell *cell)
 {
     wchar_t wide[GP_CELL_BYTES];
     size_t count = 0;
@@ -213,13 +213,13 @@ void gp_term_show(const struct gp_grid *grid, bool repaint)
         for (int x = 0; x < grid->cols; x++) {
             const struct gp_cell *cell = gp_grid_at(grid, y, x);
             if (cell->width > 0)
-                gp_term_put(y, x, cell);
+                term_put(y, x, cell);
         }
     }
     refresh();
 }
 
-static int gp_term_function_key(int key)
+static int term_function_key(int key)
 {
     switch (key) {
     case KEY_UP:
@@ -258,7 +258,7 @@ int gp_term_key(void)
     if (kind == ERR)
         return GP_KEY_NONE;
     if (kind == KEY_CODE_YES)
-        return gp_term_function_key((int)key);
+        return term_function_key((int)key);
     if (key == L'\r' || key == L'\n')
         return GP_KEY_ENTER;
     return key == 0x7f ? GP_KEY_BACKSPACE : (int)key;

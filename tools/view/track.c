@@ -15,7 +15,7 @@ bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
            a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0);
 }
 
-static struct gp_track **gp_track_bucket(struct gp_model *model, const struct gp_row_id *id)
+static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
     /* FNV-1a: short keys, no adversary worth more (a chain of all rows is still walked in microseconds). */
     uint64_t hash = 0xcbf29ce484222325ull;
@@ -30,7 +30,7 @@ static struct gp_track **gp_track_bucket(struct gp_model *model, const struct gp
 
 struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id)
 {
-    struct gp_track **bucket = gp_track_bucket(model, id);
+    struct gp_track **bucket = track_bucket(model, id);
     for (struct gp_track *track = *bucket; track; track = track->next) {
         if (gp_row_id_equal(&track->id, id)) {
             track->generation = model->generation;
@@ -130,7 +130,7 @@ void gp_track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_
     track->frees = frees;
 }
 
-static void gp_track_raise(int64_t *seen, int64_t now, int64_t *peak)
+static void track_raise(int64_t *seen, int64_t now, int64_t *peak)
 {
     int64_t most = now > *peak ? now : *peak;
     if (most > *seen)
@@ -142,8 +142,8 @@ void gp_track_peak(struct gp_track *track, struct gp_row *row)
 {
     /* Of one member the peaks are exact, but those of members that have ended may be higher. */
     int64_t exact_allocated = row->allocated_peak, exact_reserved = row->reserved_peak;
-    gp_track_raise(&track->allocated_seen, row->allocated, &row->allocated_peak);
-    gp_track_raise(&track->reserved_seen, row->reserved, &row->reserved_peak);
+    track_raise(&track->allocated_seen, row->allocated, &row->allocated_peak);
+    track_raise(&track->reserved_seen, row->reserved, &row->reserved_peak);
     row->seen_peak = row->members > 1 || row->allocated_peak != exact_allocated || row->reserved_peak != exact_reserved;
 }
 

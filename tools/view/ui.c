@@ -32,7 +32,7 @@ const struct gp_key_help gp_key_helps[] = {
 const int gp_key_help_count = (int)GP_COUNT(gp_key_helps);
 
 /* Stops that a person can tell apart; the limits are those of -d. */
-static const int gp_ui_intervals[] = {100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 600000, 3600000};
+static const int ui_intervals[] = {100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 600000, 3600000};
 
 void gp_ui_init(struct gp_ui *ui)
 {
@@ -53,7 +53,7 @@ void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...)
     ui->message_is_error = is_error;
 }
 
-static int gp_ui_tag_index(const struct gp_ui *ui, const struct gp_row_id *id)
+static int ui_tag_index(const struct gp_ui *ui, const struct gp_row_id *id)
 {
     for (int i = 0; i < ui->tag_count; i++) {
         if (gp_row_id_equal(&ui->tags[i], id))
@@ -64,10 +64,10 @@ static int gp_ui_tag_index(const struct gp_ui *ui, const struct gp_row_id *id)
 
 bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id)
 {
-    return gp_ui_tag_index(ui, id) >= 0;
+    return ui_tag_index(ui, id) >= 0;
 }
 
-static void gp_ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line)
+static void ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line)
 {
     ui->cursor = line < 0 || list->count == 0 ? 0 : line < list->count ? line : list->count - 1;
     if (list->count)
@@ -91,21 +91,21 @@ void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page)
             break;
         }
     }
-    gp_ui_select(ui, list, line);
+    ui_select(ui, list, line);
 }
 
-static void gp_ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
+static void ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
 {
     if (list->count == 0)
         return;
-    int index = gp_ui_tag_index(ui, &ui->selected);
+    int index = ui_tag_index(ui, &ui->selected);
     if (index >= 0)
         ui->tags[index] = ui->tags[--ui->tag_count];
     else if (ui->tag_count < GP_UI_TAGS)
         ui->tags[ui->tag_count++] = ui->selected;
     else
         gp_ui_say(ui, true, "no more than %d rows can be tagged; U untags all", GP_UI_TAGS);
-    gp_ui_select(ui, list, ui->cursor + 1);
+    ui_select(ui, list, ui->cursor + 1);
 }
 
 /* ---- resets -------------------------------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ const char *gp_reset_word(uint32_t what)
     return what == GP_RESET_ALLOCATED ? "allocated" : what == GP_RESET_RESERVED ? "reserved" : "allocated and reserved";
 }
 
-static bool gp_ui_targeted(const struct gp_ui *ui, const struct gp_row *pair)
+static bool ui_targeted(const struct gp_ui *ui, const struct gp_row *pair)
 {
     for (int i = 0; i < ui->target_count; i++) {
         const struct gp_reset_target *target = &ui->targets[i];
@@ -127,9 +127,9 @@ static bool gp_ui_targeted(const struct gp_ui *ui, const struct gp_row *pair)
 }
 
 /* 1 taken, 0 nothing to take, -1 no room. */
-static int gp_ui_target(struct gp_ui *ui, const struct gp_row *pair)
+static int ui_target(struct gp_ui *ui, const struct gp_row *pair)
 {
-    if (!pair->device || !gp_process_readable(pair->process) || pair->process->closed || gp_ui_targeted(ui, pair))
+    if (!pair->device || !gp_process_readable(pair->process) || pair->process->closed || ui_targeted(ui, pair))
         return 0;
     if (ui->target_count == GP_UI_TAGS)
         return -1;
@@ -144,7 +144,7 @@ static int gp_ui_target(struct gp_ui *ui, const struct gp_row *pair)
 }
 
 /* The pairs behind the tagged rows, or behind the selected one.  Host memory only where its own row was named. */
-static bool gp_ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
+static bool ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
     const struct gp_row_id *ids = ui->tag_count ? ui->tags : &ui->selected;
@@ -155,15 +155,14 @@ static bool gp_ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
         for (int i = 0; i < pairs->count; i++) {
             const struct gp_row *pair = &pairs->rows[i];
             bool named = ids[t].kind == GP_ROW_PAIR || pair->id.device != GP_MODEL_HOST;
-            if (named && gp_row_contains(&group, pair) && gp_ui_target(ui, pair) < 0)
+            if (named && gp_row_contains(&group, pair) && ui_target(ui, pair) < 0)
                 return false;
         }
     }
     return true;
 }
 
-static void gp_ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list,
-                            uint32_t what)
+static void ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, uint32_t what)
 {
     if (list->count == 0) {
         gp_ui_say(ui, true, "nothing to reset: no row is selected");
@@ -177,7 +176,7 @@ static void gp_ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, cons
                                               : "--peaks");
         return;
     }
-    if (!gp_ui_find_targets(ui, model)) {
+    if (!ui_find_targets(ui, model)) {
         gp_ui_say(ui, true, "these are more than %d peaks: tag fewer rows", GP_UI_TAGS);
         return;
     }
@@ -192,16 +191,16 @@ static void gp_ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, cons
 
 /* ---- keys ---------------------------------------------------------------------------------------------------- */
 
-static enum gp_action gp_ui_interval(struct gp_ui *ui, int direction)
+static enum gp_action ui_interval(struct gp_ui *ui, int direction)
 {
-    const int count = (int)GP_COUNT(gp_ui_intervals);
+    const int count = (int)GP_COUNT(ui_intervals);
     int next = ui->interval_ms;
     if (direction > 0) {
-        for (int i = count - 1; i >= 0 && gp_ui_intervals[i] > ui->interval_ms; i--)
-            next = gp_ui_intervals[i];
+        for (int i = count - 1; i >= 0 && ui_intervals[i] > ui->interval_ms; i--)
+            next = ui_intervals[i];
     } else {
-        for (int i = 0; i < count && gp_ui_intervals[i] < ui->interval_ms; i++)
-            next = gp_ui_intervals[i];
+        for (int i = 0; i < count && ui_intervals[i] < ui->interval_ms; i++)
+            next = ui_intervals[i];
     }
     ui->interval_ms = next;
     char text[16];
@@ -209,14 +208,14 @@ static enum gp_action gp_ui_interval(struct gp_ui *ui, int direction)
     return GP_ACTION_INTERVAL;
 }
 
-static void gp_ui_sort_by(struct gp_ui *ui, enum gp_column_id column)
+static void ui_sort_by(struct gp_ui *ui, enum gp_column_id column)
 {
     ui->sort = column;
     ui->ascending = !gp_columns[column].numeric;
     gp_ui_say(ui, false, "sorted by %s", gp_columns[column].name);
 }
 
-static enum gp_action gp_ui_key_filter(struct gp_ui *ui, int key)
+static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
 {
     size_t used = strlen(ui->filter);
     if (key == GP_KEY_ENTER) {
@@ -251,7 +250,7 @@ static enum gp_action gp_ui_key_filter(struct gp_ui *ui, int key)
     return GP_ACTION_NONE;
 }
 
-static enum gp_action gp_ui_key_sort(struct gp_ui *ui, int key)
+static enum gp_action ui_key_sort(struct gp_ui *ui, int key)
 {
     int step = key == GP_KEY_UP ? -1 : key == GP_KEY_DOWN || key == 'j' ? 1 : 0;
     int cursor = (int)ui->sort_cursor + step;
@@ -263,13 +262,13 @@ static enum gp_action gp_ui_key_sort(struct gp_ui *ui, int key)
         cursor = GP_COLUMNS - 1;
     ui->sort_cursor = (enum gp_column_id)cursor;
     if (key == GP_KEY_ENTER)
-        gp_ui_sort_by(ui, ui->sort_cursor);
+        ui_sort_by(ui, ui->sort_cursor);
     if (key == GP_KEY_ENTER || key == GP_KEY_ESCAPE || key == 'q')
         ui->mode = GP_MODE_NORMAL;
     return GP_ACTION_NONE;
 }
 
-static enum gp_action gp_ui_key_confirm(struct gp_ui *ui, int key)
+static enum gp_action ui_key_confirm(struct gp_ui *ui, int key)
 {
     if (key == 'y' || key == 'Y') {
         ui->mode = GP_MODE_NORMAL;
@@ -283,7 +282,7 @@ static enum gp_action gp_ui_key_confirm(struct gp_ui *ui, int key)
     return GP_ACTION_NONE;
 }
 
-static enum gp_action gp_ui_key_help(struct gp_ui *ui, int key)
+static enum gp_action ui_key_help(struct gp_ui *ui, int key)
 {
     int step = key == GP_KEY_UP                        ? -1
                : key == GP_KEY_DOWN || key == 'j'      ? 1
@@ -303,29 +302,29 @@ static enum gp_action gp_ui_key_help(struct gp_ui *ui, int key)
 }
 
 /* Moving about.  False: not such a key. */
-static bool gp_ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int key)
+static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int key)
 {
     switch (key) {
     case GP_KEY_UP:
-        gp_ui_select(ui, list, ui->cursor - 1);
+        ui_select(ui, list, ui->cursor - 1);
         return true;
     case GP_KEY_DOWN:
     case 'j':
-        gp_ui_select(ui, list, ui->cursor + 1);
+        ui_select(ui, list, ui->cursor + 1);
         return true;
     case GP_KEY_PAGE_UP:
-        gp_ui_select(ui, list, ui->cursor - ui->page);
+        ui_select(ui, list, ui->cursor - ui->page);
         return true;
     case GP_KEY_PAGE_DOWN:
-        gp_ui_select(ui, list, ui->cursor + ui->page);
+        ui_select(ui, list, ui->cursor + ui->page);
         return true;
     case GP_KEY_HOME:
     case 'g':
-        gp_ui_select(ui, list, 0);
+        ui_select(ui, list, 0);
         return true;
     case GP_KEY_END:
     case 'G':
-        gp_ui_select(ui, list, list->count - 1);
+        ui_select(ui, list, list->count - 1);
         return true;
     case GP_KEY_LEFT:
         ui->shift -= ui->shift >= 8 ? 8 : ui->shift;
@@ -339,7 +338,7 @@ static bool gp_ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int
 }
 
 /* What changes the view.  False: not such a key. */
-static bool gp_ui_key_view(struct gp_ui *ui, int key)
+static bool ui_key_view(struct gp_ui *ui, int key)
 {
     static const char *const views[GP_BYS] = {"process", "GPU", "container"};
     switch (key) {
@@ -386,8 +385,8 @@ static bool gp_ui_key_view(struct gp_ui *ui, int key)
     }
 }
 
-static enum gp_action gp_ui_key_act(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list,
-                                    int key)
+static enum gp_action ui_key_act(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list,
+                                 int key)
 {
     switch (key) {
     case 'q':
@@ -398,34 +397,34 @@ static enum gp_action gp_ui_key_act(struct gp_ui *ui, const struct gp_model *mod
         ui->filter[0] = '\0';
         break;
     case 'M':
-        gp_ui_sort_by(ui, GP_COLUMN_ALLOC);
+        ui_sort_by(ui, GP_COLUMN_ALLOC);
         break;
     case 'P':
-        gp_ui_sort_by(ui, GP_COLUMN_PEAK);
+        ui_sort_by(ui, GP_COLUMN_PEAK);
         break;
     case 'N':
-        gp_ui_sort_by(ui, GP_COLUMN_PID);
+        ui_sort_by(ui, GP_COLUMN_PID);
         break;
     case 'r':
-        gp_ui_ask_reset(ui, model, list, GP_RESET_ALLOCATED);
+        ui_ask_reset(ui, model, list, GP_RESET_ALLOCATED);
         break;
     case 'R':
-        gp_ui_ask_reset(ui, model, list, GP_RESET_RESERVED);
+        ui_ask_reset(ui, model, list, GP_RESET_RESERVED);
         break;
     case 'p':
-        gp_ui_ask_reset(ui, model, list, GP_RESET_PEAKS);
+        ui_ask_reset(ui, model, list, GP_RESET_PEAKS);
         break;
     case ' ':
-        gp_ui_tag(ui, list);
+        ui_tag(ui, list);
         break;
     case 'U':
         ui->tag_count = 0;
         break;
     case '+':
     case '=':
-        return gp_ui_interval(ui, 1);
+        return ui_interval(ui, 1);
     case '-':
-        return gp_ui_interval(ui, -1);
+        return ui_interval(ui, -1);
     case 'Z':
         ui->paused = !ui->paused;
         return ui->paused ? GP_ACTION_NONE : GP_ACTION_REFRESH;
@@ -443,19 +442,19 @@ enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const s
 {
     switch (ui->mode) {
     case GP_MODE_FILTER:
-        return gp_ui_key_filter(ui, key);
+        return ui_key_filter(ui, key);
     case GP_MODE_SORT:
-        return gp_ui_key_sort(ui, key);
+        return ui_key_sort(ui, key);
     case GP_MODE_CONFIRM:
-        return gp_ui_key_confirm(ui, key);
+        return ui_key_confirm(ui, key);
     case GP_MODE_HELP:
-        return gp_ui_key_help(ui, key);
+        return ui_key_help(ui, key);
     case GP_MODE_NORMAL:
         break;
     }
     if (key != GP_KEY_RESIZE)
         ui->message[0] = '\0';
-    if (gp_ui_key_move(ui, list, key) || gp_ui_key_view(ui, key))
+    if (ui_key_move(ui, list, key) || ui_key_view(ui, key))
         return GP_ACTION_NONE;
-    return gp_ui_key_act(ui, model, list, key);
+    return ui_key_act(ui, model, list, key);
 }

@@ -43,7 +43,7 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-struct gp_page { /* where text goes */
+struct gp_text_page { /* where text goes */
     FILE *out;
     int width;   /* columns; at least 40 are used */
     bool colour; /* escape sequences */
@@ -51,18 +51,18 @@ struct gp_page { /* where text goes */
     bool named;  /* notes say which recording they are about */
 };
 
-void gp_page_summary(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks);
-void gp_page_leaks(const struct gp_page *page, const struct gp_report *report, const struct gp_leaks *leaks);
+void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks);
+void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks);
 /* False: out of memory. */
-bool gp_page_peak(const struct gp_page *page, const struct gp_report *report);
-bool gp_page_churn(const struct gp_page *page, const struct gp_report *report);
-bool gp_page_fragmentation(const struct gp_page *page, const struct gp_report *report);
-bool gp_page_reconcile(const struct gp_page *page, const struct gp_report *report);
+bool gp_page_peak(const struct gp_text_page *page, const struct gp_report *report);
+bool gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);
+bool gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
+bool gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report);
 /* What a reader must know before any number: is it whole?  Nothing if it is; true: something. */
-bool gp_page_warnings(const struct gp_page *page, const struct gp_report *report);
+bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
 
 /* names: the label of each site of each recording. */
-void gp_page_diff(const struct gp_page *page, const struct gp_diff *diff, const char *const *names[2]);
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2]);
 json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2]);
 
 #endif

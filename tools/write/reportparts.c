@@ -40,14 +40,14 @@ json_t *gp_report_device_name(const struct gp_report *report, uint32_t device)
     return json_integer(row->ordinal >= 0 ? row->ordinal : row->index);
 }
 
-static json_t *gp_report_since(const struct gp_report *report, uint64_t time_ns)
+static json_t *report_since(const struct gp_report *report, uint64_t time_ns)
 {
     uint64_t begin = report->recording->begin_ns;
     return json_integer(time_ns > begin ? (json_int_t)(time_ns - begin) : 0);
 }
 
 /* Adds the name of a site to an object: function, file and line by which it is called. */
-static void gp_report_name(const struct gp_report *report, json_t *object, uint32_t site)
+static void report_name(const struct gp_report *report, json_t *object, uint32_t site)
 {
     const struct gp_frame_text *name = gp_symbols_name(report->symbols, site);
     json_object_set_new(object, "function", json_string(name->function));
@@ -67,7 +67,7 @@ json_t *gp_report_suspects(const struct gp_report *report, const struct gp_leaks
             json_decref(curve);
             return NULL;
         }
-        gp_report_name(report, suspect, leak->site);
+        report_name(report, suspect, leak->site);
         json_object_set_new(suspect, "device", gp_report_device_name(report, leak->device));
         json_object_set_new(suspect, "kind", json_string(gp_kind_name(leak->kind)));
         json_object_set_new(suspect, "live_bytes", json_integer(leak->live_bytes));
@@ -94,8 +94,8 @@ json_t *gp_report_leaks_json(const struct gp_report *report, const struct gp_lea
 }
 
 /* One object a device, in a list under `schema`. */
-static json_t *gp_report_devices(const struct gp_report *report, const char *schema,
-                                 json_t *part(const struct gp_report *report, uint32_t device))
+static json_t *report_devices(const struct gp_report *report, const char *schema,
+                              json_t *part(const struct gp_report *report, uint32_t device))
 {
     json_t *devices = json_array();
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
@@ -109,7 +109,7 @@ static json_t *gp_report_devices(const struct gp_report *report, const char *sch
     return json_pack("{s:s,s:o}", "schema", schema, "devices", devices);
 }
 
-static json_t *gp_report_peak_device(const struct gp_report *report, uint32_t device)
+static json_t *report_peak_device(const struct gp_report *report, uint32_t device)
 {
     struct gp_peak *peak = gp_flow_peak(report->flow, device, 0);
     json_t *parts = json_array(), *object = NULL;
@@ -118,11 +118,11 @@ static json_t *gp_report_peak_device(const struct gp_report *report, uint32_t de
         json_t *row = json_pack("{s:I,s:s,s:I,s:I}", "site", (json_int_t)part->site, "kind", gp_kind_name(part->kind),
                                 "bytes", (json_int_t)part->bytes, "count", (json_int_t)part->count);
         if (row)
-            gp_report_name(report, row, part->site);
+            report_name(report, row, part->site);
         json_array_append_new(parts, row);
     }
     if (peak)
-        object = json_pack("{s:o,s:I,s:O}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
+        object = json_pack("{s:o,s:I,s:O}", "time_ns", report_since(report, peak->time_ns), "bytes",
                            (json_int_t)peak->bytes, "parts", parts);
     json_decref(parts);
     free(peak);
@@ -131,7 +131,7 @@ static json_t *gp_report_peak_device(const struct gp_report *report, uint32_t de
 
 json_t *gp_report_peak_json(const struct gp_report *report)
 {
-    return gp_report_devices(report, "gpuprof.peak/1", gp_report_peak_device);
+    return report_devices(report, "gpuprof.peak/1", report_peak_device);
 }
 
 json_t *gp_report_churn_part(const struct gp_report *report)
@@ -145,7 +145,7 @@ json_t *gp_report_churn_part(const struct gp_report *report)
                       "pairs_per_step", site->pairs_per_step, "bytes", (json_int_t)site->bytes, "mean_life_ns",
                       (json_int_t)site->mean_life_ns, "driver_ns", (json_int_t)site->driver_ns);
         if (row)
-            gp_report_name(report, row, site->site);
+            report_name(report, row, site->site);
         json_array_append_new(sites, row);
     }
     if (churn)
@@ -175,7 +175,7 @@ json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t de
     for (uint32_t i = 0; f && i < f->count; i++) {
         const struct gp_fragment_point *point = &f->points[i];
         json_array_append_new(points,
-                              json_pack("[o,I,I,I,o]", gp_report_since(report, point->time_ns),
+                              json_pack("[o,I,I,I,o]", report_since(report, point->time_ns),
                                         (json_int_t)point->reserved_bytes, (json_int_t)point->allocated_bytes,
                                         (json_int_t)point->requested_bytes, gp_json_known(point->largest_free_bytes)));
     }
@@ -189,7 +189,7 @@ json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t de
 
 json_t *gp_report_fragmentation_json(const struct gp_report *report)
 {
-    return gp_report_devices(report, "gpuprof.fragmentation/1", gp_report_fragmentation_part);
+    return report_devices(report, "gpuprof.fragmentation/1", gp_report_fragmentation_part);
 }
 
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
@@ -204,7 +204,7 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
                                               bill->rows[i].estimated));
     }
     if (bill)
-        object = json_pack("{s:o,s:o,s:O}", "time_ns", gp_report_since(report, bill->time_ns), "process_bytes",
+        object = json_pack("{s:o,s:o,s:O}", "time_ns", report_since(report, bill->time_ns), "process_bytes",
                            gp_json_known(bill->process_bytes), "rows", rows);
     json_decref(rows);
     free(bill);
@@ -213,7 +213,7 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
 
 json_t *gp_report_reconcile_json(const struct gp_report *report)
 {
-    return gp_report_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
+    return report_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
 }
 
 json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2])

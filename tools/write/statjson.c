@@ -16,7 +16,7 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
 }
 
 /* Of what the agent's maps hold, the rest unknown. */
-static bool gp_stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
+static bool stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
 {
     static const char *const known[] = {"allocated_bytes.all.current", "allocated_bytes.all.peak",
                                         "reserved_bytes.all.current",  "reserved_bytes.all.peak",
@@ -28,18 +28,18 @@ static bool gp_stats_known(const struct gp_device_view *view, const struct gp_st
     return !view->totals_only;
 }
 
-static json_t *gp_stats_json(const struct gp_device_view *view)
+static json_t *stats_json(const struct gp_device_view *view)
 {
     const struct gp_stat_key *keys = gp_stat_keys();
     json_t *object = json_object();
     for (int i = 0; i < GP_STAT_KEYS; i++)
         json_object_set_new(object, keys[i].name,
-                            gp_stats_known(view, &keys[i]) ? json_integer(gp_stat_get(&view->wire, &keys[i]))
-                                                           : json_null());
+                            stats_known(view, &keys[i]) ? json_integer(gp_stat_get(&view->wire, &keys[i]))
+                                                        : json_null());
     return object;
 }
 
-static json_t *gp_kinds_json(const struct gp_wire_device *device)
+static json_t *kinds_json(const struct gp_wire_device *device)
 {
     json_t *object = json_object();
     for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
@@ -54,19 +54,19 @@ static json_t *gp_kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-static json_t *gp_device_json(const struct gp_device_view *device)
+static json_t *device_json(const struct gp_device_view *device)
 {
     return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o}", "device", gp_device_number(device), "uuid",
                      gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
-                     gp_json_known(device->total_bytes), "stats", gp_stats_json(device), "kinds",
-                     device->totals_only ? json_null() : gp_kinds_json(&device->wire), "untracked_bytes",
+                     gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
+                     device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
                      gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
                      "linear_rounded_bytes",
                      gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes));
 }
 
 /* Scopes of the devices, or of the host (which is not a device that a script could pass on). */
-static json_t *gp_scopes_json(const struct gp_process *process, int only, bool host)
+static json_t *scopes_json(const struct gp_process *process, int only, bool host)
 {
     json_t *array = json_array();
     for (int i = 0; i < process->scope_count; i++) {
@@ -81,30 +81,30 @@ static json_t *gp_scopes_json(const struct gp_process *process, int only, bool h
     return array;
 }
 
-static json_t *gp_host_json(const struct gp_process *process)
+static json_t *host_json(const struct gp_process *process)
 {
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
         if (device->index == (int)GP_WIRE_HOST)
-            return json_pack("{s:o,s:o,s:o}", "stats", gp_stats_json(device), "kinds", gp_kinds_json(&device->wire),
-                             "scopes", gp_scopes_json(process, -1, true));
+            return json_pack("{s:o,s:o,s:o}", "stats", stats_json(device), "kinds", kinds_json(&device->wire), "scopes",
+                             scopes_json(process, -1, true));
     }
     return json_null();
 }
 
-static json_t *gp_devices_json(const struct gp_process *process, int only)
+static json_t *devices_json(const struct gp_process *process, int only)
 {
     json_t *array = json_array();
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
         bool wanted = only < 0 || gp_device_number(device) == only;
         if (wanted && device->index != (int)GP_WIRE_HOST)
-            json_array_append_new(array, gp_device_json(device));
+            json_array_append_new(array, device_json(device));
     }
     return array;
 }
 
-static json_t *gp_lost_json(const struct gp_process *process)
+static json_t *lost_json(const struct gp_process *process)
 {
     json_t *object = json_object();
     for (unsigned i = 0; i < GP_LOSTS; i++) {
@@ -117,7 +117,7 @@ static json_t *gp_lost_json(const struct gp_process *process)
     return object;
 }
 
-static json_t *gp_recording_json(const struct gp_process *process)
+static json_t *recording_json(const struct gp_process *process)
 {
     static const char *const states[] = {
         [GP_RECORD_OFF] = "off", [GP_RECORD_ON] = "on", [GP_RECORD_DONE] = "done", [GP_RECORD_FAILED] = "failed"};
@@ -126,7 +126,7 @@ static json_t *gp_recording_json(const struct gp_process *process)
                      (json_int_t)process->recording.error);
 }
 
-static json_t *gp_failures_json(const struct gp_process *process)
+static json_t *failures_json(const struct gp_process *process)
 {
     json_t *array = json_array();
     for (int i = 0; i < process->failure_count; i++) {
@@ -138,7 +138,7 @@ static json_t *gp_failures_json(const struct gp_process *process)
     return array;
 }
 
-static json_t *gp_driver_json(const struct gp_process *process)
+static json_t *driver_json(const struct gp_process *process)
 {
     for (int i = 0; i < process->device_count && !process->from_agent; i++) {
         if (process->devices[i].identified)
@@ -147,24 +147,23 @@ static json_t *gp_driver_json(const struct gp_process *process)
     return json_null();
 }
 
-static json_t *gp_process_json(const struct gp_process *p, int only)
+static json_t *process_json(const struct gp_process *p, int only)
 {
     static const char *const states[] = {"live", "stale", "unknown", "damaged", "foreign"};
     bool known = p->state != GP_PROCESS_DAMAGED && !p->from_agent;
-    json_t *object = json_pack("{s:i,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pid", (int)p->pid, "comm", p->comm,
-                               "uid", (json_int_t)p->uid, "container", gp_json_text(p->container), "source",
-                               known ? json_string(gp_source_name(p->source)) : json_null(), "driver",
-                               gp_driver_json(p), "allocator", gp_json_text(p->allocator), "lost",
-                               known ? gp_lost_json(p) : json_null(), "devices", gp_devices_json(p, only), "host",
-                               only < 0 || only == (int)GP_WIRE_HOST ? gp_host_json(p) : json_null(), "scopes",
-                               gp_scopes_json(p, only, false));
+    json_t *object = json_pack(
+        "{s:i,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "pid", (int)p->pid, "comm", p->comm, "uid", (json_int_t)p->uid,
+        "container", gp_json_text(p->container), "source", known ? json_string(gp_source_name(p->source)) : json_null(),
+        "driver", driver_json(p), "allocator", gp_json_text(p->allocator), "lost", known ? lost_json(p) : json_null(),
+        "devices", devices_json(p, only), "host", only < 0 || only == (int)GP_WIRE_HOST ? host_json(p) : json_null(),
+        "scopes", scopes_json(p, only, false));
     json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
-    json_object_set_new(object, "recording", known ? gp_recording_json(p) : json_null());
+    json_object_set_new(object, "recording", known ? recording_json(p) : json_null());
     json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",
                              states[p->state], "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble),
                              "options_problem", gp_json_text(p->options), "stacks_problem", gp_json_text(p->stacks),
                              "source_detail", gp_json_text(p->source_detail), "closed", p->closed, "disabled",
-                             p->disabled, "yielded", p->yielded, "failures", gp_failures_json(p), "events",
+                             p->disabled, "yielded", p->yielded, "failures", failures_json(p), "events",
                              known && p->publish_ns ? json_integer((json_int_t)(p->events & INT64_MAX)) : json_null(),
                              "age_ns", p->publish_ns ? json_integer((json_int_t)(p->age_ns & INT64_MAX)) : json_null(),
                              "driver_version", p->driver_version ? json_integer(p->driver_version) : json_null(),
@@ -184,7 +183,7 @@ json_t *gp_stat_json(const struct gp_system *system, int device)
     for (int i = 0; i < system->process_count; i++) {
         if (system->processes[i].state == GP_PROCESS_FOREIGN)
             continue;
-        json_t *process = gp_process_json(&system->processes[i], device);
+        json_t *process = process_json(&system->processes[i], device);
         if (!process || json_array_append_new(processes, process) != 0) {
             json_decref(processes);
             return NULL;

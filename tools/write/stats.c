@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const gp_stat_names[GP_STATS] = {
+static const char *const stat_names[GP_STATS] = {
     [GP_STAT_ALLOCATION] = "allocation",
     [GP_STAT_SEGMENT] = "segment",
     [GP_STAT_ACTIVE] = "active",
@@ -19,7 +19,7 @@ static const char *const gp_stat_names[GP_STATS] = {
     [GP_STAT_REQUESTED_BYTES] = "requested_bytes",
 };
 
-static const char *const gp_kind_names[GP_KINDS] = {
+static const char *const kind_names[GP_KINDS] = {
     [GP_KIND_NONE] = "none",         [GP_KIND_LINEAR] = "linear",
     [GP_KIND_PITCHED] = "pitched",   [GP_KIND_ARRAY] = "array",
     [GP_KIND_VMM] = "vmm",           [GP_KIND_POOL] = "pool",
@@ -29,7 +29,7 @@ static const char *const gp_kind_names[GP_KINDS] = {
     [GP_KIND_CONTEXT] = "context",   [GP_KIND_MODULE] = "module",
 };
 
-static const char *const gp_lost_names[GP_LOSTS] = {
+static const char *const lost_names[GP_LOSTS] = {
     [GP_LOST_RING] = "ring_full",          [GP_LOST_MAP] = "map_full",
     [GP_LOST_NESTED] = "nested",           [GP_LOST_UNKNOWN_FREE] = "unknown_free",
     [GP_LOST_MISSED_FREE] = "missed_free", [GP_LOST_FRAMES] = "frames_full",
@@ -37,7 +37,7 @@ static const char *const gp_lost_names[GP_LOSTS] = {
     [GP_LOST_DEVICE] = "device_unknown",   [GP_LOST_UNSENT] = "unsent",
 };
 
-static const char *const gp_event_names[GP_EVENT_TYPES] = {
+static const char *const event_names[GP_EVENT_TYPES] = {
     [GP_EVENT_NONE] = "none",
     [GP_EVENT_ALLOC] = "alloc",
     [GP_EVENT_FREE] = "free",
@@ -54,10 +54,10 @@ static const char *const gp_event_names[GP_EVENT_TYPES] = {
     [GP_EVENT_PROCESS_EXIT] = "process_exit",
 };
 
-static const char *const gp_source_names[] = {
+static const char *const source_names[] = {
     [GP_SOURCE_NONE] = "none", [GP_SOURCE_CUPTI] = "cupti", [GP_SOURCE_HOOKS] = "hooks"};
 
-static const char *const gp_reset_names[] = {
+static const char *const reset_names[] = {
     [GP_RESET_ALLOCATED] = "allocated",
     [GP_RESET_RESERVED] = "reserved",
     [GP_RESET_PEAKS] = "peaks",
@@ -68,32 +68,32 @@ static const char *const gp_reset_names[] = {
 
 const char *gp_stat_name(unsigned stat)
 {
-    return GP_NAME(gp_stat_names, stat);
+    return GP_NAME(stat_names, stat);
 }
 
 const char *gp_kind_name(unsigned kind)
 {
-    return GP_NAME(gp_kind_names, kind);
+    return GP_NAME(kind_names, kind);
 }
 
 const char *gp_lost_name(unsigned cause)
 {
-    return GP_NAME(gp_lost_names, cause);
+    return GP_NAME(lost_names, cause);
 }
 
 const char *gp_event_name(unsigned type)
 {
-    return GP_NAME(gp_event_names, type);
+    return GP_NAME(event_names, type);
 }
 
 const char *gp_source_name(unsigned source)
 {
-    return GP_NAME(gp_source_names, source);
+    return GP_NAME(source_names, source);
 }
 
 const char *gp_reset_name(unsigned what)
 {
-    return GP_NAME(gp_reset_names, what);
+    return GP_NAME(reset_names, what);
 }
 
 bool gp_reset_touches(unsigned what, unsigned stat)
@@ -120,7 +120,7 @@ static const struct {
     {"freed", offsetof(struct gp_wire_value, freed)},
 };
 
-static size_t gp_keys_add_value(struct gp_stat_key *keys, size_t n, const char *prefix, size_t offset)
+static size_t keys_add_value(struct gp_stat_key *keys, size_t n, const char *prefix, size_t offset)
 {
     for (size_t i = 0; i < GP_COUNT(gp_value_parts); i++, n++) {
         snprintf(keys[n].name, sizeof(keys[n].name), "%s.%s", prefix, gp_value_parts[i].name);
@@ -129,12 +129,12 @@ static size_t gp_keys_add_value(struct gp_stat_key *keys, size_t n, const char *
     return n;
 }
 
-static int gp_keys_compare(const void *a, const void *b)
+static int keys_compare(const void *a, const void *b)
 {
     return strcmp(((const struct gp_stat_key *)a)->name, ((const struct gp_stat_key *)b)->name);
 }
 
-static void gp_keys_build(struct gp_stat_key *keys)
+static void keys_build(struct gp_stat_key *keys)
 {
     static const char *const pools[GP_POOLS] = {"all", "small_pool", "large_pool"};
     static const struct {
@@ -152,26 +152,26 @@ static void gp_keys_build(struct gp_stat_key *keys)
     char prefix[40];
     for (unsigned stat = 0; stat < GP_STATS; stat++) {
         for (unsigned pool = 0; pool < GP_POOLS; pool++) {
-            snprintf(prefix, sizeof(prefix), "%s.%s", gp_stat_names[stat], pools[pool]);
-            n = gp_keys_add_value(keys, n, prefix,
-                                  offsetof(struct gp_wire_device, stats) +
-                                      (stat * GP_POOLS + pool) * sizeof(struct gp_wire_value));
+            snprintf(prefix, sizeof(prefix), "%s.%s", stat_names[stat], pools[pool]);
+            n = keys_add_value(keys, n, prefix,
+                               offsetof(struct gp_wire_device, stats) +
+                                   (stat * GP_POOLS + pool) * sizeof(struct gp_wire_value));
         }
     }
-    n = gp_keys_add_value(keys, n, "oversize_allocations", offsetof(struct gp_wire_device, oversize_allocations));
-    n = gp_keys_add_value(keys, n, "oversize_segments", offsetof(struct gp_wire_device, oversize_segments));
+    n = keys_add_value(keys, n, "oversize_allocations", offsetof(struct gp_wire_device, oversize_allocations));
+    n = keys_add_value(keys, n, "oversize_segments", offsetof(struct gp_wire_device, oversize_segments));
     for (size_t i = 0; i < GP_COUNT(counters); i++, n++) {
         snprintf(keys[n].name, sizeof(keys[n].name), "%s", counters[i].name);
         keys[n].offset = counters[i].offset;
     }
-    qsort(keys, n, sizeof(*keys), gp_keys_compare);
+    qsort(keys, n, sizeof(*keys), keys_compare);
 }
 
 const struct gp_stat_key *gp_stat_keys(void)
 {
     static struct gp_stat_key keys[GP_STAT_KEYS];
     if (!keys[0].name[0])
-        gp_keys_build(keys);
+        keys_build(keys);
     return keys;
 }
 

@@ -6,14 +6,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void gp_row_print(FILE *out, const char *name, const struct gp_wire_value *v)
+static void row_print(FILE *out, const char *name, const struct gp_wire_value *v)
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
     fprintf(out, "    %-12s %12s %12s %14s %14s\n", name, gp_size_text(a, v->current), gp_size_text(b, v->peak),
             gp_size_text(c, v->allocated), gp_size_text(d, v->freed));
 }
 
-static void gp_kinds_print(FILE *out, const struct gp_wire_device *device)
+static void kinds_print(FILE *out, const struct gp_wire_device *device)
 {
     for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
         const struct gp_wire_kind_value *v = &device->kinds[kind];
@@ -30,7 +30,7 @@ static void gp_kinds_print(FILE *out, const struct gp_wire_device *device)
 }
 
 /* Of a process that the agent's maps alone know. */
-static void gp_totals_print(FILE *out, const struct gp_wire_device *d)
+static void totals_print(FILE *out, const struct gp_wire_device *d)
 {
     static const struct {
         const char *name;
@@ -46,7 +46,7 @@ static void gp_totals_print(FILE *out, const struct gp_wire_device *d)
     fprintf(out, "    allocations %" PRId64 ", frees %" PRId64 "\n", calls->allocated, calls->freed);
 }
 
-static void gp_device_print(FILE *out, const struct gp_device_view *device)
+static void device_print(FILE *out, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
     char text[GP_SIZE_TEXT];
@@ -59,13 +59,13 @@ static void gp_device_print(FILE *out, const struct gp_device_view *device)
         fprintf(out, "  %s\n", device->uuid);
     }
     if (device->totals_only) {
-        gp_totals_print(out, d);
+        totals_print(out, d);
         return;
     }
     fprintf(out, "    %-12s %12s %12s %14s %14s\n", "", "CURRENT", "PEAK", "ALLOCATED", "FREED");
-    gp_row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
-    gp_row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
-    gp_kinds_print(out, d);
+    row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
+    row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
+    kinds_print(out, d);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver beside all of the above (context, modules, libraries)\n",
                 "untracked", gp_size_text(text, device->untracked_bytes));
@@ -75,7 +75,7 @@ static void gp_device_print(FILE *out, const struct gp_device_view *device)
         fprintf(out, "    note: sizes of arrays are estimates\n");
 }
 
-static void gp_lost_print(FILE *out, const struct gp_process *process)
+static void lost_print(FILE *out, const struct gp_process *process)
 {
     bool any = false;
     for (unsigned i = 0; i < GP_LOSTS; i++) {
@@ -88,7 +88,7 @@ static void gp_lost_print(FILE *out, const struct gp_process *process)
         fputc('\n', out);
 }
 
-static void gp_recording_print(FILE *out, const struct gp_process *p)
+static void recording_print(FILE *out, const struct gp_process *p)
 {
     static const char *const states[] = {
         [GP_RECORD_ON] = "", [GP_RECORD_DONE] = ", ended", [GP_RECORD_FAILED] = ", failed"};
@@ -123,14 +123,14 @@ void gp_notes_print(FILE *out, const struct gp_process *p)
         fprintf(out, "  settings: %s\n", p->options);
     if (p->stacks[0])
         fprintf(out, "  stacks: %s\n", p->stacks);
-    gp_lost_print(out, p);
-    gp_recording_print(out, p);
+    lost_print(out, p);
+    recording_print(out, p);
     for (int i = 0; i < p->failure_count; i++)
         fprintf(out, "  failed: %s with error %u, %" PRIu64 " times\n", p->failures[i].api, p->failures[i].error,
                 p->failures[i].count);
 }
 
-static void gp_scopes_print(FILE *out, const struct gp_process *process, int only)
+static void scopes_print(FILE *out, const struct gp_process *process, int only)
 {
     for (int i = 0; i < process->scope_count; i++) {
         for (int d = 0; d < process->device_count; d++) {
@@ -146,7 +146,7 @@ static void gp_scopes_print(FILE *out, const struct gp_process *process, int onl
     }
 }
 
-static void gp_process_print(FILE *out, const struct gp_process *p, int only)
+static void process_print(FILE *out, const struct gp_process *p, int only)
 {
     const char *source = gp_source_name(p->source);
     fprintf(out, "PID %d  %s  user %s", (int)p->pid, p->comm, p->user);
@@ -163,9 +163,9 @@ static void gp_process_print(FILE *out, const struct gp_process *p, int only)
     gp_notes_print(out, p);
     for (int i = 0; i < p->device_count; i++) {
         if (only < 0 || gp_device_number(&p->devices[i]) == only)
-            gp_device_print(out, &p->devices[i]);
+            device_print(out, &p->devices[i]);
     }
-    gp_scopes_print(out, p, only);
+    scopes_print(out, p, only);
     if (p->oom.count && (only < 0 || only == p->oom.device)) {
         fputc('\n', out);
         gp_oom_print(out, p);
@@ -181,6 +181,6 @@ void gp_stat_table(FILE *out, const struct gp_system *system, int device)
         if (!first)
             fputc('\n', out);
         first = false;
-        gp_process_print(out, &system->processes[i], device);
+        process_print(out, &system->processes[i], device);
     }
 }

@@ -21,7 +21,7 @@ struct gp_summary_row {
     bool bytes;
 };
 
-static const struct gp_summary_row gp_summary_rows[] = {
+static const struct gp_summary_row summary_rows[] = {
     {GP_STAT_ALLOCATED_BYTES, "Allocated memory", true},
     {GP_STAT_ACTIVE_BYTES, "Active memory", true},
     {GP_STAT_REQUESTED_BYTES, "Requested memory", true},
@@ -33,7 +33,7 @@ static const struct gp_summary_row gp_summary_rows[] = {
     {GP_STAT_INACTIVE_SPLIT, "Non-releasable allocs", false},
 };
 
-static void gp_rule_print(FILE *out, char mark)
+static void rule_print(FILE *out, char mark)
 {
     char line[GP_SUMMARY_WIDTH + 1];
     memset(line, mark, GP_SUMMARY_WIDTH);
@@ -42,7 +42,7 @@ static void gp_rule_print(FILE *out, char mark)
 }
 
 /* `group` decides the unit, `value` is shown in it. */
-static void gp_cell_print(FILE *out, int64_t value, int64_t group, bool bytes)
+static void cell_print(FILE *out, int64_t value, int64_t group, bool bytes)
 {
     static const char *const sizes[] = {"B  ", "KiB", "MiB", "GiB", "TiB", "PiB"};
     static const char *const counts[] = {" ", "K", "M"};
@@ -58,38 +58,38 @@ static void gp_cell_print(FILE *out, int64_t value, int64_t group, bool bytes)
         fprintf(out, " | %7" PRId64 " %s ", value, counts[unit]);
 }
 
-static void gp_line_print(FILE *out, const char *name, const struct gp_wire_value *v, const struct gp_wire_value *group,
-                          bool bytes)
+static void line_print(FILE *out, const char *name, const struct gp_wire_value *v, const struct gp_wire_value *group,
+                       bool bytes)
 {
     fprintf(out, "| %-21s", name);
-    gp_cell_print(out, v->current, group->current, bytes);
-    gp_cell_print(out, v->peak, group->peak, bytes);
-    gp_cell_print(out, v->allocated, group->allocated, bytes);
-    gp_cell_print(out, v->freed, group->freed, bytes);
+    cell_print(out, v->current, group->current, bytes);
+    cell_print(out, v->peak, group->peak, bytes);
+    cell_print(out, v->allocated, group->allocated, bytes);
+    cell_print(out, v->freed, group->freed, bytes);
     fprintf(out, " |\n");
 }
 
 void gp_summary_print(FILE *out, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
-    gp_rule_print(out, '=');
+    rule_print(out, '=');
     fprintf(out, "|%18sPyTorch CUDA memory summary, device ID %-17d |\n", "", gp_device_number(device));
-    gp_rule_print(out, '-');
+    rule_print(out, '-');
     fprintf(out, "|%12sCUDA OOMs: %-12" PRId64 " | %7scudaMalloc retries: %-8" PRId64 "  |\n", "", d->num_ooms, "",
             d->num_alloc_retries);
-    gp_rule_print(out, '=');
+    rule_print(out, '=');
     fprintf(out, "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n");
-    for (size_t i = 0; i < GP_COUNT(gp_summary_rows); i++) {
-        const struct gp_summary_row *row = &gp_summary_rows[i];
+    for (size_t i = 0; i < GP_COUNT(summary_rows); i++) {
+        const struct gp_summary_row *row = &summary_rows[i];
         const struct gp_wire_value *pools = d->stats[row->stat];
-        gp_rule_print(out, '-');
-        gp_line_print(out, row->name, &pools[GP_POOL_ALL], &pools[GP_POOL_ALL], row->bytes);
-        gp_line_print(out, "      from large pool", &pools[GP_POOL_LARGE], &pools[GP_POOL_ALL], row->bytes);
-        gp_line_print(out, "      from small pool", &pools[GP_POOL_SMALL], &pools[GP_POOL_ALL], row->bytes);
+        rule_print(out, '-');
+        line_print(out, row->name, &pools[GP_POOL_ALL], &pools[GP_POOL_ALL], row->bytes);
+        line_print(out, "      from large pool", &pools[GP_POOL_LARGE], &pools[GP_POOL_ALL], row->bytes);
+        line_print(out, "      from small pool", &pools[GP_POOL_SMALL], &pools[GP_POOL_ALL], row->bytes);
     }
-    gp_rule_print(out, '-');
-    gp_line_print(out, "Oversize allocations", &d->oversize_allocations, &d->oversize_allocations, false);
-    gp_rule_print(out, '-');
-    gp_line_print(out, "Oversize GPU segments", &d->oversize_segments, &d->oversize_segments, false);
-    gp_rule_print(out, '=');
+    rule_print(out, '-');
+    line_print(out, "Oversize allocations", &d->oversize_allocations, &d->oversize_allocations, false);
+    rule_print(out, '-');
+    line_print(out, "Oversize GPU segments", &d->oversize_segments, &d->oversize_segments, false);
+    rule_print(out, '=');
 }

@@ -153,8 +153,8 @@ void sim_allocation_release(struct sim_allocation *a)
             *at = a->next;
             break;
         }
-    /* Work of the graph may still be queued: the driver keeps what it needs, so this is no free under somebody's feet.
-     */
+    /* Work of the graph may still be queued: the driver keeps what it needs, so this is no free under somebody's
+     * feet. */
     sim_shadow_forget(a->memory.base, a->memory.size);
     sim_memory_remove(&a->memory);
     sim_space_release(a->memory.base, a->pages);

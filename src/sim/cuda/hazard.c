@@ -87,8 +87,8 @@ struct sim_vector *sim_host(void)
     return &sim_host_vector;
 }
 
-/* A retired slot is given out again once the host has seen its last epoch: whatever starts later is ordered after it.
- */
+/* A retired slot is given out again once the host has seen its last epoch: whatever starts later is ordered after
+ * it. */
 uint32_t sim_slot_take(void)
 {
     for (uint32_t i = 0; i < sim_slot_count; i++)

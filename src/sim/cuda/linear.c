@@ -202,8 +202,8 @@ static CUresult sim_memory_freed(CUdeviceptr address)
         return CUDA_ERROR_INVALID_VALUE;
     if (memory->free)
         return memory->free(memory);
-    /* Frees wait for the device's work ("may perform implicit synchronization").  The wait drops the lock: look again.
-     */
+    /* Frees wait for the device's work ("may perform implicit synchronization").  The wait drops the lock: look
+     * again. */
     struct sim_context *owner = sim_context_by_uid(memory->context_uid);
     uint64_t id = memory->id;
     CUresult result = owner ? sim_stream_synchronize(owner) : CUDA_SUCCESS;

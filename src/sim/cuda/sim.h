@@ -59,8 +59,8 @@ extern int sim_fault_active; /* relaxed loads; set before cuInit returns */
 uint64_t sim_clock_now(void);
 void sim_clock_add(uint64_t ns); /* nothing with latency=zero */
 void sim_clock_setup(struct sim_entry *entry);
-/* The part of a call's cost that depends on the pages it takes or gives: charged by linear.c, block.c and physical.c.
- */
+/* The part of a call's cost that depends on the pages it takes or gives: charged by linear.c, block.c and
+ * physical.c. */
 enum sim_pages { SIM_PAGES_CREATE, SIM_PAGES_ALLOC, SIM_PAGES_FREE };
 void sim_clock_pages(enum sim_pages what, uint64_t bytes);
 /* Virtual ns to move bytes: over PCIe (host <-> device) or inside device memory; 0 with latency=zero. */
@@ -83,8 +83,8 @@ enum sim_kind {
 };
 #define SIM_HOST (-1) /* device number of host memory in the ledger */
 
-/* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for one that must not).
- */
+/* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for one that must
+ * not). */
 void sim_ledger_kind(int device, enum sim_kind kind, int64_t bytes);
 void sim_ledger_adjust(int device, enum sim_kind kind, int64_t bytes);
 void sim_ledger_reserved(int device, int64_t bytes);

@@ -63,8 +63,8 @@ bool sim_stream_valid(CUstream h)
     return false;
 }
 
-/* thread: the owner of a per-thread stream; for what was left over by destroyed streams: 1 if they were non-blocking.
- */
+/* thread: the owner of a per-thread stream; for what was left over by destroyed streams: 1 if they were
+ * non-blocking. */
 static struct sim_stream *sim_stream_special(struct sim_context *c, enum sim_stream_kind kind, int thread, bool make)
 {
     struct sim_stream *s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * no_gauges.h: put before every source of cache_bare.so: a gate is a lock and no more. */
-#ifndef GP_BENCH_NO_GAUGES_H
-#define GP_BENCH_NO_GAUGES_H
+#ifndef GP_TEST_BENCH_PEER_NO_GAUGES_H
+#define GP_TEST_BENCH_PEER_NO_GAUGES_H
 
 #include "ds/counter.h"
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * loaderabi.h: what the program and its loader say to each other and nobody else reads.
+ */
+#ifndef GP_BPF_LOADERABI_H
+#define GP_BPF_LOADERABI_H
+
+#include <stdint.h>
+
+/* Where the two arguments of the probe are, in the attach cookie, 32 bits each (the second one is the upper half):
+ * word of pt_regs | how << 5 | 32 bits wide << 7 | signed displacement or constant << 8. */
+enum { GP_ARG_NONE, GP_ARG_REGISTER, GP_ARG_MEMORY, GP_ARG_CONSTANT };
+#define GP_ARG_WORD(_spec)  ((uint32_t)(_spec)&31u)
+#define GP_ARG_HOW(_spec)   (((uint32_t)(_spec) >> 5) & 3u)
+#define GP_ARG_SHORT(_spec) (((uint32_t)(_spec) >> 7) & 1u)
+#define GP_ARG_VALUE(_spec) ((int64_t)((int32_t)(_spec) >> 8))
+#define GP_ARG(_word, _how, _short, _value)                                                                            \
+    ((uint32_t)(_word) | (uint32_t)(_how) << 5 | (uint32_t)(_short) << 7 | (uint32_t)(_value) << 8)
+#define GP_ARG_WORDS 21u /* of pt_regs */
+
+struct gp_bpf_gone { /* what the program `gone` is run with */
+    uint64_t start_ns;
+    uint32_t tgid, pad_;
+};
+
+struct gp_bpf_process { /* one process that fired; key tgid */
+    uint64_t start_ns;
+    uint64_t cgroup_id;
+    uint64_t seq, lost;
+    uint64_t devices; /* bit per row of process_device */
+    uint8_t session_id[16];
+    uint32_t busy; /* whoever takes it from 0 to 1 may move the process's numbers */
+    uint32_t pad_;
+};
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * oomfacts.c: what was true when a request for memory failed.  The failing thread writes the facts down at once, since the
+ * program may be gone a moment later; what only the driver knows is added by the poller, because a callback may not
+ * ask. Called by event.c, the shim and the poller.  Allocates nothing.
+ */
+#include "account/oomfacts.h"
+#include "account/account.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include <sched.h>
+#include <string.h>
+
+/* The poller answers in some tens of microseconds; 5 ms cover a machine that is short of CPUs, and a request that has
+ * failed is not in a hurry. */
+#define GP_OOM_PATIENCE_NS 5000000ull
+/* cuMemGetInfo takes microseconds: who destroys a context waits for one that is under way, and not for a stuck
+ * driver. */
+#define GP_OOM_DESTROY_NS 20000000ull
+
+static struct {
+    struct gp_wire_oom report; /* what the session shows */
+    uint32_t ctx;              /* to be asked about; 0 none */
+    uint64_t context;
+    uint64_t logged;   /* count of the last report that was given to the log */
+    uint32_t x_asking; /* the poller is inside the driver with this context; written under the lock */
+} gp_oom;              /* under gp_accounts.lock */
+
+/* Under the lock.  Readers copy between two equal even values of seq. */
+static void oom_publish(void)
+{
+    struct gp_wire_oom *wire = gp_accounts.setup.oom;
+    uint64_t seq = gp_oom.report.seq;
+    if (!wire)
+        return;
+    /* [oom.W] the odd value must be seen before any word changes: exchange is a full barrier; pairs with the reader's
+     * first load. */
+    __atomic_exchange_n(&wire->seq, seq + 1, __ATOMIC_SEQ_CST);
+    memcpy((char *)wire + sizeof(wire->seq), (const char *)&gp_oom.report + sizeof(wire->seq),
+           sizeof(*wire) - sizeof(wire->seq));
+    gp_oom.report.seq = seq + 2;
+    /* [oom.R] release: the words; pairs with the reader's second load. */
+    __atomic_store_n(&wire->seq, seq + 2, __ATOMIC_RELEASE);
+}
+
+/* Readers refuse more than a machine can have. */
+static int64_t oom_number(uint64_t number)
+{
+    const uint64_t most = 1ull << 60;
+    return (int64_t)(number > most ? most : number);
+}
+
+static void oom_gauges(struct gp_wire_oom *report)
+{
+    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    struct gp_account *account = report->device < 0 ? NULL : gp_account_of(report->device);
+    report->reserved_bytes = report->allocated_bytes = -1;
+    report->pool_reserved_bytes = report->graph_reserved_bytes = report->graph_used_bytes = -1;
+    for (unsigned kind = 0; kind < GP_KINDS; kind++)
+        report->kinds[kind] = -1;
+    if (!account)
+        return;
+    gp_counter_snapshot(account->counter, gauges);
+    for (unsigned i = 0; i < GP_GAUGES; i++)
+        if (gauges[i].current < 0) /* a free overtook its allocation's exit callback: nothing is what it then means */
+            gauges[i].current = 0;
+    /* Not gp_polled_fold: it raises peaks, and a poll that is not fresh has no say in those. */
+    report->reserved_bytes = gauges[GP_GAUGE_RESERVED_BYTES].current + gauges[GP_GAUGE_POOL_RESERVED].current +
+                             gauges[GP_GAUGE_GRAPH_RESERVED].current;
+    report->allocated_bytes = gauges[GP_GAUGE_ALLOCATED_BYTES].current + gauges[GP_GAUGE_GRAPH_USED].current;
+    report->pool_reserved_bytes = gauges[GP_GAUGE_POOL_RESERVED].current;
+    report->graph_reserved_bytes = gauges[GP_GAUGE_GRAPH_RESERVED].current;
+    report->graph_used_bytes = gauges[GP_GAUGE_GRAPH_USED].current;
+    for (unsigned kind = 1; kind < GP_KINDS; kind++)
+        if (kind != GP_KIND_CONTEXT) /* how much a context takes is not known */
+            report->kinds[kind] = oom_number((uint64_t)gauges[GP_GAUGE_KIND_BYTES + kind].current);
+}
+
+/* The earlier list of who holds what, if it is about the same device. */
+static void oom_keep_holders(struct gp_wire_oom *report)
+{
+    const struct gp_wire_oom *last = &gp_oom.report;
+    if (last->device != report->device)
+        return;
+    report->holders_ns = last->holders_ns;
+    report->holder_count = last->holder_count;
+    report->rest_bytes = last->rest_bytes;
+    report->rest_count = last->rest_count;
+    report->flags |= last->flags & GP_OOM_PARTIAL;
+    memcpy(report->holders, last->holders, sizeof(report->holders));
+}
+
+GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device)
+{
+    struct gp_wire_oom report = {
+        .time_ns = gp_clock_ns(),
+        .error = error,
+        .device = device < 0 || device >= (int)GP_WIRE_DEVICES ? -1 : device,
+        .tid = gp_thread.tid,
+        .asked_bytes = asked_bytes,
+        .free_bytes = -1,
+        .total_bytes = -1,
+        .limit_bytes = -1,
+        .idle_bytes = -1,
+        .largest_idle_bytes = -1,
+        .releasable_bytes = -1,
+        .waiting_bytes = -1,
+        .idle_pieces = -1,
+        .pinning_blocks = -1,
+    };
+    strncpy(report.api, api, sizeof(report.api) - 1);
+    oom_gauges(&report);
+    bool listed = gp_oom_holders(&report);
+    gp_lock_take(&gp_accounts.lock);
+    if (!listed)
+        oom_keep_holders(&report);
+    report.seq = gp_oom.report.seq;
+    report.count = gp_oom.report.count + 1;
+    gp_oom.report = report;
+    gp_oom.ctx = 0;
+    oom_publish();
+    gp_lock_give(&gp_accounts.lock);
+}
+
+/* Under the lock: the report is this thread's. */
+static bool oom_is_mine(void)
+{
+    return gp_oom.report.count && gp_oom.report.tid == gp_thread.tid;
+}
+
+/* Lets the poller learn what it can (the driver's numbers, the device's name) and write the log: a program that fails
+ * may be gone in a moment. */
+static void oom_await(void)
+{
+    static uint32_t x_impatient; /* the poller did not answer once: the driver makes it wait for us, who wait for it */
+    gp_feed_poll_want(GP_POLL_OOM);
+    if (!gp_accounts.setup.poll_now)
+        return;
+    bool impatient = __atomic_load_n(&x_impatient, __ATOMIC_RELAXED); /* a hint */
+    if (!gp_accounts.setup.poll_now(impatient ? 0 : GP_OOM_PATIENCE_NS) && !impatient)
+        __atomic_store_n(&x_impatient, 1, __ATOMIC_RELAXED);
+}
+
+GP_COLD void gp_feed_oom_context(uint32_t ctx, uint64_t context)
+{
+    int device = gp_feed_context_device(ctx);
+    gp_lock_take(&gp_accounts.lock);
+    bool ask = oom_is_mine() && ctx && context && device >= 0 && device == gp_oom.report.device;
+    if (ask) {
+        gp_oom.ctx = ctx;
+        gp_oom.context = context;
+        gp_oom.report.flags |= GP_OOM_PENDING;
+        oom_publish();
+    }
+    gp_lock_give(&gp_accounts.lock);
+    oom_await();
+}
+
+GP_COLD void gp_feed_oom_cache(int device, const struct gp_feed_oom *facts)
+{
+    gp_lock_take(&gp_accounts.lock);
+    struct gp_wire_oom *report = &gp_oom.report;
+    if (oom_is_mine() && report->device == device) {
+        report->flags |= GP_OOM_CACHE | (facts->free_bytes >= 0 ? GP_OOM_DRIVER : 0);
+        report->stream = facts->stream;
+        report->driver_ns = facts->free_bytes >= 0 ? gp_clock_ns() : 0;
+        report->free_bytes = facts->free_bytes;
+        report->total_bytes = facts->total_bytes;
+        report->limit_bytes = oom_number(facts->limit_bytes);
+        report->idle_bytes = oom_number(facts->idle_bytes);
+        report->idle_pieces = oom_number(facts->idle_pieces);
+        report->largest_idle_bytes = oom_number(facts->largest_idle_bytes);
+        report->releasable_bytes = oom_number(facts->releasable_bytes);
+        report->waiting_bytes = oom_number(facts->waiting_bytes);
+        report->pinning_blocks = oom_number(facts->pinning_blocks);
+        strncpy(report->policy, facts->policy ? facts->policy : "", sizeof(report->policy) - 1);
+        strncpy(report->conf, facts->conf ? facts->conf : "", sizeof(report->conf) - 1);
+        oom_publish();
+    }
+    gp_lock_give(&gp_accounts.lock);
+    oom_await();
+}
+
+void gp_oom_context_gone(uint32_t ctx)
+{
+    gp_lock_take(&gp_accounts.lock);
+    if (gp_oom.ctx == ctx) {
+        gp_oom.ctx = 0;
+        gp_oom.report.flags &= ~GP_OOM_PENDING;
+        oom_publish();
+    }
+    bool asking = gp_oom.x_asking == ctx;
+    gp_lock_give(&gp_accounts.lock);
+    uint64_t deadline = asking ? gp_clock_ns() + GP_OOM_DESTROY_NS : 0;
+    /* [asking.A] acquire: the poller is out of the driver; pairs with [asking.R]. */
+    while (asking && __atomic_load_n(&gp_oom.x_asking, __ATOMIC_ACQUIRE) == ctx && gp_clock_ns() < deadline)
+        sched_yield();
+}
+
+/* ---- the poller's side ---------------------------------------------------------------------------------------- */
+
+bool gp_feed_poll_oom_enter(uint64_t *context)
+{
+    gp_lock_take(&gp_accounts.lock);
+    uint32_t ctx = gp_oom.ctx;
+    *context = gp_oom.context;
+    gp_oom.ctx = 0;
+    __atomic_store_n(&gp_oom.x_asking, ctx, __ATOMIC_RELAXED); /* read under the lock first */
+    gp_lock_give(&gp_accounts.lock);
+    return ctx != 0;
+}
+
+void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes)
+{
+    gp_lock_take(&gp_accounts.lock);
+    struct gp_wire_oom *report = &gp_oom.report;
+    /* A newer failure waits for an answer of its own, or has one. */
+    if (report->flags & GP_OOM_PENDING && gp_oom.ctx == 0) {
+        report->flags &= ~GP_OOM_PENDING;
+        if (free_bytes >= 0) {
+            report->flags |= GP_OOM_DRIVER;
+            report->driver_ns = gp_clock_ns();
+            report->free_bytes = free_bytes;
+            report->total_bytes = total_bytes;
+        }
+        oom_publish();
+    }
+    __atomic_store_n(&gp_oom.x_asking, 0, __ATOMIC_RELEASE); /* [asking.R] pairs with [asking.A] */
+    gp_lock_give(&gp_accounts.lock);
+}
+
+bool gp_feed_poll_oom_report(struct gp_wire_oom *out)
+{
+    gp_lock_take(&gp_accounts.lock);
+    bool fresh = gp_oom.report.count != gp_oom.logged;
+    gp_oom.logged = gp_oom.report.count;
+    *out = gp_oom.report;
+    gp_lock_give(&gp_accounts.lock);
+    return fresh;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * failed.c: see failed.h. */
+#include "allocator/failed.h"
+#include "account/feed.h"
+#include "allocator/allocator.h"
+#include "allocator/driver.h"
+#include "cache/policy.h"
+
+static const char *oom_conf;
+
+struct gp_oom_walk {
+    void *arg;
+    gp_feed_block_fn *visit;
+};
+
+static bool oom_segment(void *arg, const struct gp_cache_segment *segment)
+{
+    (void)arg, (void)segment;
+    return true;
+}
+
+static bool oom_block(void *arg, const struct gp_cache_block *block)
+{
+    const struct gp_oom_walk *walk = arg;
+    if (block->state == GP_CACHE_LIVE)
+        walk->visit(walk->arg, (uint32_t)block->tag, block->requested_bytes);
+    return true;
+}
+
+static void oom_blocks(int device, void *arg, gp_feed_block_fn *visit)
+{
+    struct gp_oom_walk walk = {arg, visit};
+    gp_allocator_walk(device, &walk, oom_segment, oom_block);
+}
+
+void gp_oom_setup(const char *conf)
+{
+    oom_conf = conf;
+    gp_feed_oom_walker(oom_blocks);
+}
+
+/* The cache has just given everything back that it could, so what the driver says now is what it had. */
+static void oom_facts(struct gp_served_context *served, uint64_t stream)
+{
+    struct gp_cache *cache = gp_served_has(served);
+    struct gp_cache_numbers numbers;
+    struct gp_backend backend;
+    uint64_t free = 0, total = 0;
+    gp_cache_numbers(cache, &numbers);
+    gp_backend_fill(served, &backend);
+    bool known = backend.memory(backend.self, &free, &total) == 0;
+    gp_feed_oom_cache(served->device, &(struct gp_feed_oom){
+                                          .stream = stream == GP_STREAM_ANY ? 0 : stream,
+                                          .limit_bytes = gp_cache_limit(cache),
+                                          .free_bytes = known ? (int64_t)free : -1,
+                                          .total_bytes = known ? (int64_t)total : -1,
+                                          .idle_bytes = numbers.idle_bytes,
+                                          .idle_pieces = numbers.idle_pieces,
+                                          .largest_idle_bytes = numbers.largest_idle_bytes,
+                                          .releasable_bytes = numbers.releasable_bytes,
+                                          .waiting_bytes = numbers.waiting_bytes,
+                                          .pinning_blocks = numbers.pinning_blocks,
+                                          .policy = gp_cache_policy(cache)->name,
+                                          .conf = oom_conf,
+                                      });
+}
+
+void gp_oom_tell(struct gp_served_context *served, const char *api, uint32_t error, uint64_t bytes, uint64_t stream)
+{
+    gp_feed_failed(api, error, bytes, served->device);
+    if (error == GP_ERROR_OUT_OF_MEMORY)
+        oom_facts(served, stream);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * arena.c: memory for the cache's own records, and the table from an address to its block.  All under the cache's
+ * lock, except gp_table_at, whose caller holds it too.  Chunks come from mmap and stay until the cache goes: malloc
+ * belongs to the program.
+ */
+#include "cache/internal.h"
+#include <string.h>
+#include <sys/mman.h>
+
+/* Records come in chunks of 256 KiB: a system call for some thousand blocks.  Larger items (leaves) by eight. */
+#define GP_CHUNK_BYTES (256u << 10)
+
+struct gp_chunk {
+    struct gp_chunk *next;
+    size_t bytes;
+    uint64_t pad_[6]; /* items start on a line of their own */
+};
+
+static void *map_bytes(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static bool slab_refill(struct gp_slab *slab)
+{
+    size_t bytes = slab->item_bytes * 8 > GP_CHUNK_BYTES ? slab->item_bytes * 8 + 4096 : GP_CHUNK_BYTES;
+    struct gp_chunk *chunk = map_bytes(bytes);
+    if (!chunk)
+        return false;
+    chunk->next = slab->chunks;
+    chunk->bytes = bytes;
+    slab->chunks = chunk;
+    size_t count = (bytes - sizeof(*chunk)) / slab->item_bytes;
+    for (size_t i = count; i-- > 0;) {
+        void **item = (void **)((char *)(chunk + 1) + i * slab->item_bytes);
+        item[1] = slab->spare;
+        slab->spare = item;
+    }
+    return true;
+}
+
+void *gp_slab_take(struct gp_slab *slab)
+{
+    if (!slab->spare && !slab_refill(slab))
+        return NULL;
+    void **item = slab->spare;
+    slab->spare = item[1];
+    __atomic_store_n(&item[0], NULL, __ATOMIC_RELAXED); /* of a block: a free without the lock may be looking */
+    memset(item + 1, 0, slab->item_bytes - sizeof item[0]);
+    return item;
+}
+
+void gp_slab_give(struct gp_slab *slab, void *item)
+{
+    ((void **)item)[1] = slab->spare; /* the first word stays: a free without the lock may be looking */
+    slab->spare = item;
+}
+
+void gp_slab_end(struct gp_slab *slab)
+{
+    struct gp_chunk *chunk = slab->chunks, *next;
+    for (; chunk; chunk = next) {
+        next = chunk->next;
+        munmap(chunk, chunk->bytes);
+    }
+    slab->spare = slab->chunks = NULL;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+#define GP_ROOT_BYTES (sizeof(void *) << GP_ROOT_BITS)
+
+bool gp_table_open(struct gp_cache *cache)
+{
+    unsigned shift = (unsigned)__builtin_ctzll(cache->policy.granule_bytes);
+    cache->table.granule_shift = shift;
+    cache->mids.item_bytes = sizeof(void *) << GP_MID_BITS;
+    cache->leaves.item_bytes = (uint32_t)(sizeof(void *) << (GP_LEAF_SHIFT - shift));
+    cache->table.root = map_bytes(GP_ROOT_BYTES);
+    return cache->table.root != NULL;
+}
+
+void gp_table_close(struct gp_cache *cache)
+{
+    if (cache->table.root)
+        munmap(cache->table.root, GP_ROOT_BYTES);
+    cache->table.root = NULL;
+}
+
+static inline unsigned table_top(uint64_t address)
+{
+    return (unsigned)(address >> (GP_LEAF_SHIFT + GP_MID_BITS)) & ((1u << GP_ROOT_BITS) - 1);
+}
+
+static inline unsigned table_mid(uint64_t address)
+{
+    return (unsigned)(address >> GP_LEAF_SHIFT) & ((1u << GP_MID_BITS) - 1);
+}
+
+static inline unsigned table_slot(const struct gp_cache *cache, uint64_t address)
+{
+    return (unsigned)((address & ((1u << GP_LEAF_SHIFT) - 1)) >> cache->table.granule_shift);
+}
+
+/* [table.R1] release pairs with [table.A1]: what a pointer leads to is initialised. */
+bool gp_table_ready(struct gp_cache *cache, uint64_t address)
+{
+    struct gp_leaf ***mid = &cache->table.root[table_top(address)];
+    if (!*mid)
+        __atomic_store_n(mid, gp_slab_take(&cache->mids), __ATOMIC_RELEASE);
+    if (!*mid)
+        return false;
+    struct gp_leaf **leaf = &(*mid)[table_mid(address)];
+    if (!*leaf)
+        __atomic_store_n(leaf, gp_slab_take(&cache->leaves), __ATOMIC_RELEASE);
+    return *leaf != NULL;
+}
+
+void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block)
+{
+    struct gp_leaf *leaf = cache->table.root[table_top(address)][table_mid(address)];
+    __atomic_store_n(&leaf->slots[table_slot(cache, address)], block, __ATOMIC_RELEASE); /* [table.R1] */
+}
+
+/* [table.A1] acquire pairs with [table.R1]. */
+struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address)
+{
+    if (address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS))
+        return NULL;
+    struct gp_leaf **mid = __atomic_load_n(&cache->table.root[table_top(address)], __ATOMIC_ACQUIRE);
+    struct gp_leaf *leaf = mid ? __atomic_load_n(&mid[table_mid(address)], __ATOMIC_ACQUIRE) : NULL;
+    struct gp_block *block = leaf ? __atomic_load_n(&leaf->slots[table_slot(cache, address)], __ATOMIC_ACQUIRE) : NULL;
+    bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
+    return same ? block : NULL;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * threadcache.c: small idle blocks that a thread keeps for itself, in bins by size, not joined with their neighbours: its
+ * next allocation of about that size takes one without any lock that others share.  Called by cache.c first; the long
+ * way (heap.c) is there for everything that this cannot do, so nothing here waits, retries or fails for good.
+ *
+ * One set of bins belongs to a counter shard and is guarded by its gate (ds/counter.h): the same compare-and-swap
+ * covers the statistics, so a block moves and is counted in one step.  At a peak of the statistics gates are closed,
+ * and blocks go the long way.  Lock order: cache->lock, then gates.
+ *
+ * What lies here counts as inactive in the gauges and as handed out in the heap's books; only blocks of the growable
+ * small heaps come here, whose idle blocks no gauge counts one by one.
+ */
+#include "cache/internal.h"
+#include <sys/mman.h>
+
+/* One bin for each size of the small pool: multiples of 512 bytes to 1 MiB. */
+#define GP_BIN_SHIFT 9
+#define GP_BINS      2048
+/* Streams of one thread that have bins at a time; a further one replaces bins that are empty, or goes the long way. */
+#define GP_THREAD_STREAMS 4
+/* An overflow sends a quarter of what may be held back to the heap: then it is rare. */
+#define GP_THREAD_EXCESS 4
+
+struct gp_bins {
+    uint64_t stream;
+    uint64_t bytes;
+    uint32_t blocks; /* 0: free for any stream */
+    uint32_t cursor; /* of evictions: all sizes in turn */
+    uint64_t words;  /* bit w: map[w] is not 0 */
+    uint64_t map[GP_BINS / 64];
+    struct gp_block *bin[GP_BINS];
+};
+
+struct gp_thread_set { /* of one shard */
+    struct gp_bins bins[GP_THREAD_STREAMS];
+};
+
+/* What one small block moves, as bundles. */
+enum { GP_BUNDLE_COUNT, GP_BUNDLE_BYTES, GP_BUNDLE_REQUESTED };
+
+static uint64_t bundle_pools(unsigned gauge)
+{
+    return 1ull << (gauge + GP_POOL_ALL) | 1ull << (gauge + GP_POOL_SMALL);
+}
+
+bool gp_thread_open(struct gp_cache *cache)
+{
+    const struct gp_policy *policy = &cache->policy;
+    bool wanted = policy->thread_blocks && policy->growable && policy->small_bytes &&
+                  policy->granule_bytes == 1u << GP_BIN_SHIFT && policy->max_split_bytes > 1u << 20;
+    if (!wanted)
+        return true;
+    size_t bytes = gp_counter_shards(cache->gauges) * sizeof(struct gp_thread_set);
+    /* A thread touches the bins of the sizes that it uses. */
+    void *sets = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sets == MAP_FAILED)
+        return false;
+    cache->threads = sets;
+    gp_counter_bundle(cache->gauges, GP_BUNDLE_COUNT,
+                      bundle_pools(GP_GAUGE_ALLOCATION) | bundle_pools(GP_GAUGE_ACTIVE) |
+                          1ull << (GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR));
+    gp_counter_bundle(cache->gauges, GP_BUNDLE_BYTES,
+                      bundle_pools(GP_GAUGE_ALLOCATED_BYTES) | bundle_pools(GP_GAUGE_ACTIVE_BYTES));
+    gp_counter_bundle(cache->gauges, GP_BUNDLE_REQUESTED,
+                      bundle_pools(GP_GAUGE_REQUESTED_BYTES) | 1ull << (GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR));
+    return true;
+}
+
+void gp_thread_close(struct gp_cache *cache)
+{
+    if (cache->threads)
+        munmap(cache->threads, gp_counter_shards(cache->gauges) * sizeof(struct gp_thread_set));
+    cache->threads = NULL;
+}
+
+bool gp_thread_suits(const struct gp_cache *cache, const struct gp_block *block)
+{
+    const struct gp_heap *heap = block->segment->heap;
+    return cache->threads && heap->small && !heap->linear && !heap->pool && block->stream == heap->stream &&
+           heap->stream < GP_STREAM_GONE && block->bytes <= cache->policy.thread_block_bytes &&
+           block->bytes <= (uint64_t)GP_BINS << GP_BIN_SHIFT;
+}
+
+/* ---- bins: the gate is held, or the counters are frozen ---------------------------------------------------------- */
+
+/* The first bin from `from` on that holds something; GP_BINS: none. */
+static inline unsigned bins_next(const struct gp_bins *bins, unsigned from)
+{
+    unsigned word = from / 64;
+    uint64_t bits = bins->map[word] & ~0ull << from % 64;
+    if (!bits) {
+        /* A shift by 64 is not one: words beyond the last have no bit. */
+        uint64_t words = bins->words & ~0ull << word & ~(1ull << word);
+        if (!words)
+            return GP_BINS;
+        word = (unsigned)__builtin_ctzll(words);
+        bits = bins->map[word];
+    }
+    return word * 64 + (unsigned)__builtin_ctzll(bits);
+}
+
+static inline void bins_push(struct gp_bins *bins, struct gp_block *block)
+{
+    unsigned index = (unsigned)(block->bytes >> GP_BIN_SHIFT) - 1;
+    block->left = bins->bin[index];
+    bins->bin[index] = block;
+    bins->map[index / 64] |= 1ull << index % 64;
+    bins->words |= 1ull << index / 64;
+    bins->blocks++;
+    __atomic_store_n(&bins->bytes, bins->bytes + block->bytes, __ATOMIC_RELAXED); /* read by gp_thread_held */
+}
+
+static inline struct gp_block *bins_pop(struct gp_bins *bins, unsigned index)
+{
+    struct gp_block *block = bins->bin[index];
+    bins->bin[index] = block->left;
+    bins->blocks--;
+    __atomic_store_n(&bins->bytes, bins->bytes - block->bytes, __ATOMIC_RELAXED);
+    if (!block->left) {
+        bins->map[index / 64] &= ~(1ull << index % 64);
+        if (!bins->map[index / 64])
+            bins->words &= ~(1ull << index / 64);
+    }
+    return block;
+}
+
+static inline struct gp_bins *bins_of(struct gp_thread_set *set, uint64_t stream)
+{
+    for (unsigned i = 0; i < GP_THREAD_STREAMS; i++)
+        if (set->bins[i].stream == stream && set->bins[i].blocks)
+            return &set->bins[i];
+    return NULL;
+}
+
+static inline struct gp_bins *bins_for(struct gp_thread_set *set, uint64_t stream)
+{
+    struct gp_bins *bins = bins_of(set, stream);
+    for (unsigned i = 0; !bins && i < GP_THREAD_STREAMS; i++)
+        if (!set->bins[i].blocks) {
+            bins = &set->bins[i];
+            bins->stream = stream;
+        }
+    return bins;
+}
+
+static inline unsigned thread_shard(const struct gp_cache *cache, unsigned shard)
+{
+    unsigned shards = gp_counter_shards(cache->gauges);
+    return GP_LIKELY(shard < shards) ? shard : shard % shards;
+}
+
+/* ---- the short ways ---------------------------------------------------------------------------------------------- */
+
+bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out)
+{
+    unsigned shard = thread_shard(cache, request->shard);
+    struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
+    uint64_t from = (bytes >> GP_BIN_SHIFT) - 1;
+    if (from >= GP_BINS || request->pool || request->flags || !gp_gate_hold(gate))
+        return false;
+    struct gp_bins *bins = bins_of(&cache->threads[shard], request->stream);
+    unsigned index = bins ? bins_next(bins, (unsigned)from) : GP_BINS;
+    uint64_t have = (uint64_t)(index + 1) << GP_BIN_SHIFT;
+    const int64_t amounts[GP_BUNDLES] = {1, (int64_t)have, (int64_t)request->bytes};
+    bool fits = index < GP_BINS && have - bytes <= bytes >> cache->policy.thread_slack_shift;
+    if (!fits || !gp_gate_add(cache->gauges, gate, amounts)) {
+        gp_gate_release(gate);
+        return false;
+    }
+    struct gp_block *block = bins_pop(bins, index);
+    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag};
+    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* ordered by the word that follows */
+    gp_block_tag(cache, block, request);
+    gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
+    gp_gate_release(gate);
+    return true;
+}
+
+/* What is too much goes to the heap.  If the gate cannot be had the next free tries again. */
+static __attribute__((noinline)) void thread_shrink(struct gp_cache *cache, struct gp_gate *gate, struct gp_bins *bins)
+{
+    struct gp_block *list = NULL, *next;
+    gp_lock_take(&cache->lock);
+    if (gp_gate_hold(gate)) {
+        uint32_t blocks = cache->policy.thread_blocks - cache->policy.thread_blocks / GP_THREAD_EXCESS;
+        uint64_t bytes = cache->policy.thread_bytes - cache->policy.thread_bytes / GP_THREAD_EXCESS;
+        while (bins->blocks > blocks || bins->bytes > bytes) {
+            unsigned index = bins_next(bins, bins->cursor);
+            bins->cursor = index + 1 < GP_BINS ? index + 1 : 0;
+            if (index == GP_BINS)
+                continue;
+            struct gp_block *block = bins_pop(bins, index);
+            block->left = list;
+            list = block;
+        }
+        gp_gate_release(gate);
+    }
+    for (; list; list = next) {
+        next = list->left;
+        gp_block_idle(cache, list);
+    }
+    gp_lock_give(&cache->lock);
+}
+
+bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
+                    struct gp_grant *out)
+{
+    /* A look first: most blocks that cannot be cached say so in their word. */
+    if (__atomic_load_n(&block->word, __ATOMIC_RELAXED) != (address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE))
+        return false;
+    shard = thread_shard(cache, shard);
+    struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
+    if (!gp_gate_hold(gate))
+        return false;
+    /* The block may be another one by now: its stream is looked at again once it is ours. */
+    uint64_t stream = __atomic_load_n(&block->stream, __ATOMIC_RELAXED);
+    struct gp_bins *bins = bins_for(&cache->threads[shard], stream);
+    if (!bins || !gp_block_win(block, address, GP_BLOCK_LOCAL, GP_BLOCK_CACHED)) {
+        gp_gate_release(gate);
+        return false;
+    }
+    if (GP_UNLIKELY(__atomic_load_n(&block->stream, __ATOMIC_RELAXED) != stream)) {
+        gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
+        gp_gate_release(gate);
+        return false;
+    }
+    const int64_t amounts[GP_BUNDLES] = {1, (int64_t)block->bytes, (int64_t)block->requested_bytes};
+    gp_gate_sub(gate, amounts);
+    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block)};
+    bins_push(bins, block);
+    bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
+    gp_gate_release(gate);
+    if (GP_UNLIKELY(full))
+        thread_shrink(cache, gate, bins);
+    return true;
+}
+
+/* ---- all threads ------------------------------------------------------------------------------------------- */
+
+uint64_t gp_thread_held(struct gp_cache *cache)
+{
+    uint64_t held = 0;
+    unsigned shards = cache->threads ? gp_counter_shards(cache->gauges) : 0;
+    for (unsigned s = 0; s < shards; s++)
+        for (unsigned i = 0; i < GP_THREAD_STREAMS; i++)
+            held += __atomic_load_n(&cache->threads[s].bins[i].bytes, __ATOMIC_RELAXED); /* a sum for a decision */
+    return held;
+}
+
+static void bins_flush(struct gp_cache *cache, struct gp_bins *bins)
+{
+    for (unsigned index; bins->blocks && (index = bins_next(bins, 0)) < GP_BINS;)
+        gp_block_idle(cache, bins_pop(bins, index));
+}
+
+void gp_thread_flush(struct gp_cache *cache)
+{
+    if (!cache->threads)
+        return;
+    unsigned shards = gp_counter_shards(cache->gauges);
+    gp_counter_freeze(cache->gauges);
+    for (unsigned s = 0; s < shards; s++)
+        if (gp_counter_used(cache->gauges, s))
+            for (unsigned i = 0; i < GP_THREAD_STREAMS; i++)
+                bins_flush(cache, &cache->threads[s].bins[i]);
+    gp_counter_thaw(cache->gauges);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * shimtable.c: the table behind libgpuprof-shim.so, and cuInit, where a process that has it preloaded begins. */
+#include "inject/shimtable.h"
+#include "base/compiler.h"
+#include <gpuprof/gpuprof.h>
+
+/* The driver may have injected us by then (CUDA_INJECTION64_PATH): InitializeInjection does its work once. */
+uint32_t gp_wrap_cuInit(unsigned int flags)
+{
+    uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");
+    uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
+    if (result == 0)
+        InitializeInjection();
+    return result;
+}
+
+GP_EXPORT const struct gp_private gpuprof_private = {
+    .is_missing = gp_hooks_is_missing,
+    .wrap_symbol = gp_hooks_wrap_symbol,
+#define GP_HOOK(_id, _name, _handler, ...) ._name = gp_wrap_##_name,
+#define GP_WRAP(_name, ...)                ._name = gp_wrap_##_name,
+#define GP_SELF(_name, ...)                ._name = gp_wrap_##_name,
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+#define GP_TORCH(_result, _name, ...) ._name = _name,
+#include "allocator/torch.def"
+#undef GP_TORCH
+};

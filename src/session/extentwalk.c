@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * extentwalk.c: every segment and block of a device, or of all: our caches', then what the program holds itself (extents.h).
+ */
+#include "account/tap.h"
+#include "allocator/allocator.h"
+#include "base/compiler.h"
+#include "cache/cache.h"
+#include "session/extents.h"
+#include <gpuprof/gpuprof.h>
+
+_Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAITING && GP_CACHE_IDLE == GPUPROF_IDLE &&
+                   GP_CACHE_UNMAPPED == GPUPROF_UNMAPPED,
+               "gpuprof.h");
+_Static_assert(GP_EXTENT_SEGMENT == GPUPROF_SEGMENT && GP_EXTENT_BLOCK == GPUPROF_BLOCK, "gpuprof.h");
+
+/* Each of the tap's blocks may be three pieces. */
+_Static_assert(GP_EXTENTS_REST >= 3 * GP_TAP_REST && GP_EXTENTS_REST >= 2 * GP_CACHE_REST, "extents.h");
+
+struct gp_extents_walking {
+    void *arg;
+    gp_extent_fn *visit;
+    void (*rest)(void *arg);
+    unsigned index;
+    uint64_t pool; /* of the segment whose blocks come */
+};
+
+/* The cache's marks for "any" and "gone" lie at the end of the range; no driver's stream does. */
+static uint64_t extent_stream(uint64_t stream)
+{
+    return stream > INT64_MAX ? 0 : stream;
+}
+
+static bool extents_segment(void *arg, const struct gp_cache_segment *segment)
+{
+    struct gp_extents_walking *walk = arg;
+    walk->pool = segment->pool;
+    walk->visit(walk->arg, &(struct gp_wire_extent){
+                               .address = segment->address,
+                               .bytes = segment->bytes,
+                               .stream = extent_stream(segment->stream),
+                               .pool = segment->pool,
+                               .what = GP_EXTENT_SEGMENT,
+                               .kind = GP_KIND_LINEAR,
+                               .flags = (uint8_t)(GPUPROF_OURS | (segment->growable ? GPUPROF_GROWABLE : 0u) |
+                                                  (segment->small ? GPUPROF_SMALL : 0u)),
+                               .device = walk->index,
+                           });
+    return true;
+}
+
+static bool extents_block(void *arg, const struct gp_cache_block *block)
+{
+    const struct gp_extents_walking *walk = arg;
+    walk->visit(walk->arg, &(struct gp_wire_extent){
+                               .address = block->address,
+                               .bytes = block->bytes,
+                               .requested_bytes = block->state == GP_CACHE_LIVE ? block->requested_bytes : 0,
+                               .stream = extent_stream(block->stream),
+                               .pool = walk->pool,
+                               .time_ns = block->time_ns,
+                               .site = (uint32_t)block->tag, /* allocator/served.c */
+                               .what = GP_EXTENT_BLOCK,
+                               .state = (uint8_t)block->state,
+                               .kind = GP_KIND_LINEAR,
+                               .device = walk->index,
+                           });
+    return true;
+}
+
+/* A handle that is mapped in part: what is mapped first, though nobody knows which part that is. */
+static void extents_parts(const struct gp_extents_walking *walk, const struct gp_tap_block *block,
+                          struct gp_wire_extent piece)
+{
+    uint64_t requested = piece.requested_bytes;
+    piece.what = GP_EXTENT_SEGMENT;
+    piece.requested_bytes = 0;
+    walk->visit(walk->arg, &piece);
+    piece.what = GP_EXTENT_BLOCK;
+    piece.bytes = block->live_bytes;
+    piece.requested_bytes = requested < block->live_bytes ? requested : block->live_bytes;
+    if (piece.bytes)
+        walk->visit(walk->arg, &piece);
+    piece.state = GPUPROF_IDLE;
+    piece.address += block->live_bytes;
+    piece.bytes = block->bytes - block->live_bytes;
+    piece.requested_bytes = 0;
+    walk->visit(walk->arg, &piece);
+}
+
+static void extents_own(void *arg, const struct gp_tap_block *block)
+{
+    const struct gp_extents_walking *walk = arg;
+    const struct gp_wire_extent piece = {
+        .address = block->address,
+        .bytes = block->bytes,
+        .requested_bytes = block->requested_bytes < block->bytes ? block->requested_bytes : block->bytes,
+        .time_ns = block->time_ns,
+        .site = block->site,
+        .what = GP_EXTENT_WHOLE,
+        .state = GPUPROF_LIVE,
+        .kind = block->kind,
+        .device = block->device,
+    };
+    if (block->live_bytes < block->bytes)
+        extents_parts(walk, block, piece);
+    else if (piece.bytes) /* sparse arrays hold nothing */
+        walk->visit(walk->arg, &piece);
+}
+
+static void extents_rest(void *arg)
+{
+    const struct gp_extents_walking *walk = arg;
+    if (walk->rest)
+        walk->rest(walk->arg);
+}
+
+void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))
+{
+    struct gp_extents_walking walk = {.arg = arg, .visit = visit, .rest = rest};
+    for (walk.index = 0; walk.index < GP_WIRE_GPUS; walk.index++)
+        if (index == GP_EXTENTS_EVERY || index == walk.index)
+            gp_allocator_iterate((int)walk.index, &walk, extents_segment, extents_block, extents_rest);
+    gp_tap_blocks(index == GP_EXTENTS_EVERY ? GP_TAP_EVERY : index, &walk, extents_own, extents_rest);
+}

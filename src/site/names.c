@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * names.c: names by their contents.  An index finds a name by its hash, and then the name itself is compared; a second,
+ * small table remembers which two names a code object had last and is believed only if both are still the same: a code
+ * object's address may be another one's by now.  Reading takes no lock.
+ */
+#include "names.h"
+#include "base/lock.h"
+#include "base/testpoint.h"
+#include "mix.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Twice the names that fit if they are 32 bytes long, which qualified names and paths are not. */
+#define NAME_INDEX_WORDS (1u << 18)
+/* A large program runs some thousand functions that end in an allocation. */
+#define CODE_WORDS (1u << 13)
+
+static struct gp_wire_sites *head;
+static char *strings;
+static uint32_t limit, used; /* of the strings; the session's own word is for viewers.  used: under the lock */
+static uint64_t *x_index;    /* hash >> 32 | offset */
+static uint64_t *x_code;     /* function | file, by the hash of the code object's address */
+static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
+
+int gp_text_start(struct gp_wire_sites *sites, char *memory, uint32_t memory_bytes)
+{
+    uint64_t bytes = (NAME_INDEX_WORDS + CODE_WORDS) * sizeof *x_index;
+    x_index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (x_index == MAP_FAILED)
+        return -errno;
+    x_code = x_index + NAME_INDEX_WORDS;
+    head = sites;
+    strings = memory;
+    limit = memory_bytes;
+    head->strings = used = 1; /* "" */
+    return 0;
+}
+
+static bool text_is(uint32_t offset, const char *bytes, uint32_t length)
+{
+    return (uint64_t)offset + length < limit && memcmp(strings + offset, bytes, length) == 0 &&
+           strings[offset + length] == 0;
+}
+
+/* As it is kept: a whole number of characters, and none that ends it early. */
+static uint32_t text_clean(const struct gp_python_text *text, char clean[GP_STACK_TEXT])
+{
+    uint32_t n = text->length;
+    if (n > GP_STACK_TEXT - 1)
+        for (n = GP_STACK_TEXT - 1; n > GP_STACK_TEXT - 4 && ((unsigned char)text->bytes[n] & 0xc0) == 0x80;)
+            n--;
+    for (uint32_t i = 0; i < n; i++)
+        clean[i] = text->bytes[i] ? text->bytes[i] : '?';
+    return n;
+}
+
+/* The word's place in the index: its own, or the empty one where it belongs; NULL if the index is full. */
+static uint64_t *text_find(const char *bytes, uint32_t length, uint64_t hash)
+{
+    for (uint32_t i = 0; i < NAME_INDEX_WORDS; i++) {
+        uint64_t *at = &x_index[(hash + i) % NAME_INDEX_WORDS];
+        /* [text.A] acquire pairs with [text.R]: the name's bytes. */
+        uint64_t word = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+        if (!word || (word >> 32 == hash >> 32 && text_is((uint32_t)word, bytes, length)))
+            return at;
+    }
+    return NULL;
+}
+
+static uint32_t text_add(const char *bytes, uint32_t length, uint64_t hash)
+{
+    uint32_t offset = 0;
+    gp_lock_take(&lock);
+    uint64_t *at = text_find(bytes, length, hash);
+    if (at && *at) {
+        offset = (uint32_t)*at;
+    } else if (at && used + length + 1 <= limit) {
+        offset = used;
+        memcpy(strings + offset, bytes, length);
+        GP_TESTPOINT("text.written");
+        /* [site.R] release: the bytes first; pairs with [site.A]. */
+        __atomic_store_n(&head->strings, used = offset + length + 1, __ATOMIC_RELEASE);
+        /* [text.R] release pairs with [text.A]. */
+        __atomic_store_n(at, hash >> 32 << 32 | offset, __ATOMIC_RELEASE);
+    }
+    gp_lock_give(&lock);
+    return offset;
+}
+
+static uint32_t text_name(const struct gp_python_text *text, bool *full)
+{
+    char clean[GP_STACK_TEXT];
+    uint32_t length = text_clean(text, clean);
+    if (length == 0)
+        return 0;
+    uint64_t hash = gp_mix_bytes(clean, length), *at = text_find(clean, length, hash);
+    uint32_t offset = at ? (uint32_t)__atomic_load_n(at, __ATOMIC_ACQUIRE) : 0;
+    if (!offset)
+        offset = text_add(clean, length, hash);
+    *full |= !offset;
+    return offset;
+}
+
+void gp_text_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full)
+{
+    uint64_t *at = &x_code[gp_mix(from->code, 1) % CODE_WORDS];
+    /* [code.A] acquire pairs with [code.R]: the names' bytes. */
+    uint64_t word = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+    *to = (struct gp_wire_frame){.line = from->line, .type = GP_FRAME_PYTHON};
+    to->function = (uint32_t)(word >> 32);
+    to->file = (uint32_t)word;
+    if (GP_LIKELY(word && text_is(to->function, from->function.bytes, from->function.length) &&
+                  text_is(to->file, from->file.bytes, from->file.length)))
+        return;
+    to->function = text_name(&from->function, full);
+    to->file = text_name(&from->file, full);
+    /* [code.R] release pairs with [code.A]. */
+    __atomic_store_n(at, (uint64_t)to->function << 32 | to->file, __ATOMIC_RELEASE);
+}

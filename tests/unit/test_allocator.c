@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * test_allocator.c: the shim's own tables, without a driver: pieces, routes to private pools, the door between captures and
+ * fences.  What needs a driver is in tests/integration/test_shim.c.  Run by the unit tests. */
+#include "allocator/fence.h"
+#include "allocator/mapping.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+Test(shim, pieces_are_found_by_kind_and_key)
+{
+    cr_expect_eq(gp_mapping_find(GP_MAPPING_MAPPED, 4096), 0);
+    cr_assert(gp_mapping_add(GP_MAPPING_MAPPED, 3, 4096, 10));
+    cr_assert(gp_mapping_add(GP_MAPPING_RANGE, 3, 4096, 20));
+    cr_expect_eq(gp_mapping_find(GP_MAPPING_MAPPED, 4096), 10);
+    cr_expect_eq(gp_mapping_take(GP_MAPPING_RANGE, 4096), 20);
+    cr_expect_eq(gp_mapping_take(GP_MAPPING_RANGE, 4096), 0);
+    cr_expect_eq(gp_mapping_take(GP_MAPPING_MAPPED, 4096), 10);
+}
+
+Test(shim, pieces_of_a_home_survive_churn)
+{
+    struct gp_mapping piece;
+    uint64_t sum = 0;
+    unsigned at = 0, count = 0;
+
+    for (uint64_t i = 1; i <= 20000; i++)
+        cr_assert(gp_mapping_add(GP_MAPPING_HANDLE, i % 2, i << 21, i));
+    for (uint64_t i = 1; i <= 20000; i += 3)
+        cr_assert_eq(gp_mapping_take(GP_MAPPING_HANDLE, i << 21), i);
+    for (uint64_t i = 1; i <= 20000; i++)
+        cr_assert_eq(gp_mapping_find(GP_MAPPING_HANDLE, i << 21), i % 3 == 1 ? 0 : i);
+    while (gp_mapping_next(GP_MAPPING_HANDLE, 1, &at, &piece)) {
+        cr_assert_eq(piece.bytes % 2, 1);
+        sum += piece.bytes;
+        count++;
+    }
+    uint64_t want = 0, want_count = 0;
+    for (uint64_t i = 1; i <= 20000; i += 2)
+        if (i % 3 != 1) {
+            want += i;
+            want_count++;
+        }
+    cr_expect_eq(sum, want);
+    cr_expect_eq(count, want_count);
+}
+
+/* ---- routes ------------------------------------------------------------------------------------------------------ */
+
+Test(shim, a_route_takes_its_thread_or_stream_until_it_ends)
+{
+    cr_expect_eq(gp_route_pool(0, 5), 0);
+    cr_assert_eq(gp_route_begin(&(struct gp_route){77, 0, GP_ROUTE_STREAM, 5, NULL}), 0);
+    cr_expect_eq(gp_route_pool(0, 5), 77);
+    cr_expect_eq(gp_route_pool(0, 6), 0);
+    cr_expect_eq(gp_route_pool(1, 5), 0);
+    cr_assert_eq(gp_route_begin(&(struct gp_route){78, 0, GP_ROUTE_THREAD, 0, NULL}), 0);
+    cr_expect_eq(gp_route_pool(0, 5), 77, "the first that was begun wins");
+    cr_expect_eq(gp_route_pool(0, 6), 78);
+    cr_expect_not(gp_route_end(77, 1));
+    cr_expect(gp_route_end(77, 0));
+    cr_expect_not(gp_route_end(77, 0));
+    cr_expect_eq(gp_route_pool(0, 5), 78);
+    cr_expect(gp_route_end(78, 0));
+    cr_expect_eq(gp_route_pool(0, 5), 0);
+}
+
+static void *shim_ask(void *arg)
+{
+    *(uint64_t *)arg = gp_route_pool(0, 6);
+    return NULL;
+}
+
+Test(shim, a_thread_route_is_not_for_others)
+{
+    uint64_t pool = 1;
+    pthread_t thread;
+
+    cr_assert_eq(gp_route_begin(&(struct gp_route){78, 0, GP_ROUTE_THREAD, 0, NULL}), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, shim_ask, &pool), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(pool, 0);
+    cr_expect_eq(gp_route_pool(0, 6), 78);
+}
+
+static int shim_alive;
+
+static bool shim_manage(void *to, const void *from, int operation)
+{
+    if (operation == 2)
+        memcpy(to, from, 2 * sizeof(uint64_t));
+    shim_alive += operation == 2 ? 1 : operation == 3 ? -1 : 0;
+    return false;
+}
+
+static bool shim_match(const void *target, void **stream)
+{
+    uint64_t *calls = (uint64_t *)((uint64_t *)(uintptr_t)target)[1];
+    ++*calls;
+    return *(const uint64_t *)target == (uint64_t)(uintptr_t)*stream;
+}
+
+Test(shim, a_filter_is_copied_asked_and_destroyed)
+{
+    uint64_t calls = 0;
+    struct gp_filter filter = {{9, (uint64_t)(uintptr_t)&calls}, shim_manage, shim_match};
+
+    cr_assert(gp_filter_is_usable(&filter));
+    cr_assert_eq(gp_route_begin(&(struct gp_route){5, 2, GP_ROUTE_FILTER, 0, &filter}), 0);
+    filter = (struct gp_filter){{0}, NULL, NULL};
+    cr_expect_eq(shim_alive, 1);
+    cr_expect_eq(gp_route_pool(2, 9), 5);
+    cr_expect_eq(gp_route_pool(2, 8), 0);
+    cr_expect_eq(gp_route_pool(1, 9), 0);
+    cr_expect_eq(calls, 2);
+    cr_expect(gp_route_end(5, 2));
+    cr_expect_eq(shim_alive, 0);
+}
+
+Test(shim, what_is_no_function_is_no_filter)
+{
+    struct gp_filter filter = {{0}, NULL, NULL};
+    uint64_t data = 0;
+
+    cr_expect_not(gp_filter_is_usable(NULL));
+    cr_expect_not(gp_filter_is_usable(&filter));
+    filter.manager = shim_manage;
+    memcpy(&filter.invoker, &(uint64_t *){&data}, sizeof(filter.invoker));
+    cr_expect_not(gp_filter_is_usable(&filter), "an address on the stack");
+}
+
+/* ---- the door ---------------------------------------------------------------------------------------------------- */
+
+Test(shim, nothing_is_recorded_while_a_capture_is_under_way)
+{
+    uint64_t fence = 0;
+    void *stream = &fence;
+
+    cr_assert(gp_door_enter());
+    gp_door_leave();
+    gp_capture_begin();
+    cr_expect(gp_capture_under_way());
+    cr_expect_eq(gp_fence_record(&gp_served_contexts[0], NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    gp_capture_began(stream, false);
+    cr_expect_not(gp_capture_under_way());
+    gp_capture_begin();
+    gp_capture_began(stream, true);
+    cr_expect_not(gp_door_enter());
+    gp_capture_ended(&stream);
+    cr_expect_not(gp_door_enter(), "another stream's end changes nothing");
+    gp_capture_ended(stream);
+    cr_expect(gp_door_enter());
+    gp_door_leave();
+    gp_capture_ended(stream);
+    cr_expect(gp_door_enter(), "an end is counted once");
+    gp_door_leave();
+}
+
+#define SHIM_ROUNDS 20000
+
+static uint32_t shim_capturing, shim_broken;
+
+static void *shim_record(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < SHIM_ROUNDS; i++)
+        if (gp_door_enter()) {
+            if (__atomic_load_n(&shim_capturing, __ATOMIC_RELAXED))
+                __atomic_store_n(&shim_broken, 1, __ATOMIC_RELAXED);
+            gp_door_leave();
+        }
+    return NULL;
+}
+
+Test(shim, the_door_keeps_recorders_out)
+{
+    pthread_t threads[2];
+    int stream;
+
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, shim_record, NULL), 0);
+    for (int i = 0; i < SHIM_ROUNDS / 10; i++) {
+        gp_capture_begin();
+        __atomic_store_n(&shim_capturing, 1, __ATOMIC_RELAXED);
+        gp_capture_began(&stream, true);
+        __atomic_store_n(&shim_capturing, 0, __ATOMIC_RELAXED);
+        gp_capture_ended(&stream);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(shim_broken, 0);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * removed.h: cgroups that have been removed while the tables still have rows of them.  Part of deaths.c, which gives it
+ * its turns.
+ */
+#ifndef GP_AGENT_REMOVED_H
+#define GP_AGENT_REMOVED_H
+
+#include <kernel/loader.h>
+
+struct gp_removed;
+
+int gp_removed_open(struct gp_removed **out, struct gp_bpf *bpf); /* bpf must outlive it.  0 or -errno */
+void gp_removed_close(struct gp_removed *gone);
+
+void gp_removed_begin(struct gp_removed *gone); /* a look */
+bool gp_removed_is_busy(const struct gp_removed *gone);
+unsigned gp_removed_turn(struct gp_removed *gone); /* bounded work.  Cgroups that were forgotten */
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * parse.c: see parse.h.
+ */
+#include <common/parse.h>
+
+#include <base/compiler.h>
+#include <gpuprof/wire.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Digits only: strtoll alone would take "-1", "+1", " 1". */
+static int parse_digits(const char *text, const char **end, uint64_t *value)
+{
+    uint64_t sum = 0;
+    const char *at = text;
+    bool overflow = false;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        overflow |= __builtin_mul_overflow(sum, 10u, &sum);
+        overflow |= __builtin_add_overflow(sum, (uint64_t)(*at - '0'), &sum);
+    }
+    if (at == text)
+        return -EINVAL;
+    *end = at;
+    *value = sum;
+    return overflow ? -ERANGE : 0;
+}
+
+int gp_parse_size(const char *text, int64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        unsigned shift;
+    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+    const char *unit = text;
+    uint64_t value;
+    int rc = parse_digits(text, &unit, &value);
+    if (rc == -EINVAL)
+        return rc;
+    for (size_t i = 0; i < GP_COUNT(units); i++) {
+        if (strcasecmp(unit, units[i].name) != 0)
+            continue;
+        if (rc || value > (uint64_t)INT64_MAX >> units[i].shift)
+            return -ERANGE;
+        *bytes = (int64_t)(value << units[i].shift);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value)
+{
+    const char *end = text;
+    uint64_t number;
+    int rc = parse_digits(text, &end, &number);
+    if (rc == -EINVAL || *end)
+        return -EINVAL;
+    if (rc || number > (uint64_t)INT64_MAX || (int64_t)number < low || (int64_t)number > high)
+        return -ERANGE;
+    *value = (int64_t)number;
+    return 0;
+}
+
+int gp_parse_pids(const char *text, pid_t **pids, int *count)
+{
+    size_t commas = 0;
+    for (const char *at = text; *at; at++)
+        commas += *at == ',';
+    char *copy = strdup(text), *state = copy, *word;
+    pid_t *list = calloc(commas + 1, sizeof(*list));
+    int n = 0, rc = copy && list ? 0 : -ENOMEM;
+    while (!rc && (word = strsep(&state, ","))) {
+        int64_t pid;
+        /* A number above the kernel's bound is "no such process", not a wrong option. */
+        rc = gp_parse_number(word, 1, INT32_MAX, &pid) ? -EINVAL : 0;
+        bool again = false;
+        for (int i = 0; !rc && i < n; i++)
+            again |= list[i] == (pid_t)pid;
+        if (!rc && !again)
+            list[n++] = (pid_t)pid;
+    }
+    free(copy);
+    if (rc) {
+        free(list);
+        return rc;
+    }
+    *pids = list;
+    *count = n;
+    return 0;
+}
+
+int gp_parse_device(const char *text, int *device)
+{
+    int64_t number;
+    if (strcmp(text, "host") == 0) {
+        *device = (int)GP_WIRE_HOST;
+        return 0;
+    }
+    int rc = gp_parse_number(text, 0, GP_WIRE_GPUS - 1, &number);
+    if (!rc)
+        *device = (int)number;
+    return rc;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  Pure functions: they print nothing
+ * and read nothing but their text.  Any thread.
+ */
+#ifndef GP_COMMON_PARSE_H
+#define GP_COMMON_PARSE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0, -EINVAL, -ERANGE (does
+ * not fit int64_t). */
+int gp_parse_size(const char *text, int64_t *bytes);
+/* A whole decimal number in [low, high].  0, -EINVAL, -ERANGE. */
+int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value);
+/* "12,34".  0 with *pids from malloc, -EINVAL, -ENOMEM. */
+int gp_parse_pids(const char *text, pid_t **pids, int *count);
+/* A device ordinal or "host" (GP_WIRE_HOST).  0, -EINVAL, -ERANGE. */
+int gp_parse_device(const char *text, int *device);
+
+#endif

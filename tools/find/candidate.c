@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * candidate.c: see candidate.h.
+ */
+#include <find/candidate.h>
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CANDIDATE_SEGMENTS_LIMIT 256u
+#define CANDIDATE_NOTES_LIMIT    16384u  /* bytes of one segment; the linkers' notes have under 200 */
+#define MOUNTS_MOST              262144u /* bytes of mountinfo: about a thousand mounts, 30 times what a container has */
+
+int gp_candidate_look(int fd, struct gp_candidate *out)
+{
+    struct statx about;
+    /* DONT_SYNC: a FUSE server is not asked, so it cannot make us wait. */
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, &about))
+        return -errno;
+    *out = (struct gp_candidate){
+        .device = makedev(about.stx_dev_major, about.stx_dev_minor),
+        .inode = about.stx_ino,
+        .size = about.stx_size,
+        .changed_ns = (uint64_t)about.stx_ctime.tv_sec * 1000000000u + about.stx_ctime.tv_nsec,
+        .mount = about.stx_mask & STATX_MNT_ID ? about.stx_mnt_id : 0,
+        .mode = about.stx_mode,
+        .uid = about.stx_uid,
+    };
+    return 0;
+}
+
+const char *gp_candidate_refusal(const struct gp_candidate *file)
+{
+    if (!S_ISREG(file->mode))
+        return "not a regular file";
+    if (file->uid != 0)
+        return "does not belong to root";
+    if (file->mode & (S_IWGRP | S_IWOTH))
+        return "others than root may write it";
+    return file->size > GP_LIBRARY_BYTES ? "larger than 256 MiB" : NULL;
+}
+
+/* ---- its file system ------------------------------------------------------------------------------------------- */
+
+/* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS".  By the mount's number; who left
+ * its mount namespace after it mapped the file has other numbers for the same file system. */
+static bool line_is_its(const char *line, const struct gp_candidate *file, bool *is_exact)
+{
+    unsigned long long mount;
+    unsigned major, minor;
+    if (sscanf(line, "%llu %*u %u:%u", &mount, &major, &minor) != 3)
+        return false;
+    *is_exact = mount == file->mount;
+    return *is_exact || makedev(major, minor) == file->device;
+}
+
+static int mounts_search(char *text, const struct gp_candidate *file)
+{
+    int found = -ENOENT;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        bool is_exact;
+        const char *type = strstr(line, " - ");
+        if (!type || !line_is_its(line, file, &is_exact))
+            continue;
+        type += 3;
+        found = !strncmp(type, "fuse ", 5) || !strncmp(type, "fuse.", 5) || !strncmp(type, "fuseblk ", 8);
+        if (is_exact)
+            break;
+    }
+    return found;
+}
+
+static int mounts_ask(int proc, const char *name, const struct gp_candidate *file)
+{
+    int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? -ESRCH : -errno;
+    char *text = malloc(MOUNTS_MOST + 1);
+    size_t have = 0;
+    ssize_t got = text ? 1 : 0;
+    while (got > 0 && have < MOUNTS_MOST && (got = read(fd, text + have, MOUNTS_MOST - have)) > 0)
+        have += (size_t)got;
+    close(fd);
+    if (text)
+        text[have] = '\0';
+    int found = !text ? -ENOMEM : have == 0 ? -ESRCH : mounts_search(text, file);
+    free(text);
+    return found;
+}
+
+/* What a process in a chroot is shown of its mounts ends at its root.  Those of block devices were mounted by this
+ * machine's root: a user namespace may mount FUSE, and no such device. */
+int gp_candidate_is_served(const struct gp_candidate *file, int proc)
+{
+    int found = mounts_ask(proc, "mountinfo", file);
+    if (found == -ENOENT)
+        found = mounts_ask(AT_FDCWD, "/proc/self/mountinfo", file);
+    return found == -ENOENT && major(file->device) ? 0 : found;
+}
+
+int gp_candidate_reopen(int fd)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    /* Known to be a regular file, so NONBLOCK is for a lease that somebody holds on it alone. */
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    return file < 0 ? -errno : file;
+}
+
+/* ---- is it armed ----------------------------------------------------------------------------------------------- */
+
+int gp_candidate_is_armed(int fd, uint64_t offset)
+{
+    enum { NEAR = 16 };
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = offset % page, bytes = page - in < NEAR ? page - in : NEAR;
+    if (offset > INT64_MAX - page)
+        return -EFBIG;
+    /* The kernel puts its breakpoints into every new private mapping that could become executable, so what the mapping
+     * shows and what the file holds differ exactly where the inode is armed. */
+    char *at = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, (off_t)(offset - in));
+    if (at == MAP_FAILED)
+        return -errno;
+    uint8_t mapped[NEAR], held[NEAR];
+    /* Copied by the kernel: a file that shrinks meanwhile is an error then, and no SIGBUS. */
+    struct iovec to = {mapped, bytes}, from = {at + in, bytes};
+    ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    int error = got < 0 ? -errno : got == (ssize_t)bytes ? 0 : -EIO;
+    munmap(at, page);
+    if (!error && pread(fd, held, bytes, (off_t)offset) != (ssize_t)bytes)
+        error = -EIO;
+    return error ? error : memcmp(mapped, held, bytes) != 0;
+}
+
+/* ---- its build id ---------------------------------------------------------------------------------------------- */
+
+static int read_at(int fd, uint64_t offset, void *to, size_t bytes)
+{
+    if (offset > INT64_MAX - bytes)
+        return -ENOEXEC;
+    ssize_t got = pread(fd, to, bytes, (off_t)offset);
+    if (got < 0)
+        return -errno;
+    return (size_t)got == bytes ? 0 : -ENOEXEC;
+}
+
+static int note_search(const uint8_t *notes, size_t bytes, struct gp_library_id *out)
+{
+    for (size_t at = 0; bytes - at >= sizeof(Elf64_Nhdr);) {
+        Elf64_Nhdr head;
+        memcpy(&head, notes + at, sizeof(head));
+        at += sizeof(head);
+        size_t name = ((size_t)head.n_namesz + 3) & ~(size_t)3, body = ((size_t)head.n_descsz + 3) & ~(size_t)3;
+        if (name > bytes - at || body > bytes - at - name)
+            return -ENOENT;
+        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 && !memcmp(notes + at, "GNU", 4) && head.n_descsz &&
+            head.n_descsz <= GP_LIBRARY_ID) {
+            out->bytes = (uint8_t)head.n_descsz;
+            memcpy(out->id, notes + at + name, head.n_descsz);
+            return 0;
+        }
+        at += name + body;
+    }
+    return -ENOENT;
+}
+
+static int notes_read(int fd, const Elf64_Phdr *segment, struct gp_library_id *out)
+{
+    if (segment->p_type != PT_NOTE || segment->p_filesz == 0 || segment->p_filesz > CANDIDATE_NOTES_LIMIT)
+        return -ENOENT;
+    uint8_t *notes = malloc(segment->p_filesz);
+    if (!notes)
+        return -ENOMEM;
+    int error = read_at(fd, segment->p_offset, notes, segment->p_filesz);
+    if (!error)
+        error = note_search(notes, segment->p_filesz, out);
+    free(notes);
+    return error;
+}
+
+int gp_library_id_read(int fd, struct gp_library_id *out)
+{
+    Elf64_Ehdr head;
+    *out = (struct gp_library_id){0};
+    int error = read_at(fd, 0, &head, sizeof(head));
+    if (error)
+        return error;
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_phentsize != sizeof(Elf64_Phdr) ||
+        head.e_phnum > CANDIDATE_SEGMENTS_LIMIT)
+        return -ENOEXEC;
+    /* Of notes that lie outside the file none is believed, but another segment may have the id. */
+    error = -ENOENT;
+    for (unsigned i = 0; error == -ENOENT && i < head.e_phnum; i++) {
+        Elf64_Phdr segment;
+        int broken = read_at(fd, head.e_phoff + i * sizeof(segment), &segment, sizeof(segment));
+        if (broken)
+            return broken;
+        error = notes_read(fd, &segment, out);
+        if (error == -ENOEXEC)
+            error = -ENOENT;
+    }
+    return error;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * resetpeaks.c: machine-wide peaks begin anew; see maps.h.  A time is written, never a sum: what a batch adds at the same
+ * moment is not lost, and the program needs no lock against us.
+ */
+#include <maps/maps.h>
+
+#include <base/clock.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Somebody else may write the other of the two times between our look and our store, and lose ours: looked after. */
+static int reset_store(int fd, const struct gp_map_device_key *key, bool allocated, bool reserved)
+{
+    uint64_t now = gp_clock_ns();
+    for (int tries = 0; tries < 16; tries++) {
+        struct gp_map_reset reset = {0};
+        if (bpf_map_lookup_elem(fd, key, &reset) != 0 && errno != ENOENT)
+            return -errno;
+        if ((!allocated || reset.allocated_ns >= now) && (!reserved || reset.reserved_ns >= now))
+            return 0;
+        if (allocated)
+            reset.allocated_ns = now;
+        if (reserved)
+            reset.reserved_ns = now;
+        if (bpf_map_update_elem(fd, key, &reset, BPF_ANY) != 0)
+            return errno == EPERM ? -EACCES : -errno;
+    }
+    return -EBUSY;
+}
+
+int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved)
+{
+    struct gp_map_device_key key = {0};
+    uint32_t zero = 0;
+    struct gp_map_meta meta;
+    int fd = gp_pins_open(pins, "meta", false, sizeof(zero), sizeof(meta), NULL);
+    if (fd < 0)
+        return fd; /* tells "no agent" from "an agent that knows no resets" */
+    close(fd);
+    fd = gp_pins_open(pins, "reset", true, sizeof(key), sizeof(struct gp_map_reset), NULL);
+    if (fd < 0)
+        return fd == -ENOENT ? -EPROTO : fd;
+    if (uuid)
+        memcpy(key.uuid, uuid, sizeof(key.uuid));
+    int err = reset_store(fd, &key, allocated, reserved);
+    close(fd);
+    return err;
+}

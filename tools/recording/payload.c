@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT
+ * payload.c: payloads of every type but events; see internal.h, and record/blocks.c, which wrote them. */
+#include <recording/internal.h>
+
+#include <base/text.h>
+#include <stdio.h>
+
+static uint32_t rows_string(struct gp_read *read, struct gp_unpack *in)
+{
+    uint64_t length = gp_unpack_number(in);
+    const uint8_t *text = gp_unpack_raw(in, length);
+    return text ? gp_read_string(read, text, length) : 0;
+}
+
+static void rows_text(struct gp_unpack *in, char *to, size_t to_bytes)
+{
+    uint64_t length = gp_unpack_number(in);
+    const uint8_t *text = gp_unpack_raw(in, length);
+    gp_text_clean(to, to_bytes, text ? (const char *)text : "", text ? length : 0);
+}
+
+/* The first row's number, and room for `count` rows from there; what a damaged block took away stays zero. */
+static bool rows_first(struct gp_read *read, struct gp_unpack *in, uint32_t count, uint32_t have, uint32_t *first)
+{
+    uint64_t number = gp_unpack_number(in);
+    if (in->bad || read->error || number > (uint64_t)have + GP_READ_GAP || count > gp_unpack_left(in) ||
+        number + count > GP_READ_ROWS)
+        return false;
+    *first = (uint32_t)number;
+    return true;
+}
+
+static bool rows_process(struct gp_read *read, struct gp_unpack *in)
+{
+    struct gp_recording *r = read->recording;
+    r->pid = (uint32_t)gp_unpack_number(in);
+    uint64_t source = gp_unpack_number(in);
+    r->source = source <= GP_SOURCE_HOOKS ? (uint32_t)source : GP_SOURCE_NONE;
+    r->driver_version = (uint32_t)gp_unpack_number(in);
+    r->from_start = gp_unpack_number(in) == 1;
+    r->begin_ns = gp_unpack_number(in);
+    r->begin_unix_ns = gp_unpack_number(in);
+    read->comm = rows_string(read, in);
+    read->command_line = rows_string(read, in);
+    read->host = rows_string(read, in);
+    read->allocator = rows_string(read, in);
+    read->has_process |= !in->bad;
+    return !in->bad;
+}
+
+static bool rows_strings(struct gp_read *read, struct gp_unpack *in)
+{
+    uint64_t first = gp_unpack_number(in), bytes = gp_unpack_left(in);
+    if (in->bad || first > read->site_string_bytes + GP_READ_GAP ||
+        !GP_READ_ROOM(read, read->site_strings, read->site_strings_room, first + bytes + 1, GP_READ_STRINGS))
+        return false;
+    memcpy(read->site_strings + first, gp_unpack_raw(in, bytes), bytes);
+    if (first + bytes > read->site_string_bytes)
+        read->site_string_bytes = first + bytes;
+    return true;
+}
+
+/* Place in read->mapped of the first mapping that ends beyond the address. */
+static uint32_t rows_mapped(const struct gp_read *read, uint64_t address)
+{
+    uint32_t low = 0, high = read->mapped_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (read->recording->modules[read->mapped[middle]].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint32_t rows_module_of(const struct gp_read *read, uint64_t pc)
+{
+    uint32_t at = rows_mapped(read, pc);
+    bool inside = at < read->mapped_count && read->recording->modules[read->mapped[at]].start <= pc;
+    return inside ? read->mapped[at] : GP_REC_NONE;
+}
+
+/* What is mapped now is what a frame told from here on is in: the mappings that the new one lies over are gone. */
+static bool rows_map(struct gp_read *read, uint32_t module)
+{
+    const struct gp_rec_module *modules = read->recording->modules;
+    if (!GP_READ_ROOM(read, read->mapped, read->mapped_room, (size_t)read->mapped_count + 1, GP_READ_MODULES))
+        return false;
+    if (modules[module].end <= modules[module].start)
+        return true;
+    uint32_t at = rows_mapped(read, modules[module].start), over = at;
+    while (over < read->mapped_count && modules[read->mapped[over]].start < modules[module].end)
+        over++;
+    memmove(&read->mapped[at + 1], &read->mapped[over], (read->mapped_count - over) * sizeof(*read->mapped));
+    read->mapped[at] = module;
+    read->mapped_count += 1 - (over - at);
+    return true;
+}
+
+static bool rows_frames(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    uint32_t first, last = GP_REC_NONE;
+    if (!rows_first(read, in, count, r->frame_count, &first) ||
+        !GP_READ_ROOM(read, r->frames, read->frames_room, (size_t)first + count, GP_READ_ROWS))
+        return false;
+    for (; r->frame_count < first; r->frame_count++)
+        r->frames[r->frame_count].module = GP_REC_NONE;
+    for (uint32_t i = 0; i < count; i++) {
+        struct gp_rec_frame frame = {.module = GP_REC_NONE};
+        if (gp_unpack_number(in) == GP_FRAME_PYTHON) {
+            frame.function = (uint32_t)gp_unpack_number(in);
+            frame.file = (uint32_t)gp_unpack_number(in);
+            frame.line = (uint32_t)gp_unpack_number(in);
+        } else {
+            frame.pc = gp_unpack_number(in);
+            if (last == GP_REC_NONE || frame.pc < r->modules[last].start || frame.pc >= r->modules[last].end)
+                last = rows_module_of(read, frame.pc);
+            frame.module = last;
+        }
+        r->frames[first + i] = frame;
+    }
+    if (first + count > r->frame_count)
+        r->frame_count = first + count;
+    return !in->bad;
+}
+
+static bool rows_sites(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    uint32_t first;
+    if (!rows_first(read, in, count, r->site_count, &first) ||
+        !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
+        return false;
+    for (uint32_t i = first; i < first + count; i++) {
+        struct gp_rec_site *site = &r->sites[i];
+        uint64_t first_frame = gp_unpack_number(in), frames = gp_unpack_number(in), kind = gp_unpack_number(in),
+                 device = gp_unpack_number(in);
+        site->truncated = gp_unpack_number(in) == 1;
+        /* Whether the frames are there is seen when all is read. */
+        bool sound = first_frame < GP_READ_ROWS && frames <= GP_SITE_FRAMES;
+        site->first_frame = sound ? (uint32_t)first_frame : 0;
+        site->frame_count = sound ? (uint32_t)frames : 0;
+        site->kind = kind < GP_KINDS ? (uint8_t)kind : GP_KIND_NONE;
+        site->device = device < GP_WIRE_DEVICES ? (uint8_t)device : UINT8_MAX;
+    }
+    if (first + count > r->site_count)
+        r->site_count = first + count;
+    return !in->bad;
+}
+
+static bool rows_site_numbers(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    uint32_t first;
+    if (!rows_first(read, in, count, r->site_count, &first) ||
+        !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
+        return false;
+    if (first + count > r->site_count)
+        r->site_count = first + count;
+    for (uint32_t i = first; i < first + count; i++) {
+        struct gp_rec_site *site = &r->sites[i];
+        site->live_bytes = gp_unpack_signed(in);
+        site->live_count = gp_unpack_signed(in);
+        site->peak_bytes = gp_unpack_signed(in);
+        site->at_peak_bytes = gp_unpack_signed(in);
+        site->allocated_bytes = gp_unpack_signed(in);
+        site->calls = gp_unpack_signed(in);
+    }
+    read->has_numbers |= !in->bad;
+    return !in->bad;
+}
+
+static uint32_t rows_hex(struct gp_read *read, struct gp_unpack *in)
+{
+    char hex[65] = "";
+    uint64_t bytes = gp_unpack_number(in);
+    const uint8_t *id = gp_unpack_raw(in, bytes);
+    if (!id || bytes > 32)
+        return 0;
+    for (uint64_t i = 0; i < bytes; i++)
+        snprintf(hex + 2 * i, 3, "%02x", id[i]);
+    return gp_read_string(read, hex, 2 * bytes);
+}
+
+static bool rows_modules(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        if (!GP_READ_ROOM(read, r->modules, read->modules_room, r->module_count + 1, GP_READ_MODULES))
+            return false;
+        struct gp_rec_module *module = &r->modules[r->module_count];
+        module->start = gp_unpack_number(in);
+        uint64_t bytes = gp_unpack_number(in);
+        module->end = bytes <= UINT64_MAX - module->start ? module->start + bytes : module->start;
+        module->offset = gp_unpack_number(in);
+        module->path = rows_string(read, in);
+        module->build_id = rows_hex(read, in);
+        if (!in->bad && rows_map(read, r->module_count))
+            r->module_count++;
+    }
+    return !in->bad;
+}
+
+static bool rows_threads(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        uint32_t thread = gp_read_thread(read, (uint32_t)gp_unpack_number(in)), name = rows_string(read, in);
+        if (read->error)
+            return false;
+        if (!in->bad)
+            read->recording->threads[thread].name = name;
+    }
+    return !in->bad;
+}
+
+static bool rows_samples(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        struct gp_rec_sample sample = {.time_ns = gp_unpack_number(in)};
+        uint64_t index = gp_unpack_number(in);
+        int64_t *numbers[] = {&sample.allocated_bytes,      &sample.reserved_bytes, &sample.active_bytes,
+                              &sample.inactive_split_bytes, &sample.used_bytes,     &sample.process_bytes};
+        for (unsigned k = 0; k < 6; k++) {
+            int64_t number = gp_unpack_signed(in);
+            *numbers[k] = number < 0 ? -1 : number;
+        }
+        if (in->bad || index >= GP_WIRE_DEVICES)
+            return false;
+        sample.device = gp_read_device(read, (uint32_t)index);
+        if (!GP_READ_ROOM(read, r->samples, read->samples_room, r->sample_count + 1, GP_READ_ROWS))
+            return false;
+        r->samples[r->sample_count++] = sample;
+    }
+    return !in->bad;
+}
+
+static bool rows_devices(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        struct gp_rec_device row = {0};
+        uint64_t index = gp_unpack_number(in);
+        row.ordinal = (int32_t)gp_unpack_signed(in);
+        rows_text(in, row.uuid, sizeof(row.uuid));
+        rows_text(in, row.name, sizeof(row.name));
+        row.total_bytes = gp_unpack_signed(in);
+        row.has_last = gp_unpack_number(in) == 1;
+        uint64_t bytes = gp_unpack_number(in);
+        const uint8_t *numbers = gp_unpack_raw(in, bytes);
+        if (!numbers || index >= GP_WIRE_DEVICES)
+            return false;
+        /* A smaller struct is that of an older version: its fields are a prefix. */
+        memcpy(&row.last, numbers, bytes < sizeof(row.last) ? bytes : sizeof(row.last));
+        gp_text_clean(row.last.name, sizeof(row.last.name), row.name, sizeof(row.name));
+        row.has_last &= bytes > 0;
+        row.index = (uint8_t)index;
+        row.total_bytes = row.total_bytes < 0 ? -1 : row.total_bytes;
+        row.ordinal = index == GP_WIRE_HOST || row.ordinal < -1 ? -1 : row.ordinal;
+        uint8_t at = gp_read_device(read, (uint32_t)index);
+        if (read->error)
+            return false;
+        read->recording->devices[at] = row;
+    }
+    return !in->bad;
+}
+
+static void rows_clean(char *text, size_t bytes)
+{
+    char clean[128] = "";
+    gp_text_clean(clean, bytes < sizeof(clean) ? bytes : sizeof(clean), text, bytes);
+    memcpy(text, clean, bytes < sizeof(clean) ? bytes : sizeof(clean));
+}
+
+static bool rows_oom(struct gp_read *read, struct gp_unpack *in)
+{
+    struct gp_wire_oom *oom = &read->recording->oom;
+    uint64_t bytes = gp_unpack_number(in);
+    const uint8_t *raw = gp_unpack_raw(in, bytes);
+    if (!raw || bytes < sizeof(*oom)) /* it has not grown yet */
+        return false;
+    memcpy(oom, raw, sizeof(*oom));
+    rows_clean(oom->api, sizeof(oom->api));
+    rows_clean(oom->policy, sizeof(oom->policy));
+    rows_clean(oom->conf, sizeof(oom->conf));
+    if (oom->device < 0 || oom->device >= (int32_t)GP_WIRE_DEVICES)
+        oom->device = -1;
+    if (oom->holder_count > GP_OOM_HOLDERS)
+        oom->holder_count = GP_OOM_HOLDERS;
+    for (uint32_t i = 0; i < oom->holder_count; i++)
+        if (oom->holders[i].kind >= GP_KINDS)
+            oom->holders[i].kind = GP_KIND_NONE;
+    read->recording->has_oom = oom->count > 0;
+    return true;
+}
+
+static bool rows_counts(struct gp_read *read, struct gp_unpack *in, bool end)
+{
+    struct gp_recording *r = read->recording;
+    gp_unpack_number(in); /* why it ended, and the error: for `gpuprof record` and people with a hex dump */
+    gp_unpack_number(in);
+    uint64_t time_ns = gp_unpack_number(in), tried = gp_unpack_number(in), delivered = gp_unpack_number(in);
+    uint64_t drops = gp_unpack_number(in), dropped = 0, lost[GP_LOSTS] = {0};
+    for (uint64_t i = 0; i < drops && !in->bad; i++)
+        dropped += gp_unpack_number(in);
+    uint64_t losts = gp_unpack_number(in);
+    for (uint64_t i = 0; i < losts && !in->bad; i++) {
+        uint64_t count = gp_unpack_number(in);
+        if (i < GP_LOSTS)
+            lost[i] = count;
+    }
+    if (in->bad)
+        return false;
+    r->end_ns = time_ns;
+    r->tried = tried;
+    r->delivered = delivered;
+    r->dropped = dropped;
+    memcpy(r->lost, lost, sizeof(lost));
+    r->complete = end;
+    read->has_counts = true;
+    return true;
+}
+
+bool gp_read_rows(struct gp_read *read, const struct gp_format_block *block, const void *payload)
+{
+    struct gp_unpack in = {.at = payload, .end = (const uint8_t *)payload + block->bytes};
+    switch (block->type) {
+    case GP_BLOCK_PROCESS:
+        return rows_process(read, &in);
+    case GP_BLOCK_STRINGS:
+        return rows_strings(read, &in);
+    case GP_BLOCK_FRAMES:
+        return rows_frames(read, &in, block->count);
+    case GP_BLOCK_SITES:
+        return rows_sites(read, &in, block->count);
+    case GP_BLOCK_SITE_NUMBERS:
+        return rows_site_numbers(read, &in, block->count);
+    case GP_BLOCK_MODULES:
+        return rows_modules(read, &in, block->count);
+    case GP_BLOCK_THREADS:
+        return rows_threads(read, &in, block->count);
+    case GP_BLOCK_SAMPLES:
+        return rows_samples(read, &in, block->count);
+    case GP_BLOCK_DEVICES:
+        return rows_devices(read, &in, block->count);
+    case GP_BLOCK_OOM:
+        return rows_oom(read, &in);
+    case GP_BLOCK_COUNTS:
+    case GP_BLOCK_END:
+        return rows_counts(read, &in, block->type == GP_BLOCK_END);
+    default:
+        return true;
+    }
+}

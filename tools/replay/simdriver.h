@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * simdriver.h: what a replay calls: the simulated driver, the product's C interface, the ledger.  Used in the replay's
+ * child alone; nothing of it is linked into the command.
+ */
+#ifndef GP_REPLAY_SIMDRIVER_H
+#define GP_REPLAY_SIMDRIVER_H
+
+#include "isolate.h"
+
+/* Name, result type, parameters: each becomes a pointer of that name.  Types are those of cuda.h, spelled out. */
+#define GP_REPLAY_DRIVER_CALLS(X)                                                                                      \
+    X(cuInit, (unsigned flags))                                                                                        \
+    X(cuDeviceGet, (int *device, int ordinal))                                                                         \
+    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                                          \
+    X(cuCtxSetCurrent, (void *context))                                                                                \
+    X(cuCtxSynchronize, (void))                                                                                        \
+    X(cuStreamCreate, (void **stream, unsigned flags))                                                                 \
+    X(cuStreamSynchronize, (void *stream))                                                                             \
+    X(cuStreamWaitEvent, (void *stream, void *event, unsigned flags))                                                  \
+    X(cuEventCreate, (void **event, unsigned flags))                                                                   \
+    X(cuEventRecord, (void *event, void *stream))                                                                      \
+    X(cuMemsetD32Async, (uint64_t pointer, unsigned value, size_t count, void *stream))                                \
+    X(cuMemcpyDtoHAsync_v2, (void *host, uint64_t pointer, size_t bytes, void *stream))                                \
+    X(sim_ledger_write, (const char *path))
+#define GP_REPLAY_PRODUCT_CALLS(X)                                                                                     \
+    X(gpuprof_alloc, (void **pointer, size_t bytes, int device, void *stream))                                         \
+    X(gpuprof_free, (void *pointer))                                                                                   \
+    X(gpuprof_record_stream, (void *pointer, void *stream))                                                            \
+    X(gpuprof_empty_cache, (int device))                                                                               \
+    X(gpuprof_set_memory_limit, (size_t bytes, int device))                                                            \
+    X(gpuprof_begin_pool, (uint64_t id, int device, void *stream, int any_stream))                                     \
+    X(gpuprof_end_pool, (uint64_t id, int device))                                                                     \
+    X(gpuprof_release_pool, (uint64_t id, int device))
+
+struct gp_replay_driver {
+#define GP_REPLAY_POINTER(_name, _parameters) int(*_name) _parameters;
+    GP_REPLAY_DRIVER_CALLS(GP_REPLAY_POINTER)
+    GP_REPLAY_PRODUCT_CALLS(GP_REPLAY_POINTER)
+#undef GP_REPLAY_POINTER
+    int64_t (*gpuprof_max_memory_reserved)(int device);
+};
+
+/* Opens both libraries under an environment set for this run.  0, or -errno with a sentence. */
+int gp_replay_driver_open(struct gp_replay_driver *driver, const struct gp_replay_settings *settings, char *why,
+                          size_t why_bytes);
+
+/* ---- ledger.c: the simulated GPU's truth ------------------------------------------------------------------------- */
+
+struct gp_replay_ledger {
+    uint64_t simulated_ns;
+    uint32_t device_count, call_count;
+    struct {
+        uint64_t reserved, reserved_peak, hazards;
+    } devices[GP_REPLAY_DEVICES];
+    struct {
+        char name[40];
+        uint64_t calls;
+    } calls[256];
+};
+
+/* Has it written to `path` and reads it.  0 or -errno. */
+int gp_replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_replay_driver *driver, const char *path);
+/* Fills the result's figures of the driver from the ledgers at the begin, at half time and at the end. */
+void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_replay_ledger *begin,
+                            const struct gp_replay_ledger *half, const struct gp_replay_ledger *end);
+
+/* ---- verify.c: patterns and overlaps ----------------------------------------------------------------------------- */
+
+struct gp_replay_verify;
+/* NULL: no memory, or no event.  contexts: one a device. */
+struct gp_replay_verify *gp_replay_verify_new(const struct gp_replay_driver *driver, struct gp_replay_result *result,
+                                              void *const *contexts, uint32_t devices);
+/* The calling thread's next calls are about this device. */
+void gp_replay_verify_on(struct gp_replay_verify *verify, uint32_t device);
+void gp_replay_verify_free(struct gp_replay_verify *verify);
+/* A new block: checks that it overlaps none, fills it with its own pattern on its stream. */
+void gp_replay_verify_alloc(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes,
+                            void *stream);
+/* Work on another stream reads the block, behind what its own stream did, as a program would order it. */
+void gp_replay_verify_use(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes, void *own,
+                          void *stream);
+/* The last read, on its own stream; then the block is gone. */
+void gp_replay_verify_release(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes,
+                              void *stream);
+/* Waits for the reads of all devices and compares: at the end, and by itself now and then. */
+void gp_replay_verify_settle(struct gp_replay_verify *verify);
+
+#endif

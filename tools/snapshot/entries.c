@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * entries.c: events as entries of a trace.  Memory of a cache lies in segments that have entries of their own; what the
+ * program got for itself lies in none, and so is its own segment: it comes and goes with it, because the viewers show
+ * nothing that is outside a segment.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* tdestroy */
+#endif
+#include <snapshot/internal.h>
+
+#include <search.h>
+#include <stdlib.h>
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+struct gp_entry_range {
+    uint64_t begin, end;
+};
+
+/* Ranges that overlap are the same: the tree holds none that do. */
+static int range_compare(const void *left, const void *right)
+{
+    const struct gp_entry_range *l = left, *r = right;
+    return l->end <= r->begin ? -1 : r->end <= l->begin;
+}
+
+static void range_put(struct gp_entry_ranges *ranges, uint64_t begin, uint64_t end)
+{
+    if (begin >= end)
+        return;
+    struct gp_entry_range *range = malloc(sizeof(*range));
+    if (range)
+        *range = (struct gp_entry_range){begin, end};
+    if (!range || !tsearch(range, &ranges->tree, range_compare)) {
+        free(range);
+        ranges->broken = true;
+    }
+}
+
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
+{
+    struct gp_entry_range gone = {address, address + bytes}, **found;
+    while (bytes && (found = tfind(&gone, &ranges->tree, range_compare))) {
+        struct gp_entry_range *range = *found, old = *range;
+        tdelete(range, &ranges->tree, range_compare);
+        free(range);
+        range_put(ranges, old.begin, gone.begin);
+        range_put(ranges, gone.end, old.end);
+    }
+}
+
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
+{
+    gp_ranges_remove(ranges, address, bytes);
+    range_put(ranges, address, address + bytes);
+}
+
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address)
+{
+    struct gp_entry_range point = {address, address + 1};
+    return tfind(&point, &ranges->tree, range_compare) != NULL;
+}
+
+void gp_ranges_free(struct gp_entry_ranges *ranges)
+{
+    tdestroy(ranges->tree, free);
+    ranges->tree = NULL;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+bool gp_snap_shows(uint8_t kind)
+{
+    return kind == GP_KIND_LINEAR || kind == GP_KIND_PITCHED || kind == GP_KIND_ARRAY || kind == GP_KIND_VMM ||
+           kind == GP_KIND_POOL;
+}
+
+/* Addresses beyond any memory are a damaged event's. */
+static bool snap_sane(const struct gp_snap_event *event)
+{
+    return event->bytes > 0 && event->bytes <= INT64_MAX && event->address <= INT64_MAX - event->bytes;
+}
+
+static bool snap_begins(const struct gp_snap_event *event)
+{
+    return event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
+}
+
+static bool snap_ends(const struct gp_snap_event *event)
+{
+    return event->type == GP_EVENT_SEGMENT_FREE || event->type == GP_EVENT_SEGMENT_UNMAP;
+}
+
+void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event)
+{
+    if (snap_sane(event) && snap_begins(event))
+        gp_ranges_remove(cached, event->address, event->bytes);
+    if (snap_sane(event) && snap_ends(event))
+        gp_ranges_add(cached, event->address, event->bytes);
+}
+
+static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_snap_event *event, uint64_t bytes,
+                     int64_t unix_ns)
+{
+    gp_snap_entry(snap, &(struct gp_snap_entry){
+                            .action = action,
+                            .address = event->address,
+                            .bytes = bytes,
+                            .stream = event->stream > INT64_MAX ? 0 : event->stream,
+                            .time_us = ((int64_t)event->time_ns + unix_ns) / 1000,
+                            .device_free = event->device_free,
+                            .site = event->site,
+                        });
+}
+
+static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+                        int64_t unix_ns)
+{
+    /* Handles of arrays and of physical memory are no addresses. */
+    bool handle = event->kind == GP_KIND_ARRAY || event->kind == GP_KIND_VMM;
+    bool own = handle || !gp_ranges_hold(cached, event->address);
+    uint64_t requested =
+        event->requested_bytes && event->requested_bytes <= event->bytes ? event->requested_bytes : event->bytes;
+    if (event->type == GP_EVENT_ALLOC) {
+        if (own)
+            snap_say(snap, GP_WORD_SEGMENT_ALLOC, event, event->bytes, unix_ns);
+        snap_say(snap, GP_WORD_ALLOC, event, requested, unix_ns);
+        return;
+    }
+    snap_say(snap, GP_WORD_FREE_REQUESTED, event, requested, unix_ns);
+    snap_say(snap, GP_WORD_FREE_COMPLETED, event, requested, unix_ns);
+    if (own)
+        snap_say(snap, GP_WORD_SEGMENT_FREE, event, event->bytes, unix_ns);
+}
+
+void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+                   int64_t unix_ns)
+{
+    static const enum gp_word actions[GP_EVENT_TYPES] = {
+        [GP_EVENT_SEGMENT_ALLOC] = GP_WORD_SEGMENT_ALLOC,
+        [GP_EVENT_SEGMENT_FREE] = GP_WORD_SEGMENT_FREE,
+        [GP_EVENT_SEGMENT_MAP] = GP_WORD_SEGMENT_MAP,
+        [GP_EVENT_SEGMENT_UNMAP] = GP_WORD_SEGMENT_UNMAP,
+    };
+    if (event->type == GP_EVENT_OOM) {
+        uint64_t asked = event->requested_bytes ? event->requested_bytes : event->bytes;
+        snap_say(snap, GP_WORD_OOM, event, asked > INT64_MAX ? INT64_MAX : asked, unix_ns);
+    }
+    if (!snap_sane(event))
+        return;
+    if ((event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE) && gp_snap_shows(event->kind))
+        snap_memory(snap, cached, event, unix_ns);
+    if (!snap_begins(event) && !snap_ends(event))
+        return;
+    snap_say(snap, actions[event->type], event, event->bytes, unix_ns);
+    if (snap_begins(event))
+        gp_ranges_add(cached, event->address, event->bytes);
+    else
+        gp_ranges_remove(cached, event->address, event->bytes);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: what the files of snapshot/ share: the parts of the file in the order in which they are written.
+ *
+ *      open, { segment, block..., segment_end }..., traces, { trace, entry..., trace_end }..., settings, annotations,
+ * close
+ */
+#ifndef GP_SNAPSHOT_INTERNAL_H
+#define GP_SNAPSHOT_INTERNAL_H
+
+#include <snapshot/pickle.h>
+#include <snapshot/snapshot.h>
+
+/* PyTorch's limit between its small and its large pool, for memory that is of neither. */
+#define GP_SNAPSHOT_SMALL (1ull << 20)
+
+/* Words that come again and again: dictionary keys and values. */
+enum gp_word {
+    GP_WORD_SEGMENTS,
+    GP_WORD_DEVICE_TRACES,
+    GP_WORD_ALLOCATOR_SETTINGS,
+    GP_WORD_EXTERNAL_ANNOTATIONS,
+    GP_WORD_DEVICE,
+    GP_WORD_ADDRESS,
+    GP_WORD_TOTAL_SIZE,
+    GP_WORD_ALLOCATED_SIZE,
+    GP_WORD_ACTIVE_SIZE,
+    GP_WORD_REQUESTED_SIZE,
+    GP_WORD_STREAM,
+    GP_WORD_SEGMENT_TYPE,
+    GP_WORD_SEGMENT_POOL_ID,
+    GP_WORD_IS_EXPANDABLE,
+    GP_WORD_FRAMES,
+    GP_WORD_BLOCKS,
+    GP_WORD_SIZE,
+    GP_WORD_STATE,
+    GP_WORD_LARGE,
+    GP_WORD_SMALL,
+    GP_WORD_ACTIVE_ALLOCATED,
+    GP_WORD_ACTIVE_PENDING_FREE,
+    GP_WORD_INACTIVE,
+    GP_WORD_ACTION,
+    GP_WORD_ADDR,
+    GP_WORD_DEVICE_FREE,
+    GP_WORD_TIME_US,
+    GP_WORD_ALLOC,
+    GP_WORD_FREE_REQUESTED,
+    GP_WORD_FREE_COMPLETED,
+    GP_WORD_SEGMENT_ALLOC,
+    GP_WORD_SEGMENT_FREE,
+    GP_WORD_SEGMENT_MAP,
+    GP_WORD_SEGMENT_UNMAP,
+    GP_WORD_OOM,
+    GP_WORD_NAME,
+    GP_WORD_FILENAME,
+    GP_WORD_LINE,
+    GP_WORD_STAGE,
+    GP_WORD_START,
+    GP_WORD_END,
+    GP_WORDS
+};
+
+struct gp_snap_memo;
+
+struct gp_snap {
+    struct gp_pickled out;
+    const struct gp_snapshot_names *names;
+    struct gp_snapshot_counts counts;
+    uint32_t words[GP_WORDS]; /* memo + 1 */
+    uint32_t *sites;          /* memo + 1 of a site's frames */
+    struct gp_snap_memo *memo;
+    struct gp_pickled_list segments, blocks, traces, entries;
+    /* The segment that is being written. */
+    uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
+};
+
+struct gp_snap_segment {
+    uint64_t address, stream, pool;
+    uint32_t device, site;
+    bool small, expandable;
+};
+struct gp_snap_block {
+    uint64_t address, bytes, requested_bytes; /* requested: of what is not idle */
+    uint32_t site;
+    uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
+};
+struct gp_snap_entry {
+    enum gp_word action;
+    uint64_t address, bytes, stream;
+    int64_t time_us;
+    int64_t device_free; /* oom alone; -1 unknown */
+    uint32_t site;
+};
+struct gp_snap_settings {
+    const char *allocator;
+    int64_t split_limit;
+    bool expandable;
+};
+
+/* NULL: no memory. */
+struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names);
+/* Ends the file if it is whole.  0 or -errno; frees. */
+int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts);
+
+void gp_snap_word(struct gp_snap *snap, enum gp_word word);
+void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment);
+void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block);
+void gp_snap_segment_end(struct gp_snap *snap);
+
+void gp_snap_traces(struct gp_snap *snap); /* ends the segments */
+void gp_snap_trace(struct gp_snap *snap);
+void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry);
+void gp_snap_trace_end(struct gp_snap *snap);
+void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings); /* ends the traces */
+
+/* ---- notes.c: marks ---------------------------------------------------------------------------------------------- */
+
+/* NAME begins and /NAME ends a range; a mark without its partner is a range of no length.  NVTX's are "nvtx:NAME",
+ * "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left out. */
+struct gp_snap_note {
+    const char *name; /* stays the caller's */
+    int64_t time_us;
+};
+/* For each of the devices; by time.  0 or -ENOMEM. */
+int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t count, uint32_t devices);
+/* Of one annotation. */
+void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
+                  int64_t time_us);
+
+/* ---- entries.c: events --------------------------------------------------------------------------------------------- */
+
+/* Where the cache's segments are: a set of ranges that do not touch each other's addresses. */
+struct gp_entry_ranges {
+    void *tree;
+    bool broken; /* no memory: what it says is no longer sure */
+};
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
+void gp_ranges_free(struct gp_entry_ranges *ranges);
+
+struct gp_snap_event { /* what a live event and a recorded one have in common */
+    uint64_t time_ns, address, bytes, requested_bytes, stream;
+    uint32_t site;
+    uint8_t type, kind;
+    int64_t device_free; /* oom */
+};
+/* Whether memory of this kind is shown: what counts as allocated. */
+bool gp_snap_shows(uint8_t kind);
+/* The cache's memory before an event, from that after it. */
+void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event);
+/* The entries of an event, by which `cached` moves on.  unix_ns: wall clock minus the events' clock. */
+void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+                   int64_t unix_ns);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h: between symbol.c (names of single addresses) and stack.c (what a whole stack looks like to people). */
+#ifndef GP_SYMBOL_INTERNAL_H
+#define GP_SYMBOL_INTERNAL_H
+
+#include <symbol/object.h>
+#include <symbol/symbol.h>
+
+struct gp_symbol_module {     /* parallel to source.modules */
+    const char *path, *name;  /* without " (deleted)"; base name */
+    struct gp_object *object; /* NULL: not open.  Shared by the mappings of one file */
+    bool tried, deleted, owner;
+};
+
+struct gp_symbol_pc { /* an answer */
+    uint64_t pc;
+    uint32_t module, count;
+    const struct gp_frame_text *frames; /* NULL: slot not in use */
+};
+
+struct gp_symbol_site {
+    const struct gp_frame_text *frames; /* NULL: not yet asked for */
+    uint32_t count, name;
+};
+
+struct gp_symbols {
+    struct gp_symbol_source source;
+    struct gp_intern intern;
+    struct gp_symbol_module *modules;
+    struct gp_symbol_pc *pcs; /* open addressing; a power of two */
+    uint32_t pc_slots, pc_count;
+    struct gp_symbol_site *sites;
+    uint32_t site_room, module_room; /* slots of sites; of modules and notes */
+    const char **notes;
+    uint32_t note_count;
+    /* A stack being put together: GP_SYMBOL_STACK, the same, GP_SITE_FRAMES. */
+    struct gp_frame_text *work, *native, *python;
+};
+
+/* Frames of a native frame, inlined calls first; at least one.  Without memory a frame that says so. */
+uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
+                           const struct gp_frame_text **frames);
+
+/* Longest stack that is shown: every native frame may stand for many inlined ones. */
+#define GP_SYMBOL_STACK 2048u
+
+/* Puts one site together in symbols->work.  Returns the number of frames; *name: the index of gp_symbols_name's. */
+uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *site, uint32_t *name);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * utf8.c: see utf8.h.  Never reads beyond a string's NUL, whatever the bytes are.
+ */
+#define _GNU_SOURCE /* wcwidth */
+#include <view/utf8.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <wchar.h>
+
+#define GP_TEXT_REPLACEMENT 0xfffdu
+
+int gp_text_decode(const char *text, uint32_t *code)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    *code = p[0];
+    if (p[0] < 0x80)
+        return p[0] ? 1 : 0;
+    int more = p[0] >= 0xf0 && p[0] < 0xf5 ? 3 : p[0] >= 0xe0 && p[0] < 0xf0 ? 2 : p[0] >= 0xc2 && p[0] < 0xe0 ? 1 : 0;
+    uint32_t value = more == 3 ? p[0] & 0x07u : more == 2 ? p[0] & 0x0fu : p[0] & 0x1fu;
+    for (int i = 1; i <= more; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            more = 0;
+        else
+            value = value << 6 | (p[i] & 0x3fu);
+    }
+    /* Overlong forms, surrogates and what lies beyond Unicode are no characters. */
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    if (!more || value < least[more] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
+        *code = GP_TEXT_REPLACEMENT;
+        return 1;
+    }
+    *code = value;
+    return 1 + more;
+}
+
+int gp_text_code_width(uint32_t code)
+{
+    if (code < 0x20 || code == 0x7f)
+        return 1;
+    if (code < 0x7f)
+        return 1;
+    int width = wcwidth((wchar_t)code);
+    return width < 0 ? 1 : width > 2 ? 2 : width;
+}
+
+int gp_text_width(const char *text)
+{
+    int width = 0;
+    uint32_t code;
+    for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes)
+        width += gp_text_code_width(code);
+    return width;
+}
+
+/* Three digits at most before the unit: 9.99 is rounded to 10.0, 1023.5 becomes 1.0 of the next unit. */
+static void text_scaled(double value, double step, int *unit, int last, double *scaled)
+{
+    *unit = 0;
+    while (*unit < last && value >= step - 0.5) {
+        value /= step;
+        ++*unit;
+    }
+    *scaled = value;
+}
+
+const char *gp_text_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes)
+{
+    static const char *const units[][7] = {
+        {"", "K", "M", "G", "T", "P", "E"},
+        {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
+    };
+    if (bytes < 0) {
+        snprintf(out, out_bytes, "-");
+        return out;
+    }
+    int unit;
+    double value;
+    text_scaled((double)bytes, 1024, &unit, 6, &value);
+    const char *name = units[form != GP_TEXT_SHORT][unit];
+    snprintf(out, out_bytes, "%.*f%s%s", unit && value < 99.95 ? 1 : 0, value, form == GP_TEXT_LONG ? " " : "", name);
+    return out;
+}
+
+const char *gp_text_rate(double rate, char *out, size_t out_bytes)
+{
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    if (isnan(rate) || rate < 0) {
+        snprintf(out, out_bytes, "-");
+        return out;
+    }
+    int unit;
+    double value;
+    text_scaled(rate, 1000, &unit, 4, &value);
+    snprintf(out, out_bytes, "%.*f%s", value < 99.95 && (unit || value != (double)(int64_t)value) ? 1 : 0, value,
+             units[unit]);
+    return out;
+}
+
+const char *gp_text_count(int64_t count, char *out, size_t out_bytes)
+{
+    if (count < 0)
+        snprintf(out, out_bytes, "-");
+    else if (count < 100000) /* five digits fit where "99.9K" does */
+        snprintf(out, out_bytes, "%lld", (long long)count);
+    else
+        gp_text_rate((double)count, out, out_bytes);
+    return out;
+}
+
+const char *gp_text_duration(double seconds, char *out, size_t out_bytes)
+{
+    if (seconds < 60)
+        snprintf(out, out_bytes, seconds < 10 && seconds != (double)(int64_t)seconds ? "%.1fs" : "%.0fs", seconds);
+    else if (seconds < 3600)
+        snprintf(out, out_bytes, "%dm%02ds", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(out, out_bytes, "%dh%02dm", (int)(seconds / 3600), (int)(seconds / 60) % 60);
+    return out;
+}

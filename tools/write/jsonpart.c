@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * jsonpart.c: sizes for people, and the small pieces that every JSON writer needs; see write.h. */
+#include <write/write.h>
+
+#include <base/compiler.h>
+#include <errno.h>
+#include <inttypes.h>
+
+const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    /* 1023.95 would print as "1024.0": step to the next unit there. */
+    while (value >= 1023.95 && unit + 1 < GP_COUNT(units)) {
+        value /= 1024;
+        unit++;
+    }
+    if (bytes < 0)
+        snprintf(text, GP_SIZE_TEXT, "-");
+    else if (unit == 0)
+        snprintf(text, GP_SIZE_TEXT, "%" PRId64 " B", bytes);
+    else
+        snprintf(text, GP_SIZE_TEXT,
+                 value < 9.9995   ? "%.3f %s"
+                 : value < 99.995 ? "%.2f %s"
+                                  : "%.1f %s",
+                 value, units[unit]);
+    return text;
+}
+
+json_t *gp_json_known(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+json_t *gp_json_address(uint64_t address)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "0x%" PRIx64, address);
+    return json_string(text);
+}
+
+json_t *gp_json_text(const char *text)
+{
+    return text && text[0] ? json_string(text) : json_null();
+}
+
+int gp_json_print(FILE *out, json_t *object, bool line)
+{
+    if (!object)
+        return -ENOMEM;
+    int rc = json_dumpf(object, out, line ? JSON_COMPACT : JSON_INDENT(1));
+    json_decref(object);
+    if (rc == 0 && putc('\n', out) != EOF && fflush(out) == 0)
+        return 0;
+    return -(errno ? errno : EIO);
+}

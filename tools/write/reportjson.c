@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT
+ * reportjson.c: a whole recording as one document of schema gpuprof.report/1; see report.h and docs/analyses.md. */
+#include <write/report.h>
+#include <write/stats.h>
+#include <write/write.h>
+
+#include <oom/oomtext.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a page can show and a browser can carry; what is beyond is counted in the document. */
+#define GP_REPORT_POINTS   2000u
+#define GP_REPORT_SEGMENTS 2000u
+#define GP_REPORT_BLOCKS   20000u
+#define GP_REPORT_MARKS    10000u
+#define GP_REPORT_SITES    20000u
+
+static json_int_t report_time(const struct gp_report *report, uint64_t time_ns)
+{
+    uint64_t begin = report->recording->begin_ns;
+    return time_ns > begin ? (json_int_t)(time_ns - begin) : 0;
+}
+
+static json_t *report_lost(const struct gp_recording *recording)
+{
+    json_t *lost = json_object();
+    for (unsigned i = 0; i < GP_LOSTS; i++) {
+        if (gp_lost_name(i))
+            json_object_set_new(lost, gp_lost_name(i), json_integer((json_int_t)recording->lost[i]));
+    }
+    return lost;
+}
+
+/* Names of files are bytes; those of a document are UTF-8. */
+static json_t *report_path(const char *path)
+{
+    json_t *text = json_string(path);
+    char *plain = text ? NULL : strdup(path);
+    for (char *at = plain; at && *at; at++)
+        *at = *at & 0x80 ? '?' : *at;
+    text = plain ? json_string(plain) : text;
+    free(plain);
+    return text;
+}
+
+static json_t *report_driver(uint32_t version)
+{
+    return version ? json_sprintf("%u.%u", version / 1000, version % 1000 / 10) : json_null();
+}
+
+static json_t *report_recording(const struct gp_report *report)
+{
+    static const char *const sources[] = {"none", "cupti", "hooks"};
+    const struct gp_recording *r = report->recording;
+    uint64_t span = r->end_ns > r->begin_ns ? r->end_ns - r->begin_ns : 0;
+    return json_pack("{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b}", "file",
+                     report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line",
+                     r->command_line, "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0],
+                     "allocator", r->allocator, "driver", report_driver(r->driver_version), "begin_unix_ns",
+                     (json_int_t)r->begin_unix_ns, "seconds", (double)span / 1e9, "complete", r->complete, "from_start",
+                     r->from_start, "tried", (json_int_t)r->tried, "delivered", (json_int_t)r->delivered, "dropped",
+                     (json_int_t)r->dropped, "events", (json_int_t)r->event_count, "damaged_blocks",
+                     (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1);
+}
+
+/* ---- devices ---------------------------------------------------------------------------------------------------- */
+
+struct gp_report_high {
+    int64_t bytes, end;
+    uint64_t time_ns;
+};
+
+static json_t *report_series(const struct gp_report *report, struct gp_series *series, struct gp_report_high *high)
+{
+    json_t *points = series ? json_array() : NULL;
+    *high = (struct gp_report_high){0};
+    for (uint32_t i = 0; series && i < series->count; i++) {
+        const struct gp_series_point *point = &series->points[i];
+        if (point->high > high->bytes) {
+            high->bytes = point->high;
+            high->time_ns = point->time_ns;
+        }
+        high->end = point->last;
+        json_array_append_new(points,
+                              json_pack("[I,I,I,I]", report_time(report, point->time_ns), (json_int_t)point->low,
+                                        (json_int_t)point->high, (json_int_t)point->last));
+    }
+    free(series);
+    return points;
+}
+
+/* Which kinds a device ever had. */
+static unsigned report_kinds(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_recording *r = report->recording;
+    unsigned kinds = 0;
+    for (size_t i = 0; i < r->event_count; i++)
+        kinds |= r->events[i].device == device && report->flow->what[i] & GP_FLOW_KIND ? 1u << r->events[i].kind : 0;
+    for (size_t i = 0; i < r->baseline_count; i++)
+        kinds |= r->baseline[i].device == device && report->flow->baseline_what[i] & GP_FLOW_KIND
+                     ? 1u << r->baseline[i].kind
+                     : 0;
+    return kinds & ~(1u << GP_KIND_NONE);
+}
+
+static json_t *report_kind_series(const struct gp_report *report, uint32_t device)
+{
+    json_t *kinds = json_object();
+    unsigned present = report_kinds(report, device);
+    struct gp_report_high high;
+    for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
+        if (present >> kind & 1)
+            json_object_set_new(
+                kinds, gp_kind_name(kind),
+                report_series(report, gp_flow_allocated(report->flow, device, kind, GP_REPORT_POINTS), &high));
+    }
+    return kinds;
+}
+
+static json_t *report_parts(const struct gp_peak *peak)
+{
+    json_t *parts = json_array();
+    for (uint32_t i = 0; i < peak->count; i++)
+        json_array_append_new(parts,
+                              json_pack("{s:I,s:s,s:I,s:I}", "site", (json_int_t)peak->parts[i].site, "kind",
+                                        gp_kind_name(peak->parts[i].kind), "bytes", (json_int_t)peak->parts[i].bytes,
+                                        "count", (json_int_t)peak->parts[i].count));
+    return parts;
+}
+
+static json_t *report_blocks(const struct gp_segments *map, const struct gp_map_segment *segment, uint32_t *room)
+{
+    static const char *const states[] = {"live", "waiting", "idle", "unmapped"};
+    json_t *blocks = json_array();
+    for (uint32_t i = 0; i<segment->block_count && * room> 0; i++, (*room)--) {
+        const struct gp_map_block *block = &map->blocks[segment->first_block + i];
+        json_array_append_new(blocks,
+                              json_pack("[I,I,s,I]", (json_int_t)(block->address - segment->address),
+                                        (json_int_t)block->bytes, states[block->state & 3], (json_int_t)block->site));
+    }
+    return blocks;
+}
+
+static int report_larger(const void *one, const void *other)
+{
+    const struct gp_map_segment *a = *(const struct gp_map_segment *const *)one;
+    const struct gp_map_segment *b = *(const struct gp_map_segment *const *)other;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a < b ? -1 : a > b;
+}
+
+static int report_earlier(const void *one, const void *other)
+{
+    const struct gp_map_segment *a = *(const struct gp_map_segment *const *)one;
+    const struct gp_map_segment *b = *(const struct gp_map_segment *const *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* The largest segments, in the order of their addresses. */
+static bool report_segments(const struct gp_report *report, json_t *object, uint32_t device)
+{
+    struct gp_segments *map = gp_flow_segments(report->flow, device, 0);
+    const struct gp_map_segment **chosen = map ? calloc(map->segment_count + 1u, sizeof(*chosen)) : NULL;
+    json_t *list = json_array();
+    uint32_t room = GP_REPORT_BLOCKS, count = chosen ? map->segment_count : 0;
+    for (uint32_t i = 0; i < count; i++)
+        chosen[i] = &map->segments[i];
+    if (count > GP_REPORT_SEGMENTS) {
+        qsort(chosen, count, sizeof(*chosen), report_larger);
+        count = GP_REPORT_SEGMENTS;
+        qsort(chosen, count, sizeof(*chosen), report_earlier);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o,s:I,s:s,s:b,s:o}", "address", gp_json_address(chosen[i]->address),
+                                        "bytes", (json_int_t)chosen[i]->bytes, "kind", gp_kind_name(chosen[i]->kind),
+                                        "cached", chosen[i]->cached, "blocks", report_blocks(map, chosen[i], &room)));
+    json_object_set_new(object, "segments", list);
+    if (chosen) {
+        json_object_set_new(object, "segments_left_out", json_integer(map->segment_count - count));
+        json_object_set_new(object, "blocks_left_out", json_integer(map->block_count - (GP_REPORT_BLOCKS - room)));
+    }
+    free(chosen);
+    free(map);
+    return map;
+}
+
+static json_t *report_sizes(const struct gp_report *report, uint32_t device)
+{
+    struct gp_sizes *sizes = gp_flow_sizes(report->flow, device);
+    json_t *list = json_array();
+    for (unsigned i = 0; sizes && i < 63; i++) {
+        if (sizes->count[i])
+            json_array_append_new(list, json_pack("{s:I,s:I,s:I,s:I,s:I}", "from_bytes", (json_int_t)1 << i, "count",
+                                                  (json_int_t)sizes->count[i], "bytes", (json_int_t)sizes->bytes[i],
+                                                  "live_count", (json_int_t)sizes->live_count[i], "live_bytes",
+                                                  (json_int_t)sizes->live_bytes[i]));
+    }
+    free(sizes);
+    return list;
+}
+
+/* The process's own counters saw its exact peak, if the recording has their last word. */
+static json_t *report_counted(const struct gp_rec_device *device)
+{
+    return device->has_last ? gp_json_known(device->last.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak)
+                            : json_null();
+}
+
+static json_t *report_device(const struct gp_report *report, uint32_t d, struct gp_peak *peak)
+{
+    const struct gp_rec_device *device = &report->recording->devices[d];
+    struct gp_report_high allocated, reserved;
+    json_t *allocated_series =
+        report_series(report, gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_REPORT_POINTS), &allocated);
+    json_t *reserved_series = report_series(report, gp_flow_reserved(report->flow, d, GP_REPORT_POINTS), &reserved);
+    json_t *object = json_pack(
+        "{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o},s:{s:I,s:I,s:o},s:o,s:o,s:o}", "device",
+        gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name),
+        "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes", (json_int_t)peak->bytes,
+        "allocated_peak_ns", report_time(report, peak->time_ns), "counted_peak_bytes", report_counted(device),
+        "allocated_end_bytes", (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes,
+        "reserved_end_bytes", (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved",
+        reserved_series, "kinds", report_kind_series(report, d), "peak", "time_ns", report_time(report, peak->time_ns),
+        "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "fragmentation",
+        gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d), "bill",
+        gp_report_bill_part(report, d));
+    if (object && !report_segments(report, object, d)) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------ */
+
+struct gp_report_site {
+    uint32_t site, device;
+    uint8_t kind;
+    int64_t live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes, calls;
+};
+
+static void report_count(const struct gp_report *report, struct gp_report_site *sites)
+{
+    struct gp_flow_walk walk = gp_flow_begin(report->flow);
+    struct gp_flow_change change;
+    while (gp_flow_next(&walk, &change)) {
+        if (!(change.what & GP_FLOW_KIND))
+            continue;
+        struct gp_report_site *site = &sites[change.item->site];
+        uint64_t bytes = change.item->bytes;
+        site->device = change.item->device;
+        site->kind = change.item->kind;
+        site->live_bytes = (int64_t)((uint64_t)site->live_bytes + (change.add ? bytes : -bytes));
+        site->live_count += change.add ? 1 : -1;
+        site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
+        site->allocated_bytes = (int64_t)((uint64_t)site->allocated_bytes + (change.add ? bytes : 0));
+        site->calls += change.add;
+    }
+}
+
+static int report_compare_sites(const void *one, const void *other)
+{
+    const struct gp_report_site *a = one, *b = other;
+    if (a->peak_bytes != b->peak_bytes)
+        return a->peak_bytes < b->peak_bytes ? 1 : -1;
+    return a->site < b->site ? -1 : a->site > b->site;
+}
+
+static int report_order_sites(const void *one, const void *other)
+{
+    const struct gp_report_site *a = one, *b = other;
+    return a->site < b->site ? -1 : a->site > b->site;
+}
+
+static json_t *report_frames(const struct gp_report *report, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:s,s:I,s:s,s:b,s:b}", "function", frames[i].function, "file",
+                                        frames[i].file, "line", (json_int_t)frames[i].line, "module", frames[i].module,
+                                        "python", frames[i].python, "inlined", frames[i].inlined));
+    return list;
+}
+
+static json_t *report_site(const struct gp_report *report, const struct gp_report_site *site,
+                           const struct gp_frame_text *caller)
+{
+    char label[192];
+    gp_site_label(gp_symbols_name(report->symbols, site->site), caller, label, sizeof(label));
+    return json_pack("{s:I,s:s,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
+                     "frames", report_frames(report, site->site), "device", gp_report_device_name(report, site->device),
+                     "kind", gp_kind_name(site->kind), "live_bytes", (json_int_t)site->live_bytes, "live_count",
+                     (json_int_t)site->live_count, "peak_bytes", (json_int_t)site->peak_bytes, "at_peak_bytes",
+                     (json_int_t)site->at_peak_bytes, "allocated_bytes", (json_int_t)site->allocated_bytes, "calls",
+                     (json_int_t)site->calls);
+}
+
+/* Every site that ever held something; of very many those that held most.  Site 0 always: blocks without a stack. */
+static bool report_sites(const struct gp_report *report, json_t *object, struct gp_report_site *sites)
+{
+    uint32_t count = 0;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < report->recording->site_count; i++) {
+        if (sites[i].calls || i == 0)
+            sites[count++] = sites[i];
+    }
+    uint32_t shown = count < GP_REPORT_SITES ? count : GP_REPORT_SITES;
+    if (shown < count) {
+        qsort(sites + 1, count - 1, sizeof(*sites), report_compare_sites);
+        qsort(sites, shown, sizeof(*sites), report_order_sites);
+    }
+    uint32_t *numbers = calloc(shown + 1ul, sizeof(*numbers));
+    const struct gp_frame_text **callers = calloc(shown + 1ul, sizeof(*callers));
+    bool ok = numbers && callers;
+    for (uint32_t i = 0; ok && i < shown; i++)
+        numbers[i] = sites[i].site;
+    if (ok)
+        gp_symbols_callers(report->symbols, numbers, shown, callers);
+    for (uint32_t i = 0; ok && i < shown; i++)
+        json_array_append_new(list, report_site(report, &sites[i], callers[i]));
+    free(numbers);
+    free(callers);
+    json_object_set_new(object, "sites_left_out", json_integer(count - shown));
+    return json_object_set_new(object, "sites", list) == 0 && ok;
+}
+
+/* ---- the rest --------------------------------------------------------------------------------------------------- */
+
+static json_t *report_steps(const struct gp_report *report)
+{
+    static const char *const sources[] = {"marks", "nvtx", "period", "time"};
+    const struct gp_steps *steps = report->steps;
+    json_t *bounds = json_array();
+    for (uint32_t i = 0; i <= steps->count && i < GP_REPORT_MARKS; i++)
+        json_array_append_new(bounds, json_integer(report_time(report, steps->bounds_ns[i])));
+    return json_pack("{s:s,s:s,s:I,s:o}", "source", sources[steps->source], "name", steps->name, "count",
+                     (json_int_t)steps->count, "bounds_ns", bounds);
+}
+
+static json_t *report_marks(const struct gp_report *report)
+{
+    const struct gp_recording *r = report->recording;
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_REPORT_MARKS; i++) {
+        if (r->events[i].type == GP_EVENT_MARK && r->events[i].bytes < r->string_bytes)
+            json_array_append_new(list, json_pack("{s:I,s:s}", "time_ns", report_time(report, r->events[i].time_ns),
+                                                  "name", r->strings + r->events[i].bytes));
+    }
+    return list;
+}
+
+static json_t *report_ooms(const struct gp_report *report)
+{
+    const struct gp_recording *r = report->recording;
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_REPORT_MARKS; i++) {
+        if (r->events[i].type != GP_EVENT_OOM)
+            continue;
+        json_t *device =
+            r->events[i].device < r->device_count ? gp_report_device_name(report, r->events[i].device) : json_null();
+        json_array_append_new(list, json_pack("{s:I,s:o,s:I}", "time_ns", report_time(report, r->events[i].time_ns),
+                                              "device", device, "requested_bytes", (json_int_t)r->events[i].bytes));
+    }
+    return list;
+}
+
+static json_t *report_oom_text(const struct gp_recording *recording)
+{
+    char text[GP_OOM_PAGE_BYTES];
+    struct gp_oom_facts facts = {.oom = &recording->oom,
+                                 .pid = recording->pid,
+                                 .comm = recording->comm,
+                                 .start_ns = recording->begin_ns,
+                                 .total_bytes = -1,
+                                 .untracked_bytes = -1};
+    if (!recording->has_oom)
+        return json_null();
+    for (uint32_t i = 0; i < recording->device_count; i++) {
+        if (recording->devices[i].index != recording->oom.device)
+            continue;
+        facts.device_name = recording->devices[i].name;
+        facts.total_bytes = recording->devices[i].total_bytes;
+    }
+    gp_oom_page(text, sizeof(text), &facts);
+    return json_string(text);
+}
+
+static json_t *report_whole(const struct gp_report *report, struct gp_report_site *sites)
+{
+    struct gp_leaks *leaks = gp_flow_leaks(report->flow, report->steps, 0);
+    json_t *devices = json_array(), *object = NULL;
+    bool ok = leaks;
+    for (uint32_t d = 0; ok && d < report->recording->device_count; d++) {
+        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
+        for (uint32_t i = 0; peak && i < peak->count; i++)
+            sites[peak->parts[i].site].at_peak_bytes += peak->parts[i].bytes;
+        ok = peak && json_array_append_new(devices, report_device(report, d, peak)) == 0;
+        free(peak);
+    }
+    if (ok)
+        object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
+                           report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
+                           leaks->why, "suspects", gp_report_suspects(report, leaks), "churn",
+                           gp_report_churn_part(report), "marks", report_marks(report), "ooms", report_ooms(report),
+                           "oom", report_oom_text(report->recording));
+    json_decref(devices);
+    free(leaks);
+    if (object && report_sites(report, object, sites))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *gp_report_document(const struct gp_recording *recording, struct gp_symbols *symbols, const char *file)
+{
+    struct gp_report report;
+    struct gp_report_site *sites = calloc(recording->site_count + 1u, sizeof(*sites));
+    json_t *document = NULL;
+    if (sites && gp_report_init(&report, recording, symbols, file) == 0) {
+        for (uint32_t i = 0; i < recording->site_count; i++)
+            sites[i].site = i;
+        report_count(&report, sites);
+        if (recording->device_count || recording->site_count)
+            document = report_whole(&report, sites);
+        gp_report_fini(&report);
+    }
+    free(sites);
+    return document;
+}

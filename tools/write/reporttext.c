@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reporttext.c: the analyses for people at a terminal; see report.h.  Numbers stand left in columns, names right of them, cut
+ * to the width, so that a name of any script bends no column.
+ */
+#include <write/report.h>
+#include <write/stats.h>
+#include <write/write.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A screenful with room for what stands around it. */
+#define GP_PAGE_ROWS 15u
+#define GP_PAGE_BAR  12u
+/* All about a suspect fits on one line. */
+#define GP_PAGE_WIDE 120
+/* Below, a line of numbers has no room for bars and names beside them. */
+#define GP_PAGE_NARROW 80
+/* Less of a function, file and line tells nobody anything. */
+#define GP_PAGE_NAME 24
+
+static int page_width(const struct gp_text_page *page)
+{
+    return page->width < 40 ? 40 : page->width > 200 ? 200 : page->width;
+}
+
+static const char *page_on(const struct gp_text_page *page, const char *code)
+{
+    return page->colour ? code : "";
+}
+#define GP_BOLD "\033[1m"
+#define GP_DIM  "\033[2m"
+#define GP_RED  "\033[31m"
+#define GP_BLUE "\033[34m"
+#define GP_OFF  "\033[0m"
+
+/* Prints at most `columns` characters of text; what is cut ends with "...". Letters are counted, not cells: names of
+ * code are hardly ever wide. */
+static void page_cut(const struct gp_text_page *page, const char *text, int columns)
+{
+    int letters = 0, keep = 0;
+    size_t at = 0, cut = 0;
+    columns = columns < 8 ? 8 : columns;
+    for (; text[at]; at++) {
+        if (((unsigned char)text[at] & 0xc0) == 0x80)
+            continue;
+        if (letters++ == columns - 3) {
+            cut = at;
+            keep = 1;
+        }
+    }
+    if (letters <= columns || !keep)
+        fputs(text, page->out);
+    else
+        fprintf(page->out, "%.*s...", (int)cut, text);
+}
+
+/* Columns for a name behind `used` others; where there is no room for it, on a line of its own. */
+static int page_room(const struct gp_text_page *page, int used)
+{
+    int left = page_width(page) - used;
+    if (left >= GP_PAGE_NAME)
+        return left;
+    fputs("\n       ", page->out);
+    return page_width(page) - 7;
+}
+
+/* The sites of a table with what tells equal names apart. */
+struct gp_page_names {
+    uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
+    const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
+};
+
+static void page_site(const struct gp_text_page *page, const struct gp_report *report,
+                      const struct gp_page_names *names, uint32_t i, int used)
+{
+    char label[256];
+    size_t room = (size_t)page_room(page, used) + 1;
+    gp_site_label(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], label,
+                  room < sizeof(label) ? room : sizeof(label));
+    fputs(label, page->out);
+}
+
+/* share 0..1; always GP_PAGE_BAR wide. */
+static void page_bar(const struct gp_text_page *page, double share)
+{
+    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    unsigned parts = (unsigned)(share * GP_PAGE_BAR * 8 + 0.5), used = 0;
+    parts = parts == 0 && share > 0 ? 1 : parts;
+    fputs(page_on(page, GP_BLUE), page->out);
+    for (; used < parts / 8; used++)
+        fputs(page->utf8 ? "█" : "#", page->out);
+    if (used < GP_PAGE_BAR) {
+        fputs(page->utf8 ? eighths[parts % 8] : parts % 8 >= 4 ? "#" : " ", page->out);
+        used++;
+    }
+    fputs(page_on(page, GP_OFF), page->out);
+    fprintf(page->out, "%*s", (int)(GP_PAGE_BAR - used), "");
+}
+
+static const char *page_seconds(char text[GP_SIZE_TEXT], double seconds)
+{
+    static const struct {
+        double from, by;
+        const char *unit;
+    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"},  {120, 60, "min"}, {1, 1, "s"},
+                 {1e-3, 1e-3, "ms"},      {1e-6, 1e-6, "us"}, {0, 1e-9, "ns"}};
+    size_t i = 0;
+    if (seconds <= 0) {
+        snprintf(text, GP_SIZE_TEXT, seconds < 0 ? "-" : "0 s");
+        return text;
+    }
+    while (seconds < units[i].from)
+        i++;
+    double value = seconds / units[i].by;
+    if (value >= 1e7)
+        snprintf(text, GP_SIZE_TEXT, "years");
+    else
+        snprintf(text, GP_SIZE_TEXT, value < 9.95 && i < 6 ? "%.1f %s" : "%.0f %s", value, units[i].unit);
+    return text;
+}
+
+static double page_since(const struct gp_report *report, uint64_t time_ns)
+{
+    uint64_t begin = report->recording->begin_ns;
+    return time_ns > begin ? (double)(time_ns - begin) / 1e9 : 0;
+}
+
+/* more: there is something above it. */
+static void page_heading(const struct gp_text_page *page, const char *text, bool more)
+{
+    fprintf(page->out, "%s%s%s%s\n", more ? "\n" : "", page_on(page, GP_BOLD), text, page_on(page, GP_OFF));
+}
+
+static const char *page_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void page_device(const struct gp_text_page *page, const struct gp_report *report, uint32_t device, bool more)
+{
+    const struct gp_rec_device *row = &report->recording->devices[device];
+    char line[256], size[GP_SIZE_TEXT];
+    if (row->index == GP_WIRE_HOST)
+        snprintf(line, sizeof(line), "host (pinned and registered memory)");
+    else
+        snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
+                 row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
+                 row->total_bytes >= 0 ? gp_size_text(size, row->total_bytes) : "");
+    page_heading(page, line, more);
+}
+
+/* Are there more devices that have something to show than one? */
+static bool page_used(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_recording *r = report->recording;
+    for (size_t i = 0; i < r->event_count; i++) {
+        if (r->events[i].device == device && report->flow->what[i])
+            return true;
+    }
+    for (size_t i = 0; i < r->baseline_count; i++) {
+        if (r->baseline[i].device == device && report->flow->baseline_what[i])
+            return true;
+    }
+    return false;
+}
+
+bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
+{
+    const struct gp_recording *r = report->recording;
+    const char *off = page_on(page, GP_OFF);
+    char note[4352];
+    snprintf(note, sizeof(note), "%snote: %s%s", page_on(page, GP_RED), page->named && report->file ? report->file : "",
+             page->named && report->file ? ": " : "");
+    if (!r->complete)
+        fprintf(page->out, "%sthe recording was cut off: it ends where its writer was stopped%s\n", note, off);
+    if (r->damaged_blocks)
+        fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
+                r->damaged_blocks == 1 ? " was" : "s were", off);
+    if (r->dropped)
+        fprintf(page->out,
+                "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
+                "missing looks kept%s\n",
+                note, r->dropped, r->tried, off);
+    bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
+    if (nameless)
+        fprintf(page->out,
+                "%srecorded without stacks, so nobody can be named: start the program with 'gpuprof run "
+                "--stacks=all'%s\n",
+                note, off);
+    return !r->complete || r->damaged_blocks || r->dropped || nameless;
+}
+
+/* Is there anything to speak of?  Else that is said. */
+static bool page_empty(const struct gp_text_page *page, const struct gp_report *report)
+{
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        if (page_used(report, d))
+            return false;
+    }
+    fprintf(page->out, "no memory was held or allocated in the recorded time\n");
+    return true;
+}
+
+/* ---- peak ------------------------------------------------------------------------------------------------------- */
+
+static void page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
+                       uint32_t rows)
+{
+    uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* no line for one more */
+    bool narrow = page_width(page) < GP_PAGE_NARROW;
+    int64_t rest = peak->bytes;
+    char size[GP_SIZE_TEXT];
+    struct gp_page_names names = {.count = shown};
+    for (uint32_t i = 0; i < shown; i++)
+        names.sites[i] = peak->parts[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_peak_part *part = &peak->parts[i];
+        double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
+        fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
+        if (!narrow)
+            page_bar(page, share);
+        fprintf(page->out, " %7" PRId64 " x %-10s ", part->count, gp_kind_name(part->kind));
+        page_site(page, report, &names, i, narrow ? 45 : 57);
+        fputc('\n', page->out);
+        rest -= part->bytes;
+    }
+    if (shown < peak->count)
+        fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: --json has them%s\n", gp_size_text(size, rest),
+                peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, page_on(page, GP_DIM),
+                peak->count - shown, page_on(page, GP_OFF));
+}
+
+bool gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
+{
+    bool more = gp_page_warnings(page, report);
+    if (page_empty(page, report))
+        return true;
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
+        if (!page_used(report, d))
+            continue;
+        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
+        if (!peak)
+            return false;
+        page_device(page, report, d, more);
+        more = true;
+        fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
+                page_seconds(when, page_since(report, peak->time_ns)));
+        page_parts(page, report, peak, GP_PAGE_ROWS * 2);
+        free(peak);
+    }
+    return true;
+}
+
+/* ---- leaks ------------------------------------------------------------------------------------------------------ */
+
+static void page_step_line(const struct gp_text_page *page, const struct gp_report *report)
+{
+    static const char *const words[] = {"marks", "NVTX ranges", "calls that repeat", "equal stretches of time"};
+    const struct gp_steps *steps = report->steps;
+    char each[GP_SIZE_TEXT];
+    double span = (double)(steps->bounds_ns[steps->count] - steps->bounds_ns[0]) / 1e9;
+    fprintf(page->out, "%s%u step%s of %s, by %s%s%s%s%s\n", page_on(page, GP_DIM), steps->count,
+            page_plural(steps->count), page_seconds(each, steps->count ? span / steps->count : 0), words[steps->source],
+            steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "", page_on(page, GP_OFF));
+}
+
+/* The curve of a suspect in as many columns as are there. */
+static void page_spark(const struct gp_text_page *page, const int64_t *values, uint32_t count, unsigned columns)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char ascii[] = "_.-:=+*#";
+    int64_t high = 1;
+    for (uint32_t i = 0; i < count; i++)
+        high = values[i] > high ? values[i] : high;
+    columns = columns < count ? columns : count;
+    for (unsigned i = 0; i < columns; i++) {
+        int64_t value = values[(uint64_t)i * count / columns];
+        unsigned level = value <= 0 ? 0 : (unsigned)((double)value / (double)high * 7.999);
+        if (page->utf8)
+            fputs(bars[level], page->out);
+        else
+            fputc(ascii[level], page->out);
+    }
+}
+
+/* From the frame by which the site is called outward: what libraries do inside says little about whose memory it is. */
+static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
+{
+    const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames), first = (uint32_t)(name - frames);
+    first = first > 1 ? first : 0; /* no line for one */
+    if (first)
+        fprintf(page->out, "       %s(%u frames of libraries inside)%s\n", page_on(page, GP_DIM), first,
+                page_on(page, GP_OFF));
+    for (uint32_t i = first; i < count && i - first < rows; i++) {
+        char label[256];
+        gp_frame_label(&frames[i], label, sizeof(label));
+        fprintf(page->out, "       %s", page_on(page, GP_DIM));
+        page_cut(page, label, page_width(page) - 8);
+        fprintf(page->out, "%s\n", page_on(page, GP_OFF));
+    }
+    if (count - first > rows)
+        fprintf(page->out, "       %s... %u more frames%s\n", page_on(page, GP_DIM), count - first - rows,
+                page_on(page, GP_OFF));
+}
+
+/* The first ones: at most GP_PAGE_ROWS.  Their names are told from those of all sites, since the innocent ones are not
+ * on the page. */
+static void page_suspects(struct gp_page_names *names, const struct gp_report *report, const struct gp_leaks *leaks,
+                          uint32_t most)
+{
+    uint32_t count = report->recording->site_count;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = i;
+    if (sites && callers && names->count)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    for (uint32_t i = 0; i < names->count; i++) {
+        names->sites[i] = leaks->suspects[i].site;
+        names->callers[i] = callers && names->sites[i] < count ? callers[names->sites[i]] : NULL;
+    }
+    free(sites);
+    free(callers);
+}
+
+static void page_suspect(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks,
+                         const struct gp_page_names *names, uint32_t i, uint32_t frames)
+{
+    const struct gp_leak *leak = &leaks->suspects[i];
+    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
+    fprintf(page->out, "%3u  %s%s a step%s  ", i + 1, page_on(page, GP_RED),
+            gp_size_text(slope, (int64_t)leak->bytes_per_step), page_on(page, GP_OFF));
+    page_site(page, report, names, i, 26);
+    fprintf(page->out, "\n     ");
+    page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
+    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
+            gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
+            gp_kind_name(leak->kind), page_seconds(age, (double)leak->oldest_ns / 1e9),
+            page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ", leak->confidence * 100);
+    if (leak->seconds_to_oom >= 0)
+        fprintf(page->out, "; device full in %s", page_seconds(oom, leak->seconds_to_oom));
+    fputc('\n', page->out);
+    if (frames)
+        page_stack(page, report, leak->site, frames);
+}
+
+void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
+{
+    gp_page_warnings(page, report);
+    struct gp_page_names names;
+    if (page_empty(page, report))
+        return;
+    page_step_line(page, report);
+    if (leaks->count == 0)
+        fprintf(page->out, "no suspects: %s\n", leaks->why);
+    page_suspects(&names, report, leaks, GP_PAGE_ROWS);
+    for (uint32_t i = 0; i < names.count; i++) {
+        fputc('\n', page->out);
+        page_suspect(page, report, leaks, &names, i, 8);
+    }
+    if (leaks->count > GP_PAGE_ROWS)
+        fprintf(page->out, "\n%u more suspects: --json has them all\n", leaks->count - GP_PAGE_ROWS);
+    if (leaks->count && leaks->source == GP_STEPS_TIME)
+        fprintf(page->out,
+                "\nNo steps were found (no marks, no NVTX ranges, no call that comes evenly), so time was cut\n"
+                "up, and the confidence halved: a program that is still loading looks the same.  To be\n"
+                "surer, mark each step: gpuprof_mark(\"step\") or an NVTX range.\n");
+}
+
+/* ---- churn ------------------------------------------------------------------------------------------------------ */
+
+bool gp_page_churn(const struct gp_text_page *page, const struct gp_report *report)
+{
+    char took[GP_SIZE_TEXT];
+    struct gp_churn *churn = gp_flow_churn(report->flow, report->steps);
+    if (!churn)
+        return false;
+    gp_page_warnings(page, report);
+    page_step_line(page, report);
+    fprintf(page->out,
+            "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f a step\n\n",
+            churn->pairs, churn->allocations, churn->pairs_per_step);
+    if (churn->driver_ns)
+        fprintf(page->out, "Their driver calls took %s in all\n\n", page_seconds(took, (double)churn->driver_ns / 1e9));
+    if (churn->count)
+        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
+                "MEAN LIFE", "IN DRIVER", page_on(page, GP_OFF));
+    struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
+    for (uint32_t i = 0; i < names.count; i++)
+        names.sites[i] = churn->sites[i].site;
+    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    for (uint32_t i = 0; i < names.count; i++) {
+        const struct gp_churn_site *site = &churn->sites[i];
+        char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
+        fprintf(page->out, "  %10.1f %10s %10s %10s  ", site->pairs_per_step,
+                gp_size_text(size, (int64_t)(site->bytes / site->pairs)),
+                page_seconds(life, (double)site->mean_life_ns / 1e9),
+                site->driver_ns ? page_seconds(took, (double)site->driver_ns / 1e9) : "-");
+        page_site(page, report, &names, i, 48);
+        fputc('\n', page->out);
+    }
+    if (churn->count > GP_PAGE_ROWS * 2)
+        fprintf(page->out, "  %u more sites: --json has them\n", churn->count - GP_PAGE_ROWS * 2);
+    free(churn);
+    return true;
+}
+
+/* ---- fragmentation ----------------------------------------------------------------------------------------------- */
+
+static void page_fragments(const struct gp_text_page *page, const struct gp_fragmentation *f)
+{
+    static const struct {
+        const char *name, *means;
+    } rows[] = {{"in use", "of the reserved memory, when it was at its highest"},
+                {"external", "of the free memory at the end, that is not in its largest piece"},
+                {"internal", "of the allocated memory at its peak, that nobody asked for"}};
+    const double values[] = {f->utilisation, f->external, f->internal};
+    for (int i = 0; i < 3; i++) {
+        if (i == 1 && !f->has_segments) {
+            fprintf(page->out, "  %-10s     -    %-*s no cache has shown its segments\n", rows[i].name,
+                    (int)GP_PAGE_BAR, "");
+            continue;
+        }
+        fprintf(page->out, "  %-10s %5.1f %%  ", rows[i].name, values[i] * 100);
+        page_bar(page, values[i]);
+        fprintf(page->out, " %s\n", rows[i].means);
+    }
+}
+
+bool gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report)
+{
+    bool more = gp_page_warnings(page, report);
+    if (page_empty(page, report))
+        return true;
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        if (!page_used(report, d))
+            continue;
+        struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 13);
+        if (!f)
+            return false;
+        page_device(page, report, d, more);
+        more = true;
+        page_fragments(page, f);
+        fprintf(page->out, "\n%s  %8s %10s %10s %10s %12s%s\n", page_on(page, GP_BOLD), "AT", "RESERVED", "ALLOCATED",
+                "ASKED FOR", "LARGEST FREE", page_on(page, GP_OFF));
+        for (uint32_t i = 0; i < f->count; i++) {
+            const struct gp_fragment_point *p = &f->points[i];
+            char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], e[GP_SIZE_TEXT];
+            fprintf(page->out, "  %8s %10s %10s %10s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
+                    gp_size_text(a, p->reserved_bytes), gp_size_text(b, p->allocated_bytes),
+                    gp_size_text(c, p->requested_bytes), gp_size_text(e, p->largest_free_bytes));
+        }
+        free(f);
+    }
+    return true;
+}
+
+/* ---- bill ------------------------------------------------------------------------------------------------------- */
+
+bool gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report)
+{
+    bool more = gp_page_warnings(page, report);
+    if (page_empty(page, report))
+        return true;
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
+        if (!page_used(report, d))
+            continue;
+        struct gp_bill *bill = gp_flow_bill(report->flow, d);
+        if (!bill)
+            return false;
+        page_device(page, report, d, more);
+        more = true;
+        for (uint32_t i = 0; i < bill->count; i++) {
+            const struct gp_bill_row *row = &bill->rows[i];
+            bool below = row->bytes < -1;
+            fprintf(page->out, "  %s%10s  %s%s\n", below ? "-" : " ",
+                    gp_size_text(size, below ? -row->bytes : row->bytes), row->what,
+                    row->estimated ? "  (estimate)" : "");
+        }
+        if (bill->process_bytes >= 0)
+            fprintf(page->out, "   %10s  %sheld by the process according to NVML, at %s%s\n",
+                    gp_size_text(size, bill->process_bytes), page_on(page, GP_BOLD),
+                    page_seconds(when, page_since(report, bill->time_ns)), page_on(page, GP_OFF));
+        else
+            fprintf(page->out, "   %10s  NVML did not say what the process held; these are the numbers at %s\n", "-",
+                    page_seconds(when, page_since(report, bill->time_ns)));
+        free(bill);
+    }
+    return true;
+}
+
+/* ---- summary ---------------------------------------------------------------------------------------------------- */
+
+static void page_levels(const struct gp_text_page *page, const struct gp_report *report, uint32_t device,
+                        const struct gp_peak *peak)
+{
+    struct gp_series *series = gp_flow_allocated(report->flow, device, GP_KIND_NONE, 64);
+    struct gp_series *reserved = gp_flow_reserved(report->flow, device, 64);
+    int64_t values[64], high = 0, end = 0;
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
+    uint64_t begin = report->recording->begin_ns, span = report->recording->end_ns - begin + 1;
+    for (uint32_t i = 0; reserved && i < reserved->count; i++)
+        high = reserved->points[i].high > high ? reserved->points[i].high : high;
+    /* The highest of each sixty-fourth of the time. */
+    for (uint32_t k = 0, i = 0; series && k < 64; k++) {
+        uint64_t until = begin + span * (k + 1) / 64;
+        values[k] = end;
+        for (; i < series->count && series->points[i].time_ns < until; i++) {
+            values[k] = series->points[i].high > values[k] ? series->points[i].high : values[k];
+            end = series->points[i].last;
+        }
+    }
+    fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
+            page_seconds(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
+    fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
+    if (series) {
+        fprintf(page->out, "  %s", page_on(page, GP_BLUE));
+        page_spark(page, values, 64, page_width(page) < 66 ? (unsigned)page_width(page) - 2 : 64);
+        fprintf(page->out, "%s\n", page_on(page, GP_OFF));
+    }
+    free(series);
+    free(reserved);
+}
+
+void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
+{
+    const struct gp_recording *r = report->recording;
+    char span[GP_SIZE_TEXT];
+    page_cut(page, r->command_line[0] ? r->command_line : r->comm[0] ? r->comm : "(unknown program)", page_width(page));
+    fprintf(page->out, "\n%spid %u%s%s, %s, %zu event%s%s\n", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "",
+            r->host, page_seconds(span, page_since(report, r->end_ns)), r->event_count, page_plural(r->event_count),
+            page_on(page, GP_OFF));
+    gp_page_warnings(page, report);
+    if (page_empty(page, report))
+        return;
+    for (uint32_t d = 0; d < r->device_count; d++) {
+        if (!page_used(report, d))
+            continue;
+        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
+        struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 2);
+        page_device(page, report, d, true);
+        if (peak) {
+            page_levels(page, report, d, peak);
+            fprintf(page->out, "\n  held at the peak by\n");
+            page_parts(page, report, peak, 8);
+        }
+        if (f && (f->has_segments || f->internal > 0 || f->utilisation < 0.999)) {
+            fprintf(page->out, "\n");
+            page_fragments(page, f);
+        }
+        free(peak);
+        free(f);
+    }
+    page_heading(page, "growth", true);
+    page_step_line(page, report);
+    if (leaks->count == 0)
+        fprintf(page->out, "no suspects: %s\n", leaks->why);
+    struct gp_page_names names;
+    page_suspects(&names, report, leaks, 5);
+    for (uint32_t i = 0; i < names.count; i++)
+        page_suspect(page, report, leaks, &names, i, 0);
+    if (leaks->count > 5)
+        fprintf(page->out, "%u more: 'gpuprof leaks' has them\n", leaks->count - 5);
+}
+
+/* ---- diff ------------------------------------------------------------------------------------------------------- */
+
+static const char *page_change(char text[GP_SIZE_TEXT + 1], int64_t by)
+{
+    char size[GP_SIZE_TEXT];
+    snprintf(text, GP_SIZE_TEXT + 1, "%s%s",
+             by > 0   ? "+"
+             : by < 0 ? "-"
+                      : "",
+             by ? gp_size_text(size, by < 0 ? -by : by) : "same");
+    return text;
+}
+
+static bool page_differs(const struct gp_diff_row *row)
+{
+    return row->peak_bytes[0] != row->peak_bytes[1] || row->live_bytes[0] != row->live_bytes[1];
+}
+
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2])
+{
+    int64_t before = 0, after = 0;
+    uint32_t differ = 0, shown = 0;
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
+    for (uint32_t i = 0; i < diff->count; i++) {
+        before += diff->rows[i].peak_bytes[0];
+        after += diff->rows[i].peak_bytes[1];
+        differ += page_differs(&diff->rows[i]);
+    }
+    fprintf(page->out, "at the peak: %s, then %s (%s); %u of %u sites differ%s\n", gp_size_text(a, before),
+            gp_size_text(b, after), page_change(by, after - before), differ, diff->count, differ ? "\n" : "");
+    if (differ)
+        fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
+                "AT THE END", page_on(page, GP_OFF));
+    /* From both ends: what grew most, then what shrank most. */
+    for (uint32_t i = 0; i < diff->count; i++) {
+        const struct gp_diff_row *row = &diff->rows[i];
+        int side = row->site[0] != GP_REC_NONE ? 0 : 1;
+        int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
+        bool show = change > 0 || row->live_bytes[1] > row->live_bytes[0] ? shown < GP_PAGE_ROWS * 2
+                                                                          : i + GP_PAGE_ROWS >= diff->count;
+        if (!page_differs(row) || !show)
+            continue;
+        shown++;
+        fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
+                page_on(page, GP_OFF));
+        fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
+        fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
+        page_cut(page, names[side][row->site[side]], page_room(page, 50));
+        fputc('\n', page->out);
+    }
+    if (shown < differ)
+        fprintf(page->out, "  %u more: --json has them\n", differ - shown);
+}
