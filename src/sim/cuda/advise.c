@@ -128,54 +128,6 @@ SIM_API5_PTSZ(716, 717, 12020, cuMemPrefetchAsync_v2, CUdeviceptr, devPtr, size_
     return flags ? CUDA_ERROR_INVALID_VALUE : sim_prefetch(devPtr, count, location, hStream);
 }
 
-/* Checks all ranges before it changes one; locations NULL: a discard. */
-static CUresult sim_batch(const CUdeviceptr *addresses, const size_t *sizes, size_t count,
-                          const CUmemLocation *locations, const size_t *indices, size_t location_count, CUstream stream)
-{
-    CUresult result = sim_prefetch_check(stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!addresses || !sizes || count == 0 || (location_count && (!locations || !indices || indices[0] != 0)) ||
-        location_count > count)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < location_count; i++)
-        if (!sim_location_valid(locations[i]) || indices[i] >= count || (i && indices[i] <= indices[i - 1]))
-            return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (!sim_advice_of(addresses[i], sizes[i]))
-            return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0, at = 0; location_count && i < count; i++) {
-        while (at + 1 < location_count && indices[at + 1] <= i)
-            at++;
-        sim_advice_of(addresses[i], sizes[i])->prefetched = locations[at];
-    }
-    return CUDA_SUCCESS;
-}
-
-SIM_API8_PTSZ(784, 785, 13000, cuMemPrefetchBatchAsync, CUdeviceptr *, dptrs, size_t *, sizes, size_t, count,
-              CUmemLocation *, prefetchLocs, size_t *, prefetchLocIdxs, size_t, numPrefetchLocs, unsigned long long,
-              flags, CUstream, hStream)
-{
-    if (flags || numPrefetchLocs == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, hStream);
-}
-
-SIM_API5_PTSZ(789, 790, 13000, cuMemDiscardBatchAsync, CUdeviceptr *, dptrs, size_t *, sizes, size_t, count,
-              unsigned long long, flags, CUstream, hStream)
-{
-    return flags ? CUDA_ERROR_INVALID_VALUE : sim_batch(dptrs, sizes, count, NULL, NULL, 0, hStream);
-}
-
-SIM_API8_PTSZ(791, 792, 13000, cuMemDiscardAndPrefetchBatchAsync, CUdeviceptr *, dptrs, size_t *, sizes, size_t, count,
-              CUmemLocation *, prefetchLocs, size_t *, prefetchLocIdxs, size_t, numPrefetchLocs, unsigned long long,
-              flags, CUstream, hStream)
-{
-    if (flags || numPrefetchLocs == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, hStream);
-}
-
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 /* A location as the old attributes say it: device number, -1 CPU, -2 none. */

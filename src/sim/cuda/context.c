@@ -204,7 +204,7 @@ SIM_API3(235, 3020, cuCtxCreate_v2, CUcontext *, pctx, unsigned int, flags, CUde
 SIM_API5(645, 11040, cuCtxCreate_v3, CUcontext *, pctx, CUexecAffinityParam *, paramsArray, int, numParams,
          unsigned int, flags, CUdevice, dev)
 {
-    /* Affinity needs MPS, which the simulator has not: see cuDeviceGetExecAffinitySupport. */
+    /* Affinity needs MPS, which the simulator does not have. */
     if (numParams < 0 || (numParams && !paramsArray))
         return CUDA_ERROR_INVALID_VALUE;
     return numParams ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : sim_context_create(pctx, flags, dev);

@@ -106,30 +106,6 @@ SIM_API1(391, 7000, cuCtxGetFlags, unsigned int *, flags)
     return CUDA_SUCCESS;
 }
 
-SIM_API1(705, 12010, cuCtxSetFlags, unsigned int, flags)
-{
-    struct sim_context *context;
-    CUresult result = sim_context_current(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
-        return CUDA_ERROR_INVALID_VALUE;
-    context->flags = flags;
-    return CUDA_SUCCESS;
-}
-
-SIM_API2(695, 12000, cuCtxGetId, CUcontext, ctx, unsigned long long *, ctxId)
-{
-    struct sim_context *context;
-    CUresult result = sim_context_named(ctx, &context);
-    if (result != CUDA_SUCCESS)
-        return result == CUDA_ERROR_INVALID_CONTEXT && ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
-    if (!ctxId)
-        return CUDA_ERROR_INVALID_VALUE;
-    *ctxId = context->uid;
-    return CUDA_SUCCESS;
-}
-
 SIM_API2(296, 3020, cuCtxGetApiVersion, CUcontext, ctx, unsigned int *, version)
 {
     struct sim_context *context;

@@ -323,13 +323,3 @@ SIM_API4(454, 8000, cuDeviceGetP2PAttribute, int *, value, CUdevice_P2PAttribute
     }
     return value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-
-SIM_API3(644, 11040, cuDeviceGetExecAffinitySupport, int *, pi, CUexecAffinityType, type, CUdevice, dev)
-{
-    if (!sim_device_get(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!pi || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pi = 0;
-    return CUDA_SUCCESS;
-}

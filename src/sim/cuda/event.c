@@ -266,13 +266,3 @@ SIM_API2(756, 12050, cuCtxWaitEvent, CUcontext, hCtx, CUevent, hEvent)
 {
     return sim_context_wait(sim_context_find(hCtx), hEvent);
 }
-
-SIM_API2(749, 12040, cuGreenCtxRecordEvent, CUgreenCtx, hCtx, CUevent, hEvent)
-{
-    return sim_context_record(sim_context_find((CUcontext)hCtx), hEvent);
-}
-
-SIM_API2(750, 12040, cuGreenCtxWaitEvent, CUgreenCtx, hCtx, CUevent, hEvent)
-{
-    return sim_context_wait(sim_context_find((CUcontext)hCtx), hEvent);
-}

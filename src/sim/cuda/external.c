@@ -219,11 +219,3 @@ SIM_API3(258, 3020, cuGraphicsResourceGetMappedPointer_v2, CUdeviceptr *, pDevPt
 }
 
 /* ---- decompression ----------------------------------------------------------------------------------------------- */
-
-/* The device has no engine for it: attribute MEM_DECOMPRESS_ALGORITHM_MASK is 0. */
-SIM_API5_PTSZ(761, 762, 12060, cuMemBatchDecompressAsync, CUmemDecompressParams *, paramsArray, size_t, count,
-              unsigned int, flags, size_t *, errorIndex, CUstream, stream)
-{
-    (void)paramsArray, (void)count, (void)flags, (void)errorIndex, (void)stream;
-    return sim_unsupported();
-}

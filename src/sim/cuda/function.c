@@ -101,15 +101,6 @@ SIM_API3(688, 12000, cuKernelSetCacheConfig, CUkernel, kernel, CUfunc_cache, con
     return sim_device_get(dev) ? sim_cache_config((CUfunction)kernel, config) : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API2(566, 11000, cuFuncGetModule, CUmodule *, hmod, CUfunction, hfunc)
-{
-    const struct sim_function *function = sim_function_find(hfunc);
-    if (!function || !hmod)
-        return function ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *hmod = (CUmodule)function->module;
-    return CUDA_SUCCESS;
-}
-
 SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
 {
     const struct sim_function *function = sim_function_find(hfunc);
@@ -117,17 +108,4 @@ SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
         return function ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *name = function->name;
     return CUDA_SUCCESS;
-}
-
-SIM_API2(741, 12040, cuFuncIsLoaded, CUfunctionLoadingState *, state, CUfunction, function)
-{
-    if (!sim_function_find(function) || !state)
-        return state ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED; /* a module is loaded as a whole here */
-    return CUDA_SUCCESS;
-}
-
-SIM_API1(742, 12040, cuFuncLoad, CUfunction, function)
-{
-    return sim_function_find(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

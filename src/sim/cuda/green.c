@@ -151,17 +151,6 @@ SIM_API2(753, 12040, cuCtxFromGreenCtx, CUcontext *, pContext, CUgreenCtx, hCtx)
     return result;
 }
 
-SIM_API2(782, 12090, cuGreenCtxGetId, CUgreenCtx, greenCtx, unsigned long long *, greenCtxId)
-{
-    struct sim_context *context;
-    CUresult result = sim_green_find(greenCtx, &context);
-    if (result == CUDA_SUCCESS && !greenCtxId)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *greenCtxId = context->uid;
-    return result;
-}
-
 static CUresult sim_context_resource(const struct sim_context *context, CUdevResource *resource, CUdevResourceType type)
 {
     if (!context)

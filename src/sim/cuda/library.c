@@ -209,15 +209,6 @@ SIM_API2(683, 12000, cuKernelGetFunction, CUfunction *, pFunc, CUkernel, kernel)
     return result;
 }
 
-SIM_API2(754, 12050, cuKernelGetLibrary, CUlibrary *, pLib, CUkernel, kernel)
-{
-    const struct sim_kernel *found = sim_kernel_find(kernel);
-    if (!found || !pLib)
-        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pLib = (CUlibrary)found->library;
-    return CUDA_SUCCESS;
-}
-
 SIM_API2(719, 12030, cuKernelGetName, const char **, name, CUkernel, hfunc)
 {
     const struct sim_kernel *found = sim_kernel_find(hfunc);

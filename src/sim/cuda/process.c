@@ -63,16 +63,6 @@ SIM_API2(769, 12080, cuCheckpointProcessGetState, int, pid, CUprocessState *, st
     return CUDA_SUCCESS;
 }
 
-SIM_API2(768, 12080, cuCheckpointProcessGetRestoreThreadId, int, pid, int *, tid)
-{
-    if (pid != getpid())
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!tid)
-        return CUDA_ERROR_INVALID_VALUE;
-    *tid = pid; /* the restoring thread of a process that restores itself */
-    return CUDA_SUCCESS;
-}
-
 /* ---- notifications ----------------------------------------------------------------------------------------------- */
 
 struct CUasyncCallbackEntry_st {

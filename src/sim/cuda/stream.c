@@ -463,17 +463,6 @@ SIM_API3_PTSZ(759, 760, 12050, cuStreamGetCtx_v2, CUstream, hStream, CUcontext *
     return CUDA_SUCCESS;
 }
 
-SIM_API2(752, 12040, cuStreamGetGreenCtx, CUstream, hStream, CUgreenCtx *, phCtx)
-{
-    struct sim_stream *s;
-    CUresult r = sim_stream_resolve(hStream, &s);
-
-    if (r || !phCtx)
-        return r ? r : CUDA_ERROR_INVALID_VALUE;
-    *phCtx = s->green;
-    return CUDA_SUCCESS;
-}
-
 SIM_API4(758, 12050, cuGreenCtxStreamCreate, CUstream *, phStream, CUgreenCtx, greenCtx, unsigned int, flags, int,
          priority)
 {

@@ -9,7 +9,6 @@
 #define RT_DRIVER_FUNCTIONS(X1, X2)                                                                                    \
     X1(cuInit, 2000, (unsigned int))                                                                                   \
     X1(cuDriverGetVersion, 2020, (int *))                                                                              \
-    X1(cuDeviceGet, 2000, (CUdevice *, int))                                                                           \
     X1(cuDeviceGetCount, 2000, (int *))                                                                                \
     X1(cuDeviceGetName, 2000, (char *, int, CUdevice))                                                                 \
     X1(cuDeviceGetUuid, 11040, (CUuuid *, CUdevice))                                                                   \
@@ -19,17 +18,14 @@
     X1(cuDeviceGetPCIBusId, 4010, (char *, int, CUdevice))                                                             \
     X1(cuDeviceCanAccessPeer, 4000, (int *, CUdevice, CUdevice))                                                       \
     X1(cuDevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice))                                                        \
-    X1(cuDevicePrimaryCtxRelease, 11000, (CUdevice))                                                                   \
     X1(cuDevicePrimaryCtxReset, 11000, (CUdevice))                                                                     \
     X1(cuDevicePrimaryCtxSetFlags, 11000, (CUdevice, unsigned int))                                                    \
     X1(cuDevicePrimaryCtxGetState, 7000, (CUdevice, unsigned int *, int *))                                            \
     X1(cuCtxSetCurrent, 4000, (CUcontext))                                                                             \
-    X1(cuCtxGetDevice, 2000, (CUdevice *))                                                                             \
     X1(cuCtxSynchronize, 2000, (void))                                                                                 \
     X1(cuCtxSetLimit, 3010, (CUlimit, size_t))                                                                         \
     X1(cuCtxGetLimit, 3010, (size_t *, CUlimit))                                                                       \
     X1(cuCtxGetStreamPriorityRange, 5050, (int *, int *))                                                              \
-    X1(cuCtxGetFlags, 7000, (unsigned int *))                                                                          \
     X1(cuCtxEnablePeerAccess, 4000, (CUcontext, unsigned int))                                                         \
     X1(cuCtxDisablePeerAccess, 4000, (CUcontext))                                                                      \
     X1(cuMemGetInfo, 3020, (size_t *, size_t *))                                                                       \
@@ -121,12 +117,8 @@
     X2(cuLaunchHostFunc, 10000, 10000, (CUstream, CUhostFn, void *))                                                   \
     X1(cuLibraryLoadData, 12000,                                                                                       \
        (CUlibrary *, const void *, CUjit_option *, void **, unsigned int, CUlibraryOption *, void **, unsigned int))   \
-    X1(cuLibraryLoadFromFile, 12000,                                                                                   \
-       (CUlibrary *, const char *, CUjit_option *, void **, unsigned int, CUlibraryOption *, void **, unsigned int))   \
     X1(cuLibraryUnload, 12000, (CUlibrary))                                                                            \
     X1(cuLibraryGetKernel, 12000, (CUkernel *, CUlibrary, const char *))                                               \
-    X1(cuLibraryGetGlobal, 12000, (CUdeviceptr *, size_t *, CUlibrary, const char *))                                  \
-    X1(cuLibraryGetManaged, 12000, (CUdeviceptr *, size_t *, CUlibrary, const char *))                                 \
     X2(cuStreamBeginCapture, 10010, 10010, (CUstream, CUstreamCaptureMode))                                            \
     X2(cuStreamBeginCaptureToGraph, 12030, 12030,                                                                      \
        (CUstream, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUstreamCaptureMode))                 \

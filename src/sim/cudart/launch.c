@@ -84,15 +84,6 @@ RT_API(RT_CONTEXT, 470, cudaLibraryLoadData, cudaLibrary_t *, library, const voi
                                               numLibraryOptions));
 }
 
-RT_API(RT_CONTEXT, 471, cudaLibraryLoadFromFile, cudaLibrary_t *, library, const char *, fileName, enum cudaJitOption *,
-       jitOptions, void **, jitOptionsValues, unsigned int, numJitOptions, enum cudaLibraryOption *, libraryOptions,
-       void **, libraryOptionValues, unsigned int, numLibraryOptions)
-{
-    return rt_error_from(D->cuLibraryLoadFromFile(library, fileName, (CUjit_option *)jitOptions, jitOptionsValues,
-                                                  numJitOptions, (CUlibraryOption *)libraryOptions, libraryOptionValues,
-                                                  numLibraryOptions));
-}
-
 RT_API(RT_CONTEXT, 472, cudaLibraryUnload, cudaLibrary_t, library)
 {
     CUresult result = D->cuLibraryUnload(library);
@@ -107,22 +98,6 @@ RT_API(RT_CONTEXT, 473, cudaLibraryGetKernel, cudaKernel_t *, pKernel, cudaLibra
     CUresult result = D->cuLibraryGetKernel(pKernel, library, name);
 
     return result ? rt_error_from(result) : rt_kernel_add(*pKernel, library);
-}
-
-RT_API(RT_CONTEXT, 474, cudaLibraryGetGlobal, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
-       name)
-{
-    CUdeviceptr pointer = 0;
-
-    return rt_store(D->cuLibraryGetGlobal(&pointer, bytes, library, name), &pointer, dptr);
-}
-
-RT_API(RT_CONTEXT, 475, cudaLibraryGetManaged, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
-       name)
-{
-    CUdeviceptr pointer = 0;
-
-    return rt_store(D->cuLibraryGetManaged(&pointer, bytes, library, name), &pointer, dptr);
 }
 
 RT_TWINS(RT_CONTEXT, 211, 214, _ptsz, cudaLaunchKernel, const void *, func, dim3, gridDim, dim3, blockDim, void **,

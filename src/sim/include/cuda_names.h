@@ -87,9 +87,6 @@
 #define cuStreamUpdateCaptureDependencies SIM_SZ(cuStreamUpdateCaptureDependencies_v2)
 
 #if SIM_PER_THREAD
-#define cuMemPrefetchBatchAsync           cuMemPrefetchBatchAsync_ptsz
-#define cuMemDiscardBatchAsync            cuMemDiscardBatchAsync_ptsz
-#define cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz
 #define cuMemcpy                          cuMemcpy_ptds
 #define cuMemcpyAsync                     cuMemcpyAsync_ptsz
 #define cuMemcpyPeer                      cuMemcpyPeer_ptds
@@ -134,7 +131,6 @@
 #define cuMemAllocAsync                   cuMemAllocAsync_ptsz
 #define cuMemAllocFromPoolAsync           cuMemAllocFromPoolAsync_ptsz
 #define cuStreamBeginCaptureToGraph       cuStreamBeginCaptureToGraph_ptsz
-#define cuMemBatchDecompressAsync         cuMemBatchDecompressAsync_ptsz
 #endif
 
 #endif
