@@ -6,7 +6,7 @@
  * workspace whose size the library chose for this layer and batch size; the first step of each shape tries several
  * (cudnn.benchmark). What an epoch does besides training: a last, smaller batch, and an evaluation in larger batches
  * without gradients. */
-#include "generate.h"
+#include "gen.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
  * backward pass, in the holes of its activations, as torch.optim makes them; gradients come and go with every step
  * (set_to_none). Batches are padded to their longest sequence, and the epoch's batches come again in the same order, so
  * that after the first epoch nothing is new. */
-#include "generate.h"
+#include "gen.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  *
  * Requests come by chance, but a round of them is drawn once and then repeated: what comes behind the first round is
  * not new to an allocator, as a server's second day is not. */
-#include "generate.h"
+#include "gen.h"
 
 #include <stdlib.h>
 

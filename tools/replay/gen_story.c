@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * gen_story.c: two published cases, to the byte: oom-article and gmlake.  Short, and the same for every seed. */
-#include "generate.h"
+#include "gen.h"
 
 /* A page about an out-of-memory message on a shared GPU: 10.63 GiB reserved, 7.92 GiB allocated, and 1 GiB refused.
  * 27 segments of 202 MiB hold a live block of 102 MiB each, one of 178 MiB another; five of 1 GiB and one of 134 MiB
