@@ -3,7 +3,7 @@
  * small model of PyTorch's allocator (replay_model.h).  Run by the unit tests. */
 #include "replay_model.h"
 
-#include <replay/generate.h>
+#include <replay/gen.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

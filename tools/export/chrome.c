@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * chrome.c: a trace in Chrome's JSON object format, for Perfetto and chrome://tracing: counters of each device, the
- * lifetimes of the largest blocks, marks.  Called through the table in formats.c.
+ * chrome.c: a trace in Chrome's JSON object format, for Perfetto and chrome://tracing: counters of
+ * each device, the lifetimes of the largest blocks, marks.  Called through the table in formats.c.
  *
- * Both viewers hold the whole trace in the browser's memory, so it is bounded whatever the recording's length: a device
- * has at most GP_CHROME_STRETCHES stretches of time, each with its highest moment and its end, and as many blocks as
- * asked for are drawn, the largest; otherData at the end says what was left out. */
+ * Both viewers hold the whole trace in the memory of the browser, so its size is bounded for any
+ * recording: a device has at most GP_CHROME_STRETCHES intervals, each with its highest moment and
+ * its end, and only the largest blocks are drawn.  otherData at the end lists what is left out. */
 #include <export/formats.h>
 #include <write/stats.h>
 
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GP_CHROME_STRETCHES 20000u /* ten times a wide screen; about 10 MB a device */
-#define GP_CHROME_RANGES    1024u  /* NVTX ranges open at once; beyond it they are points */
+#define GP_CHROME_STRETCHES 20000u /* ten times the width of a screen; about 10 MB per device */
+#define GP_CHROME_RANGES    1024u  /* NVTX ranges open at once; further ones are points */
 #define GP_CHROME_MARKS     100000u
 
 struct gp_chrome_state { /* of one device at one moment */
@@ -22,10 +22,10 @@ struct gp_chrome_state { /* of one device at one moment */
     struct gp_level level;
 };
 struct gp_chrome_device {
-    struct gp_chrome_state now, high; /* high: of this stretch */
+    struct gp_chrome_state now, high; /* high: the highest moment of this interval */
     struct gp_flow_polled polled;
     uint64_t stretch;
-    bool is_open; /* something changed in this stretch */
+    bool is_open; /* a value changed in this interval */
     bool kinds[GP_KINDS], reserved;
 };
 struct gp_chrome_range {
@@ -40,7 +40,7 @@ struct gp_chrome {
     struct gp_export_rows rows; /* for labels */
     struct gp_chrome_device *devices;
     uint64_t stretch_ns;
-    uint64_t *drawn; /* a bit for each item: it is drawn and lives */
+    uint64_t *drawn; /* one bit per item: it is drawn and live */
     struct gp_chrome_size {
         uint64_t bytes;
         uint32_t id;
@@ -63,7 +63,8 @@ static void chrome_begin(struct gp_chrome *c, const char *phase, uint64_t time_n
     gp_out_text(c->out, "\",\"pid\":");
     gp_out_u64(c->out, recording->pid);
     gp_out_text(c->out, ",\"ts\":");
-    /* What lived before the recording begins with it: viewers take no negative times. */
+    /* A block that was live before the recording starts at its start: viewers reject negative
+     * times. */
     gp_out_micros(c->out, time_ns > recording->begin_ns ? (int64_t)(time_ns - recording->begin_ns) : 0);
 }
 
@@ -90,7 +91,7 @@ static void chrome_tid(struct gp_chrome *c, uint32_t thread)
     gp_out_u64(c->out, thread < recording->thread_count ? recording->threads[thread].tid : recording->pid);
 }
 
-/* "device 0", "host", as the beginning of a counter's name. */
+/* "device 0" or "host": the start of a counter's name. */
 static void chrome_device_name(struct gp_chrome *c, uint32_t device, const char *what)
 {
     const struct gp_recording *recording = c->export->recording;
@@ -260,7 +261,7 @@ static void chrome_block(struct gp_chrome *c, const struct gp_flow_change *chang
     gp_out_text(c->out, "}}");
 }
 
-/* Blocks that nothing freed end with the recording, and say so. */
+/* Blocks that were never freed end with the recording and are marked as live. */
 static void chrome_survivor(struct gp_chrome *c, uint32_t id)
 {
     const struct gp_recording *recording = c->export->recording;
@@ -301,7 +302,8 @@ static void chrome_range(struct gp_chrome *c, const struct gp_chrome_range *rang
     gp_out_char(c->out, '}');
 }
 
-/* The innermost open range of the name: of the thread if it has one (push and pop), else of another (start and end). */
+/* The innermost open range of the name: of the thread if it has one (push and pop), else of another
+ * (start and end). */
 static struct gp_chrome_range *chrome_open_range(struct gp_chrome *c, const char *name, uint32_t thread)
 {
     struct gp_chrome_range *found = NULL;
@@ -325,7 +327,7 @@ static void chrome_range_end(struct gp_chrome *c, const struct gp_rec_event *eve
     memmove(range, range + 1, (size_t)(c->ranges + c->range_count - range) * sizeof(*range));
 }
 
-/* "nvtx:NAME" begins a range, "/nvtx:NAME" ends one; see docs/nvtx.md. */
+/* "nvtx:NAME" starts a range, "/nvtx:NAME" ends it; see docs/nvtx.md. */
 static void chrome_mark(struct gp_chrome *c, const struct gp_rec_event *event)
 {
     const char *name = c->export->recording->strings + event->bytes;
@@ -414,7 +416,7 @@ static void chrome_tail(struct gp_chrome *c)
     gp_out_text(c->out, "}}\n");
 }
 
-/* First walk: which kinds and sums there are, and which blocks are the largest. */
+/* The first walk finds the kinds, the sums and the largest blocks. */
 static void chrome_survey(struct gp_chrome *c)
 {
     struct gp_flow_walk walk = gp_flow_begin(c->rows.flow);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * collapsed.c: stacks in lines, "outermost;...;innermost BYTES", as flame graph scripts read them.  Outermost stands
- * the device, innermost the kind of memory in brackets.  Called through the table in formats.c. */
+ * collapsed.c: one line per stack, "outermost;...;innermost BYTES", for flame graph scripts.  The
+ * outermost frame is the device, the innermost one the kind of memory in brackets.  Called through
+ * the table in formats.c. */
 #include <export/formats.h>
 #include <write/stats.h>
 
@@ -31,7 +32,7 @@ int gp_export_collapsed(struct gp_export *export, struct gp_out *out)
     int rc = gp_export_weigh(export, &sums);
     for (uint32_t i = 0; !rc && i < sums.count && !out->error; i++) {
         int64_t bytes = gp_export_weight_of(&sums.rows[i], export->weight);
-        if (bytes > 0) /* readers take no 0, and nothing is less than nothing */
+        if (bytes > 0) /* readers reject weights of 0 and below */
             collapsed_line(export, out, &sums.rows[i], bytes);
     }
     if (!rc)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * csv.c: one record an event, as RFC 4180 has it: a header, CRLF, quotes where needed.  Unknown is an empty field.
- * Called through the table in formats.c. */
+ * csv.c: one record per event as in RFC 4180: a header, CRLF, quotes where needed.  An unknown
+ * value is an empty field. Called through the table in formats.c. */
 #include <export/formats.h>
 
 #define GP_CSV_HEAD                                                                                                    \
@@ -10,7 +10,7 @@
 static void csv_thread(struct gp_out *out, const struct gp_recording *recording, uint32_t index)
 {
     const struct gp_rec_thread *thread = index < recording->thread_count ? &recording->threads[index] : NULL;
-    if (thread && thread->tid) /* of the baseline nobody knows it */
+    if (thread && thread->tid) /* unknown for the baseline */
         gp_out_u64(out, thread->tid);
     gp_out_char(out, ',');
     if (thread)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * eventrows.c: the events of a recording one by one, numbered, with the baseline in front; see formats.h.  Called by the
- * formats that have a line for each event. */
+ * eventrows.c: walks the numbered events of a recording, the baseline first; see formats.h.  Called
+ * by the formats that write one line per event. */
 #include <export/formats.h>
 #include <write/stats.h>
 

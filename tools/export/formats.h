@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * formats.h: a recording in the formats of other tools (docs/export.md).  A format is a row of the table in formats.c
- * and a file of its own beside it; it reads a checked recording, and writes what it writes once, from front to back.
- * Nothing grows with the number of events but what is said in the format's file.
+ * formats.h: writes a recording in the formats of other tools (docs/export.md).  A format is a row
+ * of the table in formats.c and a file of its own.  It reads a checked recording and writes its
+ * output in one pass.  Memory does not grow with the number of events, unless the file of the
+ * format states it.
  */
 #ifndef GP_EXPORT_FORMATS_H
 #define GP_EXPORT_FORMATS_H
@@ -14,20 +15,20 @@
 #include <stdint.h>
 #include <symbol/symbol.h>
 
-/* What stacks are weighed by. */
+/* The weight of a stack. */
 enum gp_export_weight { GP_EXPORT_LIVE, GP_EXPORT_PEAK, GP_EXPORT_ALLOCATED, GP_EXPORT_LEAKED, GP_EXPORT_WEIGHTS };
 
 struct gp_export {
     const struct gp_recording *recording;
     struct gp_symbols *symbols;
     enum gp_export_weight weight;
-    uint32_t block_limit;         /* chrome: most lifetimes drawn, the largest blocks first */
+    uint32_t block_limit;         /* chrome: number of lifetimes to draw, the largest blocks first */
     gp_rec_progress_fn *progress; /* may be NULL; parts of 1000 */
     void *progress_arg;
-    char why[128]; /* what failed, if it is no errno */
+    char why[128]; /* the reason, if errno does not tell it */
 };
 
-#define GP_EXPORT_BLOCKS 20000u /* default block_limit: about what Perfetto's page still scrolls smoothly */
+#define GP_EXPORT_BLOCKS 20000u /* default block_limit: about the number at which Perfetto still scrolls smoothly */
 
 struct gp_export_format {
     const char *name;
@@ -38,7 +39,7 @@ struct gp_export_format {
     int (*create)(struct gp_export *export, const char *path); /* a file that does not exist yet */
 };
 
-/* NULL beyond the last. */
+/* NULL past the last one. */
 const struct gp_export_format *gp_export_format_at(unsigned index);
 const struct gp_export_format *gp_export_format_find(const char *name);
 /* "live", "peak", "allocated", "leaked"; NULL out of range. */
@@ -51,25 +52,26 @@ int gp_export_collapsed(struct gp_export *export, struct gp_out *out);
 int gp_export_pprof(struct gp_export *export, struct gp_out *out);
 int gp_export_sqlite(struct gp_export *export, const char *path);
 
-/* ---- what formats share: eventrows.c ---------------------------------------------------------------------------------- */
+/* ---- what formats share: eventrows.c ----------------------------------------------------------------------------- */
 
-/* Every event in order, the baseline first.  Numbers: 0, 1, ... as in recording->events; the i-th of a baseline of n is
- * i - n, so that numbers follow time and the baseline is what is negative. */
+/* Every event in order, the baseline first.  Events have the numbers 0, 1, ... of
+ * recording->events; entry i of a baseline of n has the number i - n, so numbers follow time and
+ * the baseline is negative. */
 struct gp_export_row {
     int64_t number;
     bool has_peer;
-    int64_t peer; /* number of the event that ended it, or of what this one ended */
+    int64_t peer; /* number of the event that ended it, or of the event that this one ended */
     const struct gp_rec_event *event;
     const char *type, *kind; /* kind: NULL none */
     const char *name;        /* of a mark; else NULL */
     bool has_address, has_bytes;
-    bool is_counted; /* it begins a part of what is called allocated */
+    bool is_counted; /* it adds to the allocated bytes */
 };
 struct gp_export_rows {
     const struct gp_export *export;
     struct gp_flow *flow;
     int64_t next;
-    char (*labels)[160]; /* of sites, made when first asked for; "" not yet */
+    char (*labels)[160]; /* of sites, made at their first use; "": not yet */
     unsigned shown;
 };
 /* 0 or -ENOMEM. */
@@ -100,10 +102,11 @@ struct gp_export_sums {
 int gp_export_weigh(const struct gp_export *export, struct gp_export_sums *sums);
 int64_t gp_export_weight_of(const struct gp_export_sum *sum, enum gp_export_weight weight);
 
-/* The highest moment of a device's allocated bytes: after which change of the flow, and after which event. */
+/* The moment of a device's highest allocated bytes: after this change of the flow and after this
+ * event. */
 struct gp_export_peak {
-    uint64_t change; /* counted from 1; 0: nothing was ever allocated */
-    int64_t event;   /* number as in rows; -1: when the recording began */
+    uint64_t change; /* counted from 1; 0: the device never had an allocation */
+    int64_t event;   /* number as in rows; -1: the start of the recording */
     uint64_t time_ns;
     int64_t bytes;
 };

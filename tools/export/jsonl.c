@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * jsonl.c: one JSON object an event, a line each, with the fields of `gpuprof trace --json` and what a recording knows
- * besides.  Unknown is null.  Called through the table in formats.c. */
+ * jsonl.c: one line with one JSON object per event, with the fields of `gpuprof trace --json` and
+ * those that only a recording has.  Unknown is null.  Called through the table in formats.c. */
 #include <export/formats.h>
 
 static void jsonl_key(struct gp_out *out, const char *key)
@@ -10,7 +10,7 @@ static void jsonl_key(struct gp_out *out, const char *key)
     gp_out_text(out, "\":");
 }
 
-/* Our own words: names of kinds, types, devices. */
+/* For words of our own, which need no escaping: names of kinds, types, devices. */
 static void jsonl_word(struct gp_out *out, const char *key, const char *word)
 {
     jsonl_key(out, key);

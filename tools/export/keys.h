@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * keys.h: numbers for byte strings, in order of their first appearance: 0, 1, 2, ...
+ * keys.h: numbers byte strings in order of their first appearance: 0, 1, 2, ...
  */
 #ifndef GP_EXPORT_KEYS_H
 #define GP_EXPORT_KEYS_H
@@ -20,7 +20,7 @@ struct gp_keys {
     size_t key_bytes, key_room;
 };
 
-/* is_new: it was not there before.  0 or -ENOMEM. */
+/* is_new: the key was not in the table before.  0 or -ENOMEM. */
 int gp_keys_number(struct gp_keys *keys, const void *key, size_t bytes, uint32_t *number, bool *is_new);
 void gp_keys_free(struct gp_keys *keys);
 

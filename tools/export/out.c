@@ -108,8 +108,8 @@ void gp_out_micros(struct gp_out *out, int64_t ns)
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* How many bytes the character that begins with `first` has, its lowest value at that length (a lower one is an
- * overlong form), and the bits of the first byte. */
+/* The number of bytes of the character that starts with `first`, its lowest value at that length (a
+ * lower value is an overlong form), and the payload bits of the first byte. */
 static unsigned utf8_length(unsigned char first, uint32_t *lowest, uint32_t *bits)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -186,7 +186,8 @@ void gp_out_utf8(struct gp_out *out, const char *text)
         out_character(out, character);
 }
 
-/* Copies what needs no spelling: nearly all of nearly every string.  Returns the first byte that may. */
+/* Copies the part that needs no escape, which is most of most strings.  Returns the first byte that
+ * may need one. */
 static const char *out_plain(struct gp_out *out, const char *text)
 {
     const char *at = text;
@@ -214,8 +215,9 @@ void gp_out_json(struct gp_out *out, const char *text)
     gp_out_char(out, '"');
 }
 
-/* RFC 4180 wants quotes around what holds one of its own characters.  Around what a spreadsheet would calculate they
- * are for readers that tell text from formulas by them; the data stays what it is. */
+/* RFC 4180 requires quotes around a field with one of its own characters.  A field that a
+ * spreadsheet would take for a formula gets quotes too, for readers that tell text from formulas by
+ * them; the data does not change. */
 static bool csv_quoted(const char *text)
 {
     return (*text && strchr("=+-@\t \r", *text)) || strpbrk(text, "\",\r\n");
@@ -236,8 +238,8 @@ void gp_out_csv(struct gp_out *out, const char *text)
         gp_out_char(out, '"');
 }
 
-/* Readers split a line at its last blank and then at each ';', and have no way to escape either: ';' becomes ':', what
- * ends or breaks a line a blank, and blanks at both ends go. */
+/* Readers split a line at its last blank and then at each ';', without an escape for either: ';'
+ * becomes ':', line breaks become blanks, and blanks at both ends are dropped. */
 void gp_out_frame(struct gp_out *out, const char *text)
 {
     uint32_t character;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * pprof.c: a profile as `go tool pprof` and its relatives read it: gzipped protobuf with the sample types of Go's heap
- * profiles and the bytes at the peak.  Called through the table in formats.c.
+ * pprof.c: a profile as `go tool pprof` and its relatives read it: gzipped protobuf with the sample
+ * types of Go's heap profiles and the bytes at the peak.  Called through the table in formats.c.
  *
- * A serialised message is the concatenation of its parts in any portions, so each sample, location, function and string
- * leaves as soon as it is known, as a Profile of its own with nothing else in it; only what was named before is kept.
+ * A serialised message is the concatenation of its parts, so each sample, location, function and
+ * string is written as soon as it is known, as a Profile message with nothing else in it.  Only the
+ * keys of written parts stay in memory.
  */
 #include <export/formats.h>
 #include <export/keys.h>
@@ -17,7 +18,7 @@
 #include <zlib.h>
 
 #define GP_PPROF_TYPES 6u
-#define GP_PPROF_LINES 64u /* inlined calls of one location; what is deeper becomes a location of its own */
+#define GP_PPROF_LINES 64u /* inlined calls of one location; deeper ones become a location of their own */
 
 static const char *const pprof_types[GP_PPROF_TYPES][2] = {{"alloc_objects", "count"}, {"alloc_space", "bytes"},
                                                            {"inuse_objects", "count"}, {"inuse_space", "bytes"},
@@ -86,7 +87,7 @@ static uint32_t pprof_number(struct gp_pprof *p, struct gp_keys *keys, const voi
 
 static int64_t pprof_string(struct gp_pprof *p, const char *text)
 {
-    char clean[1024]; /* protobuf refuses what is no UTF-8; the longest that symbols give */
+    char clean[1024]; /* protobuf rejects invalid UTF-8; the longest name that symbols give */
     char *strings[] = {clean};
     bool is_new;
     gp_utf8_copy(clean, sizeof(clean), text);
@@ -149,7 +150,8 @@ static void pprof_location_put(struct gp_pprof *p, const struct gp_pprof_place *
     pprof_put(p, &part);
 }
 
-/* One location of frames[0] and what it was inlined into.  Returns how many frames that takes. */
+/* Writes one location for frames[0] and the functions that it was inlined into.  Returns the number
+ * of frames used. */
 static uint32_t pprof_location(struct gp_pprof *p, const struct gp_frame_text *frames, uint32_t count, uint64_t *id)
 {
     struct gp_pprof_place place = {0};
@@ -188,7 +190,7 @@ static void pprof_mapping(struct gp_pprof *p, uint32_t index)
     mapping.file_offset = module->offset;
     mapping.filename = pprof_string(p, recording->strings + module->path);
     mapping.build_id = pprof_string(p, recording->strings + module->build_id);
-    /* Symbols are here already: nobody need look for the files. */
+    /* The profile has its symbols: readers need not search for the files. */
     mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = mapping.has_inline_frames = true;
     part.n_mapping = 1;
     part.mapping = mappings;
@@ -240,7 +242,7 @@ static void pprof_head(struct gp_pprof *p)
     const struct gp_recording *recording = p->export->recording;
     Perftools__Profiles__Profile part = PERFTOOLS__PROFILES__PROFILE__INIT;
     Perftools__Profiles__ValueType type[GP_PPROF_TYPES], period, *types[GP_PPROF_TYPES];
-    pprof_string(p, ""); /* must be the first */
+    pprof_string(p, ""); /* pprof requires it as the first string */
     for (unsigned i = 0; i < p->types; i++) {
         pprof_type(p, &type[i], pprof_types[i][0], pprof_types[i][1]);
         types[i] = &type[i];
@@ -250,7 +252,7 @@ static void pprof_head(struct gp_pprof *p)
     part.n_sample_type = p->types;
     part.sample_type = types;
     part.period_type = &period;
-    part.period = 1; /* every byte counts */
+    part.period = 1; /* a period of one byte: every byte is sampled */
     part.time_nanos = (int64_t)recording->begin_unix_ns;
     part.duration_nanos = (int64_t)(recording->end_ns - recording->begin_ns);
     part.n_comment = 2;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * sqlite.c: a recording as a database that answers questions: tables, indexes, and views of what lived at the end and
- * at each device's peak (docs/export.md).  Called through the table in formats.c.
+ * sqlite.c: writes a recording as a database: tables, indexes, and views of the blocks that were
+ * live at the end and at the peak of each device (docs/export.md).  Called through the table in
+ * formats.c.
  *
- * One transaction without a journal: the file is new, and the command gives it its name only when it is whole. */
+ * It is one transaction without a journal: the file is new, and the command gives it its name only
+ * when it is complete. */
 #include <export/formats.h>
 #include <write/stats.h>
 
@@ -35,7 +37,7 @@ static const char sqlite_tables[] =
     "CREATE TABLE sample(time_ns INTEGER, device INTEGER, allocated_bytes INTEGER, reserved_bytes INTEGER,"
     " active_bytes INTEGER, inactive_split_bytes INTEGER, used_bytes INTEGER, process_bytes INTEGER);";
 
-/* After the rows: an index grows fastest from all of them at once. */
+/* Created after the rows: building an index from all rows at once is the fastest way. */
 static const char sqlite_indexes[] =
     "CREATE INDEX event_time ON event(time_ns);"
     "CREATE INDEX event_site ON event(site) WHERE site <> 0;"
@@ -87,7 +89,7 @@ static void sqlite_i64(struct gp_sqlite *s, bool known, int64_t number)
         known ? sqlite3_bind_int64(s->insert, s->column, number) : sqlite3_bind_null(s->insert, s->column);
 }
 
-/* Our own words, which stay where they are. */
+/* For words of our own: they are static, so SQLite need not copy them. */
 static void sqlite_word(struct gp_sqlite *s, const char *word)
 {
     s->column++;
@@ -96,7 +98,8 @@ static void sqlite_word(struct gp_sqlite *s, const char *word)
              : sqlite3_bind_null(s->insert, s->column);
 }
 
-/* Strings of others: SQLite stores whatever it gets, and readers in other languages stumble over what is no UTF-8. */
+/* For strings of the program: SQLite stores any bytes, and readers in other languages fail on
+ * invalid UTF-8. */
 static void sqlite_text(struct gp_sqlite *s, const char *text)
 {
     size_t room = strlen(text) * 3 + 1; /* a bad byte becomes three */

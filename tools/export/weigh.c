@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * weigh.c: what each call site weighs, for the formats that show stacks; see formats.h.
+ * weigh.c: computes the weight of each call site, for the formats that show stacks; see formats.h.
  *
- * A recording without losses is its events: bytes and counts of the recorded time, the baseline included.  Where events
- * were lost, sums of them are too small, and the numbers that the process itself kept for each site stand instead
- * (exact, since its start); what has no site keeps the sums. */
+ * Without losses the weights are sums of the events of the recorded time, the baseline included.
+ * Where events were lost, the sums are too small, so the process's own numbers of each site are
+ * used (exact, since the start of the process); allocations without a site keep the sums. */
 #include <export/formats.h>
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static struct gp_export_sum *weigh_add(struct gp_weigh *weigh, uint32_t site, ui
     return &sums->rows[sums->count++];
 }
 
-/* A site has one device and kind, but for site 0: the chains are short.  NULL: out of memory. */
+/* A site except site 0 has one device and kind, so the chains are short.  NULL: out of memory. */
 static struct gp_export_sum *weigh_row(struct gp_weigh *weigh, uint32_t site, uint32_t device, uint8_t kind)
 {
     for (uint32_t at = weigh->first[site]; at; at = weigh->sums->rows[at - 1].next) {
@@ -47,7 +47,7 @@ static struct gp_export_sum *weigh_row(struct gp_weigh *weigh, uint32_t site, ui
     return weigh_add(weigh, site, device, kind);
 }
 
-/* Everything but the peak, at the end of the walk. */
+/* Fills everything but the peak, at the end of the walk. */
 static void weigh_walk(struct gp_weigh *weigh, const struct gp_flow *flow)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -143,7 +143,8 @@ static uint32_t weigh_device(const struct gp_recording *recording, uint8_t index
     return at;
 }
 
-/* Kinds whose sites' own numbers are bytes that the process held: not what is virtual, somebody else's or unknown. */
+/* Kinds whose site numbers are bytes that the process held: not virtual, imported or unknown
+ * memory. */
 static bool weigh_counts(unsigned kind)
 {
     switch (kind) {
@@ -160,7 +161,7 @@ static bool weigh_counts(unsigned kind)
     }
 }
 
-/* The process's own numbers, where events are missing. */
+/* Takes the process's own numbers where events were lost. */
 static void weigh_own(struct gp_weigh *weigh)
 {
     const struct gp_recording *recording = weigh->recording;

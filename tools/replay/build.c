@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * build.c: appends checked operations to a trace; see trace.h.  Called by every reader and generator. */
+ * build.c: appends checked operations to a trace; see trace.h.  Called by every reader and
+ * generator. */
 #include "trace.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...)
 
 static uint64_t map_mix(uint64_t key)
 {
-    /* splitmix64's finaliser: addresses differ in few bits, and a hostile file gains nothing but its own slowness. */
+    /* splitmix64's finaliser: addresses differ in few bits.  A hostile file can only slow its own
+     * reading down. */
     key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9ull;
     key = (key ^ key >> 27) * 0x94d049bb133111ebull;
     return key ^ key >> 31;
@@ -79,7 +81,8 @@ bool gp_replay_map_remove(struct gp_replay_map *map, uint64_t key)
     if (!slot || !slot->used)
         return false;
     uint32_t mask = map->room - 1, hole = (uint32_t)(slot - map->slots);
-    /* What follows without a gap moves back over the hole, unless it would pass its own home. */
+    /* Entries that follow without a gap move back over the hole, unless that would pass their first
+     * slot. */
     for (uint32_t at = (hole + 1) & mask; map->slots[at].used; at = (at + 1) & mask) {
         uint32_t home = map_home(map, map->slots[at].key);
         if (((at - home) & mask) >= ((at - hole) & mask)) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * fromrecording.c: our own recordings as traces: what the program asked of the driver's allocators, in order.  Called
- * through the table in open.c and, for a recording that is in memory already, by tests.
+ * fromrecording.c: turns our own recordings into traces.  Called through the table in open.c, and
+ * by tests for a recording that is in memory.
  *
- * An operation is an allocation of memory that an allocator could have served instead of the driver: linear, pitched,
- * of a pool.  What is no such request (host memory, arrays, physical memory, segments, contexts) is left out and
- * counted, and so is a free of what the recording never saw. */
+ * A trace takes the allocations that a caching allocator could have served instead of the driver:
+ * linear, pitched and pool memory.  Other requests (host memory, arrays, physical memory, segments,
+ * contexts) are left out and counted, and so are frees of blocks that the recording did not see
+ * allocated. */
 #include <record/format.h>
 #include <recording/recording.h>
 #include <replay/trace.h>
@@ -27,8 +28,8 @@ static bool import_is_request(const struct gp_import *import, const struct gp_re
     return kind && event->device < import->recording->device_count && import->numbers[event->device] != GP_REC_NONE;
 }
 
-/* Who calls makes no difference to the order of operations, so that more threads than a trace may have share
- * numbers. */
+/* The calling thread does not change the order of operations, so threads beyond the limit of a
+ * trace share numbers. */
 static uint32_t import_thread(const struct gp_rec_event *event)
 {
     return event->thread % GP_REPLAY_THREADS;
@@ -83,7 +84,7 @@ static int import_mark(const struct gp_import *import, const struct gp_rec_event
         text[length] = (unsigned char)name[length] < 0x20 ? ' ' : name[length];
     while (length && text[length - 1] == ' ')
         length--;
-    if (length == 0) /* nothing that a line could hold */
+    if (length == 0) /* no character that a line can hold */
         return gp_replay_mark(import->b, "mark", 4, import_thread(event));
     return gp_replay_mark(import->b, text, length, import_thread(event));
 }

@@ -77,7 +77,8 @@ bool gp_gen_chance(struct gp_gen *g, uint32_t of_1000)
     return gp_gen_below(g, 1000) < of_1000;
 }
 
-/* 2^x; x and the result in 16 binary digits behind the point.  The cubic is right to 1e-4 between 0 and 1. */
+/* 2^x; x and the result in 16 binary digits behind the point.  The cubic is right to 1e-4 between 0
+ * and 1. */
 static uint64_t gen_exp2(int64_t x)
 {
     int64_t whole = x >> 16, part = x & 0xffff, sum = 5065;

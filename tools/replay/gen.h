@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gen.h: what a generator of traces (generate.h) works with.  Every function does nothing after the first error, so a
- * generator needs no error handling of its own.  One thread per gp_gen.
+ * gen.h: what a generator of traces (generate.h) works with.  Every function does nothing after the
+ * first error, so a generator needs no error handling of its own.  One thread per gp_gen.
  */
 #ifndef GP_REPLAY_GEN_H
 #define GP_REPLAY_GEN_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * gen_cnn.c: training of convolutional networks: cnn, and leak, which is a training loop with one wrong branch.
+ * gen_cnn.c: training of convolutional networks: cnn, and leak, a training loop with one wrong
+ * branch.
  *
- * cnn is ResNet-50 (He et al., 2015: four stages of 3, 4, 6, 3 bottlenecks) in 32 bits, as torchvision writes it:
- * convolution and normalisation keep their inputs for backward, ReLU works in place.  Each convolution asks for a
- * workspace whose size the library chose for this layer and batch size; the first step of each shape tries several
- * (cudnn.benchmark). What an epoch does besides training: a last, smaller batch, and an evaluation in larger batches
- * without gradients. */
+ * cnn is ResNet-50 (He et al., 2015: four stages of 3, 4, 6, 3 bottlenecks) in 32 bits, as
+ * torchvision writes it: convolution and normalisation keep their inputs for backward, ReLU works
+ * in place.  Each convolution asks for a workspace whose size the library chose for this layer and
+ * batch size; the first step of each shape tries several (cudnn.benchmark). An epoch ends with a
+ * smaller batch and an evaluation in larger batches without gradients. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -14,13 +15,13 @@
 
 struct gp_cnn {
     uint64_t batch;
-    bool training, first; /* first: of this shape */
+    bool training, first; /* first: the first step of this shape */
     struct gp_gen_stack weights, saved, gradients, moments;
-    uint64_t seed; /* of the workspaces: the same at every step */
+    uint64_t seed; /* of the workspace sizes, which are the same at every step */
 };
 
-/* Of the algorithms that a library knows the fast ones need up to some dozen MiB; half of the layers need nothing worth
- * naming. */
+/* The fast algorithms of a library need up to some dozen MiB; half of the layers need almost
+ * nothing. */
 static uint64_t cnn_workspace(const struct gp_cnn *n, uint64_t layer, unsigned pass)
 {
     struct gp_gen chance = {.random = n->seed + layer * 31 + pass * 7 + n->batch * 1009};
@@ -63,7 +64,7 @@ static const struct {
 
 static void cnn_forward(struct gp_gen *g, struct gp_cnn *n)
 {
-    uint64_t layer = 1, last = gp_gen_alloc(g, n->batch * 3 * 224 * 224 * GP_SINGLE); /* the pictures */
+    uint64_t layer = 1, last = gp_gen_alloc(g, n->batch * 3 * 224 * 224 * GP_SINGLE); /* the images */
     if (n->training)
         gp_gen_keep(g, &n->saved, last, n->batch * 3 * 224 * 224 * GP_SINGLE);
     last = cnn_unit(g, n, 0, 64, 112, n->training ? 0 : last);
@@ -113,7 +114,7 @@ static void cnn_step(struct gp_gen *g, struct gp_cnn *n)
     if (!n->training)
         return;
     cnn_backward(g, n);
-    /* SGD with momentum; its buffers are made at the first step. */
+    /* SGD with momentum; the first step creates its buffers. */
     for (uint32_t i = 0; i < n->gradients.count; i++) {
         if (n->moments.count < n->gradients.count)
             gp_gen_push(g, &n->moments, n->gradients.at[i].bytes);
@@ -149,7 +150,7 @@ static void cnn_train(struct gp_gen *g)
     for (uint32_t epoch = 0; epoch < epochs && !g->rc; epoch++) {
         gp_gen_mark(g, "epoch");
         for (uint32_t i = 0; i < 13; i++) {
-            /* twelve whole batches and what is left of the data */
+            /* twelve full batches and the rest of the data */
             n.batch = i < 12 ? 64 : 37;
             n.training = true;
             n.first = epoch == 0 && (i == 0 || i == 12);
@@ -168,9 +169,10 @@ static void cnn_train(struct gp_gen *g)
     free(n.saved.at);
 }
 
-/* The report to Paddle: a model whose forward has an if-branch that appends a tensor to a list of the model itself, for
- * inspection; nothing clears the list, so each visit of the branch keeps one activation and, behind it, its graph.
- * Every seventh step visits it here.  Memory grows for ever: no allocator can make this steady. */
+/* From a report to Paddle: the forward pass has an if-branch that appends a tensor to a list of the
+ * model, for inspection.  Nothing clears the list, so each visit of the branch keeps one activation
+ * and its graph.  Here every seventh step takes the branch.  Memory grows without end under any
+ * allocator. */
 static void cnn_leak(struct gp_gen *g)
 {
     struct gp_cnn n = {.seed = gp_gen_random(g), .batch = 16, .training = true};

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * gen_llm.c: training of transformers as PyTorch does it in eager mode: llm-zero3, llm-lora, llm-varlen.
+ * gen_llm.c: training of transformers as PyTorch does it in eager mode: llm-zero3, llm-lora,
+ * llm-varlen.
  *
- * What is kept for backward is what autograd saves in a layer of GPT or OPT with dropout and unfused attention; sizes
- * are those of Korthikanti et al. (Reducing Activation Recomputation in Large Transformer Models, MLSys 2023): per
- * token and layer 34 h bytes, plus 5 bytes for each score.  Optimizer states appear at the first step, behind the first
- * backward pass, in the holes of its activations, as torch.optim makes them; gradients come and go with every step
- * (set_to_none). Batches are padded to their longest sequence, and the epoch's batches come again in the same order, so
- * that after the first epoch nothing is new. */
+ * Autograd saves the tensors of a GPT or OPT layer with dropout and unfused attention for the
+ * backward pass; sizes are those of Korthikanti et al. (Reducing Activation Recomputation in Large
+ * Transformer Models, MLSys 2023): per token and layer 34 h bytes, plus 5 bytes for each score.
+ * Optimizer states appear at the first step, after the first backward pass, in the holes of its
+ * activations, as torch.optim creates them; gradients come and go with every step (set_to_none).
+ * Batches are padded to their longest sequence, and each epoch has the same batches in the same
+ * order, so no size is new after the first epoch. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@ struct gp_llm {
     uint64_t batch, sequence; /* of the step */
     uint64_t world;           /* GPUs that ZeRO-3 shards over; 1 none */
     uint64_t rank;            /* LoRA's; 0: all weights are trained */
-    bool recompute;           /* a layer keeps its input alone and runs again in the backward pass */
+    bool recompute;           /* a layer keeps only its input and runs again in the backward pass */
     bool flash;               /* attention without scores in memory */
     struct gp_gen_stack weights, adapters, gradients, moments, saved;
     uint64_t bucket, head; /* reduce bucket of ZeRO-3; shared embedding */
@@ -43,8 +45,8 @@ static uint64_t llm_part(const struct gp_llm *m, unsigned part)
 
 /* ---- ZeRO-3: weights of a layer exist while it works ------------------------------------------------------------- */
 
-/* The next layer's weights are gathered on a stream of their own while this one computes; every buffer is told of the
- * compute stream, as DeepSpeed does with record_stream. */
+/* The next layer's weights are gathered on a stream of their own while this layer computes; every
+ * buffer is recorded for the compute stream, as DeepSpeed does with record_stream. */
 static void llm_prefetch(struct gp_gen *g, struct gp_llm *m)
 {
     if (m->world == 1)
@@ -72,8 +74,8 @@ static void llm_release(struct gp_gen *g, struct gp_llm *m, unsigned part)
     m->gathered[part] = 0;
 }
 
-/* Gradients of a layer's part: a full one for each matrix, copied into the bucket; the bucket is reduced and scattered
- * on a third stream when the layer is done. */
+/* Gradients of one part of a layer: a full one for each matrix, copied into the bucket.  The bucket
+ * is reduced and scattered on a third stream when the layer is done. */
 static void llm_reduce(struct gp_gen *g, struct gp_llm *m, unsigned part)
 {
     unsigned matrices = part == 0 ? 4 : 2;
@@ -93,7 +95,8 @@ static void llm_reduce(struct gp_gen *g, struct gp_llm *m, unsigned part)
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-/* A matrix product with a low-rank branch beside it: its small activation is kept, its large result is added. */
+/* A matrix product with a low-rank branch beside it: its small activation is kept, its large result
+ * is added. */
 static void llm_adapter(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved)
 {
     if (!m->rank)
@@ -116,7 +119,7 @@ static void llm_scores(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *
     gp_gen_free(g, product);
     gp_gen_push(g, saved, scores * GP_HALF); /* softmax */
     gp_gen_free(g, masked);
-    gp_gen_push(g, saved, scores); /* dropout's mask, and what it let through */
+    gp_gen_push(g, saved, scores); /* dropout's mask and its output */
     gp_gen_push(g, saved, scores * GP_HALF);
 }
 
@@ -138,7 +141,7 @@ static void llm_attention(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stac
     gp_gen_push(g, saved, wide);
     gp_gen_free(g, context);
     uint64_t output = gp_gen_alloc(g, wide);
-    gp_gen_push(g, saved, wide / 2); /* dropout's mask: a byte an element */
+    gp_gen_push(g, saved, wide / 2); /* dropout's mask: one byte per element */
     gp_gen_temporary(g, wide);
     gp_gen_free(g, output);
 }
@@ -158,7 +161,8 @@ static void llm_mlp(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *sav
     gp_gen_free(g, output);
 }
 
-/* Pops what one layer saved: each gradient is made from the one behind it and from what was saved. */
+/* Pops the tensors that one layer saved: each gradient is computed from the following one and a
+ * saved tensor. */
 static uint64_t llm_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_stack *saved, uint32_t down_to,
                              uint64_t gradient)
 {
@@ -236,7 +240,8 @@ static void llm_all_backward(struct gp_gen *g, struct gp_llm *m, struct gp_gen_s
     g->thread = GP_MAIN;
 }
 
-/* Scores over the vocabulary, in 16 and in 32 bits, their loss and its gradient: the largest tensors of a step. */
+/* Scores over the vocabulary, in 16 and in 32 bits, their loss and its gradient: the largest
+ * tensors of a step. */
 static uint64_t llm_loss(struct gp_gen *g, struct gp_llm *m)
 {
     uint64_t words = llm_tokens(m) * m->vocab;
@@ -256,7 +261,8 @@ static uint64_t llm_loss(struct gp_gen *g, struct gp_llm *m)
     return hidden;
 }
 
-/* Adam.  Trained whole: two moments and a 32-bit copy for each gradient, made at the first step. */
+/* Adam.  When all weights are trained, the first step creates two moments and a 32-bit copy for
+ * each gradient. */
 static void llm_optimize(struct gp_gen *g, struct gp_llm *m)
 {
     bool first = m->moments.count == 0;
@@ -300,7 +306,8 @@ static void llm_step(struct gp_gen *g, struct gp_llm *m)
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
-/* Weights come one matrix after the other; with ZeRO-3 each is whole for a moment and then cut (zero.Init). */
+/* Weights are loaded one matrix after the other; with ZeRO-3 each is complete for a moment and then
+ * split (zero.Init). */
 static void llm_load(struct gp_gen *g, struct gp_llm *m)
 {
     m->head = gp_gen_alloc(g, m->vocab * m->hidden * GP_HALF / m->world);
@@ -320,11 +327,12 @@ static void llm_load(struct gp_gen *g, struct gp_llm *m)
     }
     for (uint64_t i = 0; m->rank && i < 4 * m->layers; i++)
         gp_gen_push(g, &m->adapters, m->hidden * m->rank * GP_SINGLE);
-    if (m->world > 1) /* a bucket of 5e7 numbers: a tenth of DeepSpeed's default, as its guides for small models say */
+    if (m->world >
+        1) /* a bucket of 5e7 numbers, a tenth of DeepSpeed's default, as its guides for small models recommend */
         m->bucket = gp_gen_alloc(g, 50000000 * GP_HALF);
 }
 
-/* Lengths of an epoch's batches: the longest of the batch, rounded to 8 as tensor cores want it. */
+/* Lengths of an epoch's batches: the longest sequence of each, rounded up to 8 for tensor cores. */
 static void llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, uint32_t epochs, uint64_t median,
                       uint32_t sigma_milli, uint64_t longest)
 {
@@ -354,7 +362,8 @@ static void llm_train(struct gp_gen *g, struct gp_llm *m, uint32_t batches, uint
     free(m->saved.at);
 }
 
-/* OPT-1.3B over four GPUs with recomputation: GMLake's headline experiment (DeepSpeed ZeRO-3, utilisation 64 %). */
+/* OPT-1.3B over four GPUs with recomputation: GMLake's headline experiment (DeepSpeed ZeRO-3,
+ * utilisation 64 %). */
 static void llm_zero3(struct gp_gen *g)
 {
     struct gp_llm m = {.hidden = 2048, .layers = 24, .heads = 32, .ffn = 8192, .vocab = 50272};
@@ -375,7 +384,8 @@ static void llm_lora(struct gp_gen *g)
     llm_train(g, &m, 6, gp_gen_scaled(g, 4, 2), 160, 500, 640);
 }
 
-/* A model of GPT-2 medium's size, everything kept, lengths of chat data: few long ones among many short ones. */
+/* A model of the size of GPT-2 medium that keeps everything, with lengths as in chat data: few
+ * long, many short. */
 static void llm_varlen(struct gp_gen *g)
 {
     struct gp_llm m = {.hidden = 1024, .layers = 24, .heads = 16, .ffn = 4096, .vocab = 50257};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * gen_serve.c: programs that answer requests: kv-inference and diffusion.
  *
- * Requests come by chance, but a round of them is drawn once and then repeated: what comes behind the first round is
- * not new to an allocator, as a server's second day is not. */
+ * Requests are random, but one round of them is drawn and then repeated, so after the first round
+ * an allocator meets no new sizes, as on the second day of a server. */
 #include "gen.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static uint32_t kv_blocks(uint32_t tokens)
     return (tokens + GP_KV_BLOCK - 1) / GP_KV_BLOCK * GP_KV_BLOCK;
 }
 
-/* Prompts are worked on whole: each layer has temporaries of its length, and its keys and values. */
+/* A prompt is processed at once: each layer has temporaries of its length, and its keys and values. */
 static void kv_begin(struct gp_gen *g, struct gp_kv_request *r, const struct gp_request_plan *plan)
 {
     uint64_t wide = kv_bytes(plan->prompt);
@@ -95,7 +95,7 @@ static struct gp_kv_request *kv_place(struct gp_kv_request *requests)
     return NULL;
 }
 
-/* Until every request of the round is answered. */
+/* Runs until every request of the round is answered. */
 static void kv_round(struct gp_gen *g, const struct gp_request_plan *plans)
 {
     struct gp_kv_request requests[GP_KV_TOGETHER] = {0};
@@ -127,7 +127,7 @@ static void kv_serve(struct gp_gen *g)
     struct gp_gen_stack weights = {0};
     uint32_t rounds = gp_gen_scaled(g, 3, 2), now = 0;
     gp_gen_push(g, &weights, 32000ull * GP_KV_WIDTH * GP_HALF);
-    for (unsigned i = 0; i < 7 * GP_KV_LAYERS; i++) /* four square matrices and three of the MLP a layer */
+    for (unsigned i = 0; i < 7 * GP_KV_LAYERS; i++) /* per layer: four square matrices and three of the MLP */
         gp_gen_push(g, &weights, (i % 7 < 4 ? 4096ull : 11008ull) * GP_KV_WIDTH * GP_HALF);
     for (unsigned i = 0; i < GP_KV_ROUND; i++) {
         while (!gp_gen_chance(g, 80)) /* arrivals: Poisson, one in 12 steps */
@@ -201,7 +201,7 @@ static void unet_step(struct gp_gen *g, const struct gp_picture *p)
         unsigned level = (unsigned)block / 3;
         uint64_t positions = (p->wide / 8 >> level) * (p->high / 8 >> level);
         struct gp_gen_tensor skip = gp_gen_pop(&skips);
-        uint64_t both = gp_gen_alloc(g, 2 * skip.bytes); /* what came up and what was kept, side by side */
+        uint64_t both = gp_gen_alloc(g, 2 * skip.bytes); /* the upsampled tensor and the kept one, concatenated */
         gp_gen_free(g, skip.name);
         unet_block(g, skip.bytes, positions, batch, level < 3);
         gp_gen_free(g, both);
@@ -230,7 +230,7 @@ static void picture_decode(struct gp_gen *g, const struct gp_picture *p)
 
 static void picture_serve(struct gp_gen *g)
 {
-    /* Sizes that people ask for, the square ones most; the last two are for wide screens. */
+    /* Requested sizes, mostly square; the last two are for wide screens. */
     static const struct gp_picture sizes[] = {{512, 512, 1}, {512, 512, 4}, {512, 768, 1}, {768, 512, 2}, {640, 640, 1},
                                               {768, 768, 1}, {512, 512, 2}, {896, 512, 1}, {960, 576, 1}};
     struct gp_gen_stack weights = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * gen_story.c: two published cases, to the byte: oom-article and gmlake.  Short, and the same for every seed. */
+ * gen_story.c: two published cases, to the byte: oom-article and gmlake.  Short, and the same for
+ * every seed. */
 #include "gen.h"
 
 /* A page about an out-of-memory message on a shared GPU: 10.63 GiB reserved, 7.92 GiB allocated, and 1 GiB refused.
@@ -27,8 +28,8 @@ static void story_article(struct gp_gen *g)
     gp_gen_drop(g, &weights);
 }
 
-/* GMLake's figure: a segment of 256 MiB in pieces of 28, 100, 28 and 100 MiB; both of 100 MiB go, 160 MiB are asked
- * for. */
+/* GMLake's figure: a segment of 256 MiB in pieces of 28, 100, 28 and 100 MiB; both of 100 MiB go,
+ * 160 MiB are asked for. */
 static void story_gmlake(struct gp_gen *g)
 {
     uint64_t pieces[4];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * isolate.c: starts the replay's child, follows its progress, keeps its result; see isolate.h. */
+ * isolate.c: starts the child of a replay, reports its progress and takes its result; see
+ * isolate.h. */
 #include "isolate.h"
 #include "play.h"
 
@@ -16,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A child that dies without a word is noticed at the next look; ten pictures of the progress a second are smooth. */
+/* Interval of the checks for a dead child and of the progress display: ten updates per second look
+ * smooth. */
 #define GP_RUN_LOOK_NS 100000000ull
-/* From its last word to its end a child needs less. */
+/* A child needs less than this from SEEN to its exit. */
 #define GP_RUN_END_NS 1000000ull
 
 static void run_folder(char *folder, size_t bytes)
@@ -35,7 +37,7 @@ static void run_clean(const char *folder)
     rmdir(folder);
 }
 
-/* The child stands still and its session has the statistics that nothing else tells. */
+/* The child waits, and its session has statistics that no other source has. */
 static void run_ask(pid_t pid, struct gp_replay_result *shared)
 {
     struct gp_collect_options options = {.pids = &pid, .pid_count = 1, .exact = true};
@@ -113,7 +115,7 @@ int gp_replay_run(const struct gp_replay_trace *trace, const struct gp_replay_se
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         gp_replay_play(trace, settings, folder, shared);
-        /* exit, not _exit: the product's own end is a part of what is tried here. */
+        /* exit, not _exit: the replay also exercises the end of the product. */
         exit(0);
     }
     int status = pid > 0 ? run_wait(pid, trace, settings, shared) : -1;

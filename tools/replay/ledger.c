@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ledger.c: reads the simulated GPU's ledger and makes a replay's figures of it; see simdriver.h. */
+ * ledger.c: reads the ledger of the simulated GPU and computes a replay's figures from it; see
+ * simdriver.h. */
 #include "simdriver.h"
 
 #include <base/compiler.h>
@@ -14,7 +15,7 @@ static uint64_t ledger_number(const json_t *object, const char *key)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Entry points are counted per device; a replay wants the sum. */
+/* The ledger counts entry points per device; a replay reports their sum. */
 static void ledger_calls(struct gp_replay_ledger *ledger, json_t *calls)
 {
     const char *name;
@@ -65,7 +66,7 @@ static uint64_t ledger_before(const struct gp_replay_ledger *ledger, const char 
     return 0;
 }
 
-/* Calls that change what the driver has given out.  cuMemAlloc covers its variants, cuMemFree too. */
+/* Calls that allocate or free driver memory.  The prefixes cover the variants of a call. */
 static bool ledger_is_memory(const char *name)
 {
     static const char *const prefixes[] = {"cuMemAlloc",     "cuMemFree",         "cuMemCreate",    "cuMemRelease",
@@ -78,7 +79,7 @@ static bool ledger_is_memory(const char *name)
     return false;
 }
 
-/* Calls that make one thread or stream wait for another, or ask whether it would. */
+/* Calls that make a thread or stream wait for another one, or query whether it would wait. */
 static bool ledger_is_fence(const char *name)
 {
     return strncmp(name, "cuEvent", 7) == 0 || strcmp(name, "cuStreamWaitEvent") == 0 ||
@@ -111,7 +112,7 @@ void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_rep
 {
     result->simulated_ns = end->simulated_ns - begin->simulated_ns;
     for (uint32_t d = 0; d < result->device_count; d++) {
-        /* What the context itself holds was there at the beginning. */
+        /* The memory of the context itself existed at the start. */
         uint64_t peak = end->devices[d].reserved_peak - begin->devices[d].reserved;
         result->devices[d].peak_reserved_bytes = peak;
         result->devices[d].hazards = end->devices[d].hazards - begin->devices[d].hazards;

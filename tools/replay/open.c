@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * open.c: takes a file of any known format by its content; see trace.h.  Called by the commands and the fuzz target. */
+ * open.c: recognizes the format of a file by its content and reads it; see trace.h.  Called by the
+ * commands and the fuzz target. */
 #include "trace.h"
 
 #include <base/compiler.h>
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 4 GiB of text is 100 M operations, beyond GP_REPLAY_OPS; the pickles that people call huge have 1 GB. */
+/* 4 GiB of text is 100 M operations, beyond GP_REPLAY_OPS; the largest known pickles have 1 GB. */
 #define GP_TRACE_FILE_LIMIT (4ull << 30)
 
 static const struct gp_replay_reader *const readers[] = {&gp_replay_text, &gp_replay_rmm, &gp_replay_torch,

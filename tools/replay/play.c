@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * play.c: performs the operations of a trace, each on the thread that the trace names, strictly in the trace's order.
+ * play.c: performs the operations of a trace, each on the thread that the trace names, strictly in
+ * the trace's order.
  *
- * One thread has the turn and keeps it while the following operations are its own; it hands over by a condition
- * variable, outside the measured time.  Everything below belongs to the thread that has the turn. */
+ * One thread has the turn and keeps it while the following operations are its own; it hands over by
+ * a condition variable, outside the measured time.  Everything below belongs to the thread that has
+ * the turn. */
 #include "play.h"
 #include "simdriver.h"
 
@@ -36,7 +38,7 @@ struct gp_player {
 
     pthread_mutex_t lock;
     pthread_cond_t turn[GP_REPLAY_THREADS];
-    uint32_t next; /* under the lock: whose thread has the turn */
+    uint32_t next; /* under the lock: the thread that has the turn */
 };
 
 static void *play_stream(struct gp_player *p, uint32_t device, uint32_t stream)
@@ -44,7 +46,7 @@ static void *play_stream(struct gp_player *p, uint32_t device, uint32_t stream)
     return p->streams[device * p->trace->streams + stream];
 }
 
-/* Measured calls add themselves up here when patterns are written between them. */
+/* Sum of the measured calls, when patterns are written between them. */
 static uint64_t play_clock(const struct gp_player *p)
 {
     return p->settings->verify ? gp_clock_ns() : 0;
@@ -106,7 +108,8 @@ static void play_free(struct gp_player *p, const struct gp_replay_op *op)
     struct gp_play_block *block = &p->blocks[op->block];
     if (!block->pointer)
         return;
-    /* Freed behind work on another stream (RMM's deallocate names one): that stream uses it, too. */
+    /* A free behind work on another stream (RMM's deallocate names one): that stream uses the block
+     * too. */
     if (op->stream != GP_REPLAY_ANY && op->stream != block->stream)
         play_record(p, op);
     if (p->verify) {
@@ -157,7 +160,7 @@ static void play_other(struct gp_player *p, const struct gp_replay_op *op)
     case GP_REPLAY_LIMIT:
         rc = driver->gpuprof_set_memory_limit(op->bytes, op->device);
         break;
-    default: /* a step or a mark: for people */
+    default: /* a step or a mark has no effect here */
         break;
     }
     p->result->refused += rc != 0;
@@ -187,7 +190,8 @@ static unsigned play_thread_of(const struct gp_player *p, uint32_t index)
     return p->trace->ops[index].thread % p->threads;
 }
 
-/* From `at` on, while the operations are this thread's.  Returns where the next thread goes on. */
+/* Performs operations from `at` on, while they belong to this thread.  Returns where the next
+ * thread continues. */
 static uint32_t play_stretch(struct gp_player *p, uint32_t at, unsigned me)
 {
     uint32_t count = p->trace->count, middle = count / 2;
@@ -253,7 +257,7 @@ static int play_all(struct gp_player *p)
         pthread_cond_init(&p->turn[t], NULL);
         starts[t] = (struct gp_play_start){p, t};
     }
-    /* All or none: one that is missing would let the others wait for ever. */
+    /* All threads or none: the others would wait for a missing one for ever. */
     pthread_mutex_lock(&p->lock);
     for (; !rc && started < p->threads; started++)
         rc = -pthread_create(&threads[started], NULL, play_thread, &starts[started]);
@@ -293,7 +297,8 @@ static int play_devices(struct gp_player *p)
             rc = driver->cuStreamCreate(&p->streams[d * p->trace->streams + s], 1 /* CU_STREAM_NON_BLOCKING */);
         if (rc)
             return play_fail(p, "no context or no stream", rc);
-        /* What the library does once (finding the driver, a cache for the device) is no part of the measurement. */
+        /* One-time work of the library (finding the driver, creating the cache of a device) is not
+         * measured. */
         driver->gpuprof_empty_cache((int)d);
         if (p->settings->limit_bytes)
             driver->gpuprof_set_memory_limit(p->settings->limit_bytes, (int)d);
@@ -325,7 +330,8 @@ static int play_prepare(struct gp_player *p, const char *folder)
     return rc;
 }
 
-/* Everything is written: the parent may read it, and this process's session while it waits here. */
+/* The result is complete: the parent may read it, and the session of this process while it waits
+ * here. */
 static void play_finish(struct gp_player *p)
 {
     struct gp_replay_result *result = p->result;

@@ -5,8 +5,8 @@
 
 #include "isolate.h"
 
-/* Fills *result, which is shared with the parent.  `folder` is for ledgers.  Never returns an error another way than in
- * result->complete and result->why. */
+/* Fills *result, which is shared with the parent; errors are in result->complete and result->why
+ * only.  `folder` takes the ledgers. */
 void gp_replay_play(const struct gp_replay_trace *trace, const struct gp_replay_settings *settings, const char *folder,
                     struct gp_replay_result *result);
 

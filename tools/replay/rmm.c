@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * rmm.c: logs of RMM's logging_resource_adaptor: CSV with the header Thread,Time,Action,Pointer,Size,Stream and the
- * actions `allocate`, `allocate failure` and `free`.  Thread ids, pointers and streams are any numbers, decimal or hex.
- * Called through the table in open.c. */
+ * rmm.c: logs of RMM's logging_resource_adaptor: CSV with the header
+ * Thread,Time,Action,Pointer,Size,Stream and the actions `allocate`, `allocate failure` and `free`.
+ * Thread ids, pointers and streams are any numbers, decimal or hex. Called through the table in
+ * open.c. */
 #include "trace.h"
 
 #include <errno.h>
@@ -67,8 +68,8 @@ static bool rmm_split(const char *at, const char *end, struct gp_rmm_field field
     return true;
 }
 
-/* RMM prints pointers as %p: with 0x.  Decimal ones come from other writers of the same header.  Without a prefix a
- * field is decimal unless it has a letter. */
+/* RMM prints pointers as %p: with 0x.  Decimal ones come from other writers of the same header.
+ * Without a prefix a field is decimal unless it has a letter. */
 static bool rmm_pointer(struct gp_rmm_field field, uint64_t *value)
 {
     return rmm_number(field, false, value) || rmm_number(field, true, value);

@@ -13,7 +13,8 @@ static void driver_environment(const struct gp_replay_settings *settings)
     char limit[24];
     setenv("GPUPROF_SIM", settings->sim, 1);
     setenv("GPUPROF_ALLOCATOR", settings->allocator, 1);
-    /* The driver loads it at cuInit, as in any profiled program: a replay can be watched with `gpuprof top`. */
+    /* The driver loads the library at cuInit, as in any profiled program, so `gpuprof top` can show
+     * a replay. */
     setenv("CUDA_INJECTION64_PATH", settings->library, 1);
     if (settings->conf)
         setenv("GPUPROF_ALLOC_CONF", settings->conf, 1);
@@ -42,7 +43,7 @@ int gp_replay_driver_open(struct gp_replay_driver *driver, const struct gp_repla
 {
     int rc = 0;
     driver_environment(settings);
-    /* By path: its soname is libcuda.so.1, so that whoever asks for that name afterwards gets this one. */
+    /* Its soname is libcuda.so.1, so a later dlopen of that name gets this copy. */
     void *cuda = dlopen(settings->driver, RTLD_NOW | RTLD_GLOBAL);
     void *product = cuda ? dlopen(settings->library, RTLD_NOW | RTLD_GLOBAL) : NULL;
     if (!product) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * simdriver.h: what a replay calls: the simulated driver, the product's C interface, the ledger.  Used in the replay's
- * child alone; nothing of it is linked into the command.
+ * simdriver.h: the functions that a replay calls: the simulated driver, the product's C interface
+ * and the ledger.  Only the replay's child opens them; the command links none of them.
  */
 #ifndef GP_REPLAY_SIMDRIVER_H
 #define GP_REPLAY_SIMDRIVER_H
 
 #include "isolate.h"
 
-/* Name, result type, parameters: each becomes a pointer of that name.  Types are those of cuda.h, spelled out. */
+/* Name, result type, parameters: each becomes a pointer of that name.  The types of cuda.h are
+ * spelled out. */
 #define GP_REPLAY_DRIVER_CALLS(X)                                                                                      \
     X(cuInit, (unsigned flags))                                                                                        \
     X(cuDeviceGet, (int *device, int ordinal))                                                                         \
@@ -59,31 +60,33 @@ struct gp_replay_ledger {
     } calls[256];
 };
 
-/* Has it written to `path` and reads it.  0 or -errno. */
+/* Makes the simulator write its ledger to `path` and reads it.  0 or -errno. */
 int gp_replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_replay_driver *driver, const char *path);
-/* Fills the result's figures of the driver from the ledgers at the begin, at half time and at the end. */
+/* Computes the driver's figures of the result from the ledgers at the start, in the middle and at
+ * the end. */
 void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_replay_ledger *begin,
                             const struct gp_replay_ledger *half, const struct gp_replay_ledger *end);
 
 /* ---- verify.c: patterns and overlaps ----------------------------------------------------------------------------- */
 
 struct gp_replay_verify;
-/* NULL: no memory, or no event.  contexts: one a device. */
+/* NULL: no memory, or no event.  contexts: one per device. */
 struct gp_replay_verify *gp_replay_verify_new(const struct gp_replay_driver *driver, struct gp_replay_result *result,
                                               void *const *contexts, uint32_t devices);
-/* The calling thread's next calls are about this device. */
+/* Makes this device current for the next calls of the calling thread. */
 void gp_replay_verify_on(struct gp_replay_verify *verify, uint32_t device);
 void gp_replay_verify_free(struct gp_replay_verify *verify);
 /* A new block: checks that it overlaps none, fills it with its own pattern on its stream. */
 void gp_replay_verify_alloc(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes,
                             void *stream);
-/* Work on another stream reads the block, behind what its own stream did, as a program would order it. */
+/* Reads the block on another stream, ordered behind the work of its own stream, as a program does. */
 void gp_replay_verify_use(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes, void *own,
                           void *stream);
-/* The last read, on its own stream; then the block is gone. */
+/* Reads the block for the last time, on its own stream, and forgets it. */
 void gp_replay_verify_release(struct gp_replay_verify *verify, uint32_t block, uint64_t address, uint64_t bytes,
                               void *stream);
-/* Waits for the reads of all devices and compares: at the end, and by itself now and then. */
+/* Waits for the reads of all devices and compares the bytes.  The reads themselves call it when the
+ * ring is full. */
 void gp_replay_verify_settle(struct gp_replay_verify *verify);
 
 #endif

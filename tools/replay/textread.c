@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * textread.c: our own form of a trace, read and written: `gpuprof.trace/1`, one operation a line (docs/traces.md).
- * Called through the table in open.c and by `gpuprof generate`. */
+ * textread.c: reads and writes the text form of a trace, `gpuprof.trace/1`, one operation per line
+ * (docs/traces.md). Called through the table in open.c and by `gpuprof generate`. */
 #include "trace.h"
 
 #include <base/compiler.h>
@@ -14,7 +14,8 @@
 
 enum gp_text_field { GP_END, GP_NAME, GP_BYTES, GP_STREAM, GP_THREAD, GP_DEVICE, GP_REST };
 
-/* Every operation: its word and its fields in order; those from `needed` on may be left out and are 0. */
+/* Every operation: its word and its fields in order; those from `needed` on may be left out and are
+ * 0. */
 static const struct gp_text_row {
     const char *word;
     enum gp_replay_kind kind;
@@ -61,7 +62,7 @@ static bool text_word(struct gp_text_line *line, struct gp_text_line *word)
     return word->end > word->at;
 }
 
-/* Decimal digits alone.  False: something else, or beyond `most`. */
+/* Accepts decimal digits only.  False: another character, or a number above `most`. */
 static bool text_number(struct gp_text_line word, uint64_t most, uint64_t *value)
 {
     *value = 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * torch.c: PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): the trace of each device, behind the blocks
- * that lived when it began.  Called through the table in open.c.
+ * torch.c: reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): first the blocks
+ * that were live when the trace of a device starts, then the trace.  Called through the table in
+ * open.c.
  *
- * An alloc entry says what was requested; free_requested is where the program let go.  segment_* entries are the affair
- * of the allocator that is replaced here.  A snapshot names no thread, and does not say which streams a block was
- * recorded for: a block that waited for other streams is simply free from its free_requested on. */
+ * An alloc entry has the requested size; at free_requested the program frees the block.  segment_*
+ * entries belong to the allocator that the replay replaces, so they are skipped.  A snapshot has no
+ * threads and does not name the streams that a block was recorded for: such a block counts as free
+ * from its free_requested entry on. */
 #include "trace.h"
 #include "unpickle.h"
 
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gp_entry { /* of the traces of all devices, to be put in order of time */
+struct gp_entry { /* one entry of any device's trace, for sorting by time */
     const struct gp_pickle *at;
     int64_t time_us;
     uint32_t device, order;
@@ -24,14 +26,14 @@ struct gp_snapshot {
     const struct gp_pickle *traces, *segments;
     struct gp_entry *entries;
     uint32_t count;
-    struct gp_replay_map seen; /* address -> its state while looking for what lived at the beginning */
+    struct gp_replay_map seen; /* address -> its state, while looking for blocks that were live at the start */
 };
 
 enum { GP_SEEN_LIVE = 1, GP_SEEN_GONE = 2 };
 
 static bool torch_knows(const uint8_t *data, size_t bytes)
 {
-    /* PROTO, a version, and a dictionary: behind a frame from protocol 4 on. */
+    /* PROTO, a version, then a dictionary, which protocol 4 and later put into a frame. */
     return bytes >= 3 && data[0] == 0x80 && data[1] >= 2 && data[1] <= 5;
 }
 
@@ -49,7 +51,7 @@ static int snapshot_entries(struct gp_snapshot *s)
     uint32_t total = 0, order = 0;
     for (uint32_t d = 0; d < gp_pickle_count(s->traces); d++) {
         uint32_t count = gp_pickle_count(gp_pickle_at(s->traces, d));
-        /* The same list may be named many times by a hostile file: the sum is bounded, not the parts. */
+        /* A hostile file may name the same list many times, so the bound is on the sum. */
         if (count > GP_REPLAY_OPS - total)
             return -E2BIG;
         total += count;
@@ -63,7 +65,7 @@ static int snapshot_entries(struct gp_snapshot *s)
         for (uint32_t i = 0; i < gp_pickle_count(trace); i++) {
             const struct gp_pickle *at = gp_pickle_at(trace, i);
             int64_t time_us = gp_pickle_number(gp_pickle_get(at, "time_us"), last);
-            last = time_us > last ? time_us : last; /* a device's own order holds, whatever its clock did */
+            last = time_us > last ? time_us : last; /* keep the order of a device even if its clock went back */
             s->entries[s->count++] = (struct gp_entry){at, last, d, order++};
         }
     }
@@ -89,7 +91,7 @@ static int snapshot_block(struct gp_snapshot *s, const struct gp_pickle *from, u
     return rc ? rc : gp_replay_alloc(s->b, address, (uint64_t)size, stream, 0, device);
 }
 
-/* What the trace frees without having allocated it lived when it began; its free says how large it is. */
+/* A block that the trace frees without an allocation was live at the start; its free has its size. */
 static int snapshot_freed(struct gp_snapshot *s)
 {
     int rc = 0;
@@ -121,17 +123,17 @@ static int snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *segme
         uint32_t state = 0;
         if (++*looked > GP_REPLAY_OPS)
             return -E2BIG;
-        /* Older snapshots give no address: the blocks follow each other. */
+        /* Blocks of older snapshots have no address: they follow each other. */
         uint64_t at = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address);
         address = at + (uint64_t)gp_pickle_number(gp_pickle_get(block, "size"), 0);
         bool live = gp_pickle_is(gp_pickle_get(block, "state"), "active_allocated");
         if (live && !(gp_replay_map_get(&s->seen, at, &state) && state == GP_SEEN_LIVE)) {
-            /* The stream is the segment's; the size the block's. */
+            /* The stream is that of the segment, the size that of the block. */
             uint32_t stream;
             int64_t size = gp_pickle_number(gp_pickle_get(block, "requested_size"),
                                             gp_pickle_number(gp_pickle_get(block, "size"), 0));
             rc = gp_replay_stream(s->b, (uint64_t)gp_pickle_number(gp_pickle_get(segment, "stream"), 0), &stream);
-            /* Named apart from the trace's blocks, which may have had this address before. */
+            /* A name that blocks of the trace, which may have had this address before, cannot have. */
             if (!rc)
                 rc = gp_replay_alloc(s->b, at ^ 1ull << 63, (uint64_t)(size < 0 ? 0 : size), stream, 0,
                                      (uint32_t)device);
@@ -148,7 +150,7 @@ static int snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry)
     if (gp_pickle_is(action, "alloc"))
         return snapshot_block(s, entry->at, address, "size", entry->device);
     if (gp_pickle_is(action, "free_requested") || gp_pickle_is(action, "free_completed")) {
-        /* The second of the pair finds nothing. */
+        /* The second entry of the pair finds no live block. */
         return gp_replay_map_get(&s->b->live, address, &number) ? gp_replay_free(s->b, address, GP_REPLAY_ANY, 0) : 0;
     }
     s->b->trace->left_out += !gp_pickle_is(action, "snapshot");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * trace.h: an allocation trace: what a program asked of its allocator, in order, without the addresses that it got.
- * Made by the readers of files (open.c) and by the generators (generate.h), consumed by the runner (isolate.h).  The text
- * form is docs/traces.md.  Files are untrusted: every reader goes through the functions below, which check.
+ * trace.h: an allocation trace: the requests of a program to its allocator, in order, without
+ * addresses.  The readers of files (open.c) and the generators (generate.h) build traces; the
+ * runner (isolate.h) plays them.  docs/traces.md describes the text form.  Files are untrusted:
+ * every reader builds through the functions below, which check.
  *
- * Threads: none; one caller at a time.
+ * Threads: one caller at a time.
  */
 #ifndef GP_REPLAY_TRACE_H
 #define GP_REPLAY_TRACE_H
@@ -14,9 +15,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Limits of a trace.  Operations: 400 MB of memory; the longest recordings of the field (RMM logs of a day) have a
- * tenth of that. Streams and threads become real ones.  Bytes: what no allocator of ours serves anyway (PyTorch's
- * rule). */
+/* Limits of a trace.  Operations take 400 MB at the limit; the longest known logs (RMM, one day)
+ * have a tenth of that.  A replay creates a real stream and thread for each one.  No allocator
+ * serves more bytes (PyTorch's rule). */
 #define GP_REPLAY_OPS     (1u << 24)
 #define GP_REPLAY_STREAMS 1024u
 #define GP_REPLAY_THREADS 64u
@@ -25,14 +26,14 @@
 
 enum gp_replay_kind {
     GP_REPLAY_ALLOC,        /* block, bytes, stream, thread, device */
-    GP_REPLAY_FREE,         /* block, thread; stream: where its last use is, GP_REPLAY_ANY: on its own */
+    GP_REPLAY_FREE,         /* block, thread; stream: of its last use, GP_REPLAY_ANY: the block's own */
     GP_REPLAY_RECORD,       /* block, stream: work on that stream uses the block too */
     GP_REPLAY_POOL_BEGIN,   /* bytes: the pool's number; stream, or GP_REPLAY_ANY: the whole thread */
     GP_REPLAY_POOL_END,     /* bytes: the pool's number */
     GP_REPLAY_POOL_RELEASE, /* bytes: the pool's number */
     GP_REPLAY_SYNC,         /* the device is idle; stream GP_REPLAY_ANY, or that stream alone */
     GP_REPLAY_EMPTY,        /* empty the cache */
-    GP_REPLAY_LIMIT,        /* bytes: most bytes reserved from here on; 0 none */
+    GP_REPLAY_LIMIT,        /* bytes: limit of reserved bytes from here on; 0: no limit */
     GP_REPLAY_STEP,         /* bytes: the step's number */
     GP_REPLAY_MARK,         /* block: index into names */
     GP_REPLAY_KINDS,
@@ -43,7 +44,7 @@ struct gp_replay_op {
     uint8_t kind, device;
     uint16_t thread;
     uint32_t stream; /* 0: the default stream */
-    uint32_t block;  /* allocations are numbered from 0 in order; no number is used twice */
+    uint32_t block;  /* allocations are numbered from 0 in order */
     uint32_t pad_;
     uint64_t bytes;
 };
@@ -54,20 +55,20 @@ struct gp_replay_trace {
     uint32_t blocks, streams, threads, devices; /* one more than the largest number */
     char **names;
     uint32_t name_count, name_room;
-    const char *format; /* what the file was */
-    uint64_t left_out;  /* entries that say nothing about a trace (failed requests, other actions) */
+    const char *format; /* format of the file */
+    uint64_t left_out;  /* entries without an operation (failed requests, other actions) */
 };
 
 void gp_replay_trace_free(struct gp_replay_trace *trace);
 
-/* What is wrong with a file: a line (0: not a text file) and a sentence. */
+/* The problem of a file: its line (0: not a text file) and a sentence. */
 struct gp_replay_problem {
     uint64_t line;
     char text[232];
 };
 void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- numbers for other people's names -------------------------------------------------------------------------- */
+/* ---- from names in a file to numbers ----------------------------------------------------------------------------- */
 
 struct gp_replay_map { /* uint64_t -> uint32_t, open addressing */
     struct gp_replay_slot {
@@ -76,39 +77,42 @@ struct gp_replay_map { /* uint64_t -> uint32_t, open addressing */
     } * slots;
     uint32_t count, room;
 };
-/* -ENOMEM, or 0; an old value is replaced. */
+/* Sets or replaces.  0 or -ENOMEM. */
 int gp_replay_map_set(struct gp_replay_map *map, uint64_t key, uint32_t value);
 bool gp_replay_map_get(const struct gp_replay_map *map, uint64_t key, uint32_t *value);
 bool gp_replay_map_remove(struct gp_replay_map *map, uint64_t key);
 void gp_replay_map_free(struct gp_replay_map *map);
 
-/* ---- making one -------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 struct gp_replay_builder {
     struct gp_replay_trace *trace;
-    struct gp_replay_map live;             /* a block's name in the file -> its number, while it lives */
-    struct gp_replay_map streams, threads; /* for files whose numbers are not small */
+    struct gp_replay_map live;             /* name of a live block in the file -> its number */
+    struct gp_replay_map streams, threads; /* for files with arbitrary numbers */
     struct gp_replay_problem problem;
 };
 void gp_replay_builder_free(struct gp_replay_builder *builder); /* the trace stays */
 
-/* Each appends one operation.  0, or -errno with a sentence in builder->problem: -EEXIST the name is live, -ENOENT it
- * is not, -ERANGE a number beyond the limits, -E2BIG too many operations, -ENOMEM. */
+/* Each appends one operation.  0, or -errno with a sentence in builder->problem: -EEXIST the name
+ * is live, -ENOENT it is not, -ERANGE a number beyond the limits, -E2BIG too many operations,
+ * -ENOMEM. */
 int gp_replay_alloc(struct gp_replay_builder *b, uint64_t name, uint64_t bytes, uint32_t stream, uint32_t thread,
                     uint32_t device);
 int gp_replay_free(struct gp_replay_builder *b, uint64_t name, uint32_t stream, uint32_t thread);
 int gp_replay_record(struct gp_replay_builder *b, uint64_t name, uint32_t stream, uint32_t thread);
-/* Every other kind but MARK. */
+/* Appends any other kind except MARK. */
 int gp_replay_other(struct gp_replay_builder *b, enum gp_replay_kind kind, uint64_t number, uint32_t stream,
                     uint32_t thread, uint32_t device);
 int gp_replay_mark(struct gp_replay_builder *b, const char *name, size_t length, uint32_t thread);
-/* Small numbers in order of first appearance; the name 0 is stream 0.  0, -ERANGE (too many), -ENOMEM. */
+/* Number streams and threads in order of first appearance; the name 0 is stream 0.  0, -ERANGE (too
+ * many), -ENOMEM. */
 int gp_replay_stream(struct gp_replay_builder *b, uint64_t name, uint32_t *stream);
 int gp_replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *thread);
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* One line: content decides, not the name.  A new format is a new row of the table in open.c. */
+/* A reader of one format, found by the content of the file.  A new format is a new row of the table
+ * in open.c. */
 struct gp_replay_reader {
     const char *name;
     bool (*knows)(const uint8_t *data, size_t bytes);
@@ -116,15 +120,17 @@ struct gp_replay_reader {
 };
 extern const struct gp_replay_reader gp_replay_text, gp_replay_rmm, gp_replay_torch, gp_replay_recording;
 
-/* fromrecording.c: a recording that is in memory.  0 or -errno with the problem in the builder. */
+/* Appends a recording that is in memory (fromrecording.c).  0 or -errno with the problem in the
+ * builder. */
 struct gp_recording;
 int gp_replay_import(struct gp_replay_builder *b, const struct gp_recording *recording);
 
-/* Reads bytes of any known format.  0 with *trace to be freed; -errno with the problem and *trace empty. */
+/* Reads bytes of any known format.  0 with a *trace that the caller frees; -errno with *problem and
+ * an empty *trace. */
 int gp_replay_read(struct gp_replay_trace *trace, const uint8_t *data, size_t bytes, struct gp_replay_problem *problem);
-/* The same from a file, "-": standard input. */
+/* The same from a file; "-" is standard input. */
 int gp_replay_load(struct gp_replay_trace *trace, const char *path, struct gp_replay_problem *problem);
-/* The text form.  0 or -errno of the stream. */
+/* Writes the text form.  0 or -errno of the stream. */
 int gp_replay_write(FILE *out, const struct gp_replay_trace *trace);
 
 #endif

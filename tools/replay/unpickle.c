@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * unpickle.c: the machine of unpickle.h: a stack, marks, a memo, and one function an opcode's kind.  The opcodes are those
- * that pickletools documents; PyTorch's own writer and CPython's use two dozen of them. */
+ * unpickle.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
+ * unpickle.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
+ * two dozen of them. */
 #include "unpickle.h"
 
 #include <base/compiler.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A snapshot of 1 GB has about 60 M values; deeper than a frame in an entry in a list nothing is nested. */
+/* A snapshot of 1 GB has about 60 M values; the deepest nesting is a frame in an entry in a list. */
 #define GP_PICKLE_STACK (1u << 26)
 #define GP_PICKLE_MEMO  (1u << 26)
 #define GP_PICKLE_ITEMS (1u << 26)
@@ -147,7 +148,7 @@ static int machine_decimal(struct gp_machine *m)
     const uint8_t *stop = memchr(m->at, '\n', (size_t)(m->end - m->at));
     size_t length = stop ? (size_t)(stop - m->at) : sizeof(digits);
     if (length == 0 || length >= sizeof(digits))
-        return machine_refuse(m, "a number that is none");
+        return machine_refuse(m, "not a number");
     memcpy(digits, m->at, length);
     digits[length] = '\0';
     m->at = stop + 1;
@@ -177,11 +178,12 @@ static bool machine_plain(const struct gp_machine *m, uint32_t count)
     return true;
 }
 
-/* Appends the topmost `count` values to the container below them (and below the mark, if one lies between). */
+/* Appends the topmost `count` values to the container below them (and below the mark, if one lies
+ * between). */
 static int machine_append(struct gp_machine *m, enum gp_pickle_type type, uint32_t count, uint32_t marks)
 {
     if (m->depth < count + marks + 1 || !machine_plain(m, count))
-        return machine_refuse(m, "values without a container");
+        return machine_refuse(m, "values outside a container");
     struct gp_pickle *container = &m->stack[m->depth - count - marks - 1];
     if (container->type != type || (type == GP_PICKLE_DICT && count % 2))
         return machine_refuse(m, "a container of another kind");
@@ -196,7 +198,7 @@ static int machine_append_marked(struct gp_machine *m, enum gp_pickle_type type)
     return first < 0 ? machine_refuse(m, "no mark") : machine_append(m, type, m->depth - (uint32_t)first, 1);
 }
 
-/* A new container out of the topmost `count` values and `marks` marks below them. */
+/* Makes a container of the topmost `count` values and drops `marks` marks below them. */
 static int machine_make(struct gp_machine *m, enum gp_pickle_type type, uint32_t count, uint32_t marks)
 {
     struct gp_pickle value;
@@ -220,8 +222,8 @@ static int machine_make_marked(struct gp_machine *m, enum gp_pickle_type type)
 static int machine_put(struct gp_machine *m, uint64_t index)
 {
     if (!machine_plain(m, 1))
-        return machine_refuse(m, "nothing to remember");
-    /* Writers number their memo in order: a hole of millions is an attack on memory. */
+        return machine_refuse(m, "no value to remember");
+    /* Writers number their memo in order, so a gap of millions is an attack on memory. */
     if (index > (uint64_t)m->memo_next + 65536)
         return machine_refuse(m, "a memo number out of order");
     int rc = values_room(&m->memo, &m->memo_room, (uint32_t)index + 1, GP_PICKLE_MEMO);
@@ -247,7 +249,7 @@ static int machine_pop(struct gp_machine *m, bool to_mark)
 {
     int64_t first = machine_mark(m);
     if (m->depth == 0 || (to_mark && first < 0))
-        return machine_refuse(m, "nothing to drop");
+        return machine_refuse(m, "no value to drop");
     m->depth = to_mark ? (uint32_t)first - 1 : m->depth - 1;
     return 0;
 }
@@ -270,7 +272,7 @@ static int machine_protocol(struct gp_machine *m)
 static int machine_stop(struct gp_machine *m)
 {
     if (m->depth != 1 || !machine_plain(m, 1))
-        return machine_refuse(m, "it stops with more or less than one value");
+        return machine_refuse(m, "it stops with no value or with several");
     m->file->root = m->stack[0];
     m->done = true;
     return 0;
@@ -278,14 +280,14 @@ static int machine_stop(struct gp_machine *m)
 
 static int machine_copy_top(struct gp_machine *m)
 {
-    return machine_plain(m, 1) ? machine_push(m, m->stack[m->depth - 1]) : machine_refuse(m, "nothing to copy");
+    return machine_plain(m, 1) ? machine_push(m, m->stack[m->depth - 1]) : machine_refuse(m, "no value to copy");
 }
 
 static int machine_float(struct gp_machine *m)
 {
     if (!machine_bytes(m, 8))
         return machine_short(m);
-    return machine_constant(m, GP_PICKLE_FLOAT, 0); /* nobody asks for one */
+    return machine_constant(m, GP_PICKLE_FLOAT, 0); /* no reader needs a float */
 }
 
 static int machine_atom(struct gp_machine *m, uint8_t opcode)
@@ -393,7 +395,7 @@ static int machine_control(struct gp_machine *m, uint8_t opcode)
     case 0x84:
     case 'P':
     case 'Q':
-        return machine_refuse(m, "it names classes or functions: a snapshot has data alone, and nothing is executed");
+        return machine_refuse(m, "it names classes or functions, which a snapshot never does; nothing was executed");
     default:
         return machine_refuse(m, "an opcode that no snapshot has");
     }
@@ -407,7 +409,7 @@ int gp_pickle_read(struct gp_pickle_file *file, const uint8_t *data, size_t byte
     while (!rc && !m.done) {
         file->position = (size_t)(m.at - m.begin);
         if (m.at == m.end) {
-            rc = machine_refuse(&m, "it ends before its end");
+            rc = machine_refuse(&m, "it ends without a STOP opcode");
             break;
         }
         uint8_t opcode = *m.at++;
@@ -442,7 +444,8 @@ bool gp_pickle_is(const struct gp_pickle *value, const char *text)
 
 const struct gp_pickle *gp_pickle_get(const struct gp_pickle *dict, const char *key)
 {
-    /* Dictionaries of a snapshot have a dozen keys.  A hostile one may be large and stand in every place of a list. */
+    /* Dictionaries of a snapshot have a dozen keys.  A hostile one may be large and appear in every
+     * place of a list. */
     uint32_t count = dict && dict->type == GP_PICKLE_DICT ? dict->items->count : 0;
     for (uint32_t i = 0; i + 1 < count && i < 2 * 256; i += 2) {
         if (gp_pickle_is(&dict->items->at[i], key))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * unpickle.h: a bounded reader of Python pickles, protocols 2 to 5, for data alone: dictionaries, lists, tuples, strings,
- * numbers.  Whatever would name a class or call something is refused, so nothing of the file is ever executed.
- * Values form a graph that may share and even contain itself: nobody may walk it without a bound.
- * Called by torch.c.  Errors are sentences; threads: one caller at a time.
+ * unpickle.h: a bounded reader of Python pickles, protocols 2 to 5, for plain data: dictionaries,
+ * lists, tuples, strings and numbers.  It refuses opcodes that name a class or call a function, so
+ * a file can execute nothing.  Values may be shared and may even contain themselves: every walk
+ * over them needs a bound.  Called by torch.c.  Threads: one caller at a time.
  */
 #ifndef GP_REPLAY_UNPICKLE_H
 #define GP_REPLAY_UNPICKLE_H
@@ -20,7 +20,7 @@ enum gp_pickle_type {
     GP_PICKLE_TEXT,
     GP_PICKLE_LIST, /* and tuples and sets */
     GP_PICKLE_DICT, /* items: key, value, key, value */
-    GP_PICKLE_MARK, /* inside the reader alone */
+    GP_PICKLE_MARK, /* only inside the reader */
 };
 
 struct gp_pickle_items;
@@ -30,12 +30,12 @@ struct gp_pickle {
     uint32_t length; /* of a text, in bytes */
     union {
         int64_t number;
-        const char *text; /* in the data that was read; no zero at its end */
+        const char *text; /* points into the data that was read; not terminated by a zero */
         struct gp_pickle_items *items;
     };
 };
 struct gp_pickle_items {
-    struct gp_pickle_items *next; /* of all, to free them */
+    struct gp_pickle_items *next; /* links all items, to free them */
     struct gp_pickle *at;
     uint32_t count, room;
 };
@@ -47,17 +47,17 @@ struct gp_pickle_file {
     size_t position; /* where */
 };
 
-/* Reads one pickle; texts point into data, which must stay.  0, -EINVAL (why), -ENOMEM, -E2BIG.  Free it in any
- * case. */
+/* Reads one pickle.  Texts point into data, which must outlive the file.  0, -EINVAL (with why),
+ * -ENOMEM, -E2BIG; the caller frees the file in every case. */
 int gp_pickle_read(struct gp_pickle_file *file, const uint8_t *data, size_t bytes);
 void gp_pickle_free(struct gp_pickle_file *file);
 
 /* NULL: not a dictionary, or no such key. */
 const struct gp_pickle *gp_pickle_get(const struct gp_pickle *dict, const char *key);
 bool gp_pickle_is(const struct gp_pickle *value, const char *text);
-/* Of an integer or a bool; `otherwise` for all else and for NULL. */
+/* The value of an integer or a bool; `otherwise` for any other type and for NULL. */
 int64_t gp_pickle_number(const struct gp_pickle *value, int64_t otherwise);
-uint32_t gp_pickle_count(const struct gp_pickle *list); /* 0 for all but lists */
+uint32_t gp_pickle_count(const struct gp_pickle *list); /* 0 if it is not a list */
 const struct gp_pickle *gp_pickle_at(const struct gp_pickle *list, uint32_t index);
 
 #endif

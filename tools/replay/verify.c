@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * verify.c: proves during a replay that blocks are the caller's alone; see simdriver.h.
+ * verify.c: proves during a replay that live blocks do not overlap and are not reused too early;
+ * see simdriver.h.
  *
- * Overlap is decided on addresses, exactly: live blocks in a sorted array.  Reuse too early is decided by the simulated
- * GPU: each block is written on its stream and read where it is used, so its hazard detector sees every conflict; and
- * the bytes are compared besides.  Only the first, middle and last KiB of a block are touched, since every page that is
- * touched costs the host real memory.
+ * A sorted array of live blocks finds overlaps by address.  The hazard detector of the simulated
+ * GPU finds early reuse: each block is written on its stream and read where it is used; the bytes
+ * are compared too.  Only the first, middle and last KiB of a block are touched, since every
+ * touched page costs real host memory.
  *
- * Reads go to a ring of host buffers and are compared later: waiting for each would put everything in order and hide
- * exactly what is looked for. */
+ * Reads go to a ring of host buffers and are compared later: waiting for each read would order all
+ * streams and hide the errors that this file looks for. */
 #include "simdriver.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 #define GP_PATCH_BYTES 1024u
 #define GP_PATCHES     3u
-/* Reads before one wait: enough that waits are rare beside blocks' lives of tens of operations. */
+/* Reads before one wait.  Blocks live for tens of operations, so waits are rare in comparison. */
 #define GP_VERIFY_READS 1024u
 
 struct gp_live {
@@ -59,7 +60,7 @@ static unsigned verify_patches(struct gp_patch patches[GP_PATCHES], uint64_t add
     return GP_PATCHES;
 }
 
-/* No two neighbours in number look alike. */
+/* Blocks with consecutive numbers have different patterns. */
 static uint32_t verify_pattern(uint32_t block)
 {
     return (block + 1) * 0x9e3779b1u;
@@ -122,7 +123,7 @@ static void live_insert(struct gp_replay_verify *v, uint64_t address, uint64_t b
         uint32_t room = v->live_room ? 2 * v->live_room : 4096;
         struct gp_live *bigger = realloc(v->live, room * sizeof(bigger[0]));
         if (!bigger)
-            abort(); /* the child's end is reported as a failed run */
+            abort(); /* the parent reports the end of the child as a failed run */
         v->live = bigger;
         v->live_room = room;
     }
@@ -180,7 +181,7 @@ static void verify_read(struct gp_replay_verify *v, uint32_t block, uint64_t add
     uint8_t *at = read->host;
     v->reads_count++;
     for (unsigned i = 0; i < read->patches; i++) {
-        /* A read that fails leaves the last one's bytes, which are another block's: it counts as damage. */
+        /* A failed read leaves the bytes of another block in the buffer and counts as damage. */
         v->driver->cuMemcpyDtoHAsync_v2(at, patches[i].address, patches[i].bytes, stream);
         read->bytes[i] = patches[i].bytes;
         at += patches[i].bytes;
@@ -191,7 +192,7 @@ void gp_replay_verify_alloc(struct gp_replay_verify *v, uint32_t block, uint64_t
 {
     struct gp_patch patches[GP_PATCHES];
     live_insert(v, address, bytes);
-    v->result->misaligned += address % 256 != 0; /* what CUDA promises; most policies give 512 */
+    v->result->misaligned += address % 256 != 0; /* CUDA guarantees 256; most policies give 512 */
     unsigned count = verify_patches(patches, address, bytes);
     for (unsigned i = 0; i < count; i++)
         v->driver->cuMemsetD32Async(patches[i].address, verify_pattern(block), patches[i].bytes / 4, stream);

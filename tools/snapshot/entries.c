@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * entries.c: events as entries of a trace.  Memory of a cache lies in segments that have entries of their own; what the
- * program got for itself lies in none, and so is its own segment: it comes and goes with it, because the viewers show
- * nothing that is outside a segment.
+ * entries.c: turns events into entries of a trace.  Blocks of a cache lie in segments, which have
+ * entries of their own. An allocation from the driver lies in no segment, so it becomes a segment
+ * of its own with the same lifetime: the viewers show only memory inside segments.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
@@ -18,7 +18,7 @@ struct gp_entry_range {
     uint64_t begin, end;
 };
 
-/* Ranges that overlap are the same: the tree holds none that do. */
+/* Ranges that overlap compare as equal: the tree never holds two of them. */
 static int range_compare(const void *left, const void *right)
 {
     const struct gp_entry_range *l = left, *r = right;
@@ -76,7 +76,7 @@ bool gp_snap_shows(uint8_t kind)
            kind == GP_KIND_POOL;
 }
 
-/* Addresses beyond any memory are a damaged event's. */
+/* An address beyond any memory comes from a damaged event. */
 static bool snap_sane(const struct gp_snap_event *event)
 {
     return event->bytes > 0 && event->bytes <= INT64_MAX && event->address <= INT64_MAX - event->bytes;
@@ -117,7 +117,7 @@ static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_
 static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *event,
                         int64_t unix_ns)
 {
-    /* Handles of arrays and of physical memory are no addresses. */
+    /* Handles of arrays and of physical memory are not addresses. */
     bool handle = event->kind == GP_KIND_ARRAY || event->kind == GP_KIND_VMM;
     bool own = handle || !gp_ranges_hold(cached, event->address);
     uint64_t requested =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fromfile.c: a snapshot out of a recording (snapshot.h). */
+ * fromfile.c: makes a snapshot of a recording; see snapshot.h. */
 #include <snapshot/internal.h>
 
 #include <analyze/analyze.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gp_snap_live_block { /* what gp_segments_at does not say of a block that lives at the end */
+struct gp_snap_live_block { /* facts about a block live at the end that gp_segments_at does not have */
     uint64_t address, requested_bytes, stream;
 };
 
@@ -23,14 +23,14 @@ struct gp_snap_file {
     uint32_t devices; /* entries of device_traces */
     int64_t unix_ns;
     bool expandable;
-    /* Of the device at hand, by address. */
+    /* Of the current device, by address. */
     struct gp_snap_live_block *lives;
     size_t live_count;
-    struct gp_snap_range *mapped; /* what SEGMENT_MAP events named: growable memory */
+    struct gp_snap_range *mapped; /* growable memory, from SEGMENT_MAP events */
     size_t mapped_count;
 };
 
-/* A device of the recording as the session numbers it; GP_WIRE_HOST and beyond are not shown. */
+/* The number of a recording's device in the session; GP_WIRE_HOST and above are not shown. */
 static uint32_t file_index(const struct gp_snap_file *file, uint32_t device)
 {
     return device < file->recording->device_count ? file->recording->devices[device].index : GP_WIRE_HOST;
@@ -61,7 +61,8 @@ static void file_live(struct gp_snap_file *file, const struct gp_rec_event *even
         (struct gp_snap_live_block){event->address, gp_rec_requested(event), file_stream(file, event)};
 }
 
-/* Of a baseline block the free is known by its alloc's index, which lies behind the events. */
+/* The free of a baseline block is found by the index of its alloc, which lies after those of the
+ * events. */
 static int file_gather(struct gp_snap_file *file, uint32_t device)
 {
     const struct gp_recording *recording = file->recording;
@@ -99,7 +100,7 @@ static const struct gp_snap_live_block *file_find(const struct gp_snap_file *fil
     return bsearch(&key, file->lives, file->live_count, sizeof(key), file_live_compare);
 }
 
-/* Did a growable segment ever have memory in here? */
+/* Whether a growable segment ever had memory in this range. */
 static bool file_grew(const struct gp_snap_file *file, uint64_t address, uint64_t bytes)
 {
     size_t low = 0, high = file->mapped_count;
@@ -152,7 +153,7 @@ static void file_end(struct gp_snap_file *file, uint32_t index, const struct gp_
         gp_ranges_add(&file->cached[index], begin, end - begin);
 }
 
-/* As many of PyTorch's segments as there are runs of memory in it. */
+/* Writes one PyTorch segment for each run of mapped memory. */
 static void file_segment(struct gp_snap_file *file, uint32_t index, const struct gp_segments *all,
                          const struct gp_map_segment *segment)
 {
@@ -263,7 +264,7 @@ static int file_notes(struct gp_snap_file *file)
     return rc;
 }
 
-/* The limit of the first device that says one. */
+/* The limit of the first device that has one. */
 static int64_t file_split_limit(const struct gp_recording *recording)
 {
     for (uint32_t i = 0; i < recording->device_count; i++)

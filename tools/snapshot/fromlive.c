@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fromlive.c: a snapshot of a running process: its pieces, and what its ring still knows (snapshot.h). */
+ * fromlive.c: a snapshot of a running process: its pieces, and what its ring still knows
+ * (snapshot.h). */
 #include <snapshot/internal.h>
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 struct gp_snap_live {
     struct gp_snap *snap;
     const struct gp_snapshot_live *in;
-    struct gp_entry_ranges cached[GP_WIRE_GPUS]; /* at the end; then moved to the begin of the trace */
+    struct gp_entry_ranges cached[GP_WIRE_GPUS]; /* at the end; later moved to the start of the trace */
     uint32_t devices;
     bool expandable;
 };
@@ -34,7 +35,7 @@ static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *h
 
 static void live_block(struct gp_snap_live *live, const struct gp_wire_extent *piece)
 {
-    /* What waits for a fence was requested once, nobody knows any more how much. */
+    /* The requested size of a block that waits for a fence is no longer known. */
     uint64_t requested = piece->requested_bytes ? piece->requested_bytes : piece->bytes;
     gp_snap_block(live->snap,
                   &(struct gp_snap_block){piece->address, piece->bytes, requested, piece->site, piece->state});
@@ -49,8 +50,8 @@ static void live_end(struct gp_snap_live *live, const struct gp_wire_extent *hea
         gp_ranges_add(&live->cached[head->device], begin, end - begin);
 }
 
-/* One segment, with its blocks from `at` on: as many of PyTorch's as it has runs of mapped memory.  Where the next one
- * begins. */
+/* Writes one segment with its blocks from `at` on: one PyTorch segment for each run of mapped
+ * memory.  Returns the index of the next segment. */
 static uint64_t live_segment(struct gp_snap_live *live, uint64_t at)
 {
     const struct gp_extents *pieces = live->in->pieces;
@@ -81,7 +82,7 @@ static void live_segments(struct gp_snap_live *live)
         const struct gp_wire_extent *piece = &pieces->pieces[at];
         if (piece->device < GP_WIRE_GPUS && piece->device >= live->devices)
             live->devices = piece->device + 1;
-        if (piece->device >= GP_WIRE_GPUS) { /* the host is no device of PyTorch's */
+        if (piece->device >= GP_WIRE_GPUS) { /* PyTorch has no host device */
             at++;
         } else if (piece->what == GP_EXTENT_WHOLE) {
             live_begin(live, piece, piece->address);
@@ -100,7 +101,7 @@ static void live_segments(struct gp_snap_live *live)
 static int64_t live_device_free(const struct gp_snap_live *live, const struct gp_wire_event *event)
 {
     const struct gp_wire_oom *oom = live->in->oom;
-    /* The report is of the last failure alone. */
+    /* The report describes only the last failure. */
     bool told = oom && oom->count && oom->device == event->device && oom->time_ns >= event->time_ns;
     return told ? oom->free_bytes : -1;
 }
@@ -144,7 +145,7 @@ static void live_traces(struct gp_snap_live *live)
     }
 }
 
-/* The names of marks, each ended. */
+/* The names of marks, each terminated. */
 static int live_notes(struct gp_snap_live *live)
 {
     enum { NAME = sizeof(live->in->events[0].name) + 1 };

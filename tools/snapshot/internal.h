@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * internal.h: what the files of snapshot/ share: the parts of the file in the order in which they are written.
+ * internal.h: shared by the files of snapshot/: the parts of the file, in the order in which they
+ * are written:
  *
  *      open, { segment, block..., segment_end }..., traces, { trace, entry..., trace_end }..., settings, annotations,
- * close
+ *      close
  */
 #ifndef GP_SNAPSHOT_INTERNAL_H
 #define GP_SNAPSHOT_INTERNAL_H
@@ -11,10 +12,10 @@
 #include <snapshot/pickle.h>
 #include <snapshot/snapshot.h>
 
-/* PyTorch's limit between its small and its large pool, for memory that is of neither. */
+/* The limit between PyTorch's small and large pool, for memory that belongs to neither. */
 #define GP_SNAPSHOT_SMALL (1ull << 20)
 
-/* Words that come again and again: dictionary keys and values. */
+/* Frequent words: dictionary keys and values. */
 enum gp_word {
     GP_WORD_SEGMENTS,
     GP_WORD_DEVICE_TRACES,
@@ -80,7 +81,7 @@ struct gp_snap_segment {
     bool small, expandable;
 };
 struct gp_snap_block {
-    uint64_t address, bytes, requested_bytes; /* requested: of what is not idle */
+    uint64_t address, bytes, requested_bytes; /* requested: of blocks that are not idle */
     uint32_t site;
     uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
 };
@@ -88,7 +89,7 @@ struct gp_snap_entry {
     enum gp_word action;
     uint64_t address, bytes, stream;
     int64_t time_us;
-    int64_t device_free; /* oom alone; -1 unknown */
+    int64_t device_free; /* for oom only; -1 unknown */
     uint32_t site;
 };
 struct gp_snap_settings {
@@ -99,7 +100,7 @@ struct gp_snap_settings {
 
 /* NULL: no memory. */
 struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names);
-/* Ends the file if it is whole.  0 or -errno; frees. */
+/* Ends the file if it is complete, and frees.  0 or -errno. */
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts);
 
 void gp_snap_word(struct gp_snap *snap, enum gp_word word);
@@ -115,8 +116,9 @@ void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *setti
 
 /* ---- notes.c: marks ---------------------------------------------------------------------------------------------- */
 
-/* NAME begins and /NAME ends a range; a mark without its partner is a range of no length.  NVTX's are "nvtx:NAME",
- * "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left out. */
+/* NAME starts and /NAME ends a range; a mark without a partner is a range without length.  NVTX's
+ * are "nvtx:NAME", "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left
+ * out. */
 struct gp_snap_note {
     const char *name; /* stays the caller's */
     int64_t time_us;
@@ -127,29 +129,30 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
-/* ---- entries.c: events --------------------------------------------------------------------------------------------- */
+/* ---- entries.c: events ------------------------------------------------------------------------------------------- */
 
-/* Where the cache's segments are: a set of ranges that do not touch each other's addresses. */
+/* The address ranges of the cache's segments; they do not overlap. */
 struct gp_entry_ranges {
     void *tree;
-    bool broken; /* no memory: what it says is no longer sure */
+    bool broken; /* memory ran out: answers are no longer reliable */
 };
 void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
 void gp_ranges_free(struct gp_entry_ranges *ranges);
 
-struct gp_snap_event { /* what a live event and a recorded one have in common */
+struct gp_snap_event { /* the common part of a live and a recorded event */
     uint64_t time_ns, address, bytes, requested_bytes, stream;
     uint32_t site;
     uint8_t type, kind;
     int64_t device_free; /* oom */
 };
-/* Whether memory of this kind is shown: what counts as allocated. */
+/* Whether memory of this kind is shown: the kinds that count as allocated. */
 bool gp_snap_shows(uint8_t kind);
-/* The cache's memory before an event, from that after it. */
+/* Computes the cache's memory before an event from the memory after it. */
 void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event);
-/* The entries of an event, by which `cached` moves on.  unix_ns: wall clock minus the events' clock. */
+/* Writes the entries of an event and updates `cached`.  unix_ns: wall clock minus the events'
+ * clock. */
 void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
                    int64_t unix_ns);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * notes.c: marks as PyTorch's annotations (internal.h): every START has its END, because the viewers draw ranges. */
+ * notes.c: turns marks into PyTorch's annotations (internal.h).  The viewers draw ranges, so every
+ * START has an END. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
@@ -11,11 +12,11 @@
 #include <string.h>
 
 struct gp_note {
-    const char *name; /* "": the end of what nobody saw begin, left out */
+    const char *name; /* "": the end of a range whose start was not seen; left out */
     bool ends, paired, alone;
 };
 
-struct gp_note_open { /* by name: the newest begin that has no end yet, and those before it */
+struct gp_note_open { /* by name: the newest start without an end, and those before it */
     const char *name;
     size_t last; /* + 1; 0 none */
 };
@@ -34,7 +35,7 @@ static int note_compare(const void *left, const void *right)
     return strcmp(((const struct gp_note_open *)left)->name, ((const struct gp_note_open *)right)->name);
 }
 
-/* Who belongs to whom: an end to the newest open begin of its name.  below[i]: the begin that was open before i. */
+/* Pairs an end with the newest open start of its name.  below[i]: the start that was open before i. */
 static int notes_pair(struct gp_note *pairs, size_t *below, size_t count)
 {
     void *tree = NULL;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define GP_PICKLED_BATCH 1000u
-#define GP_PICKLED_TEXT  4096u /* a mangled C++ name may have thousands of bytes; nobody reads more */
+#define GP_PICKLED_TEXT  4096u /* a mangled C++ name may have thousands of bytes; more are not readable */
 
 static void pickled_flush(struct gp_pickled *out)
 {

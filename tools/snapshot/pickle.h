@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * pickle.h: writes a Python pickle as it goes: protocol 2, in the few opcodes that the viewer's own unpickler knows,
- * with nothing to be patched afterwards.  What goes wrong is kept and told at the end.
+ * pickle.h: writes a Python pickle in one pass: protocol 2, with only the opcodes that the
+ * unpickler of PyTorch's viewer knows.  The writer keeps the first error for the end.
  */
 #ifndef GP_SNAPSHOT_PICKLE_H
 #define GP_SNAPSHOT_PICKLE_H
@@ -29,7 +29,7 @@ int gp_pickled_end(struct gp_pickled *out);
 void gp_pickled_int(struct gp_pickled *out, int64_t value);
 void gp_pickled_bool(struct gp_pickled *out, bool value);
 void gp_pickled_float(struct gp_pickled *out, double value);
-/* Control characters and what is no UTF-8 become '?'; cut at 4 KiB. */
+/* Control characters and invalid UTF-8 become '?'; text is cut at 4 KiB. */
 void gp_pickled_text(struct gp_pickled *out, const char *text);
 void gp_pickled_pair(struct gp_pickled *out, int64_t first, int64_t second);
 
@@ -37,12 +37,12 @@ void gp_pickled_pair(struct gp_pickled *out, int64_t first, int64_t second);
 uint32_t gp_pickled_remember(struct gp_pickled *out);
 void gp_pickled_again(struct gp_pickled *out, uint32_t memo);
 
-/* Keys and values in turn between the two; not empty. */
+/* Between the two: keys and values in turn, at least one pair. */
 void gp_pickled_dict(struct gp_pickled *out);
 void gp_pickled_dict_end(struct gp_pickled *out);
 
-/* Each item is announced by gp_pickled_item.  Items are appended in batches of 1000, as Python does: the viewer appends
- * a batch through its call stack. */
+/* Call gp_pickled_item before each item.  Items are appended in batches of 1000, as Python does,
+ * since the viewer appends a batch through its call stack. */
 struct gp_pickled_list {
     uint64_t count;
 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 4 GiB of events: PyTorch's viewer gives up long before. */
+/* 4 GiB of events, far more than PyTorch's viewer can load. */
 #define GP_RECENT_MOST (1u << 26)
 
 int gp_recent_open(struct gp_recent *recent, pid_t pid)

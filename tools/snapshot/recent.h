@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * recent.h: the last events of a live process, gathered while we wait for its snapshot.  Called by cmd/snapshot.c.
+ * recent.h: collects the last events of a live process while its snapshot is being made.  Called by
+ * cmd/snapshot.c.
  */
 #ifndef GP_SNAPSHOT_RECENT_H
 #define GP_SNAPSHOT_RECENT_H
@@ -19,9 +20,9 @@ struct gp_recent {
     int fd; /* the session */
 };
 
-/* Begins with what the process still holds.  0, -ESRCH, -EACCES, -EPROTO, -errno. */
+/* Starts with the events that the ring still holds.  0, -ESRCH, -EACCES, -EPROTO, -errno. */
 int gp_recent_open(struct gp_recent *recent, pid_t pid);
-/* Takes what is new; last: everything that is left.  0 or -errno. */
+/* Takes the new events; last: everything that is left.  0 or -errno. */
 int gp_recent_poll(struct gp_recent *recent, int last);
 void gp_recent_close(struct gp_recent *recent);
 

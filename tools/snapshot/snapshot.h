@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * snapshot.h: a memory snapshot in PyTorch's format, of any CUDA program: for PyTorch's viewer and its _memory_viz.py,
- * and for `gpuprof replay`.  docs/snapshot.md says what becomes what.  Called by cmd/snapshot.c.
+ * snapshot.h: a memory snapshot in PyTorch's format, of any CUDA program: for PyTorch's viewer and
+ * its _memory_viz.py, and for `gpuprof replay`.  docs/snapshot.md has the mapping.  Called by
+ * cmd/snapshot.c.
  *
- * Both write to a descriptor from where it stands, in one pass, with memory for the sites' names and the cache's
- * segments alone.  0, -ENOMEM or the file's -errno.
+ * Both functions write to a descriptor from its current position, in one pass.  Their memory grows
+ * only with the names of sites and the segments of the cache.  0, -ENOMEM or the -errno of the
+ * file.
  */
 #ifndef GP_SNAPSHOT_SNAPSHOT_H
 #define GP_SNAPSHOT_SNAPSHOT_H
@@ -13,7 +15,8 @@
 #include <recording/recording.h>
 #include <symbol/symbol.h>
 
-/* How call sites are told: gp_symbols_site, or a test's own.  Sites from `count` on, and 0, have no frames. */
+/* Names call sites: gp_symbols_site, or a function of a test.  Site 0 and sites from `count` on
+ * have no frames. */
 struct gp_snapshot_names {
     uint32_t (*frames)(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
     struct gp_symbols *symbols;
@@ -26,10 +29,11 @@ struct gp_snapshot_counts { /* what was written */
 
 struct gp_snapshot_live {
     const struct gp_extents *pieces;
-    /* By time; those after the walk began are left out, because the pieces may not know them yet. */
+    /* By time.  Events after the start of the walk are left out, since the extents may not have
+     * them yet. */
     const struct gp_wire_event *events;
     size_t event_count;
-    uint32_t device_count;         /* GPUs that the process has used; more are found among the pieces and events */
+    uint32_t device_count;         /* GPUs that the process has used; extents and events may have more */
     int64_t unix_ns;               /* wall clock minus CLOCK_MONOTONIC */
     const char *allocator;         /* "off" or the policy */
     int64_t split_limit;           /* max_split_size; -1 none */
@@ -38,7 +42,7 @@ struct gp_snapshot_live {
 int gp_snapshot_live(int fd, const struct gp_snapshot_live *live, const struct gp_snapshot_names *names,
                      struct gp_snapshot_counts *counts);
 
-/* The segments as they were at the recording's end, and everything that led there. */
+/* The segments at the end of the recording, and all events before. */
 int gp_snapshot_recording(int fd, const struct gp_recording *recording, const struct gp_snapshot_names *names,
                           struct gp_snapshot_counts *counts);
 

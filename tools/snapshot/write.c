@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * write.c: the parts of a snapshot (internal.h), each as PyTorch's tools want it.  A dictionary's sums stand after the
- * list that they sum, so that nothing has to be known before it is written.
+ * write.c: writes the parts of a snapshot (internal.h) as PyTorch's tools read them.  The sums of a
+ * dictionary follow the list that they sum, so no value is needed before it is known.
  */
 #include <snapshot/internal.h>
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names and frames that were written before.  Beyond this many they are written again. */
+/* Limit of the names and frames that are written once; further ones are written each time. */
 #define GP_SNAP_MEMOS (1u << 22)
 
 struct gp_snap_memo { /* open addressing by text */
@@ -122,7 +122,7 @@ static bool memo_grow(struct gp_snap_memo *memo)
     return true;
 }
 
-/* True: it was written before, and has been named again. */
+/* True: it was written before, and a reference was written now. */
 static bool memo_again(struct gp_snap *snap, const char *text)
 {
     const struct gp_snap_memo *memo = snap->memo;
@@ -135,7 +135,8 @@ static bool memo_again(struct gp_snap *snap, const char *text)
     return true;
 }
 
-/* The value just written stands for the text.  Without memory it is simply written again next time. */
+/* Remembers the value just written for this text.  Without memory the text is written again next
+ * time. */
 static void memo_keep(struct gp_snap *snap, const char *text)
 {
     struct gp_snap_memo *memo = snap->memo;
@@ -175,7 +176,8 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
 {
     char key[512];
     const char *file = frame->file[0] ? frame->file : frame->module;
-    /* The unit separator is in no name that people type; a frame whose key does not fit is written each time. */
+    /* The unit separator occurs in no typed name.  A frame whose key does not fit is written each
+     * time. */
     int length = snprintf(key, sizeof(key), "\x1f%u\x1f%s\x1f%s", frame->line, frame->function, file);
     bool fits = length > 0 && (size_t)length < sizeof(key);
     if (fits && memo_again(snap, key))
@@ -214,8 +216,8 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-/* As it was made: pools of PyTorch's graphs carry both halves of its number in one (allocator/torch.c), the rest have
- * one. */
+/* The pair that PyTorch shows: pools of its graphs carry both halves in one number
+ * (allocator/torch.c), others have one half. */
 #define GP_SNAP_TORCH_POOL (1ull << 63)
 
 static void snap_pool(struct gp_snap *snap, uint64_t pool)
@@ -330,7 +332,7 @@ static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
     gp_pickled_int(&snap->out, value);
 }
 
-/* PyTorch's sixteen powers of two, of which none is divided. */
+/* PyTorch's sixteen powers of two; no division is configured for any of them. */
 static void snap_divisions(struct gp_snap *snap)
 {
     gp_pickled_text(&snap->out, "roundup_power2_divisions");
