@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What the simulated driver offers to tools and what it never offers to programs: the table behind
- * cuGetExportTable(SIM_TOOL_UUID).  The simulated libcupti turns it into CUPTI, the simulated libcudart reports its own
- * calls through it.  Nothing of the profiler may include this file: it sees CUPTI alone. */
+ * The interface of the simulated driver for tools, not for programs: the table of
+ * cuGetExportTable(SIM_TOOL_UUID).  The simulated libcupti turns it into CUPTI, the simulated
+ * libcudart reports its own calls through it.  The profiler must not include this file: it uses
+ * only CUPTI. */
 #ifndef SIM_TOOL_H
 #define SIM_TOOL_H
 
@@ -58,7 +59,7 @@ enum sim_tool_state_id { SIM_TOOL_FATAL_ERROR = 1, SIM_TOOL_ERROR = 2, SIM_TOOL_
 enum sim_tool_sync_id { SIM_TOOL_STREAM_SYNCHRONIZED = 1, SIM_TOOL_CONTEXT_SYNCHRONIZED = 2 };
 enum sim_tool_site { SIM_TOOL_ENTER = 0, SIM_TOOL_EXIT = 1 };
 
-/* One ENTER or EXIT of a driver or runtime call; valid during the callback alone, except `function`. */
+/* One ENTER or EXIT of a driver or runtime call; valid only during the callback, except `function`. */
 struct sim_tool_call {
     uint32_t domain, cbid, site;
     uint32_t context_uid;  /* 0 without a context */
@@ -71,8 +72,8 @@ struct sim_tool_call {
     uint32_t correlation_id;
 };
 
-/* RESOURCE, SYNCHRONIZE or STATE.  `handle` is the stream of stream events; `descriptor` is a struct sim_tool_module,
- * struct sim_tool_graph or (STATE) struct sim_tool_state, else NULL. */
+/* RESOURCE, SYNCHRONIZE or STATE.  `handle` is the stream of stream events; `descriptor` is a
+ * struct sim_tool_module, struct sim_tool_graph or (STATE) struct sim_tool_state, else NULL. */
 struct sim_tool_event {
     uint32_t domain, cbid;
     uint32_t context_uid;
@@ -111,13 +112,15 @@ struct sim_tool_frame {
     uint32_t reported; /* ENTER was delivered, so EXIT is owed */
 };
 
-/* All functions may be called from any thread, before cuInit too, and from inside a callback.
- * No callback is made with a lock of the simulator held.  Once attach(NULL, NULL, NULL) has returned, calls that began
- * later make no callback; one that is in flight on another thread may still be running (as CUPTI's unsubscribe). */
+/* All functions may be called from any thread, before cuInit too, and from inside a callback. No
+ * callback is made with a lock of the simulator held.  Once attach(NULL, NULL, NULL) has returned,
+ * calls that began later make no callback; one that is in flight on another thread may still be
+ * running (as CUPTI's unsubscribe). */
 struct sim_tool_table {
     size_t size; /* sizeof(struct sim_tool_table) of the library */
     void (*attach)(sim_tool_call_fn call, sim_tool_event_fn event, void *user);
-    /* 0, or -EINVAL for an id outside of the domain.  enable(domain, 0, on) is refused: see enable_domain. */
+    /* 0, or -EINVAL for an id outside of the domain.  enable(domain, 0, on) is refused: see
+     * enable_domain. */
     int (*enable)(uint32_t domain, uint32_t cbid, int on);
     int (*enable_domain)(uint32_t domain, int on);
     int (*enabled)(uint32_t domain, uint32_t cbid); /* 0, 1 or -EINVAL */
@@ -128,7 +131,8 @@ struct sim_tool_table {
     int (*stream_id)(CUcontext context, CUstream stream, int per_thread, uint64_t *id);
     CUcontext (*current_context)(uint32_t *uid); /* no driver call is made or counted */
     int (*initialized)(void);                    /* cuInit has succeeded in this process */
-    /* cudart brackets its own calls: begin delivers ENTER, end delivers EXIT; both cost one load when not enabled. */
+    /* cudart brackets its own calls: begin delivers ENTER, end delivers EXIT; both cost one load
+     * when not enabled. */
     void (*runtime_begin)(struct sim_tool_frame *frame, uint32_t cbid, const char *function, const void *params);
     void (*runtime_end)(struct sim_tool_frame *frame, const void *result);
     uint64_t (*clock_ns)(void); /* the virtual clock */

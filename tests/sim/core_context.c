@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: several devices, primary and created contexts, the stack, and what a context takes with it. */
+ * Selftest: several devices, primary and created contexts, the stack, and the memory that ends with a context. */
 #include "core_check.h"
 
 static void stack(void)

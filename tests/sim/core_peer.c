@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: what one device may do with another's memory.  Linear memory: copies always, kernels after
+ * Selftest: access of one device to the memory of another.  Linear memory: copies always, kernels after
  * cuCtxEnablePeerAccess.  Mapped memory: by cuMemSetAccess alone, and by peer copies, where each side does its own. */
 #include "core_check.h"
 

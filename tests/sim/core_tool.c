@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: what the tool table delivers: which calls, in which order, with which values. */
+ * Selftest: the calls that the tool table delivers, their order and their values. */
 #include <tool.h>
 
 #include "core_check.h"

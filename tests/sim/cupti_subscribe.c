@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: one subscriber at a time and what the next one is told, enabling and its errors, names, failures on demand.
+ * Selftest: one subscriber at a time and the error of the next one, enabling and its errors, names, failures on demand.
  * No device is used: no driver call is made, so no callback may come. */
 #include <cupti.h>
 

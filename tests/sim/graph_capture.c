@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Stream capture: modes and what they forbid, events that carry a capture to other streams, allocation nodes with
+ * Stream capture: modes and the calls that they forbid, events that carry a capture to other streams, allocation nodes with
  * their callbacks, and how a capture goes wrong. */
 #include <pthread.h>
 #include <tool.h>

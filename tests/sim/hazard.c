@@ -22,7 +22,7 @@ static long long hazards(void)
     return check_number(0, "\"hazards\"", "\"hazards\":");
 }
 
-/* Each case leaves an idle device behind, so that it cannot spoil the next. */
+/* Each case ends with an idle device, so it cannot affect the next one. */
 static void expect(const char *what, void (*program)(void), long long wanted)
 {
     const long long before = hazards();
@@ -292,7 +292,7 @@ static void free_waits(void) /* cuMemFree waits for the device; the address come
     CHECK_OK(cuMemFree(q));
 }
 
-static void block_cache_early(void) /* a caching allocator gives b what a still uses; a part of it at that */
+static void block_cache_early(void) /* a caching allocator gives b a part of a block that a still uses */
 {
     set(memory, a);
     CHECK_OK(cuMemsetD8Async(memory + 4096, 2, 512, b));
@@ -366,7 +366,7 @@ static void pool_used_after_free(void)
     copy(second, p, a); /* 1 */
 }
 
-static void pool_stale_pointer(void) /* the address is somebody else's by now */
+static void pool_stale_pointer(void) /* the address belongs to another block now */
 {
     CUdeviceptr p = pooled(a), q;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A library for core_inject.c to be injected: counts its calls and what it sees of cuInit. */
+ * A library that core_inject.c injects: counts its calls and checks the state of cuInit. */
 #include <stdlib.h>
 #include <tool.h>
 

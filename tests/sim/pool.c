@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Selftest: stream-ordered pools: growth, thresholds and trimming, the reuse rules, attributes, deferred destruction,
- * access, and sharing with another process.  latency=typical, so that work is unfinished until somebody waits. */
+ * access, and sharing with another process.  latency=typical, so that work is unfinished until a thread waits. */
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -54,7 +54,7 @@ static CUdeviceptr take(size_t bytes, CUstream stream)
     return p;
 }
 
-/* Which pool is current, and what is no pool. */
+/* The current pool, and handles that are not pools. */
 static void currency(void)
 {
     CUmemoryPool standard, current, made, foreign;
@@ -318,7 +318,7 @@ static void limits(void)
     CHECK_OK(cuMemPoolCreate(&pool, &props));
     p = take(30 * CHECK_MIB, a);
     CHECK_EQ(cuMemAllocFromPoolAsync(&q, 16 * CHECK_MIB, pool, a), CUDA_ERROR_OUT_OF_MEMORY);
-    q = take(8 * CHECK_MIB, a); /* what is left */
+    q = take(8 * CHECK_MIB, a); /* the rest */
     check_pool(40 * CHECK_MIB, 38 * CHECK_MIB);
     CHECK_OK(cuMemFreeAsync(p, a));
     CHECK_OK(cuMemFreeAsync(q, a));

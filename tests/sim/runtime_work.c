@@ -32,7 +32,7 @@ static void devices(void)
     CHECK_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     CHECK(context != NULL);
     CHECK_EQ(cudaMalloc(&pointer, 100), cudaSuccess);
-    /* A reset takes the memory, and the next call makes the context anew. */
+    /* A reset takes the memory, and the next call creates the context again. */
     CHECK_EQ(cudaDeviceReset(), cudaSuccess);
     CHECK_EQ(cudaFree(pointer), cudaErrorInvalidValue);
     CHECK_EQ(cudaMalloc(&pointer, 100), cudaSuccess);

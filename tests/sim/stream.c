@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: streams and events: who waits for whom, what queries say, time between events, host functions.  With
- * latency=typical device work takes virtual time that only waits and calls move on, so "not ready" is no matter of
- * luck.
+ * Selftest: streams and events: waiting, queries, time between events, host functions.  With
+ * latency=typical device work takes virtual time that only waits and calls move on, so "not ready" is
+ * deterministic.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -137,7 +137,7 @@ static void events(void)
     busy(other);
     CHECK_OK(cuEventRecord(third, other));
     CHECK_OK(cuStreamWaitEvent(free_stream, third, 0));
-    CHECK_OK(cuEventDestroy(third)); /* who waits already goes on waiting */
+    CHECK_OK(cuEventDestroy(third)); /* a thread that waits already goes on waiting */
     CHECK_EQ(cuEventQuery(third), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQ(cuEventDestroy(third), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQ(cuStreamQuery(free_stream), CUDA_ERROR_NOT_READY);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: virtual memory management: reservations, references, mappings and their access, aliases, what may be
- * unmapped, and handles that go to another process. */
+ * Selftest: virtual memory management: reservations, references, mappings and their access, aliases, valid
+ * ranges to unmap, and handles in another process. */
 #include <sys/socket.h>
 #include <sys/wait.h>
 

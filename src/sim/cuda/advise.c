@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Hints on managed memory: advice, prefetch, discard, and what cuMemRangeGetAttribute tells of them.
- * Kept per allocation, not per page: the simulator moves no pages.  Never changes the ledger. */
+ * Hints on managed memory: advice, prefetch, discard, and the answers of cuMemRangeGetAttribute
+ * about them. Kept per allocation, not per page: the simulator moves no pages.  Never changes the
+ * ledger. */
 #include "sim.h"
 
 #include <stdlib.h>

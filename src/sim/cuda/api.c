@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What surrounds every driver call: gate (cuInit, fork), tool callbacks, fault script, call count, latency, the lock.
- * Called by the wrappers that api.h makes.  Never calls a callback with the lock held. */
+ * The steps around every driver call: gate (cuInit, fork), tool callbacks, fault script, call
+ * count, latency, the lock. Called by the wrappers that api.h makes.  Never calls a callback with
+ * the lock held. */
 #include "sim.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ void sim_unlock(void)
     pthread_mutex_unlock(&sim_mutex);
 }
 
-/* Correlation ids are handed out to reported calls alone, so that calls that no tool watches cost no shared write. */
+/* Only reported calls get a correlation id, so calls that no tool watches cost no shared write. */
 static uint32_t sim_correlation_next(void)
 {
     static uint32_t next;
@@ -27,7 +28,7 @@ static uint32_t sim_correlation_next(void)
 
 static CUresult sim_call_gate(const struct sim_entry *entry)
 {
-    /* acquire pairs with the release in cuInit: whoever sees `true` sees the devices. */
+    /* acquire pairs with the release in cuInit: a thread that sees `true` sees the devices. */
     if (entry->flags & SIM_ENTRY_EARLY || __atomic_load_n(&sim_initialized, __ATOMIC_ACQUIRE))
         return CUDA_SUCCESS;
     return CUDA_ERROR_NOT_INITIALIZED;

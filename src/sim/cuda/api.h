@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * How a driver entry point is written: once, as SIM_APIn(cbid, since, name, type, argument, ...) { body }.
- * Included by sim.h alone.  The body runs with the global lock held, returns a CUresult, and must never call an
- * exported entry point.  The macro makes the exported function, its parameter struct (fields in the documented order),
- * the entry in the registry from which cuGetProcAddress answers, and the tool callbacks, fault script, call count and
- * latency around it. SIM_APIn       needs cuInit                  SIM_EARLYn     may be called before it SIM_APIn_PTSZ
- * (cbid, twin's cbid, since, name, ...): name and name_ptsz, whose body is the same; a body asks SIM_APIn_PTDS
- * sim_stream_default(hStream), which knows from the running call which default stream is meant SIM_ALIAS(name, since,
- * target): cuGetProcAddress(name, >= since) answers target. */
+ * A driver entry point is written once, as SIM_APIn(cbid, since, name, type, argument, ...) { body
+ * }. Included only by sim.h.  The body runs with the global lock held, returns a CUresult, and must
+ * never call an exported entry point.  The macro makes the exported function, its parameter struct
+ * (fields in the documented order), the entry in the registry that cuGetProcAddress reads, and the
+ * tool callbacks, fault script, call count and latency around it.
+ *
+ *      SIM_APIn       needs cuInit
+ *      SIM_EARLYn     may be called before cuInit
+ *      SIM_APIn_PTSZ, SIM_APIn_PTDS (cbid, twin's cbid, since, name, ...)
+ *                     name and name_ptsz (_ptds) with the same body, which calls sim_stream_default(hStream) to learn
+ *                     the default stream of the running call
+ *      SIM_ALIAS      (name, since, target): cuGetProcAddress(name, >= since) answers target */
 #ifndef SIM_API_H
 #define SIM_API_H
 
@@ -15,7 +19,8 @@
 
 enum sim_entry_flags { SIM_ENTRY_EARLY = 1, SIM_ENTRY_TWIN = 2, SIM_ENTRY_ALIAS = 4 };
 
-/* Largest number of simulated devices; the ledger counts calls by the device of the context current to the caller. */
+/* Largest number of simulated devices; the ledger counts calls by the device of the context current
+ * to the caller. */
 #define SIM_MAX_DEVICES 32
 
 struct sim_entry {
@@ -43,7 +48,8 @@ struct sim_call {
 CUresult sim_call_begin(struct sim_call *call, struct sim_entry *entry, const void *params);
 CUresult sim_call_end(struct sim_call *call, CUresult result);
 
-/* The linker section holds pointers: records themselves would depend on the compiler's padding between them. */
+/* The linker section holds pointers: records themselves would depend on the compiler's padding
+ * between them. */
 #define SIM_REGISTER(symbol_, string_, fn_, id_, since_, flags_)                                                       \
     static struct sim_entry sim_entry_##symbol_ = {                                                                    \
         .name = string_, .function = (void *)fn_, .cbid = id_, .since = since_, .flags = flags_};                      \

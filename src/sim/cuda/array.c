@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Arrays and mipmapped arrays.  Their size is an estimate by rule: width x height x depth x bytes of the format x
- * channels, the levels of a mipmapped array summed; sparse and deferred-mapping arrays own nothing.
- * Storage is plain rows; levels and planes are views that are never counted. */
+ * Arrays and mipmapped arrays.  Their size is an estimate by rule: width x height x depth x bytes
+ * of the format x channels, the levels of a mipmapped array summed; sparse and deferred-mapping
+ * arrays own nothing. Storage is plain rows; levels and planes are views that are never counted. */
 #include "array.h"
 #include "context.h"
 #include "memory.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Physical cost is rounded to 64 KiB: tiling takes more than the texels, how much is not documented. */
+/* Physical cost is rounded to 64 KiB: tiling takes more than the texels, how much is not
+ * documented. */
 #define SIM_ARRAY_STEP (64 * SIM_KIB)
 
 /* Formats that arrays can be made of here; block-compressed and packed video formats are refused. */
@@ -172,7 +173,7 @@ static CUresult sim_levels_make(struct sim_array *array)
     return array->children ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* levels 0: a plain array.  external: the storage is somebody else's, at that address. */
+/* levels 0: a plain array.  external: imported storage at that address. */
 CUresult sim_array_new(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, struct sim_context *context,
                        CUdeviceptr external, struct sim_array **out)
 {
@@ -344,7 +345,7 @@ SIM_API1(349, 5000, cuMipmappedArrayDestroy, CUmipmappedArray, hMipmappedArray)
     return result == CUDA_SUCCESS ? sim_array_destroy(sim_mipmap_find(hMipmappedArray)) : result;
 }
 
-/* Planes exist of multi-planar formats alone: two of NV12, luma and chroma at half size. */
+/* Only multi-planar formats have planes: two of NV12, luma and chroma at half size. */
 SIM_API3(597, 11020, cuArrayGetPlane, CUarray *, pPlaneArray, CUarray, hArray, unsigned int, planeIdx)
 {
     struct sim_array *array = sim_array_find(hArray);
@@ -371,7 +372,7 @@ SIM_API3(597, 11020, cuArrayGetPlane, CUarray *, pPlaneArray, CUarray, hArray, u
     return array->children ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Answered for deferred-mapping arrays alone. */
+/* Answered only for deferred-mapping arrays. */
 static CUresult sim_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, const struct sim_array *array, CUdevice device)
 {
     if (!array)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What array.c, external.c and legacy.c share.  All with the lock held. */
+ * Shared by array.c, external.c and legacy.c.  Call everything with the lock held. */
 #ifndef SIM_ARRAY_H
 #define SIM_ARRAY_H
 
 #include "sim.h"
 
-/* levels 0: a plain array; external: the address of somebody else's bytes, which are then not counted. */
+/* levels 0: a plain array; external: the address of imported bytes, which are not counted. */
 CUresult sim_array_new(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels, struct sim_context *context,
                        CUdeviceptr external, struct sim_array **out);
 void sim_array_end(struct sim_context *context, struct sim_array *array);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Small linear memory: requests up to 1 MiB share 2 MiB blocks in steps of 512 bytes.
- * Measured addresses say so (ROCm/hip issue 2257); a block goes back when its last piece does.  Called by linear.c. */
+ * Small linear memory: requests up to 1 MiB share 2 MiB blocks in steps of 512 bytes. Measured
+ * addresses say so (ROCm/hip issue 2257); a block goes back when its last piece does.  Called by
+ * linear.c. */
 #include "memory.h"
 
 #include <stdlib.h>

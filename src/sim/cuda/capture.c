@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Stream capture: which streams capture into which graph, what a capture forbids, and how work becomes nodes.
- * Called by every file that puts work into streams; captureapi.c has the entry points. */
+ * Stream capture: which streams capture into which graph, which calls a capture forbids, and how
+ * work becomes nodes. Called by every file that puts work into streams; captureapi.c has the entry
+ * points. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -8,7 +9,8 @@
 
 struct sim_capture *sim_captures;
 
-/* What events point to that were recorded in a capture which has ended: they stay unusable until recorded anew. */
+/* Target of events that were recorded in a capture that has ended: such an event is unusable until
+ * it is recorded again. */
 static struct sim_capture sim_capture_over = {.invalid = true};
 
 void sim_capture_invalidate(struct sim_capture *c)
@@ -62,7 +64,8 @@ CUresult sim_capture_refuse(struct sim_stream *s)
     return sim_capture_implicit(s);
 }
 
-/* Work in the legacy stream would wait for the blocking streams, and waiting for a capture is impossible. */
+/* Work in the legacy stream would wait for the blocking streams, and waiting for a capture is
+ * impossible. */
 CUresult sim_capture_implicit(const struct sim_stream *s)
 {
     bool any = false;
@@ -189,7 +192,8 @@ static CUresult sim_capture_event_node(struct sim_stream *s, CUgraphNodeType typ
     return sim_capture_node(s, &params, &made);
 }
 
-/* external: the node records the event when the graph runs; else the event stands for the nodes so far. */
+/* external: the node records the event when the graph runs; else the event stands for the nodes so
+ * far. */
 CUresult sim_capture_event_record(struct sim_stream *s, struct sim_event *e, bool external)
 {
     if (s->capture->invalid)
@@ -204,7 +208,8 @@ CUresult sim_capture_event_record(struct sim_stream *s, struct sim_event *e, boo
     return CUDA_SUCCESS;
 }
 
-/* The stream goes on after the nodes that the event stands for, and joins the capture if it is not in it. */
+/* The stream goes on after the nodes that the event stands for, and joins the capture if it is not
+ * in it. */
 static CUresult sim_capture_join(struct sim_stream *s, const struct sim_event *e)
 {
     if (e->capture->invalid)
@@ -226,7 +231,7 @@ CUresult sim_capture_event_wait(struct sim_stream *s, struct sim_event *e, bool 
     if (e->capture == &sim_capture_over)
         return s->capture ? sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
                           : CUDA_ERROR_CAPTURED_EVENT;
-    if (s->capture && !e->capture) /* work outside of the capture; an event that stands for none is no obstacle */
+    if (s->capture && !e->capture) /* work outside the capture; an event without work blocks nothing */
         return e->recorded ? sim_capture_broken(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION) : CUDA_SUCCESS;
     if (s->capture && s->capture != e->capture) {
         sim_capture_invalidate(e->capture);
@@ -235,7 +240,8 @@ CUresult sim_capture_event_wait(struct sim_stream *s, struct sim_event *e, bool 
     return sim_capture_join(s, e);
 }
 
-/* A capture cannot end without the stream that it began in, nor be whole without one that joined it. */
+/* A capture cannot end without the stream that it began in, nor be whole without one that joined
+ * it. */
 void sim_capture_stream_gone(struct sim_stream *s)
 {
     struct sim_capture *c = s->capture;

@@ -96,7 +96,8 @@ static void sim_mark_past(struct sim_node *n, struct sim_node **stack)
     }
 }
 
-/* Every stream that joined must have been waited for: its last nodes precede those of the stream that began. */
+/* Every stream that joined must have been waited for: its last nodes precede those of the stream
+ * that began. */
 static bool sim_capture_joined(const struct sim_capture *c)
 {
     struct sim_node **stack = sim_grow(NULL, (c->graph->count + 1) * sizeof *stack);
@@ -146,7 +147,8 @@ SIM_API2_PTSZ(497, 498, 10000, cuStreamEndCapture, CUstream, hStream, CUgraph *,
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
-/* Asking about the legacy stream while a blocking stream captures is an error, but harms no capture. */
+/* Asking about the legacy stream while a blocking stream captures is an error, but harms no
+ * capture. */
 static CUresult sim_capture_ask(CUstream h, struct sim_stream **out)
 {
     CUresult r = sim_stream_resolve(h, out);
@@ -177,7 +179,7 @@ SIM_API2_PTSZ(499, 500, 10000, cuStreamIsCapturing, CUstream, hStream, CUstreamC
     return CUDA_SUCCESS;
 }
 
-/* Everything but the status is given for active captures alone; the list of nodes is valid until the next call. */
+/* Only active captures have more than a status; the list of nodes is valid until the next call. */
 static CUresult sim_capture_info(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                  const CUgraphNode **dependencies, size_t *count, struct sim_stream **out)
 {

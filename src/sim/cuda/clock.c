@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The virtual clock: with latency=typical every call adds what it costs on a real machine, to the order of magnitude.
- * Called by every wrapper and by stream.c.  Never sleeps; any thread, no lock. */
+ * The virtual clock: with latency=typical every call adds its cost on a real machine, to the order
+ * of magnitude. Called by every wrapper and by stream.c.  Never sleeps; any thread, no lock. */
 #include "sim.h"
 
 #include <string.h>
 
 static uint64_t sim_clock;
 
-/* What the field reports.  The calls on 2 MiB of virtual memory are those of vAttention's table (arXiv 2405.04437):
- * reserve 2 us, create 29, map 2, set access 38, unmap 34, release 23.  Linear memory takes the same steps inside the
- * driver, when it takes pages at all: see sim_clock_pages; what lies in pages that it holds already costs about 1 us.
- * Pinning pays per page; pool and launch calls are a few us; attribute queries below 1 us.
- * First match of the prefix wins. */
+/* Published measurements.  The calls on 2 MiB of virtual memory are those of vAttention's table
+ * (arXiv 2405.04437): reserve 2 us, create 29, map 2, set access 38, unmap 34, release 23.  Linear
+ * memory takes the same steps inside the driver, when it takes pages at all: see sim_clock_pages;
+ * an allocation in pages that it already holds costs about 1 us. Pinning pays per page; pool and
+ * launch calls are a few us; attribute queries below 1 us. First match of the prefix wins. */
 static const struct {
     const char *prefix;
     uint32_t ns;
@@ -75,16 +75,16 @@ void sim_clock_add(uint64_t ns)
         __atomic_add_fetch(&sim_clock, ns, __ATOMIC_RELAXED);
 }
 
-/* 500 ns for each further page: with it 1 GiB of linear memory costs 0.3 ms and 4 GiB 1.1 ms, within the 180..1200 us
- * that are reported for large cudaMalloc calls (rtj1/cuda-mempool). */
+/* 500 ns for each further page: with it 1 GiB of linear memory costs 0.3 ms and 4 GiB 1.1 ms,
+ * within the 180..1200 us that are reported for large cudaMalloc calls (rtj1/cuda-mempool). */
 #define SIM_PAGE_NS UINT64_C(500)
 
 void sim_clock_pages(enum sim_pages what, uint64_t bytes)
 {
     static const uint64_t first[] = {
-        [SIM_PAGES_CREATE] = 29000,                      /* physical memory alone */
+        [SIM_PAGES_CREATE] = 29000,                      /* only physical memory */
         [SIM_PAGES_ALLOC] = 2000 + 29000 + 2000 + 38000, /* reserve, create, map, set access */
-        [SIM_PAGES_FREE] = 34000 + 23000,                /* unmap, release: nobody reports that these grow */
+        [SIM_PAGES_FREE] = 34000 + 23000, /* unmap, release: no report says that these grow with the size */
     };
     uint64_t pages = (bytes + SIM_PAGE - 1) / SIM_PAGE;
 
@@ -94,6 +94,7 @@ void sim_clock_pages(enum sim_pages what, uint64_t bytes)
 
 uint64_t sim_clock_copy_ns(size_t bytes, bool host)
 {
-    /* 20 bytes a ns = 20 GB/s, a PCIe 4 x16 link in practice; 1000 = 1 TB/s, device memory read and written. */
+    /* 20 bytes a ns = 20 GB/s, a PCIe 4 x16 link in practice; 1000 = 1 TB/s, device memory read and
+     * written. */
     return sim_spec.latency ? bytes / (host ? 20 : 1000) : 0;
 }

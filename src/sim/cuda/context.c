@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Contexts: made, made current, reset, destroyed; what dies with them.
- * Called by its entry points and by every file that asks which context is current.  Its memory goes through memory.c.
+ * Contexts: creation, reset and destruction, together with the objects that end with a context.
+ * Called by its entry points and by every file that asks which context is current.  Its memory goes
+ * through memory.c.
  */
 #include "context.h"
 
@@ -10,8 +11,9 @@
 static struct sim_context *sim_contexts; /* live ones, dying ones included until they are gone */
 static uint32_t sim_context_uid;
 
-/* 256 MiB: page tables, channels, local memory and the driver's own image; the field reports 250..430 MiB a context.
- * Small devices, which tests use to run out of memory, lose an eighth to it. */
+/* 256 MiB: page tables, channels, local memory and the driver's own image; the field reports
+ * 250..430 MiB a context. Small devices, which tests use to run out of memory, lose an eighth to
+ * it. */
 static uint64_t sim_overhead(int device)
 {
     uint64_t eighth = sim_devices[device].total / 8 / SIM_PAGE * SIM_PAGE;
@@ -54,7 +56,8 @@ CUresult sim_context_current(struct sim_context **context)
     if (sim_self.depth == 0 || !sim_self.stack[sim_self.depth - 1].context)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_context *top = sim_context_usable(sim_context_handle(sim_self.stack[sim_self.depth - 1].context));
-    /* Another context may live at the same address by now; a primary one keeps its handle through every reset. */
+    /* Another context may live at the same address by now; a primary one keeps its handle through
+     * every reset. */
     if (!top || (top->uid != sim_self.stack[sim_self.depth - 1].uid && !top->primary))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     sim_self.stack[sim_self.depth - 1].uid = top->uid;
@@ -98,7 +101,7 @@ static void sim_overhead_give(int device)
 
 static void sim_limits_default(struct sim_context *context)
 {
-    /* What the driver answers for a fresh context on a current device. */
+    /* The driver's defaults for a new context on a current device. */
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = SIM_MIB;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * SIM_MIB;
@@ -124,7 +127,8 @@ CUresult sim_context_start(struct sim_context *context, int device, unsigned fla
     return CUDA_SUCCESS;
 }
 
-/* Everything that dies with it goes; the struct stays with the caller.  Drops the lock for events and waits. */
+/* Everything that dies with it goes; the struct stays with the caller.  Drops the lock for events
+ * and waits. */
 void sim_context_end(struct sim_context *context)
 {
     context->dying = true;
@@ -248,7 +252,8 @@ SIM_API2(386, 7000, cuDevicePrimaryCtxRetain, CUcontext *, pctx, CUdevice, dev)
     struct sim_context *context = device->primary;
     if (!context && !(context = device->primary = calloc(1, sizeof *context)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    /* One that another thread is just destroying: its end needs the lock now and then, so look again after it. */
+    /* One that another thread is just destroying: its end needs the lock now and then, so look
+     * again after it. */
     while (context->dying) {
         sim_unlock();
         sched_yield();
@@ -288,7 +293,7 @@ CUresult sim_primary_release(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-/* Reset takes effect whoever else holds it; an inactive one is left as it is. */
+/* A reset takes effect even if others hold the context; an inactive one does not change. */
 static CUresult sim_primary_reset(CUdevice dev)
 {
     struct sim_device *device = sim_device_get(dev);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What context.c, current.c and green.c share, and what a dying context asks of the owners of its memory.
- * All with the lock held. */
+ * Shared by context.c, current.c and green.c, and the functions that end a dying context's memory.
+ * Call everything with the lock held. */
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H
 
@@ -14,7 +14,7 @@ CUresult sim_context_push(struct sim_context *context);
 void sim_context_set(struct sim_context *context); /* replaces the top of the caller's stack, which is not empty */
 CUresult sim_primary_release(CUdevice dev);
 
-void sim_green_end(struct sim_context *primary); /* green contexts do not outlive what they are part of */
+void sim_green_end(struct sim_context *primary); /* green contexts end with their primary context */
 void sim_modules_end(struct sim_context *context);
 void sim_arrays_end(struct sim_context *context);
 void sim_memory_end(struct sim_context *context); /* linear, managed, pinned, registered, imported, external */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cuMemcpy*: every form becomes one CUDA_MEMCPY3D and goes through one function to the stream.
- * Entry points alone; the synchronous forms use the default stream of the call and wait for it. */
+ * Only entry points; the synchronous forms use the default stream of the call and wait for it. */
 #include "sim.h"
 
 #define SIM_HOST_END(side, pointer)   .side##MemoryType = CU_MEMORYTYPE_HOST, .side##Host = (void *)(pointer)
@@ -10,7 +10,8 @@
     .side##MemoryType = CU_MEMORYTYPE_ARRAY, .side##Array = (array), .side##XInBytes = (offset)
 #define SIM_LINE(bytes) .WidthInBytes = (bytes), .Height = 1, .Depth = 1
 
-/* The two contexts of a peer copy: each device reaches its own side, where a plain copy's device reaches both. */
+/* The two contexts of a peer copy: each device reaches its own side, where a plain copy's device
+ * reaches both. */
 struct sim_ends {
     const struct sim_context *destination, *source;
 };

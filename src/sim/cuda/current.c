@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The current context: stack, queries, limits and peers.
- * Entry points alone; contexts themselves are in context.c. */
+ * Only entry points; contexts themselves are in context.c. */
 #include "context.h"
 
 static CUresult sim_push(CUcontext ctx)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The devices: how many, their identity, attributes and physical bytes.
- * Called by cuInit and by everything that takes device memory.  Knows nothing of who takes it. */
+ * The devices: their number, identity, attributes and physical bytes. Called by cuInit and by every
+ * file that takes device memory; does not know the users of the memory. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -35,7 +35,8 @@ static void sim_uuid_text(int physical, char text[48])
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-/* One entry of CUDA_VISIBLE_DEVICES: a number or the beginning of a UUID; -1 when it names no device. */
+/* One entry of CUDA_VISIBLE_DEVICES: a number or the beginning of a UUID; -1 when it names no
+ * device. */
 static int sim_visible_entry(const char *entry)
 {
     char *end;
@@ -158,7 +159,7 @@ SIM_API2(482, 9020, cuDeviceGetUuid, CUuuid *, uuid, CUdevice, dev)
     return sim_uuid_get(uuid, dev);
 }
 
-/* Differs from the first one for MIG instances alone, which the simulator has not. */
+/* Differs from the first one only for MIG instances, which the simulator does not have. */
 SIM_API2(647, 11040, cuDeviceGetUuid_v2, CUuuid *, uuid, CUdevice, dev)
 {
     return sim_uuid_get(uuid, dev);
@@ -187,8 +188,8 @@ SIM_API3(6, 2000, cuDeviceComputeCapability, int *, major, int *, minor, CUdevic
     return CUDA_SUCCESS;
 }
 
-/* Attributes not named here are 0: the feature is absent.  Numbers are those of a compute capability 9.0 device, which
- * the programming guide tabulates. */
+/* Attributes not named here are 0: the feature is absent.  Numbers are those of a compute
+ * capability 9.0 device, which the programming guide tabulates. */
 static const struct {
     CUdevice_attribute attribute;
     int value;

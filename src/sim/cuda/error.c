@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cuGetErrorName and cuGetErrorString.  The text of an error is its name in plain words: the driver's own wording is
- * documented nowhere, so nothing may depend on it. */
+ * cuGetErrorName and cuGetErrorString.  The text of an error is its name in plain words: the
+ * driver's own wording is documented nowhere, so nothing may depend on it. */
 #include "sim.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Events: a remembered point of a stream, waited for by the host or by other streams, or a set of graph nodes when the
- * stream was capturing.  Called through the API and by graph event nodes. */
+ * Events: a remembered point of a stream, waited for by the host or by other streams, or a set of
+ * graph nodes when the stream was capturing.  Called through the API and by graph event nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +85,7 @@ SIM_API1(122, 2000, cuEventDestroy, CUevent, hEvent)
     return sim_event_destroy(hEvent);
 }
 
-/* Outside of capture: the event forgets what it stood for and stands for all work of s so far. */
+/* Outside a capture: the event now stands for all work of s so far. */
 CUresult sim_event_record(struct sim_event *e, struct sim_stream *s)
 {
     CUresult r = sim_capture_implicit(s);
@@ -128,7 +128,7 @@ SIM_API3_PTSZ(587, 588, 11010, cuEventRecordWithFlags, CUevent, hEvent, CUstream
     return sim_event_record_call(hEvent, hStream, flags);
 }
 
-/* An event that was never recorded is no obstacle. */
+/* An event that was never recorded does not block. */
 void sim_event_wait(struct sim_event *e, struct sim_stream *s)
 {
     sim_stream_order(s);
@@ -157,8 +157,8 @@ SIM_API3_PTSZ(295, 436, 3020, cuStreamWaitEvent, CUstream, hStream, CUevent, hEv
 }
 
 /* ---- the host asks or waits -------------------------------------------------------------------------------------- */
-/* Asking an event is among the calls that a capture forbids to other threads too, even if the event has nothing to do
- * with it (pytorch/pytorch pull 148594, 104555). */
+/* Asking an event is among the calls that a capture forbids to other threads too, even if the event
+ * has nothing to do with it (pytorch/pytorch pull 148594, 104555). */
 static CUresult sim_event_ask(CUevent h, struct sim_event **out)
 {
     CUresult r = sim_event_find(h, out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * External memory: a file descriptor of another API's memory, and the buffers and arrays mapped from it.
- * The bytes are those of the descriptor's file; it is somebody else's memory, counted as imported while mapped.
- * Graphics interop and decompression have no counterpart here: those calls answer NOT_SUPPORTED. */
+ * External memory: a file descriptor of another API's memory, and the buffers and arrays mapped
+ * from it. The bytes are those of the descriptor's file; the memory counts as imported while it is
+ * mapped. Graphics interop and decompression have no counterpart here: those calls answer
+ * NOT_SUPPORTED. */
 #include "array.h"
 #include "memory.h"
 
@@ -15,12 +16,12 @@ struct sim_external {
     int fd;
     uint64_t size;
     uint32_t context_uid;
-    unsigned users; /* the handle itself and what is mapped from it */
+    unsigned users; /* the handle itself and its mappings */
     bool destroyed;
 };
 static struct sim_external *sim_externals;
 
-/* What a mapping keeps; the mapped bytes begin at the page that contains the offset. */
+/* The data of a mapping; the mapped bytes start at the page that contains the offset. */
 struct sim_mapping {
     struct sim_external *external;
     CUdeviceptr base;
@@ -80,7 +81,7 @@ SIM_API1(488, 10000, cuDestroyExternalMemory, CUexternalMemory, extMem)
     struct sim_external *external = sim_external_find(extMem);
     if (!external)
         return CUDA_ERROR_INVALID_HANDLE;
-    external->destroyed = true; /* what is mapped stays valid until it is freed */
+    external->destroyed = true; /* mappings stay valid until they are freed */
     sim_external_put(external);
     return CUDA_SUCCESS;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The fault script: which call of which entry point fails, and which one is slow.
- * One rule a line (or ';'):  NAME|* COUNT[+] fail CURESULT   |   NAME|* COUNT[+] delay NUMBER(us|ms|s)
+ * The fault script: which call of which entry point fails or is slow.
+ * One rule per line (or ';'):  NAME|* COUNT[+] fail CURESULT   |   NAME|* COUNT[+] delay NUMBER(us|ms|s)
  *   cuMemAlloc_v2 3 fail 2      the third call fails        cuMemAlloc_v2 3+ fail 2     every call from the third on
  *   * 17 fail 2                 the 17th counted call of all  cuMemFree_v2 1 delay 5ms    a real sleep before the call
  * `*` counts every entry point but those of bootstrap and lookup (cuInit, cuGetProcAddress, cuGetExportTable,
- * cuDriverGetVersion, cuGetError*): their number depends on how a program finds the driver, not on what it does.
+ * cuDriverGetVersion, cuGetError*): their number depends on the way a program finds the driver.
  * Read in cuInit from the file of `faults=` and from GPUPROF_SIM_FAULTS; consulted by every call, without the lock. */
 #define _GNU_SOURCE
 #include "sim.h"

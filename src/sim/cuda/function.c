@@ -3,7 +3,8 @@
 #include "context.h"
 #include "module.h"
 
-/* A launch takes a CUkernel where a CUfunction is meant; it means the function in the current context. */
+/* A launch takes a CUkernel where a CUfunction is meant; it means the function in the current
+ * context. */
 struct sim_function *sim_function_find(CUfunction handle)
 {
     for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
@@ -28,7 +29,7 @@ static CUresult sim_attribute(struct sim_function *function, CUfunction_attribut
     return CUDA_SUCCESS;
 }
 
-/* What a program may set; the rest is a fact of the code. */
+/* The attributes that a program may set; the others are facts of the code. */
 static bool sim_attribute_settable(CUfunction_attribute attribute)
 {
     return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||

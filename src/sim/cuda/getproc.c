@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cuGetProcAddress and cuGetExportTable: the answers come from the registry of entry points (api.h).
- * Called by programs and by the simulated runtime before cuInit too. */
+ * cuGetProcAddress and cuGetExportTable: the answers come from the registry of entry points
+ * (api.h). Called by programs and by the simulated runtime before cuInit too. */
 #include "sim.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Graphs and their nodes as objects: handles, making, linking, copying, sorting, ending.  Called by the other graph
- * files and by captures; makes no callbacks but those of sim_graph_event. */
+ * Graphs and their nodes as objects: handles, making, linking, copying, sorting, ending.  Called by
+ * the other graph files and by captures; makes no callbacks but those of sim_graph_event. */
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,8 @@ static void sim_graph_end_events(struct sim_graph *g)
     }
 }
 
-/* Callbacks drop the lock; the handles are gone before, so that no other thread finds what is going. */
+/* Callbacks drop the lock.  The handles are removed before, so no other thread finds an object that
+ * is being destroyed. */
 void sim_graph_end(struct sim_graph *g)
 {
     sim_graph_end_events(g);
@@ -190,8 +191,8 @@ void sim_node_drop(struct sim_node *n)
     sim_node_free(n);
 }
 
-/* A free node names an allocation that no other node of the graph frees.  *out is set, and held, on success alone: the
- * caller's node would release it. */
+/* A free node names an allocation that no other node of the graph frees.  *out is set, and held,
+ * only on success: the caller's node would release it. */
 static CUresult sim_node_free_check(const struct sim_graph *g, CUdeviceptr address, struct sim_allocation **out)
 {
     struct sim_allocation *a = sim_allocation_find(address);
@@ -329,8 +330,8 @@ struct sim_graph *sim_graph_copy(const struct sim_graph *from, bool counted)
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
-/* Moves each node that waits for nothing more to the end of the sorted list; a graph as most programs make it, every
- * node after its dependencies, is done in one pass. */
+/* Moves each node that waits for nothing more to the end of the sorted list; a graph as most
+ * programs make it, every node after its dependencies, is done in one pass. */
 bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle)
 {
     struct sim_node *todo = g->first, **end = &g->first;
@@ -358,7 +359,7 @@ bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle)
             end = &n->next;
         }
     }
-    *end = todo; /* what is left waits for itself */
+    *end = todo; /* the remaining nodes form a cycle */
     g->last = end;
     while (*g->last)
         g->last = &(*g->last)->next;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * Graphs from inside: what graph*.c and capture*.c share.  Included by them alone; everything is called with the lock
- * held.  A graph holds nodes, an exec holds a private copy of a graph in an order in which it can run.  Memory of
- * allocation nodes is shared by the copies: struct sim_allocation. */
+ * The inside of graphs, shared by graph*.c and capture*.c and included only by them.  Call
+ * everything with the lock held.  A graph holds nodes, an exec holds a private copy of a graph in
+ * an order in which it can run.  Memory of allocation nodes is shared by the copies: struct
+ * sim_allocation. */
 #ifndef SIM_GRAPH_H
 #define SIM_GRAPH_H
 
 #include "cuda/sim.h"
 #include "cuda/stream.h"
 
-/* Memory of one allocation node.  Address from the node's creation on; bytes behind it from the first launch or upload
- * to a trim; live between a launch's allocation and its free.
- * refs = nodes that name it as their allocation (in graphs and in execs) + (live ? 1 : 0) */
+/* Memory of one allocation node.  It has an address from the node's creation on, and pages from the
+ * first launch or upload to a trim; live between a launch's allocation and its free. refs = nodes
+ * that name it as their allocation (in graphs and in execs) + (live ? 1 : 0) */
 struct sim_allocation {
     struct sim_allocation *next;
     struct sim_memory memory; /* in the tree while refs > 0 */
-    size_t pages;             /* bytes rounded up to SIM_PAGE: what it takes of the device */
+    size_t pages;             /* bytes rounded up to SIM_PAGE, taken from the device */
     unsigned refs;
     unsigned busy; /* launches and uploads in progress that need its pages */
     bool mapped, live;
@@ -31,11 +32,11 @@ struct sim_node {
     struct sim_nodes from; /* dependencies */
     CUgraphNodeParams params;
     struct sim_kernel_pointers pointers; /* kernel nodes */
-    void **owned;                        /* storage behind params.kernel.kernelParams or .extra */
+    void **owned;                        /* storage of params.kernel.kernelParams or .extra */
     CUlaunchAttributeValue *attributes;  /* kernel nodes whose attributes were set */
     struct sim_graph *child;
     struct sim_allocation *allocation; /* allocation and free nodes */
-    CUmemAccessDesc *access;           /* storage behind params.alloc.accessDescs */
+    CUmemAccessDesc *access;           /* storage of params.alloc.accessDescs */
     bool disabled;                     /* in an exec */
     /* While sorting and running. */
     size_t waits; /* dependencies that are not sorted yet */
@@ -59,7 +60,7 @@ struct sim_exec {
     int tag;
     struct sim_exec *next;
     struct sim_graph *graph;
-    struct sim_graph *source; /* what it was made from; NULL once that is gone */
+    struct sim_graph *source; /* the graph that it was made from; NULL once that is destroyed */
     cuuint64_t flags;
     unsigned busy; /* launches in progress: they may drop the lock */
     bool dead;     /* destroyed while busy: the last launch frees it */
@@ -107,8 +108,8 @@ struct sim_graph *sim_graph_copy(const struct sim_graph *from, bool counted);
 bool sim_graph_has_memory(const struct sim_graph *g);
 bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle); /* false: there is a cycle */
 
-/* Checks the parameters, makes the node and links it; alloc.dptr is filled in.  The event is the caller's:
- * sim_node_created.  dependencies may be the place that the new handle is written to. */
+/* Checks the parameters, makes the node and links it; alloc.dptr is filled in.  The event is the
+ * caller's: sim_node_created.  dependencies may be the place that the new handle is written to. */
 CUresult sim_node_add(struct sim_graph *g, const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *params,
                       struct sim_node **out);
 void sim_node_created(struct sim_node *n); /* drops the lock */
@@ -117,7 +118,8 @@ void sim_nodes_remove(struct sim_nodes *n, const struct sim_node *node);
 struct sim_node *sim_node_alike(const struct sim_graph *g, uint64_t original); /* the copy of that node, or NULL */
 
 /* ---- parameters (graphparams.c) ---------------------------------------------------------------------------------- */
-/* Takes a deep copy of *params into n; type and, for memory nodes, everything must stay as it is once set. */
+/* Takes a deep copy of *params into n; type and, for memory nodes, everything must stay as it is
+ * once set. */
 CUresult sim_params_take(struct sim_node *n, const CUgraphNodeParams *params);
 void sim_params_drop(struct sim_node *n);
 
@@ -125,15 +127,16 @@ void sim_params_drop(struct sim_node *n);
 CUresult sim_allocation_new(CUDA_MEM_ALLOC_NODE_PARAMS_v2 *params, struct sim_allocation **out);
 void sim_allocation_hold(struct sim_allocation *a);
 void sim_allocation_release(struct sim_allocation *a);
-struct sim_allocation *sim_allocation_find(CUdeviceptr address); /* base alone; NULL: no graph memory */
+struct sim_allocation *sim_allocation_find(CUdeviceptr address); /* only the base address; NULL: no graph memory */
 CUresult sim_allocation_map(struct sim_allocation *a);
 void sim_allocation_begin(struct sim_allocation *a, struct sim_stream *s); /* a launch allocates it */
 void sim_allocation_end(struct sim_allocation *a);                         /* freed, wherever */
 
 /* ---- execs (graphrun.c runs them, graphexec.c makes them) -------------------------------------------------------- */
-/* Runs a launch in s.  *e may be gone afterwards: another thread may destroy it while the lock is dropped. */
+/* Runs a launch in s.  *e may be gone afterwards: another thread may destroy it while the lock is
+ * dropped. */
 CUresult sim_exec_launch(struct sim_exec *e, struct sim_stream *s);
-/* Puts pages behind all its allocations. */
+/* Maps pages for all its allocations. */
 CUresult sim_exec_upload(struct sim_exec *e);
 /* Execs made from g go on without it. */
 void sim_exec_source_gone(const struct sim_graph *g);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Graphs as programs build them: create, add nodes and edges, ask, clone, destroy.  Entry points alone. */
+ * Graphs as programs build them: create, add nodes and edges, query, clone, destroy.  Only entry
+ * points. */
 #include <string.h>
 
 #include "cuda/graph.h"
@@ -390,7 +391,7 @@ static bool sim_edge_there(const struct sim_node *from, const struct sim_node *t
     return false;
 }
 
-/* All or nothing: adding what is there and removing what is not are errors. */
+/* All or nothing: adding an existing edge and removing a missing one are errors. */
 static CUresult sim_edges_change(CUgraph h, const CUgraphNode *from, const CUgraphNode *to, size_t count, bool add)
 {
     struct sim_graph *g = sim_graph_of(h);

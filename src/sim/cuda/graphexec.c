@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Executable graphs as objects: made from a graph, updated from another, asked.  graphrun.c launches them. */
+ * Executable graphs as objects: made from a graph, updated from another, asked.  graphrun.c
+ * launches them. */
 #include <stdlib.h>
 
 #include "cuda/graph.h"
@@ -49,7 +50,7 @@ static bool sim_graph_sort_all(struct sim_graph *g, struct sim_node **cycle)
     return sim_graph_sort(g, cycle);
 }
 
-/* What the flags and the graph's memory allow. */
+/* Checks the flags against the graph's memory. */
 static CUresult sim_exec_allowed(const struct sim_graph *g, cuuint64_t flags)
 {
     const cuuint64_t device = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
@@ -252,7 +253,8 @@ static void sim_graph_number(struct sim_graph *g)
     }
 }
 
-/* The new parameters under the old names: programs go on naming the nodes of the graph the exec was made from. */
+/* The new parameters under the old names: programs go on naming the nodes of the graph the exec was
+ * made from. */
 static void sim_graph_rename(struct sim_graph *new, const struct sim_graph *old)
 {
     const struct sim_node *o = old->first;

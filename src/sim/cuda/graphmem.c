@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Memory of graphs: addresses from allocation nodes, device memory from their first launch or upload to a trim, frees
- * inside and outside of graphs, and the device's graph memory attributes.  Each allocation has memory of its own; a
- * real driver lets allocations of disjoint lifetimes share it, so `reserved` here is an upper bound of what it takes.
+ * Memory of graphs: addresses from allocation nodes, device memory from their first launch or
+ * upload to a trim, frees inside and outside of graphs, and the device's graph memory attributes.
+ * Each allocation has memory of its own; a real driver lets allocations of disjoint lifetimes share
+ * it, so `reserved` here is an upper bound of its memory.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,7 +12,7 @@
 /* reserved = cached + pages of mapped allocations; used = bytes of live ones; per device. */
 struct sim_graph_memory {
     uint64_t used, used_high, reserved, reserved_high;
-    uint64_t cached; /* taken from the device, behind no address */
+    uint64_t cached; /* taken from the device, not mapped anywhere */
 };
 
 static struct sim_allocation *sim_allocations;
@@ -53,7 +54,8 @@ bool sim_graph_memory_live(const struct sim_memory *m)
     return ((const struct sim_allocation *)m->owner)->live;
 }
 
-/* Memory without pages faults; memory that is merely not allocated now is the hazard detector's business. */
+/* Memory without pages faults; memory that is merely not allocated now is the hazard detector's
+ * business. */
 static CUresult sim_graph_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)
 {
     (void)offset, (void)size, (void)device, (void)write;
@@ -110,7 +112,7 @@ CUresult sim_allocation_map(struct sim_allocation *a)
         return CUDA_SUCCESS;
     cached = g->cached < a->pages ? g->cached : a->pages;
     fresh = a->pages - cached;
-    g->cached -= cached; /* before the device is asked: it may take back what is cached */
+    g->cached -= cached; /* before the device is asked, which may take the cached memory back */
     if (fresh && sim_device_take(device, fresh)) {
         g->cached += cached;
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -153,8 +155,8 @@ void sim_allocation_release(struct sim_allocation *a)
             *at = a->next;
             break;
         }
-    /* Work of the graph may still be queued: the driver keeps what it needs, so this is no free under somebody's
-     * feet. */
+    /* Work of the graph may still be queued: the driver keeps the memory that it needs, so this
+     * free is safe. */
     sim_shadow_forget(a->memory.base, a->memory.size);
     sim_memory_remove(&a->memory);
     sim_space_release(a->memory.base, a->pages);
@@ -263,7 +265,7 @@ SIM_API3(641, 11040, cuDeviceGetGraphMemAttribute, CUdevice, device, CUgraphMem_
     }
 }
 
-/* High marks alone, and only back to what is current. */
+/* Only high-water marks can be set, and only to the current value. */
 SIM_API3(642, 11040, cuDeviceSetGraphMemAttribute, CUdevice, device, CUgraphMem_attribute, attr, void *, value)
 {
     struct sim_graph_memory *g;

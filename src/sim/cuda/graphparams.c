@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Parameters of graph nodes: checked, copied in, copied out, and the entry points that get and set them.
- * A kernel's parameters are copied by value when the node is made, as the driver does. */
+ * Parameters of graph nodes: checked, copied in, copied out, and the entry points that get and set
+ * them. A kernel's parameters are copied by value when the node is made, as the driver does. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +145,7 @@ static CUresult sim_params_of(CUgraphNode h, CUgraphNodeType type, const void *p
     return *out && (*out)->params.type == type && place ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The node that a call means: that of the graph, or the exec's copy of it. */
+/* The node of a call: that of the graph, or the exec's copy of it. */
 static CUresult sim_params_place(CUgraphExec exec, bool in_exec, CUgraphNode h, struct sim_node **out)
 {
     const struct sim_exec *e = in_exec ? sim_exec_of(exec) : NULL;

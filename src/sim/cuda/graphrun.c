@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Launching an executable graph: pages for its allocations, then its nodes in order.  Chains of nodes run as actors of
- * their own, so that the hazard detector sees what the graph's edges order and what they do not. */
+ * Launching an executable graph: pages for its allocations, then its nodes in order.  Chains of
+ * nodes run as actors of their own, so the hazard detector sees which work the graph's edges order. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -106,7 +106,8 @@ static CUresult sim_graph_check(const struct sim_exec *e, const struct sim_graph
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 static CUresult sim_graph_run(struct sim_graph *g, struct sim_stream *s);
 
-/* A node goes on in the chain of a dependency that nothing else has continued; the first root in the stream's own. */
+/* A node goes on in the chain of a dependency that nothing else has continued; the first root in
+ * the stream's own. */
 static void sim_node_place(struct sim_node *n, struct sim_stream *s, const struct sim_point *start, bool *own)
 {
     for (size_t i = 0; i < n->from.count && !n->branch; i++) {

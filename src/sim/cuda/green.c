@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Green contexts: a share of a device's multiprocessors, on top of the primary context.
- * A green context has its own handle and no memory of its own: sim_context_owner is the primary one. */
+ * Green contexts: a share of a device's multiprocessors, on top of the primary context. A green
+ * context has its own handle and no memory of its own: sim_context_owner is the primary one. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ SIM_API3(745, 12040, cuDeviceGetDevResource, CUdevice, device, CUdevResource *, 
     return CUDA_SUCCESS;
 }
 
-/* Groups of at least minCount, rounded up to the step; what does not fill a group remains. */
+/* Groups of at least minCount, rounded up to the step; the rest that does not fill a group remains. */
 SIM_API6(751, 12040, cuDevSmResourceSplitByCount, CUdevResource *, result, unsigned int *, nbGroups,
          const CUdevResource *, input, CUdevResource *, remaining, unsigned int, useFlags, unsigned int, minCount)
 {
@@ -87,7 +87,8 @@ static CUresult sim_green_start(int device, struct sim_context **out)
     CUresult result = sim_context_primary(device, &primary);
     if (result == CUDA_SUCCESS) {
         context->parent = primary;
-        /* Whether a real driver reports CONTEXT_CREATED for it is not documented; tools need it to learn the device. */
+        /* Whether a real driver reports CONTEXT_CREATED for it is not documented; tools need it to
+         * learn the device. */
         result = sim_context_start(context, device, primary->flags);
     }
     if (result != CUDA_SUCCESS)

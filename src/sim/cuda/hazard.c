@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Hazards: uses of memory that the program's order does not protect.
  *
- * Happens-before is kept in vector clocks.  Every stream owns a slot and an epoch that each of its operations raises;
- * the host has a clock of its own.  Host threads count as one: the simulator's lock puts their calls in an order, and a
- * program that hands work from thread to thread is taken at its word that it synchronised.
+ * Happens-before is kept in vector clocks.  Every stream owns a slot and an epoch that each of its
+ * operations raises; the host has a clock of its own.  Host threads count as one: the simulator's
+ * lock puts their calls in an order, and a program that hands work from thread to thread is assumed
+ * to synchronise.
  *
- * Each byte range remembers its last write and the reads since (FastTrack's scheme, Flanagan and Freund, PLDI 2009, on
- * intervals instead of words).  A caching allocator hands a block to another stream without telling the driver, so
- * conflicts are found from accesses alone.  Called by the stream, pool, VMM and graph parts and by the copy engine, all
- * with the simulator's lock held; never calls back into them. */
+ * Each byte range remembers its last write and the reads since (FastTrack's scheme, Flanagan and
+ * Freund, PLDI 2009, on intervals instead of words).  A caching allocator hands a block to another
+ * stream without telling the driver, so conflicts are found from accesses alone.  Called by the
+ * stream, pool, VMM and graph parts and by the copy engine, all with the simulator's lock held;
+ * never calls back into them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +89,8 @@ struct sim_vector *sim_host(void)
     return &sim_host_vector;
 }
 
-/* A retired slot is given out again once the host has seen its last epoch: whatever starts later is ordered after
- * it. */
+/* A retired slot is given out again once the host has seen its last epoch: whatever starts later is
+ * ordered after it. */
 uint32_t sim_slot_take(void)
 {
     for (uint32_t i = 0; i < sim_slot_count; i++)
@@ -248,7 +250,8 @@ static void sim_tree_check(const struct range *t, struct actor *a)
     sim_tree_check(t->right, a);
 }
 
-/* Reads that happen before this one need no mark of their own: what is ordered after this is ordered after them. */
+/* Reads that happen before this one need no mark: work ordered after this read is ordered after
+ * them. */
 static void sim_range_read(struct range *r, const struct actor *a)
 {
     uint32_t kept = 0;
@@ -264,7 +267,8 @@ static void sim_range_read(struct range *r, const struct actor *a)
     r->read_count = kept;
 }
 
-/* Marks each known range in [*at,end) as read and fills the gaps between them; returns the rebuilt tree. */
+/* Marks each known range in [*at,end) as read and fills the gaps between them; returns the rebuilt
+ * tree. */
 static struct range *sim_tree_read(struct range *t, uint64_t *at, const struct actor *a)
 {
     struct range *left, *right, *fill = NULL;
@@ -343,8 +347,8 @@ void sim_shadow_access(int device, uint32_t slot, uint64_t epoch, const struct s
         sim_conflict_report(&a, device, p, bytes);
 }
 
-/* The host takes the range away at once (unmap, free without synchronisation): whatever it has not waited for may still
- * be using it. */
+/* The host takes the range away at once (unmap, free without synchronisation): work that it has not
+ * waited for may still use it. */
 void sim_shadow_host(int device, CUdeviceptr p, size_t bytes, const char *api)
 {
     struct actor a = {.clock = &sim_host_vector, .slot = UINT32_MAX, .api = api, .write = true};
@@ -372,8 +376,8 @@ void sim_hazard_born(struct sim_memory *memory)
 
 void sim_hazard_dying(struct sim_memory *memory)
 {
-    /* A pool's block ends in stream order: cuMemFreeAsync stands in the history as an access of its stream, and the
-     * next owner must come after that. */
+    /* A pool's block ends in stream order: cuMemFreeAsync stands in the history as an access of its
+     * stream, and the next owner must come after that. */
     if (memory->kind == SIM_POOL)
         return;
     if (sim_memory_on_device(memory))

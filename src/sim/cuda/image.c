@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Code images: how long they are and which names they hold.  PTX is read as text, ELF and fat binaries by their
- * headers; anything else is taken as a 0-terminated blob.  Called by module.c and library.c; keeps nothing. */
+ * Code images: how long they are and which names they hold.  PTX is read as text, ELF and fat
+ * binaries by their headers; anything else is taken as a 0-terminated blob.  Called by module.c and
+ * library.c; keeps nothing. */
 #define _GNU_SOURCE
 #include "module.h"
 
@@ -74,7 +75,8 @@ static bool sim_text_kernel(const char *text, const char *name)
     return false;
 }
 
-/* ELF keeps a section .text.NAME for each kernel; of other binaries the names cannot be seen, so any is taken. */
+/* ELF keeps a section .text.NAME for each kernel; of other binaries the names cannot be seen, so
+ * any is taken. */
 bool sim_image_kernel(const char *image, size_t size, const char *name)
 {
     char section[512];

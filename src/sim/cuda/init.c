@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cuInit: reads the specification, makes the devices, injects the tool library; and what a fork means.
- * The first successful call does all of it; others wait for it.  Never leaves a half-made driver behind. */
+ * cuInit: reads the specification, makes the devices, injects the tool library; handles forks.
+ * The first successful call does all of it; others wait for it.  A failure leaves no partial state. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -13,8 +13,8 @@ static bool sim_starting; /* a thread is inside the first cuInit */
 static pthread_t sim_starter;
 static pthread_cond_t sim_started = PTHREAD_COND_INITIALIZER;
 
-/* Another thread may have held the lock at the time of the fork: the child gets a new one, and may use nothing but the
- * calls that need no cuInit. */
+/* Another thread may have held the lock at the time of the fork: the child gets a new one, and may
+ * use nothing but the calls that need no cuInit. */
 static void sim_fork_child(void)
 {
     sim_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +26,7 @@ static void sim_fork_child(void)
     sim_ledger_forget();
 }
 
-/* As the driver does: a library or symbol that is not there is no error and no message. */
+/* As the driver does: a missing library or symbol causes no error and no message. */
 static void sim_inject(void)
 {
     const char *path = secure_getenv("CUDA_INJECTION64_PATH");
@@ -42,7 +42,8 @@ static void sim_inject(void)
 
 static CUresult sim_setup(void)
 {
-    /* 802 says that the system is not ready for CUDA work: a specification that cannot be read leaves no machine. */
+    /* 802 says that the system is not ready for CUDA work: a specification that cannot be read
+     * leaves no machine. */
     if (sim_spec_read() != 0 || sim_fault_load() != 0)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     if (sim_device_setup() != 0)
@@ -69,7 +70,8 @@ SIM_EARLY1(1, 2000, cuInit, unsigned int, Flags)
         return result;
     sim_starting = true;
     sim_starter = pthread_self();
-    /* release pairs with the acquire in sim_call_gate: the devices above are visible to whoever passes the gate. */
+    /* release pairs with the acquire in sim_call_gate: the devices above are visible to every
+     * thread that passes the gate. */
     __atomic_store_n(&sim_initialized, true, __ATOMIC_RELEASE);
     sim_unlock();
     sim_inject();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Legacy IPC: a handle names process, file and range; the importer maps the same bytes.
- * The handle means the whole underlying block, as on a device: handles of two small allocations of one block differ at
- * most in the size that the ledger counts, open to the same address, and that is the block's base (openucx/ucx
- * discussion 11724, pytorch/tensorpipe issue 248). */
+ * Legacy IPC: a handle names process, file and range; the importer maps the same bytes. The handle
+ * means the whole underlying block, as on a device: handles of two small allocations of one block
+ * differ at most in the size that the ledger counts, open to the same address, and that is the
+ * block's base (openucx/ucx discussion 11724, pytorch/tensorpipe issue 248). */
 #include "memory.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct sim_ipc_handle {
     uint32_t magic;
     int32_t pid, fd, device; /* device: physical number */
     uint64_t offset, mapped; /* of the block in the exporter's file */
-    uint64_t size;           /* what the program asked for: counted as imported */
+    uint64_t size;           /* the requested bytes, counted as imported */
     uint64_t id;             /* of the block or allocation, so that a handle is not mistaken for that of a later one */
 };
 _Static_assert(sizeof(struct sim_ipc_handle) <= sizeof(CUipcMemHandle), "fits the 64 bytes of the ABI");

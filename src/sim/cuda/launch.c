@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Kernel launches and host functions.  A kernel runs no code here: it takes virtual time and touches the memory that
- * its parameters point to, all of it, reading and writing.  Called through the API and by graph nodes. */
+ * Kernel launches and host functions.  A kernel runs no code here: it takes virtual time and
+ * touches the memory that its parameters point to, all of it, reading and writing.  Called through
+ * the API and by graph nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +79,8 @@ static void sim_pointer_add(struct sim_kernel_pointers *out, const void *value)
         out->at[out->count++] = p;
 }
 
-/* The buffer form: parameters packed at their natural alignment; without sizes every aligned word may be a pointer. */
+/* The buffer form: parameters packed at their natural alignment; without sizes every aligned word
+ * may be a pointer. */
 static CUresult sim_pointers_packed(const struct sim_function *f, void **extra, struct sim_kernel_pointers *out)
 {
     const char *buffer = NULL;
@@ -140,12 +142,13 @@ CUresult sim_kernel_pointers(CUfunction h, void **params, void **extra, struct s
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
-/* 2 us: what an empty kernel takes on the device; 100 threads a ns: about 10^5 resident threads that take 1 us each. */
+/* 2 us: what an empty kernel takes on the device; 100 threads a ns: about 10^5 resident threads
+ * that take 1 us each. */
 #define SIM_KERNEL_NS      2000
 #define SIM_THREADS_PER_NS 100
 
-/* Kernels have no staging: what the launching context may not reach faults on a device.  That fault comes late and ends
- * the context, so here it is counted as a hazard. */
+/* Kernels have no staging: an address that the launching context may not reach faults on a device.
+ * That fault comes late and ends the context, so here it counts as a hazard. */
 static bool sim_kernel_reaches(const struct sim_stream *s, struct sim_memory *m)
 {
     if (m->access)
@@ -249,7 +252,8 @@ SIM_API4_PTSZ(652, 653, 11060, cuLaunchKernelEx, const CUlaunchConfig *, config,
 }
 
 /* ---- host functions ---------------------------------------------------------------------------------------------- */
-/* Not sim_op_begin: that would wait on the calling thread for earlier host functions, which may wait for this one. */
+/* Not sim_op_begin: that would wait on the calling thread for earlier host functions, which may
+ * wait for this one. */
 static CUresult sim_host_begin(struct sim_stream *s)
 {
     CUresult r = sim_capture_implicit(s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The ledger: the simulator's own account of what the process holds, independent of every tool, and its JSON form.
- * Changed with the lock held by the files that own memory; written at exit (GPUPROF_SIM_LEDGER, %p = pid) and by
- * sim_ledger_write, which programs find with dlsym.  Never consulted by the driver itself. */
+ * The ledger: the simulator's own account of the memory of the process, independent of every tool,
+ * and its JSON form. Changed with the lock held by the files that own memory; written at exit
+ * (GPUPROF_SIM_LEDGER, %p = pid) and by sim_ledger_write, which programs find with dlsym.  Never
+ * consulted by the driver itself. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -130,7 +131,8 @@ static void sim_ledger_print(FILE *file)
     fputs("}}\n", file);
 }
 
-/* 0 or -errno.  A reader never sees half a file: it is written beside and renamed.  Any thread, no lock. */
+/* 0 or -errno.  A reader never sees half a file: it is written under another name and renamed.  Any
+ * thread, no lock. */
 SIM_EXPORT int sim_ledger_write(const char *path);
 int sim_ledger_write(const char *path)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The ABI before CUDA 3.2: device pointers and sizes of 32 bits.  Programs of today never call it, but the symbols
- * exist and tools must survive them.  Memory for it comes from the low 4 GiB of the address space and has no place in
- * the common file, so it cannot be exported.  Its records are linear memory like any other. */
+ * The ABI before CUDA 3.2: device pointers and sizes of 32 bits.  Programs of today never call it,
+ * but the symbols exist and tools must survive them.  Memory for it comes from the low 4 GiB of the
+ * address space and has no place in the common file, so it cannot be exported.  Its records are
+ * linear memory like any other. */
 #define _GNU_SOURCE
 #include "array.h"
 #include "memory.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Libraries: code without a context.  A module of it appears in a context when a kernel or variable is first asked for
- * there (lazy loading), or at once with CUDA_MODULE_LOADING=EAGER and a current context. */
+ * Libraries: code without a context.  A module of it appears in a context when a kernel or variable
+ * is first asked for there (lazy loading), or at once with CUDA_MODULE_LOADING=EAGER and a current
+ * context. */
 #define _GNU_SOURCE
 #include "context.h"
 #include "module.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Largest request that shares a block: cuMemAlloc of more gets pages of its own. */
+/* Largest request that shares a block: larger cuMemAlloc requests get pages of their own. */
 #define SIM_SMALL SIM_MIB
 /* Pitch is a multiple of the texture alignment (512 bytes, as cuDeviceGetAttribute answers). */
 #define SIM_PITCH 512
@@ -105,7 +105,8 @@ SIM_API5(244, 3020, cuMemAllocPitch_v2, CUdeviceptr *, dptr, size_t *, pPitch, s
     return result;
 }
 
-/* Managed memory: addresses that host and device share; its pages move, so no device's physical bytes are taken. */
+/* Managed memory: addresses that host and device share; its pages move, so no device's physical
+ * bytes are taken. */
 SIM_API3(371, 6000, cuMemAllocManaged, CUdeviceptr *, dptr, size_t, bytesize, unsigned int, flags)
 {
     struct sim_context *context;
@@ -202,8 +203,8 @@ static CUresult sim_memory_freed(CUdeviceptr address)
         return CUDA_ERROR_INVALID_VALUE;
     if (memory->free)
         return memory->free(memory);
-    /* Frees wait for the device's work ("may perform implicit synchronization").  The wait drops the lock: look
-     * again. */
+    /* Frees wait for the device's work ("may perform implicit synchronization").  The wait drops
+     * the lock: look again. */
     struct sim_context *owner = sim_context_by_uid(memory->context_uid);
     uint64_t id = memory->id;
     CUresult result = owner ? sim_stream_synchronize(owner) : CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the files of owned memory share: linear.c, managed.c, host.c, ipc.c, external.c, array.c, module.c.
- * All with the lock held. */
+ * Shared by the files of owned memory: linear.c, managed.c, host.c, ipc.c, external.c, array.c,
+ * module.c. Call everything with the lock held. */
 #ifndef SIM_MEMORY_H
 #define SIM_MEMORY_H
 
@@ -9,8 +9,9 @@
 /* Current context and capture rules of an allocating call; *context is what will own the memory. */
 CUresult sim_allocation_check(struct sim_context **context);
 
-/* Addresses and zeroed bytes for a record: reserve, back, map readable and writable.  footprint = physical bytes taken
- * from the device (0: none).  Fills base, offset and footprint; CUDA_ERROR_OUT_OF_MEMORY leaves nothing behind. */
+/* Addresses and zeroed bytes for a record: reserve, back, map readable and writable.  footprint =
+ * physical bytes taken from the device (0: none).  Fills base, offset and footprint;
+ * CUDA_ERROR_OUT_OF_MEMORY changes nothing. */
 CUresult sim_bytes_take(struct sim_memory *memory, size_t mapped, size_t align, size_t footprint);
 void sim_bytes_give(struct sim_memory *memory, size_t mapped);
 

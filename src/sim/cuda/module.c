@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Modules: a copy of the image in one context, its kernels and its variables.
- * Their bytes count in cuMemGetInfo and in no kind of the ledger, as the driver tells nobody of them. */
+ * Modules: a copy of the image in one context, its kernels and its variables. Their bytes count in
+ * cuMemGetInfo and in no kind of the ledger, since the driver does not report them. */
 #define _GNU_SOURCE
 #include "module.h"
 #include "context.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Code is uploaded in 64 KiB steps here; what a device takes is not documented. */
+/* Code is uploaded in 64 KiB steps here; the step of a device is not documented. */
 #define SIM_CODE_STEP (64 * SIM_KIB)
 
 /* A variable's record is found by name through this. */
@@ -117,7 +117,8 @@ static void sim_module_event(const struct sim_module *module, struct sim_context
 CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out)
 {
     struct sim_context *context;
-    /* Without the capture rules of allocations: a first launch inside a capture loads its code lazily. */
+    /* Without the capture rules of allocations: a first launch inside a capture loads its code
+     * lazily. */
     CUresult result = sim_context_current(&context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -145,7 +146,7 @@ void sim_module_end(struct sim_module *module)
     struct sim_module **at = &context->modules;
     while (*at != module)
         at = &(*at)->next;
-    *at = module->next; /* unlinked first: nobody finds it while the event runs without the lock */
+    *at = module->next; /* unlinked first: no thread finds it while the event runs without the lock */
     sim_module_event(module, context, SIM_TOOL_MODULE_UNLOAD_STARTING);
     sim_module_free(module);
 }

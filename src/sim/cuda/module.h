@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * What image.c, module.c, library.c and function.c share.  All with the lock held. */
+ * Shared by image.c, module.c, library.c and function.c.  Call everything with the lock held. */
 #ifndef SIM_MODULE_H
 #define SIM_MODULE_H
 
 #include "sim.h"
 
-/* image.c: what can be read out of an image without running it. */
+/* image.c: facts read from an image without running it. */
 size_t sim_image_size(const char *image); /* 0: no image */
 bool sim_image_text(const char *image);   /* PTX */
 bool sim_image_kernel(const char *image, size_t size, const char *name);
 char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
-/* Variables of a PTX image, one a call: *at starts at the image.  False: no more. */
+/* Returns one variable of a PTX image per call: *at starts at the image.  False: no more. */
 struct sim_variable {
     char name[256];
     size_t size;
@@ -31,7 +31,8 @@ struct sim_kernel {
     char *name;
 };
 struct sim_kernel *sim_kernel_find(CUkernel handle);
-/* The kernel's function in the current context; loads the library's module there when it is not yet. */
+/* The kernel's function in the current context; loads the library's module there when it is not
+ * yet. */
 CUresult sim_kernel_function(struct sim_kernel *kernel, struct sim_function **out);
 
 #endif

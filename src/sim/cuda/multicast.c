@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Multicast objects: a team of devices, and memory of each bound at offsets.  An object is a handle like those of
- * memory but owns no device memory; what is bound to it stays alive until it is unbound or the object dies. */
+ * Multicast objects: a team of devices, and memory of each bound at offsets.  An object is a handle
+ * like those of memory but owns no device memory; bound memory stays alive until it is unbound or
+ * the object is destroyed. */
 #include <stdlib.h>
 
 #include "cuda/vmm.h"

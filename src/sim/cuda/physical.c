@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Physical memory behind handles: creation, references, sharing between processes.  Called through the API and by vmm.c
- * and multicast.c when mappings and binds come and go. */
+ * Physical memory behind handles: creation, references, sharing between processes.  Called through
+ * the API and by vmm.c and multicast.c when mappings and binds come and go. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cuPointerGetAttribute and its kin: what the record of an address says.
+ * cuPointerGetAttribute and its relatives, answered from the record of an address.
  * Never dereferences the address. */
 #include "pool.h"
 #include "sim.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The part of the record that an attribute speaks of, worked out once a call. */
+/* The part of the record that an attribute concerns, computed once per call. */
 struct sim_pointer {
     CUdeviceptr address;
     const struct sim_memory *memory;
@@ -24,7 +24,8 @@ static struct sim_pointer sim_pointer_find(CUdeviceptr address)
     return pointer;
 }
 
-/* Which pool a pointer came from; NULL when from none, as for imported pointers, whose pool is elsewhere. */
+/* Which pool a pointer came from; NULL when from none, as for imported pointers, whose pool is
+ * elsewhere. */
 static CUmemoryPool sim_pool_of(const struct sim_memory *memory)
 {
     return memory->type == SIM_MEMORY_POOL ? (CUmemoryPool)((struct sim_piece *)memory->owner)->chunk->pool : NULL;
@@ -35,7 +36,8 @@ static bool sim_pointer_host(const struct sim_memory *memory)
     return memory->device == SIM_HOST;
 }
 
-/* Attributes that are answers about any address, known or not (cuPointerGetAttributes gives defaults for those). */
+/* Attributes that are answers about any address, known or not (cuPointerGetAttributes gives
+ * defaults for those). */
 static CUresult sim_pointer_place(void *data, CUpointer_attribute attribute, const struct sim_pointer *pointer)
 {
     const struct sim_memory *memory = pointer->memory;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Stream-ordered memory pools: allocation and free in stream order, reuse under the three reuse rules, growth and
- * return of backing memory.  "Used" counts the bytes asked for at the time of the call.  Called by poolapi.c, by
- * cuMemFree through the record, by waits (thresholds) and by the device when memory runs out. */
+ * Stream-ordered memory pools: allocation and free in stream order, reuse under the three reuse
+ * rules, growth and return of backing memory.  "Used" counts the bytes asked for at the time of the
+ * call.  Called by poolapi.c, by cuMemFree through the record, by waits (thresholds) and by the
+ * device when memory runs out. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -100,7 +101,7 @@ static void sim_chunk_drop(struct sim_chunk *c)
     free(c);
 }
 
-/* The step, or for what is left of the device or of maxSize, just what is needed. */
+/* The step; just the needed bytes if the device or maxSize has less than a step left. */
 static CUresult sim_pool_grow(struct sim_pool *p, size_t need)
 {
     const size_t exact = sim_round_up(need, SIM_PAGE);
@@ -112,7 +113,8 @@ static CUresult sim_pool_grow(struct sim_pool *p, size_t need)
 }
 
 /* ---- reuse ------------------------------------------------------------------------------------------------------- */
-/* How willing: 0 same stream or long done, 1 event order, 2 finished by chance, 3 by making s wait; -1 not at all. */
+/* How willing: 0 same stream or long done, 1 event order, 2 finished by chance, 3 by making s wait;
+ * -1 not at all. */
 static int sim_piece_class(const struct sim_pool *p, const struct sim_piece *f, const struct sim_stream *s)
 {
     if (sim_vector_covers(sim_host(), &f->freed.clock) || f->free_slot == s->slot)
@@ -141,7 +143,8 @@ static struct sim_piece *sim_pool_search(const struct sim_pool *p, size_t need, 
     return best;
 }
 
-/* Neighbouring free pieces become one, free when both are; observed_only: only where the host knows both. */
+/* Neighbouring free pieces become one, free when both are; observed_only: only where the host knows
+ * both. */
 static void sim_pool_merge(struct sim_pool *p, bool observed_only)
 {
     for (struct sim_chunk *c = p->chunks; c; c = c->next)
@@ -311,7 +314,8 @@ void sim_pools_observe(void)
     }
 }
 
-/* Before the device gives up it takes back what no work can touch any more, whatever the thresholds say. */
+/* Before the device gives up it takes back what no work can touch any more, whatever the thresholds
+ * say. */
 uint64_t sim_pool_reclaim(int device)
 {
     uint64_t got = 0;

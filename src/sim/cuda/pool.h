@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * A stream-ordered memory pool from inside: shared by pool.c (blocks, growth, reuse) and poolapi.c (attributes, access,
- * sharing, which pool is current).  Everything under the simulator's lock. */
+ * A stream-ordered memory pool from inside: shared by pool.c (blocks, growth, reuse) and poolapi.c
+ * (attributes, access, sharing, which pool is current).  Everything under the simulator's lock. */
 #ifndef SIM_POOL_H
 #define SIM_POOL_H
 
 #include "cuda/stream.h"
 
-/* Backing comes in pieces of at least this: drivers do not document their step; 32 MiB is what people report, and it is
- * large enough that a loop of small allocations does not ask the device each time. */
+/* Backing comes in pieces of at least this: drivers do not document their step; users report 32
+ * MiB, which is large enough that a loop of small allocations does not ask the device each time. */
 #define SIM_POOL_CHUNK (32 * SIM_MIB)
-/* Placement of allocations: cuMemAlloc's 512 bytes, so that switching between the two changes no alignment. */
+/* Placement of allocations: cuMemAlloc's 512 bytes, so that switching between the two changes no
+ * alignment. */
 #define SIM_POOL_STEP  ((size_t)512)
 #define SIM_POOL_MAGIC UINT64_C(0x6c6f6f702d6d6973)
 
@@ -48,7 +49,7 @@ struct sim_pool {
     unsigned char access[SIM_MAX_DEVICES]; /* CUmemAccess_flags */
 };
 
-/* First page of a pool's memfd: what the importer must know. */
+/* First page of a pool's memfd: the facts that an importer needs. */
 struct sim_pool_header {
     uint64_t magic;
     int physical; /* device, or SIM_HOST */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What programs ask of memory pools: allocation and free calls, attributes, access, which pool is current, and sharing
- * between processes.  The pool itself is pool.c. */
+ * Entry points of memory pools: allocation and free calls, attributes, access, which pool is
+ * current, and sharing between processes.  The pool itself is pool.c. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -79,8 +79,9 @@ SIM_API4_PTSZ(611, 612, 11020, cuMemAllocFromPoolAsync, CUdeviceptr *, dptr, siz
     return sim_pool_alloc_call(dptr, bytesize, pool, true, hStream);
 }
 
-/* The programming guide lets cuMemAlloc's memory be freed in stream order too, which cuda.h does not mention.  It has
- * no pool to go back to: it goes once the stream has come this far.  The wait drops the lock: look again. */
+/* The programming guide lets cuMemAlloc's memory be freed in stream order too, which cuda.h does
+ * not mention.  It has no pool to go back to: it goes once the stream has come this far.  The wait
+ * drops the lock: look again. */
 static CUresult sim_linear_free_async(struct sim_memory *m, struct sim_stream *s)
 {
     const CUdeviceptr base = m->base;
@@ -149,7 +150,7 @@ static CUresult sim_pool_place_of(const CUmemPoolProps *props, int *device)
     }
 }
 
-/* A pool that can be shared has a memfd of its own, whose first page says what it is. */
+/* A pool that can be shared has a memfd of its own, whose first page describes it. */
 static CUresult sim_pool_file(const CUmemPoolProps *props, int device, int *fd)
 {
     struct sim_pool_header h = {
@@ -305,7 +306,7 @@ SIM_API3(603, 11020, cuMemPoolSetAttribute, CUmemoryPool, pool, CUmemPool_attrib
         p->threshold = *(cuuint64_t *)value;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: /* marks start again at what is held now */
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: /* high-water marks restart at the current value */
         if (*(cuuint64_t *)value)
             return CUDA_ERROR_INVALID_VALUE;
         if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)

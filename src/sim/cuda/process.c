@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Checkpoints and notifications: cuCheckpointProcess* of this very process, cuDevice(Un)RegisterAsyncNotification.
- * While checkpointed the devices' physical bytes are free and come back at the restore; no record changes. */
+ * Checkpoints and notifications: cuCheckpointProcess* of this very process,
+ * cuDevice(Un)RegisterAsyncNotification. While checkpointed the devices' physical bytes are free
+ * and come back at the restore; no record changes. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -73,8 +74,8 @@ struct CUasyncCallbackEntry_st {
 };
 static CUasyncCallbackHandle sim_watchers;
 
-/* The one event is "over budget", which is a matter of desktop memory managers: the simulated device refuses what it
- * cannot hold, so no callback is ever due. */
+/* The one event is "over budget", which is a matter of desktop memory managers: the simulated
+ * device refuses what it cannot hold, so there is never a reason for a callback. */
 SIM_API4(735, 12040, cuDeviceRegisterAsyncNotification, CUdevice, device, CUasyncCallback, callbackFunc, void *,
          userData, CUasyncCallbackHandle *, callback)
 {

@@ -6,7 +6,8 @@
 static struct sim_memory *sim_root;
 static uint64_t sim_memory_id;
 
-/* Heap order by a scrambled id (the finaliser of splitmix64): random enough for balance, and repeatable. */
+/* Heap order by a scrambled id (the finaliser of splitmix64): random enough for balance, and
+ * repeatable. */
 static uint64_t sim_priority(const struct sim_memory *memory)
 {
     uint64_t x = memory->id * UINT64_C(0x9e3779b97f4a7c15);
@@ -126,7 +127,8 @@ CUresult sim_memory_check(CUdeviceptr address, size_t size, int device, bool wri
         CUresult result = memory->access ? memory->access(memory, offset, part, device, write) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS || part == size)
             return result;
-        /* Only mappings may be crossed: two allocations that happen to be neighbours are two objects. */
+        /* Only mappings may be crossed: two allocations that happen to be neighbours are two
+         * objects. */
         if (memory->type != SIM_MEMORY_VMM)
             break;
         address += part;

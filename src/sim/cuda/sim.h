@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The simulated driver from inside: devices, contexts, memory records, the ledger, and what its files ask of each
- * other. Every function here is called with the global lock held unless it says otherwise.  Included by every file of
- * src/sim/cuda and by nothing else; it knows nothing of the profiler.
+ * The simulated driver from inside: devices, contexts, memory records, the ledger, and what its
+ * files ask of each other. Every function here is called with the global lock held unless it says
+ * otherwise.  Included by every file of src/sim/cuda and by nothing else; it knows nothing of the
+ * profiler.
  *
  * Invariants (checked by tests/sim/core_ledger.c):
  *   device.used = context overhead + sum of `footprint` over the device's live memory, arrays, modules, VMM, pools,
@@ -24,7 +25,8 @@
 #define SIM_KIB     (UINT64_C(1) << 10)
 #define SIM_MIB     (UINT64_C(1) << 20)
 #define SIM_GIB     (UINT64_C(1) << 30)
-/* The driver hands out device memory in 2 MiB pages: granularity of VMM, of large linear memory and of OOM. */
+/* The driver hands out device memory in 2 MiB pages: granularity of VMM, of large linear memory and
+ * of OOM. */
 #define SIM_PAGE (2 * SIM_MIB)
 
 static inline size_t sim_round_up(size_t value, size_t step)
@@ -33,8 +35,8 @@ static inline size_t sim_round_up(size_t value, size_t step)
 }
 
 /* ---- the lock ---------------------------------------------------------------------------------------------------- */
-/* One lock for all state.  A body holds it; it may drop it around callbacks into other people's code and around waits,
- * and must then look up again whatever it knew. */
+/* One lock for all state.  A body holds it; it may drop it around callbacks into other people's
+ * code and around waits, and must then look up again whatever it knew. */
 extern pthread_mutex_t sim_mutex;
 void sim_lock(void);
 void sim_unlock(void);
@@ -59,11 +61,12 @@ extern int sim_fault_active; /* relaxed loads; set before cuInit returns */
 uint64_t sim_clock_now(void);
 void sim_clock_add(uint64_t ns); /* nothing with latency=zero */
 void sim_clock_setup(struct sim_entry *entry);
-/* The part of a call's cost that depends on the pages it takes or gives: charged by linear.c, block.c and
- * physical.c. */
+/* The part of a call's cost that depends on the pages it takes or gives: charged by linear.c,
+ * block.c and physical.c. */
 enum sim_pages { SIM_PAGES_CREATE, SIM_PAGES_ALLOC, SIM_PAGES_FREE };
 void sim_clock_pages(enum sim_pages what, uint64_t bytes);
-/* Virtual ns to move bytes: over PCIe (host <-> device) or inside device memory; 0 with latency=zero. */
+/* Virtual ns to move bytes: over PCIe (host <-> device) or inside device memory; 0 with
+ * latency=zero. */
 uint64_t sim_clock_copy_ns(size_t bytes, bool host);
 
 /* ---- ledger (ledger.c) ------------------------------------------------------------------------------------------- */
@@ -83,8 +86,8 @@ enum sim_kind {
 };
 #define SIM_HOST (-1) /* device number of host memory in the ledger */
 
-/* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for one that must
- * not). */
+/* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for
+ * one that must not). */
 void sim_ledger_kind(int device, enum sim_kind kind, int64_t bytes);
 void sim_ledger_adjust(int device, enum sim_kind kind, int64_t bytes);
 void sim_ledger_reserved(int device, int64_t bytes);
@@ -98,7 +101,7 @@ void sim_ledger_forget(void); /* a forked child: it owns nothing and writes noth
 struct sim_context;
 struct sim_pool;
 struct sim_device {
-    int ordinal;  /* what programs call it */
+    int ordinal;  /* the ordinal that programs use */
     int physical; /* number before CUDA_VISIBLE_DEVICES; UUID and bus id derive from it */
     uint64_t total, used;
     bool charged; /* context overhead is counted in `used` */
@@ -112,11 +115,12 @@ extern int sim_device_count;
 extern bool sim_initialized; /* written under the lock in cuInit; read by the wrapper with acquire */
 int sim_device_setup(void);
 struct sim_device *sim_device_get(CUdevice ordinal); /* NULL: no such device */
-/* Physical bytes: CUDA_ERROR_OUT_OF_MEMORY when they are not there.  Bytes are multiples of what the caller really
- * takes. */
+/* Physical bytes: CUDA_ERROR_OUT_OF_MEMORY when they are not there.  Bytes are multiples of the
+ * caller's real granularity. */
 CUresult sim_device_take(int device, uint64_t bytes);
 void sim_device_give(int device, uint64_t bytes);
-/* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes given back. */
+/* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes
+ * given back. */
 uint64_t sim_pool_reclaim(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
 
@@ -136,7 +140,7 @@ struct sim_context {
     uint64_t peers;             /* bit per device whose memory this context may reach */
     size_t limits[SIM_LIMITS];
     int cache_config;
-    struct sim_memory *memory; /* what dies with the context */
+    struct sim_memory *memory; /* objects that end with the context */
     struct sim_array *arrays;
     struct sim_module *modules;
     struct sim_block *blocks; /* 2 MiB blocks of small linear allocations */
@@ -159,17 +163,19 @@ static inline struct sim_context *sim_context_owner(struct sim_context *context)
 CUresult sim_context_primary(int device, struct sim_context **context); /* the active one, or CONTEXT_IS_DESTROYED */
 
 /* ---- address space and its backing (space.c) --------------------------------------------------------------------- */
-/* One sparse memfd backs all simulated device, managed and pinned memory: offset = a physical address.  Pages appear
- * when touched and are zero at first. */
+/* One sparse memfd backs all simulated device, managed and pinned memory: offset = a physical
+ * address.  Pages appear when touched and are zero at first. */
 int sim_space_fd(void);
-/* Virtual ranges: PROT_NONE until mapped.  `align` is a power of two >= 4096; hint 0 = anywhere.  0 = none left, or
- * the hint is taken.  The range freed last is reused first when the size is the same, else the lowest hole. */
+/* Virtual ranges: PROT_NONE until mapped.  `align` is a power of two >= 4096; hint 0 = anywhere.  0
+ * = none left, or the hint is taken.  The range freed last is reused first when the size is the
+ * same, else the lowest hole. */
 CUdeviceptr sim_space_reserve(size_t size, size_t align, CUdeviceptr hint);
 void sim_space_release(CUdeviceptr base, size_t size); /* makes it PROT_NONE again and drops its pages' mappings */
 /* Physical ranges of the memfd, in multiples of 4096. */
 int sim_space_back(size_t size, uint64_t *offset);
 void sim_space_unback(uint64_t offset, size_t size); /* punches the hole: the pages are gone */
-/* Makes [base, base + size) show the file's bytes from offset on; prot 0 hides them again (PROT_NONE). */
+/* Makes [base, base + size) show the file's bytes from offset on; prot 0 hides them again
+ * (PROT_NONE). */
 int sim_space_map(CUdeviceptr base, size_t size, int fd, uint64_t offset, int prot);
 void sim_space_unmap(CUdeviceptr base, size_t size);
 
@@ -207,7 +213,8 @@ struct sim_memory {
     struct sim_block *block; /* small linear memory: the 2 MiB block it lives in */
     /* cuMemFree of a record that memory.c does not own (pool, graph, ...); NULL: memory.c frees it. */
     CUresult (*free)(struct sim_memory *memory);
-    /* May the device touch [offset, offset + size)?  NULL: yes (copies stage what peers may not reach). */
+    /* May the device touch [offset, offset + size)?  NULL: yes (copies stage what peers may not
+     * reach). */
     CUresult (*access)(struct sim_memory *memory, size_t offset, size_t size, int device, bool write);
     void *owner; /* whatever the owning file needs */
 };
@@ -215,12 +222,14 @@ void sim_memory_insert(struct sim_memory *memory, struct sim_context *context); 
 void sim_memory_remove(struct sim_memory *memory);       /* from tree and list; the caller frees the struct */
 struct sim_memory *sim_memory_find(CUdeviceptr address); /* the record that contains it, or NULL */
 struct sim_memory *sim_memory_next(CUdeviceptr address); /* the first record with base >= address, or NULL */
-/* Whole range known and reachable from the device?  A range may span adjacent VMM mappings.  *first may be NULL. */
+/* Whole range known and reachable from the device?  A range may span adjacent VMM mappings.  *first
+ * may be NULL. */
 CUresult sim_memory_check(CUdeviceptr address, size_t size, int device, bool write, struct sim_memory **first);
 
 /* ---- work: what copies, sets and launches hand to stream.c ------------------------------------------------------- */
 enum sim_work_type { SIM_WORK_COPY, SIM_WORK_SET, SIM_WORK_NOTHING };
-/* One side of a copy: bytes at base + (z * height + y) * pitch + x.  base 0 = not a range (an array: its storage). */
+/* One side of a copy: bytes at base + (z * height + y) * pitch + x.  base 0 = not a range (an
+ * array: its storage). */
 struct sim_side {
     CUdeviceptr base;    /* address of the first byte that is touched */
     size_t pitch, slice; /* bytes from row to row, from slice to slice */
@@ -229,17 +238,19 @@ struct sim_side {
 };
 struct sim_work {
     enum sim_work_type type;
-    struct sim_side destination, source; /* source: copies alone */
+    struct sim_side destination, source; /* source: only copies */
     size_t width, height, depth;         /* bytes, rows, slices; all >= 1 */
     unsigned value, element;             /* sets: value and its size 1, 2 or 4 */
     int device;                          /* which device does it */
     CUDA_MEMCPY3D copy;                  /* as asked, for graph nodes (type COPY) */
     CUDA_MEMSET_NODE_PARAMS set;         /* as asked, for graph nodes (type SET) */
 };
-/* copy.c: moves the bytes.  No lock needed; pages may fault.  sim_work_check: every side known and reachable. */
+/* copy.c: moves the bytes.  No lock needed; pages may fault.  sim_work_check: every side known and
+ * reachable. */
 void sim_work_run(const struct sim_work *work);
 CUresult sim_work_check(const struct sim_work *work);
-/* copy.c: from descriptor to work; used by graph.c for its nodes too.  Checks arguments, not reachability. */
+/* copy.c: from descriptor to work; used by graph.c for its nodes too.  Checks arguments, not
+ * reachability. */
 CUresult sim_work_copy(const CUDA_MEMCPY3D *copy, struct sim_context *context, struct sim_work *work);
 CUresult sim_work_set(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_context *context, struct sim_work *work);
 
@@ -267,7 +278,7 @@ struct sim_function {
     struct sim_module *module;
     char *name;
     int attributes[24];
-    int param_count; /* -2: launch.c has not looked yet */
+    int param_count; /* -2: not yet determined by launch.c */
     uint16_t param_size[64];
 };
 struct sim_module {
@@ -287,8 +298,8 @@ sim_function_find(CUfunction handle); /* also for a CUkernel: its function in th
 
 /* ---- tool callbacks (tool.c) ------------------------------------------------------------------------------------- */
 extern uint8_t sim_tool_enabled[SIM_TOOL_DOMAINS][SIM_TOOL_DRIVER_IDS];
-/* RESOURCE, SYNCHRONIZE and STATE events.  Called with the lock held; drops it during the callback and takes it again:
- * before calling it, leave all structures whole. */
+/* RESOURCE, SYNCHRONIZE and STATE events.  Called with the lock held; drops it during the callback
+ * and takes it again: before calling it, leave all structures whole. */
 void sim_tool_event(uint32_t domain, uint32_t cbid, struct sim_context *context, void *handle, void *descriptor);
 static inline bool sim_tool_wants(uint32_t domain, uint32_t cbid)
 {
@@ -315,20 +326,25 @@ CUstream sim_stream_default(CUstream stream);
 
 /* ---- what stream.c, event.c, capture.c and hazard.c give to the files above -------------------------------------- */
 #define SIM_SUBMIT_SYNC 1u /* the caller waits until it is done: synchronous copies and sets */
-/* Checks the stream and capture rules; captures the work as a graph node, or checks it (sim_work_check), tells the
- * hazard detector, and runs it in stream order.  stream as given by the program after sim_stream_default. */
+/* Checks the stream and capture rules; captures the work as a graph node, or checks it
+ * (sim_work_check), tells the hazard detector, and runs it in stream order.  stream as given by the
+ * program after sim_stream_default. */
 CUresult sim_stream_submit(CUstream stream, const struct sim_work *work, unsigned flags);
-/* Is this stream usable now?  For calls that only name one (prefetch, attach): INVALID_HANDLE and the like. */
+/* Is this stream usable now?  For calls that only name one (prefetch, attach): INVALID_HANDLE or
+ * another error. */
 CUresult sim_stream_check(CUstream stream);
 void sim_stream_context_created(struct sim_context *context);
 void sim_stream_context_destroyed(struct sim_context *context); /* before its memory goes */
-/* All work of the context's device streams has finished (cuCtxSynchronize, the implicit one of cuMemFree). */
+/* All work of the context's device streams has finished (cuCtxSynchronize, the implicit one of
+ * cuMemFree). */
 CUresult sim_stream_synchronize(struct sim_context *context);
 int sim_stream_id(struct sim_context *context, CUstream stream, int per_thread, uint64_t *id); /* 0 or -EINVAL */
-/* A call that is illegal while a stream captures in a mode that forbids it: STREAM_CAPTURE_UNSUPPORTED (and the capture
- * is invalidated), else CUDA_SUCCESS.  cuMemAlloc and the like ask first. */
+/* A call that is illegal while a stream captures in a mode that forbids it:
+ * STREAM_CAPTURE_UNSUPPORTED (and the capture is invalidated), else CUDA_SUCCESS.  cuMemAlloc and
+ * similar calls check it first. */
 CUresult sim_capture_check(void);
-/* A record was made / is about to go: the hazard detector looks for unfinished work that still uses it. */
+/* A record was made / is about to go: the hazard detector looks for unfinished work that still uses
+ * it. */
 void sim_hazard_born(struct sim_memory *memory);
 void sim_hazard_dying(struct sim_memory *memory);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Addresses and their backing: virtual ranges from reserved arenas, physical ranges in one sparse memfd.
- * Called by memory.c, array.c, ipc.c, vmm.c and pool.c with the lock held.  A freed range is handed out again at once:
- * address reuse is what breaks tools, so it must happen here more readily than on a real device. */
+ * Addresses and their backing: virtual ranges from reserved arenas, physical ranges in one sparse
+ * memfd. Called by memory.c, array.c, ipc.c, vmm.c and pool.c with the lock held.  A freed range is
+ * handed out again at once: address reuse is what breaks tools, so it must happen here more readily
+ * than on a real device. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -13,10 +14,12 @@
 #include <unistd.h>
 
 #define SIM_SMALL_PAGE 4096
-/* 16 TiB of file and 256 GiB arenas cost nothing until touched; an arena is small enough for a sanitized program. */
+/* 16 TiB of file and 256 GiB arenas cost nothing until touched; an arena is small enough for a
+ * sanitized program. */
 #define SIM_FILE_SIZE  (UINT64_C(16) << 40)
 #define SIM_ARENA_SIZE (UINT64_C(256) << 30)
-/* Ranges freed last that are tried first; more than a program frees between two allocations of one size. */
+/* Ranges freed last that are tried first; more than a program frees between two allocations of one
+ * size. */
 #define SIM_RECENT 32
 
 struct sim_range {

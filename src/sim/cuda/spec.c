@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * GPUPROF_SIM: devices=2,memory=16GiB,latency=zero|typical,faults=FILE.
- * Read once, by cuInit.  Never guesses: what it cannot read is said on stderr and cuInit fails. */
+ * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -59,7 +59,8 @@ static int sim_spec_item(char *item)
             return sim_spec_bad(item, "not a number of devices");
         sim_spec.devices = (int)count;
     } else if (key == 6 && !strncmp(item, "memory", key)) {
-        /* A few 2 MiB pages must be left beside the context; 1 TiB is beyond any device of today. */
+        /* A few 2 MiB pages must remain after the context's share; 1 TiB is beyond any device of
+         * today. */
         if (sim_size_read(value, &sim_spec.memory) != 0 || sim_spec.memory < 64 * SIM_MIB ||
             sim_spec.memory > 1024 * SIM_GIB)
             return sim_spec_bad(item, "not a size between 64MiB and 1TiB");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Streams: the default ones (legacy, one per thread), created ones, and the rules by which they wait for one another.
- * Called by programs through the API and by every part that puts work into a stream.  Never runs work itself. */
+ * Streams: the default ones (legacy, one per thread), created ones, and the rules by which they
+ * wait for one another. Called by programs through the API and by every part that puts work into a
+ * stream.  Never runs work itself. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ bool sim_stream_valid(CUstream h)
     return false;
 }
 
-/* thread: the owner of a per-thread stream; for what was left over by destroyed streams: 1 if they were
+/* thread: the owner of a per-thread stream; for the work of destroyed streams: 1 if they were
  * non-blocking. */
 static struct sim_stream *sim_stream_special(struct sim_context *c, enum sim_stream_kind kind, int thread, bool make)
 {
@@ -163,8 +164,8 @@ void sim_access(struct sim_stream *s, CUdeviceptr p, size_t bytes, bool write, c
                           write, api);
 }
 
-/* Rows that lie back to back are one range; others are touched row by row, so that neighbours in the padding of a
- * pitched layout do not conflict. */
+/* Rows that lie back to back are one range; others are touched row by row, so that neighbours in
+ * the padding of a pitched layout do not conflict. */
 static void sim_side_access(struct sim_stream *s, const struct sim_work *w, const struct sim_side *side, bool write,
                             const char *api)
 {
@@ -325,7 +326,8 @@ static CUresult sim_stream_create(CUstream *out, unsigned int flags, int priorit
     return r ? r : sim_stream_new(out, c, flags, priority, NULL);
 }
 
-/* Work that is still queued goes on; only the handle dies.  The legacy stream takes over the duty to be waited for. */
+/* Work that is still queued goes on; only the handle dies.  The legacy stream takes over the duty
+ * to be waited for. */
 static CUresult sim_stream_destroy(CUstream h)
 {
     struct sim_stream *s = (struct sim_stream *)h, *rest;
@@ -468,7 +470,8 @@ SIM_API4(758, 12050, cuGreenCtxStreamCreate, CUstream *, phStream, CUgreenCtx, g
 {
     struct sim_context *c = sim_context_find((CUcontext)greenCtx);
 
-    /* Green contexts have no legacy stream of their own, so a blocking stream has nothing to block on. */
+    /* Green contexts have no legacy stream of their own, so a blocking stream has nothing to block
+     * on. */
     if (!c || !c->parent || !(flags & CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     return sim_stream_new(phStream, c, flags, priority, greenCtx);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Streams, order and everything that lives in order: what stream.c, event.c, launch.c, capture.c, graph.c, pool.c,
- * vmm.c, multicast.c and hazard.c share, and what the core (copies, contexts, frees) asks of them.
+ * Streams and order: shared by stream.c, event.c, launch.c, capture.c, graph.c, pool.c, vmm.c,
+ * multicast.c and hazard.c, with the functions that the core (copies, contexts, frees) calls.
  *
- * All functions here are called with the simulator's one lock held unless their line says otherwise.
+ * All functions here are called with the simulator's one lock held unless their line says
+ * otherwise.
  *
- * Work is done at once, in the order of the API calls, which is one of the orders that the streams permit; only host
- * functions run later, on one worker.  "Finished" is therefore a matter of three things kept in struct sim_point: the
- * virtual time at which the device would be through, the last host function that must have run, and the vector clock
- * that says what the program's order guarantees. */
+ * Work is done at once, in the order of the API calls, which is one of the orders that the streams
+ * permit; only host functions run later, on one worker.  "Finished" therefore depends on three
+ * values in struct sim_point: the virtual time at which the device would be done, the last host
+ * function that must have run, and the vector clock of the order that the program guarantees. */
 #ifndef SIM_STREAM_H
 #define SIM_STREAM_H
 
@@ -31,7 +32,7 @@ void sim_vector_set(struct sim_vector *v, uint32_t slot, uint64_t epoch);
 void sim_vector_join(struct sim_vector *into, const struct sim_vector *from);
 bool sim_vector_covers(const struct sim_vector *v, const struct sim_vector *past);
 void sim_vector_drop(struct sim_vector *v);
-/* The host's clock: what it has waited for. */
+/* The host's clock: the work that it has waited for. */
 struct sim_vector *sim_host(void);
 uint32_t sim_slot_take(void);
 void sim_slot_retire(uint32_t slot);
@@ -55,9 +56,11 @@ void sim_point_join(struct sim_point *into, const struct sim_point *from);
 void sim_point_copy(struct sim_point *into, const struct sim_point *from);
 void sim_point_drop(struct sim_point *p);
 bool sim_point_finished(const struct sim_point *p);
-/* Blocks until p is finished (the lock is dropped while a host function runs); then the host knows of it. */
+/* Blocks until p is finished (the lock is dropped while a host function runs); then the host knows
+ * of it. */
 void sim_point_wait(const struct sim_point *p);
-/* Waits only for the host functions before p: copies run on the calling thread and must not overtake them. */
+/* Waits only for the host functions before p: copies run on the calling thread and must not
+ * overtake them. */
 void sim_point_wait_host(const struct sim_point *p);
 /* Queues fn for the worker after everything queued so far; returns its sequence number. */
 uint64_t sim_host_enqueue(void (*fn)(void *), void *data);
@@ -96,7 +99,7 @@ struct sim_stream {
     uint32_t slot;
     struct sim_point point;
     struct sim_capture *capture;
-    struct sim_nodes frontier; /* while capturing: what the next node depends on */
+    struct sim_nodes frontier; /* while capturing: the nodes that the next node depends on */
     CUstreamAttrValue attribute[CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING + 1];
 };
 
@@ -107,14 +110,16 @@ struct sim_stream *sim_stream_first(void);
 struct sim_stream *sim_stream_branch(struct sim_context *c, int device); /* graph launches: an actor off the list */
 void sim_stream_drop(struct sim_stream *s);
 CUresult sim_stream_new(CUstream *out, struct sim_context *c, unsigned int flags, int priority, CUgreenCtx green);
-/* Orders s after the host and the default-stream rules, without work of its own (event record, wait). */
+/* Orders s after the host and the default-stream rules, without work of its own (event record,
+ * wait). */
 void sim_stream_order(struct sim_stream *s);
-/* An operation with work starts in s: order, capture rules, wait for earlier host functions, a new epoch. */
+/* An operation with work starts in s: order, capture rules, wait for earlier host functions, a new
+ * epoch. */
 CUresult sim_op_begin(struct sim_stream *s);
 /* Checked work runs in s: hazards, bytes, virtual time.  After sim_op_begin. */
 void sim_work_do(struct sim_stream *s, const struct sim_work *work);
 void sim_stream_charge(struct sim_stream *s, uint64_t device_ns);
-/* The running operation of s touches a range: hazards.  Ranges that are no device memory are ignored. */
+/* The running operation of s touches a range: hazards.  Ranges outside device memory are ignored. */
 void sim_access(struct sim_stream *s, CUdeviceptr p, size_t bytes, bool write, const char *api);
 void sim_host_sync_stream(struct sim_stream *s);
 /* Everything on the device has finished and the host knows it; SIM_ALL_DEVICES for all. */
@@ -169,7 +174,7 @@ void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, u
 /* cuMemFree of pool memory; in stream order. */
 CUresult sim_pool_free(struct sim_memory *m);
 CUresult sim_pool_free_async(struct sim_memory *m, struct sim_stream *s);
-/* The host has waited for work: free what is above the thresholds. */
+/* The host has waited for work: frees memory above the thresholds. */
 void sim_pools_observe(void);
 /* The address lies in a pool's backing memory, allocated or not. */
 bool sim_pool_covers(CUdeviceptr address);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Calls about a whole context's streams: waiting for all of them, their priorities, and attaching managed memory.
- * Entry points alone. */
+ * Calls about a whole context's streams: waiting for all of them, their priorities, and attaching
+ * managed memory. Only entry points. */
 #include "cuda/graph.h"
 
 /* A context stands for all its streams: waiting for it is waiting for the ones that capture. */
@@ -57,7 +57,8 @@ SIM_API2(370, 5050, cuCtxGetStreamPriorityRange, int *, leastPriority, int *, gr
     return CUDA_SUCCESS;
 }
 
-/* Who may touch managed memory does not change what it takes: checked, ordered in the stream, else without effect. */
+/* The access mode of managed memory does not change its size: the call is checked, ordered in the
+ * stream, and has no other effect. */
 SIM_API4_PTSZ(377, 438, 6000, cuStreamAttachMemAsync, CUstream, hStream, CUdeviceptr, dptr, size_t, length,
               unsigned int, flags)
 {

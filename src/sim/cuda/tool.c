@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The tool table: who listens, which callback ids are on, and the delivery of calls and events.
- * Called by api.c (calls), by the files that make contexts, streams, modules and graphs (events), and through the table
- * by the simulated libcupti and libcudart.  Never holds the lock during a callback. */
+ * The tool table: the listening tool, its enabled callback ids, and the delivery of calls and
+ * events. Called by api.c (calls), by the files that make contexts, streams, modules and graphs
+ * (events), and through the table by the simulated libcupti and libcudart.  Never holds the lock
+ * during a callback. */
 #include "sim.h"
 
 #include <errno.h>
@@ -15,12 +16,14 @@ struct sim_listener {
     sim_tool_event_fn event;
     void *user;
 };
-/* Replaced as a whole and never freed: a callback in flight may still read the old one (a few bytes per attach). */
+/* Replaced as a whole and never freed: a callback in flight may still read the old one (a few bytes
+ * per attach). */
 static struct sim_listener *sim_listener;
 
 static struct sim_listener *sim_listener_get(void)
 {
-    /* [tool.A1] acquire pairs with the release [tool.R1]: the listener's fields are written before it is published. */
+    /* [tool.A1] acquire pairs with the release [tool.R1]: the listener's fields are written before
+     * it is published. */
     return __atomic_load_n(&sim_listener, __ATOMIC_ACQUIRE);
 }
 

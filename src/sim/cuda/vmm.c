@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Address ranges: reservation, mapping of physical memory into them, access rights, and tile mappings of sparse arrays.
- * A mapping is a memory record of its own, so that copies and pointer queries find it.  The mapped pages are those of
- * the handle's file: two mappings of one handle show the same bytes.  Whether the device may touch them is asked by the
- * copy engine through the record, not by page protection. */
+ * Address ranges: reservation, mapping of physical memory into them, access rights, and tile
+ * mappings of sparse arrays. A mapping is a memory record of its own, so that copies and pointer
+ * queries find it.  The mapped pages are those of the handle's file: two mappings of one handle
+ * show the same bytes.  The copy engine checks the device's access through the record, not through
+ * page protection. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -111,14 +112,15 @@ static CUresult sim_mapping_access(struct sim_memory *m, size_t offset, size_t s
     return (map->access[device + 1] & (write ? 2 : 1)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Mappings end by cuMemUnmap alone. */
+/* Only cuMemUnmap ends a mapping. */
 static CUresult sim_mapping_free(struct sim_memory *m)
 {
     (void)m;
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* offset: the header still says "currently must be zero" beside the rule that it be a multiple of the granularity. */
+/* offset: the header says "currently must be zero" and also that it be a multiple of the
+ * granularity. */
 SIM_API5(551, 10020, cuMemMap, CUdeviceptr, ptr, size_t, size, size_t, offset, CUmemGenericAllocationHandle, handle,
          unsigned long long, flags)
 {
@@ -226,7 +228,8 @@ static CUresult sim_access_check(CUdeviceptr ptr, size_t size, const CUmemAccess
     if (d->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && d->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
         d->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return CUDA_ERROR_INVALID_VALUE;
-    /* The host can reach device memory on coherent platforms alone; this one is a plain PCIe machine. */
+    /* The host can reach device memory only on coherent platforms; this one is a plain PCIe
+     * machine. */
     for (CUdeviceptr at = ptr; slot == 0 && at < ptr + size;) {
         struct sim_memory *m = sim_memory_find(at);
 

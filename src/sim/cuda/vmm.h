@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Virtual memory management from inside: shared by physical.c (handles and their lives, sharing), vmm.c (address
- * ranges, mappings, access) and multicast.c.  Everything under the simulator's lock. */
+ * Virtual memory management from inside: shared by physical.c (handles and their lives, sharing),
+ * vmm.c (address ranges, mappings, access) and multicast.c.  Everything under the simulator's lock. */
 #ifndef SIM_VMM_H
 #define SIM_VMM_H
 
 #include "cuda/stream.h"
 
-/* A memory allocation behind a handle.  It lives while references + mappings + binds > 0; the handle can be named only
- * while references > 0, and its value is given out again once the allocation is gone. */
+/* A memory allocation behind a handle.  It lives while references + mappings + binds > 0; the
+ * handle can be named only while references > 0, and its value is given out again once the
+ * allocation is gone. */
 struct sim_physical {
     CUmemGenericAllocationHandle handle;
     size_t size;
@@ -17,13 +18,13 @@ struct sim_physical {
     uint64_t offset; /* in that file */
     uint64_t references, mappings, binds;
     uint64_t mapped_bytes; /* sum of the sizes of its mappings */
-    uint64_t counted;      /* what of that the ledger has as allocated: at most size */
+    uint64_t counted;      /* the part of it that the ledger counts as allocated: at most size */
     int import_device;     /* imported: whose ledger counts it while mapped */
     bool imported, own_fd;
     struct sim_multicast *multicast; /* not memory but a multicast object */
 };
 
-/* Last page of a shared allocation's memfd: what the importer must know. */
+/* Last page of a shared allocation's memfd: the facts that an importer needs. */
 #define SIM_PHYSICAL_MAGIC UINT64_C(0x737968702d6d6973)
 struct sim_physical_header {
     uint64_t magic, size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * From copy and set descriptors to work, its check, and the moving of bytes.
- * Called by copy.c, set.c, stream.c and graph.c.  sim_work_run is the only place where simulated bytes move. */
+ * From copy and set descriptors to work, its check, and the moving of bytes. Called by copy.c,
+ * set.c, stream.c and graph.c.  sim_work_run is the only place where simulated bytes move. */
 #include "sim.h"
 #include "stream.h"
 
@@ -124,7 +124,7 @@ static CUresult sim_side_check(const struct sim_work *work, const struct sim_sid
     size_t span = (work->depth - 1) * side->slice + (work->height - 1) * side->pitch + work->width;
     struct sim_memory *first;
     CUresult result = sim_memory_check(side->base, span, side->device, write, &first);
-    /* A pool pointer that was freed is no error of this call on a device either: the detector counts the use. */
+    /* A real device accepts a freed pool pointer here too: the detector counts the use. */
     if (!first && sim_pool_covers(side->base))
         return CUDA_SUCCESS;
     return result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Points in the device's work, and the one worker that runs host functions in the order in which they were given.
- * CUDA promises no concurrency between host functions, so one worker is enough; it runs them without the simulator's
- * lock.  Lock order: the simulator's lock, then sim_worker.mutex. */
+ * Points in the device's work, and the one worker that runs host functions in the order in which
+ * they were given. CUDA promises no concurrency between host functions, so one worker is enough; it
+ * runs them without the simulator's lock.  Lock order: the simulator's lock, then sim_worker.mutex. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

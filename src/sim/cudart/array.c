@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls for arrays, and the conversion of the runtime's 3D copy descriptor, which counts elements where an
- * array takes part.  Called by programs and by copy.c and graph.c. */
+ * Runtime calls for arrays, and the conversion of the runtime's 3D copy descriptor, which counts
+ * elements where an array takes part.  Called by programs and by copy.c and graph.c. */
 #include "cudart/runtime.h"
 
 RT_EXPORT struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f)
@@ -163,7 +163,8 @@ static size_t rt_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *info)
     return (size_t)(desc.x + desc.y + desc.z + desc.w) / 8;
 }
 
-/* Memory type of a side that is no array, from the direction: host is the source of kinds 0 and 1. */
+/* Memory type of a side that is not an array, from the direction: host is the source of kinds 0 and
+ * 1. */
 static CUmemorytype rt_side(enum cudaMemcpyKind kind, bool source)
 {
     if (kind == cudaMemcpyDefault)

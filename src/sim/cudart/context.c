@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Which device and context a thread's runtime calls act on.  A context that the program made current by the driver API
- * wins; else it is the primary context of the thread's device (0 until cudaSetDevice), retained once per process when
- * first needed.  Called under the runtime's bracket; holds its lock around one retain alone. */
+ * Which device and context a thread's runtime calls act on.  A context that the program made
+ * current by the driver API wins; else it is the primary context of the thread's device (0 until
+ * cudaSetDevice), retained once per process when first needed.  Called under the runtime's bracket;
+ * holds its lock only around one retain. */
 #include "cudart/runtime.h"
 
 #include <pthread.h>
@@ -129,7 +130,8 @@ cudaError_t rt_device_reset(void)
     primary = &rt_primary.devices[device];
     pthread_mutex_lock(&rt_primary.lock);
     primary->context = NULL;
-    /* [generation.W] release pairs with [generation.R]: who sees the new number retains again. */
+    /* [generation.W] release pairs with [generation.R]: a thread that sees the new number retains
+     * again. */
     __atomic_store_n(&primary->generation, primary->generation + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&rt_primary.lock);
     result = rt_drivers[0].cuDevicePrimaryCtxReset(device);

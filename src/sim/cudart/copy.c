@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Runtime copies and sets.  Called by programs.  The direction chooses the driver's function, as the real runtime does:
- * host to host and "default" go to the unified cuMemcpy, the others to their own. */
+ * Runtime copies and sets.  Called by programs.  The direction chooses the driver's function, as
+ * the real runtime does: host to host and "default" go to the unified cuMemcpy, the others to their
+ * own. */
 #include "cudart/runtime.h"
 
 static cudaError_t rt_memcpy(const struct rt_driver *D, void *dst, const void *src, size_t count,
@@ -203,7 +204,8 @@ static cudaError_t rt_memset2d(const struct rt_driver *D, const void *pointer, s
                                : D->cuMemsetD2D8(to, pitch, (unsigned char)value, width, height));
 }
 
-/* Slice by slice: rows between the slices' ends (ysize beyond the extent's height) must stay untouched. */
+/* Slice by slice: rows between the slices' ends (ysize beyond the extent's height) must stay
+ * untouched. */
 static cudaError_t rt_memset3d(const struct rt_driver *D, struct cudaPitchedPtr to, int value, struct cudaExtent extent,
                                bool async, cudaStream_t stream)
 {

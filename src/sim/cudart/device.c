@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls about the runtime itself and its devices: last error, versions, device choice and properties, limits,
- * peer access, driver entry points.  Called by programs; each goes through the bracket of runtime.h. */
+ * Runtime calls about the runtime itself and its devices: last error, versions, device choice and
+ * properties, limits, peer access, driver entry points.  Called by programs; each goes through the
+ * bracket of runtime.h. */
 #include "cudart/runtime.h"
 
-/* Both initialise too: without a driver the real ones answer "insufficient driver" every time, cleared or not. */
+/* Both initialise too: without a driver the real ones answer "insufficient driver" every time,
+ * cleared or not. */
 RT_API0(RT_INIT | RT_QUIET, 10, cudaGetLastError)
 {
     return rt_last_error(true);
@@ -230,7 +232,8 @@ RT_API(RT_INIT, 440, cudaGetDeviceProperties, struct cudaDeviceProp *, prop, int
     return cudaSuccess;
 }
 
-/* Flags 0 means what the program was compiled for, so the per-thread twin asks for per-thread functions. */
+/* Flags 0 means the mode that the program was compiled for, so the per-thread twin asks for
+ * per-thread functions. */
 static cudaError_t rt_entry_point(const struct rt_driver *D, const char *symbol, void **function, int version,
                                   unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 {

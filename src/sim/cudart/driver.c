@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * How the runtime finds its driver, and the bracket around each of its calls.  The way in is the real runtime's:
- * dlopen("libcuda.so.1"), one dlsym of cuGetProcAddress_v2, everything else through that function.  Called by every
- * entry point; must never call the driver by a linked symbol, since programs and shims get in front by these steps. */
+ * How the runtime finds its driver, and the bracket around each of its calls.  The way in is the
+ * real runtime's: dlopen("libcuda.so.1"), one dlsym of cuGetProcAddress_v2, everything else through
+ * that function.  Called by every entry point; must never call the driver by a linked symbol, since
+ * programs and shims get in front by these steps. */
 #include "cudart/runtime.h"
 
 #include <dlfcn.h>
@@ -13,13 +14,15 @@ static struct {
     pthread_once_t load_once, init_once;
     cudaError_t load_status, init_status;
     rt_getproc_fn getproc;
-    /* Written once by the loading thread, read by threads that may not have gone through pthread_once. */
+    /* Written once by the loading thread, read by threads that may not have gone through
+     * pthread_once. */
     const struct sim_tool_table *tools;
 } rt_state = {.load_once = PTHREAD_ONCE_INIT, .init_once = PTHREAD_ONCE_INIT};
 
 static __thread cudaError_t rt_thread_error;
 
-/* Stands in for a function that this driver does not have.  36 is no driver code: it is the runtime's own. */
+/* Stands in for a function that this driver does not have.  36 is the runtime's own code, not the
+ * driver's. */
 static CUresult rt_missing(void)
 {
     return (CUresult)cudaErrorCallRequiresNewerDriver;
@@ -40,7 +43,8 @@ static void rt_resolve_all(void)
     CUdriverProcAddressQueryResult found;
     void *function = NULL;
 
-    /* The real runtime's first question has an empty name and version 0; drivers and hooks have to bear it. */
+    /* The real runtime's first question has an empty name and version 0; drivers and hooks have to
+     * bear it. */
     rt_state.getproc("", &function, 0, CU_GET_PROC_ADDRESS_DEFAULT, &found);
 #define RT_FILL(name, version, types)                                                                                  \
     *(void **)&rt_drivers[0].name = rt_resolve(#name, version, CU_GET_PROC_ADDRESS_DEFAULT);                           \
@@ -76,8 +80,8 @@ static void rt_load_once(void)
         return;
     rt_resolve_all();
     rt_find_tools();
-    /* Another vendor's driver has no table of the simulator's: the runtime cannot work without it, and says what the
-     * real one says to a driver that it does not trust. */
+    /* Another vendor's driver has no table of the simulator's: the runtime cannot work without it,
+     * and answers as the real one does with a driver that it does not trust. */
     rt_state.load_status =
         __atomic_load_n(&rt_state.tools, __ATOMIC_RELAXED) ? cudaSuccess : cudaErrorSoftwareValidityNotEstablished;
 }
@@ -126,7 +130,7 @@ cudaError_t rt_begin(struct rt_call *call, unsigned need, uint32_t cbid, const c
 
 cudaError_t rt_end(struct rt_call *call, cudaError_t status)
 {
-    /* A copy, since what a tool writes there does not reach the program in this domain. */
+    /* A copy, since in this domain a tool's writes do not reach the program. */
     cudaError_t shown = status;
 
     if (status != cudaSuccess && !(call->need & RT_QUIET))

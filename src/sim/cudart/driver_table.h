@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Every driver function that the runtime uses: name, version of the ABI that introduced the wanted form, version of its
- * per-thread-default-stream twin if it has one (X2), parameter types.  runtime.h makes the table of pointers of it and
- * driver.c fills that table through cuGetProcAddress_v2, as the real runtime does.  Versions are those of the PFN names
- * in the toolkit's cudaTypedefs.h. */
+ * Every driver function that the runtime uses: name, version of the ABI that introduced the wanted
+ * form, version of its per-thread-default-stream twin if it has one (X2), parameter types.
+ * runtime.h makes the table of pointers of it and driver.c fills that table through
+ * cuGetProcAddress_v2, as the real runtime does.  Versions are those of the PFN names in the
+ * toolkit's cudaTypedefs.h. */
 #ifndef SIM_CUDART_DRIVER_TABLE_H
 #define SIM_CUDART_DRIVER_TABLE_H
 

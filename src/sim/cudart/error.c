@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Names and short texts of the runtime's error codes, and the mapping from the driver's codes.  The runtime's codes
- * have been the driver's numbers since CUDA 10.1, so the mapping is the identity wherever the runtime has a name for
- * the number.  Called by every runtime entry point; never allocates and never calls the driver. */
+ * Names and short texts of the runtime's error codes, and the mapping from the driver's codes.  The
+ * runtime's codes have been the driver's numbers since CUDA 10.1, so the mapping is the identity
+ * wherever the runtime has a name for the number.  Called by every runtime entry point; never
+ * allocates and never calls the driver. */
 #include "cudart/runtime.h"
 
 struct rt_error {

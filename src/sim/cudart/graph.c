@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls for graphs and their memory.  Called by programs.  Handles, allocation parameters, edge data and
- * results have the driver's layout; kernel, copy, memset and general node parameters are converted here. */
+ * Runtime calls for graphs and their memory.  Called by programs.  Handles, allocation parameters,
+ * edge data and results have the driver's layout; kernel, copy, memset and general node parameters
+ * are converted here. */
 #include "cudart/runtime.h"
 
 RT_API(RT_CONTEXT, 286, cudaGraphCreate, cudaGraph_t *, pGraph, unsigned int, flags)
@@ -174,8 +175,9 @@ RT_API(RT_CONTEXT, 422, cudaGraphMemFreeNodeGetParams, cudaGraphNode_t, node, vo
     return rt_error_from(D->cuGraphMemFreeNodeGetParams(node, (CUdeviceptr *)dptr_out));
 }
 
-/* The node kinds whose parameters differ between the APIs; all others are copied as they are, since the driver's
- * structs begin with the runtime's fields and go on with a context, where 0 means the current one. */
+/* The node kinds whose parameters differ between the APIs; all others are copied as they are, since
+ * the driver's structs begin with the runtime's fields and go on with a context, where 0 means the
+ * current one. */
 static cudaError_t rt_node_from(const struct cudaGraphNodeParams *from, CUgraphNodeParams *to)
 {
     CUfunction function;

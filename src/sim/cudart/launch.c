@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Libraries, kernels and launches in the runtime.  A program without a CUDA compiler has no registered kernels; it gets
- * its kernels from cudaLibraryGetKernel and launches them by handle, which the real runtime takes too.  Any other
- * "function" is refused as an invalid device function. */
+ * Libraries, kernels and launches in the runtime.  A program without a CUDA compiler has no
+ * registered kernels; it gets its kernels from cudaLibraryGetKernel and launches them by handle,
+ * which the real runtime takes too.  Any other "function" is refused as an invalid device function. */
 #include "cudart/runtime.h"
 
 #include <pthread.h>

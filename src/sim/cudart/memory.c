@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls for linear, pitched, managed, pinned and registered memory and for questions about pointers.  Called by
- * programs.  Zero sizes end here with success and NULL, as the runtime documents; the driver refuses them. */
+ * Runtime calls for linear, pitched, managed, pinned and registered memory and for questions about
+ * pointers.  Called by programs.  Zero sizes end here with success and NULL, as the runtime
+ * documents; the driver refuses them. */
 #include "cudart/runtime.h"
 
 RT_API(RT_CONTEXT, 20, cudaMalloc, void **, devPtr, size_t, size)
@@ -34,7 +35,8 @@ static cudaError_t rt_malloc_pitch(const struct rt_driver *D, void **pointer, si
         *pitch = 0;
         return cudaSuccess;
     }
-    /* 4 is the smallest element size that the driver takes and asks for no more alignment than the others. */
+    /* 4 is the smallest element size that the driver takes and asks for no more alignment than the
+     * others. */
     result = D->cuMemAllocPitch(&base, pitch, width, height, 4);
     if (!result)
         *pointer = rt_pointer(base);
@@ -127,7 +129,7 @@ RT_API(RT_CONTEXT, 30, cudaMemGetInfo, size_t *, free, size_t *, total)
     return rt_error_from(D->cuMemGetInfo(free, total));
 }
 
-/* A pointer that CUDA does not know is no error since CUDA 11: its type is "unregistered". */
+/* An unknown pointer is not an error since CUDA 11: its type is "unregistered". */
 RT_API(RT_CONTEXT, 151, cudaPointerGetAttributes, struct cudaPointerAttributes *, attributes, const void *, ptr)
 {
     unsigned int type = 0, managed = 0;

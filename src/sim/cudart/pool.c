@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls for stream-ordered memory and its pools.  Called by programs.  Pool properties, access descriptors,
- * locations and export data have the driver's layout, so they are handed on as they are. */
+ * Runtime calls for stream-ordered memory and its pools.  Called by programs.  Pool properties,
+ * access descriptors, locations and export data have the driver's layout, so they are handed on as
+ * they are. */
 #include "cudart/runtime.h"
 
 RT_TWINS(RT_CONTEXT, 373, 374, _ptsz, cudaMallocAsync, void **, devPtr, size_t, size, cudaStream_t, hStream)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The simulated runtime's own header: table of driver pointers, per-call bracket, the macros that every entry point is
- * written with.  Included by all of src/sim/cudart; nothing outside of it may use it.
+ * The simulated runtime's own header: table of driver pointers, per-call bracket, the macros that
+ * every entry point is written with.  Included by all of src/sim/cudart; nothing outside of it may
+ * use it.
  *
- * One call runs: load the driver and cuInit (once per process, before the tool hears of anything, as the real runtime
- * does: the injected tool subscribes inside that cuInit) -> RUNTIME ENTER -> primary context of the thread's device,
- * made current -> body -> RUNTIME EXIT.  So context creation nests inside the first runtime call that needs a context.
+ * One call runs: load the driver and cuInit (once per process, before the tool hears of anything,
+ * as the real runtime does: the injected tool subscribes inside that cuInit) -> RUNTIME ENTER ->
+ * primary context of the thread's device, made current -> body -> RUNTIME EXIT.  So context
+ * creation nests inside the first runtime call that needs a context.
  */
 #ifndef SIM_CUDART_RUNTIME_H
 #define SIM_CUDART_RUNTIME_H
@@ -21,9 +23,10 @@
 
 #define RT_EXPORT __attribute__((visibility("default")))
 
-/* All driver functions that the runtime calls.  There are two tables: [0] with the legacy default stream, [1] with the
- * per-thread default stream where a function has such a twin, else the same pointer.  A function that the driver lacks
- * points at one that answers "call requires newer driver". */
+/* All driver functions that the runtime calls.  There are two tables: [0] with the legacy default
+ * stream, [1] with the per-thread default stream where a function has such a twin, else the same
+ * pointer.  A function that the driver lacks points at one that answers "call requires newer
+ * driver". */
 struct rt_driver {
 #define RT_POINTER(name, version, types)        CUresult(*name) types;
 #define RT_POINTER2(name, version, twin, types) CUresult(*name) types;
@@ -45,12 +48,12 @@ enum rt_need {
 
 struct rt_call {
     struct sim_tool_frame frame;
-    const struct sim_tool_table *tools; /* NULL: no driver, nobody to tell */
+    const struct sim_tool_table *tools; /* NULL: no driver, so no tool */
     unsigned need;
 };
 
 /* driver.c */
-cudaError_t rt_load(void); /* the library alone */
+cudaError_t rt_load(void); /* only the library */
 cudaError_t rt_init(void); /* and cuInit */
 const struct sim_tool_table *rt_tools(void);
 rt_getproc_fn rt_getproc(void);
@@ -82,8 +85,8 @@ static inline void *rt_pointer(CUdeviceptr pointer)
     return (void *)(uintptr_t)pointer;
 }
 
-/* A pointer that a driver call has put into `from`, to the program if the call succeeded.  By address, since the call
- * stands among the arguments too and C leaves their order open. */
+/* A pointer that a driver call has put into `from`, to the program if the call succeeded.  By
+ * address, since the call stands among the arguments too and C leaves their order open. */
 static inline cudaError_t rt_store(CUresult result, const CUdeviceptr *from, void **to)
 {
     if (!result && to)
@@ -91,15 +94,17 @@ static inline cudaError_t rt_store(CUresult result, const CUdeviceptr *from, voi
     return rt_error_from(result);
 }
 
-/* The runtime's array handles are the driver's under another type; const is the program's promise alone. */
+/* The runtime's array handles are the driver's under another type; const is only a promise of the
+ * program. */
 static inline CUarray rt_array(cudaArray_const_t array)
 {
     return (CUarray)(uintptr_t)array;
 }
 
-/* RT_API(need, cbid, name, type, argument, ...) { body } defines one entry point: its parameter struct in the
- * documented order, the exported function, and `body`, which sees the arguments and `D`, the table of driver pointers.
- * RT_TWINS(need, cbid, cbid of the twin, suffix, name, ...) defines it and its per-thread twin over the same body. */
+/* RT_API(need, cbid, name, type, argument, ...) { body } defines one entry point: its parameter
+ * struct in the documented order, the exported function, and `body`, which sees the arguments and
+ * `D`, the table of driver pointers. RT_TWINS(need, cbid, cbid of the twin, suffix, name, ...)
+ * defines it and its per-thread twin over the same body. */
 #define RT_EACH2(M, S, t, a)       M(t, a)
 #define RT_EACH4(M, S, t, a, ...)  M(t, a) S() RT_EACH2(M, S, __VA_ARGS__)
 #define RT_EACH6(M, S, t, a, ...)  M(t, a) S() RT_EACH4(M, S, __VA_ARGS__)

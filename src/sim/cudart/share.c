@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls that share memory with other processes and APIs: legacy IPC and external memory.  Called by programs.
- * Handles have the driver's 64 bytes, descriptors the driver's layout. */
+ * Runtime calls that share memory with other processes and APIs: legacy IPC and external memory.
+ * Called by programs. Handles have the driver's 64 bytes, descriptors the driver's layout. */
 #include "cudart/runtime.h"
 
 RT_API(RT_CONTEXT, 178, cudaIpcGetMemHandle, cudaIpcMemHandle_t *, handle, void *, devPtr)

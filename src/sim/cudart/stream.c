@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runtime calls for streams, events, host functions and stream capture.  Called by programs.  Stream and event handles,
- * flags, capture modes and edge data are the driver's own. */
+ * Runtime calls for streams, events, host functions and stream capture.  Called by programs.
+ * Stream and event handles, flags, capture modes and edge data are the driver's own. */
 #include "cudart/runtime.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The simulated libcupti's own header: the way to the simulated driver's tool table, and the thread's last error.
- * Included by src/sim/cupti alone. */
+ * The private header of the simulated libcupti: access to the simulated driver's tool table, and
+ * the thread's last error.  Included only by src/sim/cupti. */
 #ifndef SIM_CUPTI_SIM_H
 #define SIM_CUPTI_SIM_H
 
@@ -10,7 +10,8 @@
 
 #define CUPTI_EXPORT __attribute__((visibility("default")))
 
-/* The driver's table, or NULL without a (simulated) driver.  Loads libcuda.so.1 if nobody has; any thread. */
+/* The driver's table, or NULL without a (simulated) driver.  Loads libcuda.so.1 if it is not
+ * loaded; any thread. */
 const struct sim_tool_table *cupti_tools(void);
 
 /* Keeps an error for cuptiGetLastError of this thread; returns its argument. */

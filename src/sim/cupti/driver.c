@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Questions that need the driver but no subscriber: ids of devices, contexts and streams, the clock, the last error.
- * Called by tools, from callbacks too; must make no driver call, so it asks the tool table alone. */
+ * Queries that need the driver but no subscriber: ids of devices, contexts and streams, the clock,
+ * the last error. Called by tools, from callbacks too; must make no driver call, so it uses only
+ * the tool table. */
 #define _GNU_SOURCE
 #include "cupti/cupti_sim.h"
 
@@ -17,7 +18,8 @@ const struct sim_tool_table *cupti_tools(void)
     const void *table = NULL;
     void *library;
 
-    /* [cupti.A1] acquire pairs with [cupti.R1]: whoever sees the pointer sees the library loaded. */
+    /* [cupti.A1] acquire pairs with [cupti.R1]: a thread that sees the pointer sees the library
+     * loaded. */
     if (__atomic_load_n(&found, __ATOMIC_ACQUIRE))
         return found;
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -28,7 +30,8 @@ const struct sim_tool_table *cupti_tools(void)
     *(void **)&export_table = dlsym(library, "cuGetExportTable");
     if (!export_table || export_table(&table, &id) || !table)
         return NULL;
-    /* Two threads may both come here: they store the same pointer.  [cupti.R1] release pairs with [cupti.A1]. */
+    /* Two threads may both come here: they store the same pointer.  [cupti.R1] release pairs with
+     * [cupti.A1]. */
     __atomic_store_n(&found, table, __ATOMIC_RELEASE);
     return table;
 }
@@ -56,7 +59,8 @@ CUPTI_EXPORT CUptiResult cuptiGetVersion(uint32_t *version)
     return CUPTI_SUCCESS;
 }
 
-/* Nanoseconds since the epoch, as CUPTI's timestamps are unless a tool registers a clock of its own. */
+/* Nanoseconds since the epoch, as CUPTI's timestamps are unless a tool registers a clock of its
+ * own. */
 CUPTI_EXPORT CUptiResult cuptiGetTimestamp(uint64_t *timestamp)
 {
     struct timespec now;

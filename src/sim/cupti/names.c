@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names of callbacks and results, and the sizes of the domains.  Called by tools; needs no driver, as the real library
- * answers these without one too. */
+ * Names of callbacks and results, and the sizes of the domains.  Called by tools; needs no driver,
+ * as the real library answers these without one too. */
 #include "cupti/cupti_sim.h"
 
 #define CUPTI_NAME(name) #name,

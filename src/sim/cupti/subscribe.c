@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The one subscriber: who it is, which callbacks it has enabled, and delivery in CUPTI's shapes.  Called by tools, and
- * by the simulated driver from inside the calls of the program; must hold no lock during a tool's callback.
+ * The one subscriber: its identity, its enabled callbacks, and delivery in CUPTI's format.  Called
+ * by tools, and by the simulated driver from inside the calls of the program; must hold no lock
+ * during a tool's callback.
  *
- * GPUPROF_SIM_CUPTI makes subscribing fail as it fails in the field, at every attempt:
+ * GPUPROF_SIM_CUPTI makes every attempt to subscribe fail, as seen in the field:
  *   taken[:NAME]  39, another tool called NAME holds the only place
- *   none          999, what the real library says without a driver
- *   old           15, what it says to a driver that is too old */
+ *   none          999, the real library's answer without a driver
+ *   old           15, its answer to a driver that is too old */
 #define _GNU_SOURCE
 #include "cupti/cupti_sim.h"
 
@@ -16,7 +17,8 @@
 
 #define CUPTI_NAME_PREFIX "CUPTI for "
 
-/* Never freed: a callback that is in flight on another thread while its subscriber leaves still reads this. */
+/* Never freed: a callback that is in flight on another thread while its subscriber leaves still
+ * reads this. */
 struct CUpti_Subscriber_st {
     CUpti_CallbackFunc callback;
     void *userdata;
@@ -41,14 +43,16 @@ static void cupti_deliver_call(void *user, const struct sim_tool_call *call)
         .context = call->context,
         .contextUid = call->context_uid,
         .correlationData = call->correlation,
-        /* Real ids come only while the activity kinds of the domain are on, which this library has not. */
+        /* Real ids come only while the activity kinds of the domain are on, which this library does
+         * not have. */
         .correlationId = 0,
     };
 
     to->callback(to->userdata, (CUpti_CallbackDomain)call->domain, call->cbid, &data);
 }
 
-/* What each of the other domains puts behind `cbdata`.  Module and graph descriptors already have CUPTI's layout. */
+/* The type of `cbdata` in each of the other domains.  Module and graph descriptors already have
+ * CUPTI's layout. */
 static void cupti_deliver_event(void *user, const struct sim_tool_event *event)
 {
     const struct CUpti_Subscriber_st *to = user;
@@ -103,7 +107,7 @@ static struct CUpti_Subscriber_st *cupti_subscriber_make(CUpti_CallbackFunc call
         return NULL;
     made->callback = callback;
     made->userdata = userdata;
-    /* A subscriber that gave no name is "CUPTI" alone: the guide does not say what it is called. */
+    /* A subscriber without a name is called "CUPTI"; the guide does not name it. */
     strcpy(made->name, name ? CUPTI_NAME_PREFIX : "CUPTI");
     if (name)
         strncat(made->name, name, CUPTI_SUBSCRIBER_NAME_MAX_LEN);
@@ -178,7 +182,7 @@ CUPTI_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber)
     return cupti_result(result);
 }
 
-/* Detaches CUPTI from the process; a later subscribe starts anew. */
+/* Detaches CUPTI from the process; a later subscribe starts from the beginning. */
 CUPTI_EXPORT CUptiResult cuptiFinalize(void)
 {
     pthread_mutex_lock(&cupti_state.lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The driver ABI in numbers: constants and enumerators of CUDA 13.0, as programs and the simulated driver use them.
- * Included by cuda.h alone.  Values are wire facts: never renumber, only append. */
+ * Included only by cuda.h.  Values are wire facts: never renumber, only append. */
 #ifndef SIM_CUDA_ENUMS_H
 #define SIM_CUDA_ENUMS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Which exported symbol a source name means: the driver keeps old ABIs under the bare name and the current one under
  * NAME_vN, and each function that takes the default stream has a twin for the per-thread default stream.
- * Included by cuda.h alone, and not when the simulated driver itself is compiled. */
+ * Included only by cuda.h, and not when the simulated driver itself is compiled. */
 #ifndef SIM_CUDA_NAMES_H
 #define SIM_CUDA_NAMES_H
 
@@ -87,50 +87,50 @@
 #define cuStreamUpdateCaptureDependencies SIM_SZ(cuStreamUpdateCaptureDependencies_v2)
 
 #if SIM_PER_THREAD
-#define cuMemcpy                          cuMemcpy_ptds
-#define cuMemcpyAsync                     cuMemcpyAsync_ptsz
-#define cuMemcpyPeer                      cuMemcpyPeer_ptds
-#define cuMemcpyPeerAsync                 cuMemcpyPeerAsync_ptsz
-#define cuMemcpy3DPeer                    cuMemcpy3DPeer_ptds
-#define cuMemcpy3DPeerAsync               cuMemcpy3DPeerAsync_ptsz
-#define cuMemsetD8Async                   cuMemsetD8Async_ptsz
-#define cuMemsetD16Async                  cuMemsetD16Async_ptsz
-#define cuMemsetD32Async                  cuMemsetD32Async_ptsz
-#define cuMemsetD2D8Async                 cuMemsetD2D8Async_ptsz
-#define cuMemsetD2D16Async                cuMemsetD2D16Async_ptsz
-#define cuMemsetD2D32Async                cuMemsetD2D32Async_ptsz
-#define cuStreamGetPriority               cuStreamGetPriority_ptsz
-#define cuStreamGetId                     cuStreamGetId_ptsz
-#define cuStreamGetFlags                  cuStreamGetFlags_ptsz
-#define cuStreamGetDevice                 cuStreamGetDevice_ptsz
-#define cuStreamGetCtx                    cuStreamGetCtx_ptsz
-#define cuStreamGetCtx_v2                 cuStreamGetCtx_v2_ptsz
-#define cuStreamWaitEvent                 cuStreamWaitEvent_ptsz
-#define cuStreamEndCapture                cuStreamEndCapture_ptsz
-#define cuStreamIsCapturing               cuStreamIsCapturing_ptsz
-#define cuStreamAddCallback               cuStreamAddCallback_ptsz
-#define cuStreamAttachMemAsync            cuStreamAttachMemAsync_ptsz
-#define cuStreamQuery                     cuStreamQuery_ptsz
-#define cuStreamSynchronize               cuStreamSynchronize_ptsz
-#define cuEventRecord                     cuEventRecord_ptsz
-#define cuEventRecordWithFlags            cuEventRecordWithFlags_ptsz
-#define cuLaunchKernel                    cuLaunchKernel_ptsz
-#define cuLaunchKernelEx                  cuLaunchKernelEx_ptsz
-#define cuLaunchHostFunc                  cuLaunchHostFunc_ptsz
-#define cuGraphicsMapResources            cuGraphicsMapResources_ptsz
-#define cuGraphicsUnmapResources          cuGraphicsUnmapResources_ptsz
-#define cuLaunchCooperativeKernel         cuLaunchCooperativeKernel_ptsz
-#define cuGraphInstantiateWithParams      cuGraphInstantiateWithParams_ptsz
-#define cuGraphUpload                     cuGraphUpload_ptsz
-#define cuGraphLaunch                     cuGraphLaunch_ptsz
-#define cuStreamCopyAttributes            cuStreamCopyAttributes_ptsz
-#define cuStreamGetAttribute              cuStreamGetAttribute_ptsz
-#define cuStreamSetAttribute              cuStreamSetAttribute_ptsz
-#define cuMemMapArrayAsync                cuMemMapArrayAsync_ptsz
-#define cuMemFreeAsync                    cuMemFreeAsync_ptsz
-#define cuMemAllocAsync                   cuMemAllocAsync_ptsz
-#define cuMemAllocFromPoolAsync           cuMemAllocFromPoolAsync_ptsz
-#define cuStreamBeginCaptureToGraph       cuStreamBeginCaptureToGraph_ptsz
+#define cuMemcpy                     cuMemcpy_ptds
+#define cuMemcpyAsync                cuMemcpyAsync_ptsz
+#define cuMemcpyPeer                 cuMemcpyPeer_ptds
+#define cuMemcpyPeerAsync            cuMemcpyPeerAsync_ptsz
+#define cuMemcpy3DPeer               cuMemcpy3DPeer_ptds
+#define cuMemcpy3DPeerAsync          cuMemcpy3DPeerAsync_ptsz
+#define cuMemsetD8Async              cuMemsetD8Async_ptsz
+#define cuMemsetD16Async             cuMemsetD16Async_ptsz
+#define cuMemsetD32Async             cuMemsetD32Async_ptsz
+#define cuMemsetD2D8Async            cuMemsetD2D8Async_ptsz
+#define cuMemsetD2D16Async           cuMemsetD2D16Async_ptsz
+#define cuMemsetD2D32Async           cuMemsetD2D32Async_ptsz
+#define cuStreamGetPriority          cuStreamGetPriority_ptsz
+#define cuStreamGetId                cuStreamGetId_ptsz
+#define cuStreamGetFlags             cuStreamGetFlags_ptsz
+#define cuStreamGetDevice            cuStreamGetDevice_ptsz
+#define cuStreamGetCtx               cuStreamGetCtx_ptsz
+#define cuStreamGetCtx_v2            cuStreamGetCtx_v2_ptsz
+#define cuStreamWaitEvent            cuStreamWaitEvent_ptsz
+#define cuStreamEndCapture           cuStreamEndCapture_ptsz
+#define cuStreamIsCapturing          cuStreamIsCapturing_ptsz
+#define cuStreamAddCallback          cuStreamAddCallback_ptsz
+#define cuStreamAttachMemAsync       cuStreamAttachMemAsync_ptsz
+#define cuStreamQuery                cuStreamQuery_ptsz
+#define cuStreamSynchronize          cuStreamSynchronize_ptsz
+#define cuEventRecord                cuEventRecord_ptsz
+#define cuEventRecordWithFlags       cuEventRecordWithFlags_ptsz
+#define cuLaunchKernel               cuLaunchKernel_ptsz
+#define cuLaunchKernelEx             cuLaunchKernelEx_ptsz
+#define cuLaunchHostFunc             cuLaunchHostFunc_ptsz
+#define cuGraphicsMapResources       cuGraphicsMapResources_ptsz
+#define cuGraphicsUnmapResources     cuGraphicsUnmapResources_ptsz
+#define cuLaunchCooperativeKernel    cuLaunchCooperativeKernel_ptsz
+#define cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz
+#define cuGraphUpload                cuGraphUpload_ptsz
+#define cuGraphLaunch                cuGraphLaunch_ptsz
+#define cuStreamCopyAttributes       cuStreamCopyAttributes_ptsz
+#define cuStreamGetAttribute         cuStreamGetAttribute_ptsz
+#define cuStreamSetAttribute         cuStreamSetAttribute_ptsz
+#define cuMemMapArrayAsync           cuMemMapArrayAsync_ptsz
+#define cuMemFreeAsync               cuMemFreeAsync_ptsz
+#define cuMemAllocAsync              cuMemAllocAsync_ptsz
+#define cuMemAllocFromPoolAsync      cuMemAllocFromPoolAsync_ptsz
+#define cuStreamBeginCaptureToGraph  cuStreamBeginCaptureToGraph_ptsz
 #endif
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The error codes of the CUDA runtime API 13.0: names and values, which are the ABI.  Included by driver_types.h. */
+ * The error codes of the CUDA runtime API 13.0: names and values, which are the ABI.  Included by
+ * driver_types.h. */
 #ifndef SIM_DRIVER_ERRORS_H
 #define SIM_DRIVER_ERRORS_H
 

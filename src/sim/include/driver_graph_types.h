@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Types of graphs and stream capture in the CUDA runtime API 13.0 as the simulated GPU offers it.  Included by
- * driver_types.h in the middle of its types; never needed alone. */
+ * Types of graphs and stream capture in the CUDA runtime API 13.0 as the simulated GPU offers it.
+ * Included by driver_types.h in the middle of its types; never needed alone. */
 #ifndef SIM_DRIVER_GRAPH_TYPES_H
 #define SIM_DRIVER_GRAPH_TYPES_H
 

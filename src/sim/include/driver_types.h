@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Types of the CUDA runtime API 13.0 as the simulated GPU offers it, in our own words: names, values, field order and
- * sizes are the ABI.  Included by cuda_runtime_api.h; never needed alone. */
+ * Types of the CUDA runtime API 13.0 as the simulated GPU offers it, in our own words: names,
+ * values, field order and sizes are the ABI.  Included by cuda_runtime_api.h; never needed alone. */
 #ifndef SIM_DRIVER_TYPES_H
 #define SIM_DRIVER_TYPES_H
 
@@ -171,7 +171,8 @@ enum cudaMemoryAdvise {
     cudaMemAdviseUnsetAccessedBy = 6
 };
 
-/* The attributes that programs about memory ask for; the numbers are the driver's, so any other passes through. */
+/* The attributes that programs about memory ask for; the numbers are the driver's, so any other
+ * passes through. */
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrWarpSize = 10,
@@ -387,7 +388,8 @@ enum cudaDriverEntryPointQueryResult {
     cudaDriverEntryPointVersionNotSufficent = 2
 };
 
-/* JIT and library options: a program without a compiler passes none of them, so no enumerator is declared. */
+/* JIT and library options: a program without a compiler passes none of them, so no enumerator is
+ * declared. */
 enum cudaJitOption { cudaJitMaxRegisters = 0 };
 enum cudaLibraryOption { cudaLibraryHostUniversalFunctionAndDataTable = 0, cudaLibraryBinaryIsPreserved = 1 };
 
