@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent_process.h: the real `gpuprof agent` beside a bench: started, waited for, looked at from outside through its
- * pins and /proc, ended.  It hears nobody but the file that it is told of, has pins of its own, and ends with the
- * bench.
+ * agent_process.h: the real `gpuprof agent` beside a bench: starts it, waits for it, reads its pins
+ * and /proc, ends it.  The agent arms only the file that the bench names, has pins of its own, and
+ * ends with the bench.
  */
 #ifndef GP_TEST_BENCH_AGENT_PROCESS_H
 #define GP_TEST_BENCH_AGENT_PROCESS_H
@@ -30,7 +30,7 @@
 
 struct agent {
     pid_t pid;
-    int log;                                   /* what it said */
+    int log;                                   /* its output */
     int meta, process_device, device, program; /* descriptors; program: -1 where it cannot be had */
     char pins[64];
     char why[512]; /* why it does not run */
@@ -40,7 +40,7 @@ static int agent_listen(struct sockaddr_un *address, socklen_t *bytes)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    /* Without a name of its own it gets one in the abstract space, which nobody has to take away. */
+    /* Without a path the socket gets an abstract name, which needs no removal. */
     *bytes = sizeof(sa_family_t);
     if (fd < 0 || bind(fd, (struct sockaddr *)address, *bytes) != 0)
         return -1;
@@ -125,7 +125,7 @@ static void agent_program_of(void *arg, const char *line)
         close(fd);
 }
 
-struct agent_maps { /* each once, whoever holds how many descriptors */
+struct agent_maps { /* each map once, however many descriptors refer to it */
     uint32_t ids[64];
     unsigned count;
     uint64_t bytes, locked;
@@ -270,7 +270,7 @@ static long agent_status_kib(const struct agent *agent, const char *name)
     return kib;
 }
 
-/* The ring's positions: what was put in, what the agent has taken out. */
+/* The producer and the consumer position of the ring. */
 struct agent_ring {
     uint64_t put, taken;
 };
@@ -286,8 +286,8 @@ static bool agent_ring(const struct agent *agent, struct agent_ring *out)
     close(fd);
     bool good = taken != MAP_FAILED && put != MAP_FAILED;
     if (good) {
-        /* The consumer's and the producer's words, as libbpf reads them: acquire pairs with the kernel's and the
-         * agent's releases. */
+        /* The consumer's and the producer's words, as libbpf reads them: acquire pairs with the
+         * kernel's and the agent's releases. */
         out->taken = __atomic_load_n(taken, __ATOMIC_ACQUIRE);
         out->put = __atomic_load_n(put, __ATOMIC_ACQUIRE);
     }

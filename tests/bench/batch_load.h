@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch_load.h: a profiled program inside a bench: the library's accounts, ring, session and drain thread without a
- * driver, and threads that allocate and free at a known rate.  The probe is in the bench's own file, so that who arms
- * /proc/self/exe hears the bench and nobody else.
+ * batch_load.h: a profiled program inside a bench: the library's accounts, ring, session and drain
+ * thread without a driver, and threads that allocate and free at a known rate.  The probe is in the
+ * bench's own file, so a listener that arms /proc/self/exe hears only the bench.
  */
 #ifndef GP_TEST_BENCH_BATCH_LOAD_H
 #define GP_TEST_BENCH_BATCH_LOAD_H
@@ -100,10 +100,10 @@ struct program { /* one thread of it */
 
 #define LIVE 64u
 
-/* What is taken is as large as what was freed: no level is a new one. */
+/* Allocates the size that was freed: the total never reaches a new level. */
 static bool steady;
 
-/* Frees one of its live blocks at random and takes another of another size: what is live wanders, below the peak. */
+/* Frees a random live block and allocates one of another size: the total varies below the peak. */
 static void burst(struct program *program)
 {
     for (uint32_t i = 0; i < BURST / 2; i++) {
@@ -156,7 +156,7 @@ static struct cost measure(unsigned threads)
     return cost;
 }
 
-/* What is live at first, and a peak well above all that it will come to. */
+/* Makes the first live blocks, and a peak far above every later total. */
 static void prepare(void)
 {
     for (unsigned i = 0; i < 2; i++) {

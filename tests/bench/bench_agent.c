@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_agent.c: the whole way of an event, from an allocation to the agent that has read it, with the real agent as a
- * process beside the program, and what the agent costs.
+ * bench_agent.c: measures the path of an event from an allocation to the agent that has read it,
+ * with the real agent as a process beside the program, and the cost of the agent.
  *
- *   agent_event_*          ns of the program's thread for one event: no agent, an agent; what is added to the thread,
- * to the process with drain thread and BPF program agent_path_RATE_*      events offered and carried a second; lost in
- * the program, dropped before the kernel's ring (both counted), neither of both (unaccounted), left unread in the ring;
- * the agent's CPU time for one event; the BPF program's for one batch (kernel.bpf_stats) agent_death_*          us from
- * the parent's waitpid of a kill -9 to the process being out of the sums; from the kill agent_stall_*          us of
- * the longest event within 20 ms: while nothing happens, after a kill -9 of the agent agent_idle_*           with IDLE
- * processes that have memory and are silent: the agent's memory, that of its maps, its CPU time a second
+ *   agent_event_*      ns of the program's thread per event, without and with an agent; the cost added
+ *                      to the thread, and to the process with drain thread and BPF program
+ *   agent_path_RATE_*  events offered and carried per second; lost in the program, dropped before the
+ *                      kernel's ring (both counted), neither of both (unaccounted), left unread in the
+ *                      ring; the agent's CPU time per event; the BPF program's per batch
+ *                      (kernel.bpf_stats)
+ *   agent_death_*      us from the parent's waitpid of a killed process until it has left the sums, and
+ *                      the same from the kill
+ *   agent_stall_*      us of the longest event within 20 ms: without a disturbance, and after a kill -9
+ *                      of the agent
+ *   agent_idle_*       with IDLE silent processes that have memory: the agent's memory, that of its
+ *                      maps, its CPU time per second
  *
- * TSV: name, threads or processes, median, least, most.  A figure that cannot be had here is `skipped`, with the
- * reason.
+ * TSV: name, threads or processes, median, minimum, maximum.  A figure that this machine cannot
+ * give is `skipped`, with the reason.
  */
 #include "bench/agent_process.h"
 #include "bench/batch_load.h"
@@ -83,7 +88,7 @@ struct offer {
     uint64_t base, rate, seconds;
 };
 
-/* A millisecond's events, then a sleep: whoever misses his time makes it up, so the rate is kept. */
+/* Sends the events of a millisecond, then sleeps; a late thread catches up, so the rate holds. */
 static void *offer_main(void *arg)
 {
     const struct offer *offer = arg;
@@ -105,7 +110,7 @@ struct path { /* of one repeat */
     int64_t lost, dropped, unaccounted, unread;
 };
 
-/* Run time and runs of the program at the probe, while somebody has switched that on. */
+/* Run time and run count of the BPF program, while its statistics are switched on. */
 static void program_spent(uint64_t *ns, uint64_t *runs)
 {
     struct bpf_prog_info info = {0};
@@ -134,7 +139,7 @@ static struct path path_once(unsigned threads, uint64_t rate)
     program_spent(&ns[0], &runs[0]);
     offer_all(threads, rate);
     double seconds = (double)(gp_clock_ns() - begin) / 1e9;
-    /* The round after the silence, and the agent's look at a ring that woke nobody. */
+    /* The batch after the silence, and the agent's next poll of a ring that did not wake it. */
     usleep(1200000);
     cpu = agent_cpu_ns(&agent) - cpu;
     program_spent(&ns[1], &runs[1]);
@@ -191,7 +196,8 @@ static void measure_path(unsigned threads, uint64_t rate)
     }
 }
 
-/* A batch says how much was lost since anybody listened: what was before this agent is not this measurement's. */
+/* A batch counts losses since the first listener; those before this agent do not belong to this
+ * measurement. */
 static void settle(void)
 {
     allocate(0x750000000000ull, 4096);
@@ -230,7 +236,7 @@ static int idle_main(void)
     return 0;
 }
 
-static int hold[2]; /* what the others read: ends with us */
+static int hold[2]; /* read by the other processes; ends with this one */
 
 static pid_t idle_start(void)
 {
@@ -305,8 +311,9 @@ static void measure_deaths(void)
 static uint32_t x_window; /* which one the program's thread is in; 0 none, UINT32_MAX the end */
 static double longest[2 * KILLS + 1];
 
-/* Twenty events, each looked at, and a pause.  Above other programs where we may: how long they are let run is not the
- * agent's doing.  What waits for the agent, or for the kernel at work on its probes, waits all the same. */
+/* Twenty events, each looked at, and a pause.  Above other programs where we may: how long they are
+ * let run is not the agent's doing.  What waits for the agent, or for the kernel at work on its
+ * probes, waits all the same. */
 static void *stall_main(void *arg)
 {
     const struct sched_param above = {.sched_priority = 1};
@@ -329,7 +336,7 @@ static void *stall_main(void *arg)
 
 static void window(uint32_t number)
 {
-    __atomic_store_n(&x_window, number, __ATOMIC_RELAXED); /* a number alone; the results are read after a join */
+    __atomic_store_n(&x_window, number, __ATOMIC_RELAXED); /* only a number; the results are read after a join */
 }
 
 static unsigned stall_rounds(void)
@@ -374,7 +381,8 @@ static void measure_idle(void)
 {
     static pid_t pids[IDLE];
     unsigned started = 0;
-    /* As it is deployed it also watches for copies of the library, and would arm those of whoever else runs here. */
+    /* By default the agent also discovers copies of the library and would arm those of other
+     * programs. */
     if (!agent_start(&agent, self, getenv("GPUPROF_BENCH_DISCOVER") != NULL)) {
         printf("agent_idle\t1\tskipped: %s\n", agent.why);
         return;

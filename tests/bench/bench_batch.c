@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_batch.c: what it costs a process that the kernel hears of its memory, beside what probes on the driver's own
- * functions cost it, in one run and with the same sums kept.  The way beyond the probe: bench_agent.c.
+ * bench_batch.c: the cost for a process when the kernel follows its memory, compared in one run
+ * with probes on the driver's own functions that keep the same sums.  bench_agent.c measures the
+ * path beyond the probe.
  *
- *   batch_event_*          ns of the program's thread for one event (half of a free and an allocation through the
- *                          accounts, below the peak): nobody listens; somebody does
- *   batch_extra_*          what listening adds: to the thread; to the whole process, drain thread and BPF program too
- *   *_steady               the same with blocks of one size: without the new maxima that a wandering level has after
- * each batch, and that the exact high-water of the next one costs batch_look             the look at the semaphore
- * alone uprobe_extra           what a probe at cuMemAlloc_v2 and cuMemFree_v2 adds to one call uprobe_over_batch_* how
- * many times as much that is
+ *   batch_event_*         ns of the program's thread per event (half of a free and an allocation through
+ *                         the accounts, below the peak), without and with a listener
+ *   batch_extra_*         the cost added by a listener: to the thread, and to the whole process with
+ *                         drain thread and BPF program
+ *   *_steady              the same with blocks of one size: without the new maxima that a varying total
+ *                         has after each batch, and without the cost of the next exact peak
+ *   batch_look            only the check of the semaphore
+ *   uprobe_extra          the cost that a probe at cuMemAlloc_v2 and cuMemFree_v2 adds to one call
+ *   uprobe_over_batch_*   uprobe_extra divided by batch_extra_*
  *
  * TSV: name, threads, value.
  */

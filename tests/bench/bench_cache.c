@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_cache.c: what an allocation and a free cost when the cache serves them, beside cub's caching allocator
- * (cxx/bench_cub.cc: cub.so beside this program; without it the peer is left out).  One run, all contenders interleaved
- * by repetition.  stdout: TSV `name<TAB>threads<TAB>value`:
+ * bench_cache.c: ns of an allocation and a free that the cache serves, beside cub's caching
+ * allocator (cxx/bench_cub.cc: cub.so beside this program; left out where it is missing).  All
+ * contenders run in one process, interleaved by repetition.  stdout: TSV
+ * `name<TAB>threads<TAB>value`:
  *
  *      NAME.SIZES.LIVE[.own].p50      ns of a pair on one thread, median over repetitions, wall time
- *                          .best      least of the repetitions: what the machine's other work hides least
- *                          .calls     driver calls that moved memory while it was measured
+ *                          .best      minimum over repetitions, least disturbed by other work
+ *                          .calls     driver calls that moved memory during the measurement
  *      cub_over_caching.SIZES.LIVE[.own].p50 .best   how many times faster ours is
- *      caching_bare...                the same cache, with counters that count nothing (cache_bare.so)
- *      gauges.SIZES.LIVE[.own]        what the statistics add to one operation: half the difference of the two medians
- *      statistics...                  the gauges of a pair alone, on a counter set of their own
+ *      caching_bare...                the same cache with counters that count nothing (cache_bare.so)
+ *      gauges.SIZES.LIVE[.own]        cost of the statistics per operation: half the difference of the
+ *                                     two medians
+ *      statistics...                  only the gauges of a pair, on a counter set of their own
  *
- * SIZES: pow2 (512 B .. 512 KiB) or uniform (1 B .. 1 MiB).  own: each thread on a stream of its own; without, all on
- * the same.  Arguments: pairs per repetition and thread, repetitions, contenders by name (default: all). */
+ * SIZES: pow2 (512 B .. 512 KiB) or uniform (1 B .. 1 MiB).  own: each thread uses a stream of its
+ * own; otherwise all threads use the same stream.  Arguments: pairs per repetition and thread,
+ * repetitions, contenders by name (default: all).
+ */
 #include "account/gauge.h"
 #include "base/compiler.h"
 #include "bench/cache_own.h"
@@ -26,7 +30,7 @@ enum { REPS_MAX = 99, CONTENDERS_MAX = 8, THREADS_MAX = 2, SHARDS = 16 };
 
 /* ---- contenders ------------------------------------------------------------------------------------------------- */
 
-/* The load without an allocator; slots keep sizes, so that "statistics" knows what a free gives up. */
+/* The load without an allocator; slots keep sizes, so "statistics" knows the bytes of a free. */
 static void *empty_create(void)
 {
     return &bump_calls;
@@ -96,7 +100,7 @@ static struct bench_cache_api contenders[CONTENDERS_MAX] = {
 };
 static unsigned contender_count = 4;
 
-/* Peers lie beside this program as libraries. */
+/* Peers are libraries in the folder of this program. */
 static void contender_load(const char *file)
 {
     char path[4096];
@@ -157,7 +161,8 @@ static double place_measure(struct place *place, unsigned c)
     return sum / place->threads;
 }
 
-/* Fills, and runs until sizes and places have settled: what is measured is service from the cache. */
+/* Fills, then runs until sizes and places are steady, so that only service from the cache is
+ * measured. */
 static void place_warm(struct place *place, unsigned c)
 {
     const struct bench_cache_api *api = &contenders[c];

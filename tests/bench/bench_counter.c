@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_counter.c: what one update costs, beside the schemes that give something up.  One run, all schemes interleaved
- * by repetition.  stdout: TSV `name<TAB>threads<TAB>ns_per_update`, the median over repetitions; ns are wall time per
- * update of one thread (with more threads than processors they contain the waiting).  Arguments: updates per thread,
- * repetitions.
+ * bench_counter.c: ns of one counter update, beside schemes that give up a property.  All schemes
+ * run in one process, interleaved by repetition.  stdout: TSV `name<TAB>threads<TAB>ns_per_update`,
+ * the median over repetitions; ns are wall time per update of one thread (with more threads than
+ * processors they include waiting).  Arguments: updates per thread, repetitions.
  *
  * Names end in the number of gauges that one update moves.
  *   below    the total stays below its peak: allocate one, free one
- *   wave     every thread allocates 64 and frees 64, from nothing: a wave's top is at the peak, or a new one when
- * threads rise together grow     the total only rises: every update is a new peak, so exactness itself asks for a total
- * order
+ *   wave     every thread allocates 64 and frees 64, from zero: the top of a wave is at the peak, or is a
+ *            new one when threads rise together
+ *   grow     the total only rises: every update is a new peak, so exactness requires a total order
  */
 #define _GNU_SOURCE /* pthread_barrier_t, CPU_COUNT */
 #include <pthread.h>
@@ -37,7 +37,8 @@ static struct {
     struct gp_gauge_value gauge[GAUGES];
 } locked GP_ALIGNED_LINE = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Paddle's scheme, with atomics where it has plain integers: sums all threads when a thread exceeds its own peak. */
+/* Paddle's scheme, with atomics where it has plain integers: sums all threads when a thread exceeds
+ * its own peak. */
 static struct {
     int64_t current, peak;
 } GP_ALIGNED_LINE local[THREADS_MAX];

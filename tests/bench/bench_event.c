@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_event.c: what one event costs inside the program: a driver callback's way through dispatch, counters, pointer
- * map and ring, with 10^6 live allocations, no stack.  An event is one allocation (enter + exit) or one free (enter +
- * exit).  Then the same loop under a seccomp filter that kills the process at its first system call: zero system calls
- * is proved, not counted.
+ * bench_event.c: what one event costs inside the program: a driver callback's way through dispatch,
+ * counters, pointer map and ring, with 10^6 live allocations, no stack.  An event is one allocation
+ * (enter + exit) or one free (enter + exit).  Then the same loop under a seccomp filter that kills
+ * the process at its first system call: zero system calls is proved, not counted.
  *
  * TSV: name, threads, ns.
  */
@@ -112,7 +112,7 @@ static void fill(struct worker *worker)
     }
 }
 
-/* Goes one percent above what is live and comes back: where a program is most of the time. */
+/* Rises one percent above the live total and returns, as a program does most of the time. */
 static void raise_peak(struct worker *worker)
 {
     static uint64_t extra[LIVE / 100];
@@ -127,7 +127,8 @@ static void raise_peak(struct worker *worker)
     }
 }
 
-/* Only exit is allowed (not strict mode: that forbids the time stamp counter too, and with it the clock). */
+/* Only exit is allowed (not strict mode: that forbids the time stamp counter too, and with it the
+ * clock). */
 static int forbid_system_calls(void)
 {
     struct sock_filter rules[] = {
@@ -140,8 +141,8 @@ static int forbid_system_calls(void)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) : -1;
 }
 
-/* True when the loop made no system call.  The child is a fork, where gpuprof is off by design, so the life page is
- * made anew. */
+/* True when the loop made no system call.  The child is a fork, where gpuprof is off by design, so
+ * the life page is created again. */
 static bool no_system_call(struct worker *worker)
 {
     pid_t child = fork();
@@ -202,9 +203,9 @@ int main(void)
         };
         fill(&workers[i]);
     }
-    /* Programs free what they lately allocated; the other end is a victim at random among a million, a miss of every
-     * cache each time. At the peak, every allocation may be a new one and the counters ask for a total order; below it
-     * they do not. */
+    /* Most programs free recent allocations; the other extreme is a random one among a million,
+     * which misses every cache.  At the peak every allocation may be a new peak, so the counters
+     * need a total order; below it they do not. */
     measure("event_1e6_at_peak_recent", workers, 1, 1000);
     measure("event_1e6_at_peak_recent", workers, 2, 1000);
     raise_peak(&workers[0]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_export.c: time, memory and size of each format: bench_export [EVENTS [FOLDER]].  TSV: name, events, seconds, MB
- * of memory beyond the recording, MB written.  Every format in a process of its own, so that its memory is its own;
- * files stay in FOLDER if one is named. */
+ * bench_export.c: time, memory and size of each format: bench_export [EVENTS [FOLDER]].  TSV: name,
+ * events, seconds, MB of memory beyond the recording, MB written.  Every format in a process of its
+ * own, so that its memory is its own; files stay in FOLDER if one is named. */
 #include <base/clock.h>
 #include <export/formats.h>
 #include <lib/recmake.h>

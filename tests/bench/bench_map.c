@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_map.c: the pointer map beside glibc's tsearch under a mutex.  The load and the names are map_load.h's; the C++
- * peer is run by bench_map_std.sh.  Usage: bench_map [threads] [map|tsearch] */
+ * bench_map.c: the pointer map beside glibc's tsearch under a mutex.  map_load.h defines the load
+ * and the names; bench_map_std.sh runs the C++ peer.  Usage: bench_map [threads] [map|tsearch] */
 #include "bench/map_load.h"
 #include "ds/map.h"
 #include <search.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * bench_record.c: what a recording costs: bytes and recorder time per event on the traces of `gpuprof generate`, the
- * host's time per event with and without a recorder, and the time and memory that opening 10^7 events take.  TSV on
- * stdout: name, value, unit. */
+ * bench_record.c: the cost of a recording: bytes and recorder time per event on the traces of
+ * `gpuprof generate`, the host's time per event with and without a recorder, and the time and
+ * memory to open 10^7 events.  TSV on stdout: name, value, unit. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "ds/ring.h"
@@ -63,7 +63,8 @@ static void bench_give(struct bench_blocks *blocks, uint64_t address, uint64_t b
     blocks->idle[class][blocks->idle_count[class]++] = address;
 }
 
-/* Times: 2 to 20 us between two events (a step of a large model makes about 10^5 a second), and no two steps alike. */
+/* Times: 2 to 20 us between two events (a step of a large model makes about 10^5 a second), and no
+ * two steps alike. */
 static uint64_t bench_write(struct gp_file *file, const struct gp_replay_trace *trace, uint64_t *time_ns)
 {
     struct bench_blocks blocks = {calloc(trace->blocks + 1, 8), calloc(trace->blocks + 1, 8),
@@ -154,7 +155,7 @@ static void bench_reopen(void)
 {
     fflush(stdout);
     pid_t child = fork();
-    if (child == 0) { /* its peak of memory is that of opening alone */
+    if (child == 0) { /* its memory peak is that of opening only */
         struct gp_recording *recording;
         char why[200];
         struct rusage usage;
@@ -207,7 +208,7 @@ static void bench_host(void)
         abort();
     bench_host_events(&ring); /* pages are there now */
     double off = bench_host_events(&ring);
-    /* A session of its own: what was written before the recorder came would count as missed. */
+    /* A new session: events from before the recorder would count as missed. */
     if (gp_session_open(&session, &(struct gp_session_size){.wide = true}) != 0 ||
         gp_ring_init(&ring, session.chunks, session.chunk_count, &session.header->lost[GP_LOST_RING]) != 0)
         abort();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_ring.c: what one event costs its thread.  TSV: name, threads, ns per event and thread (median of the
- * repetitions). `ring.write` is the ring alone, `ring.event` takes the event's time stamp too, as every caller must and
- * as LTTng does: compare that one with tests/bench/bench_ring_lttng.sh, which runs both. */
+ * bench_ring.c: the cost of one event for its thread.  TSV: name, threads, ns per event and thread
+ * (median of the repetitions). `ring.write` is only the ring, `ring.event` takes the event's time
+ * stamp too, as every caller must and as LTTng does: compare that one with
+ * tests/bench/bench_ring_lttng.sh, which runs both. */
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "ds/ring.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_session.c: what gpuprof costs a process and its viewers: start of the library inside cuInit, touched session
- * memory, a reset's round trip, and `gpuprof top --once` over 100 profiled processes.  Runs itself as the profiled
- * children, on the simulated GPU.
+ * bench_session.c: what gpuprof costs a process and its viewers: start of the library inside
+ * cuInit, touched session memory, a reset's round trip, and `gpuprof top --once` over 100 profiled
+ * processes.  Runs itself as the profiled children, on the simulated GPU.
  *
  * TSV: name, threads or processes, value (the unit is in the name).
  */

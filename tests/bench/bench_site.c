@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_site.c: what a stack costs, beside glibc's backtrace(3) and libunwind's unw_backtrace where that is installed,
- * all at the same place of the same stack.  stdout: TSV `name<TAB>threads<TAB>ns`, the median over repetitions,
- * interleaved; names end in the number of frames.  Usage: bench_site [repetitions]
+ * bench_site.c: the cost of reading a stack, beside glibc's backtrace(3) and libunwind's
+ * unw_backtrace where that is installed, all at the same place of the same stack.  stdout: TSV
+ * `name<TAB>threads<TAB>ns`, the median over repetitions, interleaved; names end in the number of
+ * frames.  Usage: bench_site [repetitions]
  *
  *   bare, framed   code without and with frame pointers
  *   stack          reading it;  site: and finding its number;  event: and an allocation and a free under it
- *   off            gp_site_here as it is when nobody asked for stacks
- *   first          the first time after the rules were forgotten (a library came or went), a frame
+ *   off            gp_site_here when stacks are off
+ *   first          the first read after the rules were dropped (a library was loaded or unloaded), per frame
  */
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -104,7 +105,7 @@ FRAMED static void framed(unsigned depth, struct job *job)
 
 static unsigned depth_bare, depth_framed;
 
-/* So deep that the stack has FRAMES frames, with what is below main and above run_job. */
+/* Deep enough that the stack has FRAMES frames, with those below main and above run_job. */
 static void find_depths(void)
 {
     struct job job = {do_stack, 1, 0};

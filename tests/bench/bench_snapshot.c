@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_snapshot.c: a snapshot of 10^6 live allocations, of the program's own (raw) and out of our cache (cached): how
- * long the process lays its pieces out, how long until a viewer has them, how long until PyTorch's file is written; and
- * what a thread of the program that allocates and frees all the time notices: its slowest pair and its 99.9 %
- * meanwhile, beside those of equally long stretches without a snapshot, in turn.  Runs itself as the process, on the
+ * bench_snapshot.c: a snapshot of 10^6 live allocations, of the program's own (raw) and from our
+ * cache (cached): the time until the process has laid out its extents, until a viewer has them, and
+ * until PyTorch's file is written; and the effect on a thread of the program that allocates and
+ * frees all the time: its slowest pair and its 99.9th percentile, beside those of equally long
+ * intervals without a snapshot, in turn.  The program runs itself as the profiled process on the
  * simulated GPU.
  *
  * TSV: name, live allocations, value (the unit is in the name).
@@ -176,7 +177,7 @@ static void say(const char *mode, const char *what, double *values)
     printf("%s_%s\t%d\t%.3f\n%s_%s_worst\t%d\t%.3f\n", mode, what, LIVE, middle, mode, what, LIVE, values[ROUNDS - 1]);
 }
 
-/* Time on a CPU of the thread that answers: what the machine does beside it does not count. */
+/* CPU time of the answering thread, so other work of the machine does not count. */
 static double drain_ms(void)
 {
     char path[64], name[32] = "";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * cache_load.h: the one load for every caching allocator that is compared, in C and C++.  Used by bench_cache.c, which
- * measures, and by cxx/bench_cub.cc, a peer that it loads.
+ * cache_load.h: the one load for every caching allocator that is compared, in C and C++.  Used by
+ * bench_cache.c, which measures, and by cxx/bench_cub.cc, a peer that it loads.
  *
- * The load: `live` blocks are held per thread; one pair frees a random one and allocates another in its place.  Sizes
- * are powers of two from 512 B to 512 KiB, or uniform from 1 B to 1 MiB. */
+ * The load: `live` blocks are held per thread; one pair frees a random one and allocates another in
+ * its place.  Sizes are powers of two from 512 B to 512 KiB, or uniform from 1 B to 1 MiB. */
 #ifndef GP_TEST_BENCH_CACHE_LOAD_H
 #define GP_TEST_BENCH_CACHE_LOAD_H
 
@@ -23,7 +23,7 @@ struct bench_cache_api {
     uint64_t (*driver_calls)(void *cache); /* so far, those that take or give memory */
 };
 
-/* What a peer's library exports. */
+/* The exports of a peer's library. */
 #define BENCH_CACHE_PEER "bench_cache_peer"
 
 struct bench_cache_hand {

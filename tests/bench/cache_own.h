@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache_own.h: our cache as a contender, over a driver that costs nothing.  Used by bench_cache.c, and by
- * peer/cache_bare.c, which is the same cache without its statistics. */
+ * cache_own.h: our cache as a contender, over a driver that costs nothing.  Used by bench_cache.c,
+ * and by peer/cache_bare.c, which is the same cache without its statistics. */
 #ifndef GP_TEST_BENCH_CACHE_OWN_H
 #define GP_TEST_BENCH_CACHE_OWN_H
 

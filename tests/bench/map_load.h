@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * map_load.h: the one load for every pointer map that is compared, in C and C++.  Used by bench_map.c and
+ *
+ * map_load.h: the load that every compared pointer map runs, in C and C++.  Used by bench_map.c and
  * cxx/bench_map_std.cc.
  *
  * TSV: name, threads, ns.  For each number of live records:
- *      NAME.LIVE.same.p50    an allocation that is freed at once: insert a new key, take it
- *      NAME.LIVE.random.p50  insert a new key, take a random live one, which the cache does not know
- *      ... .p99              of single pairs; the two clock readings around a pair are subtracted
+ *      NAME.LIVE.same.p50    an allocation that is freed at once: insert a new key, remove it
+ *      NAME.LIVE.random.p50  insert a new key, remove a random live one, which is in no CPU cache
+ *      ... .p99              of single pairs, minus the two clock readings around a pair
  *      ... .mean             of a loop without clock readings in it
- *      NAME.LIVE.grow.max    longest single insert while growing from nothing.  Every repetition inserts the same keys,
- * and each insert counts with its least CPU time: what is left is the map's, not the machine's. */
+ *      NAME.LIVE.grow.max    longest single insert while growing from empty.  Every repetition inserts
+ *                            the same keys, and each insert counts with its least CPU time, so the
+ *                            figure shows the map and not the machine.
+ */
 #ifndef GP_TEST_BENCH_MAP_LOAD_H
 #define GP_TEST_BENCH_MAP_LOAD_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a call costs: cudaMalloc/cudaFree, cudaMallocAsync/cudaFreeAsync and kernel launches in loops; run with and
- * without the profiler by check.py.  `cost_rt SCALE` repeats everything SCALE times as often.  Prints "name ns" lines.
+ * The cost of a call: cudaMalloc/cudaFree, cudaMallocAsync/cudaFreeAsync and kernel launches in
+ * loops.  check.py runs it with and without the profiler.  `cost_rt SCALE` repeats everything SCALE
+ * times as often.  Prints "name ns" lines.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large blocks of every kind that owns device memory, in multiples of 2 MiB, so that the driver rounds nothing.  Holds
- * with a bare context first, then with everything live; prints at each hold what the driver says is in use on the
- * device.
+ * Large blocks of every kind that owns device memory, in multiples of 2 MiB, so that the driver
+ * rounds nothing.  Holds with a bare context first, then with everything live; prints at each hold
+ * the device memory in use according to the driver.
  */
 #include <cuda.h>
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * replay_model.h: a small model of PyTorch's caching allocator, written from its documentation alone, to judge traces
- * with: what would it reserve?  Sizes are rounded to 512 bytes; up to 1 MiB comes from 2 MiB segments, below 10 MiB
- * from 20 MiB ones, the rest from segments of its own size rounded to 2 MiB; best fit per stream and pool, lowest
- * address among equals; the rest of a block is kept when it is at least 512 bytes (small) or more than 1 MiB (large);
- * idle neighbours join.  No limit, so no retries.  Work is done at once: a recorded block is idle when it is freed.
+ * replay_model.h: a small model of PyTorch's caching allocator, written only from its
+ * documentation, to compute the reserved bytes of a trace.  Sizes are rounded to 512 bytes; up to 1
+ * MiB comes from 2 MiB segments, below 10 MiB from 20 MiB ones, larger ones from segments of their
+ * own size rounded to 2 MiB; best fit per stream and pool, lowest address among equals; the rest of
+ * a block is kept when it is at least 512 bytes (small) or more than 1 MiB (large); idle neighbours
+ * join.  There is no limit, so no retries.  Work completes at once: a recorded block is idle when
+ * it is freed.
  */
 #ifndef GP_TEST_UNIT_REPLAY_MODEL_H
 #define GP_TEST_UNIT_REPLAY_MODEL_H
@@ -165,7 +167,7 @@ static void model_run(struct model *m, const struct gp_replay_trace *trace)
     m->block_count = trace->blocks;
 }
 
-/* What is not live is idle. */
+/* Everything that is not live is idle. */
 static void model_drop(struct model *m)
 {
     for (uint32_t i = 0; i < m->block_count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cli_export.c: `gpuprof export` as people run it: what it writes where, what it refuses and how it says so; and
- * `gpuprof replay` of a recording.  Run by the unit tests. */
+ * test_cli_export.c: `gpuprof export` as people run it: its files, its refusals and their messages;
+ * and `gpuprof replay` of a recording.  Run by the unit tests. */
 #include "cli.h"
 
 #include <lib/recmake.h>

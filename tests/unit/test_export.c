@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_export.c: recordings in other tools' formats.  The spellings of text are tested here; whole files are written
- * for random recordings with hostile names and judged by export_check.py, which reads each format with a reader that is
- * not ours and computes every number anew from the raw events.  Run by the unit tests. */
+ * test_export.c: recordings in other tools' formats.  Escapes of text are tested here; whole files
+ * are written for random recordings with hostile names and checked by export_check.py, which reads
+ * each format with a third-party reader and computes every number again from the raw events.  Run
+ * by the unit tests. */
 #include <export/formats.h>
 #include <lib/paths.h>
 #include <lib/recmake.h>
@@ -158,7 +159,7 @@ struct live {
     uint64_t address;
 };
 
-/* A program of `steps` events on two GPUs and the host, whose marks and names are what they should not be. */
+/* A program of `steps` events on two GPUs and the host, with hostile marks and names. */
 static struct gp_recording *random_recording(uint64_t from, unsigned steps)
 {
     struct recmake *make = recmake_new(80ll << 30);
@@ -484,7 +485,7 @@ Test(export, a_database_answers_for_the_time_before_too)
 
 /* ---- native frames ----------------------------------------------------------------------------------------------- */
 
-extern const char export_probe[]; /* a return address: behind the instruction that it is looked up by */
+extern const char export_probe[]; /* a return address: one past the instruction that is looked up */
 
 static inline __attribute__((always_inline)) void export_inlined(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay.c: the generators: the same everywhere, of the size and the fragmentation that they claim, judged by a
- * small model of PyTorch's allocator (replay_model.h).  Run by the unit tests. */
+ * test_replay.c: the generators: the same everywhere, of the size and the fragmentation that they
+ * claim, judged by a small model of PyTorch's allocator (replay_model.h).  Run by the unit tests. */
 #include "replay_model.h"
 
 #include <replay/gen.h>
@@ -32,9 +32,10 @@ static uint64_t text_hash(void)
     return hash;
 }
 
-/* What each generator writes, and what PyTorch's rules make of it.  The hash pins the bytes: who changes a generator
- * changes it here, and the tables of docs with it.  Published figures of fragmented training are 0.6 to 0.9 (GMLake,
- * STAlloc); KV caches beside 13 GB of weights and the growing leak lie above. */
+/* The output of each generator, and its utilisation under PyTorch's rules.  The hash pins the
+ * bytes: a change to a generator changes the hash here and the tables in docs.  Published figures
+ * of fragmented training are 0.6 to 0.9 (GMLake, STAlloc); KV caches next to 13 GB of weights and
+ * the growing leak are above that. */
 static const struct {
     const char *name;
     uint64_t hash; /* seed 1, scale 0.1 */
@@ -84,8 +85,8 @@ Test(replay, generators_are_the_same_everywhere)
     }
 }
 
-/* The seed matters, the scale makes it longer, and a steady state is there: PyTorch's rules need no new segment in the
- * second half of a training. */
+/* The seed matters, the scale makes it longer, and a steady state is there: PyTorch's rules need no
+ * new segment in the second half of a training. */
 Test(replay, generators_seed_scale_steady)
 {
     struct model model;

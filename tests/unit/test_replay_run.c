@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as people and scripts run them: the built command, library
- * and simulated GPU.  Run by the unit tests. */
+ * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as people and scripts run them: the
+ * built command, library and simulated GPU.  Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 #include "replay_model.h"
@@ -107,7 +107,7 @@ Test(replay_run, gmlake_by_hand)
     cr_assert_gt(number(r, "simulated_driver_ns"), 0);
     cr_assert(json_real_value(json_object_get(r, "ns_per_operation")) > 0);
     json_decref(r);
-    /* Every request is a driver call of its own: six of each kind. */
+    /* Every request is one driver call: six of each kind. */
     r = replay("generate:gmlake", "passthrough", "");
     cr_assert_eq(number(r, "peak_reserved_bytes"), 256 * MIB);
     cr_assert_eq(number(r, "driver_calls"), 12);
@@ -131,7 +131,7 @@ Test(replay_run, article)
     }
 }
 
-/* The product's pytorch policy against a model that was written from the documentation alone: to the byte. */
+/* The product's pytorch policy equals, to the byte, a model written only from the documentation. */
 Test(replay_run, pytorch_is_the_model, .timeout = 120)
 {
     static const char *const names[] = {"llm-lora", "llm-varlen", "cnn", "kv-inference", "diffusion", "leak"};
@@ -154,8 +154,9 @@ Test(replay_run, pytorch_is_the_model, .timeout = 120)
     }
 }
 
-/* The default allocator's goals, on every trace: at least 95 % of what is reserved is used at the peak; the training
- * and serving traces come to rest, so that their second half needs no driver call; nothing fails. */
+/* The default allocator's goals, on every trace: at least 95 % of the reserved bytes are used at
+ * the peak; the training and serving traces become steady, so their second half needs no driver
+ * call; no request fails. */
 Test(replay_run, caching_goals, .timeout = 120)
 {
     char line[64];
@@ -249,7 +250,7 @@ Test(replay_run, table_of_all)
     expect(r, 0, NULL, NULL);
 }
 
-/* --limit refuses what does not fit, and the run goes on. */
+/* --limit refuses requests that do not fit, and the run continues. */
 Test(replay_run, limit)
 {
     json_t *r = replay("generate:gmlake", "pytorch", " --limit=300MiB");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay_verify.c: the replay's own judge, tried on an allocator that is wrong in known ways: verify.c over a
- * driver made of host memory.  Run by the unit tests. */
+ * test_replay_verify.c: the replay's own judge, tried on an allocator that is wrong in known ways:
+ * verify.c over a driver made of host memory.  Run by the unit tests. */
 #include <replay/simdriver.h>
 
 #include <criterion/criterion.h>

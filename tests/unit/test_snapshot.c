@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot.c: PyTorch's snapshot out of pieces and events, and out of recordings, read back with the replay's
- * unpickler.  What every file must keep is checked by tests/python/check_snapshot.py in
+ * test_snapshot.c: PyTorch's snapshot from extents and events, and from recordings, read back with
+ * the replay's unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
  * tests/integration/test_snapshot.c.
  */
 #ifndef _GNU_SOURCE
@@ -237,8 +237,8 @@ static struct gp_wire_event event(uint8_t type, uint64_t address, uint64_t bytes
                                   .requested_bytes = bytes};
 }
 
-/* The trace begins in the middle: one segment goes in it, one comes, one is there all the time, and what lies in none
- * is the program's own. */
+/* The trace begins in the middle: one segment goes in it, one comes, one is there all the time, and
+ * what lies in none is the program's own. */
 Test(snapshot, memory_of_the_cache_is_told_from_the_program_s)
 {
     const struct gp_wire_extent pieces[] = {SEGMENT(2000, 100, 0), BLOCK(2000, 100, GPUPROF_IDLE, 0),

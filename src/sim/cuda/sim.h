@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The simulated driver from inside: devices, contexts, memory records, the ledger, and what its
- * files ask of each other. Every function here is called with the global lock held unless it says
+ * The simulated driver from inside: devices, contexts, memory records, the ledger, and the
+ * functions that its files share.  Every function here is called with the global lock held unless it says
  * otherwise.  Included by every file of src/sim/cuda and by nothing else; it knows nothing of the
  * profiler.
  *
  * Invariants (checked by tests/sim/core_ledger.c):
- *   device.used = context overhead + sum of `footprint` over the device's live memory, arrays, modules, VMM, pools,
- * graphs ledger.reserved(device) = linear + pitched + array + VMM physical + pools' reserved + graphs' reserved [bytes
- * asked] */
+ *   device.used = context overhead + sum of `footprint` over the device's live memory, arrays,
+ *                 modules, VMM, pools, graphs
+ *   ledger.reserved(device) = linear + pitched + array + VMM physical + pools' reserved
+ *                 + graphs' reserved [requested bytes] */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_lttng.c: the events of bench_ring.c through an LTTng-UST tracepoint.  Built and run by bench_ring_lttng.sh,
- * which has a session record it; the same TSV. */
+ * bench_lttng.c: the events of bench_ring.c through an LTTng-UST tracepoint.  Built and run by
+ * bench_ring_lttng.sh, which has a session record it; the same TSV. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "gpuprof_bench_tp.h"

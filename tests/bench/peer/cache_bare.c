@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache_bare.c: our cache linked with counters that count nothing, as a contender of bench_cache: the difference is
- * what the statistics cost.  Built as a library of its own, so that both caches lie in one process and are measured in
- * turns. */
+ * cache_bare.c: our cache linked with counters that count nothing, as a contender of bench_cache:
+ * the difference is the cost of the statistics.  It is a library of its own, so both caches run in
+ * one process, in turns. */
 #include "base/compiler.h"
 #include "bench/cache_own.h"
 #include "ds/counter.h"
@@ -81,8 +81,8 @@ void gp_counter_thaw(struct gp_counter *set)
 void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
                       unsigned n)
 {
-    /* The caller still has to make the deltas: a cache without statistics would not, but this one's figure is about
-     * the counters. */
+    /* The caller still has to make the deltas: a cache without statistics would not, but this one's
+     * figure is about the counters. */
     __asm__ volatile("" ::"r"(set), "r"(shard), "r"(op), "r"(deltas), "r"(n) : "memory");
 }
 

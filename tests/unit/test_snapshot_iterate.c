@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_tour.c: the walk over a cache that others go on using (src/cache/iterate.c): at rest it shows what
- * gp_cache_walk shows; whatever happens while it rests, each segment it shows is filled without gap, and what lived all
- * the time is shown, live, once.
+ * test_snapshot_iterate.c: the walk over a cache that others go on using (src/cache/iterate.c): at
+ * rest it shows what gp_cache_walk shows; whatever happens while it rests, each segment it shows is
+ * filled without gap, and what lived all the time is shown, live, once.
  */
 #include "cache/cache.h"
 #include "cache/policy.h"
@@ -41,7 +41,7 @@ struct view {
     uint64_t count, at, end, since_rest;
     uint64_t rests, most;
     const char *wrong;
-    /* What happens while it rests. */
+    /* The events while the iteration holds no lock. */
     uint64_t loose[LOOSE];
     bool churns, trims;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_pieces.c: the reader of a process's pieces (tools/collect/extents.c) against files that are damaged in
- * every field, and processes that answer with something else.
+ * test_snapshot_extents.c: the reader of a process's pieces (tools/collect/extents.c) against files
+ * that are damaged in every field, and processes that answer with something else.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -103,7 +103,7 @@ Test(pieces, every_wrong_field_is_found)
     WRONG(file.head.piece_bytes = 56, "version");
     WRONG(file.head.count = 4, "size");
     WRONG(file.head.count = 6, "size");
-    WRONG(file.head.count = UINT64_MAX / 64 + 6, "size"); /* times 64 it is what the file has */
+    WRONG(file.head.count = UINT64_MAX / 64 + 6, "size"); /* 64 times this is the number in the file */
     WRONG(file.head.begin_ns = 21, "ends before");
     WRONG(p[0].what = GP_EXTENT_BLOCK, "outside a segment");
     WRONG(p[0].what = 3, "range");
@@ -137,7 +137,7 @@ Test(pieces, every_cut_is_found)
         cr_expect_eq(read_back(&file, bytes, NULL, 0), -EPROTO, "%zu bytes", bytes);
 }
 
-/* Whatever the bytes are: an answer, and under the address sanitizer no step beside. */
+/* Any bytes give an answer, without an access that the address sanitizer reports. */
 Test(pieces, no_change_of_a_byte_does_harm)
 {
     struct layout file = sound();
