@@ -335,7 +335,7 @@ Test(trace, unknown)
 Test(trace, map_against_a_table)
 {
     enum { KEYS = 512 };
-    struct gp_replay_map map = {0};
+    struct gp_hash map = {0};
     uint32_t table[KEYS], value;
     uint64_t random = 1;
     memset(table, 0xff, sizeof(table));
@@ -344,17 +344,17 @@ Test(trace, map_against_a_table)
         uint32_t key = (uint32_t)(random >> 40) % KEYS;
         bool there = table[key] != UINT32_MAX;
         if (random >> 63) {
-            cr_assert_eq(gp_replay_map_set(&map, key * 512ull, i), 0);
+            cr_assert_eq(gp_hash_set(&map, key * 512ull, i), 0);
             table[key] = i;
         } else {
-            cr_assert_eq(gp_replay_map_remove(&map, key * 512ull), there);
+            cr_assert_eq(gp_hash_remove(&map, gp_hash_of_number(key * 512ull), NULL, NULL), there);
             table[key] = UINT32_MAX;
         }
         uint32_t look = (uint32_t)(random >> 20) % KEYS;
-        bool found = gp_replay_map_get(&map, look * 512ull, &value);
+        bool found = gp_hash_get(&map, look * 512ull, &value);
         cr_assert(found == (table[look] != UINT32_MAX) && (!found || value == table[look]));
     }
-    gp_replay_map_free(&map);
+    gp_hash_free(&map);
 }
 
 /* ---- our own recordings ------------------------------------------------------------------------------------------ */

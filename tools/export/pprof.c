@@ -7,7 +7,7 @@
  * keys of written parts stay in memory.
  */
 #include <export/formats.h>
-#include <export/keys.h>
+#include <common/keys.h>
 #include <write/stats.h>
 
 #include <errno.h>

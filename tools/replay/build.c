@@ -17,90 +17,6 @@ void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...)
     va_end(args);
 }
 
-/* ---- map --------------------------------------------------------------------------------------------------------- */
-
-static uint64_t map_mix(uint64_t key)
-{
-    /* splitmix64's finaliser: addresses differ in few bits.  A hostile file can only slow its own
-     * reading down. */
-    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9ull;
-    key = (key ^ key >> 27) * 0x94d049bb133111ebull;
-    return key ^ key >> 31;
-}
-
-static uint32_t map_home(const struct gp_replay_map *map, uint64_t key)
-{
-    return (uint32_t)map_mix(key) & (map->room - 1);
-}
-
-static struct gp_replay_slot *map_slot(const struct gp_replay_map *map, uint64_t key)
-{
-    uint32_t at = map_home(map, key);
-    while (map->slots[at].used && map->slots[at].key != key)
-        at = (at + 1) & (map->room - 1);
-    return &map->slots[at];
-}
-
-static int map_grow(struct gp_replay_map *map)
-{
-    struct gp_replay_map bigger = {.room = map->room ? 2 * map->room : 64, .count = map->count};
-    bigger.slots = calloc(bigger.room, sizeof(bigger.slots[0]));
-    if (!bigger.slots)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < map->room; i++) {
-        if (map->slots[i].used)
-            *map_slot(&bigger, map->slots[i].key) = map->slots[i];
-    }
-    free(map->slots);
-    *map = bigger;
-    return 0;
-}
-
-int gp_replay_map_set(struct gp_replay_map *map, uint64_t key, uint32_t value)
-{
-    if (2 * (map->count + 1) > map->room && map_grow(map) != 0)
-        return -ENOMEM;
-    struct gp_replay_slot *slot = map_slot(map, key);
-    map->count += !slot->used;
-    *slot = (struct gp_replay_slot){.key = key, .value = value, .used = 1};
-    return 0;
-}
-
-bool gp_replay_map_get(const struct gp_replay_map *map, uint64_t key, uint32_t *value)
-{
-    const struct gp_replay_slot *slot = map->room ? map_slot(map, key) : NULL;
-    if (!slot || !slot->used)
-        return false;
-    *value = slot->value;
-    return true;
-}
-
-bool gp_replay_map_remove(struct gp_replay_map *map, uint64_t key)
-{
-    struct gp_replay_slot *slot = map->room ? map_slot(map, key) : NULL;
-    if (!slot || !slot->used)
-        return false;
-    uint32_t mask = map->room - 1, hole = (uint32_t)(slot - map->slots);
-    /* Entries that follow without a gap move back over the hole, unless that would pass their first
-     * slot. */
-    for (uint32_t at = (hole + 1) & mask; map->slots[at].used; at = (at + 1) & mask) {
-        uint32_t home = map_home(map, map->slots[at].key);
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            map->slots[hole] = map->slots[at];
-            hole = at;
-        }
-    }
-    map->slots[hole].used = 0;
-    map->count--;
-    return true;
-}
-
-void gp_replay_map_free(struct gp_replay_map *map)
-{
-    free(map->slots);
-    memset(map, 0, sizeof(*map));
-}
-
 /* ---- builder ----------------------------------------------------------------------------------------------------- */
 
 void gp_replay_trace_free(struct gp_replay_trace *trace)
@@ -114,9 +30,9 @@ void gp_replay_trace_free(struct gp_replay_trace *trace)
 
 void gp_replay_builder_free(struct gp_replay_builder *builder)
 {
-    gp_replay_map_free(&builder->live);
-    gp_replay_map_free(&builder->streams);
-    gp_replay_map_free(&builder->threads);
+    gp_hash_free(&builder->live);
+    gp_hash_free(&builder->streams);
+    gp_hash_free(&builder->threads);
 }
 
 static int builder_no(struct gp_replay_builder *b, int error, const char *what, uint64_t number)
@@ -178,9 +94,9 @@ int gp_replay_alloc(struct gp_replay_builder *b, uint64_t name, uint64_t bytes, 
         return rc;
     if (bytes > GP_REPLAY_BYTES)
         return builder_no(b, -ERANGE, "more bytes than any allocator serves: ", bytes);
-    if (gp_replay_map_get(&b->live, name, &before))
+    if (gp_hash_get(&b->live, name, &before))
         return builder_no(b, -EEXIST, "a block of this name lives already: ", name);
-    if (gp_replay_map_set(&b->live, name, b->trace->blocks) != 0)
+    if (gp_hash_set(&b->live, name, b->trace->blocks) != 0)
         return builder_memory(b);
     struct gp_replay_op op = {.kind = GP_REPLAY_ALLOC,
                               .device = (uint8_t)device,
@@ -200,10 +116,10 @@ static int builder_use(struct gp_replay_builder *b, enum gp_replay_kind kind, ui
     int rc = builder_place(b, thread, 0);
     if (rc)
         return rc;
-    if (!gp_replay_map_get(&b->live, name, &op.block))
+    if (!gp_hash_get(&b->live, name, &op.block))
         return builder_no(b, -ENOENT, "no block of this name is live: ", name);
     if (kind == GP_REPLAY_FREE)
-        gp_replay_map_remove(&b->live, name);
+        gp_hash_remove(&b->live, gp_hash_of_number(name), NULL, NULL);
     return builder_append(b, op);
 }
 
@@ -259,15 +175,15 @@ int gp_replay_mark(struct gp_replay_builder *b, const char *name, size_t length,
                                                    .block = trace->name_count - 1});
 }
 
-static int builder_number(struct gp_replay_builder *b, struct gp_replay_map *map, uint64_t name, uint32_t first,
+static int builder_number(struct gp_replay_builder *b, struct gp_hash *map, uint64_t name, uint32_t first,
                           uint32_t limit, const char *what, uint32_t *number)
 {
-    if (gp_replay_map_get(map, name, number))
+    if (gp_hash_get(map, name, number))
         return 0;
     *number = first + map->count;
     if (*number >= limit)
         return builder_no(b, -ERANGE, what, limit);
-    return gp_replay_map_set(map, name, *number) ? builder_memory(b) : 0;
+    return gp_hash_set(map, name, *number) ? builder_memory(b) : 0;
 }
 
 int gp_replay_stream(struct gp_replay_builder *b, uint64_t name, uint32_t *stream)

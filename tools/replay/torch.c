@@ -26,7 +26,7 @@ struct gp_snapshot {
     const struct gp_pickle *traces, *segments;
     struct gp_entry *entries;
     uint32_t count;
-    struct gp_replay_map seen; /* address -> its state, while looking for blocks that were live at the start */
+    struct gp_hash seen; /* address -> its state, while looking for blocks that were live at the start */
 };
 
 enum { GP_SEEN_LIVE = 1, GP_SEEN_GONE = 2 };
@@ -102,9 +102,9 @@ static int snapshot_freed(struct gp_snapshot *s)
         uint32_t state = 0;
         if (!alloc && !gp_pickle_is(action, "free_requested") && !gp_pickle_is(action, "free_completed"))
             continue;
-        if (!alloc && !gp_replay_map_get(&s->seen, address, &state))
+        if (!alloc && !gp_hash_get(&s->seen, address, &state))
             rc = snapshot_block(s, entry, address, "size", s->entries[i].device);
-        if (!rc && gp_replay_map_set(&s->seen, address, alloc ? GP_SEEN_LIVE : GP_SEEN_GONE) != 0)
+        if (!rc && gp_hash_set(&s->seen, address, alloc ? GP_SEEN_LIVE : GP_SEEN_GONE) != 0)
             rc = -ENOMEM;
     }
     return rc;
@@ -127,7 +127,7 @@ static int snapshot_segment(struct gp_snapshot *s, const struct gp_pickle *segme
         uint64_t at = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address);
         address = at + (uint64_t)gp_pickle_number(gp_pickle_get(block, "size"), 0);
         bool live = gp_pickle_is(gp_pickle_get(block, "state"), "active_allocated");
-        if (live && !(gp_replay_map_get(&s->seen, at, &state) && state == GP_SEEN_LIVE)) {
+        if (live && !(gp_hash_get(&s->seen, at, &state) && state == GP_SEEN_LIVE)) {
             /* The stream is that of the segment, the size that of the block. */
             uint32_t stream;
             int64_t size = gp_pickle_number(gp_pickle_get(block, "requested_size"),
@@ -151,7 +151,7 @@ static int snapshot_entry(struct gp_snapshot *s, const struct gp_entry *entry)
         return snapshot_block(s, entry->at, address, "size", entry->device);
     if (gp_pickle_is(action, "free_requested") || gp_pickle_is(action, "free_completed")) {
         /* The second entry of the pair finds no live block. */
-        return gp_replay_map_get(&s->b->live, address, &number) ? gp_replay_free(s->b, address, GP_REPLAY_ANY, 0) : 0;
+        return gp_hash_get(&s->b->live, address, &number) ? gp_replay_free(s->b, address, GP_REPLAY_ANY, 0) : 0;
     }
     s->b->trace->left_out += !gp_pickle_is(action, "snapshot");
     return gp_pickle_is(action, "oom") ? gp_replay_mark(s->b, "oom", 3, 0) : 0;
@@ -192,7 +192,7 @@ static int torch_read(struct gp_replay_builder *b, const uint8_t *data, size_t b
             rc = snapshot_read(&s);
         }
         free(s.entries);
-        gp_replay_map_free(&s.seen);
+        gp_hash_free(&s.seen);
     }
     gp_pickle_free(&file);
     return rc;

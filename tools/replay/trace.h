@@ -10,6 +10,7 @@
 #ifndef GP_REPLAY_TRACE_H
 #define GP_REPLAY_TRACE_H
 
+#include <common/hash.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,27 +69,12 @@ struct gp_replay_problem {
 };
 void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- from names in a file to numbers ----------------------------------------------------------------------------- */
-
-struct gp_replay_map { /* uint64_t -> uint32_t, open addressing */
-    struct gp_replay_slot {
-        uint64_t key;
-        uint32_t value, used;
-    } * slots;
-    uint32_t count, room;
-};
-/* Sets or replaces.  0 or -ENOMEM. */
-int gp_replay_map_set(struct gp_replay_map *map, uint64_t key, uint32_t value);
-bool gp_replay_map_get(const struct gp_replay_map *map, uint64_t key, uint32_t *value);
-bool gp_replay_map_remove(struct gp_replay_map *map, uint64_t key);
-void gp_replay_map_free(struct gp_replay_map *map);
-
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
 struct gp_replay_builder {
     struct gp_replay_trace *trace;
-    struct gp_replay_map live;             /* name of a live block in the file -> its number */
-    struct gp_replay_map streams, threads; /* for files with arbitrary numbers */
+    struct gp_hash live;             /* name of a live block in the file -> its number */
+    struct gp_hash streams, threads; /* for files with arbitrary numbers */
     struct gp_replay_problem problem;
 };
 void gp_replay_builder_free(struct gp_replay_builder *builder); /* the trace stays */

@@ -5,6 +5,8 @@
  */
 #include <snapshot/internal.h>
 
+#include <common/keys.h>
+
 #include <base/compiler.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -15,10 +17,10 @@
 /* Limit of the names and frames that are written once; further ones are written each time. */
 #define GP_SNAP_MEMOS (1u << 22)
 
-struct gp_snap_memo { /* open addressing by text */
-    char **texts;
-    uint32_t *memos;
-    uint32_t mask, count;
+struct gp_snap_memo {
+    struct gp_keys texts;
+    uint32_t *memos; /* by a text's number */
+    uint32_t room;
 };
 
 static const char *const key_words[GP_WORDS] = {
@@ -89,49 +91,13 @@ static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
 
 /* ---- what was written before ------------------------------------------------------------------------------------- */
 
-static uint32_t memo_hash(const char *text)
-{
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash ^ hash >> 15;
-}
-
-static bool memo_grow(struct gp_snap_memo *memo)
-{
-    uint32_t room = memo->texts ? (memo->mask + 1) * 2 : 1024;
-    char **texts = calloc(room, sizeof(*texts));
-    uint32_t *memos = calloc(room, sizeof(*memos));
-    if (!texts || !memos || room > GP_SNAP_MEMOS) {
-        free(texts);
-        free(memos);
-        return false;
-    }
-    for (uint32_t i = 0; memo->texts && i <= memo->mask; i++) {
-        if (!memo->texts[i])
-            continue;
-        uint32_t at = memo_hash(memo->texts[i]) & (room - 1);
-        while (texts[at])
-            at = (at + 1) & (room - 1);
-        texts[at] = memo->texts[i];
-        memos[at] = memo->memos[i];
-    }
-    free(memo->texts);
-    free(memo->memos);
-    *memo = (struct gp_snap_memo){texts, memos, room - 1, memo->count};
-    return true;
-}
-
 /* True: it was written before, and a reference was written now. */
 static bool memo_again(struct gp_snap *snap, const char *text)
 {
-    const struct gp_snap_memo *memo = snap->memo;
-    uint32_t at = memo->texts ? memo_hash(text) & memo->mask : 0;
-    while (memo->texts && memo->texts[at] && strcmp(memo->texts[at], text) != 0)
-        at = (at + 1) & memo->mask;
-    if (!memo->texts || !memo->texts[at])
+    uint32_t number;
+    if (!gp_keys_find(&snap->memo->texts, text, strlen(text), &number))
         return false;
-    gp_pickled_again(&snap->out, memo->memos[at]);
+    gp_pickled_again(&snap->out, snap->memo->memos[number]);
     return true;
 }
 
@@ -140,24 +106,23 @@ static bool memo_again(struct gp_snap *snap, const char *text)
 static void memo_keep(struct gp_snap *snap, const char *text)
 {
     struct gp_snap_memo *memo = snap->memo;
-    if ((!memo->texts || memo->count * 2 > memo->mask) && !memo_grow(memo))
-        return;
-    char *copy = strdup(text);
-    if (!copy)
-        return;
-    uint32_t at = memo_hash(text) & memo->mask;
-    while (memo->texts[at])
-        at = (at + 1) & memo->mask;
-    memo->texts[at] = copy;
-    memo->memos[at] = gp_pickled_remember(&snap->out);
-    memo->count++;
+    uint32_t number, count = memo->texts.map.count;
+    bool is_new;
+    if (count == memo->room) {
+        uint32_t room = memo->room ? 2 * memo->room : 1024;
+        uint32_t *memos = room <= GP_SNAP_MEMOS ? realloc(memo->memos, room * sizeof(memos[0])) : NULL;
+        if (!memos)
+            return;
+        memo->memos = memos;
+        memo->room = room;
+    }
+    if (gp_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
+        memo->memos[number] = gp_pickled_remember(&snap->out);
 }
 
 static void memo_free(struct gp_snap_memo *memo)
 {
-    for (uint32_t i = 0; memo->texts && i <= memo->mask; i++)
-        free(memo->texts[i]);
-    free(memo->texts);
+    gp_keys_free(&memo->texts);
     free(memo->memos);
     free(memo);
 }
