@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * mix.h: hashes for tables in memory.  Whoever finds an equal hash still compares what was hashed. */
+ *
+ * mix.h: hashes for tables in memory. Equal hashes do not prove equality: callers must compare the
+ * hashed values too.
+ */
 #ifndef GP_SITE_MIX_H
 #define GP_SITE_MIX_H
 

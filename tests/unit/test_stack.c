@@ -439,7 +439,8 @@ static void *quiet_main(void *argument)
     size_t before = mallinfo2().uordblks;
     errno = 4321;
     unsigned n = gp_stack_native(pcs, GP_SITE_FRAMES, &more);
-    *(bool *)argument = n > 1 && errno == 4321 && mallinfo2().uordblks == before && gp_window.low < gp_window.high;
+    *(bool *)argument =
+        n > 1 && errno == 4321 && mallinfo2().uordblks == before && gp_own_stack_bounds.low < gp_own_stack_bounds.high;
     return NULL;
 }
 
