@@ -322,7 +322,7 @@ Test(recording, foreign_newer_and_empty_files_are_refused_in_words)
         test_refused("hello, world, this is a text and no recording, though long enough to be one ............", 90,
                      "not a recording"),
         -EPROTO);
-    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "nothing in it"), -EPROTO);
+    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "no readable block"), -EPROTO);
     head->major++;
     head->crc = gp_crc32c(0, head, offsetof(struct gp_format_head, crc));
     cr_assert_eq(test_refused(bytes.at, bytes.size, "newer"), -EPROTO);
