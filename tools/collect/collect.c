@@ -132,7 +132,7 @@ static int collect_read(struct gp_collecting *c)
             gp_peer_drop(process);
             process->scope_count = process->failure_count = 0;
             memset(&process->oom, 0, sizeof(process->oom));
-            snprintf(process->problem, sizeof(process->problem), "mailbox: the answer to a request makes no sense");
+            snprintf(process->problem, sizeof(process->problem), "mailbox: the answer to a request is malformed");
         }
     }
     return rc;
@@ -240,16 +240,11 @@ enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes)
 
 int gp_request(pid_t pid, struct gp_wire_slot *slot, uint64_t deadline_ns)
 {
-    struct gp_proc proc;
     struct gp_peer session;
     char problem[GP_PROBLEM_BYTES];
-    int rc = gp_proc_open(&proc, pid);
+    int rc = gp_peer_open_pid(&session, pid, problem);
     if (rc)
         return rc;
-    rc = gp_peer_open(&session, &proc, problem);
-    gp_proc_close(&proc);
-    if (rc)
-        return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
     rc = gp_mailbox_call(&session, slot, gp_clock_ns() + (deadline_ns ? deadline_ns : GP_ANSWER_NS));
     gp_peer_close(&session);
     return rc;

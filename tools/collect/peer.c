@@ -280,6 +280,19 @@ int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char probl
     return found;
 }
 
+int gp_peer_open_pid(struct gp_peer *session, pid_t pid, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_proc proc;
+    session->fd = -1;
+    problem[0] = '\0';
+    int rc = gp_proc_open(&proc, pid);
+    if (rc)
+        return rc;
+    rc = gp_peer_open(session, &proc, problem);
+    gp_proc_close(&proc);
+    return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
+}
+
 void gp_peer_close(struct gp_peer *session)
 {
     if (session->fd >= 0)

@@ -30,11 +30,16 @@ struct gp_peer {
  * (`problem`); -errno. */
 int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES]);
 
+/* gp_peer_open by pid. -ESRCH: the process is not profiled or does not exist; -EACCES: access
+ * denied; else as gp_peer_open. */
+int gp_peer_open_pid(struct gp_peer *session, pid_t pid, char problem[GP_PROBLEM_BYTES]);
+
 /* Takes over a descriptor of a memfd (closed by gp_peer_close) and checks seals, size and layout.
  * 0; -ENOENT: its header is not written yet; -EPROTO. The descriptor is closed on failure. */
 int gp_peer_adopt(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES]);
 
-/* gp_peer_adopt without the checks of seals and file system: for a caller that owns the file (tests, fuzzing). */
+/* gp_peer_adopt without the checks of seals and file system: for a caller that owns the file
+ * (tests, fuzzing). */
 int gp_peer_load(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES]);
 
 /* Only checks the layout: a private copy of the header against the size of the file. 0, -ENOENT,

@@ -437,18 +437,12 @@ int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t 
 
 int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTES])
 {
-    struct gp_proc proc;
     struct gp_peer peer;
     char path[32];
     *out = NULL;
-    problem[0] = '\0';
-    int rc = gp_proc_open(&proc, pid);
+    int rc = gp_peer_open_pid(&peer, pid, problem);
     if (rc)
         return rc;
-    rc = gp_peer_open(&peer, &proc, problem);
-    gp_proc_close(&proc);
-    if (rc)
-        return rc == -ENOENT ? -ESRCH : rc;
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     rc = gp_sites_open_peer(out, &peer, pid, path, problem);
     if (rc)
