@@ -96,10 +96,11 @@ enum gp_format_column {
     GP_COLUMNS
 };
 
-/* Each bit says that its field is stored. Without it the field keeps its value of the last event
- * with this address (bytes, unused, site, and the stream, separately for frees and for other
- * events: a new address starts with the same stream for both). A new address starts with 0 bytes, 0
- * unused, and the site and stream of the event before. */
+/* GP_TAG_SEEN: the address occurred before in the block. Each other bit says that its field is
+ * stored. Without it the field keeps its value of the last event with this address (bytes, unused,
+ * site, and the stream, separately for frees and for other events: a new address starts with the
+ * same stream for both). A new address starts with 0 bytes, 0 unused, and the site and stream of
+ * the event before. */
 #define GP_TAG_SEEN   1u
 #define GP_TAG_BYTES  2u
 #define GP_TAG_UNUSED 4u

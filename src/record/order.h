@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * order.h: sorts events by time. Called by ringread.c. Never calls malloc, as qsort may. */
+ * order.h: sorts events by time. Called by ringread.c. Unlike qsort, it never calls malloc. */
 #ifndef GP_RECORD_ORDER_H
 #define GP_RECORD_ORDER_H
 

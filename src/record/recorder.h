@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * recorder.h: copies a session to a recording file. Runs in the profiled process (inject/recordthread.c)
- * and outside it (`gpuprof record`): it reads the session through one copy function and checks what
- * it reads. Never calls malloc. Threads: one at a time.
+ * recorder.h: copies a session to a recording file. Runs in the profiled process
+ * (inject/recordthread.c) and outside it (`gpuprof record`): it reads the session through one copy
+ * function and checks what it reads. Never calls malloc. Threads: one at a time.
  */
 #ifndef GP_RECORD_RECORDER_H
 #define GP_RECORD_RECORDER_H
@@ -22,7 +22,7 @@ struct gp_recorder_setup {
     bool from_start;              /* include the events that the ring still holds */
     /* Callbacks; each may be NULL. */
     void (*refresh)(void *arg); /* refreshes the published numbers */
-    void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* both are -1 before */
+    void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* preset to -1 */
     void (*appeared)(void *arg); /* an event named a device for the first time */
     bool (*late)(void *arg);     /* the deadline has passed: events not in the file yet are counted and dropped */
     void *arg;

@@ -35,8 +35,8 @@
 
 /* Every chunk of a ring up to this size is visited. In a larger one (a recorder's), only chunks
  * that can have changed are: those that are not full, and those from the frontier on, up to a run
- * of this many unused chunks. A thread that was stopped while it took a chunk leaves a gap of one
- * chunk, which the next poll sees. */
+ * of GP_RINGREAD_GAP unused chunks. A thread that was stopped while it took a chunk leaves a gap of
+ * one chunk, which the next poll sees. */
 #define GP_RINGREAD_WHOLE      512u
 #define GP_RINGREAD_GAP        64u
 #define GP_RINGREAD_GAP_AT_END 1024u /* in the last poll */

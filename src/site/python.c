@@ -25,8 +25,8 @@ enum { GP_OWNER_GENERATOR = 1, GP_OWNER_C = 3 };
 static uint32_t x_pid;   /* getpid(), cached: libgpuprof is off in a fork's child, which never calls this */
 static uint32_t x_ended; /* set once Python was seen shutting down */
 
-/* Shutdown runs on the thread that started the process, so it cannot happen behind that thread's
- * back. */
+/* Whether this is the thread that started the process. Shutdown runs on that thread, so no other
+ * thread can shut Python down while it is in here. */
 static bool python_main_thread(void)
 {
     if (GP_UNLIKELY(!gp_thread.tid))

@@ -115,7 +115,8 @@ const char *gp_python_copied(const struct gp_python_copies *copies, uint64_t fro
 
 GP_COLD bool gp_python_copy(struct gp_python_copies *copies, uint64_t from, void *to, size_t bytes);
 
-/* No pointer of the interpreter lies in the first pages, or above what user space has (2^47 or, AArch64, 2^48). */
+/* No pointer of the interpreter lies in the first pages, or above the user's addresses (2^47 or,
+ * AArch64, 2^48). */
 static inline bool gp_python_sane(uint64_t address)
 {
     return address >= 65536 && address < 1ull << 48;

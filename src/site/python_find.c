@@ -300,7 +300,8 @@ static bool python_offsets(struct gp_python_layout *at, uint32_t version, const 
         return false;
     }
     if (words[2] == 1 && version >= GP_PYTHON_314) {
-        /* In 3.14 each thread runs its own copy of the byte code, and strings keep their kind in other bits. */
+        /* In 3.14 each thread runs its own copy of the byte code, and strings keep their kind in
+         * other bits. */
         *why = "frames of a free-threaded Python are read in version 3.13 only";
         return false;
     }

@@ -3,11 +3,11 @@
  * python_line.c: finds the line of an instruction in the code object's line table. There are two
  * formats:
  *
- *   3.10   pairs of bytes: how many bytes of code, and by how much the line changes (-128: the bytes
- *          belong to no line)
- *   3.11+  entries that start with a byte >= 128: its bits 0-2 are the number of code units less one,
- *          bits 3-6 the form; the bytes that follow (all below 128) are line and columns as the form
- *          says, and lines are relative
+ *   3.10   pairs of bytes: how many bytes of code, and by how much the line changes (-128: these
+ *          bytes belong to no line)
+ *   3.11+  entries that start with a byte >= 128: its bits 0-2 are the number of code units less
+ *          one, bits 3-6 the form; the bytes that follow (all below 128) are line and columns as the
+ *          form says, and lines are relative
  *
  * Both have to be read from the start.
  */

@@ -70,7 +70,7 @@ bool gp_python_table_kept(const struct gp_python_lines *lines, int64_t offset, u
     uint32_t turn = __atomic_load_n(&slot->turn, __ATOMIC_ACQUIRE);
     if (turn & 1 || !table_look(slot, lines, (uint32_t)offset + 1, line))
         return false;
-    /* orders the reads before the second load of the turn */
+    /* [table.A2] orders the reads before the second load of the turn; pairs with [table.R2]. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&slot->turn, __ATOMIC_RELAXED) == turn;
 }
@@ -108,7 +108,7 @@ void gp_python_table_keep(const struct gp_python_lines *lines, int64_t offset, u
     if (turn & 1 ||
         !__atomic_compare_exchange_n(&slot->turn, &turn, turn + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
-    /* orders the odd turn before the stores that follow */
+    /* [table.R2] orders the odd turn before the stores that follow; pairs with [table.A2]. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     table_write(slot, lines, (uint32_t)offset + 1, (uint32_t)used, line);
     /* [table.R1] release: the slot; pairs with [table.A1]. */

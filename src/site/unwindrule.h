@@ -83,7 +83,8 @@ static inline uint64_t gp_rule_look(uint64_t pc)
     if (pc >> GP_RULE_PC_BITS)
         return 0;
     for (unsigned i = 0; i < GP_RULE_WAYS; i++) {
-        /* a wide rule is complete when its word is visible */
+        /* [rules.A] acquire pairs with [rules.R]: a wide rule is complete when its word is
+         * visible. */
         uint64_t word = __atomic_load_n(gp_rule_place(gp_rules, pc, i), __ATOMIC_ACQUIRE);
         if (word >> 28 << 28 == gp_rule_tag(pc) && word)
             return word;

@@ -120,7 +120,7 @@ int gp_machine_add_nvml(struct gp_system *system, bool only_profiled)
     bool host_pids = gp_proc_host_pids();
     if (!host_pids)
         snprintf(system->nvml_problem, sizeof(system->nvml_problem),
-                 "in a container: NVML's pids are the machine's and cannot be matched here");
+                 "in a container: NVML reports pids of the host, which cannot be matched here");
     for (int i = 0; i < count && !rc; i++) {
         struct gp_gpu gpu = {.total_bytes = gpus[i].total_bytes, .used_bytes = gpus[i].used_bytes};
         memcpy(gpu.uuid, gpus[i].uuid, sizeof(gpu.uuid));

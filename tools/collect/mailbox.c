@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* There is no futex for a free slot: all slots are taken only with nine viewers at once. */
+/* Waiting for a free slot has no futex: all slots are taken only with nine viewers at once. */
 #define GP_SLOT_RETRY_NS 1000000
 
 int gp_mailbox_open(struct gp_mailbox *box, const struct gp_peer *session)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * nvml.c: see nvml.h. The ABI below is declared by hand, from the public, documented entry points and
- * record layouts. */
+ *
+ * nvml.c: see nvml.h. The ABI below is declared by hand, from the public, documented entry points
+ * and record layouts.
+ */
 #include <collect/nvml.h>
 #include <collect/uuid.h>
 

@@ -190,7 +190,8 @@ int gp_proc_each(int (*each)(pid_t pid, void *context), void *context)
 
 bool gp_proc_host_pids(void)
 {
-    /* The initial pid namespace has this inode number in every kernel since 3.8 (PROC_PID_INIT_INO). */
+    /* The initial pid namespace has this inode number in every kernel since 3.8
+     * (PROC_PID_INIT_INO). */
     struct stat st;
     return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCu;
 }

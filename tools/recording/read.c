@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * read.c: finds the blocks of a recording, in a file or in memory; see recording.h, docs/format.md. */
+ *
+ * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and
+ * docs/format.md.
+ */
 #include <recording/reading.h>
 
 #include <record/crc.h>
@@ -67,8 +70,9 @@ static int reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
         return 0;
     }
     if (head.order != GP_FORMAT_ORDER || head.major != GP_FORMAT_MAJOR) {
-        snprintf(why, why_bytes, "written by a newer gpuprof (format %u.%u, this one reads %u): open it with that one",
-                 head.major, head.minor, GP_FORMAT_MAJOR);
+        snprintf(why, why_bytes,
+                 "written by a newer gpuprof (format %u.%u, this one reads %u): open it with the newer one", head.major,
+                 head.minor, GP_FORMAT_MAJOR);
         return -EPROTO;
     }
     if (head.head_bytes > sizeof(head) && head.head_bytes < 4096)

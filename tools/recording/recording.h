@@ -88,7 +88,7 @@ struct gp_recording {
     /* Completeness: tried = delivered + dropped, as the process counted when the recording
      * ended. */
     bool complete;   /* the writer ended it; otherwise the file was cut and ends with its last sound block */
-    bool from_start; /* recorded from the process's first event; else `baseline` has what was live */
+    bool from_start; /* recorded from the process's first event; else see `baseline` */
     uint64_t tried, delivered, dropped;
     uint64_t damaged_blocks; /* skipped for a wrong checksum */
 

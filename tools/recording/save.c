@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * save.c: writes a recording in memory to a file, with the recorder's own writer; see recording.h. */
+ *
+ * save.c: writes a recording in memory to a file, with the recorder's own writer; see recording.h.
+ */
 #include <recording/recording.h>
 
 #include <record/blocks.h>

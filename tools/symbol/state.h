@@ -36,14 +36,16 @@ struct gp_symbols {
     uint32_t site_room, module_room; /* slots of sites; of modules and notes */
     const char **notes;
     uint32_t note_count;
-    /* Buffers for the stack that is being built, of GP_SYMBOL_STACK, the same, and GP_SITE_FRAMES frames. */
+    /* Buffers for the stack that is being built: two of GP_SYMBOL_STACK frames, one of
+     * GP_SITE_FRAMES. */
     struct gp_frame_text *work, *native, *python;
 };
 
 /* The frame shown where nothing is known. */
 extern const struct gp_frame_text gp_symbols_unknown;
 
-/* The frames of a native frame, inlined calls first; at least one.  Out of memory: gp_symbols_unknown. */
+/* The frames of a native frame, inlined calls first; at least one. Out of memory:
+ * gp_symbols_unknown. */
 uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
                            const struct gp_frame_text **frames);
 
