@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * blocks.c: see blocks.h.  tools/recording/payload.c reads what this writes. */
+ * blocks.c: see blocks.h. tools/recording/payload.c reads these payloads. */
 #include "record/blocks.h"
 
 static void block_text(struct gp_pack *pack, const char *text)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * blocks.h: the payloads of a recording's blocks, but for events (columns.h).  Called by the recorder and by whoever
- * turns a recording in memory into a file.  Every row is put by one call; the caller counts them. */
+ *
+ * blocks.h: encodes the payloads of a recording's blocks, except events (columns.h). Called by the
+ * recorder, and by tools/recording/save.c, which writes a recording in memory to a file. Each call
+ * appends one row; the caller counts the rows.
+ */
 #ifndef GP_RECORD_BLOCKS_H
 #define GP_RECORD_BLOCKS_H
 
@@ -16,11 +19,12 @@ struct gp_block_process {
 };
 void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
 
-/* STRINGS, FRAMES, SITES, SITE_NUMBERS begin with the number of their first row (byte). */
+/* The payloads of STRINGS, FRAMES, SITES and SITE_NUMBERS start with the number of their first row
+ * (STRINGS: first byte). */
 void gp_block_first(struct gp_pack *pack, uint64_t first);
 void gp_block_frame(struct gp_pack *pack, const struct gp_wire_frame *frame);
 void gp_block_site(struct gp_pack *pack, const struct gp_wire_site *site);
-/* live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes, calls of the row. */
+/* The row's live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes and calls. */
 void gp_block_site_numbers(struct gp_pack *pack, const struct gp_wire_site *site);
 
 void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_t offset, const char *path,
@@ -29,19 +33,19 @@ void gp_block_thread(struct gp_pack *pack, uint32_t tid, const char *name);
 
 struct gp_block_sample { /* unknown: -1 */
     uint64_t time_ns;
-    uint32_t device; /* index in the session, as everywhere */
+    uint32_t device; /* index in the session */
     int64_t allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, used_bytes, process_bytes;
 };
 void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample);
 
-/* numbers NULL: unknown; final: they are those of the end. */
+/* numbers: NULL if unknown. final: they are those of the recording's end. */
 void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
                      int64_t total_bytes, const struct gp_wire_device *numbers, bool final);
 void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom);
 
 struct gp_block_counts {
     enum gp_format_why why;
-    int error; /* errno, with GP_END_ERROR, or of what was given up last */
+    int error; /* errno: with GP_END_ERROR why it ended, else of the last failed write */
     uint64_t time_ns;
     uint64_t tried, delivered;
     uint64_t dropped[GP_DROPS];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * columns.c: events into columns; see columns.h.  What makes a recording small: a free says again what its allocation
- * said, and a program that works in steps asks for the same sizes at the same addresses again; so an event refers to
- * the last one with its address and tells only what differs.  Equal steps become equal bytes, which zstd finds.
+ * columns.c: encodes events as columns; see columns.h. A free repeats the fields of its allocation,
+ * and a program that works in steps allocates the same sizes at the same addresses again. So an
+ * event refers to the last one with its address and stores only the fields that differ. Equal steps
+ * become equal bytes, which zstd finds.
  */
 #include "record/columns.h"
 #include "base/compiler.h"
 
-/* The longest that an event can add to a column. */
+/* The most bytes that an event can add to a column. */
 static const uint8_t column_most[GP_COLUMNS] = {
     [GP_COLUMN_TAG] = 1,     [GP_COLUMN_TIME] = 10,   [GP_COLUMN_PLACE] = 10, [GP_COLUMN_ADDRESS] = 10,
     [GP_COLUMN_BYTES] = 10,  [GP_COLUMN_UNUSED] = 10, [GP_COLUMN_SITE] = 10,  [GP_COLUMN_THREAD] = 10,
@@ -26,7 +27,7 @@ static size_t column_bytes(unsigned column)
         return (size_t)column_most[column] * GP_FORMAT_EVENTS + 10;
     }
 }
-_Static_assert(GP_FORMAT_TIDS == GP_FORMAT_STREAMS, "above");
+_Static_assert(GP_FORMAT_TIDS == GP_FORMAT_STREAMS, "column_bytes treats both dictionaries alike");
 
 size_t gp_columns_bytes(void)
 {
@@ -57,7 +58,7 @@ void gp_columns_clear(struct gp_columns *columns)
         columns->column[i].at = columns->column[i].start;
     columns->count = columns->places = columns->tags = columns->tids = columns->streams = 0;
     columns->time_ns = columns->base_ns = columns->address = columns->stream = 0;
-    columns->site = columns->told_site = columns->tid = 0;
+    columns->site = columns->last_site = columns->tid = 0;
 }
 
 static uint64_t columns_hash(uint64_t key)
@@ -66,7 +67,7 @@ static uint64_t columns_hash(uint64_t key)
     return key ^ key >> 29;
 }
 
-/* Room for one more of everything that an event may need. */
+/* Whether there is room for one more entry of everything that an event may need. */
 static bool columns_room(const struct gp_columns *columns)
 {
     return columns->count < GP_FORMAT_EVENTS && columns->tags < GP_FORMAT_TAGS && columns->tids < GP_FORMAT_TIDS &&
@@ -113,7 +114,7 @@ static void columns_tag(struct gp_columns *columns, const struct gp_wire_event *
     *columns->column[GP_COLUMN_TAG].at++ = columns->tag_of[at];
 }
 
-/* The address's place; a new one with what is expected of it. */
+/* The place of the address; a new place gets the expected values. */
 static struct gp_columns_place *columns_place(struct gp_columns *columns, uint64_t address, uint8_t *mask)
 {
     uint64_t at = columns_hash(address) & (GP_COLUMNS_SLOTS - 1);
@@ -133,7 +134,8 @@ static struct gp_columns_place *columns_place(struct gp_columns *columns, uint64
     return place;
 }
 
-/* address, bytes, requested_bytes, stream, site; the bits of what had to be told. */
+/* Encodes address, bytes, requested_bytes, stream and site. Returns the bits of the fields
+ * stored. */
 static uint8_t columns_block(struct gp_columns *columns, const struct gp_wire_event *event)
 {
     uint8_t mask = 0;
@@ -150,8 +152,8 @@ static uint8_t columns_block(struct gp_columns *columns, const struct gp_wire_ev
     }
     if (place->site != event->site) {
         mask |= GP_TAG_SITE;
-        gp_pack_signed(&columns->column[GP_COLUMN_SITE], (int64_t)event->site - columns->told_site);
-        columns->told_site = event->site;
+        gp_pack_signed(&columns->column[GP_COLUMN_SITE], (int64_t)event->site - columns->last_site);
+        columns->last_site = event->site;
     }
     if (place->stream[other] != event->stream) {
         mask |= GP_TAG_STREAM;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * crc.c: CRC-32C, eight bytes a step; see crc.h. */
+ * crc.c: CRC-32C, eight bytes per step; see crc.h. */
 #include "record/crc.h"
 #include <string.h>
 
-/* Entry i of table k is the checksum of the byte i followed by k zeros.  It is linear, so that the eight entries of the
- * single bits give all: the compiler makes the tables, and nothing has to be done at start. */
+/* Entry i of table k is the checksum of the byte i followed by k zeros. The checksum is linear, so
+ * all entries follow from the eight single-bit entries: the compiler computes the tables, and
+ * nothing is done at start. */
 #define BIT(_i, _n, _v) (((_i) >> (_n)&1u) * (_v))
 #define ENTRY(_i, a, b, c, d, e, f, g, h)                                                                              \
     (BIT(_i, 0, a) ^ BIT(_i, 1, b) ^ BIT(_i, 2, c) ^ BIT(_i, 3, d) ^ BIT(_i, 4, e) ^ BIT(_i, 5, f) ^ BIT(_i, 6, g) ^   \

@@ -13,40 +13,43 @@
 #define ZSTD_STATIC_LINKING_ONLY /* ZSTD_initStaticCCtx */
 #include <zstd.h>
 
-/* On the generated traces (bench_record) level 3 makes events 4 % smaller, and an event costs a third more time. */
+/* On the generated traces (bench_record) level 3 makes events 4 % smaller and takes a third more
+ * time per event. */
 #define GP_FILE_LEVEL 1
-/* A block each second for a day is 86 400; beyond, the file has no index, which only makes opening it slower. */
+/* A block per second for a day is 86 400. A file with more blocks has no index, which only makes
+ * opening it slower. */
 #define GP_FILE_PLACES (1u << 17)
-/* Disk blocks that are ours beyond the end, so that a full disk still takes the numbers of the end. */
+/* Disk space that is kept allocated beyond the end, so that the final blocks fit on a full disk. */
 #define GP_FILE_KEPT (64u << 10)
 #define GP_FILE_STEP (256u << 10)
 
 struct gp_file {
     int fd;
-    bool seekable, keeps; /* keeps: the file system can set room aside */
+    bool seekable, keeps; /* keeps: the file system can preallocate */
     uint64_t kept_to;
     uint32_t sequence;
-    uint32_t places; /* may exceed GP_FILE_PLACES: no index then */
+    uint32_t places; /* if above GP_FILE_PLACES, no index is written */
     struct gp_file_stats stats;
     struct gp_pack pack;
     ZSTD_CCtx *zstd;
     size_t packed_room;
-    uint8_t *packed; /* a block as it is written: gp_format_block, payload */
+    uint8_t *packed; /* one encoded block: gp_format_block, payload */
     struct gp_format_place *place;
     size_t arena_bytes;
     struct gp_columns columns;
 };
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int file_lock(int fd)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS)
-        return 0; /* a file system without locks is used without one */
+        return 0; /* on a file system without locks, go on without one */
     return errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 
-/* Nobody's data may be lost to a mistyped name: what is replaced is a recording, or empty, and ours. */
+/* A mistyped name must not destroy other data: a file is replaced only if it is a recording or
+ * empty, and belongs to this user. */
 static int file_replace(int fd)
 {
     struct stat status;
@@ -92,15 +95,15 @@ int gp_file_open(const char *path, bool replace)
     return error ? error : fd;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* What passes by itself; anything else ends the recording. */
+/* Errors after which a later write can succeed; any other error ends the recording. */
 static bool file_passes(int error)
 {
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-/* The room that the end needs stays beyond what is written. */
+/* Keeps the space for the final blocks allocated beyond the bytes to be written. */
 static int file_keep(struct gp_file *file, size_t bytes)
 {
     uint64_t need = file->stats.bytes + bytes + GP_FILE_KEPT;
@@ -127,7 +130,8 @@ static int file_write(struct gp_file *file, const void *bytes, size_t count)
             continue;
         if (put < 0) {
             int error = errno;
-            /* A torn block would be skipped by a reader, but what follows is easier to find without it. */
+            /* A reader would skip a torn block, but removing it makes the next block easier to
+             * find. */
             bool whole = left == count || (file->seekable && ftruncate(file->fd, (off_t)file->stats.bytes) == 0 &&
                                            lseek(file->fd, (off_t)file->stats.bytes, SEEK_SET) >= 0);
             file->stats.dead |= !whole || !file_passes(error);
@@ -195,7 +199,7 @@ int gp_file_block(struct gp_file *file, enum gp_format_type type, uint32_t count
     return file->pack.full ? -E2BIG : file_put(file, type, count, 0, last);
 }
 
-/* ---- events ----------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 void gp_file_flush(struct gp_file *file, enum gp_format_type type)
 {
@@ -224,10 +228,11 @@ void gp_file_add(struct gp_file *file, const struct gp_wire_event *event, enum g
     gp_columns_add(&file->columns, event);
 }
 
-/* ---- begin and end ---------------------------------------------------------------------------------------------- */
+/* ---- start and end ----------------------------------------------------------------------------------------------- */
 
-/* What the library binds zstd's references to malloc, calloc, free and its trace hooks to (Makefile): with a context of
- * ours it needs none of them, and in somebody's program it must not even try. */
+/* The library binds zstd's references to malloc, calloc, free and its trace hooks to these
+ * functions (Makefile): with a preallocated context zstd needs none of them, and inside a profiled
+ * program it must not call them. */
 void *gp_file_no_memory(void);
 void gp_file_no_free(void);
 
@@ -255,7 +260,7 @@ static struct gp_file *file_arena(void)
     uint8_t *at = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return NULL;
-    /* A child has no recorder thread, and no use for a copy. */
+    /* A forked child has no recorder thread and needs no copy. */
     madvise(at, all, MADV_DONTFORK);
     struct gp_file *file = (struct gp_file *)(void *)at;
     file->arena_bytes = all;

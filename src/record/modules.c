@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * modules.c: executable mappings and build ids; see modules.h. */
+ * modules.c: executable mappings and build IDs; see modules.h. */
 #include "record/modules.h"
 #include <elf.h>
 #include <errno.h>
@@ -10,21 +10,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Paths of GP_MODULES_MOST objects of 256 bytes each; touched as needed. */
+/* Paths of GP_MODULES_MOST objects of 256 bytes each; pages are used only as they fill. */
 #define GP_MODULES_PATHS (1u << 20)
-/* One line of maps: numbers, and a path of at most 4095 bytes, each of which the kernel may write as four. */
+/* One line of maps: numbers, and a path of at most 4095 bytes, each of which the kernel may escape
+ * as four. */
 #define GP_MODULES_LINE (20u << 10)
-/* An object has a dozen program headers, and a build id's note is among the first few hundred bytes of its segment. */
+/* An object has a dozen program headers, and the note of its build ID is among the first few
+ * hundred bytes of its segment. */
 #define GP_MODULES_HEADERS 128u
 #define GP_MODULES_NOTES   4096u
 
-struct gp_modules_line { /* what a line of maps says */
+struct gp_modules_line { /* one parsed line of maps */
     uint64_t start, end, offset, inode;
     bool executable;
     const char *path;
 };
 
-struct gp_modules_work { /* in the arena, behind what the caller keeps */
+struct gp_modules_work { /* scratch memory, in the arena behind the rows and paths */
     char line[GP_MODULES_LINE];
     char full[GP_MODULES_LINE + 64];
     Elf64_Phdr headers[GP_MODULES_HEADERS];
@@ -36,14 +38,14 @@ static size_t modules_arena(void)
     return GP_MODULES_MOST * sizeof(struct gp_module) + GP_MODULES_PATHS + sizeof(struct gp_modules_work);
 }
 
-/* ---- build ids ------------------------------------------------------------------------------------------------- */
+/* ---- build ids --------------------------------------------------------------------------------------------------- */
 
 static bool modules_pread(int fd, void *into, size_t bytes, uint64_t offset)
 {
     return offset <= INT64_MAX - bytes && pread(fd, into, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* The note NT_GNU_BUILD_ID among `bytes` of notes. */
+/* Takes the build ID from the note NT_GNU_BUILD_ID among `bytes` of notes. */
 static void modules_note(struct gp_module *module, const uint8_t *notes, size_t bytes)
 {
     Elf64_Nhdr note;
@@ -83,8 +85,9 @@ static void modules_elf(struct gp_module *module, struct gp_modules_work *work, 
     }
 }
 
-/* The path is that of the process's own file system.  What lies there now need not be what was mapped: device and inode
- * tell, but on file systems with layers (overlay, btrfs) where maps and stat disagree about the device. */
+/* The path is valid in the process's own root. The file there may have been replaced since it was
+ * mapped. Only the inode is compared: on layered file systems (overlay, btrfs) maps and stat
+ * disagree about the device. */
 static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_modules_line *line,
                              const char *proc)
 {
@@ -100,7 +103,7 @@ static void modules_build_id(struct gp_module *module, struct gp_modules_work *w
     close(fd);
 }
 
-/* ---- maps ------------------------------------------------------------------------------------------------------- */
+/* ---- maps -------------------------------------------------------------------------------------------------------- */
 
 static bool modules_number(const char **at, unsigned base, char end, uint64_t *out)
 {
@@ -164,7 +167,7 @@ static void modules_add(struct gp_modules *modules, struct gp_modules_work *work
     modules_build_id(module, work, &line, proc);
 }
 
-/* Lines that are longer than a line can be are no lines of maps: what follows is left out. */
+/* A line longer than the kernel writes is damage: the rest is left out. */
 static int modules_lines(struct gp_modules *modules, struct gp_modules_work *work, const char *proc, int fd)
 {
     size_t used = 0;

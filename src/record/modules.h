@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * modules.h: what code a process has mapped, from /proc/PID/maps, and the build ids of the files, by which symbols are
- * found later and elsewhere.  Called by the recorder, in the program and beside it, and by live views of sites.  The
- * files may be anything: every number in them is checked.  Never calls malloc.
+ * modules.h: the code that a process has mapped, from /proc/PID/maps, and the build IDs of the
+ * files, with which symbols are found later and on other machines. Called by the recorder, in the
+ * profiled process and in `gpuprof record`, and by live views of sites. The files may contain
+ * anything: every number in them is checked. Never calls malloc.
  */
 #ifndef GP_RECORD_MODULES_H
 #define GP_RECORD_MODULES_H
@@ -16,7 +17,7 @@
 
 struct gp_module { /* one executable mapping */
     uint64_t start, end, offset;
-    const char *path; /* as in maps; "" none */
+    const char *path; /* as in maps; "" if none */
     uint8_t build_id[32];
     uint8_t build_id_bytes; /* 0: none found */
 };
@@ -29,9 +30,10 @@ struct gp_modules {
     uint32_t path_bytes;
 };
 
-/* Of the process whose directory is `proc` ("/proc/123", "/proc/self").  0; -errno, nothing to free then. */
+/* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). 0 or
+ * -errno; on failure there is nothing to free. */
 int gp_modules_read(struct gp_modules *modules, const char *proc);
-/* The one that holds the address, or NULL. */
+/* The module that contains the address, or NULL. */
 const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc);
 void gp_modules_free(struct gp_modules *modules);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * order.c: merges the runs that are there: a chunk of the ring is one, and a lone thread's chunks are one together. */
+ *
+ * order.c: sorts by merging existing runs: each chunk of the ring is one run, and all chunks of a
+ * single thread together are one.
+ */
 #include "record/order.h"
 #include <stdbool.h>
 
@@ -8,7 +11,7 @@ static bool order_later(const struct gp_wire_event *events, const struct gp_orde
     return a->time_ns != b->time_ns ? a->time_ns > b->time_ns : events[a->index].seq > events[b->index].seq;
 }
 
-/* True: they are in order as they stand. */
+/* Fills in the keys. True: the events are in order already. */
 static bool order_keys(const struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
 {
     bool ordered = true;
@@ -19,7 +22,7 @@ static bool order_keys(const struct gp_wire_event *events, size_t count, struct 
     return ordered;
 }
 
-/* End of the ordered run that begins at `at`. */
+/* The end of the ordered run that starts at `at`. */
 static size_t order_run(const struct gp_wire_event *events, const struct gp_order_key *keys, size_t at, size_t count)
 {
     for (at++; at < count && !order_later(events, &keys[at - 1], &keys[at]); at++)
@@ -27,7 +30,7 @@ static size_t order_run(const struct gp_wire_event *events, const struct gp_orde
     return at < count ? at : count;
 }
 
-/* Merges pairs of runs; the number of runs that come of it. */
+/* Merges pairs of runs; returns how many runs remain. */
 static size_t order_pass(const struct gp_wire_event *events, struct gp_order_key *to, const struct gp_order_key *from,
                          size_t count)
 {
@@ -43,7 +46,7 @@ static size_t order_pass(const struct gp_wire_event *events, struct gp_order_key
     return runs;
 }
 
-/* Every event to its place, along the circles in which they follow one another. */
+/* Moves every event to its place, along the cycles of the permutation. */
 static void order_move(struct gp_wire_event *events, size_t count, struct gp_order_key *keys)
 {
     for (size_t i = 0; i < count; i++) {

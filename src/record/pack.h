@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * pack.h: numbers and strings into bytes and back (format.h).  Both ends are bounded; the first mistake sticks. */
+ *
+ * pack.h: encodes and decodes numbers and strings (format.h). Both directions check bounds, and the
+ * first error sticks.
+ */
 #ifndef GP_RECORD_PACK_H
 #define GP_RECORD_PACK_H
 
@@ -9,7 +12,7 @@
 
 struct gp_pack {
     uint8_t *at, *start, *end;
-    bool full; /* something did not fit, and nothing was put since */
+    bool full; /* something did not fit; later writes are ignored */
 };
 
 static inline size_t gp_pack_bytes(const struct gp_pack *pack)
@@ -56,7 +59,7 @@ static inline void gp_pack_string(struct gp_pack *pack, const char *text, size_t
 
 struct gp_unpack {
     const uint8_t *at, *end;
-    bool bad; /* read beyond the end, or what is no number: everything is 0 from there on */
+    bool bad; /* read beyond the end, or a malformed number: every later read gives 0 */
 };
 
 static inline size_t gp_unpack_left(const struct gp_unpack *unpack)
@@ -88,7 +91,7 @@ static inline int64_t gp_unpack_signed(struct gp_unpack *unpack)
     return (int64_t)(value >> 1 ^ -(value & 1));
 }
 
-/* `count` bytes where they stand; NULL: there are not so many. */
+/* `count` bytes in place; NULL: fewer are left. */
 static inline const uint8_t *gp_unpack_raw(struct gp_unpack *unpack, size_t count)
 {
     if (unpack->bad || gp_unpack_left(unpack) < count) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * recorder.c: from a session to a file; see recorder.h. */
+ * recorder.c: copies events and state from a session to a recording; see recorder.h. */
 #include "record/recorder.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -14,19 +14,20 @@
 #include <unistd.h>
 
 #define GP_RECORDER_SECOND 1000000000ull
-/* An idle process is measured this often, and every device's numbers are written: a killed one has them so far. */
+/* How often an idle process is sampled and all devices' numbers are written: a process that is
+ * killed later has at least these. */
 #define GP_RECORDER_IDLE (10 * GP_RECORDER_SECOND)
-/* Threads whose names are kept; twice as many places. */
+/* Threads whose names are recorded; the hash table has twice as many places. */
 #define GP_RECORDER_TIDS 16384u
-/* Whether time is over is asked once in so many events, which take some 50 us, and some milliseconds where they fill a
- * block. */
+/* The deadline is checked once per this many events, which take some 50 us, and some milliseconds
+ * when they fill a block. */
 #define GP_RECORDER_ASK 1024
-/* Rows that are copied at a time. */
+/* Rows copied at a time. */
 #define GP_RECORDER_ROWS 1024u
 
 _Static_assert(offsetof(struct gp_wire_header, flags) % 8 == 0 && offsetof(struct gp_wire_header, lost) % 8 == 0 &&
                    offsetof(struct gp_wire_header, publish_seq) % 8 == 0,
-               "copied in words");
+               "these fields are copied in words of 8 bytes");
 
 struct gp_recorder {
     struct gp_recorder_setup setup;
@@ -34,21 +35,21 @@ struct gp_recorder {
     struct gp_ringread *ring;
     struct gp_modules modules;
     uint64_t begin_ns, begin_unix_ns;
-    uint64_t second_ns, idle_ns; /* when to write next */
-    uint64_t events_then;        /* delivered by the ring, at the last second */
-    uint64_t lost_then;          /* header.lost[GP_LOST_RING] at the begin */
+    uint64_t second_ns, idle_ns; /* times of the next writes */
+    uint64_t events_then;        /* delivered by the ring at the last write */
+    uint64_t lost_then;          /* header.lost[GP_LOST_RING] at the start */
     uint64_t lost[GP_LOSTS];
     uint64_t oom_count;
     uint32_t sites, frames, strings; /* written */
-    uint32_t named_site;             /* highest that an event named */
-    uint32_t source, driver_version; /* as written last */
+    uint32_t named_site;             /* highest site that an event named */
+    uint32_t source, driver_version; /* as last written */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
-    uint64_t left;                     /* taken from the ring, and no time to write them */
-    uint64_t gpus;                     /* a bit for each that an event named */
-    char comm[64], command_line[4096]; /* as they were last: a process that has ended has none */
+    uint64_t left;                     /* events taken from the ring that were not written in time */
+    uint64_t gpus;                     /* one bit for each GPU that an event named */
+    char comm[64], command_line[4096]; /* as last seen: a process that has ended has none */
     bool baseline, process_written;
-    uint8_t device_flags[GP_WIRE_DEVICES]; /* as written last */
-    uint64_t modules_ns;                   /* read last */
+    uint8_t device_flags[GP_WIRE_DEVICES]; /* as last written */
+    uint64_t modules_ns;                   /* time of the last read */
     uint32_t tids, tid_count_named;
     uint32_t tid[2 * GP_RECORDER_TIDS];
     uint32_t tid_new[GP_RECORDER_TIDS];
@@ -72,7 +73,7 @@ static int recorder_ring_copy(void *arg, void *into, size_t bytes, uint64_t offs
     return recorder_copy(r, into, bytes, r->setup.header.ring_offset + offset);
 }
 
-/* ---- who --------------------------------------------------------------------------------------------------------- */
+/* ---- process ----------------------------------------------------------------------------------------------------- */
 
 static void recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
 {
@@ -170,7 +171,8 @@ static bool recorder_inside(uint64_t offset, uint64_t rows, uint64_t row_bytes, 
     return offset % 8 == 0 && offset <= bytes && rows <= (bytes - offset) / row_bytes;
 }
 
-/* The tables' head.  rows are looked at first: what a row names is in the counts of the second look. */
+/* Reads the tables' head. The count of rows is copied first: everything that those rows name is
+ * then covered by the counts of the second copy. */
 static bool recorder_tables(struct gp_recorder *r, struct gp_wire_sites *sites)
 {
     const struct gp_wire_header *header = &r->setup.header;
@@ -210,7 +212,7 @@ static bool recorder_has_module(const struct gp_modules *modules, const struct g
     return old && old->start == module->start && old->end == module->end && strcmp(old->path, module->path) == 0;
 }
 
-/* Code that was loaded since the last look. */
+/* Writes the modules loaded since the last read. */
 static void recorder_modules(struct gp_recorder *r)
 {
     struct gp_modules now;
@@ -234,8 +236,8 @@ static void recorder_modules(struct gp_recorder *r)
     r->modules = now;
 }
 
-/* The maps are read at most once a second: a pc that is in no module (code made at run time) must not make us read
- * them for every stack. */
+/* Reads the maps if a frame is in no known module, at most once a second: a pc that is in no module
+ * (code made at run time) must not cause a read for every stack. */
 static void recorder_known(struct gp_recorder *r, uint32_t count)
 {
     uint64_t now = gp_clock_ns();
@@ -280,7 +282,7 @@ static uint32_t recorder_site_rows(struct gp_recorder *r, const struct gp_wire_s
     return copied ? count : 0;
 }
 
-/* What is new in the tables; a block that could not be written is tried again the next time. */
+/* Writes the new rows of the tables; a block that could not be written is tried again next time. */
 static void recorder_sites(struct gp_recorder *r)
 {
     struct gp_wire_sites sites;
@@ -321,7 +323,7 @@ static void recorder_site_numbers(struct gp_recorder *r)
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* Between two equal even values of publish_seq: see wire.h. */
+/* Copies a device's row between two equal even values of publish_seq: see wire.h. */
 static bool recorder_row(struct gp_recorder *r, unsigned index)
 {
     const struct gp_wire_header *header = &r->setup.header;
@@ -371,7 +373,8 @@ static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsi
     gp_block_sample(samples, &sample);
 }
 
-/* Samples of all devices; whole rows of those that are new, became known, or when `whole`. */
+/* Writes samples of all devices, and full rows of those that are new or changed their flags, or of
+ * all if `whole`. */
 static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
 {
     uint8_t sample_bytes[GP_WIRE_DEVICES * 90];
@@ -487,7 +490,7 @@ static void recorder_second(struct gp_recorder *r, uint64_t now, bool last)
         recorder_counts(r, GP_BLOCK_COUNTS, GP_END_RUNNING);
 }
 
-/* What the events name. */
+/* Notes the threads, sites and GPUs that the events name. */
 static void recorder_names(struct gp_recorder *r, const struct gp_wire_event *events, ssize_t count)
 {
     uint64_t gpus = r->gpus;
@@ -510,7 +513,7 @@ static ssize_t recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
     const struct gp_wire_event *events;
     ssize_t count = gp_ringread_poll(r->ring, horizon_ns, &events);
     recorder_names(r, events, count);
-    /* A block may fill up: the sites that it names come before it. */
+    /* A block may fill up and be written: write the sites that it names before it. */
     if (count > 0 && r->named_site >= r->sites && (size_t)count > GP_FORMAT_EVENTS / 4)
         recorder_sites(r);
     for (ssize_t i = 0; i < count; i++) {
@@ -541,7 +544,8 @@ void gp_recorder_baseline(struct gp_recorder *r, const struct gp_wire_event *eve
     gp_file_add(r->file, event, GP_BLOCK_BASELINE);
 }
 
-/* Threads may still be at work, and a chunk may move under every look at it: then its events are counted at least. */
+/* Threads may still be writing, and a chunk may change during every attempt; then its events are at
+ * least counted. */
 static void recorder_take_last(struct gp_recorder *r)
 {
     struct gp_ringread_stats ring = {.unsettled = 1};
@@ -590,7 +594,8 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
                        (now - (now > r->begin_ns ? r->begin_ns : now));
     r->second_ns = now;
     r->idle_ns = now + GP_RECORDER_IDLE;
-    /* The first look is never idle: what was live before has sites, and the code that they name can be gone soon. */
+    /* The first second is never treated as idle: memory that was live before has sites, and the
+     * code that they name can be unloaded soon. */
     r->events_then = setup->from_start ? 0 : UINT64_MAX;
     struct gp_file_who who = {.pid = setup->header.pid, .begin_unix_ns = r->begin_unix_ns};
     memcpy(who.session_id, setup->header.session_id, sizeof(who.session_id));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * recorder.h: from a session to a file.  Runs in the program (record.c) and beside it (`gpuprof record`): what it knows
- * of the session comes through one copy function, and is checked.  Never calls malloc.  Threads: one at a time.
+ * recorder.h: copies a session to a recording file. Runs in the profiled process
+ * (inject/recordthread.c) and outside it (`gpuprof record`): it reads the session through one copy
+ * function and checks what it reads. Never calls malloc. Threads: one at a time.
  */
 #ifndef GP_RECORD_RECORDER_H
 #define GP_RECORD_RECORDER_H
@@ -12,41 +13,45 @@
 #include <stdbool.h>
 
 struct gp_recorder_setup {
-    /* Bytes [offset, offset + bytes) of the session, both multiples of 8; as gp_ringread_fn, which see. */
+    /* Copies bytes [offset, offset + bytes) of the session, both multiples of 8; see
+     * gp_ringread_fn. */
     gp_ringread_fn copy;
     void *copy_arg;
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
-    const char *proc;             /* the process's directory, "/proc/123"; stays the caller's */
-    bool from_start;              /* with all that the ring still holds */
-    /* May be NULL. */
-    void (*refresh)(void *arg); /* makes the published numbers new */
-    void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* both are -1 before */
+    const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
+    bool from_start;              /* include the events that the ring still holds */
+    /* Callbacks; each may be NULL. */
+    void (*refresh)(void *arg); /* refreshes the published numbers */
+    void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* preset to -1 */
     void (*appeared)(void *arg); /* an event named a device for the first time */
-    bool (*late)(void *arg);     /* time is over: what is not in the file yet is counted and left */
+    bool (*late)(void *arg);     /* the deadline has passed: events not in the file yet are counted and dropped */
     void *arg;
 };
 
 struct gp_recorder;
 
-/* Takes over the descriptor (file.h).  0 or -errno. */
+/* Takes over the descriptor, also on failure (file.h). 0 or -errno. */
 int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *setup);
-/* What was live when recording began, before the first poll: ALLOC events. */
+/* Adds an ALLOC event for memory that was live when recording started. Call before the first
+ * poll. */
 void gp_recorder_baseline(struct gp_recorder *recorder, const struct gp_wire_event *event);
 
-/* Takes what is new; once a second everything goes to the file.  Number of events, -errno of the copier. */
+/* Takes the new events; once a second everything is written to the file. Returns the number of
+ * events, or the copy function's -errno. */
 ssize_t gp_recorder_poll(struct gp_recorder *recorder);
 
 struct gp_recorder_stats {
     uint64_t recorded; /* events in the file */
-    uint64_t waiting;  /* taken, and not in it yet */
-    uint64_t lost;     /* not in it, for whatever cause */
+    uint64_t waiting;  /* taken, but not in the file yet */
+    uint64_t lost;     /* lost, for any reason */
     uint64_t bytes;
-    int error; /* errno of the last write, 0: it went well */
-    bool dead; /* nothing will be written any more */
+    int error; /* errno of the last write; 0: it succeeded */
+    bool dead; /* set when writing has stopped for good */
 };
 void gp_recorder_stats(const struct gp_recorder *recorder, struct gp_recorder_stats *out);
 
-/* Takes the last events, writes the end, closes the file, gives the last numbers.  0; -errno: the file has no end. */
+/* Takes the last events, writes the final blocks, closes the file, and returns the final counts in
+ * *out. 0; -errno: the file is not complete. */
 int gp_recorder_end(struct gp_recorder *recorder, enum gp_format_why why, struct gp_recorder_stats *out);
 
 #endif

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringread.c: reads an event ring.  Must never use a word before it is copied and checked, and must
- * never wait for the writer.  Picture and argument: docs/ring.md.
+ * ringread.c: reads an event ring. It uses no word before it is copied and checked, and never waits
+ * for the writer. docs/ring.md has a picture and the argument.
  *
- * A chunk is copied in three steps: look at `state`; copy written_before and the events that are new; look at `state`
- * again.  If both looks show one turn, then the words in between belong to that turn: events below the first look's
- * count were committed before it and stay until the turn changes.  Partners in src/ds/ring.c: [ring.A1] first look
- * pairs with [ring.R1] the commit [ring.A2] the copy, then [ring.A3] the second look     pairs with [ring.R2] event
- * words and [ring.R3] the swap Between two preads the order is the kernel's: it takes and drops a reference on the
- * page, which orders on every machine that it runs on.
+ * A chunk is copied in three steps: load `state`; copy written_before and the new events; load
+ * `state` again. If both loads show the same turn, the words in between belong to that turn: events
+ * below the first load's count were committed before it and stay until the turn changes. Partners
+ * in src/ds/ring.c:
+ *
+ *      [ring.A1] the first load                  pairs with [ring.R1] the commit
+ *      [ring.A2] the copy, [ring.A3] the second  pairs with [ring.R2] event words and [ring.R3] the swap
+ *
+ * Between two preads the kernel provides the order: it takes and drops a reference on the page,
+ * which is a barrier on every machine that it supports.
  */
 #include "record/ringread.h"
 #include "base/compiler.h"
@@ -20,27 +24,28 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* An attempt takes about a microsecond and fails only if the circle came round to this chunk meanwhile, so a second one
- * is rare and a fifth means a ring that is much too small for its writers. */
+/* An attempt takes about a microsecond and fails only if the writers wrapped around to this chunk
+ * meanwhile. A second failure is rare, and a fifth means a ring much too small for its writers. */
 #define GP_RINGREAD_TRIES 4
-/* A look at the counts alone is much shorter, and nothing comes after it. */
+/* When only counts are read, an attempt is much shorter, and no later poll can make up for it. */
 #define GP_RINGREAD_TRIES_LATE 64
 
-/* Whether time is over is asked once in so many chunks, which take some 50 us. */
+/* The deadline is checked once per this many chunks, which take some 50 us. */
 #define GP_RINGREAD_ASK 64u
 
-/* Rings up to this size are looked at whole.  In a larger one (a recorder's) only chunks that can have changed are:
- * those that are not full, and those from the frontier on, until a stretch of chunks that nobody has taken yet.  A
- * thread that was stopped while it took a chunk leaves a gap of one, and its chunk is seen by the poll after it. */
+/* Every chunk of a ring up to this size is visited. In a larger one (a recorder's), only chunks
+ * that can have changed are: those that are not full, and those from the frontier on, up to a run
+ * of GP_RINGREAD_GAP unused chunks. A thread that was stopped while it took a chunk leaves a gap of
+ * one chunk, which the next poll sees. */
 #define GP_RINGREAD_WHOLE      512u
 #define GP_RINGREAD_GAP        64u
-#define GP_RINGREAD_GAP_AT_END 1024u /* in the poll that nothing comes after */
+#define GP_RINGREAD_GAP_AT_END 1024u /* in the last poll */
 
-struct gp_ringread_chunk { /* what this reader knows of a chunk */
+struct gp_ringread_chunk { /* the reader's state of one chunk */
     uint64_t turn;
-    uint64_t total; /* events of this chunk that are accounted for: earlier turns and `count` of this one */
+    uint64_t total; /* events of this chunk counted so far: earlier turns and `count` of this one */
     uint32_t count;
-    bool known; /* looked at before */
+    bool known; /* visited before */
     bool damaged;
 };
 
@@ -55,14 +60,14 @@ struct gp_ringread {
     uint32_t chunk_count;
     enum gp_ringread_start start;
     struct gp_ringread_stats stats;
-    struct gp_wire_event *events; /* `given` handed out by the last poll, then `held` */
-    struct gp_order_key *keys;    /* two for each of `room`, behind the events */
+    struct gp_wire_event *events; /* the `given` events of the last poll, then `held` ones */
+    struct gp_order_key *keys;    /* two per event of `room`, behind the events */
     size_t given, held, room;
     uint64_t newest; /* highest turn seen */
     bool (*late)(void *arg);
     void *late_arg;
     bool is_late;
-    bool is_begun; /* later, a chunk that is seen for the first time is new as a whole */
+    bool is_begun; /* set after the first scan: a chunk first seen later is new as a whole */
     size_t bytes;  /* of this struct */
     int fd;
     uint64_t fd_offset;
@@ -87,7 +92,7 @@ static int ringread_pread(void *arg, void *into, size_t bytes, uint64_t offset)
     return 0;
 }
 
-/* The state word, checked.  1: it makes no sense. */
+/* Loads and checks the state word. 0; 1: it is malformed; -errno. */
 static int ringread_look(struct gp_ringread *reader, uint32_t index, struct gp_ringread_look *look)
 {
     uint64_t state;
@@ -101,7 +106,7 @@ static int ringread_look(struct gp_ringread *reader, uint32_t index, struct gp_r
     return look->count > GP_RING_EVENTS || ((look->turn - 1) & (reader->chunk_count - 1)) != index;
 }
 
-/* Can `look` follow what is known?  Turns rise, counts within a turn rise. */
+/* Whether `look` can follow the known state: turns rise, and counts within a turn rise. */
 static bool ringread_follows(const struct gp_ringread_chunk *known, const struct gp_ringread_look *look)
 {
     if (!known->known)
@@ -109,7 +114,8 @@ static bool ringread_follows(const struct gp_ringread_chunk *known, const struct
     return look->turn > known->turn || (look->turn == known->turn && look->count >= known->count);
 }
 
-/* Can `before` be the events of this chunk's earlier turns?  This also bounds every sum here far below 2^64. */
+/* Whether `before` can be the number of events of this chunk's earlier turns. This also keeps every
+ * sum here far below 2^64. */
 static bool ringread_plausible(const struct gp_ringread *reader, const struct gp_ringread_chunk *known, uint64_t turn,
                                uint64_t before)
 {
@@ -131,7 +137,8 @@ static bool ringread_check(struct gp_wire_event *event, uint64_t seq)
     return true;
 }
 
-/* The events are needed in a process where malloc is not ours to call.  Pages count when they are touched. */
+/* mmap, because the recorder runs in profiled processes, where malloc must not be called. Pages
+ * take memory only when they are used. */
 static void *ringread_map(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -167,8 +174,8 @@ static void ringread_damage(struct gp_ringread *reader, struct gp_ringread_chunk
     reader->stats.damaged_chunks++;
 }
 
-/* Books a settled copy of [from, look->count) of one turn, or (count_only) that these events are there; written_before
- * counts where the turn is new to this reader. */
+/* Takes a consistent copy of the events [from, look->count) of one turn, or with count_only just
+ * counts them. written_before counts if the turn is new to this reader. */
 static void ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk *known,
                             const struct gp_ringread_look *look, uint32_t from, bool count_only)
 {
@@ -202,7 +209,7 @@ static void ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk
     known->known = true;
 }
 
-/* One attempt: 0 settled, 1 the chunk moved meanwhile, -errno. */
+/* One attempt. 0: done; 1: the chunk changed meanwhile; -errno. */
 static int ringread_try(struct gp_ringread *reader, uint32_t index, bool count_only)
 {
     struct gp_ringread_chunk *known = &reader->chunks[index];
@@ -218,8 +225,8 @@ static int ringread_try(struct gp_ringread *reader, uint32_t index, bool count_o
     uint32_t from = same ? known->count : 0;
     if (same && first.count == from)
         return 0;
-    /* A turn that is new to us needs written_before too; it lies in front of the events, and one copy is cheaper than
-     * two. */
+    /* A new turn needs written_before too; it lies in front of the events, and one copy is cheaper
+     * than two. */
     size_t start = same ? offsetof(struct gp_wire_chunk, events[from]) : offsetof(struct gp_wire_chunk, written_before);
     size_t end = offsetof(struct gp_wire_chunk, events[first.count]);
     if (count_only)
@@ -259,7 +266,7 @@ static int ringread_visit(struct gp_ringread *reader, uint32_t index)
     return 0;
 }
 
-/* The frontier: from the newest turn on. */
+/* Visits the frontier: the chunks from the newest turn on. */
 static int ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
 {
     uint32_t gap = 0;
@@ -274,13 +281,13 @@ static int ringread_ahead(struct gp_ringread *reader, uint32_t gap_limit)
     return 0;
 }
 
-/* A chunk that is full keeps its turn until the frontier comes round to it. */
+/* Whether a chunk needs no visit: a full chunk keeps its turn until the frontier wraps around to
+ * it. */
 static bool ringread_closed(const struct gp_ringread *reader, uint32_t index)
 {
     const struct gp_ringread_chunk *known = &reader->chunks[index];
     uint64_t behind = (reader->newest - 1 - index) & (reader->chunk_count - 1);
-    uint64_t expected =
-        reader->newest > behind ? reader->newest - behind : 0; /* the newest turn that it can have had */
+    uint64_t expected = reader->newest > behind ? reader->newest - behind : 0; /* the newest turn that it can have */
     return expected == 0 || (known->known && known->count == GP_RING_EVENTS && known->turn >= expected);
 }
 
@@ -313,7 +320,7 @@ static int ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t
     return 0;
 }
 
-/* "Now" is when the reader is made, not when it polls first. */
+/* "Now" is the time when the reader is created, not the time of its first poll. */
 static int ringread_begin(struct gp_ringread **out)
 {
     int rc = (*out)->start == GP_RINGREAD_NOW ? ringread_scan(*out, false) : 0;
@@ -365,7 +372,7 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     int rc = ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
-    if (reader->is_late) { /* nor would there be time for these */
+    if (reader->is_late) { /* these would not be written in time either */
         reader->stats.left += reader->held;
         reader->held = 0;
     }
@@ -374,9 +381,9 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     size_t give = reader->held;
     while (give > 0 && reader->events[give - 1].time_ns > horizon_ns)
         give--;
-    /* What is later than the horizon was written during this poll, which sees every chunk once.  More than a ring of it
-     * means a horizon that is none (times that lie, another clock): give everything, or memory would grow without
-     * end. */
+    /* Events later than the horizon were written during this poll, which visits every chunk once.
+     * More of them than a ring holds means a wrong horizon (false times, another clock): return all
+     * events, or memory would grow without bound. */
     if (reader->held - give > (size_t)reader->chunk_count * GP_RING_EVENTS)
         give = reader->held;
     reader->given = give;

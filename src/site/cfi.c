@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cfi.c: reads .eh_frame through the search table of .eh_frame_hdr, in the forms that compilers and linkers emit for
- * x86-64 (LSB Core, "Exception Frames"; DWARF 5, 6.4).  Anything else is "cannot be followed".
+ * cfi.c: reads .eh_frame through the search table of .eh_frame_hdr, in the forms that compilers and
+ * linkers emit for x86-64 (LSB Core, "Exception Frames"; DWARF 5, 6.4). A frame described in any
+ * other form is reported as one that cannot be followed.
  */
 #include "cfi.h"
 #include <string.h>
@@ -12,12 +13,12 @@ enum { REG_BP = 6, REG_SP = 7, REG_RA = 16 }; /* DWARF numbers of x86-64 */
 enum { PE_ABS = 0x00, PE_ULEB = 0x01, PE_U2 = 0x02, PE_U4 = 0x03, PE_U8 = 0x04, PE_SLEB = 0x09, PE_S2 = 0x0a };
 enum { PE_S4 = 0x0b, PE_S8 = 0x0c, PE_PCREL = 0x10, PE_DATAREL = 0x30, PE_INDIRECT = 0x80, PE_OMIT = 0xff };
 
-/* Compilers nest remember_state once; assembly by hand was seen with two. */
+/* Compilers nest remember_state once; hand-written assembly has been seen with two levels. */
 #define STATES 8
 /* The longest expression in use (a PLT entry's) has 9 operations and a stack of 3. */
 #define EXPRESSION_STEPS 32
 #define EXPRESSION_DEPTH 8
-/* Frames and offsets beyond this are damage: no stack is that deep. */
+/* Offsets beyond this are damage: no stack is that deep. */
 #define OFFSET_LIMIT (1 << 30)
 
 struct reader { /* a failed read sets bad and gives 0 */
@@ -77,7 +78,7 @@ static void read_skip(struct reader *r, uint64_t bytes)
         r->at += bytes;
 }
 
-/* header: base of data-relative pointers. */
+/* header: the base of data-relative pointers. */
 static uint64_t read_pointer(struct reader *r, uint8_t encoding, const uint8_t *header)
 {
     uint64_t base = 0, value;
@@ -179,7 +180,7 @@ static bool term_register(struct term *term, unsigned reg, int64_t offset, uint6
     return reg == REG_BP || reg == REG_SP;
 }
 
-/* One value onto the stack.  false: not an operation of that sort. */
+/* Pushes one value. false: op is not a push. */
 static bool term_push(struct reader *r, uint8_t op, uint64_t pc, struct term *term)
 {
     *term = (struct term){0};
@@ -200,7 +201,7 @@ static bool term_push(struct reader *r, uint8_t op, uint64_t pc, struct term *te
     return true;
 }
 
-/* An expression that is linear in sp or bp, with one look into memory at most. */
+/* Evaluates an expression that is linear in sp or bp and reads memory at most once. */
 static bool evaluate(struct reader r, uint64_t pc, struct term *result)
 {
     struct term stack[EXPRESSION_DEPTH];
@@ -239,7 +240,7 @@ static bool evaluate(struct reader r, uint64_t pc, struct term *result)
 
 struct place {
     uint8_t where;  /* enum gp_cfi_place */
-    int64_t offset; /* of the CFA, or ... */
+    int64_t offset; /* from the CFA; with is_expression the address is computed instead */
     struct reader expression;
     bool is_expression, is_undefined;
 };
@@ -257,10 +258,10 @@ struct frame_info {
     uint64_t begin, code_align;
     int64_t data_align;
     uint8_t encoding;
-    bool is_signal, sized; /* sized: the descriptions have an augmentation of their own */
+    bool is_signal, sized; /* sized: each description has augmentation data */
 };
 
-/* A length-prefixed entry: r at what follows the length, ending where it ends. */
+/* Opens a length-prefixed entry: *r starts after the length and ends with the entry. */
 static bool entry_open(const struct gp_cfi_table *table, const uint8_t *at, struct reader *r)
 {
     if (at < table->begin || at >= table->end)
@@ -321,7 +322,7 @@ static bool cie_read(const struct gp_cfi_table *table, const uint8_t *at, struct
     return true;
 }
 
-/* The description of the code at `target`, if that is what lies there. */
+/* Reads the description at `at`. false: it does not cover `target`. */
 static bool fde_read(const struct gp_cfi_table *table, const uint8_t *at, uint64_t target, struct frame_info *info)
 {
     struct reader r;
@@ -344,7 +345,7 @@ static bool fde_read(const struct gp_cfi_table *table, const uint8_t *at, uint64
     return !r.bad;
 }
 
-/* Binary search in the linker's table: the last entry that begins at or before target. */
+/* Binary search in the linker's table for the last entry that starts at or before target. */
 static const uint8_t *table_search(const struct gp_cfi_table *table, uint64_t target)
 {
     struct reader r = {table->header, table->end, table->header < table->begin || table->header >= table->end};
@@ -403,7 +404,7 @@ static struct place place_saved(int64_t offset)
     return (struct place){.where = GP_CFI_CFA, .offset = offset};
 }
 
-/* Rules for registers.  false: not an instruction of that sort. */
+/* Runs an instruction that sets the rule of a register. false: op is another instruction. */
 static bool run_register(struct reader *r, uint8_t op, const struct frame_info *info, struct state *state,
                          const struct state *initial)
 {
@@ -488,7 +489,7 @@ static bool run_cfa(struct reader *r, uint8_t op, const struct frame_info *info,
     }
 }
 
-/* Moves on in the code.  false: not an instruction of that sort. */
+/* Runs an instruction that advances the location. false: op is another instruction. */
 static bool run_advance(struct reader *r, uint8_t op, const struct frame_info *info, uint64_t *location)
 {
     static const uint8_t widths[] = {1, 2, 4};
@@ -503,7 +504,8 @@ static bool run_advance(struct reader *r, uint8_t op, const struct frame_info *i
     return true;
 }
 
-/* Runs the instructions up to target.  initial: what the common part left; NULL while that itself runs. */
+/* Runs the instructions up to target. initial: the state that the common part (the CIE) left; NULL
+ * while that part itself runs. */
 static bool run(struct reader r, const struct frame_info *info, uint64_t target, struct state *state,
                 const struct state *initial)
 {
@@ -540,7 +542,7 @@ static bool run(struct reader r, const struct frame_info *info, uint64_t target,
     return !r.bad;
 }
 
-/* Where a register is kept, in the words of a rule. */
+/* Translates the place of a register to the fields of a rule. */
 static bool place_rule(const struct place *place, uint64_t pc, uint8_t *where, int32_t *offset)
 {
     struct term term;

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * live.c: a site's bytes, and which of them were there when the device held most.
+ * live.c: the bytes of a site now, and its bytes at the device's last peak.
  *
- * A new peak would have to copy the bytes of every site.  Instead it takes a new number, peak_seq, and a site copies
- * its bytes itself before they change for the first time after it.  So at every instant between two calls
+ * Copying the bytes of every site at each new peak would be too slow. Instead a new peak increments
+ * peak_seq, and a site copies its own bytes before they change for the first time after that. So at
+ * every instant between two calls
  *
  *      bytes of the site at the last peak = site.peak_seq == device.peak_seq ? site.at_peak_bytes : site.live_bytes
  *      sum of these over the device's summed sites = device.peak_bytes
  *      sum of live_bytes over the device's summed sites = device.live_bytes <= device.peak_bytes
  *
- * exactly, because all of it moves under one lock per device, held for some ten nanoseconds.  What a program's n
- * threads have in flight at the peak may be counted already or not yet, at most one block each; nothing else is
- * uncertain.
+ * holds exactly, because all of these words change under one lock per device, held for some ten
+ * nanoseconds. Allocations that n threads have in flight at the peak may or may not be counted yet,
+ * at most one block per thread; nothing else is uncertain.
  */
 #include "live.h"
 #include "base/clock.h"
 #include "base/pause.h"
 #include "base/testpoint.h"
 
-/* A reset walks the device's sites; it lets others in after each of these. */
+/* A reset walks the device's sites and lets other threads in after this many rows. */
 #define RESET_ROWS 256u
 
 struct gate {
@@ -54,7 +55,7 @@ static void gate_give(struct gate *gate)
     __atomic_store_n(&gate->x_held, 0, __ATOMIC_RELEASE);
 }
 
-/* Written by the holder of the gate, read by viewers at any time. */
+/* Written by the thread that holds the gate; viewers may read at any time. */
 static void show(int64_t *word, int64_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
@@ -65,9 +66,10 @@ static void show_seq(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* Before the site's bytes change.  A viewer loads the device's peak_seq [live.A3], then the site's live_bytes
- * [live.A1], its peak_seq [live.A2] and its at_peak_bytes, then the device's peak_seq again: if that is the same, it
- * has the site's bytes at that very peak, because [live.R3], [live.R1] and [live.R2] release in this order. */
+/* Called before the site's bytes change. A viewer loads the device's peak_seq [live.A3], then the
+ * site's live_bytes [live.A1], its peak_seq [live.A2] and its at_peak_bytes, then the device's
+ * peak_seq again. If that did not change, the viewer has the site's bytes at that very peak,
+ * because [live.R3], [live.R1] and [live.R2] release in this order. */
 static void keep(struct gp_wire_site *site, const struct gp_wire_site_device *device)
 {
     if (site->peak_seq == device->peak_seq)
@@ -89,10 +91,11 @@ static void move(struct gp_wire_site *site, struct gp_wire_site_device *device, 
         show(&device->live_bytes, device->live_bytes + bytes);
 }
 
-/* The device is looked at once: viewers map the session too, and one that is mistaken may write there. */
+/* The device is loaded once: viewers map the session too, and a faulty one may write there. While
+ * sites are off every id is 0, and row_limit is 0. */
 static struct gp_wire_site *site_of(uint32_t id, unsigned *device)
 {
-    if (!gp_site_on() || id == 0 || id >= row_limit)
+    if (id == 0 || id >= row_limit)
         return NULL;
     *device = __atomic_load_n(&rows[id].device, __ATOMIC_RELAXED);
     return *device < GP_WIRE_DEVICES ? &rows[id] : NULL;
@@ -106,7 +109,8 @@ void gp_site_alloc(uint32_t id, uint64_t bytes)
         return;
     struct gp_wire_site_device *device = &head->devices[index];
     int64_t n = (int64_t)bytes;
-    /* A new peak is likely: look at the clock before others have to wait for it. */
+    /* A new peak is likely: read the clock before taking the gate, where other threads would
+     * wait. */
     bool high = site->summed && __atomic_load_n(&device->live_bytes, __ATOMIC_RELAXED) + n >
                                     __atomic_load_n(&device->peak_bytes, __ATOMIC_RELAXED);
     uint64_t now = high ? gp_clock_ns() : 0;
@@ -158,9 +162,10 @@ static void reset_device(unsigned index, uint32_t count)
 
 void gp_site_reset(int device)
 {
-    if (!gp_site_on() || device < -1 || device >= (int)GP_WIRE_DEVICES)
+    if (row_limit == 0 || device < -1 || device >= (int)GP_WIRE_DEVICES)
         return;
-    /* [site.A] acquire: the rows up to there are whole; a site that comes later begins anew by itself. */
+    /* [site.A] acquire: the rows below count are complete. A site added later starts with fresh
+     * peaks. */
     uint32_t count = __atomic_load_n(&head->rows, __ATOMIC_ACQUIRE);
     count = count < row_limit ? count : row_limit;
     for (unsigned index = 0; index < GP_WIRE_DEVICES; index++)

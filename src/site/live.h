@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * live.h: who holds how much, and who held it at the peak.
+ * live.h: the live bytes of each site and its bytes at the device's peak. Used by site.c, which
+ * implements the rest of site.h.
  */
 #ifndef GP_SITE_LIVE_H
 #define GP_SITE_LIVE_H
 
 #include "site.h"
 
-/* Numbers of the sites in rows[0 .. limit), which the caller writes their identities into. */
+/* Call once at start, before any site is handed out. The numbers of the sites are kept in rows[0 ..
+ * limit); the caller writes the identities of the sites into the same rows. */
 void gp_live_start(struct gp_wire_sites *head, struct gp_wire_site *rows, uint32_t limit);
 
 #endif

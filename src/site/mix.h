@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * mix.h: hashes for tables in memory.  Whoever finds an equal hash still compares what was hashed. */
+ *
+ * mix.h: hashes for tables in memory. Equal hashes do not prove equality: callers must compare the
+ * hashed values too.
+ */
 #ifndef GP_SITE_MIX_H
 #define GP_SITE_MIX_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* The two halves of one product, which any bit of a and b can change. */
+/* Combines both halves of a product, so that every bit of a and b affects the result. */
 static inline uint64_t gp_mix(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15ull) * (b ^ 0xbf58476d1ce4e5b9ull);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * names.c: names by their contents.  An index finds a name by its hash, and then the name itself is compared; a second,
- * small table remembers which two names a code object had last and is believed only if both are still the same: a code
- * object's address may be another one's by now.  Reading takes no lock.
+ * names.c: interns the names of Python frames by their contents. An index finds a name by its hash,
+ * and then the name itself is compared. A second, small table remembers which two names a code
+ * object had last; both are compared with the frame's, because the address of a code object may
+ * have been reused. Reading takes no lock.
  */
 #include "names.h"
 #include "base/lock.h"
@@ -12,19 +13,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Twice the names that fit if they are 32 bytes long, which qualified names and paths are not. */
+/* Twice the number of names that fit if each has 32 bytes; qualified names and paths are longer. */
 #define NAME_INDEX_WORDS (1u << 18)
-/* A large program runs some thousand functions that end in an allocation. */
+/* A large program runs some thousand functions that call an allocator. */
 #define CODE_WORDS (1u << 13)
 
 static struct gp_wire_sites *head;
 static char *strings;
-static uint32_t limit, used; /* of the strings; the session's own word is for viewers.  used: under the lock */
+static uint32_t limit, used; /* in bytes; `used` is under the lock */
 static uint64_t *x_index;    /* hash >> 32 | offset */
 static uint64_t *x_code;     /* function | file, by the hash of the code object's address */
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
 
-int gp_text_start(struct gp_wire_sites *sites, char *memory, uint32_t memory_bytes)
+int gp_names_start(struct gp_wire_sites *sites, char *memory, uint32_t memory_bytes)
 {
     uint64_t bytes = (NAME_INDEX_WORDS + CODE_WORDS) * sizeof *x_index;
     x_index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -44,7 +45,7 @@ static bool text_is(uint32_t offset, const char *bytes, uint32_t length)
            strings[offset + length] == 0;
 }
 
-/* As it is kept: a whole number of characters, and none that ends it early. */
+/* Makes the text fit to be stored: cut between characters, and without NUL bytes inside. */
 static uint32_t text_clean(const struct gp_python_text *text, char clean[GP_STACK_TEXT])
 {
     uint32_t n = text->length;
@@ -56,7 +57,8 @@ static uint32_t text_clean(const struct gp_python_text *text, char clean[GP_STAC
     return n;
 }
 
-/* The word's place in the index: its own, or the empty one where it belongs; NULL if the index is full. */
+/* The word of the name in the index, or the empty word where it belongs; NULL if the index is
+ * full. */
 static uint64_t *text_find(const char *bytes, uint32_t length, uint64_t hash)
 {
     for (uint32_t i = 0; i < NAME_INDEX_WORDS; i++) {
@@ -80,7 +82,7 @@ static uint32_t text_add(const char *bytes, uint32_t length, uint64_t hash)
         offset = used;
         memcpy(strings + offset, bytes, length);
         GP_TESTPOINT("text.written");
-        /* [site.R] release: the bytes first; pairs with [site.A]. */
+        /* [site.R] release: the bytes before the count; pairs with [site.A]. */
         __atomic_store_n(&head->strings, used = offset + length + 1, __ATOMIC_RELEASE);
         /* [text.R] release pairs with [text.A]. */
         __atomic_store_n(at, hash >> 32 << 32 | offset, __ATOMIC_RELEASE);
@@ -103,7 +105,7 @@ static uint32_t text_name(const struct gp_python_text *text, bool *full)
     return offset;
 }
 
-void gp_text_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full)
+void gp_names_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full)
 {
     uint64_t *at = &x_code[gp_mix(from->code, 1) % CODE_WORDS];
     /* [code.A] acquire pairs with [code.R]: the names' bytes. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * names.h: the names of Python frames, each kept once.  A name is its offset in the strings; 0 is "".
+ * names.h: stores the names of Python frames, each once. A name is its offset in the strings; 0 is
+ * "". Called by site.c on any thread.
  */
 #ifndef GP_SITE_NAMES_H
 #define GP_SITE_NAMES_H
@@ -8,9 +9,10 @@
 #include "site.h"
 #include "stack.h"
 
-int gp_text_start(struct gp_wire_sites *head, char *strings, uint32_t limit); /* 0 or -errno */
+/* Once, at start. limit: bytes of `strings`, which lie in the session. 0 or -errno. */
+int gp_names_start(struct gp_wire_sites *head, char *strings, uint32_t limit);
 
-/* *full: one of them had no room, and is "". */
-void gp_text_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full);
+/* Fills in *to. *full is set if a name had no room; it is "" then. */
+void gp_names_frame(const struct gp_python_frame *from, struct gp_wire_frame *to, bool *full);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * native.c: the return addresses of the calling thread.  x86-64: by the objects' unwind tables, a word for each return
- * address (unwindrule.h), by the frame pointer where no table knows the code.  AArch64: by frame pointers, which the
- * platform's procedure call standard keeps.
+ * native.c: the return addresses of the calling thread. x86-64: by the objects' unwind tables, with
+ * one word per return address (unwindrule.h), or by the frame pointer where no table describes the
+ * code. AArch64: by frame pointers, which the platform's procedure call standard keeps.
  *
- * Whatever the tables say, only aligned words between the innermost frame and the stack's end are read, and every
- * caller's frame lies above the called one's: it ends, and it cannot fault.
+ * Whatever the tables say, only aligned words between the innermost frame and the stack's end are
+ * read, and every caller's frame lies above the frame it called: the walk ends, and it cannot
+ * fault.
  */
 #include "native.h"
 #include "ownstack.h"
@@ -13,19 +14,19 @@
 #include "unwindrule.h"
 #include <stddef.h>
 
-/* What is not the thread's own stack has no end that anybody knows; coroutines have less. */
+/* A stack that is not the thread's own has no known end; the stacks of coroutines are smaller. */
 #define FOREIGN_BYTES (8ull << 20)
 
 struct walk {
-    uint64_t pc, sp, bp; /* of the frame to be left */
-    uint64_t low, high;  /* may be read */
+    uint64_t pc, sp, bp; /* of the current frame */
+    uint64_t low, high;  /* the readable range */
     struct gp_peek *peek;
 };
 
-/* Reads other functions' frames, which sanitizers take for mistakes. */
+/* These functions read other functions' frames, which sanitizers report as errors. */
 #define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* Where the compiler can see that there is no peek, it is gone. */
+/* Where the compiler sees that peek is NULL, it drops the branch. */
 UNCHECKED static inline bool walk_word(const struct walk *walk, uint64_t address, uint64_t *word)
 {
     if (address - walk->low >= walk->high - walk->low || address % 8)
@@ -36,7 +37,7 @@ UNCHECKED static inline bool walk_word(const struct walk *walk, uint64_t address
     return true;
 }
 
-/* To the caller of code that keeps a frame pointer. */
+/* Steps to the caller of code that keeps a frame pointer. */
 UNCHECKED static inline bool walk_chain(struct walk *walk)
 {
     uint64_t bp = walk->bp;
@@ -74,12 +75,13 @@ static GP_COLD bool walk_wide(struct walk *walk, const struct gp_cfi_rule *rule)
     return true;
 }
 
-/* One frame up, most often: false, and nothing changed, if this is not enough.  Each frame waits for the one before, so
- * what counts is the way from a return address to the next: its word, the CFA, the next. */
+/* Steps one frame up in the common case. false: another rule is needed, and nothing changed. Each
+ * frame depends on the one before it, so speed is bound by the chain from one return address to the
+ * next: its word, the CFA, the next address. */
 UNCHECKED static inline __attribute__((always_inline)) bool walk_fast(struct walk *walk,
                                                                       uint64_t (*rules)[GP_RULE_WAYS])
 {
-    /* A word of a wide rule is loaded again where that matters. */
+    /* Relaxed is enough: the slow path loads the word of a wide rule again, with acquire. */
     uint64_t word = __atomic_load_n(gp_rule_place(rules, walk->pc, 0), __ATOMIC_RELAXED);
     uint64_t back = gp_rule_back(word);
     enum gp_rule_way way = gp_rule_way(word);
@@ -88,7 +90,8 @@ UNCHECKED static inline __attribute__((always_inline)) bool walk_fast(struct wal
     if (GP_UNLIKELY(way != GP_RULE_SP && way != GP_RULE_BP))
         return false;
     uint64_t cfa = (way == GP_RULE_BP ? walk->bp : walk->sp) + gp_rule_offset(word);
-    /* low < cfa - back, too: at most 16 KiB lie between them, and no stack begins so low. */
+    /* low < cfa - back holds, too: the two are at most 16 KiB apart, and no stack is mapped so
+     * low. */
     if (GP_UNLIKELY(cfa - 8 < walk->sp || cfa >= walk->high || cfa - back < walk->low || cfa % 8))
         return false;
     uint64_t saved = *(const uint64_t *)(cfa - back);
@@ -154,7 +157,8 @@ static bool walk_up(struct walk *walk, bool *data, bool *more)
     if (!walk_chain(walk))
         return false;
 #if defined(__aarch64__)
-    /* Return addresses may be signed: this takes the signature off x30, and is nothing on older processors. */
+    /* Return addresses may be signed. XPACLRI strips the signature from x30; older processors
+     * execute it as a no-op. */
     register uint64_t lr __asm__("x30") = walk->pc;
     __asm__("hint #7" : "+r"(lr));
     walk->pc = lr;
@@ -164,7 +168,7 @@ static bool walk_up(struct walk *walk, bool *data, bool *more)
 
 #endif
 
-/* The walk that is passed on is a copy, so that this one's words can stay in registers. */
+/* walk_up gets a copy, so that the fields of `walk` can stay in registers. */
 UNCHECKED static inline __attribute__((always_inline)) unsigned walk_all(struct walk walk, bool own, uint64_t *pcs,
                                                                          unsigned room, bool *more)
 {
@@ -197,7 +201,7 @@ static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned r
 
 int gp_native_start(void)
 {
-    gp_window_start();
+    gp_own_stack_start();
 #if defined(__x86_64__)
     return gp_rules_start();
 #else
@@ -207,7 +211,8 @@ int gp_native_start(void)
 
 UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
 {
-    /* This function's own frame, by its own frame pointer: asking for it makes the compiler keep one. */
+    /* The walk starts at this function's own frame. __builtin_frame_address makes the compiler keep
+     * a frame pointer here. */
     const uint64_t *frame = __builtin_frame_address(0);
     struct walk walk = {frame[1], (uint64_t)(frame + 2), frame[0], (uint64_t)frame, 0, NULL};
     *more = false;
@@ -217,8 +222,9 @@ UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsi
         return 0;
     }
 #endif
-    if (GP_LIKELY(walk.low >= gp_window.low && walk.low < gp_window.high) || gp_window_widen(walk.low)) {
-        walk.high = gp_window.high;
+    if (GP_LIKELY(walk.low >= gp_own_stack_bounds.low && walk.low < gp_own_stack_bounds.high) ||
+        gp_own_stack_widen(walk.low)) {
+        walk.high = gp_own_stack_bounds.high;
         return walk_all(walk, true, pcs, room, more);
     }
     return walk_foreign(walk, pcs, room, more);

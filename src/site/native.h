@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * native.h: what native stacks need before the first one. */
+ * native.h: call gp_native_start once, before the first gp_stack_native (stack.h). */
 #ifndef GP_SITE_NATIVE_H
 #define GP_SITE_NATIVE_H
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * ownstack.c: the bounds of a stack, without asking pthread_getattr_np, which allocates and opens files.
+ * ownstack.c: finds the bounds of the calling thread's stack without pthread_getattr_np, which
+ * allocates and opens files.
  *
- * A thread's stack ends above at its thread control block, which libc puts at the top of the same block of memory, or,
- * for the main thread, at __libc_stack_end.  From there down to sp every page is asked for, once: all are there and
- * readable only if sp lies on that very stack, because a guard page, or for the main thread the kernel's gap, ends a
- * stack below.  A stack that the program made itself has no guard, and directly below it may lie a coroutine's, which
- * is unmapped one day: so the C library's own words about the stack are looked for in the control block, too.
+ * A thread's stack ends above at its thread control block, which libc puts at the top of the same
+ * mapping, or, for the main thread, at __libc_stack_end. From there down to sp every page is probed
+ * once. All of them are mapped and readable only if sp lies on that very stack, because a guard
+ * page, or for the main thread the kernel's gap, ends a stack below. A stack that the program
+ * allocated itself has no guard page, and a coroutine's stack, which may be unmapped later, can lie
+ * directly below it; so stack_floor also looks for the C library's own record of the stack in the
+ * control block.
  *
- * A page is there if mincore says so (which, unlike an access, does not make the main stack grow), and readable if
- * rt_sigprocmask can read a signal set from it: given no valid operation, it changes nothing.
+ * A page is mapped if mincore succeeds (unlike an access, it does not make the main stack grow),
+ * and readable if rt_sigprocmask can read a signal set from it: with an invalid operation it
+ * changes nothing.
  */
 #include "ownstack.h"
 #include <dlfcn.h>
@@ -22,10 +26,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The default stack has 8 MiB, and a page costs some 200 ns once; who uses more is treated like a coroutine. */
+/* The default stack has 8 MiB, and probing a page costs some 200 ns once. A deeper stack is treated
+ * like a coroutine's. */
 #define DEEPEST (256ull << 20)
 
-__thread struct gp_own_stack gp_window __attribute__((tls_model("initial-exec")));
+__thread struct gp_own_stack gp_own_stack_bounds __attribute__((tls_model("initial-exec")));
 
 static bool page_readable(uint64_t page, uint64_t bytes)
 {
@@ -35,10 +40,10 @@ static bool page_readable(uint64_t page, uint64_t bytes)
     return syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) != 0 && errno == EINVAL;
 }
 
-/* Asked for once, at start: dlsym waits for whoever is in the middle of a dlopen. */
+/* Looked up once, at start: dlsym waits while another thread is inside dlopen. */
 static uint64_t main_end;
 
-void gp_window_start(void)
+void gp_own_stack_start(void)
 {
     void *const *end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     main_end = end ? (uint64_t)*end : 0;
@@ -49,14 +54,15 @@ static uint64_t stack_end(void)
     return syscall(SYS_gettid) == syscall(SYS_getpid) ? main_end : (uint64_t)pthread_self();
 }
 
-/* struct pthread of glibc 2.17 and later on x86-64 and AArch64; where it is shorter, what follows fits no stack. */
+/* The size of glibc's struct pthread, 2.17 and later, on x86-64 and AArch64. Where it is smaller,
+ * the words behind it do not look like a stack. */
 #define CONTROL_BYTES 2304u
-/* Static TLS and the control block itself, both of which lie at the stack's upper end. */
+/* Static TLS and the control block itself lie at the stack's upper end. */
 #define ABOVE_BYTES (16ull << 20)
 
-/* Where this thread's stack begins.  The control block has that and the stack's size side by side, in a place that is
- * private; but they fit no other pair of its words: a page's address below the block, and with the size added one
- * above it.  0: not found. */
+/* The lowest address of this thread's stack. The control block stores that address and the stack's
+ * size side by side, at a private offset. No other pair of its words looks the same: a page-aligned
+ * address below the block that, with the size added, lies above it. 0: not found. */
 __attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(void)
 {
     uint64_t self = (uint64_t)pthread_self(), page = (uint64_t)getpagesize(), floor = 0;
@@ -74,30 +80,31 @@ __attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(vo
     return floor;
 }
 
-bool gp_window_widen(uint64_t sp)
+bool gp_own_stack_widen(uint64_t sp)
 {
     int saved = errno;
     uint64_t page = (uint64_t)getpagesize();
-    struct gp_own_stack *window = &gp_window;
-    if (!window->high) {
-        window->high = stack_end() / 8 * 8;
-        window->low = window->high / page * page;
-        /* A page that ends in the middle of it: ours as far as that. */
-        if (window->high && !page_readable(window->low, page))
-            window->high = window->low;
+    struct gp_own_stack *stack = &gp_own_stack_bounds;
+    if (!stack->high) {
+        stack->high = stack_end() / 8 * 8;
+        stack->low = stack->high / page * page;
+        /* The stack ends inside this page: use the page if it is readable, else nothing. */
+        if (stack->high && !page_readable(stack->low, page))
+            stack->high = stack->low;
     }
-    uint64_t floor = sp < window->low && window->high != main_end / 8 * 8 ? stack_floor() : 0;
-    while (sp < window->low && sp >= floor && window->high - sp < DEEPEST && page_readable(window->low - page, page))
-        window->low -= page;
+    uint64_t floor = sp < stack->low && stack->high != main_end / 8 * 8 ? stack_floor() : 0;
+    while (sp < stack->low && sp >= floor && stack->high - sp < DEEPEST && page_readable(stack->low - page, page))
+        stack->low -= page;
     errno = saved;
-    return sp >= window->low && sp < window->high;
+    return sp >= stack->low && sp < stack->high;
 }
 
 bool gp_peek_word(struct gp_peek *peek, uint64_t address, uint64_t *word)
 {
     if (address - peek->at >= peek->bytes) {
         int saved = errno;
-        /* Up to the page's end, so that one page that is not there takes none away that is. */
+        /* Reads up to the end of the page, so that an unmapped next page does not fail the read of
+         * this one. */
         uint64_t bytes = 4096 - address % 4096;
         bytes = bytes < sizeof peek->words ? bytes : sizeof peek->words;
         struct iovec into = {peek->words, bytes}, from = {(void *)(uintptr_t)address, bytes};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ownstack.h: which memory is the calling thread's own stack.
+ * ownstack.h: the bounds of the calling thread's own stack. Called by native.c and python.c.
  */
 #ifndef GP_SITE_OWNSTACK_H
 #define GP_SITE_OWNSTACK_H
@@ -9,23 +9,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* [low, high): looked at page by page once, and part of this thread's stack as long as it lives.  Empty: not yet. */
+/* [low, high) was probed page by page once and stays mapped as long as the thread lives. Empty: not
+ * probed yet. */
 struct gp_own_stack {
     uint64_t low, high;
 };
-extern __thread struct gp_own_stack gp_window __attribute__((tls_model("initial-exec")));
+extern __thread struct gp_own_stack gp_own_stack_bounds __attribute__((tls_model("initial-exec")));
 
-/* Before the first stack. */
-void gp_window_start(void);
+/* Call once, before the first stack is walked. */
+void gp_own_stack_start(void);
 
-/* Widens the window down to sp.  false: sp lies on another stack (a coroutine's, a signal's). */
-GP_COLD bool gp_window_widen(uint64_t sp);
+/* Extends the bounds of the calling thread down to sp. false: sp lies on another stack (a
+ * coroutine's, a signal's). */
+GP_COLD bool gp_own_stack_widen(uint64_t sp);
 
-/* What a stack that is not the thread's own is read through: the kernel copies, and says no where nothing is. */
+/* A buffer through which a stack that is not the thread's own is read: the kernel copies, and fails
+ * where no page is mapped. */
 struct gp_peek {
     uint64_t at, bytes;
     uint64_t words[64];
 };
+/* One word at `address`; false: it is not mapped. */
 bool gp_peek_word(struct gp_peek *peek, uint64_t address, uint64_t *word);
 
 #endif

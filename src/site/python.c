@@ -2,10 +2,11 @@
  *
  * python.c: the Python frames of the calling thread.
  *
- * The thread is inside a call from Python to C (or never met Python), so nothing runs in its frames: whoever else looks
- * at them (sys._current_frames, the collector, a tracer) counts references and fills in frame objects, but links,
- * instruction pointers and code objects stay, and each frame holds its code object.  Only the end of the interpreter
- * takes frames away, from a daemon thread that does not hold the GIL; there the kernel copies them.
+ * The thread is inside a call from Python to C (or never ran Python), so nothing runs in its
+ * frames. Other code that inspects them (sys._current_frames, the collector, a tracer) changes
+ * reference counts and fills in frame objects, but links, instruction pointers and code objects
+ * stay, and each frame holds a reference to its code object. Only interpreter shutdown removes
+ * frames, from a daemon thread that does not hold the GIL; there the kernel copies them.
  * docs/sites.md has the argument in full.
  */
 #include "site/python.h"
@@ -15,16 +16,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Frames that are no Python function's stand between those that are, never many in a row. */
+/* Frames that do not belong to a Python function stand between the others, never many in a row. */
 #define GP_PYTHON_SKIPPED 4096u
 
-/* Owners of a frame: thread, generator, frame object, and from here on C itself (3.12 and later). */
+/* Owners of a frame: thread, generator, frame object, and from 3 on C itself (3.12 and later). */
 enum { GP_OWNER_GENERATOR = 1, GP_OWNER_C = 3 };
 
-static uint32_t x_pid;   /* the process's number: in a fork's child libgpuprof is off, and does not come here */
-static uint32_t x_ended; /* Python was seen to shut down once */
+static uint32_t x_pid;   /* getpid(), cached: libgpuprof is off in a fork's child, which never calls this */
+static uint32_t x_ended; /* set once Python was seen shutting down */
 
-/* The thread that started the process is the one that shuts Python down: nobody does so behind its back. */
+/* Whether this is the thread that started the process. Shutdown runs on that thread, so no other
+ * thread can shut Python down while it is in here. */
 static bool python_main_thread(void)
 {
     if (GP_UNLIKELY(!gp_thread.tid))
@@ -37,10 +39,11 @@ static bool python_main_thread(void)
 
 /* ---- frames that may go away ------------------------------------------------------------------------------------- */
 
-/* What one thread's stack took last time is most of what the next one takes. */
+/* Consecutive stacks of a thread need mostly the same memory, so the ranges of the last one are
+ * hints. */
 #define GP_PYTHON_HINTS      3u
-#define GP_PYTHON_HINT_GAP   1024u /* nearer ranges are one: 1 KiB more costs 30 ns, one more range 400 */
-#define GP_PYTHON_HINT_BYTES (GP_PYTHON_COPIED - 512u) /* in all; the rest is the thread state's */
+#define GP_PYTHON_HINT_GAP   1024u /* nearer ranges are merged: 1 KiB more costs 30 ns, one more range 400 ns */
+#define GP_PYTHON_HINT_BYTES (GP_PYTHON_COPIED - 512u) /* of all hints; the thread state needs the rest */
 
 struct gp_python_hint {
     unsigned count;
@@ -48,9 +51,9 @@ struct gp_python_hint {
     struct gp_python_range range[GP_PYTHON_HINTS];
 };
 
-/* Hints are kept by thread number and not in thread-local storage, which is scarce.  Threads beyond this many share
- * places, and one that finds its place in another's hands, or another's hint in it, goes without: a hint that is wrong,
- * or none, costs a copy more. */
+/* Hints are kept by thread number and not in thread-local storage, which is scarce. Threads beyond
+ * this many share places. A thread that finds its place busy, or another thread's hint in it, goes
+ * without: a wrong or missing hint costs one more copy. */
 #define GP_PYTHON_PLACES 256u
 
 static struct gp_python_place {
@@ -92,7 +95,7 @@ static void python_hint_store(const struct gp_python_hint *hint)
     python_place_give(place);
 }
 
-/* How a thread's frames are read where they may go away: those on its own C stack cannot. */
+/* How frames are read that may be freed meanwhile. Frames on the thread's own C stack cannot be. */
 struct gp_python_frames {
     struct gp_python_copies copies;
     uint64_t stack_low, stack_high;
@@ -119,7 +122,7 @@ static void python_hint_add(struct gp_python_hint *hint, uint64_t from, uint32_t
     hint->bytes += bytes;
 }
 
-/* Callers' frames lie below: all of the page as far as the frame comes along. */
+/* Callers' frames lie below: the copy starts at the beginning of the page. */
 static bool python_frame_copy(struct gp_python_frames *frames, uint64_t from, void *room, uint32_t bytes)
 {
     const char *found = gp_python_copied(&frames->copies, from, bytes);
@@ -145,17 +148,18 @@ static const char *python_frame_at(const struct gp_python_way *way, uint64_t fro
     return python_frame_copy(frames, from, room, bytes) ? room : NULL;
 }
 
-/* Fetches the thread state's word and what the last stack took; that is the one system call of most stacks. */
+/* Fetches the thread state's word and the ranges that the last stack needed. Most stacks need no
+ * other system call. */
 static bool python_frames_start(struct gp_python_frames *frames, uint64_t state_word, int (*finalizing)(void))
 {
     struct gp_python_range want[1 + GP_PYTHON_HINTS] = {{.from = state_word, .bytes = 8}};
-    /* The number of a thread names its process just as well. */
+    /* process_vm_readv accepts a thread's number in place of the process's. */
     gp_python_copies_start(&frames->copies, gp_thread.tid ? (int)gp_thread.tid : getpid(), finalizing);
     uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
     frames->stack_low = frames->stack_high = 0;
-    if ((sp >= gp_window.low && sp < gp_window.high) || gp_window_widen(sp)) {
+    if ((sp >= gp_own_stack_bounds.low && sp < gp_own_stack_bounds.high) || gp_own_stack_widen(sp)) {
         frames->stack_low = sp;
-        frames->stack_high = gp_window.high;
+        frames->stack_high = gp_own_stack_bounds.high;
     }
     frames->next.count = frames->next.bytes = 0;
     struct gp_python_hint last;
@@ -179,8 +183,9 @@ static uint64_t python_innermost(const struct gp_python_way *way, struct gp_pyth
 
 enum gp_python_step { GP_STEP_END, GP_STEP_SKIP, GP_STEP_FRAME };
 
-/* Is it a frame of a Python function?  Fills in the code's address and, for whoever wants the line, the offset of the
- * current instruction; *code_head: the code object's fixed part. */
+/* Decides whether this is a frame of a Python function. Fills in the code's address and the offset
+ * of the current instruction, from which the line follows; *code_head: the code object's fixed
+ * part. */
 static enum gp_python_step python_step(const struct gp_python_way *way, const char *frame, uint64_t *code,
                                        const char **code_head, char *room, int64_t *offset)
 {
@@ -188,7 +193,7 @@ static enum gp_python_step python_step(const struct gp_python_way *way, const ch
     unsigned owner = at->frame_owner == GP_PYTHON_NONE ? 0 : (unsigned char)frame[at->frame_owner];
     if (owner >= GP_OWNER_C)
         return GP_STEP_SKIP;
-    /* From 3.14 on a reference says in its low bits whether it is counted. */
+    /* From 3.14 on the low bits of a reference say whether it is counted. */
     *code = gp_python_word(frame, at->frame_code) & ~7ull;
     uint32_t bytes = at->code_bytes == GP_PYTHON_NONE ? at->code_table + 8u : at->code_bytes;
     *code_head = gp_python_at(way->objects, *code, room, bytes);
@@ -199,7 +204,7 @@ static enum gp_python_step python_step(const struct gp_python_way *way, const ch
         return GP_STEP_FRAME;
     }
     *offset = (int64_t)(gp_python_word(frame, at->frame_instr) - *code - at->code_bytes);
-    /* A function whose arguments are still being put in place is not running yet. */
+    /* A function whose arguments are still being set up is not running yet. */
     if (owner != GP_OWNER_GENERATOR && *offset < 2 * (int64_t)(int32_t)gp_python_half(*code_head, at->code_traceable))
         return GP_STEP_SKIP;
     return GP_STEP_FRAME;
@@ -240,7 +245,7 @@ static unsigned python_walk(const struct gp_python_way *way, uint64_t innermost,
 {
     const struct gp_python_layout *at = &way->python->at;
     char frame_room[GP_PYTHON_FRAME], code_room[GP_PYTHON_CODE];
-    /* No more than is used: behind a frame there may be nothing. */
+    /* Read only the fields that are used: the memory behind a frame may be unmapped. */
     uint32_t frame_bytes = at->frame_owner == GP_PYTHON_NONE ? at->frame_instr + 4u : at->frame_owner + 1u;
     unsigned count = 0, skipped = 0;
     for (uint64_t next = innermost; next && skipped < GP_PYTHON_SKIPPED;) {
@@ -266,8 +271,9 @@ static unsigned python_walk(const struct gp_python_way *way, uint64_t innermost,
     return count;
 }
 
-/* A thread that another one could take the interpreter away from meanwhile.  Objects that its frames hold are never
- * freed, because nobody gives the frames' references back; from 3.12 on names that were interned may be. */
+/* For a thread during whose walk another one may shut the interpreter down. Objects that its frames
+ * hold are never freed, because the frames' references are not given back; from 3.12 on interned
+ * names may be freed. */
 static GP_COLD unsigned python_walk_copied(const struct gp_python_way *here, uint64_t state,
                                            struct gp_python_frame *out, unsigned room, bool *more)
 {
@@ -298,10 +304,10 @@ unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *mo
         return 0;
     struct gp_python_way way = {.python = python, .alone = python->newest() == python->first()};
     if (python->holder() != state) {
-        /* Until 3.11 the state that we were given is the thread's first one, in whichever interpreter. */
+        /* Until 3.11 this is the first state of the thread, whichever interpreter it belongs to. */
         if (python->version < GP_PYTHON_312 && !way.alone) {
             gp_python_note_set(
-                "Python 3.10 and 3.11 with sub-interpreters: frames are read of threads that hold the GIL only");
+                "Python 3.10 and 3.11 with sub-interpreters: frames are read only for threads that hold the GIL");
             return 0;
         }
         if (!python_main_thread())

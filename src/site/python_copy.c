@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * python_copy.c: memory that may go away while it is read, copied by the kernel.
+ * python_copy.c: has the kernel copy memory that may be freed while it is read.
  *
- * What comes out is real only if shutdown has not begun by the time that the copy is there, so that is asked after each
- * call, before anybody follows an address out of it.
+ * The copied bytes are valid only if shutdown had not begun when the copy ended. So that is checked
+ * after each call, before any address out of the copy is followed.
  */
 #include "base/compiler.h"
 #include "site/python.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* Divides a page: a block is there as a whole, or not at all. */
+/* A divisor of the page size: a block is either mapped completely or not at all. */
 #define GP_PYTHON_BLOCK 512u
 
 void gp_python_copies_start(struct gp_python_copies *copies, int pid, int (*finalizing)(void))
@@ -51,7 +51,8 @@ unsigned gp_python_fetch(struct gp_python_copies *copies, const struct gp_python
     if (copies->ranges + count > GP_PYTHON_RANGES || copies->used + bytes > GP_PYTHON_COPIED)
         copies->ranges = copies->used = 0;
     long n = python_read(copies, copies->used, bytes, there, count);
-    /* The flag after the bytes; the interpreter sets it before it frees the first of them. */
+    /* The flag is read after the bytes; the interpreter sets it before it frees the first of
+     * them. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (copies->finalizing()) {
         copies->ended = true;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * python_find.c: finds the interpreter among the loaded objects, however it came there (the program itself, libpython,
- * a plug-in's private libpython) and whenever, and says how its structures are laid out.
+ * python_find.c: finds the interpreter among the loaded objects (the program itself, libpython, or
+ * a plug-in's private libpython), whenever it is loaded, and knows how its structures are laid out.
  *
- * Not dlsym: that waits for the loader's lock, which another thread holds while it runs constructors, which may wait
- * for this very thread; and it does not see what was opened RTLD_LOCAL.  The loader's list has a lock of its own that
- * is never held across anybody's code, so looking costs no more than a walk.
+ * It does not use dlsym: dlsym waits for the loader's lock, which another thread holds while it
+ * runs constructors, which may wait for this very thread; and it misses objects opened with
+ * RTLD_LOCAL. The loader's list has its own lock, which is never held while foreign code runs, so
+ * the search costs no more than a walk of the list.
  */
 #include "base/compiler.h"
 #include "base/loader.h"
@@ -16,23 +17,25 @@
 #include <string.h>
 #include <time.h>
 
-/* A program without Python is asked again as often as this; that costs it a coarse clock per stack in between. */
+/* A program without Python is searched again at this interval; in between, each stack costs one
+ * read of a coarse clock. */
 #define GP_PYTHON_AGAIN_NS 100000000ull
 
 static const char *x_note;
 
-/* Found interpreters; the second and later are of threads that found the first at the same moment. */
+/* Found interpreters. Slots beyond the first are for threads that found the interpreter at the same
+ * moment. */
 static struct gp_python python_slots[8];
 static uint32_t x_slots;
 static const struct gp_python *x_python;
-static uint64_t x_again; /* no look before this time */
-static uint64_t x_adds;  /* objects loaded so far, at the last look */
+static uint64_t x_again; /* no search before this time */
+static uint64_t x_adds;  /* objects loaded so far, at the last search */
 
 void gp_python_note_set(const char *text)
 {
-    const char *none = NULL;
-    /* The first reason stays; constant text, so nothing is published with it. */
-    __atomic_compare_exchange_n(&x_note, &none, text, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    const char *expected = NULL;
+    /* The first reason stays. The text is constant, so relaxed order is enough. */
+    __atomic_compare_exchange_n(&x_note, &expected, text, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 const char *gp_python_note(void)
@@ -46,11 +49,11 @@ struct gp_python_object {
     uint64_t base;
     const ElfW(Sym) * symbols;
     const char *names;
-    const uint32_t *hash; /* GNU hash table; NULL: none, then nothing is found */
+    const uint32_t *hash; /* GNU hash table; NULL: the object has none, and no symbol of it is found */
     char path[1024];      /* "": the program itself */
 };
 
-/* glibc has the addresses in the dynamic section relocated, others have not. */
+/* glibc relocates the addresses in the dynamic section, other C libraries do not. */
 static uint64_t python_dynamic(uint64_t base, uint64_t value)
 {
     return value < base ? value + base : value;
@@ -84,12 +87,13 @@ static uint32_t python_hash(const char *name)
     return hash;
 }
 
-/* Address of what the object itself defines under that name; 0: nothing. */
+/* The address of a symbol that the object itself defines; 0: not defined. */
 static uint64_t python_symbol(const struct gp_python_object *object, const char *name)
 {
     if (!object->hash)
         return 0;
-    /* Header: buckets, first hashed symbol, words of the filter, shift; then filter, buckets, one word a symbol. */
+    /* The table: number of buckets, first hashed symbol, words of the filter, shift; then filter,
+     * buckets, and one word per symbol. */
     uint32_t buckets = object->hash[0], first = object->hash[1], words = object->hash[2], shift = object->hash[3];
     const ElfW(Addr) *filter = (const ElfW(Addr) *)(object->hash + 4);
     const uint32_t *bucket = (const uint32_t *)(filter + words), *chain = bucket + buckets;
@@ -128,7 +132,7 @@ static int python_visit(struct dl_phdr_info *info, size_t size, void *data)
         if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof info->dlpi_adds)
             look->adds = info->dlpi_adds;
         if (look->adds && look->adds == __atomic_load_n(&x_adds, __ATOMIC_RELAXED))
-            return 1; /* nothing was loaded since */
+            return 1; /* nothing was loaded since the last search */
         python_object_open(&look->program, info);
     }
     struct gp_python_object object;
@@ -143,16 +147,17 @@ static int python_visit(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* Data of libpython may live in the program, which then has a copy relocation and exports it. */
+/* Data of libpython may live in the program, which then has a copy relocation and exports the
+ * symbol. */
 static uint64_t python_data(const struct gp_python_look *look, const char *name)
 {
     uint64_t at = python_symbol(&look->program, name);
     return at ? at : python_symbol(&look->python, name);
 }
 
-/* An object shows in the list before it is relocated, and may be unloaded: opening it once more waits for the one and
- * prevents the other.  That takes the loader's lock, once in the life of a process, and never for the program
- * itself. */
+/* An object is listed before it is relocated, and it may be unloaded. Opening it once more waits
+ * for its relocation and prevents unloading. That takes the loader's lock once per process, and
+ * never if the interpreter is the program itself. */
 static bool python_pin(const struct gp_python_object *object)
 {
     return !object->path[0] || dlopen(object->path, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY);
@@ -160,9 +165,12 @@ static bool python_pin(const struct gp_python_object *object)
 
 /* ---- which version ----------------------------------------------------------------------------------------------- */
 
+/* The same from 3.10 to 3.12. */
+#define PYTHON_OBJECTS .object_type = 8, .bytes_size = 16, .bytes_data = 32, .text_length = 16, .text_state = 32
+
 static const struct gp_python_layout python_layouts[] = {
     {
-        /* 3.10: frames are objects, and know an index instead of an address. */
+        /* 3.10: frames are objects, and have an index instead of an address. */
         .state_frame = 24,
         .cframe_frame = GP_PYTHON_NONE,
         .frame_code = 32,
@@ -176,13 +184,9 @@ static const struct gp_python_layout python_layouts[] = {
         .code_traceable = GP_PYTHON_NONE,
         .code_bytes = GP_PYTHON_NONE,
         .code_version = GP_PYTHON_NONE,
-        .object_type = 8,
-        .bytes_size = 16,
-        .bytes_data = 32,
-        .text_length = 16,
-        .text_state = 32,
         .text_ascii = 48,
         .text_wide = 72,
+        PYTHON_OBJECTS,
     },
     {
         /* 3.11 */
@@ -199,89 +203,136 @@ static const struct gp_python_layout python_layouts[] = {
         .code_traceable = 168,
         .code_bytes = 184,
         .code_version = GP_PYTHON_NONE,
-        .object_type = 8,
-        .bytes_size = 16,
-        .bytes_data = 32,
-        .text_length = 16,
-        .text_state = 32,
         .text_ascii = 48,
         .text_wide = 72,
+        PYTHON_OBJECTS,
     },
     {
         /* 3.12 */
-        .state_frame = 56,     .cframe_frame = 0, .frame_code = 0,    .frame_previous = 8, .frame_owner = 70,
-        .frame_instr = 56,     .code_file = 112,  .code_name = 128,   .code_table = 136,   .code_line = 68,
-        .code_traceable = 176, .code_bytes = 192, .code_version = 92, .object_type = 8,    .bytes_size = 16,
-        .bytes_data = 32,      .text_length = 16, .text_state = 32,   .text_ascii = 40,    .text_wide = 56,
+        .state_frame = 56,
+        .cframe_frame = 0,
+        .frame_code = 0,
+        .frame_previous = 8,
+        .frame_owner = 70,
+        .frame_instr = 56,
+        .code_file = 112,
+        .code_name = 128,
+        .code_table = 136,
+        .code_line = 68,
+        .code_traceable = 176,
+        .code_bytes = 192,
+        .code_version = 92,
+        .text_ascii = 40,
+        .text_wide = 56,
+        PYTHON_OBJECTS,
     },
 };
 
-/* What _PyRuntime begins with from 3.13 on: a cookie, and offsets for debuggers, whose number differs by version.
- * These are the places of those that we need, in words. */
-struct gp_python_places {
-    uint8_t state_size, state_frame, frame_size, frame_previous, frame_code, frame_instr, frame_owner, code_size,
-        code_file, code_name, code_table, code_line, code_bytes, object_size, object_type, bytes_size, bytes_data,
-        text_state, text_length, text_ascii;
+/* From 3.13 on _PyRuntime starts with a cookie and offsets for debuggers, whose number differs by
+ * version. These are the offsets that are used here ... */
+enum python_offset {
+    STATE_SIZE,
+    STATE_FRAME,
+    FRAME_SIZE,
+    FRAME_PREVIOUS,
+    FRAME_CODE,
+    FRAME_INSTR,
+    FRAME_OWNER,
+    CODE_SIZE,
+    CODE_FILE,
+    CODE_NAME,
+    CODE_TABLE,
+    CODE_LINE,
+    CODE_BYTES,
+    OBJECT_SIZE,
+    OBJECT_TYPE,
+    BYTES_SIZE,
+    BYTES_DATA,
+    TEXT_STATE,
+    TEXT_LENGTH,
+    TEXT_ASCII,
+    PYTHON_OFFSETS
 };
 
-static const struct gp_python_places python_places[] = {
+/* ... and their positions, in words. */
+static const uint8_t python_places[][PYTHON_OFFSETS] = {
     {19, 23, 28, 29, 30, 31, 33, 34, 35, 37, 38, 39, 43, 44, 45, 65, 66, 68, 69, 70}, /* 3.13 */
     {22, 26, 31, 32, 33, 34, 36, 39, 40, 42, 43, 44, 48, 50, 51, 75, 76, 78, 79, 80}, /* 3.14 */
 };
 
+/* A field of so many bytes that has to end at or before another offset. */
+static const struct {
+    uint8_t field, bytes, end;
+} python_inside[] = {
+    {STATE_FRAME, 8, STATE_SIZE}, {FRAME_INSTR, 8, FRAME_OWNER}, {FRAME_PREVIOUS, 8, FRAME_OWNER},
+    {FRAME_CODE, 8, FRAME_OWNER}, {FRAME_OWNER, 1, FRAME_SIZE},  {OBJECT_TYPE, 8, OBJECT_SIZE},
+    {CODE_FILE, 8, CODE_BYTES},   {CODE_NAME, 8, CODE_BYTES},    {CODE_TABLE, 8, CODE_BYTES},
+    {CODE_LINE, 28, CODE_BYTES},  {TEXT_STATE, 4, TEXT_ASCII},   {TEXT_LENGTH, 8, TEXT_ASCII},
+};
+
+/* The largest value of an offset that no other one bounds. */
+static const struct {
+    uint8_t offset;
+    uint16_t most;
+} python_bounds[] = {
+    {STATE_SIZE, 4096}, {FRAME_SIZE, GP_PYTHON_FRAME}, {CODE_SIZE, 512},
+    {TEXT_ASCII, 128},  {CODE_BYTES, GP_PYTHON_CODE},  {BYTES_DATA, 128},
+    {BYTES_SIZE, 120},
+};
+
+static bool python_sound(const uint64_t offset[PYTHON_OFFSETS])
+{
+    for (size_t i = 0; i < GP_COUNT(python_bounds); i++)
+        if (offset[python_bounds[i].offset] > python_bounds[i].most)
+            return false;
+    for (size_t i = 0; i < GP_COUNT(python_inside); i++)
+        if (offset[python_inside[i].end] < python_inside[i].bytes ||
+            offset[python_inside[i].field] > offset[python_inside[i].end] - python_inside[i].bytes)
+            return false;
+    return offset[CODE_BYTES] >= 24;
+}
+
 static bool python_offsets(struct gp_python_layout *at, uint32_t version, const uint64_t *words, const char **why)
 {
-    const struct gp_python_places *place = &python_places[version - GP_PYTHON_313];
+    uint64_t offset[PYTHON_OFFSETS];
     if (memcmp(words, "xdebugpy", 8) != 0 || words[1] >> 16 != version || words[2] > 1) {
-        *why = "this Python does not say where its structures are (no _Py_DebugOffsets)";
+        *why = "this Python does not describe its structures (no _Py_DebugOffsets)";
         return false;
     }
     if (words[2] == 1 && version >= GP_PYTHON_314) {
-        /* There a thread runs its own copy of the byte code, and strings say their kind in other bits. */
-        *why = "Python frames of a free-threaded Python are read in version 3.13 only";
+        /* In 3.14 each thread runs its own copy of the byte code, and strings keep their kind in
+         * other bits. */
+        *why = "frames of a free-threaded Python are read in version 3.13 only";
         return false;
     }
+    for (unsigned i = 0; i < PYTHON_OFFSETS; i++)
+        offset[i] = words[python_places[version - GP_PYTHON_313][i]];
     *why = "this Python's _Py_DebugOffsets make no sense";
-    if (words[place->state_size] > 4096 || words[place->frame_size] > GP_PYTHON_FRAME ||
-        words[place->code_size] > 512 || words[place->text_ascii] > 128)
-        return false;
-    if (words[place->state_frame] + 8 > words[place->state_size] ||
-        words[place->frame_instr] + 8 > words[place->frame_owner] ||
-        words[place->frame_previous] + 8 > words[place->frame_owner] ||
-        words[place->frame_code] + 8 > words[place->frame_owner] ||
-        words[place->frame_owner] >= words[place->frame_size] ||
-        words[place->object_type] + 8 > words[place->object_size] ||
-        words[place->code_file] + 8 > words[place->code_bytes] ||
-        words[place->code_name] + 8 > words[place->code_bytes] ||
-        words[place->code_table] + 8 > words[place->code_bytes] ||
-        words[place->code_line] + 28 > words[place->code_bytes] || words[place->code_bytes] > GP_PYTHON_CODE ||
-        words[place->code_bytes] < 24 || words[place->bytes_data] > 128 || words[place->bytes_size] > 120 ||
-        words[place->text_state] + 4 > words[place->text_ascii] ||
-        words[place->text_length] + 8 > words[place->text_ascii])
+    if (!python_sound(offset))
         return false;
     *at = (struct gp_python_layout){
-        .state_frame = (uint16_t)words[place->state_frame],
+        .state_frame = (uint16_t)offset[STATE_FRAME],
         .cframe_frame = GP_PYTHON_NONE,
-        .frame_code = (uint16_t)words[place->frame_code],
-        .frame_previous = (uint16_t)words[place->frame_previous],
-        .frame_owner = (uint16_t)words[place->frame_owner],
-        .frame_instr = (uint16_t)words[place->frame_instr],
-        .code_file = (uint16_t)words[place->code_file],
-        .code_name = (uint16_t)words[place->code_name],
-        .code_table = (uint16_t)words[place->code_table],
-        .code_line = (uint16_t)words[place->code_line],
-        .code_bytes = (uint16_t)words[place->code_bytes],
-        /* Two that the table leaves out: between _co_firsttraceable, padded to 8 bytes, and the code lies co_extra;
-         * between first line and version lie five counts. */
-        .code_traceable = (uint16_t)(words[place->code_bytes] - 16),
-        .code_version = (uint16_t)(words[place->code_line] + 24),
-        .object_type = (uint16_t)words[place->object_type],
-        .bytes_size = (uint16_t)words[place->bytes_size],
-        .bytes_data = (uint16_t)words[place->bytes_data],
-        .text_length = (uint16_t)words[place->text_length],
-        .text_state = (uint16_t)words[place->text_state],
-        .text_ascii = (uint16_t)words[place->text_ascii],
-        .text_wide = (uint16_t)(words[place->text_ascii] + 16),
+        .frame_code = (uint16_t)offset[FRAME_CODE],
+        .frame_previous = (uint16_t)offset[FRAME_PREVIOUS],
+        .frame_owner = (uint16_t)offset[FRAME_OWNER],
+        .frame_instr = (uint16_t)offset[FRAME_INSTR],
+        .code_file = (uint16_t)offset[CODE_FILE],
+        .code_name = (uint16_t)offset[CODE_NAME],
+        .code_table = (uint16_t)offset[CODE_TABLE],
+        .code_line = (uint16_t)offset[CODE_LINE],
+        .code_bytes = (uint16_t)offset[CODE_BYTES],
+        /* Two offsets that the table leaves out: co_extra lies between _co_firsttraceable, padded
+         * to 8 bytes, and the code; five counts lie between the first line and the version. */
+        .code_traceable = (uint16_t)(offset[CODE_BYTES] - 16),
+        .code_version = (uint16_t)(offset[CODE_LINE] + 24),
+        .object_type = (uint16_t)offset[OBJECT_TYPE],
+        .bytes_size = (uint16_t)offset[BYTES_SIZE],
+        .bytes_data = (uint16_t)offset[BYTES_DATA],
+        .text_length = (uint16_t)offset[TEXT_LENGTH],
+        .text_state = (uint16_t)offset[TEXT_STATE],
+        .text_ascii = (uint16_t)offset[TEXT_ASCII],
+        .text_wide = (uint16_t)(offset[TEXT_ASCII] + 16),
     };
     *why = NULL;
     return true;
@@ -290,8 +341,8 @@ static bool python_offsets(struct gp_python_layout *at, uint32_t version, const 
 bool gp_python_layout(struct gp_python_layout *at, uint32_t version, const void *debug, const char **why)
 {
     if (version < GP_PYTHON_310 || version > GP_PYTHON_314) {
-        *why = version < GP_PYTHON_310 ? "Python frames are read from version 3.10 on, this one is older"
-                                       : "Python frames are read up to version 3.14, this one is newer";
+        *why = version < GP_PYTHON_310 ? "Python frames are read from version 3.10 on; this Python is older"
+                                       : "Python frames are read up to version 3.14; this Python is newer";
         return false;
     }
     if (version < GP_PYTHON_313) {
@@ -301,7 +352,7 @@ bool gp_python_layout(struct gp_python_layout *at, uint32_t version, const void 
     }
     if (debug)
         return python_offsets(at, version, debug, why);
-    *why = "this Python hides _PyRuntime, which says where its structures are";
+    *why = "this Python does not export _PyRuntime, which describes its structures";
     return false;
 }
 
@@ -336,14 +387,14 @@ static void python_fill(struct gp_python *python, const struct gp_python_look *l
         python->usable && debug && ((const uint64_t *)debug)[2] == 1 && python->version >= GP_PYTHON_313;
     if (python->usable && !(python->state && python->holder && python->finalizing && python->newest && python->first &&
                             python->code_type)) {
-        why = "this Python does not export what finding a thread's frames takes";
+        why = "this Python does not export the functions that find a thread's frames";
         python->usable = false;
     }
     if (why)
         gp_python_note_set(why);
 }
 
-/* ---- now and then ------------------------------------------------------------------------------------------------ */
+/* ---- search ------------------------------------------------------------------------------------------------------ */
 
 static GP_COLD const struct gp_python *python_search(void)
 {
@@ -377,7 +428,8 @@ const struct gp_python *gp_python_find(void)
         clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
         uint64_t time = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec,
                  again = __atomic_load_n(&x_again, __ATOMIC_RELAXED);
-        /* One thread looks; the others go without Python frames for that instant rather than wait. */
+        /* One thread searches; the others go without Python frames for that instant rather than
+         * wait. */
         if (time < again || !__atomic_compare_exchange_n(&x_again, &again, time + GP_PYTHON_AGAIN_NS, false,
                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return NULL;

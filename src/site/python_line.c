@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * python_line.c: from an instruction to its line, by the code object's line table.  Two formats:
+ * python_line.c: finds the line of an instruction in the code object's line table. There are two
+ * formats:
  *
- *   3.10   pairs of bytes: how many bytes of code, and by how much the line changes (-128: belongs to no line)
- *   3.11+  entries that begin with a byte >= 128, whose bits 0-2 are the number of code units less one and bits 3-6 the
- *          form; what follows (all below 128) are line and columns as the form says, and lines are relative
+ *   3.10   pairs of bytes: how many bytes of code, and by how much the line changes (-128: these
+ *          bytes belong to no line)
+ *   3.11+  entries that start with a byte >= 128: its bits 0-2 are the number of code units less
+ *          one, bits 3-6 the form; the bytes that follow (all below 128) are line and columns as the
+ *          form says, and lines are relative
  *
  * Both have to be read from the start.
  */
@@ -13,23 +16,24 @@
 
 /* Forms of an entry from 3.11 on. */
 enum {
-    GP_FORM_SAME = 10,    /* 10, 11, 12: 0, 1, 2 lines on, columns in two bytes; below: same line, column in one */
-    GP_FORM_COLUMNS = 13, /* line change alone */
+    GP_FORM_SAME = 10,    /* 10 to 12: 0 to 2 lines on, two bytes of columns; below: same line, one byte */
+    GP_FORM_COLUMNS = 13, /* line change only */
     GP_FORM_LONG = 14,    /* line change, then three numbers */
     GP_FORM_NONE = 15     /* no line */
 };
 
-/* A window on the table: all of it, or the part that was copied. */
+/* A window on the table: all of it, or the part that was copied. Bytes [at, end) are readable;
+ * `left` bytes follow from address `next` on. */
 struct gp_python_window {
     const uint8_t *at, *end;
-    uint64_t next, left; /* what comes after it */
+    uint64_t next, left;
     uint8_t room[512];
 };
 
 /* The longest entry: a head and four numbers of at most six bytes. */
 #define GP_ENTRY_MAX 25
 
-/* Makes sure that the entry at window->at is in the window as a whole.  False: the table ends, or cannot be read. */
+/* Makes the whole entry at window->at readable. false: the table ends, or cannot be read. */
 static bool python_window_more(const struct gp_python_way *way, struct gp_python_window *window)
 {
     if (GP_LIKELY(window->end - window->at >= GP_ENTRY_MAX || window->left == 0))
@@ -96,9 +100,10 @@ static inline unsigned bytes_sum(uint64_t bytes)
     return (unsigned)(bytes * GP_BYTES(1) >> 56);
 }
 
-/* Passes the heads among eight bytes at once, which may begin and end inside an entry.  False, and nothing done, if
- * one of them changes the line by a number that follows, or holds the instruction.  A function of some hundred
- * instructions has as many entries; one by one each waits for the one before. */
+/* Processes the heads among eight bytes at once; the bytes may start and end inside an entry.
+ * false, and nothing changed: one of the entries changes the line by a number that follows it, or
+ * covers the instruction. A function of some hundred instructions has as many entries, and decoding
+ * them one by one is a chain of dependent steps. */
 static inline bool python_eight(const uint8_t *at, int64_t *end, int64_t *line, int64_t offset)
 {
     uint64_t word;
@@ -121,7 +126,7 @@ static uint32_t python_line_311(const struct gp_python_way *way, struct gp_pytho
     int64_t end = 0;
     while (python_window_more(way, window)) {
         const uint8_t *at = window->at;
-        /* To the next head: what came before may have ended inside an entry. */
+        /* Skip to the next head: python_eight may have ended inside an entry. */
         if (!(*at & 128)) {
             window->at++;
             continue;
@@ -149,18 +154,19 @@ static uint32_t python_line_311(const struct gp_python_way *way, struct gp_pytho
     return 0;
 }
 
-/* ---- lines that were asked for before ---------------------------------------------------------------------------- */
+/* ---- cache of lines ---------------------------------------------------------------------------------------------- */
 
-/* From 3.12 on a code object has a number that no other one of its interpreter has, so an answer can be kept.  Two
- * words that are written and read without order: the first is the key mixed with the second, so that a pair of two
- * writers matches nothing. */
+/* From 3.12 on a code object has a version number unique in its interpreter, so an answer can be
+ * kept. An entry is two words, written and read without order: the first is the key mixed with the
+ * second, so that a pair written by two threads matches nothing. */
 #define GP_PYTHON_LINES 4096u
 
 static struct gp_python_line {
     uint64_t mixed, value; /* value: version << 32 | line */
 } x_lines[GP_PYTHON_LINES];
 
-/* Code objects lie on 16 bytes; 44 bits of address and 20 of instruction are a key.  0: cannot be kept. */
+/* Code objects are aligned to 16 bytes; 44 bits of address and 20 of instruction form the key. 0:
+ * the line cannot be kept. */
 static inline uint64_t python_line_key(uint64_t code, int64_t offset)
 {
     return (code & 15) || offset < 0 || offset >> 21 ? 0 : code >> 4 << 20 | (uint64_t)offset >> 1;
@@ -201,7 +207,7 @@ static uint32_t python_decode(const struct gp_python_way *way, struct gp_python_
 uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_t first, int64_t offset)
 {
     const struct gp_python_layout *at = &way->python->at;
-    /* Before the first instruction: the function begins. */
+    /* Before the first instruction the function is on its first line. */
     if (offset < 0)
         return first;
     char room[128];
@@ -223,7 +229,8 @@ uint32_t gp_python_line(const struct gp_python_way *way, uint64_t table, uint32_
     if (gp_python_table_kept(&lines, offset, &line))
         return line;
     line = python_decode(way, &window, first, offset);
-    /* The entry that it ended with, and none behind it. */
+    /* The line depends on the bytes up to the last entry that was decoded, and on none behind
+     * it. */
     uint64_t used = (uint64_t)(window.at - lines.bytes) + GP_ENTRY_MAX;
     gp_python_table_keep(&lines, offset, used < size ? used : size, line);
     return line;

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * python_text.c: the interpreter's strings as UTF-8.  Most are ASCII and are used where they lie.  The rest, and all
- * that had to be copied, is encoded here and kept for good, each text once: a program's names and paths are few, and
- * what is kept needs no owner.
+ * python_text.c: converts the interpreter's strings to UTF-8. Most strings are ASCII and are used
+ * in place. All others, and all that had to be copied, are encoded here and kept for the life of
+ * the process, each text once: a program has few names and paths, and a text that is never freed
+ * needs no owner.
  *
- * Kept texts lie in one arena, found through a table of pointers that only ever goes from NULL to a text.
+ * Kept texts lie in one arena. A table of pointers finds them; a pointer changes only once, from
+ * NULL to a text.
  */
 #include "base/compiler.h"
 #include "site/python.h"
 #include <string.h>
 
-/* Names and paths of 40 bytes each: the table is half full when the arena is full.  Touched as they fill. */
+/* With names and paths of 40 bytes the table is half full when the arena is. Memory is used only as
+ * they fill. */
 #define GP_PYTHON_ARENA 2097152u
 #define GP_PYTHON_TABLE 65536u
-/* As far as a text may lie from its place. */
+/* A text is at most this far from the place that its hash gives. */
 #define GP_PYTHON_PROBES 64u
 
 struct gp_python_kept {
@@ -30,7 +33,7 @@ static struct gp_python_kept *python_kept_new(const char *bytes, uint32_t length
     uint64_t want = (sizeof(struct gp_python_kept) + length + 7) & ~7ull;
     if (__atomic_load_n(&x_arena_used, __ATOMIC_RELAXED) + want > GP_PYTHON_ARENA)
         return NULL;
-    /* A number; what lies there is published by the table. */
+    /* Relaxed: this only reserves bytes; the table publishes the text. */
     uint64_t at = __atomic_fetch_add(&x_arena_used, want, __ATOMIC_RELAXED);
     if (at + want > GP_PYTHON_ARENA)
         return NULL;
@@ -51,31 +54,33 @@ const char *gp_python_keep(const char *bytes, uint32_t length)
     uint32_t hash = 2166136261u;
     for (uint32_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
-    struct gp_python_kept *mine = NULL;
+    struct gp_python_kept *fresh = NULL;
     for (uint32_t i = 0; i < GP_PYTHON_PROBES; i++) {
         const struct gp_python_kept **place = &x_table[(hash + i) % GP_PYTHON_TABLE];
         /* [text.A1] acquire: the text; pairs with [text.R1]. */
         const struct gp_python_kept *kept = __atomic_load_n(place, __ATOMIC_ACQUIRE);
         if (!kept) {
-            if (!mine && !(mine = python_kept_new(bytes, length, hash)))
+            if (!fresh && !(fresh = python_kept_new(bytes, length, hash)))
                 break;
-            /* [text.R1] release: the text; pairs with [text.A1], and with the acquire of whoever comes second here. */
-            if (__atomic_compare_exchange_n(place, &kept, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-                return mine->bytes;
+            /* [text.R1] release: the text; pairs with [text.A1], and with the acquire of a thread
+             * that loses the race for this place. */
+            if (__atomic_compare_exchange_n(place, &kept, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                return fresh->bytes;
         }
         if (python_kept_is(kept, bytes, length, hash))
             return kept->bytes;
     }
     gp_python_note_set(
-        "some Python names show as '?': too many different ones that are not ASCII, or were read without the GIL");
+        "some Python names show as '?': too many different names are not ASCII or were read without the GIL");
     return NULL;
 }
 
-/* ---- names of code objects that were copied before --------------------------------------------------------------- */
+/* ---- cache of the names of code objects -------------------------------------------------------------------------- */
 
-/* From 3.12 on a code object has a number that no other one of its interpreter has, and its names never change.  An
- * entry is two words that are written and read without order: where both names lie in the arena, with the number's low
- * bits, and the rest of the key mixed with that, so that halves of two entries match nothing. */
+/* From 3.12 on a code object has a version number unique in its interpreter, and its names never
+ * change. An entry is two words, written and read without order: `value` has the places of both
+ * names in the arena and the low bits of the number; `mixed` is the rest of the key mixed with
+ * `value`, so that halves of two entries match nothing. */
 #define GP_PYTHON_NAMES 4096u
 
 static struct gp_python_names {
@@ -112,7 +117,7 @@ bool gp_python_names_kept(uint64_t code, uint32_t version, struct gp_python_fram
     return true;
 }
 
-/* Place of a kept text in the arena; false: it is none. */
+/* The place of a kept text in the arena; false: the text is not in the arena. */
 static bool python_names_index(const struct gp_python_text *text, uint64_t *index)
 {
     *index = ((uintptr_t)text->bytes - (uintptr_t)python_arena - sizeof(struct gp_python_kept)) / 8;
@@ -149,8 +154,8 @@ static bool python_put(struct gp_python_out *out, const char *bytes, uint32_t le
     return true;
 }
 
-/* One character; false: it does not fit.  Half a surrogate pair (a path that is no UTF-8) is spelled out, as Python
- * itself prints it in a traceback. */
+/* Appends one character; false: it does not fit. Half a surrogate pair (in a path that is not
+ * UTF-8) is written as an escape, as Python itself prints it in a traceback. */
 static bool python_encode(struct gp_python_out *out, uint32_t code)
 {
     char unit[6];
@@ -196,7 +201,7 @@ static bool python_keep_text(struct gp_python_text *text, const char *bytes, uin
     return true;
 }
 
-/* No more characters than can become GP_STACK_TEXT bytes are looked at. */
+/* Reads at most GP_STACK_TEXT characters: more cannot fit into the output. */
 static bool python_wide(const struct gp_python_way *way, uint64_t data, uint32_t kind, uint64_t length,
                         struct gp_python_text *text)
 {
@@ -220,7 +225,7 @@ static bool python_wide(const struct gp_python_way *way, uint64_t data, uint32_t
 
 /* ---- str objects ------------------------------------------------------------------------------------------------- */
 
-/* state: 2 bits of interning, 3 of kind (bytes a character), compact, ascii. */
+/* bytes per character */
 #define GP_PYTHON_KIND(_state)    ((_state) >> 2 & 7)
 #define GP_PYTHON_COMPACT(_state) ((_state) >> 5 & 1)
 #define GP_PYTHON_ASCII(_state)   ((_state) >> 6 & 1)
@@ -236,7 +241,7 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
     uint64_t length = gp_python_word(head, at->text_length);
     uint32_t kind = GP_PYTHON_KIND(state);
     if (GP_UNLIKELY(!GP_PYTHON_COMPACT(state) || (kind != 1 && kind != 2 && kind != 4) || length > INT32_MAX)) {
-        /* A subclass of str, which the compiler never puts there, but code.replace() can. */
+        /* A subclass of str: the compiler never stores one here, but code.replace() can. */
         *text = python_unknown;
         return true;
     }
@@ -247,6 +252,7 @@ bool gp_python_string(const struct gp_python_way *way, uint64_t object, struct g
                                         .length = (uint32_t)length};
         return true;
     }
-    /* The UTF-8 that such a string may carry is not used: its address shows before its bytes do. */
+    /* The cached UTF-8 of such a string is not used: its address is visible before its bytes
+     * are. */
     return python_wide(way, object + at->text_wide, kind, length, text);
 }

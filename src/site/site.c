@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * site.c: a stack's number.  Rows, frames and names lie in the session, append-only; an index in private memory finds a
- * row by its stack's hash.  A stack that is known, which is nearly every one, is found without a lock.
+ * site.c: maps a stack to the number of its site. Rows, frames and names lie in the session and are
+ * append-only; an index in private memory finds a row by its stack's hash. A known stack, which
+ * nearly every one is, is found without a lock.
  *
- * Viewers map the session too, and one that is mistaken may write there: how far the tables are filled is counted in
- * private memory, and what is read back from the session is never an address or a length before it was checked.
+ * Viewers map the session too, and a faulty one may write there. So the fill counts of the tables
+ * are kept in private memory, and a value read back from the session is never used as an address or
+ * a length before it is checked.
  */
 #include "site.h"
 #include "base/lock.h"
@@ -19,16 +21,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A large training program with Python and C++ stacks has some thousand places where memory is asked for; a stack has
- * some 20 frames, with Python up to 100.  So a program would have to be ten times as varied, and what does not fit is
- * counted.  28 MiB in all, of which only what is used is touched. */
+/* A large training program with Python and C++ stacks has some thousand sites; a stack has some 20
+ * frames, with Python up to 100. A program that exceeds the limits would have to be ten times as
+ * varied; its further sites are counted as lost. 28 MiB in all, of which only used pages take
+ * memory. */
 #define ROW_LIMIT        (1u << 16)
 #define FRAME_LIMIT      (1u << 20)
 #define STRING_LIMIT     (1u << 22)
 #define SITE_INDEX_WORDS (2 * ROW_LIMIT)
 
-/* Of a stack that is too deep for both, so much at least is kept for the native frames: what calls CUDA from Python
- * passes through some 40 of them before the first of the interpreter's. */
+/* When native and Python frames together are too deep, at least this many native frames are kept: a
+ * CUDA call from Python passes through some 40 of them before the first of the interpreter's. */
 #define NATIVE_FRAMES 64u
 
 struct stack {
@@ -51,7 +54,7 @@ static struct gp_wire_sites *head;
 static struct gp_wire_site *rows;
 static struct gp_wire_frame *frames;
 static uint64_t *x_index;               /* hash >> 32 | row */
-static uint32_t row_count, frame_count; /* in use; under the lock */
+static uint32_t row_count, frame_count; /* rows and frames in use; under the lock */
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
 
 static uint64_t page_up(uint64_t bytes)
@@ -93,7 +96,7 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
     site_layout();
     rows = (struct gp_wire_site *)((char *)memory + head->rows_offset);
     frames = (struct gp_wire_frame *)((char *)memory + head->frames_offset);
-    int rc = gp_text_start(head, (char *)memory + head->strings_offset, STRING_LIMIT);
+    int rc = gp_names_start(head, (char *)memory + head->strings_offset, STRING_LIMIT);
     if (rc == 0 && modes & GP_SITES_NATIVE)
         rc = gp_native_start();
     if (rc != 0)
@@ -104,7 +107,7 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
     return 0;
 }
 
-static char *explain_text; /* const after start */
+static char *explain_text; /* constant after start */
 static uint64_t explain_bytes;
 static uint32_t x_explained;
 
@@ -114,7 +117,8 @@ void gp_site_explain_to(char *text, uint64_t bytes)
     explain_bytes = bytes;
 }
 
-/* The first thread that has a reason writes it; a viewer that is faster than its last byte sees the beginning. */
+/* The first thread that has a reason writes it. A viewer that reads while it is written sees the
+ * start of the text. */
 static GP_COLD void explain(const char *note)
 {
     if (!explain_text || __atomic_exchange_n(&x_explained, 1, __ATOMIC_RELAXED))
@@ -132,7 +136,7 @@ static void stack_native(struct stack *stack, unsigned room)
     stack->truncated |= more;
 }
 
-/* Native frames come first, and those of Python take what is left. */
+/* Native frames come first in the row; Python frames get the remaining room. */
 static __attribute__((noinline)) void stack_python(struct stack *stack, bool native)
 {
     struct gp_python_frame python[GP_SITE_FRAMES];
@@ -149,7 +153,7 @@ static __attribute__((noinline)) void stack_python(struct stack *stack, bool nat
     stack->truncated |= more;
     stack->pythons = n;
     for (unsigned i = 0; i < n; i++)
-        gp_text_frame(&python[i], &stack->python[i], &stack->poor);
+        gp_names_frame(&python[i], &stack->python[i], &stack->poor);
 }
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
@@ -160,7 +164,7 @@ static uint64_t key_hash(const struct key *key)
     uint64_t hash = (uint64_t)stack->pythons << 32 | stack->natives;
     for (unsigned i = 0; i < stack->natives; i++)
         hash = gp_mix_more(hash, stack->pcs[i]);
-    for (unsigned i = 0; i < stack->pythons; i++) /* pc: both names */
+    for (unsigned i = 0; i < stack->pythons; i++) /* pc is a union with both names */
         hash = gp_mix_more(hash, stack->python[i].pc + (uint64_t)stack->python[i].line * 0x9e3779b97f4a7c15ull);
     return gp_mix(hash, (uint64_t)key->summed << 17 | (uint64_t)stack->truncated << 16 | (uint64_t)key->device << 8 |
                             key->kind);
@@ -168,7 +172,7 @@ static uint64_t key_hash(const struct key *key)
 
 static bool natives_are(const struct gp_wire_frame *at, const uint64_t *pcs, unsigned n)
 {
-    uint64_t different = 0; /* equal nearly always, so there is nothing to be won by an early end */
+    uint64_t different = 0; /* nearly always equal, so stopping early gains nothing */
     for (unsigned i = 0; i < n; i++)
         different |= (at[i].pc ^ pcs[i]) | (at[i].type ^ GP_FRAME_NATIVE);
     return different == 0;
@@ -188,7 +192,8 @@ static bool key_is(const struct key *key, uint32_t id)
            memcmp(at + stack->natives, stack->python, stack->pythons * sizeof *at) == 0;
 }
 
-/* The key's place in the index: its own, or the empty one where it belongs.  Never full: twice as large as the rows. */
+/* The word of the key in the index, or the empty word where it belongs. The index is never full: it
+ * has twice as many words as there are rows. */
 static uint64_t *key_find(const struct key *key, uint32_t *id)
 {
     for (uint32_t i = 0;; i++) {
@@ -210,7 +215,7 @@ static void site_write(const struct key *key, uint32_t id)
         frames[first + i] = (struct gp_wire_frame){.pc = stack->pcs[i], .type = GP_FRAME_NATIVE};
     memcpy(&frames[first + stack->natives], stack->python, stack->pythons * sizeof *frames);
     GP_TESTPOINT("site.frames");
-    /* [site.R] release: the frames, the row first; pairs with [site.A]. */
+    /* [site.R] release: the frames and the row before the counts; pairs with [site.A]. */
     __atomic_store_n(&head->frames, frame_count = first + count, __ATOMIC_RELEASE);
     row->first_frame = first;
     row->frame_count = count;
@@ -225,20 +230,20 @@ static void site_write(const struct key *key, uint32_t id)
 
 static void lost(uint64_t *count)
 {
-    __atomic_fetch_add(count, 1, __ATOMIC_RELAXED); /* a count */
+    __atomic_fetch_add(count, 1, __ATOMIC_RELAXED); /* relaxed: a statistic */
 }
 
-/* 0: no room. */
+/* Adds the site, unless another thread has done so. 0: no room. */
 static GP_COLD uint32_t site_add(const struct key *key)
 {
     uint32_t id;
     gp_lock_take(&lock);
     uint64_t *at = key_find(key, &id);
     if (id) {
-        /* another thread was faster */
+        /* another thread has added it */
     } else if (row_count == ROW_LIMIT) {
         lost(&head->lost_rows);
-    } else if (frame_count > FRAME_LIMIT - GP_SITE_FRAMES) { /* room for the deepest: key_is counts on it */
+    } else if (frame_count > FRAME_LIMIT - GP_SITE_FRAMES) { /* key_is relies on room for the deepest stack */
         lost(&head->lost_frames);
     } else {
         id = row_count;

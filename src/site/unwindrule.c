@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * unwindrule.c: learns rules from the unwind tables of the loaded objects, and forgets them when the loader changed
- * anything.
+ * unwindrule.c: learns rules from the unwind tables of the loaded objects, and forgets them when
+ * the loader changed its list of objects.
  *
- * Both happen inside dl_iterate_phdr, under the loader's own lock: no object can be unmapped while its table is read,
- * and a rule never enters the table after the object that it came from has gone.  That lock is recursive and never held
- * while code of an object runs, and nothing of ours is held when it is taken.
+ * Both happen inside dl_iterate_phdr, under the loader's own lock: no object can be unmapped while
+ * its table is read, and a rule never enters the table after its object was unloaded. That lock is
+ * recursive and never held while an object's code runs, and no lock of gpuprof is held when it is
+ * taken.
  *
- * Has the loader changed anything?  dl_iterate_phdr would tell (dlpi_adds, dlpi_subs), for a mutex that all threads
- * share.  Its numbers are words of the loader's own state, _rtld_global, whose layout is private: so every word of it
- * that equals one of them is watched, and whenever rules are learned the watch is held against dl_iterate_phdr itself.
- * If it ever missed a change, or there is nothing to watch, dl_iterate_phdr is asked each time.
+ * To detect a change, dl_iterate_phdr would report dlpi_adds and dlpi_subs, but it takes a mutex
+ * that all threads share. Its numbers are words of the loader's own state, _rtld_global, whose
+ * layout is private. So every word of that state that equals one of the numbers is watched, and
+ * whenever rules are learned the watched words are compared with dl_iterate_phdr itself. If they
+ * ever missed a change, or if no word can be watched, dl_iterate_phdr is called each time.
  */
 #include "unwindrule.h"
 #include "base/loader.h"
@@ -21,11 +23,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* adds, and the number of loaded objects in the first namespace, which is often the same: two or three words match. */
+/* adds, and the number of loaded objects in the first namespace, which often equals adds - subs:
+ * two or three words match. */
 #define WATCHES 16u
-/* struct rtld_global has about 4 KiB; larger is not what we think it is. */
+/* struct rtld_global has about 4 KiB; a larger symbol is something else. */
 #define LOADER_BYTES (1u << 16)
-/* Below this nothing is mapped (vm.mmap_min_addr). */
+/* Nothing is mapped below this address (vm.mmap_min_addr). */
 #define LOWEST_CODE 0x10000u
 
 uint64_t (*gp_rules)[GP_RULE_WAYS];
@@ -34,18 +37,20 @@ struct gp_cfi_rule *gp_rule_wides;
 static const uint64_t *loader;
 static uint32_t loader_words;
 
-/* What the watch saw.  Written under the loader's lock; read by everybody: see gp_rules_fresh. */
-static uint32_t x_watches; /* 0: ask the loader itself */
+/* The watched words and their values. Written under the loader's lock, read by all threads: see
+ * gp_rules_fresh. */
+static uint32_t x_watches; /* 0: call dl_iterate_phdr instead */
 static const uint64_t *x_watch[WATCHES];
 static uint64_t x_watched[WATCHES];
-/* Under the loader's lock. */
+/* Under the loader's lock: */
 static uint64_t known_adds, known_subs;
 static bool known, unwatchable;
 static uint32_t wides;
 
-/* ---- has anything changed? --------------------------------------------------------------------------------------- */
+/* ---- detecting a change ------------------------------------------------------------------------------------------ */
 
-/* The loader writes these under its lock; a stale look is as good as one a moment ago. */
+/* The loader writes these words under its lock. A stale value only means that the stack is read as
+ * of a moment ago. */
 static uint64_t loader_word(const uint64_t *at)
 {
     return __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -53,8 +58,9 @@ static uint64_t loader_word(const uint64_t *at)
 
 static bool watch_moved(void)
 {
-    /* [watch.A1] acquire pairs with [watch.R1]: the words that go with that number.  [watch.A2] acquire pairs with
-     * [watch.R2]: who sees a new value sees the rules forgotten that went with the old one. */
+    /* [watch.A1] acquire pairs with [watch.R1]: the words that belong to that count. [watch.A2]
+     * acquire pairs with [watch.R2]: a thread that sees a new value also sees that the rules of the
+     * old one were forgotten. */
     uint32_t n = __atomic_load_n(&x_watches, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < n; i++)
         if (loader_word(__atomic_load_n(&x_watch[i], __ATOMIC_RELAXED)) !=
@@ -90,19 +96,19 @@ static void rules_forget(void)
                 __atomic_store_n(&gp_rules[line][way], 0, __ATOMIC_RELAXED);
 }
 
-/* Under the loader's lock, with what it says now. */
+/* Called under the loader's lock, with its current numbers. */
 static void rules_check(const struct dl_phdr_info *info)
 {
     bool changed = !known || info->dlpi_adds != known_adds || info->dlpi_subs != known_subs;
     bool moved = watch_moved();
     if (known && changed && !moved)
-        unwatchable = true; /* the watch slept */
+        unwatchable = true; /* the watched words missed a change */
     if (changed)
         rules_forget();
     known = true;
     known_adds = info->dlpi_adds;
     known_subs = info->dlpi_subs;
-    if (changed || (moved && x_watches)) /* or a word that was another's by chance */
+    if (changed || (moved && x_watches)) /* or a watched word matched only by chance */
         watch_begin();
 }
 
@@ -114,8 +120,8 @@ static int rules_fresh_visit(struct dl_phdr_info *info, size_t size, void *argum
     return 1;
 }
 
-/* The object whose code is on this thread's stack was loaded before that code ran, so this thread sees the loader's
- * words as of then or later. */
+/* An object whose code is on this thread's stack was loaded before that code ran, so this thread
+ * sees the loader's words as of that load or later. */
 bool gp_rules_fresh(void)
 {
     return GP_LIKELY(!watch_moved()) || gp_loader_look(rules_fresh_visit, NULL);
@@ -139,7 +145,8 @@ static bool fits(const struct gp_cfi_rule *rule)
                                         rule->bp_offset > -8 * (int32_t)GP_RULE_BPS));
 }
 
-/* Equal rules share one place, which is never given back: what a reader has found stays as it was. */
+/* Equal rules share one place, which is never reused: a rule that a reader has found does not
+ * change. */
 static uint32_t wide_index(const struct gp_cfi_rule *rule)
 {
     for (uint32_t i = 0; i < wides; i++)
@@ -171,8 +178,8 @@ static uint64_t learn_word(const struct learn *learn)
 
 static void learn_keep(const struct learn *learn)
 {
-    bool homeless = gp_rule_way(learn->word) == GP_RULE_WIDE && gp_rule_offset(learn->word) == 8 * GP_RULE_NO_INDEX;
-    if (learn->pc >> GP_RULE_PC_BITS || homeless)
+    bool unindexed = gp_rule_way(learn->word) == GP_RULE_WIDE && gp_rule_offset(learn->word) == 8 * GP_RULE_NO_INDEX;
+    if (learn->pc >> GP_RULE_PC_BITS || unindexed)
         return;
     uint64_t tag = gp_rule_tag(learn->pc), *at = gp_rule_place(gp_rules, learn->pc, 0);
     for (unsigned i = 0; i < GP_RULE_WAYS; i++) {
@@ -206,7 +213,8 @@ static void learn_from(const struct dl_phdr_info *info, struct learn *learn)
         const ElfW(Phdr) *segment = segment_of(info, address);
         if (!segment || !(segment->p_flags & PF_R))
             return;
-        /* Of the segment, what comes from the file: behind it there may be no page. */
+        /* Only the part of the segment that comes from the file: the pages behind it may be
+         * missing. */
         uint64_t begin = info->dlpi_addr + segment->p_vaddr;
         struct gp_cfi_table table = {(const uint8_t *)begin, (const uint8_t *)(begin + segment->p_filesz),
                                      (const uint8_t *)address};
@@ -236,7 +244,7 @@ static int learn_visit(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-/* Code of no object, as long as none is loaded. */
+/* Keeps the rule of code outside all objects, unless an object was loaded meanwhile. */
 static int learn_none(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct learn *learn = argument;

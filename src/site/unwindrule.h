@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * unwindrule.h: what native.c knows about return addresses, learned once each from the loaded objects and kept in a table
- * that is read without a lock.
+ * unwindrule.h: the unwind rules of return addresses, for native.c. Each is learned once from the
+ * loaded objects and kept in a table that is read without a lock.
  */
 #ifndef GP_SITE_UNWINDRULE_H
 #define GP_SITE_UNWINDRULE_H
@@ -11,15 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One word: tag | rule.  Of a return address of user space, 47 bits, the lowest 14 say where its word is looked for
- * first, and 11 of them the cache line where it must be; the others are the tag, so that a hit is never another
- * address's.  The lowest bits differ well, neighbours in the code share lines, and no product stands between an address
- * and its word.
+/* A word of the table is tag | rule. User-space return addresses have 47 bits: the lowest 14 say
+ * where the word is looked for first, and 11 of them select the cache line where it must be; the
+ * others are the tag, so that a hit never belongs to another address. The lowest bits vary most,
+ * neighbouring code shares lines, and no multiplication stands between an address and its word.
  *
  *      63        28 27      17 16 15        3 2   0
  *      |    tag    |  bp / 8  | 0 | offset / 8 | way |
  *
- * bp: 0 unchanged, n: saved at CFA - 8 n. */
+ * bp: 0: unchanged; n: saved at CFA - 8 n. */
 #define GP_RULE_PC_BITS   47
 #define GP_RULE_LINE_BITS 11
 #define GP_RULE_LINES     (1u << GP_RULE_LINE_BITS)
@@ -29,26 +29,28 @@
 #define GP_RULE_WIDES     1024u
 
 enum gp_rule_way {
-    GP_RULE_NONE,  /* the word of nothing */
+    GP_RULE_NONE,  /* an empty word */
     GP_RULE_SP,    /* CFA = sp + offset */
     GP_RULE_BP,    /* CFA = bp + offset */
-    GP_RULE_END,   /* outermost, or cannot be followed */
-    GP_RULE_CHAIN, /* no table knows this code: its frame pointer */
-    GP_RULE_WIDE,  /* offset / 8 is an index of wides */
-    GP_RULE_DATA,  /* no code at all: the way here was wrong */
+    GP_RULE_END,   /* outermost frame, or cannot be followed */
+    GP_RULE_CHAIN, /* no table describes this code: follow its frame pointer */
+    GP_RULE_WIDE,  /* offset / 8 is an index in gp_rule_wides */
+    GP_RULE_DATA,  /* not code: an earlier step was wrong */
 };
 
 extern uint64_t (*gp_rules)[GP_RULE_WAYS];
 extern struct gp_cfi_rule *gp_rule_wides;
 
-/* Room for the table; 0 or -errno. */
+/* Allocates the table, once, at start. 0 or -errno. */
 int gp_rules_start(void);
 
-/* Did objects come or go since the rules were learned?  Then forgets them.  Before each stack.  False: the loader could
- * not be asked (the process forks), and the rules may be those of objects that are gone. */
+/* Forgets the rules if objects were loaded or unloaded since they were learned. Call before each
+ * stack. false: the loader could not be asked (the process forks), and rules may be those of
+ * unloaded objects. */
 bool gp_rules_fresh(void);
 
-/* Not in the table.  The word for pc; *wide if its rule has no room in the table.  0: the loader could not be asked. */
+/* Learns the word of a pc that is not in the table. *wide receives its rule if the table of wide
+ * rules is full. 0: the loader could not be asked. */
 GP_COLD uint64_t gp_rule_learn(uint64_t pc, struct gp_cfi_rule *wide);
 
 static inline enum gp_rule_way gp_rule_way(uint64_t word)
@@ -59,11 +61,11 @@ static inline uint64_t gp_rule_offset(uint64_t word) /* in bytes */
 {
     return word & 8 * (GP_RULE_OFFSETS - 1);
 }
-static inline uint64_t gp_rule_back(uint64_t word) /* of bp, in bytes */
+static inline uint64_t gp_rule_back(uint64_t word) /* how far below the CFA bp is saved, in bytes */
 {
     return word >> 14 & 8 * (GP_RULE_BPS - 1);
 }
-#define GP_RULE_NO_INDEX (GP_RULE_OFFSETS - 1) /* a wide rule that is in the caller's hands alone */
+#define GP_RULE_NO_INDEX (GP_RULE_OFFSETS - 1) /* a wide rule that only the caller has */
 
 static inline uint64_t gp_rule_tag(uint64_t pc)
 {
@@ -81,7 +83,8 @@ static inline uint64_t gp_rule_look(uint64_t pc)
     if (pc >> GP_RULE_PC_BITS)
         return 0;
     for (unsigned i = 0; i < GP_RULE_WAYS; i++) {
-        /* [rules.A] acquire pairs with [rules.R]: a wide rule is whole when its word is seen. */
+        /* [rules.A] acquire pairs with [rules.R]: a wide rule is complete when its word is
+         * visible. */
         uint64_t word = __atomic_load_n(gp_rule_place(gp_rules, pc, i), __ATOMIC_ACQUIRE);
         if (word >> 28 << 28 == gp_rule_tag(pc) && word)
             return word;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_by_site.c: call sites of a real program under the library, from the stack in it to what people read.
+ * test_by_site.c: the call sites of a real program under the library, from its stacks to the text
+ * that users read.
  */
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -39,7 +40,7 @@ Test(by_site, a_live_program)
     cr_assert_eq(json_integer_value(json_object_get(found, "device")), 0);
     cr_assert(json_is_integer(json_object_get(found, "device")), "the driver's number");
     cr_assert_eq(json_integer_value(json_object_get(found, "calls")), 1);
-    /* program_alloc is inlined or not, as the compiler pleases: main is above it. */
+    /* The compiler may inline program_alloc: main is the frame above it. */
     bool alloc = false, in_main = false;
     json_array_foreach(json_object_get(found, "frames"), k, frame)
     {
@@ -48,7 +49,7 @@ Test(by_site, a_live_program)
         const char *module = json_string_value(json_object_get(frame, "module"));
         alloc |= strcmp(function, "program_alloc") == 0;
         in_main |= strcmp(function, "main") == 0 && file && strstr(file, "steps.c");
-        cr_assert_null(strstr(module ? module : "", "libgpuprof"), "our own frames are left out");
+        cr_assert_null(strstr(module ? module : "", "libgpuprof"), "the library's frames are left out");
     }
     cr_assert(alloc && in_main, "%s", r.out);
     json_decref(top);
@@ -64,6 +65,6 @@ Test(by_site, a_report_of_out_of_memory_names_places)
     cr_assert(strstr(r.err, "WHERE") && strstr(r.err, "program_alloc ("), "%s", r.err);
     spawn_result_free(&r);
     cr_assert_eq(spawn_command(&r, "run", "--sim", "--", path_program("oom_fail"), NULL), 0);
-    cr_assert(strstr(r.err, "TOGETHER") && !strstr(r.err, "WHERE"), "nothing is claimed without stacks: %s", r.err);
+    cr_assert(strstr(r.err, "TOGETHER") && !strstr(r.err, "WHERE"), "no sites without stacks: %s", r.err);
     spawn_result_free(&r);
 }

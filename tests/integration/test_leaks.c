@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_leaks.c: from a running program to the name of what leaks in it: recorded under the simulated GPU, analysed by
- * the command. */
+ *
+ * test_leaks.c: from a running program to the name of its leak: recorded under the simulated GPU
+ * and analysed by the command.
+ */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <lib/paths.h>
@@ -11,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Slow: a program that is gone after 100 ms has ended before the poller has asked the driver how large the device
- * is. */
+/* Slow, because a program that exits after 100 ms would end before the poller has asked the driver
+ * for the size of the device. */
 static void record(char file[64], const char *how, const char *marks)
 {
     struct spawn_result result;
@@ -48,7 +50,7 @@ static void expect_leak(const char *marks, int least_steps)
     const json_t *first = json_array_get(suspects, 0);
     cr_assert_str_eq(json_string_value(json_object_get(first, "function")), "inner_branch");
     cr_assert_geq(json_integer_value(json_object_get(top, "steps")), least_steps);
-    /* 13 of 20 steps keep 90 MiB and a little more each. */
+    /* 13 of 20 steps keep 90 MiB, each a little more. */
     cr_assert_float_eq(json_real_value(json_object_get(first, "bytes_per_step")) / (1 << 20), 64, 12);
     cr_assert(json_is_real(json_object_get(first, "seconds_to_oom")));
     json_decref(top);
@@ -77,7 +79,7 @@ Test(leaks, are_found_without_marks, .timeout = 120)
     expect_none("unmarked");
 }
 
-/* The events add up to what the process itself counted, peak and end. */
+/* The events add up to the process's own numbers, at the peak and at the end. */
 Test(leaks, report_agrees_with_the_process_s_own_counters, .timeout = 120)
 {
     char file[64];
@@ -92,7 +94,8 @@ Test(leaks, report_agrees_with_the_process_s_own_counters, .timeout = 120)
     unlink(file);
 }
 
-/* cudaMalloc and cudaFree take microseconds in a driver, in the simulated one too if it is told so. */
+/* cudaMalloc and cudaFree take microseconds in a driver, and in the simulated one if it is
+ * configured so. */
 Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
 {
     char file[64];
@@ -108,7 +111,8 @@ Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
     unlink(file);
 }
 
-/* `peak -p` of a program that rests (no event comes meanwhile), which `end` ends: the command itself or the program. */
+/* `peak -p` of an idle program (no events meanwhile), which `end` stops: the command itself or the
+ * program. */
 static void expect_names(void end(const struct spawn *command, const struct spawn *program))
 {
     char pid[16];
@@ -135,7 +139,8 @@ static void expect_names(void end(const struct spawn *command, const struct spaw
     spawn_result_free(&ended);
 }
 
-/* A terminal sends it to all: to the command, and to the recorder that it has started. */
+/* A terminal sends the signal to the whole group: to the command and to the recorder that it
+ * started. */
 static void interrupt_all(const struct spawn *command, const struct spawn *program)
 {
     (void)program;
@@ -158,7 +163,7 @@ Test(leaks, a_program_that_is_killed_keeps_its_names, .timeout = 120)
     expect_names(kill_program);
 }
 
-/* Output never takes the place of a recording: hours went into it. */
+/* Output never overwrites a recording, which may have taken hours. */
 Test(leaks, a_recording_is_never_overwritten, .timeout = 120)
 {
     static const char *const how[][3] = {{"report", "-o"}, {"snapshot", "-o"}, {"export", "-o", "--format=csv"}};

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Python stacks of real interpreters: each frame against what the interpreter itself says, under disturbance, at shutdown, and in a
+# Python stacks of real interpreters: compares each frame with the interpreter's own report, under disturbance, at shutdown, and in a
 # program that opens libpython late; the first three also with AddressSanitizer in the probe.  Ends with "N passed, N failed, N skipped".
 #
 #   tests/integration/test_python_stack.sh [BUILD_DIR]
@@ -20,12 +20,12 @@ check() { # WHAT COMMAND...: must end with 0, and the totals that it prints are 
     shift
     timeout -k 10 300 "$@" >"$work/out" 2>&1 </dev/null || { fail "$what (exit $?)"; return; }
     # A process that ends while another thread's report is being written ends with 0.
-    if grep -qE 'Sanitizer|runtime error:' "$work/out"; then fail "$what (a sanitizer spoke)"; return; fi
+    if grep -qE 'Sanitizer|runtime error:' "$work/out"; then fail "$what (a sanitizer report)"; return; fi
     line=$(sed -nE 's/^([0-9]+) passed.*/\1/p' "$work/out" | tail -n 1)
     passed=$((passed + ${line:-1}))
     note ok "$what"
 }
-build() { # OUTPUT FLAGS...: everything that the library has of Python stacks, and one more source
+build() { # OUTPUT FLAGS...: the library's sources for Python stacks, and one more source
     local output=$1
     shift
     ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -fPIC -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Isrc -Iinclude \
@@ -42,29 +42,29 @@ for mode in plain asan; do
         flags="-O2 -DNDEBUG" settings=(PYTHONDONTWRITEBYTECODE=1)
     else
         flags="-O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
-        # Python's own memory comes from malloc then, so that a stale read of it is seen; what it leaks is its own affair.
+        # Python's own memory then comes from malloc, so that a stale read is detected; its own leaks are ignored.
         settings=(PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc "LD_PRELOAD=$(${CC:-cc} -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0)
     fi
     # shellcheck disable=SC2086 # a list of flags
     build "$work/$mode.so" $flags -shared tests/python/stack_probe.c || { fail "building the probe ($mode)"; continue; }
     check "frames, Python $version ($mode)" env "${settings[@]}" "$python" -W ignore tests/python/stack_frames.py "$work/$mode.so"
     check "disturbance ($mode)" env "${settings[@]}" "$python" tests/python/stack_stress.py "$work/$mode.so" "$seconds"
-    # A debugging allocator overwrites what is freed; AddressSanitizer sees it anyway.
+    # A debugging allocator overwrites freed memory; AddressSanitizer detects reads of it anyway.
     for allocator in $([ $mode = plain ] && echo pymalloc pymalloc_debug malloc_debug || echo malloc); do
-        check "what frames hold stays after shutdown, $allocator ($mode)" env "${settings[@]}" PYTHONMALLOC="$allocator" "$python" \
+        check "objects held by frames stay after shutdown, $allocator ($mode)" env "${settings[@]}" PYTHONMALLOC="$allocator" "$python" \
             tests/python/stack_held.py "$work/$mode.so"
     done
     for i in 1 2 3 4 5; do
         check "daemon threads at shutdown, $i ($mode)" env "${settings[@]}" "$python" tests/python/stack_daemon.py "$work/$mode.so"
     done
 done
-# Where the interpreter is a shared library: found though it was opened late and privately.
+# If the interpreter is a shared library: it is found although it is opened late and privately.
 library=$("$python" -c 'import os, sysconfig as s
 for folder in (s.get_config_var("LIBDIR"), s.get_config_var("LIBDIR") + "/" + (s.get_config_var("MULTIARCH") or "")):
     path = os.path.join(folder, s.get_config_var("INSTSONAME") or "")
     if path.endswith(".so.1.0") and os.path.exists(path): print(path); break')
 if [ -z "$library" ]; then
-    skip "a private libpython, opened late" "there is no shared libpython here"
+    skip "a private libpython, opened late" "no shared libpython here"
 elif build "$work/late" -O2 -rdynamic tests/python/stack_late.c; then
     check "a private libpython, opened late" env PYTHONHOME="$("$python" -c 'import sys; print(sys.base_prefix)')" "$work/late" "$library"
 else

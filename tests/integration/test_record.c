@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_record.c: the recorder inside a process: nothing is lost without being counted, nothing that goes wrong with the
- * file reaches the program, and a killed one leaves what it had written. */
+ *
+ * test_record.c: the recorder inside a process: every lost event is counted, an error of the file
+ * never reaches the program, and the file of a killed process has what was written until then.
+ */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "ds/ring.h"
@@ -41,7 +43,7 @@ static void test_end(void)
     cr_assert_eq(system(command), 0);
 }
 
-/* In a forked child an assertion of Criterion's would speak for the parent. */
+/* In a forked child a Criterion assertion would be taken for the parent's. */
 static bool test_forked;
 #define CHECK(_x)                                                                                                      \
     do {                                                                                                               \
@@ -129,7 +131,8 @@ static struct gp_recording *test_open(const char *path)
     return recording;
 }
 
-/* Every thread's events are there, in order, each once, but for those that are counted as lost. */
+/* Checks that every thread's events are in the file, in order, each once, except those counted as
+ * lost. */
 static void test_counts(const struct gp_recording *recording, const struct host *host)
 {
     const struct gp_wire_header *header = host->session.header;
@@ -143,7 +146,7 @@ static void test_counts(const struct gp_recording *recording, const struct host 
     CHECK(header->record_state == GP_RECORD_DONE);
 }
 
-/* The machine was so loaded that the end took longer than a second: that is said, and rare. */
+/* On a loaded machine the end may take longer than a second: that is counted, and must be rare. */
 #define TEST_LATE 77
 
 Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini = test_end, .timeout = 120)
@@ -157,7 +160,7 @@ Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini
         struct host host = {0};
         snprintf(path, sizeof(path), "%s/%%p.gpuprof", test_folder);
         CHECK(host_start(&host, path, i % 2, why) == 0);
-        bool easy = i % 6 == 3; /* such a pace, and the ring that GPUPROF_RECORD gives */
+        bool easy = i % 6 == 3; /* such a pace, with the ring size that GPUPROF_RECORD sets */
         host_run(&host, 64, easy ? 300 : 5000, easy ? 20 : i % 3 ? 0 : 200);
         gp_record_stop();
         const struct gp_wire_header *header = host.session.header;
@@ -204,7 +207,7 @@ Test(record, a_killed_process_leaves_all_but_the_last_second, .init = test_begin
         struct gp_recording *recording = test_open(path);
         cr_assert(!recording->complete && recording->damaged_blocks == 0);
         cr_assert_gt(recording->event_count, 100);
-        /* A second, and what a loaded machine makes of it. */
+        /* A second, with a margin for a loaded machine. */
         cr_assert_lt(end - recording->events[recording->event_count - 1].time_ns, 2000000000ull);
         cr_assert_lt(recording->events[0].time_ns - begin, 1000000000ull);
         cr_assert_eq(recording->tried, recording->delivered + recording->dropped);
@@ -213,14 +216,14 @@ Test(record, a_killed_process_leaves_all_but_the_last_second, .init = test_begin
     }
 }
 
-/* ---- what can be wrong with the file ----------------------------------------------------------------------------- */
+/* ---- errors of the file ------------------------------------------------------------------------------------------ */
 
 static void test_refused(const char *path, int error, const char *word)
 {
     struct host host = {0};
     char why[160] = "";
     pid_t child = test_fork();
-    if (child == 0) { /* one recorder a process */
+    if (child == 0) { /* one recorder per process */
         CHECK(host_start(&host, path, false, why) == error);
         CHECK(strstr(why, word));
         CHECK(host.session.header->record_state == GP_RECORD_FAILED);
@@ -258,7 +261,7 @@ Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init 
     host_run(&host, 1, 100, 0);
     pid_t child = test_fork();
     if (child == 0) {
-        gp_record_stop(); /* the parent's: nothing here */
+        gp_record_stop(); /* the recorder is the parent's */
         struct host mine = {0};
         CHECK(host_start(&mine, path, false, why) == 0);
         host_run(&mine, 1, 50, 0);
@@ -277,7 +280,7 @@ Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init 
     gp_recording_free(recording);
 }
 
-/* A file that may not grow is a disk that is full; SIGXFSZ would end the program. */
+/* RLIMIT_FSIZE simulates a full disk; SIGXFSZ would kill the program. */
 Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
@@ -298,11 +301,11 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     struct gp_recording *recording = test_open(path);
     test_counts(recording, &host);
     cr_assert_gt(recording->dropped, 0);
-    cr_assert_gt(recording->delivered, 400, "what came when there was room again");
+    cr_assert_gt(recording->delivered, 400, "events from when there was room again");
     gp_recording_free(recording);
 }
 
-/* A file system of 1 MB that nobody else sees.  False: we may not have one. */
+/* Mounts a file system of 1 MB in a private namespace. False: not permitted. */
 static bool test_small_disk(unsigned long flags)
 {
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -316,7 +319,7 @@ static int test_wait(pid_t child)
     int status;
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-        cr_skip_test("no mounts of our own here (needs CAP_SYS_ADMIN)");
+        cr_skip_test("cannot mount here (needs CAP_SYS_ADMIN)");
     return status;
 }
 
@@ -347,7 +350,7 @@ Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini =
     cr_assert_eq(test_wait(child), 0);
 }
 
-Test(record, a_disk_that_takes_nothing_is_said, .init = test_begin, .fini = test_end, .timeout = 60)
+Test(record, a_read_only_disk_is_reported, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
     snprintf(path, sizeof(path), "%s/none", test_folder);
@@ -381,7 +384,7 @@ static void *slow_reader(void *arg)
     return NULL;
 }
 
-/* 20 KB a second, behind a pipe of one page. */
+/* 20 KB per second, through a pipe of one page. */
 Test(record, a_slow_disk_costs_events_and_no_time, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
@@ -409,7 +412,8 @@ Test(record, a_slow_disk_costs_events_and_no_time, .init = test_begin, .fini = t
     cr_assert_eq(host.session.header->recorded + host.session.header->record_lost, host.tried);
 }
 
-/* Nobody empties the pipe at all: the exit waits for its second, and says what it did not wait for. */
+/* The pipe is never read: the exit waits for its second, and the recorder counts what it left
+ * out. */
 Test(record, a_disk_that_hangs_is_left_and_said, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
@@ -445,12 +449,12 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
     int lowest = dup(0);
     close(lowest);
     cr_assert_eq(host_start(&host, path, false, why), 0, "%s", why);
-    cr_assert_eq(dup(0), lowest, "the file has no number here");
+    cr_assert_eq(dup(0), lowest, "the file has no descriptor in this table");
     close(lowest);
     close(ends[1]);
     cr_assert_eq(read(ends[0], &byte, 1), 0, "the recorder holds the pipe open");
     host_run(&host, 1, 1000, 100);
-    for (int fd = 3; fd < 20; fd++) /* what daemons do; the test runner's own numbers come back */
+    for (int fd = 3; fd < 20; fd++) /* daemons do this; the test runner's own descriptors are restored afterwards */
         cr_assert(dup2(fd, 100 + fd) == 100 + fd || errno == EBADF);
     for (int fd = 3; fd < 20; fd++)
         close(fd);
@@ -465,7 +469,7 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-/* ftruncate beyond RLIMIT_FSIZE does not only fail: SIGXFSZ ends whoever called. */
+/* ftruncate beyond RLIMIT_FSIZE not only fails: SIGXFSZ kills the caller. */
 Test(record, a_session_larger_than_files_may_be_is_none)
 {
     struct gp_session session = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpuprof record -p` of running programs, and what `gpuprof run --record` says at its end: whatever ends a recording,
- * the file is whole, and its numbers are the program's.
+ * test_record_command.c: `gpuprof record -p` of running programs, and the summary of `gpuprof run
+ * --record`: however a recording ends, the file is complete and its numbers are the program's.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -45,7 +45,7 @@ static void program_start(struct spawn *spawn, const char *name)
     const char *argv[] = {path_program(name), NULL};
     struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
     cr_assert_eq(spawn_start(spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not come to its hold");
+    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not reach its hold");
 }
 
 /* Starts the command; out: its stdout. */
@@ -62,7 +62,7 @@ static pid_t record_start(pid_t of, const char *output, int out, const char *dur
     return pid;
 }
 
-/* Until the file has more than `bytes`: the recorder is at work. */
+/* Waits until the file has more than `bytes`: then the recorder is running. */
 static void file_wait(int fd, const char *path, off_t bytes)
 {
     struct stat status = {0};
@@ -93,7 +93,7 @@ static struct gp_recording *record_open(const char *path)
     return recording;
 }
 
-/* Linear bytes of device 0: what was live at the begin, and all that came and went. */
+/* Linear bytes of device 0: those live at the start, plus allocations, minus frees. */
 static int64_t linear_bytes(const struct gp_recording *r)
 {
     int64_t bytes = 0;
@@ -166,7 +166,7 @@ Test(record_command, ends_after_its_time_or_by_a_signal, .init = work_begin, .fi
     spawn_result_free(&result);
 }
 
-/* The second image of a process that called exec writes a file of its own; the first one has no end, but is there. */
+/* After exec a process writes a new file; the first one has no end block, but stays. */
 Test(record_command, an_exec_begins_anew, .init = work_begin, .fini = work_end)
 {
     struct spawn spawn;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What records itself with all its stacks is the same program: its output, its end, and, to the byte, what is counted,
- * with CUPTI and with the library in front of the driver.
+ * test_record_harmless.c: a program that records itself with all its stacks behaves the same: its
+ * output, its exit status, and, to the byte, the counted numbers, with CUPTI and with the library
+ * in front of the driver.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -44,7 +45,7 @@ ParameterizedTest(int *index, record_harmless, every_program_is_the_same)
     build_remove(folder);
 }
 
-/* A child of fork may ask the loader for its objects, whatever another thread of ours was just learning from it. */
+/* A forked child may call dl_iterate_phdr, even if another thread was inside it at the fork. */
 Test(record_harmless, a_child_is_answered_by_the_loader)
 {
     const char *argv[] = {path_program("site_fork"), NULL}, *native[] = {"GPUPROF_STACKS=native", NULL},
@@ -62,7 +63,8 @@ Test(record_harmless, stacks_that_the_program_made)
     same_expect("native", &(struct spawn_options){.argv = argv}, NULL, env);
 }
 
-/* The C library takes thread-local storage out of a thread's stack; what is left must be enough for ours. */
+/* The C library takes thread-local storage from a thread's stack; the rest must be enough for the
+ * library. */
 Test(record_harmless, large_thread_local_storage)
 {
     char *folder = build_folder(), preload[256], size[64], name[64], record[128];
@@ -84,9 +86,15 @@ Test(record_harmless, large_thread_local_storage)
 
 /* ---- any libc function fails inside the library -------------------------------------------------------------- */
 
-Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
+static void expect_failures(const struct same_row *rows, size_t row_count, const char **env)
 {
     static const char *const programs[] = {"harmless", NULL};
+    same_expect_failures(&(struct same_failures){
+        .rows = rows, .row_count = row_count, .programs = programs, .env = env, .most = 24, .all_from = 1});
+}
+
+Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
+{
     static const struct same_row rows[] = {
         {"memfd_create", NULL},
         {"ftruncate", NULL},
@@ -107,7 +115,7 @@ Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
         {"getrandom", NULL},
         {"getrlimit", NULL},
         {"syscall", NULL},
-        {"unshare", "syscall"}, /* where the kernel knows no close_range */
+        {"unshare", "syscall"}, /* for kernels without close_range */
         {"pthread_create", NULL},
         {"pthread_setname_np", NULL},
         {"__register_atfork", NULL},
@@ -117,19 +125,13 @@ Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
 
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
-    same_expect_failures(&(struct same_failures){.rows = rows,
-                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
-                                                 .programs = programs,
-                                                 .env = env,
-                                                 .most = 24,
-                                                 .all_from = 1});
+    expect_failures(rows, sizeof(rows) / sizeof(rows[0]), env);
     build_remove(folder);
 }
 
-/* Nobody's file is written over: the recording then has another name. */
+/* An existing file is not overwritten: the recording gets another name. */
 Test(record_harmless, a_file_that_is_there_already)
 {
-    static const char *const programs[] = {"harmless", NULL};
     static const struct same_row rows[] = {{"open", NULL}, {"lstat", NULL}, {"flock", NULL}};
     char *folder = build_folder(), record[300];
     const char *env[] = {record, NULL};
@@ -137,11 +139,6 @@ Test(record_harmless, a_file_that_is_there_already)
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/there", folder);
     cr_assert_eq(build_copy("/etc/passwd", record + strlen("GPUPROF_RECORD=")), 0);
-    same_expect_failures(&(struct same_failures){.rows = rows,
-                                                 .row_count = sizeof(rows) / sizeof(rows[0]),
-                                                 .programs = programs,
-                                                 .env = env,
-                                                 .most = 24,
-                                                 .all_from = 1});
+    expect_failures(rows, sizeof(rows) / sizeof(rows[0]), env);
     build_remove(folder);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_stacks.c: what a running program's call sites say, by name, and who held its memory at the peak; from every
- * source, and off by default.
+ * test_stacks.c: the call sites of a running program, by name, and their bytes at the peak; from
+ * every source, and off by default.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ static bool in_stack(const struct look *look, uint32_t site, const char *functio
     return false;
 }
 
-/* The one site whose stack has that function; its numbers, summed if there are several. */
+/* The numbers of the site whose stack has that function, summed if there are several. */
 static struct gp_rec_site site_with(const struct look *look, const char *function, unsigned *count)
 {
     struct gp_rec_site sum = {0};
@@ -81,7 +81,8 @@ static void expect_all(const struct look *look)
     expect(look, "scratch", 1, 1 * MIB, 0, 4);
     cr_assert_eq(device->live_bytes, 5 * MIB);
     cr_assert_eq(device->peak_bytes, 12 * MIB);
-    /* To the outermost frame, through libc's callback and ten frames without frame pointers. */
+    /* The stack reaches the outermost frame, through libc's callback and ten frames without frame
+     * pointers. */
     expect(look, "main", 2, 4 * MIB, 12 * MIB, 9);
     expect(look, "order", 1, 4 * MIB, 4 * MIB, 1);
     cr_assert_geq(site_with(look, "activations", &count).frame_count, 12);

@@ -4,8 +4,8 @@
 
     check_snapshot.py FILE [--json]
 
-Prints what is wrong, one finding a line, and fails; else says what is in the file (with --json as an object, for tests).  Needs nothing but
-Python: the opcodes are looked at one by one before anything is loaded, and nothing that could call code is among those allowed.
+Prints one error per line and fails, or summarizes the contents (with --json as an object, for tests).  Needs only Python: every opcode is
+checked before anything is loaded, and no opcode that could call code is allowed.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pickletools
 import sys
 from typing import Any, Dict, List, Set, Tuple
 
-# What the viewer's own unpickler knows of protocol 2.
+# The opcodes of protocol 2 that the viewer's own unpickler supports.
 OPCODES = set(
     "PROTO MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE DICT LIST TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS BININT "
     "BININT1 BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE BINUNICODE BINPUT LONG_BINPUT BINGET LONG_BINGET".split()
@@ -116,7 +116,7 @@ def check_opcodes(data: bytes, found: Findings) -> Dict[str, int]:
 
 
 def check_frames(frames: List[Any], where: str, found: Findings, known: Set[int]) -> None:
-    if id(frames) in known:  # shared lists are looked at once
+    if id(frames) in known:  # shared lists are checked once
         return
     known.add(id(frames))
     for frame in frames:
@@ -135,14 +135,14 @@ def check_segment(segment: Any, where: str, found: Findings, known: Set[int]) ->
     for block in segment["blocks"]:
         if not found.shape(block, BLOCK, f"{where}: block"):
             continue
-        found.expect(block["address"] == at, f"{where}: a block at {block['address']:#x} where {at:#x} is next")
+        found.expect(block["address"] == at, f"{where}: a block at {block['address']:#x} instead of {at:#x}")
         found.expect(block["size"] > 0, f"{where}: a block of {block['size']} bytes")
         found.expect(0 <= block["requested_size"] <= block["size"], f"{where}: {block['requested_size']} of {block['size']} requested")
         found.expect(block["state"] in ("active_allocated", "active_pending_free", "inactive"), f"{where}: state {block['state']}")
         check_frames(block["frames"], where, found, known)
         at = block["address"] + block["size"]
         active = block["state"] != "inactive"
-        found.expect(active or block["requested_size"] == 0, f"{where}: an idle block of which something is requested")
+        found.expect(active or block["requested_size"] == 0, f"{where}: an idle block with requested bytes")
         sums["total_size"] += block["size"]
         sums["allocated_size"] += block["size"] if block["state"] == "active_allocated" else 0
         sums["active_size"] += block["size"] if active else 0
@@ -152,12 +152,12 @@ def check_segment(segment: Any, where: str, found: Findings, known: Set[int]) ->
 
 
 class Ranges:
-    """Address ranges, found by an address in them."""
+    """Address ranges that can be looked up by an address."""
 
     SHIFT = 12
 
     def __init__(self) -> None:
-        self._known: Set[Tuple[int, int]] = set()  # a trace names the same places again and again
+        self._known: Set[Tuple[int, int]] = set()  # a trace repeats the same addresses
         self._pages: Dict[int, List[Tuple[int, int]]] = {}
         self._large: List[Tuple[int, int]] = []
 
@@ -178,11 +178,11 @@ class Ranges:
 
 
 def check_trace(trace: List[Any], segments: List[Any], where: str, found: Findings, known: Set[int]) -> None:
-    """Times rise, frees come in pairs, and what is allocated lies in a segment: of the end, or of the trace."""
+    """Times rise, frees come in pairs, and every allocation lies in a segment of the end or of the trace."""
     places = Ranges()
     for segment in segments:
         places.add(segment["address"], segment["total_size"])
-    for entry in trace:  # also those that the trace ends: they were there when it began
+    for entry in trace:  # including segments that the trace frees: they existed when it started
         if entry.get("action") in ("segment_free", "segment_unmap"):
             places.add(entry["addr"], entry["size"])
     last, freed = -1, None
@@ -200,7 +200,7 @@ def check_trace(trace: List[Any], segments: List[Any], where: str, found: Findin
         if action in ("segment_alloc", "segment_map"):
             places.add(entry["addr"], entry["size"])
         if action == "alloc":
-            found.expect(places.hold(entry["addr"]), f"{at}: {entry['addr']:#x} lies in no segment")
+            found.expect(places.hold(entry["addr"]), f"{at}: {entry['addr']:#x} is outside all segments")
         completes = action == "free_completed"
         found.expect(completes == (freed is not None), f"{at}: {action} after free_requested of {freed}")
         found.expect(not completes or entry["addr"] == freed, f"{at}: completes another free")
@@ -217,7 +217,7 @@ def check_notes(notes: List[Any], devices: int, found: Findings) -> None:
         found.expect(note["stage"] in ("START", "END"), f"annotation {note['name']}: stage {note['stage']}")
         found.expect(0 <= note["device"] < devices, f"annotation {note['name']}: device {note['device']}")
         open_ones[key] = open_ones.get(key, 0) + (1 if note["stage"] == "START" else -1)
-        found.expect(open_ones[key] >= 0, f"annotation {note['name']}: ends before it begins")
+        found.expect(open_ones[key] >= 0, f"annotation {note['name']}: ends before it starts")
     found.expect(not any(open_ones.values()), f"annotations without an end: {[k for k, v in open_ones.items() if v]}")
 
 

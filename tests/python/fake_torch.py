@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A stand-in for PyTorch: as much of torch.cuda.memory as gpuprof touches, with its pluggable allocator's refusals.
+"""A stand-in for PyTorch: the parts of torch.cuda.memory that gpuprof uses, with the errors of its pluggable allocator.
 
-`install(setters)` puts it into sys.modules; `setters` are the optional ones that this "version" has.  With the allocator changed, tensors are bytes
-from the allocator's own functions, called through the addresses that were handed over, as torch does.
+`install(setters)` puts it into sys.modules; `setters` are the optional setters that this "version" has.  With the allocator changed, tensors are
+bytes from the allocator's functions, called through the addresses that were passed in, as torch does.
 """
 import ctypes
 import sys
@@ -48,7 +48,7 @@ def _refuse(what):
 
 
 def _statistics(memory, state):
-    """What torch/cuda/memory.py has: everything rests on one function of C++, looked up in the module at each call."""
+    """The functions of torch/cuda/memory.py: all are based on one C++ function, looked up in the module at each call."""
 
     def _get_device_index(device, optional=False):
         if isinstance(device, str):
@@ -106,7 +106,7 @@ def _statistics(memory, state):
         return _refuse("snapshot") if state["allocator"] is not None else []
 
     def mem_get_info(device=None):
-        return (1, 2)  # the runtime's: never refused
+        return (1, 2)  # from the runtime: never an error
 
     def empty_cache():
         raise RuntimeError("CUDA error: an illegal memory access was encountered")

@@ -9,7 +9,7 @@ _loaded = []
 
 
 def driver():
-    """libcuda.so.1, initialised; AssertionError where there is none."""
+    """libcuda.so.1, initialised; AssertionError if it is not installed."""
     if not _loaded:
         library = ctypes.CDLL("libcuda.so.1")
         library.cuMemAlloc_v2.argtypes = [ctypes.POINTER(_pointer), ctypes.c_size_t]

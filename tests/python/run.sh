@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Runs the tests of the Python package and ends with "N passed, N failed, N skipped".  test_plain_*.py run in a Python without gpuprof, the
-# others under the simulated GPU with libgpuprof.so injected, each file in a process of its own.
+# others under the simulated GPU with libgpuprof.so injected, each file in its own process.
 #
 #   tests/python/run.sh [BUILD_DIR] [TEST_FILE]...     (default: build, all of them; PYTHON names the interpreter)
 set -u

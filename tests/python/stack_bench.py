@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What one Python stack costs: TSV of name, frames, ns (best of 9 series).  Run by tests/bench/bench_python_stack.sh.
+"""The cost of one Python stack: TSV of name, frames, ns (best of 9 series).  Run by tests/bench/bench_python_stack.sh.
 
     python3 stack_bench.py PROBE.so
 
-`python.held`: the thread holds the GIL.  `python.released`: it does not, on the main thread.  `python.copied`: nor does it, on
-another thread, where the kernel copies.  `public`: the peer, the interpreter's own interface for the same frames (code and line,
-no names), in the same run.  `large` is a stack of functions of 200 lines each, `distinct`
-one of as many different functions.
+`python.held`: the thread holds the GIL.  `python.released`: it does not, on the main thread.  `python.copied`: it does not, on
+another thread, where the kernel copies.  `public`: for comparison, the interpreter's own interface for the same frames (code and
+line, no names), in the same run.  `large` is a stack of functions of 200 lines each, `distinct` a stack of different functions.
 """
 import ctypes
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Daemon threads that take stacks without the GIL, deep in Python, while the interpreter shuts down: must end with status 0.
+"""Daemon threads take stacks without the GIL, deep in Python, while the interpreter shuts down: must exit with status 0.
 
     python3 stack_daemon.py PROBE.so
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compares the stack as libgpuprof reads it with the interpreter's own: function, file and line of every frame.
+"""Compares the stack that libgpuprof reads with the interpreter's own: function, file and line of every frame.
 
     python3 stack_frames.py PROBE.so
 
@@ -40,7 +40,7 @@ def own_frames(frame):
 
 
 def take(library, room=ROOM):
-    """What the library sees from here, what Python sees, and whether there was more."""
+    """The frames that the library reads here, those that Python reports, and whether there were more."""
     out = ctypes.create_string_buffer(1 << 20)
     more = ctypes.c_int()
     want = []
@@ -59,7 +59,7 @@ def take(library, room=ROOM):
 
 
 def probe():
-    """Called by the cases from wherever they got to."""
+    """The cases call this at the depth that they reached."""
     here.count += 1
     got, want, more = take(here.library)
     if got != want[:ROOM] or more != (len(want) > ROOM):
@@ -262,7 +262,7 @@ def deep():
 
 @case
 def mixed_calls():
-    # C in between: each of these enters the interpreter anew.
+    # With C in between: each of these enters the interpreter again.
     def by_callback(n):
         again = CALLBACK(lambda: by_callback(n - 1))
         probe() if n == 0 else again()
@@ -313,7 +313,7 @@ def collected():
     Cycle()
     gc.collect()
 
-    # Until 3.11 a collection may begin while a function's frame is being set up: one that makes cells, or a generator.
+    # Until 3.11 a collection may start while the frame of a function with cells, or of a generator, is being set up.
     def cells(first):
         second = third = [first]
 
@@ -351,7 +351,7 @@ def python_on_a_c_thread():
         probe()
         nested()
         kept["count"] = here.count
-    # Waiting for that thread needs the GIL released; in there it is held or not as the case says.
+    # Waiting for that thread releases the GIL; inside it, the case decides whether the GIL is held.
     LIBRARIES["released"].probe_call(CALLBACK(inside))
     here.count = kept["count"]
 
@@ -378,7 +378,7 @@ def run(function, way, where):
         function()
         if here.count == 0:
             error = "took no stack"
-    except BaseException as caught:  # noqa: B902 a failed case must not end the others
+    except BaseException as caught:  # noqa: B902 a failed case must not stop the others
         error = repr(caught)
     if error or here.wrong:
         results["failed"] += 1
@@ -397,7 +397,7 @@ def expect(what, value, wanted):
 
 
 def foreign_threads(way, library):
-    expect(f"a thread that never met Python, GIL {way}", library.probe_foreign(None), 0)
+    expect(f"a thread that never ran Python, GIL {way}", library.probe_foreign(None), 0)
     seen = []
     after = CALLBACK(lambda: seen.append(len(own_frames(sys._getframe()))))
     expect(f"a thread after Ensure and Release, GIL {way}", library.probe_foreign(after), 0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Daemon threads sit in a C call, without the GIL, while Python is shut down; afterwards their frames' code objects must be what they were.
+"""Daemon threads are in a C call, without the GIL, while Python shuts down; afterwards their frames' code objects must be unchanged.
 
     python3 stack_held.py PROBE.so
 
-That is what reading them in place rests on.  Functions that nobody but the frame holds, generators, coroutines, methods, names that are not ASCII.
+Reading them in place relies on that.  Cases: functions that only the frame references, generators, coroutines, methods, names that are not ASCII.
 """
 import asyncio
 import ctypes
@@ -82,5 +82,5 @@ kinds = plain, dropped, replaced, generator, coroutine, method
 for kind in kinds:
     threading.Thread(target=kind, daemon=True).start()
 for kind in kinds:
-    assert ready.acquire(timeout=20), "a thread did not get there"
+    assert ready.acquire(timeout=20), "a thread did not reach its call"
 del kind, kinds

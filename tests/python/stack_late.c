@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * stack_late.c: a program that takes Python stacks before there is any Python, then opens libpython privately, as a
- * plug-in does, and runs a script that asks for the stack.  stack_late LIBPYTHON: 0 if both answers are right.
+ * stack_late.c: a program that takes Python stacks before any Python is loaded, then opens
+ * libpython privately, as a plug-in does, and runs a script that takes the stack. Usage: stack_late
+ * LIBPYTHON; exits with 0 if both answers are right.
  */
 #include "site/python.h"
 #include <dlfcn.h>
@@ -22,7 +23,8 @@ static void late_look(void)
         printf("%.*s:%u\n", (int)frames[i].function.length, frames[i].function.bytes, frames[i].line);
 }
 
-/* The script calls this: ctypes cannot be loaded by a private libpython where extensions do not name it. */
+/* The script calls this function, because ctypes cannot be loaded by a private libpython if
+ * extensions are not linked with it. */
 static void *late_method(void *self, void *none)
 {
     (void)self, (void)none;
@@ -30,7 +32,7 @@ static void *late_method(void *self, void *none)
     return make_value("");
 }
 
-/* As Python.h has it. */
+/* Copied from Python.h. */
 static struct {
     const char *name;
     void *(*function)(void *, void *);
@@ -60,7 +62,7 @@ int main(int argc, char **argv)
     if (!start || !run || !end || !module || !method || !set || !make_value)
         return 2;
     start(0);
-    usleep(150000); /* the search is done again after a tenth of a second */
+    usleep(150000); /* the search is repeated after a tenth of a second */
     set(module("__main__"), "look", method(&late_method_def, NULL, NULL, NULL));
     int failed = run("def inner():\n    look()\ndef outer():\n    inner()\n\nouter()\n", NULL);
     int wrong = failed || frames_seen != 3;

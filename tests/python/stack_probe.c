@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * stack_probe.c: what Python programs call through ctypes to see the Python stack as libgpuprof reads it.  Linked with
- * src/site/python*.c into a library of its own by tests/integration/test_python_stack.sh.
+ * stack_probe.c: functions that Python programs call through ctypes to see the Python stack as
+ * libgpuprof reads it. tests/integration/test_python_stack.sh links it with src/site/python*.c into
+ * a library.
  */
 #include "base/thread.h"
 #include "site/python.h"
@@ -15,8 +16,9 @@
 
 #define PROBE_FRAMES 1024
 
-/* The caller's stack as text, "function US file US line RS" a frame, innermost first; at most `room` frames.  Then
- * `then`, if given, is called with the same stack below it.  The number of frames, or -1 if `out` is too small. */
+/* Writes the caller's stack as text, "function US file US line RS" per frame, innermost first, at
+ * most `room` frames. Then calls `then`, if given, with the same stack below it. Returns the number
+ * of frames, or -1 if `out` is too small. */
 GP_EXPORT int probe_stack(char *out, size_t bytes, unsigned room, int *more, void (*then)(void))
 {
     struct gp_python_frame frames[PROBE_FRAMES];
@@ -43,10 +45,10 @@ GP_EXPORT const char *probe_note(void)
     return gp_python_note();
 }
 
-/* ---- threads that Python did not make ---------------------------------------------------------------------------- */
+/* ---- threads not created by Python ------------------------------------------------------------------------------- */
 
 struct probe_thread {
-    void (*before)(void); /* a Python function, or NULL; called and left before the stack is taken */
+    void (*before)(void); /* a Python function, or NULL; it returns before the stack is taken */
     int count, more;
     char out[256];
 };
@@ -60,7 +62,7 @@ static void *probe_thread_main(void *data)
     return NULL;
 }
 
-/* Frames that a C thread sees, which may have been in Python before. */
+/* The number of frames on a C thread, which may have run Python before. */
 GP_EXPORT int probe_foreign(void (*before)(void))
 {
     struct probe_thread thread = {.before = before};
@@ -85,8 +87,8 @@ GP_EXPORT int probe_call(void (*function)(void))
 
 /* ---- stress ------------------------------------------------------------------------------------------------------ */
 
-/* Takes the stack again and again for `seconds`, and says how often it was another one than the first; 0 frames counts
- * as one more kind of wrong. *taken: how often. */
+/* Takes stacks for `seconds` and returns how many differed from the first; a stack of 0 frames
+ * counts as different. *taken: how many were taken. */
 GP_EXPORT long probe_repeat(double seconds, long *taken)
 {
     char first[65536], now[65536];
@@ -108,7 +110,7 @@ GP_EXPORT long probe_repeat(double seconds, long *taken)
     return wrong;
 }
 
-/* Takes stacks until the process ends, as a daemon thread does in a driver call while the interpreter goes away. */
+/* Takes stacks until the process ends, like a daemon thread in a driver call during shutdown. */
 GP_EXPORT void probe_forever(void)
 {
     char out[65536];
@@ -117,10 +119,10 @@ GP_EXPORT void probe_forever(void)
         probe_stack(out, sizeof out, 128, &more, NULL);
 }
 
-/* ---- what stays when Python has gone ----------------------------------------------------------------------------- */
+/* ---- memory after shutdown --------------------------------------------------------------------------------------- */
 
-/* Threads that sit in a C call when Python is shut down: what their frames' code objects consist of before, and
- * after. */
+/* Threads that are in a C call while Python shuts down: compares the contents of their frames' code
+ * objects before and after. */
 #define HELD 256
 
 struct held {
@@ -135,7 +137,7 @@ static struct held helds[HELD];
 static unsigned held_count;
 static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Reads where it is: memory that was given back faults, or is seen to have been overwritten (PYTHONMALLOC=debug). */
+/* Reads in place: freed memory faults, or has been overwritten (PYTHONMALLOC=debug). */
 static void held_read(const struct gp_python *python, uint64_t code, struct held *held)
 {
     const struct gp_python_layout *at = &python->at;
@@ -184,7 +186,7 @@ static void held_check(void)
         _exit(1);
 }
 
-/* Notes the caller's frames, calls `then`, and never returns. */
+/* Records the caller's frames, calls `then`, and never returns. */
 GP_EXPORT void probe_hold(void (*then)(void))
 {
     struct gp_python_frame frames[128];
@@ -214,14 +216,14 @@ static double probe_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Nanoseconds that one stack takes, the best of `rounds` series of `calls`. */
+/* Nanoseconds per stack, the best of `rounds` series of `calls`. */
 GP_EXPORT double probe_cost(int calls, int rounds)
 {
     struct gp_python_frame frames[128];
     double best = 1e18;
     bool more;
     if (!gp_thread.tid)
-        gp_thread.tid = (uint32_t)gettid(); /* as libgpuprof.so has at the first event */
+        gp_thread.tid = (uint32_t)gettid(); /* as libgpuprof.so does at the first event */
     for (int round = 0; round < rounds; round++) {
         double start = probe_ns();
         for (int i = 0; i < calls; i++)
@@ -232,7 +234,8 @@ GP_EXPORT double probe_cost(int calls, int rounds)
     return best;
 }
 
-/* The peer: the same frames by the interpreter's public interface, which needs the GIL; code and line, no text. */
+/* The reference: the same frames through the interpreter's public interface, which needs the GIL;
+ * code and line, no text. */
 GP_EXPORT double probe_cost_public(int calls, int rounds)
 {
     void *(*state_get)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyThreadState_Get");

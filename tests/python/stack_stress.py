@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Takes the same stack over and over while other threads do what could disturb it; every one must be equal to the first.
+"""Takes the same stack repeatedly while other threads try to disturb it; every stack must equal the first.
 
     python3 stack_stress.py PROBE.so SECONDS
 
-Disturbers: sys._current_frames and walks over what it gives, the collector, tracing of all threads being switched on and off,
-code objects being made and dropped, threads coming and going.
+Disturbances: sys._current_frames and walks over its frames, the collector, tracing of all threads switched on and off, code objects
+created and dropped, threads started and ended.
 """
 import ctypes
 import gc

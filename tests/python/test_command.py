@@ -58,7 +58,7 @@ class Summary(unittest.TestCase):
 
 
 class Reset(unittest.TestCase):
-    """The same peaks from three sides: the command resets what the package reads, and the other way round."""
+    """The command resets the peaks that the package reads, and the other way round."""
 
     def command(self, *arguments):
         done = subprocess.run([COMMAND, *arguments, "-p", str(os.getpid()), "--json"], capture_output=True, text=True, check=True)
@@ -103,7 +103,7 @@ class Reset(unittest.TestCase):
         gpu.use(0)
         with gpuprof.scope("taken") as scope:
             subprocess.run([COMMAND, "scope", "end", "taken", "-p", str(os.getpid())], capture_output=True, check=True)
-        self.assertEqual(scope.peak_allocated(), 0)  # unknown any more, and no error
+        self.assertEqual(scope.peak_allocated(), 0)  # unknown by now, and not an error
         with gpuprof.scope("taken"):
             pass
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is accepted for a device, and which error what is not gets, here and in each system's namespace."""
+"""Which values are accepted as a device, and which errors others raise, here and in each system's namespace."""
 import unittest
 
 import gpuprof

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Without gpuprof in the process: everything is harmless, and nothing is loaded by asking."""
+"""Without gpuprof in the process: every call is harmless, and queries load nothing."""
 import doctest
 import importlib
 import os
@@ -31,7 +31,7 @@ class Harmless(unittest.TestCase):
         self.assertNotIn("libcuda", text)
 
     def test_import_is_light(self):
-        """No thread, no heavy module, nothing of the systems that it has namespaces for."""
+        """Importing starts no thread and loads no heavy module, nor any system that gpuprof has a namespace for."""
         code = (
             "import sys, threading; before = set(sys.modules); import gpuprof; "
             "assert threading.active_count() == 1; new = set(sys.modules) - before; "
@@ -91,7 +91,7 @@ class Harmless(unittest.TestCase):
         self.assertIsNone(rmm.pop_statistics())
 
     def test_a_library_without_the_functions_is_reported_once(self):
-        class Old:  # what a library of another version looks like from here: a few names are missing
+        class Old:  # a library of another version: a few names are missing
             gpuprof_version = gpuprof_active = None
 
         saved, _library.open_loaded = _library.open_loaded, lambda name: Old() if "gpuprof" in name else None

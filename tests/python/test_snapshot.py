@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""snapshot(): what PyTorch's viewers ask of the file, and that the numbers in it are the process's."""
+"""snapshot(): the file meets the requirements of PyTorch's viewers, and its numbers are the process's."""
 import ctypes
 import os
 import pickle
@@ -13,7 +13,7 @@ import gpuprof
 from gpu import MIB
 from gpuprof import _library, _session, _snapshot
 
-# What the viewer's unpickler knows.
+# The opcodes that the viewer's unpickler supports.
 OPCODES = set(
     "PROTO FRAME MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE DICT LIST TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS BININT "
     "BININT1 BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE BINUNICODE SHORT_BINUNICODE BINPUT LONG_BINPUT BINGET LONG_BINGET MEMOIZE".split()
@@ -166,7 +166,7 @@ class Content(Case):
             self.assertEqual(blocks[pointer.value]["requested_size"], 700)
         trace = snapshot["device_traces"][0]
         self.assertIn(("alloc", pointers[0].value, 700), [(e["action"], e.get("addr"), e["size"]) for e in trace])
-        self.assertNotIn(("segment_alloc", 1024), [(e["action"], e["size"]) for e in trace])  # as if it were the program's own
+        self.assertNotIn(("segment_alloc", 1024), [(e["action"], e["size"]) for e in trace])  # reported as the program's own
         mine = [s for s in snapshot["segments"] if s["device"] == 0]
         self.assertEqual(sum(s["allocated_size"] for s in mine), gpuprof.memory_allocated(0))
         self.assertEqual(sum(s["total_size"] for s in mine), gpuprof.memory_reserved(0))
@@ -180,7 +180,7 @@ def piece(what, address, size, state=0, flags=4, requested=0, pool=0):
 
 
 class Parts(unittest.TestCase):
-    """From pieces and events that the simulated GPU makes rarely."""
+    """From extents and events that the simulated GPU rarely produces."""
 
     def test_unmapped_blocks_part_a_segment(self):
         pieces = [piece(0, 0, 64, flags=5, pool=1 << 63 | 7 << 32 | 2)]
@@ -196,7 +196,7 @@ class Parts(unittest.TestCase):
         def event(kind, address, size):
             return _session.Event(1000, 0, kind, 1, 0, address, size, size, 0, "")
 
-        # The trace begins inside: one segment is freed in it, one lives on, and what lies in neither is the program's own.
+        # The trace starts in the middle: one segment is freed in it, one stays live, and memory in neither is the program's own.
         events = [event(_session.ALLOC, 110, 10), event(_session.SEGMENT_FREE, 100, 50), event(_session.ALLOC, 210, 10)]
         events += [event(_session.ALLOC, 120, 10), event(_session.SEGMENT_ALLOC, 300, 50), event(_session.ALLOC, 300, 10)]
         known = _snapshot._at_begin(events, [piece(0, 200, 50), piece(0, 300, 50)])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Numbers, peaks and resets on the simulated GPU, through the package: what the two feature requests for resettable peaks ask for, devices,
-threads, scopes, marks, pinned memory."""
+"""Numbers, peaks and resets on the simulated GPU, through the package: the two feature requests for resettable peaks, devices, threads,
+scopes, marks, pinned memory."""
 import doctest
 import gc
 import os
@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
 
 
 class Peaks(Case):
-    """allocate, read the peak, reset, peak equals current, allocate again, the peak counts from the reset"""
+    """Allocate, read the peak, reset: the peak equals the current value; allocate again: the peak counts from the reset."""
 
     def check(self, current, peak, reset, other_peak):
         base = current()
@@ -249,9 +249,9 @@ class Threads(Case):
             gpu.use(0)
             for _ in range(50):
                 gpu.free(gpu.alloc(size // 2))
-            barrier.wait()  # nobody else holds anything
+            barrier.wait()  # no other thread holds memory
             pointer = gpu.alloc(size)
-            barrier.wait()  # all hold theirs
+            barrier.wait()  # all threads hold their memory
             seen.append(gpuprof.memory_allocated())
             barrier.wait()
             gpu.free(pointer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""torch_allocator, patch and unpatch, with a stand-in for PyTorch on the simulated GPU; with the real one where it can be imported."""
+"""torch_allocator, patch and unpatch, with a stand-in for PyTorch on the simulated GPU, and with the real one if it is installed."""
 import ctypes
 import importlib.util
 import inspect
@@ -225,7 +225,7 @@ class Patch(Case):
 
 @unittest.skipUnless(REAL, "PyTorch is not installed here")
 class Real(unittest.TestCase):
-    """Without a GPU that PyTorch can use only the parts that need none."""
+    """Without a GPU that PyTorch can use: only the parts that need no GPU."""
 
     def test_allocator_takes_every_function(self):
         allocator = gpuprof.torch_allocator()

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_collect.c: finding processes, asking them, explaining why not.  Run by the unit tests. */
+ *
+ * test_collect.c: finding processes, sending requests to them, and explaining why a process cannot
+ * be read.
+ */
 #define _GNU_SOURCE /* memfd_create */
 #include <base/clock.h>
 #include <collect/collect.h>
@@ -32,7 +35,7 @@ static pid_t start(struct gp_test_process_options options)
     return pid;
 }
 
-/* The one process `pid`, or NULL.  The system is the caller's to free. */
+/* Returns the process `pid`, or NULL. The caller frees the system. */
 static struct gp_process *collect(pid_t pid, bool exact, uint64_t deadline, struct gp_system **system)
 {
     struct gp_collect_options options = {.pids = &pid, .pid_count = 1, .exact = exact, .deadline_ns = deadline};
@@ -68,7 +71,7 @@ Test(collect, live_process)
     cr_assert_eq(p->device_count, 3);
     cr_assert_eq(p->lost[GP_LOST_RING], 5);
     cr_assert_lt(p->age_ns, 1000000000);
-    cr_assert_eq(p->devices[0].untracked_bytes, -1, "no NVML was asked: unknown");
+    cr_assert_eq(p->devices[0].untracked_bytes, -1, "unknown without NVML");
     cr_assert_geq(system->gpu_count, 2);
     cr_assert_eq(system->gpus[0].used_bytes, -1);
     gp_system_free(system);
@@ -96,7 +99,7 @@ Test(collect, stopped_process_is_stale)
     gp_system_free(system);
     kill(pid, SIGCONT);
     p = collect(pid, true, 0, &system);
-    cr_assert_eq(p->state, GP_PROCESS_LIVE, "the request that was taken back must not block the next");
+    cr_assert_eq(p->state, GP_PROCESS_LIVE, "a withdrawn request must not block the next");
     gp_system_free(system);
     gp_test_process_stop(pid);
 }
@@ -139,7 +142,8 @@ Test(collect, unpublished_and_damaged)
     gp_test_process_stop(open);
 }
 
-/* Viewers hold the descriptors of others; forked children inherit them.  Neither is a profiled process. */
+/* Viewers hold the descriptors of others, and forked children inherit them. Neither is a profiled
+ * process. */
 Test(collect, holders_of_a_session_are_not_profiled)
 {
     pid_t pid = start((struct gp_test_process_options){0});
@@ -185,7 +189,7 @@ Test(collect, watch_sees_descendants_and_the_end)
 Test(collect, other_users)
 {
     if (geteuid() != 0)
-        cr_skip("needs root to become somebody else");
+        cr_skip("needs root to change the user");
     pid_t pid = start((struct gp_test_process_options){0});
     pid_t other = fork();
     if (other == 0) {
@@ -212,15 +216,15 @@ Test(collect, other_users)
     gp_test_process_stop(pid);
 }
 
-/* A process in a container knows itself by another pid than we do. */
+/* A process in a container has another pid in its own namespace. */
 Test(collect, other_pid_namespace)
 {
-    int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-    if (home < 0 || unshare(CLONE_NEWPID) != 0)
+    int original = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    if (original < 0 || unshare(CLONE_NEWPID) != 0)
         cr_skip("needs root to make a pid namespace");
     pid_t pid = start((struct gp_test_process_options){0}); /* pid 1 in there */
-    cr_assert_eq(setns(home, CLONE_NEWPID), 0, "later children of this test belong home again");
-    close(home);
+    cr_assert_eq(setns(original, CLONE_NEWPID), 0, "later children of this test are in the first namespace again");
+    close(original);
     struct gp_system *system;
     struct gp_process *p = collect(pid, true, 0, &system);
     cr_assert(p, "found although its session says pid 1");
@@ -246,7 +250,7 @@ Test(collect, requests)
     cr_assert_eq(slot->reply[0].after[GP_STAT_ALLOCATED_BYTES].peak, 2 << 20);
     cr_assert_eq(slot->reply[0].after[GP_STAT_RESERVED_BYTES].peak, 4 << 20);
     slot->device = 40;
-    cr_assert_eq(gp_request(pid, slot, 0), -ENODEV, "the process's own error comes back");
+    cr_assert_eq(gp_request(pid, slot, 0), -ENODEV, "the process's own error is returned");
     memset(slot, 0, sizeof(*slot));
     slot->command = GP_COMMAND_YIELD;
     cr_assert_eq(gp_request(pid, slot, 0), -EOPNOTSUPP);
@@ -272,7 +276,7 @@ static void *ask_often(void *argument)
     return (void *)bad;
 }
 
-/* More viewers at once than there are slots. */
+/* More viewers at once than slots. */
 Test(collect, many_viewers)
 {
     pid_t pid = start((struct gp_test_process_options){0});
@@ -292,7 +296,7 @@ struct hostile {
     uint32_t running; /* atomic */
 };
 
-/* Answers with noise: any state, any reply. */
+/* Answers with random states and replies. */
 static void *hostile_answers(void *argument)
 {
     struct hostile *h = argument;
@@ -348,20 +352,20 @@ Test(collect, hostile_peer_cannot_hang_or_crash_us, .timeout = 60)
     gp_test_session_free(&h.s);
 }
 
-struct liar {
+struct forged {
     struct gp_test_session s;
-    int lie;
+    int field;
     uint32_t running; /* atomic */
 };
 
-static void tell(struct gp_wire_slot *slot, int lie)
+static void forge(struct gp_wire_slot *slot, int field)
 {
     slot->result = 0;
     slot->reply_count = 2;
     memset(slot->reply, 0, sizeof(slot->reply));
     memset(slot->scope, 0, sizeof(slot->scope));
     slot->reply[1].device = (int32_t)GP_WIRE_HOST;
-    switch (lie) {
+    switch (field) {
     case 1:
         slot->result = 1;
         break;
@@ -397,46 +401,46 @@ static void tell(struct gp_wire_slot *slot, int lie)
     }
 }
 
-static void *lie_often(void *argument)
+static void *forge_often(void *argument)
 {
-    struct liar *liar = argument;
-    while (__atomic_load_n(&liar->running, __ATOMIC_ACQUIRE)) {
+    struct forged *forged = argument;
+    while (__atomic_load_n(&forged->running, __ATOMIC_ACQUIRE)) {
         for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
-            struct gp_wire_slot *slot = &liar->s.mailbox->slots[i];
+            struct gp_wire_slot *slot = &forged->s.mailbox->slots[i];
             if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != GP_SLOT_REQUESTED)
                 continue;
-            tell(slot, liar->lie);
-            __atomic_store_n(&slot->state, liar->lie == 11 ? 77u : GP_SLOT_DONE, __ATOMIC_RELEASE);
+            forge(slot, forged->field);
+            __atomic_store_n(&slot->state, forged->field == 11 ? 77u : GP_SLOT_DONE, __ATOMIC_RELEASE);
         }
         usleep(200);
     }
     return NULL;
 }
 
-/* The mailbox's waiter polls nothing: each wait here ends by its short deadline at the latest. */
-Test(collect, every_lie_is_found_out)
+/* gp_mailbox_wait does not poll: each wait here ends at its short deadline at the latest. */
+Test(collect, every_forged_answer_is_detected)
 {
-    struct liar liar = {.lie = 0};
+    struct forged forged = {.field = 0};
     struct gp_peer session;
     char problem[GP_PROBLEM_BYTES];
     struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
-    cr_assert_eq(gp_test_session_make(&liar.s, 8, true), 0);
-    liar.s.mailbox->drain_tid = 1;
-    cr_assert_eq(gp_peer_adopt(&session, dup(liar.s.fd), problem), 0);
-    for (; liar.lie <= 11; liar.lie++) {
+    cr_assert_eq(gp_test_session_make(&forged.s, 8, true), 0);
+    forged.s.mailbox->drain_tid = 1;
+    cr_assert_eq(gp_peer_adopt(&session, dup(forged.s.fd), problem), 0);
+    for (; forged.field <= 11; forged.field++) {
         pthread_t thread;
-        __atomic_store_n(&liar.running, 1, __ATOMIC_RELEASE);
-        cr_assert_eq(pthread_create(&thread, NULL, lie_often, &liar), 0);
+        __atomic_store_n(&forged.running, 1, __ATOMIC_RELEASE);
+        cr_assert_eq(pthread_create(&thread, NULL, forge_often, &forged), 0);
         memset(slot, 0, sizeof(*slot));
         slot->command = GP_COMMAND_RESET;
         int rc = gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000);
-        __atomic_store_n(&liar.running, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&forged.running, 0, __ATOMIC_RELEASE);
         pthread_join(thread, NULL);
-        cr_assert_eq(rc, liar.lie ? -EPROTO : 0, "lie %d: %d", liar.lie, rc);
+        cr_assert_eq(rc, forged.field ? -EPROTO : 0, "field %d: %d", forged.field, rc);
     }
     free(slot);
     gp_peer_close(&session);
-    gp_test_session_free(&liar.s);
+    gp_test_session_free(&forged.s);
 }
 
 Test(collect, silent_peer)
@@ -450,7 +454,7 @@ Test(collect, silent_peer)
     cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT, "drain_tid 0");
     s.mailbox->drain_tid = 1;
     cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT);
-    cr_assert_eq(s.mailbox->slots[0].state, GP_SLOT_FREE, "the slot was taken back");
+    cr_assert_eq(s.mailbox->slots[0].state, GP_SLOT_FREE, "the slot is free again");
     for (unsigned i = 0; i < GP_WIRE_SLOTS; i++)
         s.mailbox->slots[i].state = GP_SLOT_CLAIMED;
     cr_assert_eq(gp_mailbox_call(&session, slot, gp_clock_ns() + 50000000), -ETIMEDOUT, "no slot is free");
@@ -524,7 +528,7 @@ Test(collect, clean_text)
     cr_assert_str_eq(to, "???");
 }
 
-/* A library that answers as NVML does, compiled here: one GPU, which lists the pids in GP_FAKE_PIDS. */
+/* A stand-in for NVML, compiled here: one GPU, which lists the pids in GP_FAKE_PIDS. */
 static const char fake_nvml[] =
     "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
     "struct info { unsigned pid; unsigned long long used; unsigned a, b; };\n"
@@ -560,7 +564,7 @@ Test(collect, nvml)
     cr_assert(mkdtemp(folder));
     if (!fake_nvml_build(folder))
         cr_skip("no C compiler");
-    /* By its full path first: later requests for the bare name find the same library. */
+    /* Load it by its full path first: a later dlopen of the bare name finds the same library. */
     snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", folder);
     extern void *dlopen(const char *, int);
     cr_assert(dlopen(path, 2));
@@ -607,7 +611,7 @@ Test(collect, without_nvml_it_is_unknown)
     gp_system_free(system);
 }
 
-/* In a root of its own, a file on a file system of its own that shows as a session does. */
+/* Creates, in its own root and file system, a file that /proc shows under the name of a session. */
 static void pretend(const char *dir, int ready)
 {
     const char *name = "/memfd:" GP_WIRE_SESSION_NAME, *stage = "";
@@ -625,11 +629,11 @@ static void pretend(const char *dir, int ready)
     _exit(0);
 }
 
-/* A file of a FUSE server that answers nobody would hold up whoever opens it. */
-Test(collect, what_only_bears_a_sessions_name_is_not_opened)
+/* Opening the file of a FUSE server that does not answer would block. */
+Test(collect, a_file_with_a_sessions_name_on_another_file_system_is_not_opened)
 {
     int ready[2];
-    char said[6] = "", link[64], dir[] = "/tmp/gpuprof-test-collect-XXXXXX", problem[GP_PROBLEM_BYTES];
+    char state[6] = "", link[64], dir[] = "/tmp/gpuprof-test-collect-XXXXXX", problem[GP_PROBLEM_BYTES];
     if (geteuid() != 0)
         cr_skip_test("not root");
     cr_assert(mkdtemp(dir) && pipe2(ready, O_CLOEXEC) == 0);
@@ -637,7 +641,7 @@ Test(collect, what_only_bears_a_sessions_name_is_not_opened)
     if (pid == 0)
         pretend(dir, ready[1]);
     close(ready[1]);
-    ssize_t n = read(ready[0], said, 5);
+    ssize_t n = read(ready[0], state, 5);
     struct gp_proc proc;
     struct gp_peer peer;
     cr_expect_gt(n, 0);
@@ -649,7 +653,7 @@ Test(collect, what_only_bears_a_sessions_name_is_not_opened)
         n = readlink(path, link, sizeof(link) - 1);
         is_shown = n > 0 && strncmp(link, "/memfd:" GP_WIRE_SESSION_NAME " (deleted)", (size_t)n) == 0;
     }
-    if (strcmp(said, "ready") == 0) {
+    if (strcmp(state, "ready") == 0) {
         cr_expect(is_shown, "%s", link);
         cr_expect_eq(gp_peer_open(&peer, &proc, problem), -ENOENT, "%s", problem);
     }
@@ -658,6 +662,6 @@ Test(collect, what_only_bears_a_sessions_name_is_not_opened)
     waitpid(pid, NULL, 0);
     close(ready[0]);
     rmdir(dir);
-    if (strcmp(said, "ready") != 0)
-        cr_skip_test("no mount namespace: %s", said);
+    if (strcmp(state, "ready") != 0)
+        cr_skip_test("no mount namespace: %s", state);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pieces below stack_python on made-up objects: layouts, line tables, strings, kept texts.  Whole stacks of real
- * interpreters: tests/integration/test_python_stack.sh. */
+ * test_python_stack.c: the functions below gp_stack_python on made-up objects: layouts, line
+ * tables, strings, kept texts. tests/integration/test_python_stack.sh tests whole stacks of real
+ * interpreters.
+ */
 #include "site/python.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@ static int finalizing(void)
     return is_finalizing;
 }
 
-/* Both ways to read, of one version. */
+/* Both ways to read, for one version. */
 static struct gp_python_way way_of(uint32_t version, bool is_copied)
 {
     const char *why;
@@ -33,7 +35,7 @@ static struct gp_python_way way_of(uint32_t version, bool is_copied)
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
-/* What the headers of 3.13.0 and 3.14.10 say, in the order of _Py_DebugOffsets. */
+/* The offsets in the headers of 3.13.0 and 3.14.10, in the order of _Py_DebugOffsets. */
 static void debug_fill(uint64_t *words, unsigned minor)
 {
     static const uint64_t state[] = {2000, 0, 8, 16, 72, 152, 160, 200, 40}, type[] = {416, 24, 88, 168},
@@ -111,21 +113,21 @@ Test(python_stack, layouts_that_are_refused)
     words[2] = 1;
     cr_assert_not(gp_python_layout(&at, 0x030e, words, &why), "free-threaded");
     cr_assert_not_null(strstr(why, "free-threaded"));
-    /* Whichever offset that is used is nonsense, all are refused. */
+    /* If any of the used offsets is wrong, all are refused. */
     unsigned refused = 0;
     for (unsigned i = 6; i < 72; i++) {
         debug_fill(words, 13);
         words[i] = 1ull << 40;
         refused += !gp_python_layout(&at, 0x030d, words, &why);
     }
-    /* All 20 places but the size of an object head, which nothing is read by. */
+    /* All 20 offsets except the size of an object head, which is not used for reading. */
     cr_assert_eq(refused, 19, "%u", refused);
 }
 
 /* ---- line tables ------------------------------------------------------------------------------------------------- */
 
 struct table {
-    char *object; /* a bytes object of the exact size, so that AddressSanitizer sees a byte too many */
+    char *object; /* a bytes object of the exact size, so that AddressSanitizer detects a read beyond it */
     uint8_t bytes[8192];
     unsigned size;
     uint32_t lines[8192]; /* of each code unit; 0 none */
@@ -248,7 +250,8 @@ Test(python_stack, kept_lines)
 
 Test(python_stack, lines_kept_with_their_table)
 {
-    /* Two tables in turn at one address, and their lines asked for in any order: always those of the bytes there. */
+    /* Two tables take turns at one address, and lines are requested in random order: the answer
+     * always matches the bytes there. */
     static struct table tables[2];
     static char place[8192];
     struct gp_python_way way = way_of(GP_PYTHON_311, false);
@@ -259,7 +262,7 @@ Test(python_stack, lines_kept_with_their_table)
             put_entry_311(&tables[i], &line);
     }
     uint64_t size = tables[0].size < tables[1].size ? tables[0].size : tables[1].size;
-    memcpy(tables[1].bytes, tables[0].bytes, size / 3); /* that differ late, or in one byte */
+    memcpy(tables[1].bytes, tables[0].bytes, size / 3); /* which differ near the end, or in one byte */
     memcpy(place + python.at.bytes_size, &size, sizeof size);
     uint8_t *bytes = (uint8_t *)place + python.at.bytes_data;
     unsigned hits = 0;
@@ -272,13 +275,13 @@ Test(python_stack, lines_kept_with_their_table)
         struct gp_python_lines lines = {(uint64_t)(uintptr_t)place, bytes, (uint32_t)size, first};
         uint32_t got = gp_python_line(&way, lines.table, first, 2 * (int64_t)units);
         hits += gp_python_table_kept(&lines, 2 * (int64_t)units, &line) && line == got;
-        /* The copying way decodes each time. */
+        /* Reading through copies decodes each time. */
         struct gp_python_way copied = way;
         copied.objects = copied.texts = &copies;
         gp_python_copies_start(&copies, getpid(), finalizing);
         cr_assert_eq(got, gp_python_line(&copied, lines.table, first, 2 * (int64_t)units), "round %d", round);
     }
-    cr_assert_gt(hits, 29000, "%u: each is kept as soon as it was asked for", hits);
+    cr_assert_gt(hits, 29000, "%u: each line is kept when it is first requested", hits);
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
@@ -375,7 +378,7 @@ Test(python_stack, copies_of_several_ranges)
     munmap(pages + 4096, 4096);
     uint64_t at = (uint64_t)(uintptr_t)pages;
     struct gp_python_range want[] = {{at + 8, 100}, {at + 200, 50}, {at + 4000, 200}, {at + 8192, 10}};
-    cr_assert_eq(gp_python_fetch(&copies, want, 4), 2, "the third ends where nothing is");
+    cr_assert_eq(gp_python_fetch(&copies, want, 4), 2, "the third ends in unmapped memory");
     cr_assert_null(gp_python_copied(&copies, at + 4000, 8), "not even its beginning");
     cr_assert_null(gp_python_copied(&copies, at + 8192, 8));
     cr_assert_null(gp_python_copied(&copies, at + 100, 9), "as far as the range goes");
@@ -384,7 +387,7 @@ Test(python_stack, copies_of_several_ranges)
     for (unsigned i = 0; i < 93; i++)
         cr_assert_eq(memcmp(gp_python_copied(&copies, at + 8 + i, 8), pages + 8 + i, 8), 0);
     cr_assert_eq(memcmp(gp_python_copied(&copies, at + 200, 50), pages + 200, 50), 0);
-    /* More than there is room for makes room; what is still there is right. */
+    /* Copying more than fits drops old copies; those that remain are right. */
     srand(3);
     for (int i = 0; i < 2000; i++) {
         struct gp_python_range one = {at + (unsigned)rand() % 2048, 1 + (unsigned)rand() % 2048};
@@ -426,7 +429,7 @@ Test(python_stack, kept_names)
     cr_assert_not(gp_python_names_kept(code + 16, 0x90000005, &got));
     frame.file = (struct gp_python_text){"not kept", 8};
     gp_python_names_keep(code, 7, &frame);
-    cr_assert_not(gp_python_names_kept(code, 7, &got), "only texts that stay");
+    cr_assert_not(gp_python_names_kept(code, 7, &got), "only kept texts");
 }
 
 Test(python_stack, kept_texts)
@@ -447,7 +450,7 @@ Test(python_stack, kept_texts)
     }
     cr_assert(kept > 30000 && kept < 200000, "%u", kept);
     cr_assert_not_null(gp_python_note());
-    cr_assert_eq(gp_python_keep("größe", 7), first, "what is kept stays");
+    cr_assert_eq(gp_python_keep("größe", 7), first, "kept entries stay");
 }
 
 Test(python_stack, no_python_in_this_process)

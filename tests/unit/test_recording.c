@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_recording.c: a recording written and read again is the same; cut, damaged or foreign it is said to be, and what
- * is sound of it is read. */
+ *
+ * test_recording.c: a recording is the same after writing and reading; damaged, cut or foreign
+ * files are reported as such, and their sound blocks are read.
+ */
 #define _GNU_SOURCE
 #include "lib/recmake.h"
 #include <base/compiler.h>
@@ -62,7 +64,7 @@ static struct gp_recording *test_parse(const struct test_bytes *bytes)
     return out;
 }
 
-/* Everything that a recording can hold. */
+/* Builds a recording with every kind of data. */
 static struct gp_recording *test_rich(unsigned steps)
 {
     struct recmake *make = recmake_new(16ll << 30);
@@ -215,7 +217,7 @@ Test(recording, written_and_read_it_is_the_same)
 
 /* ---- cut, damaged, foreign --------------------------------------------------------------------------------------- */
 
-/* The events of a cut or damaged file are events of the whole one, in the same order. */
+/* The events of a cut or damaged file are events of the whole file, in the same order. */
 static void test_part_of(const struct gp_recording *whole, const struct gp_recording *part)
 {
     size_t k = 0;
@@ -224,7 +226,7 @@ static void test_part_of(const struct gp_recording *whole, const struct gp_recor
         while (k < whole->event_count && (whole->events[k].time_ns != part->events[i].time_ns ||
                                           whole->events[k].address != part->events[i].address))
             k++;
-        cr_assert_lt(k, whole->event_count, "event %zu is no event of the whole", i);
+        cr_assert_lt(k, whole->event_count, "event %zu is not in the whole file", i);
     }
     for (size_t i = 0; i < part->event_count; i++) {
         cr_assert_lt(part->events[i].site, part->site_count);
@@ -238,7 +240,7 @@ static void test_part_of(const struct gp_recording *whole, const struct gp_recor
     cr_assert_eq(part->strings[part->string_bytes - 1], '\0');
 }
 
-/* Several blocks of events: a killed writer's file, at every length that it can have. */
+/* Several blocks of events, cut at every length that the file of a killed writer can have. */
 Test(recording, cut_at_every_byte, .timeout = 120)
 {
     struct gp_recording *made = test_rich(20);
@@ -248,7 +250,7 @@ Test(recording, cut_at_every_byte, .timeout = 120)
     for (size_t cut = 0; cut < bytes.size; cut++) {
         struct gp_recording *part = NULL;
         char why[256] = "";
-        unsigned char *exact = malloc(cut + !cut); /* so that a sanitizer sees a read beyond it */
+        unsigned char *exact = malloc(cut + !cut); /* so that a sanitizer detects a read beyond it */
         memcpy(exact, bytes.at, cut);
         int rc = gp_recording_parse(&part, exact, cut, why, sizeof(why));
         free(exact);
@@ -290,7 +292,8 @@ Test(recording, each_byte_flipped, .timeout = 120)
             continue;
         }
         test_part_of(whole, part);
-        /* Without the end block a recording is cut, with another block gone it says so; the index is no loss. */
+        /* Without the end block a recording counts as cut; without another block, as damaged; the
+         * index is not needed. */
         cr_assert(part->damaged_blocks == 1 || !part->complete || at >= index, "byte %zu", at);
         seen += part->damaged_blocks > 0;
         gp_recording_free(part);
@@ -319,10 +322,10 @@ Test(recording, foreign_newer_and_empty_files_are_refused_in_words)
     struct gp_recording *out;
     cr_assert_eq(test_refused("", 0, "not a recording"), -EPROTO);
     cr_assert_eq(
-        test_refused("hello, world, this is a text and no recording, though long enough to be one ............", 90,
+        test_refused("hello, world, this is a text, not a recording, though it is as long as one .............", 90,
                      "not a recording"),
         -EPROTO);
-    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "nothing in it"), -EPROTO);
+    cr_assert_eq(test_refused(bytes.at, sizeof(*head), "no readable block"), -EPROTO);
     head->major++;
     head->crc = gp_crc32c(0, head, offsetof(struct gp_format_head, crc));
     cr_assert_eq(test_refused(bytes.at, bytes.size, "newer"), -EPROTO);
@@ -363,7 +366,7 @@ Test(recording, what_is_there_is_not_overwritten)
     char path[64], link[80];
     struct gp_recording *made = test_rich(1);
     test_name(path);
-    cr_assert_eq(gp_recording_write(made, path), 0, "an empty file is nobody's");
+    cr_assert_eq(gp_recording_write(made, path), 0, "an empty file may be replaced");
     cr_assert_eq(gp_recording_write(made, path), 0, "a recording is replaced");
     int fd = gp_file_open(path, true);
     cr_assert_geq(fd, 0);
@@ -379,7 +382,7 @@ Test(recording, what_is_there_is_not_overwritten)
     gp_recording_free(made);
 }
 
-/* An event that came late stands where its time says. */
+/* A late event is placed by its time. */
 Test(recording, late_events_are_put_in_order)
 {
     struct recmake *make = recmake_new(1 << 30);

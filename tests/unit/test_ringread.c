@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_ringread.c: the event ring's reader: what it gives, what it says it missed, and what it makes of garbage. */
+ *
+ * test_ringread.c: the reader of the event ring: the events it returns, the counts of missed ones,
+ * and its reaction to malformed data.
+ */
 #define _GNU_SOURCE
 #include "base/compiler.h"
 #include "ds/ring.h"
@@ -11,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define RING_OFFSET 8192u /* a session has other things in front */
+#define RING_OFFSET 8192u /* a session has other parts in front of the ring */
 
 struct test_session {
     struct gp_ring ring;
@@ -72,8 +75,8 @@ static void gp_test_balance(struct test_session *t, struct gp_ringread *reader)
     cr_assert_eq(s.unsettled, 0);
 }
 
-/* In a wide ring a reader that begins "now" has not seen the chunks beyond those that anybody has taken; what comes
- * into them later is new all the same. */
+/* In a large ring a reader that starts "now" has not visited the chunks beyond the used ones;
+ * events written into them later are still new. */
 Test(ringread, a_wide_ring_from_now_on)
 {
     struct test_session *t = gp_test_session(1024);
@@ -136,7 +139,8 @@ Test(ringread, counts_what_it_missed_exactly)
     gp_test_write(t, 6 * GP_RING_EVENTS);
     for (unsigned i = 0; i < 2; i++) {
         struct gp_ringread *reader = i ? now : oldest;
-        /* Of these, 56 went to the chunk in use, then five chunks and seven: four chunks are left to see. */
+        /* 56 of these went to the chunk in use, then five chunks and seven events: four chunks are
+         * left to read. */
         cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 3 * GP_RING_EVENTS + 7);
         cr_assert_eq(gp_test_stats(reader).overwritten, 3 * GP_RING_EVENTS - 7);
         gp_test_balance(t, reader);
@@ -182,7 +186,7 @@ Test(ringread, a_horizon_holds_back_and_orders_across_polls)
     cr_assert_eq(gp_ringread_poll(reader, 1049, &events), 50);
     cr_assert_eq(gp_test_stats(reader).held, 50);
     gp_test_balance(t, reader);
-    t->time_ns = 1040; /* a thread that was slow to commit */
+    t->time_ns = 1040; /* a thread that commits late */
     gp_test_write(t, 20);
     cr_assert_eq(gp_ringread_poll(reader, 1070, &events), 41);
     for (unsigned i = 1; i < 41; i++)
@@ -223,7 +227,7 @@ Test(ringread, a_killed_writer_leaves_its_events)
     gp_test_close(t);
 }
 
-/* A copier that lets the writer go round the circle between the first look and the copy, `moves` times. */
+/* A copy function during whose calls the writer wraps around the ring, `moves` times. */
 struct test_race {
     struct test_session *t;
     unsigned moves;
@@ -265,7 +269,8 @@ Test(ringread, a_chunk_that_moves_during_the_copy_is_copied_again_or_left)
     }
 }
 
-/* Sixty-four threads take turns, as on a loaded machine: every chunk's times lie across those of others. */
+/* Sixty-four threads take turns, as on a loaded machine: the times in every chunk overlap with
+ * those of other chunks. */
 Test(ringread, chunks_of_many_threads_are_put_in_order)
 {
     struct test_session *t = gp_test_session(256);
@@ -299,8 +304,9 @@ Test(ringread, chunks_of_many_threads_are_put_in_order)
     gp_test_close(t);
 }
 
-/* Rings of more than 512 chunks are not looked at whole: what is beyond the frontier is not, and threads that stop in
- * the middle of a chunk, for a turn of the whole circle or for ever, must be found all the same. */
+/* Not all chunks of a ring of more than 512 chunks are visited: those beyond the frontier are not.
+ * Threads that stop in the middle of a chunk, for a whole turn of the ring or forever, must be
+ * found all the same. */
 Test(ringread, a_large_ring_is_followed_by_its_frontier)
 {
     enum { CHUNKS = 1024, THREADS = 48 };
@@ -311,7 +317,7 @@ Test(ringread, a_large_ring_is_followed_by_its_frontier)
     uint64_t random = 3, given = 0, written = 0;
     for (int round = 0; round < 200; round++) {
         random = random * 6364136223846793005ull + 1442695040888963407ull;
-        /* From nothing to two turns of the circle between two looks. */
+        /* Zero to two turns of the ring between two polls. */
         unsigned count = (unsigned)(random >> 40) % (round % 20 == 19 ? 2 * CHUNKS * GP_RING_EVENTS : 4000);
         unsigned active = 1 + (unsigned)(random >> 33) % THREADS;
         for (unsigned i = 0; i < count; i++) {
@@ -349,7 +355,7 @@ static bool gp_test_late(void *arg)
     return (*calls)-- == 0;
 }
 
-/* Wherever time runs out, every event is delivered or counted as left, and none twice. */
+/* Whenever the deadline passes, every event is delivered or counted as left, and none twice. */
 Test(ringread, what_there_is_no_time_for_is_counted)
 {
     bool some = false;
@@ -361,7 +367,7 @@ Test(ringread, what_there_is_no_time_for_is_counted)
         gp_test_write(t, 100 * GP_RING_EVENTS);
         cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 100 * GP_RING_EVENTS);
         gp_ringread_hurry(reader, gp_test_late, &left);
-        gp_test_write(t, 1500 * GP_RING_EVENTS + 7); /* part of it over what was read, part over what was not */
+        gp_test_write(t, 1500 * GP_RING_EVENTS + 7); /* overwrites some events that were read and some that were not */
         ssize_t n = gp_ringread_poll(reader, UINT64_MAX, &events);
         struct gp_ringread_stats s = gp_test_stats(reader);
         cr_assert_eq(n == 0, s.left != 0, "%u", calls);
@@ -390,8 +396,8 @@ Test(ringread, states_that_make_no_sense_are_left_alone)
         {GP_CHUNK_STATE(2, 0, GP_RING_EVENTS + 1), 0},
         {GP_CHUNK_STATE(2, 0, 255), 0},
         {GP_CHUNK_STATE(3, 0, 1), 0},                  /* another chunk's turn */
-        {GP_CHUNK_STATE(2, 0, 1), 1},                  /* nothing can be before the first turn */
-        {GP_CHUNK_STATE(6, 0, 1), GP_RING_EVENTS + 1}, /* one turn before holds no more than that */
+        {GP_CHUNK_STATE(2, 0, 1), 1},                  /* no events can precede the first turn */
+        {GP_CHUNK_STATE(6, 0, 1), GP_RING_EVENTS + 1}, /* one earlier turn has fewer events */
         {GP_CHUNK_STATE((1ull << 55) - 2, 0, 1), 1ull << 62},
         {UINT64_MAX, UINT64_MAX},
     };
@@ -418,7 +424,7 @@ Test(ringread, a_chunk_that_runs_backwards_is_left_alone)
     } bad[] = {
         {GP_CHUNK_STATE(9, 0, 29), 60}, /* fewer events in the same turn */
         {GP_CHUNK_STATE(5, 0, 63), 60}, /* an earlier turn */
-        {GP_CHUNK_STATE(13, 0, 1), 89}, /* a sum below what was seen */
+        {GP_CHUNK_STATE(13, 0, 1), 89}, /* a sum below the earlier one */
         {0, 0},
     };
     for (unsigned i = 0; i < GP_COUNT(bad); i++) {
@@ -480,8 +486,8 @@ Test(ringread, a_descriptor_too_short_is_an_error_and_loses_nothing)
     gp_test_close(t);
 }
 
-/* Random damage between polls, from single bits to whole pages: no crash (run it under ASan), no event that breaks a
- * bound, no more events than the ring holds. */
+/* Random damage between polls, from single bits to whole pages: no crash (run it under
+ * AddressSanitizer), no event out of bounds, no more events than the ring holds. */
 Test(ringread, garbage, .timeout = 60)
 {
     unsigned seed = 3;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_site.c: call sites through site.h alone: which stacks are one, what each holds, and full tables.  Names of
- * Python frames: tests/torture/site.c, which makes them up. */
+ *
+ * test_site.c: call sites through site.h: which stacks share a site, what each site holds, and full
+ * tables. tests/torture/site.c tests the names of Python frames, with made-up frames.
+ */
 #include "base/compiler.h"
 #include "site/python.h"
 #include "site/site.h"
@@ -43,7 +45,7 @@ APART static uint32_t ask(int device, enum gp_wire_kind kind)
     return id;
 }
 
-/* Four places that call, at each of `depth` levels: the bits of `way` choose. */
+/* Four call sites at each of `depth` levels: the bits of `way` choose one. */
 APART static uint32_t ways(unsigned depth, uint32_t way, int device)
 {
     uint32_t id = 0;
@@ -184,7 +186,7 @@ Test(site, what_is_not_a_place)
         cr_assert_eq(head->devices[d].live_bytes, 0);
 }
 
-/* a and b on device 2, c on another: the story of who was there at the peak. */
+/* Sites a and b on device 2, c on another device: checks the bytes at the peak step by step. */
 Test(site, who_held_it_at_the_peak)
 {
     start();
@@ -218,14 +220,15 @@ Test(site, who_held_it_at_the_peak)
     gp_site_free(c, 7000);
     gp_site_reset(-1);
     cr_assert(head->devices[4].peak_bytes == 0 && at_peak(c) == 0);
-    /* Freed before it was allocated, as two threads may tell it. */
+    /* A free that is counted before its allocation, as two threads can cause. */
     gp_site_free(a, 30);
     cr_assert(rows[a].live_bytes == -30 && device->live_bytes == 20);
     gp_site_alloc(a, 30);
     cr_assert(rows[a].live_bytes == 0 && rows[a].live_count == 0 && device->live_bytes == 50);
 }
 
-/* Memory that the device's bytes leave out: a row of its own, its own numbers, and nothing in the sum. */
+/* Memory that does not count among the device's bytes: its row has numbers, the sum does not
+ * change. */
 Test(site, what_is_not_summed)
 {
     uint32_t id[2];
@@ -243,7 +246,7 @@ Test(site, what_is_not_summed)
     cr_assert_eq(head->devices[0].peak_seq, 1);
 }
 
-/* Viewers map the session; whatever one of them writes there, the program goes on. */
+/* Viewers map the session: whatever one of them writes there, the program goes on. */
 static void damage(uint32_t seed)
 {
     uint32_t *words = (uint32_t *)head;
@@ -271,9 +274,9 @@ Test(site, a_viewer_that_writes_into_the_session, .timeout = 60)
     }
 }
 
-/* 4^8 stacks of some 20 frames: more than there is room for.  One line asks for all of them, so that only `way` and the
- * device make a difference. */
-static uint32_t many[65536]; /* + 1; 0: not asked yet */
+/* 4^8 stacks of some 20 frames: more than the tables hold. One line allocates for all of them, so
+ * that only `way` and the device differ. */
+static uint32_t many[65536]; /* site + 1; 0: not requested yet */
 
 APART static uint32_t which_of(uint32_t i)
 {
@@ -312,7 +315,7 @@ Test(site, full_frames, .timeout = 120)
 static void *rows_main(void *argument)
 {
     (void)argument;
-    ask_many(5, 1024, 65); /* 1024 ways, 64 devices: 65 536 short stacks and one row that means "unknown" */
+    ask_many(5, 1024, 65); /* 1024 ways and 64 devices: 65 536 short stacks, and one row for "unknown". */
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_sites.c: the call sites of a live session: what is read, what grows, and what a hostile process may write there.
+ * test_sites.c: the call sites of a live session: what a viewer reads, how the tables grow, and
+ * what a hostile process may write there.
  */
 #include <collect/sites.h>
 #include <lib/sitesession.h>
@@ -107,7 +108,7 @@ Test(sites, everything_is_read_and_grows)
     cr_assert_eq(gp_symbols_update(symbols, &source), 0);
     cr_assert_str_eq(gp_symbols_name(symbols, 201)->function, "g199");
     cr_assert_str_eq(gp_symbols_name(symbols, 201)->file, "b.py");
-    cr_assert_str_eq(text[0].function, "open_sites", "texts given out stay");
+    cr_assert_str_eq(text[0].function, "open_sites", "strings returned earlier stay valid");
     gp_symbols_free(symbols);
 }
 
@@ -119,8 +120,8 @@ Test(sites, what_a_site_held_at_the_peak)
         wire.rows[i + 1].at_peak_bytes = 150;
     }
     wire.head->devices[1].peak_seq = 9;
-    wire.rows[1].peak_seq = 9; /* it moved after the peak, and kept what it had */
-    wire.rows[2].peak_seq = 8; /* it has not moved since */
+    wire.rows[1].peak_seq = 9; /* it changed after the peak and kept its bytes at the peak */
+    wire.rows[2].peak_seq = 8; /* it has not changed since the peak */
     cr_assert_eq(open_sites(), 0, "%s", problem);
     cr_assert_eq(sites->sites[1].at_peak_bytes, 150);
     cr_assert_eq(sites->sites[2].at_peak_bytes, 100);
@@ -130,7 +131,7 @@ static uint32_t x_stop;
 static void *mover(void *unused)
 {
     for (int64_t i = 0; !__atomic_load_n(&x_stop, __ATOMIC_RELAXED);
-         i++) { /* one after the other, to the same number */
+         i++) { /* set one after the other, to the same number */
         for (int64_t *at = &wire.rows[1].live_bytes; at <= &wire.rows[1].at_peak_bytes; at++)
             __atomic_store_n(at, i, __ATOMIC_RELEASE);
         if (i % 256 == 0)
@@ -158,10 +159,10 @@ Test(sites, a_row_that_moves_is_read_whole)
     }
     __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
-    cr_assert_eq(torn, 0, "%lu torn, %lu said to be unsteady", (unsigned long)torn, (unsigned long)unsteady);
+    cr_assert_eq(torn, 0, "%lu torn, %lu reported as unsteady", (unsigned long)torn, (unsigned long)unsteady);
 }
 
-/* Each value in its place, one at a time. */
+/* Damages each value, one at a time. */
 Test(sites, what_makes_no_sense_is_refused)
 {
     struct gp_wire_header *h = session.header;
@@ -216,10 +217,10 @@ Test(sites, what_makes_no_sense_is_refused)
     cr_assert_eq(gp_sites_update(sites, problem), 0);
     cr_assert_eq(sites->sites[1].live_bytes, 0);
     cr_assert_eq(sites->sites[1].calls, 1ll << 60);
-    memset(wire.strings, 'x', wire.head->string_limit); /* without an end */
+    memset(wire.strings, 'x', wire.head->string_limit); /* not terminated */
     wire.head->rows = 0;
-    cr_assert_eq(gp_sites_update(sites, problem), -EPROTO, "what was there cannot go away");
-    cr_assert_eq(sites->site_count, 2, "what was known stays");
+    cr_assert_eq(gp_sites_update(sites, problem), -EPROTO, "the strings cannot shrink");
+    cr_assert_eq(sites->site_count, 2, "the earlier data stay");
 }
 
 Test(sites, strings_that_do_not_end_are_ended)
@@ -306,7 +307,7 @@ TestSuite(site_model, .init = model_setup, .fini = model_clean, .timeout = 60);
 
 Test(site_model, rows_shares_and_rates)
 {
-    cr_assert_eq(model.row_count, 3, "a site without calls is no row");
+    cr_assert_eq(model.row_count, 3, "a site without calls has no row");
     cr_assert_eq(model.live_bytes, 400 << 20);
     cr_assert_eq(model.host_bytes, 64 << 20);
     const struct gp_site_row *row = &model.rows[0];
@@ -346,7 +347,8 @@ Test(site_model, order)
     cr_assert_eq(gp_site_column_find("nonsense"), GP_SITE_COLUMNS);
 }
 
-/* Any size, down to one cell: nothing is drawn outside (the grid would write outside of its memory). */
+/* Any size down to one cell: nothing is drawn outside the grid, which would write outside its
+ * memory. */
 Test(site_model, frames_of_any_size)
 {
     struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_stack.c: native stacks beside glibc's own unwinder, through code of every sort, on every sort of stack. */
+ *
+ * test_stack.c: compares native stacks with those of glibc's unwinder, through all kinds of code
+ * and on all kinds of stacks.
+ */
 #include "base/compiler.h"
 #include "lib/build.h"
 #include "site/native.h"
@@ -25,7 +28,7 @@
 
 static volatile int sink;
 
-struct pair { /* one place, seen twice */
+struct pair { /* one place, captured twice */
     uint64_t ours[GP_SITE_FRAMES];
     void *theirs[GP_SITE_FRAMES + 8];
     unsigned n, m;
@@ -40,7 +43,8 @@ FRAMED static void look(void *argument)
     sink++;
 }
 
-/* All but the innermost, which is another line of look; before it, glibc's may have a sanitizer's frame. */
+/* Compares all frames but the innermost, which is on another line; glibc's stack may have a
+ * sanitizer's frame before it. */
 static bool same(const struct pair *pair, unsigned deepest)
 {
     unsigned skip = 0;
@@ -86,7 +90,7 @@ FRAMED static void framed(unsigned depth, void (*then)(void *), void *argument)
 
 BARE static void sized(unsigned depth, void (*then)(void *), void *argument)
 {
-    volatile char *room = __builtin_alloca(depth * 100 + 16); /* its CFA is bp's */
+    volatile char *room = __builtin_alloca(depth * 100 + 16); /* its CFA is based on bp */
     room[0] = 1;
     if (depth)
         sized(depth - 1, then, argument);
@@ -98,7 +102,7 @@ BARE static void sized(unsigned depth, void (*then)(void *), void *argument)
 BARE static void realigned(unsigned depth, void (*then)(void *), void *argument)
 {
     volatile char *room = __builtin_alloca(depth + 16);
-    volatile char line[64] __attribute__((aligned(64))); /* its CFA lies in memory */
+    volatile char line[64] __attribute__((aligned(64))); /* its CFA is read from memory */
     room[0] = line[0] = 1;
     if (depth)
         realigned(depth - 1, then, argument);
@@ -109,7 +113,7 @@ BARE static void realigned(unsigned depth, void (*then)(void *), void *argument)
 
 BARE static void large(unsigned depth, void (*then)(void *), void *argument)
 {
-    volatile char room[200000]; /* more than a word of the table can say */
+    volatile char room[200000]; /* its rule does not fit into a word of the table */
     room[0] = 1;
     if (depth)
         large(depth - 1, then, argument);
@@ -188,7 +192,7 @@ BARE static void through(void *code, void (*then)(void *), void *argument)
     sink++;
 }
 
-/* Where the caller of generated code is in the stack; 0: nowhere. */
+/* The index of the generated code's caller in the stack; 0: not found. */
 static unsigned find_code(const struct pair *pair, const void *code)
 {
     for (unsigned i = 0; i < pair->n; i++)
@@ -217,7 +221,8 @@ Test(stack, generated_code)
     }
 }
 
-/* Generated code that uses %rbp for something else: the stack ends, or goes on wrongly, and nothing faults. */
+/* Generated code that uses %rbp for other data: the stack ends, or has wrong frames, and nothing
+ * faults. */
 Test(stack, a_broken_frame_pointer)
 {
     /* push %rbp; mov $imm64,%rbp; mov %rdi,%rax; mov %rsi,%rdi; call *%rax; pop %rbp; ret */
@@ -274,10 +279,10 @@ Test(stack, another_library_at_the_same_place, .timeout = 60)
         before = function;
     }
     build_remove(folder);
-    cr_assert(again >= 10, "the libraries came to lie at different places: nothing was tested");
+    cr_assert(again >= 10, "the libraries were mapped at different addresses: nothing was tested");
 }
 
-/* Meanwhile, on another thread. */
+/* Runs meanwhile, on another thread. */
 static int x_stop;
 
 static void *loader_main(void *path)
@@ -337,7 +342,7 @@ Test(stack, threads, .timeout = 120)
     free(pairs);
 }
 
-/* A stack that the program made, with and without a page that guards it. */
+/* A stack that the program allocated, with and without a guard page. */
 static void *own_stack(size_t bytes, bool guarded)
 {
     char *memory = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -388,7 +393,7 @@ static void *context_thread(void *argument)
         context_visit();
         if (!same(&context_pair, 17))
             return argument;
-        thread_main(&context_pair); /* and on the thread's own again */
+        thread_main(&context_pair); /* on the thread's own stack again */
     }
     return NULL;
 }
@@ -425,7 +430,7 @@ Test(stack, inside_a_signal_handler)
         cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
         signal_pair.n = 0;
         raise(SIGUSR1);
-        /* The handler, and the kernel's way back, which ends it. */
+        /* The handler, and the kernel's return code, which ends the stack. */
         cr_assert_eq((int)signal_pair.n, 2, "%u frames", signal_pair.n);
     }
 }
@@ -439,7 +444,8 @@ static void *quiet_main(void *argument)
     size_t before = mallinfo2().uordblks;
     errno = 4321;
     unsigned n = gp_stack_native(pcs, GP_SITE_FRAMES, &more);
-    *(bool *)argument = n > 1 && errno == 4321 && mallinfo2().uordblks == before && gp_window.low < gp_window.high;
+    *(bool *)argument =
+        n > 1 && errno == 4321 && mallinfo2().uordblks == before && gp_own_stack_bounds.low < gp_own_stack_bounds.high;
     return NULL;
 }
 
@@ -468,7 +474,7 @@ static long stack_kib(void)
     return kib;
 }
 
-/* Looking for the end of a stack that is another one must not make the main thread's stack grow. */
+/* Probing for the bounds from another stack must not make the main thread's stack grow. */
 Test(stack, does_not_grow_the_stack)
 {
     start();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_symbol.c: names, lines and inlined calls of objects that are compiled here, as the compilers and strip of this
- * machine make them; what is refused; what stacks look like.
+ * test_symbol.c: names, lines and inlined calls of objects that are compiled here with this
+ * machine's compilers and strip; which objects are refused; the stacks that viewers show.
  */
 #include <base/clock.h>
 #include <base/text.h>
@@ -21,7 +21,8 @@
 
 #define GRAB_LINE 2
 static const char source[] =
-    /* The first function of a unit has its empty ranges at 0, where an older GCC's DWARF 4 takes them for the end. */
+    /* The empty ranges of a unit's first function are at 0, which in an older GCC's DWARF 4 ends
+     * the list. */
     "typedef void grab(void); int first(int x) { return 3 * x; }\n"
     "static inline __attribute__((always_inline)) void leaf(grab *g) { g(); __asm__ volatile(\"\"); }\n"
     "static inline __attribute__((always_inline)) void middle(grab *g)\n"
@@ -36,7 +37,7 @@ static const char source[] =
     "}\n"
     "void entry(grab *g) { outer(g); __asm__ volatile(\"\"); }\n";
 
-/* What an interpreter until 3.10 looks like: one C function for each Python function. */
+/* Code like an interpreter's until 3.10: one C function for each Python function. */
 static const char interpreter[] =
     "void _PyEval_EvalFrameDefault(void (*g)(void)) { g(); __asm__ volatile(\"\"); }\n"
     "void entry(void (*g)(void)) { _PyEval_EvalFrameDefault(g); __asm__ volatile(\"\"); }\n";
@@ -61,7 +62,7 @@ static int shell(const char *format, ...)
     return system(line);
 }
 
-/* A recording's tables, as large as the tests need. */
+/* Tables of a recording, large enough for the tests. */
 struct tables {
     struct gp_rec_site sites[8];
     struct gp_rec_frame frames[64];
@@ -105,7 +106,7 @@ static void python(struct tables *t, const char *function, const char *file, uin
         (struct gp_rec_frame){.function = put(t, function), .file = put(t, file), .line = line, .module = GP_REC_NONE};
 }
 
-/* All frames since the last site. */
+/* Makes a site of all frames added since the last one. */
 static uint32_t site(struct tables *t)
 {
     uint32_t first =
@@ -135,7 +136,8 @@ static void hex(const struct gp_module *m, char out[80])
         sprintf(out + 2 * i, "%02x", m->build_id[i]);
 }
 
-/* Compiles the source, runs it, and fills tables with the site of the call of grab(); build_id NULL: the file's. */
+/* Compiles the source, runs it, and fills tables with the site of the call of grab(); build_id
+ * NULL: the one of the file. */
 static struct tables *run_object(const char *name, const char *compiler, const char *flags, const char *build_id)
 {
     char path[256], id[80];
@@ -254,7 +256,7 @@ static void expect_offset(struct tables *t, const char *name, const char *note)
     cr_assert_str_eq(f[0].function, want);
     cr_assert(gp_symbols_note(symbols, 0) && strstr(gp_symbols_note(symbols, 0), note), "%s",
               gp_symbols_note(symbols, 0) ? gp_symbols_note(symbols, 0) : "no note");
-    cr_assert_null(gp_symbols_note(symbols, 1), "said once");
+    cr_assert_null(gp_symbols_note(symbols, 1), "reported once");
     tables_free(t);
 }
 
@@ -309,7 +311,7 @@ Test(symbol, damaged_objects)
     unsigned named = 0;
     for (int i = 0; i < 600; i++) {
         memcpy(copy, bytes, size);
-        for (int k = 0; k < 1 + i % 40; k++) /* past the file's head, which elfutils refuses at once */
+        for (int k = 0; k < 1 + i % 40; k++) /* past the file's head, which elfutils would reject at once */
             copy[0x1000 + (size_t)rand() % (size - 0x1000)] = (unsigned char)rand();
         file = fopen(bad, "wb");
         cr_assert_eq(fwrite(copy, 1, size - (i % 3 ? 0 : (size_t)rand() % (size / 2)), file) > 0, 1);
@@ -335,7 +337,7 @@ Test(symbol, code_without_a_file)
     site(t);
     native(t, 0x7010, vdso);
     site(t);
-    native(t, 0x9000, vdso); /* not inside of what it says */
+    native(t, 0x9000, vdso); /* outside the mapping that the frame names */
     site(t);
     native(t, 0x9000, 77);
     site(t);
@@ -390,7 +392,7 @@ static void expect_stack(struct tables *t, uint32_t which, const char *want)
     cr_assert_str_eq(got, want);
 }
 
-/* Objects that no file has: their functions are offsets, which is all that is needed here. */
+/* Objects without files: their functions are shown as offsets, which is enough here. */
 static struct tables *stack_tables(void)
 {
     static const char *const paths[] = {
@@ -461,7 +463,8 @@ static void expect_label(const struct gp_symbols *symbols, const uint32_t *sites
     cr_expect_str_eq(label, wanted, "%u: '%s', not '%s'", i, label, wanted);
 }
 
-/* A program that asks in one place: what tells its sites apart is the nearest frame in which they differ from all. */
+/* A program that allocates in one place: its sites are told apart by the nearest frame at which
+ * their stacks differ from all others. */
 Test(symbol, equal_names_are_told_apart_by_their_callers)
 {
     static const uint32_t asked[] = {1, 2, 3, 4, 5, 6};
@@ -537,7 +540,7 @@ Test(symbol, mangled_names)
     }
 }
 
-/* Each argument doubles the text: 2^60 characters, if anybody waited for them. */
+/* Each argument doubles the text: it would have 2^60 characters. */
 Test(symbol, a_name_that_explodes_is_cut)
 {
     char name[1024] = "_Z1fI1aIiiE", out[256];
@@ -577,7 +580,7 @@ Test(symbol, labels_fit)
     cr_assert_str_eq(out, "foo_alloc (libfoo.so)");
 }
 
-/* 10^5 distinct addresses in this program's own code, which brings its debug information. */
+/* 10^5 distinct addresses in this program's own code, which has debug information. */
 Test(symbol, a_hundred_thousand_addresses_take_seconds)
 {
     struct gp_modules modules;
@@ -606,7 +609,7 @@ Test(symbol, a_hundred_thousand_addresses_take_seconds)
     double seconds = (double)(gp_clock_ns() - begin) / 1e9;
     cr_log_info("%u of %u addresses have a line; %.2f s", with_line, (unsigned)count, seconds);
     cr_assert_gt(with_line, count / 2);
-    cr_assert_lt(seconds, 20, "a second or two where nothing else runs");
+    cr_assert_lt(seconds, 20, "a second or two on an idle machine");
     free(frames);
     free(sites);
     gp_modules_free(&modules);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_trace.c: traces as files: our text form, RMM logs, PyTorch snapshots, and what is none of them.  Run by the unit
- * tests. */
+ *
+ * test_trace.c: traces as files: gpuprof's text format, RMM logs, PyTorch snapshots, and files of
+ * other kinds.
+ */
 #include <lib/recmake.h>
 #include <replay/trace.h>
 #include <replay/unpickle.h>
@@ -27,7 +29,7 @@ static void op_is(uint32_t at, enum gp_replay_kind kind, uint32_t block, uint64_
               op->stream);
 }
 
-/* ---- our own form ------------------------------------------------------------------------------------------------ */
+/* ---- gpuprof's text format --------------------------------------------------------------------------------------- */
 
 Test(trace, text)
 {
@@ -58,7 +60,7 @@ Test(trace, text)
     op_is(1, GP_REPLAY_ALLOC, 1, 5, 0);
     op_is(2, GP_REPLAY_RECORD, 0, 0, 3);
     op_is(3, GP_REPLAY_FREE, 0, 0, GP_REPLAY_ANY);
-    op_is(4, GP_REPLAY_ALLOC, 2, 20, 0); /* the name 7 again: another block */
+    op_is(4, GP_REPLAY_ALLOC, 2, 20, 0); /* the name 7 again: a new block */
     op_is(5, GP_REPLAY_FREE, 2, 0, 3);
     op_is(6, GP_REPLAY_POOL_BEGIN, 0, 4, GP_REPLAY_ANY);
     op_is(9, GP_REPLAY_SYNC, 0, 0, GP_REPLAY_ANY);
@@ -111,7 +113,7 @@ Test(trace, text_wrong)
         }
         cr_assert_lt(rc, 0, "%s", wrong[i].lines);
         cr_assert_eq(problem.line, wrong[i].line, "%s: line %lu", wrong[i].lines, (unsigned long)problem.line);
-        cr_assert(strstr(problem.text, wrong[i].says), "%s: says '%s'", wrong[i].lines, problem.text);
+        cr_assert(strstr(problem.text, wrong[i].says), "%s: reports '%s'", wrong[i].lines, problem.text);
         cr_assert(trace.ops == NULL && trace.count == 0);
     }
 }
@@ -170,9 +172,9 @@ Test(trace, rmm)
     op_is(1, GP_REPLAY_ALLOC, 1, 64, 1);
     cr_assert_eq(trace.ops[1].thread, 1);
     cr_assert_eq(trace.ops[2].kind, GP_REPLAY_MARK);
-    op_is(3, GP_REPLAY_FREE, 0, 0, 1); /* freed behind work on another stream */
+    op_is(3, GP_REPLAY_FREE, 0, 0, 1); /* freed after work on another stream */
     op_is(4, GP_REPLAY_ALLOC, 2, 8, 0);
-    /* A failed request, no bytes, a block from before the log. */
+    /* Skipped: a failed request, one of zero bytes, a block from before the log. */
     cr_assert_eq(trace.left_out, 3);
     gp_replay_trace_free(&trace);
 }
@@ -218,8 +220,8 @@ static void torch_check(const uint8_t *data, size_t bytes)
 {
     cr_assert_eq(gp_replay_read(&trace, data, bytes, &problem), 0, "%s", problem.text);
     cr_assert_eq(trace.count, 6);
-    op_is(0, GP_REPLAY_ALLOC, 0, 512, 1);  /* lived at the beginning: its free tells */
-    op_is(1, GP_REPLAY_ALLOC, 1, 1000, 0); /* lived at the beginning: nothing in the trace made it */
+    op_is(0, GP_REPLAY_ALLOC, 0, 512, 1);  /* live at the start, because the trace frees it */
+    op_is(1, GP_REPLAY_ALLOC, 1, 1000, 0); /* live at the start, because the trace does not allocate it */
     op_is(2, GP_REPLAY_FREE, 0, 0, GP_REPLAY_ANY);
     op_is(3, GP_REPLAY_ALLOC, 2, 1ull << 33, 0); /* of device 1, by time before the next of device 0 */
     cr_assert_eq(trace.ops[3].device, 1);
@@ -302,13 +304,14 @@ Test(trace, torch_hostile)
     for (size_t i = 0; i < sizeof(pickles) / sizeof(pickles[0]); i++) {
         cr_assert_lt(gp_replay_read(&trace, (const uint8_t *)pickles[i].bytes, pickles[i].count, &problem), 0, "%s",
                      pickles[i].name);
-        cr_assert(strstr(problem.text, pickles[i].says), "%s: says '%s'", pickles[i].name, problem.text);
+        cr_assert(strstr(problem.text, pickles[i].says), "%s: reports '%s'", pickles[i].name, problem.text);
     }
 }
 
 Test(trace, torch_contains_itself)
 {
-    /* A list that is its own only element, as the trace of a device: read, and found to have nothing of use. */
+    /* A list that contains only itself, as the trace of a device: it is read and has nothing
+     * useful. */
     static const char data[] = "\x80\x02}X\x0d\0\0\0device_traces]q\0h\0as.";
     cr_assert_eq(gp_replay_read(&trace, (const uint8_t *)data, sizeof(data) - 1, &problem), 0, "%s", problem.text);
     cr_assert_eq(trace.blocks, 0);
@@ -357,14 +360,14 @@ Test(trace, map_against_a_table)
     gp_hash_free(&map);
 }
 
-/* ---- our own recordings ------------------------------------------------------------------------------------------ */
+/* ---- gpuprof's recordings ---------------------------------------------------------------------------------------- */
 
 static struct gp_recording *recorded(void)
 {
     struct recmake *make = recmake_new(1 << 30);
     uint32_t host = recmake_device(make, GP_WIRE_HOST, -1), second = recmake_device(make, 3, 1 << 30);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 512, 0);
-    recmake_alloc(make, host, GP_KIND_PINNED, 0x2000, 64, 0); /* no request to a device's allocator */
+    recmake_alloc(make, host, GP_KIND_PINNED, 0x2000, 64, 0); /* not a request to a device's allocator */
     recmake_event(make, &(struct gp_rec_event){.time_ns = 1000000001,
                                                .address = 0x9000,
                                                .bytes = 2048,
@@ -377,9 +380,9 @@ static struct gp_recording *recorded(void)
     recmake_mark(make, "  two\nlines ");
     recmake_mark(make, "\n");
     recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 700, 0); /* the address again: another block */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 700, 0); /* the address again: a new block */
     recmake_free(make, host, GP_KIND_PINNED, 0x2000);
-    recmake_free(make, 0, GP_KIND_LINEAR, 0x7777); /* from before */
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x7777); /* from before the recording */
     recmake_free(make, second, GP_KIND_POOL, 0x9000);
     return recmake_done(make);
 }
@@ -397,9 +400,9 @@ Test(trace, recording)
     cr_assert_eq(gp_replay_import(&builder, recording), 0, "%s", builder.problem.text);
     gp_replay_builder_free(&builder);
     cr_assert_eq(trace.count, 9);
-    op_is(0, GP_REPLAY_ALLOC, 0, 99, 1); /* what lived before comes first */
+    op_is(0, GP_REPLAY_ALLOC, 0, 99, 1); /* blocks from before the recording come first */
     op_is(1, GP_REPLAY_ALLOC, 1, 512, 1);
-    op_is(2, GP_REPLAY_ALLOC, 2, 2000, 1); /* what was asked for */
+    op_is(2, GP_REPLAY_ALLOC, 2, 2000, 1); /* the requested bytes */
     cr_expect(trace.ops[2].device == 1 && trace.ops[2].thread == 6, "the host has no number; threads share 64");
     cr_expect_str_eq(trace.names[trace.ops[3].block], "two lines");
     cr_expect_str_eq(trace.names[trace.ops[4].block], "mark");

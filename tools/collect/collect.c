@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * collect.c: see collect.h.  Finds the processes, asks all of them at once, then reads them one by one: the wait for
- * those that do not answer is paid once, not once each. */
+ *
+ * collect.c: see collect.h. Finds the processes, sends a request to all of them, then reads them
+ * one by one: the wait for processes that do not answer is paid once, not once per process.
+ */
 #include <collect/collect.h>
 #include <collect/machine.h>
 #include <collect/mailbox.h>
@@ -15,14 +17,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The drain thread answers in microseconds; a whole second is for a machine that is short of CPUs. */
+/* The drain thread answers in microseconds; a full second allows for a machine short of CPUs. */
 #define GP_ANSWER_NS 1000000000ull
 
 struct gp_asked { /* parallel to system->processes while collecting */
     struct gp_peer session;
     struct gp_mailbox box;
     bool posted;
-    int answer; /* 0 the numbers are exact; -errno */
+    int answer; /* 0: the numbers are exact; -errno */
 };
 
 struct gp_collecting {
@@ -31,7 +33,7 @@ struct gp_collecting {
     bool every; /* the whole machine, not a list of pids */
 };
 
-/* Kernel threads and zombies have no command line, and no descriptors either. */
+/* Kernel threads and zombies have neither a command line nor descriptors. */
 static bool has_descriptors(const struct gp_proc *proc)
 {
     char text[2];
@@ -60,7 +62,8 @@ static int collect_add(struct gp_collecting *c, const struct gp_proc *proc, cons
     return 0;
 }
 
-/* Our own shortage, not something about the process: leaving it out would be a silent lie. */
+/* These errors are a shortage of this command, not a property of the process: leaving the process
+ * out would give a wrong result silently. */
 static bool collect_fatal(int error)
 {
     return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
@@ -105,7 +108,7 @@ static void collect_ask(struct gp_collecting *c, uint64_t deadline)
         if (asked->posted)
             asked->answer = gp_mailbox_wait(&asked->box, answer, deadline);
         gp_mailbox_close(&asked->box);
-        if (asked->answer == 0 && !asked->posted) { /* every slot was taken: now most of them are free again */
+        if (asked->answer == 0 && !asked->posted) { /* every slot was taken before; most are free again now */
             *answer = snapshot;
             asked->answer = gp_mailbox_call(&asked->session, answer, deadline);
         }
@@ -129,7 +132,7 @@ static int collect_read(struct gp_collecting *c)
             gp_peer_drop(process);
             process->scope_count = process->failure_count = 0;
             memset(&process->oom, 0, sizeof(process->oom));
-            snprintf(process->problem, sizeof(process->problem), "mailbox: the answer to a request makes no sense");
+            snprintf(process->problem, sizeof(process->problem), "mailbox: the answer to a request is malformed");
         }
     }
     return rc;
@@ -145,7 +148,8 @@ static int collect_find(struct gp_collecting *c, const struct gp_collect_options
     return rc;
 }
 
-/* One descriptor is held for each profiled process while collecting: take all that the hard limit allows. */
+/* One descriptor per profiled process is held while collecting: raise the limit to the hard
+ * limit. */
 static void collect_limit(void)
 {
     struct rlimit limit;
@@ -201,7 +205,7 @@ void gp_system_free(struct gp_system *system)
 static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const char *problem, char *why, size_t n)
 {
     if (found == -EACCES || found == -EPERM) {
-        snprintf(why, n, "belongs to another user (uid %u) or guards its memory: run as that user or as root",
+        snprintf(why, n, "belongs to another user (uid %u) or is not dumpable: run as that user or as root",
                  (unsigned)proc->uid);
         return GP_PID_DENIED;
     }
@@ -236,16 +240,11 @@ enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes)
 
 int gp_request(pid_t pid, struct gp_wire_slot *slot, uint64_t deadline_ns)
 {
-    struct gp_proc proc;
     struct gp_peer session;
     char problem[GP_PROBLEM_BYTES];
-    int rc = gp_proc_open(&proc, pid);
+    int rc = gp_peer_open_pid(&session, pid, problem);
     if (rc)
         return rc;
-    rc = gp_peer_open(&session, &proc, problem);
-    gp_proc_close(&proc);
-    if (rc)
-        return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
     rc = gp_mailbox_call(&session, slot, gp_clock_ns() + (deadline_ns ? deadline_ns : GP_ANSWER_NS));
     gp_peer_close(&session);
     return rc;

@@ -24,24 +24,24 @@
 #include <unistd.h>
 
 #define GP_EXTENTS_NS 5000000000ull
-/* Somebody else's pieces are out: they are taken in milliseconds. */
+/* Wait while another viewer's extents are out: it copies them in milliseconds. */
 #define GP_EXTENTS_RETRY_NS 5000000
-/* As many as the process lays out at most (4 GiB of them). */
+/* The most that a process writes (4 GiB of them). */
 #define GP_EXTENTS_MOST (1u << 26)
-/* A megabyte at a time: what a hostile file costs is what it truly holds. */
+/* A megabyte at a time: a hostile file costs only the memory that it really contains. */
 #define GP_EXTENTS_CHUNK 16384u
 #define GP_EXTENTS_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 struct gp_extents_check {
     uint64_t end_ns;
-    uint64_t at, end; /* of the segment whose blocks come; equal: none */
+    uint64_t at, end; /* of the segment whose blocks follow; equal: none */
     uint32_t device;
     uint8_t kind;
     char *why;
     size_t why_bytes;
 };
 
-static GP_PRINTF(3, 4) int extents_say(char *why, size_t why_bytes, const char *form, ...)
+static GP_PRINTF(3, 4) int extents_problem(char *why, size_t why_bytes, const char *form, ...)
 {
     va_list arguments;
     va_start(arguments, form);
@@ -53,56 +53,57 @@ static GP_PRINTF(3, 4) int extents_say(char *why, size_t why_bytes, const char *
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-static const char *extent_range(const struct gp_extents_check *check, const struct gp_wire_extent *piece)
+static const char *extent_range(const struct gp_extents_check *check, const struct gp_wire_extent *extent)
 {
-    if (piece->what > GP_EXTENT_WHOLE || piece->state > GPUPROF_UNMAPPED || piece->kind == GP_KIND_NONE ||
-        piece->kind >= GP_KINDS || piece->device >= GP_WIRE_DEVICES)
-        return "a number out of its range";
-    if (piece->bytes == 0 || piece->bytes > INT64_MAX || piece->address > INT64_MAX - piece->bytes)
-        return "addresses beyond any memory";
-    if (piece->requested_bytes > piece->bytes)
-        return "more requested than given";
-    if (piece->time_ns > check->end_ns)
+    if (extent->what > GP_EXTENT_WHOLE || extent->state > GPUPROF_UNMAPPED || extent->kind == GP_KIND_NONE ||
+        extent->kind >= GP_KINDS || extent->device >= GP_WIRE_DEVICES)
+        return "a number is out of range";
+    if (extent->bytes == 0 || extent->bytes > INT64_MAX || extent->address > INT64_MAX - extent->bytes)
+        return "an address is out of range";
+    if (extent->requested_bytes > extent->bytes)
+        return "more bytes requested than allocated";
+    if (extent->time_ns > check->end_ns)
         return "allocated in the future";
     return NULL;
 }
 
-static const char *extent_place(struct gp_extents_check *check, const struct gp_wire_extent *piece)
+static const char *extent_place(struct gp_extents_check *check, const struct gp_wire_extent *extent)
 {
-    if (piece->what != GP_EXTENT_BLOCK) {
+    if (extent->what != GP_EXTENT_BLOCK) {
         if (check->at != check->end)
-            return "a segment that its blocks do not fill";
-        if (piece->what == GP_EXTENT_WHOLE && piece->state != GPUPROF_LIVE)
-            return "memory of its own that is not live";
-        if (piece->what == GP_EXTENT_SEGMENT && (piece->requested_bytes || piece->state))
-            return "a segment that looks like a block";
-        check->at = piece->address;
-        check->end = piece->what == GP_EXTENT_WHOLE ? check->at : piece->address + piece->bytes;
-        check->device = piece->device;
-        check->kind = piece->kind;
+            return "the segment before it is not filled by its blocks";
+        if (extent->what == GP_EXTENT_WHOLE && extent->state != GPUPROF_LIVE)
+            return "memory without a segment that is not live";
+        if (extent->what == GP_EXTENT_SEGMENT && (extent->requested_bytes || extent->state))
+            return "a segment with fields of a block";
+        check->at = extent->address;
+        check->end = extent->what == GP_EXTENT_WHOLE ? check->at : extent->address + extent->bytes;
+        check->device = extent->device;
+        check->kind = extent->kind;
         return NULL;
     }
     if (check->at == check->end)
         return "a block outside a segment";
-    if (piece->device != check->device || piece->kind != check->kind)
-        return "a block that is not of its segment's kind";
-    if (piece->address != check->at || piece->bytes > check->end - check->at)
-        return "a block that is not where its segment goes on";
-    if (piece->state != GPUPROF_LIVE && piece->requested_bytes)
-        return "requested bytes of a block that is not live";
-    check->at += piece->bytes;
+    if (extent->device != check->device || extent->kind != check->kind)
+        return "a block whose kind or device is not its segment's";
+    if (extent->address != check->at || extent->bytes > check->end - check->at)
+        return "a block that does not follow the one before it";
+    if (extent->state != GPUPROF_LIVE && extent->requested_bytes)
+        return "requested bytes in a block that is not live";
+    check->at += extent->bytes;
     return NULL;
 }
 
-static int extents_check(struct gp_extents_check *check, const struct gp_wire_extent *pieces, uint64_t count,
+static int extents_check(struct gp_extents_check *check, const struct gp_wire_extent *extents, uint64_t count,
                          uint64_t first)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const char *wrong = extent_range(check, &pieces[i]);
+        const char *wrong = extent_range(check, &extents[i]);
         if (!wrong)
-            wrong = extent_place(check, &pieces[i]);
+            wrong = extent_place(check, &extents[i]);
         if (wrong)
-            return extents_say(check->why, check->why_bytes, "piece %llu: %s", (unsigned long long)(first + i), wrong);
+            return extents_problem(check->why, check->why_bytes, "extent %llu: %s", (unsigned long long)(first + i),
+                                   wrong);
     }
     return 0;
 }
@@ -119,17 +120,17 @@ static int extents_head(struct gp_wire_extents *head, int fd, char *why, size_t 
 {
     struct stat status;
     if (fstat(fd, &status) != 0 || status.st_size < (off_t)sizeof(*head))
-        return extents_say(why, why_bytes, "shorter than its header");
+        return extents_problem(why, why_bytes, "shorter than its header");
     int rc = extents_fetch(fd, head, sizeof(*head), 0);
     if (rc)
         return rc;
     if (head->magic != GP_WIRE_MAGIC || head->piece_bytes != sizeof(struct gp_wire_extent))
-        return extents_say(why, why_bytes, "not of this version");
+        return extents_problem(why, why_bytes, "not of this version");
     if (head->count > GP_EXTENTS_MOST ||
         (uint64_t)status.st_size != sizeof(*head) + head->count * sizeof(struct gp_wire_extent))
-        return extents_say(why, why_bytes, "its size is not that of its pieces");
+        return extents_problem(why, why_bytes, "its size does not match its number of extents");
     if (head->begin_ns > head->end_ns)
-        return extents_say(why, why_bytes, "it ends before it begins");
+        return extents_problem(why, why_bytes, "its end time is before its start time");
     return 0;
 }
 
@@ -141,7 +142,7 @@ int gp_extents_read(struct gp_extents *out, int fd, char *why, size_t why_bytes)
     if (rc)
         return rc;
     struct gp_extents_check check = {.end_ns = head.end_ns, .why = why, .why_bytes = why_bytes};
-    /* Untouched, it costs nothing: only what was read and found good is written. */
+    /* Unused pages cost nothing: only extents that were read are written. */
     out->pieces = malloc(head.count ? head.count * sizeof(out->pieces[0]) : 1);
     if (!out->pieces)
         return -ENOMEM;
@@ -153,7 +154,7 @@ int gp_extents_read(struct gp_extents *out, int fd, char *why, size_t why_bytes)
             rc = extents_check(&check, out->pieces + at, count, at);
     }
     if (!rc && check.at != check.end)
-        rc = extents_say(why, why_bytes, "its last segment is not filled");
+        rc = extents_problem(why, why_bytes, "its last segment is not filled by its blocks");
     if (rc) {
         gp_extents_free(out);
         return rc;
@@ -165,15 +166,15 @@ int gp_extents_read(struct gp_extents *out, int fd, char *why, size_t why_bytes)
     return 0;
 }
 
-void gp_extents_free(struct gp_extents *pieces)
+void gp_extents_free(struct gp_extents *extents)
 {
-    free(pieces->pieces);
-    memset(pieces, 0, sizeof(*pieces));
+    free(extents->pieces);
+    memset(extents, 0, sizeof(*extents));
 }
 
 /* ---- the live process -------------------------------------------------------------------------------------------- */
 
-/* The name first: opening what is no memfd might do something. */
+/* Check the name first: opening something other than a memfd could have side effects. */
 static int extents_open(const struct gp_proc *proc, int number, char *why, size_t why_bytes)
 {
     static const char want[] = "/memfd:" GP_WIRE_EXTENTS_NAME " (deleted)";
@@ -182,7 +183,7 @@ static int extents_open(const struct gp_proc *proc, int number, char *why, size_
     snprintf(name, sizeof(name), "fd/%d", number);
     ssize_t n = number < 0 ? -1 : readlinkat(proc->dir, name, link, sizeof(link));
     if (n != (ssize_t)sizeof(want) - 1 || memcmp(link, want, sizeof(want) - 1) != 0)
-        return extents_say(why, why_bytes, "descriptor %d is not what it was said to be", number);
+        return extents_problem(why, why_bytes, "descriptor %d is not a file of extents", number);
     int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -errno;
@@ -191,10 +192,11 @@ static int extents_open(const struct gp_proc *proc, int number, char *why, size_
         fs.f_type == TMPFS_MAGIC)
         return fd;
     close(fd);
-    return extents_say(why, why_bytes, "the file is not sealed");
+    return extents_problem(why, why_bytes, "the file is not sealed");
 }
 
-/* A descriptor of the laid-out pieces, which is ours: the process may forget its own. */
+/* Requests the extents and returns a new descriptor of their file, so the process may close its
+ * own. */
 static int extents_ask(const struct gp_proc *proc, const struct gp_peer *session, uint64_t deadline, char *why,
                        size_t why_bytes)
 {
@@ -224,7 +226,7 @@ static int extents_of(const struct gp_proc *proc, struct gp_extents *out, uint64
     char problem[GP_PROBLEM_BYTES];
     int rc = gp_peer_open(&session, proc, problem);
     if (rc == -EPROTO)
-        return extents_say(why, why_bytes, "%s", problem);
+        return extents_problem(why, why_bytes, "%s", problem);
     if (rc)
         return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
     bool busy = false;
@@ -234,7 +236,7 @@ static int extents_of(const struct gp_proc *proc, struct gp_extents *out, uint64
             break;
         nanosleep(&(struct timespec){0, GP_EXTENTS_RETRY_NS}, NULL);
     }
-    if (busy && (rc == -EAGAIN || rc == -ETIMEDOUT)) /* it was others that took its time */
+    if (busy && (rc == -EAGAIN || rc == -ETIMEDOUT)) /* other viewers kept it busy */
         rc = -EBUSY;
     gp_peer_close(&session);
     if (rc < 0)

@@ -13,7 +13,8 @@
 struct gp_process *gp_system_add(struct gp_system *system)
 {
     int n = system->process_count;
-    /* Grows when the count is a power of two: amortised, and no capacity field in a struct that others read. */
+    /* Grows when the count is a power of two: amortised, without a capacity field in a public
+     * struct. */
     if ((n & (n - 1)) == 0) {
         struct gp_process *more = realloc(system->processes, (size_t)(n ? 2 * n : 1) * sizeof(*more));
         if (!more)
@@ -41,7 +42,7 @@ static int machine_foreign(struct gp_system *system, const struct gp_nvml_gpu *g
     if (!process) {
         struct gp_proc proc;
         if (gp_proc_open(&proc, (pid_t)seen->pid) != 0)
-            return 0; /* gone meanwhile */
+            return 0; /* it has exited meanwhile */
         process = gp_system_add(system);
         if (process) {
             process->state = GP_PROCESS_FOREIGN;
@@ -67,8 +68,9 @@ static int machine_foreign(struct gp_system *system, const struct gp_nvml_gpu *g
     return 0;
 }
 
-/* NVML's bytes of a profiled process minus what is itemised.  The two are read at different moments and NVML does not
- * count like the program does, so a difference below nothing is nothing. */
+/* Computes NVML's bytes of a profiled process minus the itemised ones. The two are read at
+ * different moments, and NVML counts differently from the program, so a negative difference is
+ * taken as 0. */
 static void machine_untracked(struct gp_process *process, const struct gp_nvml_gpu *gpu, int64_t bytes)
 {
     for (int i = 0; i < process->device_count; i++) {
@@ -118,7 +120,7 @@ int gp_machine_add_nvml(struct gp_system *system, bool only_profiled)
     bool host_pids = gp_proc_host_pids();
     if (!host_pids)
         snprintf(system->nvml_problem, sizeof(system->nvml_problem),
-                 "in a container: NVML's pids are the machine's and cannot be matched here");
+                 "in a container: NVML reports pids of the host, which cannot be matched here");
     for (int i = 0; i < count && !rc; i++) {
         struct gp_gpu gpu = {.total_bytes = gpus[i].total_bytes, .used_bytes = gpus[i].used_bytes};
         memcpy(gpu.uuid, gpus[i].uuid, sizeof(gpu.uuid));

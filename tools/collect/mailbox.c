@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
+ *
  * mailbox.c: see mailbox.h.
  *
- * Orders.  [mailbox.R1] the viewer's release store of REQUESTED pairs with the drain thread's acquire load of `state`:
- * it sees the whole request.  [mailbox.A1] the viewer's acquire load of DONE pairs with the drain thread's release
- * store: we see the whole reply.  [mailbox.A2] the acquire in the claim pairs with [mailbox.R2], the release store of
- * FREE by the slot's last owner: our writes come after its reads.  [mailbox.R3] the release add on `doorbell` pairs
- * with the drain thread's acquire load of it: it will find the request.
+ * Memory order. [mailbox.R1] the viewer's release store of REQUESTED pairs with the drain thread's
+ * acquire load of `state`: it sees the whole request. [mailbox.A1] the viewer's acquire load of
+ * DONE pairs with the drain thread's release store: the viewer sees the whole reply. [mailbox.A2]
+ * the acquire in the claim pairs with [mailbox.R2], the release store of FREE by the slot's last
+ * owner: the viewer's writes come after that owner's reads. [mailbox.R3] the release add on
+ * `doorbell` pairs with the drain thread's acquire load of it: it finds the request.
  */
 #include <collect/mailbox.h>
 
@@ -18,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Waiting for a free slot has no futex: every slot taken means nine viewers at once. */
+/* Waiting for a free slot has no futex: all slots are taken only with nine viewers at once. */
 #define GP_SLOT_RETRY_NS 1000000
 
 int gp_mailbox_open(struct gp_mailbox *box, const struct gp_peer *session)
@@ -118,7 +120,7 @@ static int answer_check(const struct gp_mailbox *box, struct gp_wire_slot *answe
 
 static int mailbox_take(struct gp_mailbox *box, struct gp_wire_slot *slot, struct gp_wire_slot *answer)
 {
-    /* Once, and through a volatile-free memcpy into our own memory: nothing below looks at the shared bytes again. */
+    /* Copied once: no code below reads the shared bytes again. */
     memcpy(answer, slot, sizeof(*answer));
     if (box->keeps)
         box->slot = (int)(slot - box->shared->slots);
@@ -135,7 +137,7 @@ void gp_mailbox_done(struct gp_mailbox *box)
     struct gp_wire_slot *slot = &box->shared->slots[box->slot];
     uint32_t done = GP_SLOT_DONE;
     box->slot = -1;
-    /* A slot that stood too long was taken back, and may be somebody else's by now. */
+    /* A slot that was kept too long was taken back, and may have another owner by now. */
     if (__atomic_load_n(&slot->request_id, __ATOMIC_RELAXED) == box->request_id)
         __atomic_compare_exchange_n(&slot->state, &done, GP_SLOT_FREE, false, __ATOMIC_RELEASE,
                                     __ATOMIC_RELAXED);               /* [mailbox.R2] */
@@ -152,7 +154,7 @@ int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_
         if (state == GP_SLOT_DONE)
             return mailbox_take(box, slot, answer);
         if (state != GP_SLOT_REQUESTED && state != GP_SLOT_SERVING)
-            return -EPROTO; /* nobody but us may take it back this early */
+            return -EPROTO; /* only this viewer may take it back this early */
         uint64_t now = gp_clock_ns();
         if (now >= deadline)
             break;
@@ -162,8 +164,8 @@ int gp_mailbox_wait(struct gp_mailbox *box, struct gp_wire_slot *answer, uint64_
     if (__atomic_compare_exchange_n(&slot->state, &was, GP_SLOT_FREE, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return -ETIMEDOUT;
     if (was == GP_SLOT_SERVING)
-        return -ETIMEDOUT; /* it is being answered, too late for us: the drain thread takes the slot back */
-    return was == GP_SLOT_DONE ? mailbox_take(box, slot, answer) : -EPROTO; /* answered at the last moment */
+        return -ETIMEDOUT; /* the answer comes too late; the drain thread takes the slot back */
+    return was == GP_SLOT_DONE ? mailbox_take(box, slot, answer) : -EPROTO; /* answered just before the timeout */
 }
 
 int gp_mailbox_call(const struct gp_peer *session, struct gp_wire_slot *slot, uint64_t deadline)
@@ -175,7 +177,7 @@ int gp_mailbox_call(const struct gp_peer *session, struct gp_wire_slot *slot, ui
     while ((rc = gp_mailbox_post(&box, slot)) == -EAGAIN) {
         if (gp_clock_ns() >= deadline)
             break;
-        /* Slots of viewers that died are swept when the drain thread wakes. */
+        /* The drain thread frees the slots of dead viewers when it wakes. */
         __atomic_fetch_add(&box.shared->doorbell, 1, __ATOMIC_RELEASE);
         gp_futex_wake(&box.shared->doorbell);
         nanosleep(&(struct timespec){0, GP_SLOT_RETRY_NS}, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * nvml.c: see nvml.h.  The ABI below is declared by hand: the public, documented entry points and record layouts. */
+ *
+ * nvml.c: see nvml.h. The ABI below is declared by hand, from the public, documented entry points
+ * and record layouts.
+ */
 #include <collect/nvml.h>
 #include <collect/uuid.h>
 
@@ -12,8 +15,8 @@
 #include <string.h>
 
 #define GP_NVML_INSUFFICIENT_SIZE 7
-#define GP_NVML_TEXT_BYTES        96 /* what the library asks of name and UUID buffers */
-/* A driver has at most 64 GPUs and some hundreds of processes on one; more is a damaged answer. */
+#define GP_NVML_TEXT_BYTES        96 /* the size that NVML requires for names and UUIDs */
+/* A driver has at most 64 GPUs and some hundred processes on one; more means a damaged answer. */
 #define GP_NVML_MOST_GPUS      64u
 #define GP_NVML_MOST_PROCESSES 4096u
 
@@ -37,7 +40,7 @@ typedef int (*gp_nvml_processes_fn)(void *, unsigned *, struct gp_nvml_info *);
 
 static struct {
     bool tried;
-    char problem[GP_NVML_PROBLEM_BYTES]; /* "" usable */
+    char problem[GP_NVML_PROBLEM_BYTES]; /* "" if usable */
     gp_nvml_count_fn count;
     gp_nvml_handle_fn handle;
     gp_nvml_text_fn uuid, name;
@@ -92,7 +95,7 @@ static int nvml_append(struct gp_nvml_gpu *gpu, const struct gp_nvml_info *infos
         if (at == gpu->process_count)
             more[gpu->process_count++] = (struct gp_nvml_process){infos[i].pid, bytes};
         else if (bytes > more[at].bytes)
-            more[at].bytes = bytes; /* in both lists: the same memory */
+            more[at].bytes = bytes; /* the process is in both lists: the same memory */
     }
     return 0;
 }
@@ -102,7 +105,8 @@ static int nvml_list(struct gp_nvml_gpu *gpu, void *handle, gp_nvml_processes_fn
     unsigned count = 64;
     struct gp_nvml_info *infos = NULL;
     int rc = GP_NVML_INSUFFICIENT_SIZE;
-    /* The list may grow between two calls; four looks are enough for a machine that is not starting processes alone. */
+    /* The list may grow between two calls; four attempts are enough unless processes start all the
+     * time. */
     for (int i = 0; i < 4 && rc == GP_NVML_INSUFFICIENT_SIZE && count <= GP_NVML_MOST_PROCESSES; i++) {
         unsigned room = count + 16;
         struct gp_nvml_info *more = realloc(infos, room * sizeof(*infos));
@@ -129,7 +133,7 @@ static int nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
     gpu->total_bytes = gpu->used_bytes = -1;
     gpu->process_count = -1;
     if (gp_nvml.handle(index, &handle) != 0)
-        return 0; /* lost or not ours: stays unknown */
+        return 0; /* lost, or not accessible: stays unknown */
     if (gp_nvml.uuid(handle, text, sizeof(text)) == 0)
         gp_text_clean(gpu->uuid, sizeof(gpu->uuid), text, sizeof(text));
     if (gp_nvml.name(handle, text, sizeof(text)) == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * nvml.h: what NVIDIA's management library says about the GPUs of this machine.  The library is opened at run time;
- * without it everything here is unknown.  Called by collect.c and doctor.  Not thread-safe: one caller at a time.
+ * nvml.h: reads the GPUs of this machine from NVIDIA's management library. The library is opened at
+ * run time; without it everything here is unknown. Called by machine.c, the agent, doctor and
+ * record. Not thread-safe: one caller at a time.
  */
 #ifndef GP_COLLECT_NVML_H
 #define GP_COLLECT_NVML_H
@@ -14,7 +15,7 @@
 
 struct gp_nvml_process {
     uint32_t pid;  /* in the machine's own pid namespace */
-    int64_t bytes; /* -1: the driver does not tell */
+    int64_t bytes; /* -1: unknown */
 };
 
 struct gp_nvml_gpu {
@@ -26,7 +27,7 @@ struct gp_nvml_gpu {
     struct gp_nvml_process *processes;
 };
 
-/* 0 with *gpus from malloc (free with gp_nvml_free), or -errno with `problem` in words. */
+/* 0 with *gpus from malloc (free with gp_nvml_free), or -errno with the reason in `problem`. */
 int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES]);
 void gp_nvml_free(struct gp_nvml_gpu *gpus, int count);
 

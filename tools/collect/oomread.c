@@ -16,7 +16,7 @@ static bool oom_numbers_good(const struct gp_wire_oom *oom)
         oom->pool_reserved_bytes, oom->graph_reserved_bytes, oom->graph_used_bytes, oom->limit_bytes,
         oom->idle_bytes,          oom->largest_idle_bytes,   oom->releasable_bytes, oom->waiting_bytes,
         oom->idle_pieces,         oom->pinning_blocks,       oom->rest_bytes,       oom->rest_count};
-    /* What adds up stays in range: no machine has 2^60 bytes. */
+    /* Bounds every number so that sums stay in range: no machine has 2^60 bytes. */
     const int64_t most = 1ll << 60;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (numbers[i] < -1 || numbers[i] > most)
@@ -30,14 +30,14 @@ static bool oom_numbers_good(const struct gp_wire_oom *oom)
 static const char *oom_wrong(const struct gp_wire_oom *oom)
 {
     if (oom->count == 0 || oom->flags & ~GP_OOM_FLAGS || oom->error == 0)
-        return "its head makes no sense";
+        return "its head is invalid";
     if (oom->device < -1 || oom->device > (int32_t)GP_WIRE_HOST)
         return "device out of range";
     if (oom->holder_count > GP_OOM_HOLDERS)
         return "too many holders";
     for (uint32_t i = 0; i < oom->holder_count; i++)
         if (oom->holders[i].kind == GP_KIND_NONE || oom->holders[i].kind >= GP_KINDS)
-            return "a holder of an unknown kind";
+            return "a holder has an unknown kind";
     if (!oom_numbers_good(oom))
         return "a number is negative or too large";
     return NULL;
@@ -50,7 +50,7 @@ int gp_oom_take(const struct gp_wire_oom *oom, struct gp_process *process)
         return 0;
     const char *wrong = oom_wrong(oom);
     if (wrong) {
-        snprintf(process->problem, sizeof(process->problem), "report of out of memory: %s", wrong);
+        snprintf(process->problem, sizeof(process->problem), "out-of-memory report: %s", wrong);
         return -EPROTO;
     }
     process->oom = *oom;

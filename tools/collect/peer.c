@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * peer.c: finds, opens and checks the layout of a session; see peer.h.  Copying the numbers is checked.c. */
+ *
+ * peer.c: finds and opens a session and checks its layout; see peer.h. peerread.c copies the
+ * numbers.
+ */
 #define _GNU_SOURCE /* F_GET_SEALS */
 #include <collect/peer.h>
 
@@ -18,13 +21,14 @@
 
 #define GP_SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* A session is about 2.6 MiB by default; a hostile one must not make a reader plan for more than this. */
+/* A session has about 2.6 MiB by default; the size of a hostile one is bounded by this. */
 #define GP_PEER_MOST_BYTES (1ull << 30)
 
-/* readlinkat costs about a microsecond: a process with a million descriptors must not hold up everybody's view.  The
- * library puts its descriptor near number 800. */
+/* readlinkat takes about a microsecond: a process with a million descriptors must not delay the
+ * view of the others. The library's descriptor is near number 800. */
 #define GP_PEER_MOST_FDS 65536
-/* Descriptors of the right name that are not the process's own session (viewers, forked children hold others'). */
+/* Descriptors of the right name that are not the process's own session: viewers and forked children
+ * hold those of other processes. */
 #define GP_PEER_MOST_CANDIDATES 64
 
 struct gp_peer_part {
@@ -46,7 +50,8 @@ static bool part_inside(const struct gp_peer_part *part, uint64_t total, uint64_
            !__builtin_add_overflow(part->offset, bytes, end) && *end <= total;
 }
 
-/* Sizes of items must be those of this build: another layout under the same ABI number is damage. */
+/* The sizes of items must be those of this build: another layout under the same ABI number is
+ * damage. */
 static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROBLEM_BYTES])
 {
     const struct gp_peer_part parts[] = {
@@ -55,13 +60,13 @@ static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROB
         {"failures", h->failures_offset, h->failure_bytes, h->failure_count, 8},
         {"mailbox", h->mailbox_offset, h->mailbox_bytes, 1, 8},
         {"ring", h->ring_offset, h->chunk_bytes, h->chunk_count, 64},
-        {"report of out of memory", h->oom_offset, h->oom_bytes, 1, 8}, /* last: older libraries have none */
+        {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8}, /* last: older libraries do not have it */
     };
     size_t count = GP_COUNT(parts) - (h->oom_offset == 0 && h->oom_bytes == 0);
     uint64_t ends[GP_COUNT(parts)];
     for (size_t i = 0; i < count; i++) {
         if (!part_inside(&parts[i], h->total_bytes, &ends[i])) {
-            snprintf(problem, GP_PROBLEM_BYTES, "header: the %s do not fit inside the session", parts[i].name);
+            snprintf(problem, GP_PROBLEM_BYTES, "header: %s: not inside the session", parts[i].name);
             return -EPROTO;
         }
         for (size_t j = 0; j < i; j++) {
@@ -128,7 +133,7 @@ int gp_peer_fetch(const struct gp_peer *session, void *to, size_t bytes, uint64_
         if (n < 0)
             return -errno;
         if (n == 0)
-            return -EPROTO; /* shorter than it said: not sealed after all, or not the file that was checked */
+            return -EPROTO; /* shorter than its header says: not sealed, or another file than the checked one */
         have += (size_t)n;
     }
     return 0;
@@ -161,12 +166,12 @@ int gp_peer_adopt(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES
     if (seals < 0)
         wrong = "not a memfd";
     else if (fstatfs(fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC)
-        wrong = "not ordinary memory"; /* huge pages: touching a hole may be SIGBUS */
+        wrong = "not ordinary memory"; /* with huge pages, an access to a hole may raise SIGBUS */
     else if ((seals & GP_SEALS_NEEDED) != GP_SEALS_NEEDED)
         wrong = "not sealed against shrinking and growing";
     if (!wrong)
         return gp_peer_load(session, fd, problem);
-    /* Unsealed with an unwritten header is a session in the making, not a damaged one. */
+    /* An unsealed file without a header is a session that is being created, not a damaged one. */
     bool young = seals >= 0 && (pread(fd, &header.magic, sizeof(header.magic), 0) < (ssize_t)sizeof(header.magic) ||
                                 header.magic == 0);
     session->fd = fd;
@@ -182,7 +187,8 @@ static bool peer_named(int fds, const char *name)
     return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
 }
 
-/* The file system that a file is on; 0 unknown.  DONT_SYNC: whoever serves it is not asked. */
+/* The device of the file system that a file is on; 0 unknown. DONT_SYNC: the server of a FUSE file
+ * system is not asked. */
 static uint64_t peer_device(int fd)
 {
     struct statx about;
@@ -191,7 +197,7 @@ static uint64_t peer_device(int fd)
     return (uint64_t)about.stx_dev_major << 32 | about.stx_dev_minor;
 }
 
-/* That of every memfd: the kernel's own mount, in all namespaces. */
+/* The device of every memfd: the kernel's internal mount, the same in all namespaces. */
 static uint64_t peer_memory(void)
 {
     int fd = memfd_create("gpuprof-compare", MFD_CLOEXEC);
@@ -201,8 +207,9 @@ static uint64_t peer_memory(void)
     return device;
 }
 
-/* A process may give any name to a file that it serves itself (FUSE), and to open that one would wait for its answer
- * for as long as it likes.  So the file is held without opening it (O_PATH) until it is known to be memory. */
+/* A process may give any name to a file that it serves itself (FUSE), and opening such a file would
+ * wait for the process's answer indefinitely. So the file is held without opening it (O_PATH) until
+ * it is known to be a memfd. */
 static int peer_descriptor(int fds, const char *name)
 {
     int held = openat(fds, name, O_PATH | O_CLOEXEC);
@@ -221,7 +228,7 @@ static int peer_descriptor(int fds, const char *name)
     return fd;
 }
 
-/* One descriptor.  0: this is the process's own session; else as gp_peer_open. */
+/* Tries one descriptor. 0: it is the process's own session; otherwise as gp_peer_open. */
 static int peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
                     char problem[GP_PROBLEM_BYTES])
 {
@@ -233,7 +240,7 @@ static int peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds
         return rc;
     if (session->pid == (uint32_t)proc->ns_pid)
         return 0;
-    /* A viewer, or a forked child, holds a session that is another process's. */
+    /* The session of another process, held by a viewer or a forked child. */
     gp_peer_close(session);
     return -ENOENT;
 }
@@ -271,6 +278,19 @@ int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char probl
         return -ESRCH;
     }
     return found;
+}
+
+int gp_peer_open_pid(struct gp_peer *session, pid_t pid, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_proc proc;
+    session->fd = -1;
+    problem[0] = '\0';
+    int rc = gp_proc_open(&proc, pid);
+    if (rc)
+        return rc;
+    rc = gp_peer_open(session, &proc, problem);
+    gp_proc_close(&proc);
+    return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
 }
 
 void gp_peer_close(struct gp_peer *session)

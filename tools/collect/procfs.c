@@ -36,8 +36,8 @@ ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes)
     return rc ? rc : (ssize_t)have;
 }
 
-/* Field 22 of stat (starttime), 4 (ppid) and 3 (state).  The name in field 2 may hold spaces and brackets: fields are
- * counted from the last ')'. */
+/* Reads fields 22 (starttime), 4 (ppid) and 3 (state) of stat. The name in field 2 may contain
+ * spaces and brackets, so fields are counted from the last ')'. */
 int gp_proc_stat(int dir, struct gp_proc *proc)
 {
     char text[1024];
@@ -70,7 +70,7 @@ static int proc_status(int dir, struct gp_proc *proc)
     proc->uid = (uid_t)uid;
     proc->ns_pid = proc->pid;
     at = strstr(text, "\nNSpid:");
-    if (at) { /* the last number of the line is the innermost namespace's */
+    if (at) { /* the last number of the line belongs to the innermost namespace */
         for (at += 7; *at && *at != '\n';) {
             char *end;
             long pid = strtol(at, &end, 10);
@@ -126,8 +126,9 @@ void gp_proc_container(const char *cgroup, char *container, size_t container_byt
 {
     static const char digits[] = "0123456789abcdef";
     container[0] = '\0';
-    /* Docker, containerd, CRI-O and podman all put the id's 64 hex digits into the path, as a directory of its own or
-     * between a prefix "docker-", "cri-containerd-", "crio-", "libpod-" and ".scope". */
+    /* Docker, containerd, CRI-O and podman all put the ID's 64 hex digits into the path, as a
+     * directory name, or between a prefix "docker-", "cri-containerd-", "crio-", "libpod-" and
+     * ".scope". */
     for (const char *at = cgroup; *at;) {
         size_t n = strspn(at, digits);
         bool begins = at == cgroup || strchr("/-:", at[-1]) != NULL;
@@ -189,7 +190,8 @@ int gp_proc_each(int (*each)(pid_t pid, void *context), void *context)
 
 bool gp_proc_host_pids(void)
 {
-    /* The initial pid namespace has this inode number in every kernel since 3.8 (PROC_PID_INIT_INO). */
+    /* The initial pid namespace has this inode number in every kernel since 3.8
+     * (PROC_PID_INIT_INO). */
     struct stat st;
     return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCu;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * sites.c: see sites.h.  Offsets and counts are fetched once and checked before anything is read by them; rows, frames
- * and strings below a count never change, but for the live numbers of a row. */
+ *
+ * sites.c: see sites.h. Offsets and counts are fetched once and checked before they are used; rows,
+ * frames and strings below a count never change, except the live numbers of a row.
+ */
 #include <collect/sites.h>
 
 #include <base/clock.h>
@@ -11,21 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GP_SITES_ROWS 512u /* fetched at once: 64 KiB */
+#define GP_SITES_ROWS 512u /* fetched at a time: 64 KiB */
 
-/* Sixteen times what the library makes room for: a hostile session must not make a reader plan for gigabytes. */
+/* Sixteen times the library's limits: a hostile session must not make a reader allocate
+ * gigabytes. */
 #define GP_SITES_MOST_ROWS    (1u << 20)
 #define GP_SITES_MOST_FRAMES  (1u << 24)
 #define GP_SITES_MOST_STRINGS (1u << 26)
 
 struct gp_sites_reader {
     struct gp_peer peer;
-    bool own; /* the descriptor */
+    bool own; /* the descriptor is closed with the reader */
     uint64_t offset;
-    struct gp_wire_sites head; /* as last fetched, checked */
+    struct gp_wire_sites head; /* as last fetched, after the checks */
     char proc[32];
     struct gp_modules modules; /* as last read */
-    uint32_t *module_index;    /* of their rows, in sites->modules */
+    uint32_t *module_index;    /* index in sites->modules of each of their rows */
     uint32_t wire_strings;     /* bytes fetched */
 };
 
@@ -35,7 +38,7 @@ static int sites_wrong(char problem[GP_PROBLEM_BYTES], const char *what, uint32_
     return -EPROTO;
 }
 
-/* Room for `count`, keeping what is there. */
+/* Makes room for `count` items and keeps the old ones. */
 static int sites_room(void *array, size_t count, size_t bytes)
 {
     void *old, *moved;
@@ -47,7 +50,7 @@ static int sites_room(void *array, size_t count, size_t bytes)
     return 0;
 }
 
-/* ---- head ------------------------------------------------------------------------------------------------------ */
+/* ---- head -------------------------------------------------------------------------------------------------------- */
 
 static int sites_place(struct gp_sites_reader *reader, uint64_t *room, char problem[GP_PROBLEM_BYTES])
 {
@@ -60,9 +63,9 @@ static int sites_place(struct gp_sites_reader *reader, uint64_t *room, char prob
     if (header.sites_offset < sizeof(header) || header.sites_offset % 8 != 0 ||
         header.sites_bytes < sizeof(struct gp_wire_sites) || header.sites_offset > reader->peer.total_bytes ||
         header.sites_bytes > reader->peer.total_bytes - header.sites_offset)
-        return sites_wrong(problem, "they do not fit inside the session", 0);
+        return sites_wrong(problem, "the tables do not fit inside the session", 0);
     if (reader->offset && reader->offset != header.sites_offset)
-        return sites_wrong(problem, "they moved", 0);
+        return sites_wrong(problem, "the tables moved", 0);
     reader->offset = header.sites_offset;
     *room = header.sites_bytes;
     return 0;
@@ -80,7 +83,7 @@ static int sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *head
     int rc = gp_peer_fetch(&reader->peer, head, sizeof(*head), reader->offset);
     if (rc)
         return rc;
-    /* [site.A] acquire: what the counts cover; pairs with [site.R]. */
+    /* [site.A] acquire: the entries that the counts cover; pairs with [site.R]. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (head->modes == 0 && head->row_bytes == 0)
         return -ENOENT;
@@ -89,27 +92,28 @@ static int sites_head(struct gp_sites_reader *reader, struct gp_wire_sites *head
     if (!sites_inside(head->rows_offset, head->row_limit, sizeof(struct gp_wire_site), room) ||
         !sites_inside(head->frames_offset, head->frame_limit, sizeof(struct gp_wire_frame), room) ||
         !sites_inside(head->strings_offset, head->string_limit, 1, room))
-        return sites_wrong(problem, "a table does not fit inside of them", 0);
+        return sites_wrong(problem, "a table lies outside its area", 0);
     if (head->row_limit > GP_SITES_MOST_ROWS || head->frame_limit > GP_SITES_MOST_FRAMES ||
         head->string_limit > GP_SITES_MOST_STRINGS)
-        return sites_wrong(problem, "a table is larger than any library makes it", head->row_limit);
+        return sites_wrong(problem, "a table is larger than any library creates", head->row_limit);
     if (reader->head.row_bytes && head->string_limit != reader->head.string_limit)
         return sites_wrong(problem, "a table changed its size", head->string_limit);
     if (head->rows > head->row_limit || head->frames > head->frame_limit || head->strings > head->string_limit)
-        return sites_wrong(problem, "more is in use than there is", head->rows);
+        return sites_wrong(problem, "more entries are in use than the limit", head->rows);
     return 0;
 }
 
-/* ---- what only grows ------------------------------------------------------------------------------------------- */
+/* ---- tables that only grow --------------------------------------------------------------------------------------- */
 
-/* "", then room for all strings that the process can have, then the texts of modules. */
+/* The array has "", then room for all strings that the process can have, then the paths and build
+ * IDs of modules. */
 static int sites_strings(struct gp_sites *sites, const struct gp_wire_sites *head, char problem[GP_PROBLEM_BYTES])
 {
     struct gp_sites_reader *reader = sites->reader;
     uint32_t have = reader->wire_strings;
     int rc = 0;
     if (head->strings < have)
-        return sites_wrong(problem, "strings went away", head->strings);
+        return sites_wrong(problem, "strings disappeared", head->strings);
     if (!sites->string_bytes) {
         sites->strings = calloc(head->string_limit + 2ul, 1);
         if (!sites->strings)
@@ -121,7 +125,7 @@ static int sites_strings(struct gp_sites *sites, const struct gp_wire_sites *hea
                            reader->offset + head->strings_offset + have);
     if (rc)
         return rc;
-    sites->strings[head->strings + 1ul] = '\0'; /* whatever stood there */
+    sites->strings[head->strings + 1ul] = '\0'; /* terminate, whatever the process wrote there */
     reader->wire_strings = head->strings;
     return 0;
 }
@@ -155,7 +159,7 @@ static int sites_frames(struct gp_sites *sites, const struct gp_wire_sites *head
 {
     struct gp_wire_frame wire[1024];
     if (head->frames < sites->frame_count)
-        return sites_wrong(problem, "frames went away", head->frames);
+        return sites_wrong(problem, "frames disappeared", head->frames);
     int rc = sites_room(&sites->frames, head->frames, sizeof(*sites->frames));
     for (uint32_t at = sites->frame_count; !rc && at < head->frames; at = sites->frame_count) {
         uint32_t part = head->frames - at < GP_COUNT(wire) ? head->frames - at : (uint32_t)GP_COUNT(wire);
@@ -164,14 +168,14 @@ static int sites_frames(struct gp_sites *sites, const struct gp_wire_sites *head
         for (uint32_t i = 0; !rc && i < part; i++) {
             rc = sites_frame(sites, &wire[i], &sites->frames[at + i]);
             if (rc)
-                return sites_wrong(problem, "a frame makes no sense", at + i);
+                return sites_wrong(problem, "a frame is invalid", at + i);
             sites->frame_count++;
         }
     }
     return rc;
 }
 
-/* ---- modules --------------------------------------------------------------------------------------------------- */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 
 static int sites_put(struct gp_sites *sites, const char *text, uint32_t *at)
 {
@@ -213,10 +217,11 @@ static int sites_module_add(struct gp_sites *sites, const struct gp_module *modu
     return rc;
 }
 
-/* A program that loads and unloads code for ever must not make a viewer grow for ever. */
+/* A program that keeps loading and unloading code must not make a viewer grow without bound. */
 #define GP_SITES_MOST_MODULES (4 * GP_MODULES_MOST)
 
-/* What is mapped now; what was known keeps its index, also when it is gone: older frames lie in it. */
+/* Reads the current mappings. A known module keeps its index even after it is unmapped, because
+ * older frames refer to it. */
 static int sites_modules(struct gp_sites *sites)
 {
     struct gp_sites_reader *reader = sites->reader;
@@ -250,12 +255,13 @@ static int sites_modules(struct gp_sites *sites)
     return 0;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static int64_t sites_number(int64_t number)
 {
-    const int64_t most = 1ll << 60; /* no machine has as much: sums stay in range */
-    /* Below zero for an instant: another thread frees before the allocating one has counted. */
+    const int64_t most = 1ll << 60; /* no machine has this much memory; sums stay in range */
+    /* Negative for an instant, when another thread frees before the allocating thread has
+     * counted. */
     return number < 0 ? 0 : number > most ? most : number;
 }
 
@@ -266,8 +272,8 @@ static int sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wir
     if (index && (wire->first_frame > sites->frame_count || wire->frame_count > GP_SITE_FRAMES ||
                   wire->frame_count > sites->frame_count - wire->first_frame || wire->kind >= GP_KINDS ||
                   wire->device >= GP_WIRE_DEVICES || wire->truncated > 1))
-        return sites_wrong(problem, "a row makes no sense", index);
-    if (index == 0) { /* unknown: no stack, whatever it says */
+        return sites_wrong(problem, "a row is invalid", index);
+    if (index == 0) { /* the unknown site has no stack, whatever the process wrote */
         *out = (struct gp_rec_site){0};
         return 0;
     }
@@ -288,7 +294,7 @@ static int sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wir
     return 0;
 }
 
-/* A row that was twice the same is one that stood so at an instant. */
+/* Reads a row until two copies are equal: then it had these values at one instant. */
 static int sites_steady(struct gp_sites *sites, struct gp_wire_site *row, const struct gp_wire_site *again, uint64_t at)
 {
     struct gp_wire_site other = *again;
@@ -348,12 +354,12 @@ static void sites_take_head(struct gp_sites *sites, const struct gp_wire_sites *
     }
 }
 
-/* What a row held at the peak is known by comparing it with its device: while a peak is being raised all the time, the
- * third look is as good as the next. */
+/* A row's bytes at the peak follow from comparing it with its device. If peaks keep rising, the
+ * third attempt is as good as any later one. */
 static int sites_rows(struct gp_sites *sites, struct gp_wire_sites *head, uint64_t room, char problem[GP_PROBLEM_BYTES])
 {
     if (head->rows < sites->site_count)
-        return sites_wrong(problem, "rows went away", head->rows);
+        return sites_wrong(problem, "rows disappeared", head->rows);
     int rc = sites_room(&sites->sites, head->rows + 1ul, sizeof(*sites->sites));
     for (int tries = 0; !rc && tries < 3; tries++) {
         struct gp_wire_sites after;
@@ -363,18 +369,18 @@ static int sites_rows(struct gp_sites *sites, struct gp_wire_sites *head, uint64
             rc = sites_head(sites->reader, &after, room, problem);
         if (rc || sites_same_peaks(head, &after))
             break;
-        memcpy(head->devices, after.devices, sizeof(after.devices)); /* the counts stay those that were covered */
+        memcpy(head->devices, after.devices, sizeof(after.devices)); /* the counts stay those whose entries were read */
     }
     if (!rc)
         sites->site_count = head->rows;
-    if (!rc && !sites->site_count) { /* none yet: the unknown one is always there */
+    if (!rc && !sites->site_count) { /* no rows yet: the unknown site always exists */
         sites->sites[0] = (struct gp_rec_site){0};
         sites->site_count = 1;
     }
     return rc;
 }
 
-/* ---- door ------------------------------------------------------------------------------------------------------ */
+/* ---- entry points ------------------------------------------------------------------------------------------------ */
 
 int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
 {
@@ -387,7 +393,8 @@ int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
         rc = sites_head(reader, &head, room, problem);
     if (!rc)
         rc = sites_strings(sites, &head, problem);
-    /* Of a process that has ended the modules are those that were seen last: hence a first look at once. */
+    /* The modules of a process that has ended stay those last read. So read them once at the
+     * start. */
     if (!rc && (head.frames > sites->frame_count || !sites->time_ns)) {
         rc = sites_modules(sites);
         sites->ended = rc == -ESRCH;
@@ -430,18 +437,12 @@ int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t 
 
 int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTES])
 {
-    struct gp_proc proc;
     struct gp_peer peer;
     char path[32];
     *out = NULL;
-    problem[0] = '\0';
-    int rc = gp_proc_open(&proc, pid);
+    int rc = gp_peer_open_pid(&peer, pid, problem);
     if (rc)
         return rc;
-    rc = gp_peer_open(&peer, &proc, problem);
-    gp_proc_close(&proc);
-    if (rc)
-        return rc == -ENOENT ? -ESRCH : rc;
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     rc = gp_sites_open_peer(out, &peer, pid, path, problem);
     if (rc)

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bounds of one look: a program that starts thousands of threads or processes must not keep the viewer busy. */
+/* Bounds of one search: a program that starts thousands of threads or processes must not keep the
+ * viewer busy. */
 #define GP_WATCH_DEPTH   16
 #define GP_WATCH_THREADS 256
 
@@ -64,7 +65,7 @@ static void watch_children(struct gp_watch *watch, const struct gp_proc *proc, i
     closedir(tasks);
 }
 
-/* depth < 0: this process alone. */
+/* depth < 0: only this process. */
 static void watch_process(struct gp_watch *watch, pid_t pid, int depth)
 {
     struct gp_proc proc;

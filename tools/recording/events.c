@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * events.c: from columns to events; see internal.h, and record/columns.c, which wrote them. */
-#include <recording/internal.h>
+ *
+ * events.c: decodes the columns of a block into events; see reading.h, and record/columns.c, which
+ * encodes them.
+ */
+#include <recording/reading.h>
 
 #include <base/compiler.h>
 #include <errno.h>
 #include <stdlib.h>
 
-struct gp_read_place { /* an address, and what its last event said */
+struct gp_read_place { /* an address, and the fields of its last event */
     uint64_t address, bytes, unused;
     uint16_t stream[2];
     uint32_t site;
@@ -22,9 +25,9 @@ struct gp_read_columns {
     uint32_t tag_count, tid_count, stream_count, place_count;
     uint32_t thread_of[GP_FORMAT_TIDS];
     uint16_t stream_of[GP_FORMAT_STREAMS];
-    /* The event before. */
+    /* The previous event: */
     uint64_t time_ns, address;
-    uint32_t site, told_site, thread;
+    uint32_t site, last_site, thread;
     uint16_t stream;
     bool bad;
 };
@@ -119,7 +122,7 @@ static void read_block(struct gp_read *read, struct gp_read_columns *columns, co
     if (tag->mask & GP_TAG_UNUSED)
         place->unused = (uint64_t)read_step(columns, GP_COLUMN_UNUSED);
     if (tag->mask & GP_TAG_SITE)
-        place->site = columns->told_site += (uint32_t)read_step(columns, GP_COLUMN_SITE);
+        place->site = columns->last_site += (uint32_t)read_step(columns, GP_COLUMN_SITE);
     if (tag->mask & GP_TAG_STREAM) {
         uint64_t index = read_next(columns, GP_COLUMN_STREAM);
         columns->bad |= index >= columns->stream_count;

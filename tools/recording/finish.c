@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * finish.c: what recording.h promises and single blocks cannot give: order, indexes in range, one array of strings,
- * numbers of sites where the writer did not come to write them.  See internal.h. */
-#include <recording/internal.h>
+ *
+ * finish.c: establishes what recording.h promises and single blocks cannot provide: order, indexes
+ * in range, one array of strings, and numbers of sites if the writer did not get to write them. See
+ * reading.h.
+ */
+#include <recording/reading.h>
 
 #include <base/text.h>
 #include <errno.h>
@@ -34,8 +37,8 @@ static int finish_sort(struct gp_rec_event *events, size_t count)
     return 0;
 }
 
-/* The few that came late (their thread was stopped between its clock and the ring) are taken out, put in order, and
- * merged in from behind: no second array of all events. */
+/* Takes out the few late events (their thread was stopped between its time stamp and the ring),
+ * sorts them, and merges them in from the end: no second array of all events is needed. */
 static int finish_order(struct gp_rec_event *events, size_t count)
 {
     size_t late = 0, kept = 0;
@@ -69,7 +72,7 @@ static int finish_order(struct gp_rec_event *events, size_t count)
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* In place, so that offsets stay: every byte of what is not fit to print becomes '?'. */
+/* Replaces every unprintable byte by '?', in place, so that offsets stay valid. */
 static void finish_clean(char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
@@ -84,11 +87,11 @@ static void finish_clean(char *text, size_t bytes)
 static uint32_t finish_offset(const struct gp_read *read, uint32_t offset, uint32_t base)
 {
     bool inside = offset && offset < read->site_string_bytes;
-    /* Not into the middle of a character. */
+    /* The offset must not point into the middle of a character. */
     return inside && ((unsigned char)read->site_strings[offset] & 0xc0) != 0x80 ? base + offset : 0;
 }
 
-/* The site tables' strings go behind the others, and frames are the only ones that name them. */
+/* Appends the strings of the site tables to the others. Only frames refer to them. */
 static bool finish_strings(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
@@ -148,7 +151,8 @@ static void finish_site_move(struct gp_rec_site *site, const struct gp_rec_event
     }
 }
 
-/* Of a cut recording: as far as the events tell.  What was held at the device's peak, they do not. */
+/* For a cut recording: computes the numbers of the sites from the events. The bytes at the device's
+ * peak cannot be computed. */
 static void finish_site_numbers(struct gp_recording *r)
 {
     const uint64_t most = INT64_MAX / GP_READ_ALLOCATION_LIMIT;
@@ -166,7 +170,7 @@ static void finish_counts(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
     uint64_t last = r->event_count ? r->events[r->event_count - 1].time_ns : r->begin_ns;
-    if (!r->complete && r->event_count > r->delivered) { /* a cut file: blocks after the last count */
+    if (!r->complete && r->event_count > r->delivered) { /* a cut file with blocks after the last count */
         r->tried += r->event_count - r->delivered;
         r->delivered = r->event_count;
     }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * match.c: which free ends which allocation; see recording.h. */
+ *
+ * match.c: finds the free that ends each allocation; see recording.h.
+ */
 #include <errno.h>
 #include <recording/recording.h>
 #include <stdlib.h>
@@ -11,8 +13,8 @@ struct gp_match {
     const struct gp_recording *recording;
 };
 
-/* What begins something that another event ends.  Segments of a growable cache are mapped in runs and unmapped page by
- * page: those have no pairs. */
+/* Whether another event can end this one. Segments of a growable cache are mapped in runs and
+ * unmapped page by page, so they have no pairs. */
 static bool match_opens(const struct gp_rec_event *event)
 {
     return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
@@ -25,8 +27,8 @@ static bool match_closes(const struct gp_rec_event *event)
            (event->type == GP_EVENT_SEGMENT_UNMAP && event->kind != GP_KIND_LINEAR);
 }
 
-/* What shares an address space: handles of physical memory and arrays are no addresses, and a segment has the address
- * of its first block. */
+/* The address space of an event: handles of physical memory and arrays are not addresses, and a
+ * segment has the address of its first block. */
 static unsigned match_space(const struct gp_rec_event *event)
 {
     if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE)
@@ -74,7 +76,8 @@ static uint32_t *match_slot(const struct gp_match *match, const struct gp_rec_ev
     return &match->slots[at];
 }
 
-/* Linear probing without tombstones: what follows in the run moves up if its own place is at or before the gap. */
+/* Linear probing without tombstones: each following entry of the run moves into the gap if its own
+ * place is at or before the gap. */
 static void match_remove(const struct gp_match *match, uint32_t *slot)
 {
     uint64_t gap = (uint64_t)(slot - match->slots), at = gap;
@@ -82,8 +85,8 @@ static void match_remove(const struct gp_match *match, uint32_t *slot)
         at = (at + 1) & match->mask;
         if (!match->slots[at])
             break;
-        uint64_t home = match_hash(match_event(match->recording, match->slots[at] - 1)) & match->mask;
-        if (((at - home) & match->mask) < ((at - gap) & match->mask))
+        uint64_t ideal = match_hash(match_event(match->recording, match->slots[at] - 1)) & match->mask;
+        if (((at - ideal) & match->mask) < ((at - gap) & match->mask))
             continue;
         match->slots[gap] = match->slots[at];
         gap = at;
@@ -91,13 +94,15 @@ static void match_remove(const struct gp_match *match, uint32_t *slot)
     match->slots[gap] = 0;
 }
 
-/* A free is told after the driver has freed, so that another thread may have got the address, and told so, before. Such
- * a free ends what the address held before: the allocation whose turn ended when the address came again.  Where events
- * were lost it may as well be the newer one's, and the older one's free the lost one: then only a free that comes as
- * soon as this counts as late.  A thread is rarely held up for longer between two instructions. */
+/* A free is recorded after the driver has freed, so another thread may have got the address, and
+ * recorded that, before. Such a late free ends the earlier allocation at the address: the one that
+ * was live until the address was allocated again. If events were lost, it may also be the free of
+ * the newer allocation, the older one's free being lost; then a free counts as late only within
+ * this time. A thread is rarely stopped for longer between two instructions. */
 #define GP_MATCH_LATE_NS 1000000ull
 
-/* While an allocation is live, its peer is the one that it took the address from (a smaller index), if any. */
+/* While an allocation is live, its peer is the older one (with a smaller index) whose address it
+ * got, if any. */
 static bool match_late(const struct gp_recording *recording, uint32_t alloc, size_t close)
 {
     if (alloc >= recording->event_count || recording->peer[alloc] == GP_REC_NONE)
@@ -132,8 +137,8 @@ static void match_close(struct gp_match *match, struct gp_recording *recording, 
     match->live--;
 }
 
-/* Room for one more: half of the table stays empty. It grows with what is live, not with what ever was: what a program
- * holds at a time fits into a processor's caches. */
+/* Makes room for one more; half of the table stays empty. The table grows with the number of live
+ * allocations, not of all: that number fits into a processor's caches. */
 static bool match_room(struct gp_match *match)
 {
     if (match->slots && (match->live + 1) * 2 <= match->mask + 1)

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * payload.c: payloads of every type but events; see internal.h, and record/blocks.c, which wrote them. */
-#include <recording/internal.h>
+ *
+ * payload.c: decodes the payloads of all block types except events; see reading.h, and
+ * record/blocks.c, which encodes them.
+ */
+#include <recording/reading.h>
 
 #include <base/text.h>
 #include <stdio.h>
 
-static uint32_t rows_string(struct gp_read *read, struct gp_unpack *in)
+static uint32_t payload_string(struct gp_read *read, struct gp_unpack *in)
 {
     uint64_t length = gp_unpack_number(in);
     const uint8_t *text = gp_unpack_raw(in, length);
     return text ? gp_read_string(read, text, length) : 0;
 }
 
-static void rows_text(struct gp_unpack *in, char *to, size_t to_bytes)
+static void payload_text(struct gp_unpack *in, char *to, size_t to_bytes)
 {
     uint64_t length = gp_unpack_number(in);
     const uint8_t *text = gp_unpack_raw(in, length);
     gp_text_clean(to, to_bytes, text ? (const char *)text : "", text ? length : 0);
 }
 
-/* The first row's number, and room for `count` rows from there; what a damaged block took away stays zero. */
-static bool rows_first(struct gp_read *read, struct gp_unpack *in, uint32_t count, uint32_t have, uint32_t *first)
+/* Reads and checks the number of the first row of `count`. Rows lost with damaged blocks stay
+ * zero. */
+static bool payload_first(struct gp_read *read, struct gp_unpack *in, uint32_t count, uint32_t have, uint32_t *first)
 {
     uint64_t number = gp_unpack_number(in);
     if (in->bad || read->error || number > (uint64_t)have + GP_READ_GAP || count > gp_unpack_left(in) ||
@@ -30,7 +34,7 @@ static bool rows_first(struct gp_read *read, struct gp_unpack *in, uint32_t coun
     return true;
 }
 
-static bool rows_process(struct gp_read *read, struct gp_unpack *in)
+static bool payload_process(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_recording *r = read->recording;
     r->pid = (uint32_t)gp_unpack_number(in);
@@ -40,15 +44,15 @@ static bool rows_process(struct gp_read *read, struct gp_unpack *in)
     r->from_start = gp_unpack_number(in) == 1;
     r->begin_ns = gp_unpack_number(in);
     r->begin_unix_ns = gp_unpack_number(in);
-    read->comm = rows_string(read, in);
-    read->command_line = rows_string(read, in);
-    read->host = rows_string(read, in);
-    read->allocator = rows_string(read, in);
+    read->comm = payload_string(read, in);
+    read->command_line = payload_string(read, in);
+    read->host = payload_string(read, in);
+    read->allocator = payload_string(read, in);
     read->has_process |= !in->bad;
     return !in->bad;
 }
 
-static bool rows_strings(struct gp_read *read, struct gp_unpack *in)
+static bool payload_strings(struct gp_read *read, struct gp_unpack *in)
 {
     uint64_t first = gp_unpack_number(in), bytes = gp_unpack_left(in);
     if (in->bad || first > read->site_string_bytes + GP_READ_GAP ||
@@ -60,8 +64,8 @@ static bool rows_strings(struct gp_read *read, struct gp_unpack *in)
     return true;
 }
 
-/* Place in read->mapped of the first mapping that ends beyond the address. */
-static uint32_t rows_mapped(const struct gp_read *read, uint64_t address)
+/* The index in read->mapped of the first mapping that ends above the address. */
+static uint32_t payload_mapped(const struct gp_read *read, uint64_t address)
 {
     uint32_t low = 0, high = read->mapped_count;
     while (low < high) {
@@ -74,22 +78,23 @@ static uint32_t rows_mapped(const struct gp_read *read, uint64_t address)
     return low;
 }
 
-static uint32_t rows_module_of(const struct gp_read *read, uint64_t pc)
+static uint32_t payload_module_of(const struct gp_read *read, uint64_t pc)
 {
-    uint32_t at = rows_mapped(read, pc);
+    uint32_t at = payload_mapped(read, pc);
     bool inside = at < read->mapped_count && read->recording->modules[read->mapped[at]].start <= pc;
     return inside ? read->mapped[at] : GP_REC_NONE;
 }
 
-/* What is mapped now is what a frame told from here on is in: the mappings that the new one lies over are gone. */
-static bool rows_map(struct gp_read *read, uint32_t module)
+/* Frames read from here on lie in the current mappings: removes the mappings that the new one
+ * overlaps. */
+static bool payload_map(struct gp_read *read, uint32_t module)
 {
     const struct gp_rec_module *modules = read->recording->modules;
     if (!GP_READ_ROOM(read, read->mapped, read->mapped_room, (size_t)read->mapped_count + 1, GP_READ_MODULES))
         return false;
     if (modules[module].end <= modules[module].start)
         return true;
-    uint32_t at = rows_mapped(read, modules[module].start), over = at;
+    uint32_t at = payload_mapped(read, modules[module].start), over = at;
     while (over < read->mapped_count && modules[read->mapped[over]].start < modules[module].end)
         over++;
     memmove(&read->mapped[at + 1], &read->mapped[over], (read->mapped_count - over) * sizeof(*read->mapped));
@@ -98,11 +103,11 @@ static bool rows_map(struct gp_read *read, uint32_t module)
     return true;
 }
 
-static bool rows_frames(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_frames(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
     uint32_t first, last = GP_REC_NONE;
-    if (!rows_first(read, in, count, r->frame_count, &first) ||
+    if (!payload_first(read, in, count, r->frame_count, &first) ||
         !GP_READ_ROOM(read, r->frames, read->frames_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     for (; r->frame_count < first; r->frame_count++)
@@ -116,7 +121,7 @@ static bool rows_frames(struct gp_read *read, struct gp_unpack *in, uint32_t cou
         } else {
             frame.pc = gp_unpack_number(in);
             if (last == GP_REC_NONE || frame.pc < r->modules[last].start || frame.pc >= r->modules[last].end)
-                last = rows_module_of(read, frame.pc);
+                last = payload_module_of(read, frame.pc);
             frame.module = last;
         }
         r->frames[first + i] = frame;
@@ -126,11 +131,11 @@ static bool rows_frames(struct gp_read *read, struct gp_unpack *in, uint32_t cou
     return !in->bad;
 }
 
-static bool rows_sites(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_sites(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
     uint32_t first;
-    if (!rows_first(read, in, count, r->site_count, &first) ||
+    if (!payload_first(read, in, count, r->site_count, &first) ||
         !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     for (uint32_t i = first; i < first + count; i++) {
@@ -138,7 +143,7 @@ static bool rows_sites(struct gp_read *read, struct gp_unpack *in, uint32_t coun
         uint64_t first_frame = gp_unpack_number(in), frames = gp_unpack_number(in), kind = gp_unpack_number(in),
                  device = gp_unpack_number(in);
         site->truncated = gp_unpack_number(in) == 1;
-        /* Whether the frames are there is seen when all is read. */
+        /* finish.c checks that the frames exist when everything is read. */
         bool sound = first_frame < GP_READ_ROWS && frames <= GP_SITE_FRAMES;
         site->first_frame = sound ? (uint32_t)first_frame : 0;
         site->frame_count = sound ? (uint32_t)frames : 0;
@@ -150,11 +155,11 @@ static bool rows_sites(struct gp_read *read, struct gp_unpack *in, uint32_t coun
     return !in->bad;
 }
 
-static bool rows_site_numbers(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_site_numbers(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
     uint32_t first;
-    if (!rows_first(read, in, count, r->site_count, &first) ||
+    if (!payload_first(read, in, count, r->site_count, &first) ||
         !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     if (first + count > r->site_count)
@@ -172,7 +177,7 @@ static bool rows_site_numbers(struct gp_read *read, struct gp_unpack *in, uint32
     return !in->bad;
 }
 
-static uint32_t rows_hex(struct gp_read *read, struct gp_unpack *in)
+static uint32_t payload_hex(struct gp_read *read, struct gp_unpack *in)
 {
     char hex[65] = "";
     uint64_t bytes = gp_unpack_number(in);
@@ -184,7 +189,7 @@ static uint32_t rows_hex(struct gp_read *read, struct gp_unpack *in)
     return gp_read_string(read, hex, 2 * bytes);
 }
 
-static bool rows_modules(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_modules(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
     for (uint32_t i = 0; i < count && !in->bad; i++) {
@@ -195,18 +200,18 @@ static bool rows_modules(struct gp_read *read, struct gp_unpack *in, uint32_t co
         uint64_t bytes = gp_unpack_number(in);
         module->end = bytes <= UINT64_MAX - module->start ? module->start + bytes : module->start;
         module->offset = gp_unpack_number(in);
-        module->path = rows_string(read, in);
-        module->build_id = rows_hex(read, in);
-        if (!in->bad && rows_map(read, r->module_count))
+        module->path = payload_string(read, in);
+        module->build_id = payload_hex(read, in);
+        if (!in->bad && payload_map(read, r->module_count))
             r->module_count++;
     }
     return !in->bad;
 }
 
-static bool rows_threads(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_threads(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     for (uint32_t i = 0; i < count && !in->bad; i++) {
-        uint32_t thread = gp_read_thread(read, (uint32_t)gp_unpack_number(in)), name = rows_string(read, in);
+        uint32_t thread = gp_read_thread(read, (uint32_t)gp_unpack_number(in)), name = payload_string(read, in);
         if (read->error)
             return false;
         if (!in->bad)
@@ -215,7 +220,7 @@ static bool rows_threads(struct gp_read *read, struct gp_unpack *in, uint32_t co
     return !in->bad;
 }
 
-static bool rows_samples(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_samples(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
     for (uint32_t i = 0; i < count && !in->bad; i++) {
@@ -237,21 +242,21 @@ static bool rows_samples(struct gp_read *read, struct gp_unpack *in, uint32_t co
     return !in->bad;
 }
 
-static bool rows_devices(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+static bool payload_devices(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     for (uint32_t i = 0; i < count && !in->bad; i++) {
         struct gp_rec_device row = {0};
         uint64_t index = gp_unpack_number(in);
         row.ordinal = (int32_t)gp_unpack_signed(in);
-        rows_text(in, row.uuid, sizeof(row.uuid));
-        rows_text(in, row.name, sizeof(row.name));
+        payload_text(in, row.uuid, sizeof(row.uuid));
+        payload_text(in, row.name, sizeof(row.name));
         row.total_bytes = gp_unpack_signed(in);
         row.has_last = gp_unpack_number(in) == 1;
         uint64_t bytes = gp_unpack_number(in);
         const uint8_t *numbers = gp_unpack_raw(in, bytes);
         if (!numbers || index >= GP_WIRE_DEVICES)
             return false;
-        /* A smaller struct is that of an older version: its fields are a prefix. */
+        /* A smaller struct comes from an older version: its fields are a prefix. */
         memcpy(&row.last, numbers, bytes < sizeof(row.last) ? bytes : sizeof(row.last));
         gp_text_clean(row.last.name, sizeof(row.last.name), row.name, sizeof(row.name));
         row.has_last &= bytes > 0;
@@ -266,24 +271,24 @@ static bool rows_devices(struct gp_read *read, struct gp_unpack *in, uint32_t co
     return !in->bad;
 }
 
-static void rows_clean(char *text, size_t bytes)
+static void payload_clean(char *text, size_t bytes)
 {
     char clean[128] = "";
     gp_text_clean(clean, bytes < sizeof(clean) ? bytes : sizeof(clean), text, bytes);
     memcpy(text, clean, bytes < sizeof(clean) ? bytes : sizeof(clean));
 }
 
-static bool rows_oom(struct gp_read *read, struct gp_unpack *in)
+static bool payload_oom(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_wire_oom *oom = &read->recording->oom;
     uint64_t bytes = gp_unpack_number(in);
     const uint8_t *raw = gp_unpack_raw(in, bytes);
-    if (!raw || bytes < sizeof(*oom)) /* it has not grown yet */
+    if (!raw || bytes < sizeof(*oom)) /* the struct has not grown so far */
         return false;
     memcpy(oom, raw, sizeof(*oom));
-    rows_clean(oom->api, sizeof(oom->api));
-    rows_clean(oom->policy, sizeof(oom->policy));
-    rows_clean(oom->conf, sizeof(oom->conf));
+    payload_clean(oom->api, sizeof(oom->api));
+    payload_clean(oom->policy, sizeof(oom->policy));
+    payload_clean(oom->conf, sizeof(oom->conf));
     if (oom->device < 0 || oom->device >= (int32_t)GP_WIRE_DEVICES)
         oom->device = -1;
     if (oom->holder_count > GP_OOM_HOLDERS)
@@ -295,10 +300,10 @@ static bool rows_oom(struct gp_read *read, struct gp_unpack *in)
     return true;
 }
 
-static bool rows_counts(struct gp_read *read, struct gp_unpack *in, bool end)
+static bool payload_counts(struct gp_read *read, struct gp_unpack *in, bool end)
 {
     struct gp_recording *r = read->recording;
-    gp_unpack_number(in); /* why it ended, and the error: for `gpuprof record` and people with a hex dump */
+    gp_unpack_number(in); /* the reason of the end, and the error, are not used here */
     gp_unpack_number(in);
     uint64_t time_ns = gp_unpack_number(in), tried = gp_unpack_number(in), delivered = gp_unpack_number(in);
     uint64_t drops = gp_unpack_number(in), dropped = 0, lost[GP_LOSTS] = {0};
@@ -322,33 +327,33 @@ static bool rows_counts(struct gp_read *read, struct gp_unpack *in, bool end)
     return true;
 }
 
-bool gp_read_rows(struct gp_read *read, const struct gp_format_block *block, const void *payload)
+bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, const void *payload)
 {
     struct gp_unpack in = {.at = payload, .end = (const uint8_t *)payload + block->bytes};
     switch (block->type) {
     case GP_BLOCK_PROCESS:
-        return rows_process(read, &in);
+        return payload_process(read, &in);
     case GP_BLOCK_STRINGS:
-        return rows_strings(read, &in);
+        return payload_strings(read, &in);
     case GP_BLOCK_FRAMES:
-        return rows_frames(read, &in, block->count);
+        return payload_frames(read, &in, block->count);
     case GP_BLOCK_SITES:
-        return rows_sites(read, &in, block->count);
+        return payload_sites(read, &in, block->count);
     case GP_BLOCK_SITE_NUMBERS:
-        return rows_site_numbers(read, &in, block->count);
+        return payload_site_numbers(read, &in, block->count);
     case GP_BLOCK_MODULES:
-        return rows_modules(read, &in, block->count);
+        return payload_modules(read, &in, block->count);
     case GP_BLOCK_THREADS:
-        return rows_threads(read, &in, block->count);
+        return payload_threads(read, &in, block->count);
     case GP_BLOCK_SAMPLES:
-        return rows_samples(read, &in, block->count);
+        return payload_samples(read, &in, block->count);
     case GP_BLOCK_DEVICES:
-        return rows_devices(read, &in, block->count);
+        return payload_devices(read, &in, block->count);
     case GP_BLOCK_OOM:
-        return rows_oom(read, &in);
+        return payload_oom(read, &in);
     case GP_BLOCK_COUNTS:
     case GP_BLOCK_END:
-        return rows_counts(read, &in, block->type == GP_BLOCK_END);
+        return payload_counts(read, &in, block->type == GP_BLOCK_END);
     default:
         return true;
     }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and docs/format.md. */
-#include <recording/internal.h>
+ *
+ * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and
+ * docs/format.md.
+ */
+#include <recording/reading.h>
 
 #include <record/crc.h>
 
@@ -12,7 +15,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-struct gp_source { /* a file, or bytes */
+struct gp_source { /* a file, or a buffer */
     int fd;
     const uint8_t *bytes;
     uint64_t size;
@@ -22,10 +25,10 @@ struct gp_reader {
     struct gp_source source;
     struct gp_read read;
     uint64_t at;
-    uint8_t *stored, *payload; /* a block as it is stored, and unpacked */
+    uint8_t *stored, *payload; /* a block as stored, and unpacked */
     ZSTD_DCtx *zstd;
-    uint64_t sound;  /* blocks */
-    uint64_t wasted; /* bytes checked in vain */
+    uint64_t sound;  /* number of sound blocks */
+    uint64_t wasted; /* bytes whose checksum was wrong */
 };
 
 static int source_read(const struct gp_source *source, void *into, size_t bytes, uint64_t offset)
@@ -63,12 +66,13 @@ static int reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
         return error;
     reader->at = sizeof(head);
     if (head.crc != gp_crc32c(0, &head, offsetof(struct gp_format_head, crc))) {
-        r->damaged_blocks++; /* the blocks say again what matters of it */
+        r->damaged_blocks++; /* the blocks repeat its important fields */
         return 0;
     }
     if (head.order != GP_FORMAT_ORDER || head.major != GP_FORMAT_MAJOR) {
-        snprintf(why, why_bytes, "written by a newer gpuprof (format %u.%u, this one reads %u): open it with that one",
-                 head.major, head.minor, GP_FORMAT_MAJOR);
+        snprintf(why, why_bytes,
+                 "written by a newer gpuprof (format %u.%u, this one reads %u): open it with the newer one", head.major,
+                 head.minor, GP_FORMAT_MAJOR);
         return -EPROTO;
     }
     if (head.head_bytes > sizeof(head) && head.head_bytes < 4096)
@@ -80,7 +84,7 @@ static int reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* The block at reader->at, payload unpacked.  0; 1: there is no sound one; -errno. */
+/* Reads the block at reader->at and unpacks its payload. 0; 1: no sound block there; -errno. */
 static int reader_block(struct gp_reader *reader, struct gp_format_block *block)
 {
     uint64_t left = reader->source.size - reader->at;
@@ -110,13 +114,14 @@ static int reader_block(struct gp_reader *reader, struct gp_format_block *block)
     return 0;
 }
 
-/* Bytes that look like heads of large blocks, one in another, could keep us checking for hours. */
-static bool reader_tired(const struct gp_reader *reader)
+/* Crafted bytes that look like heads of nested large blocks could cost hours of checking: gives up
+ * after this many. */
+static bool reader_exhausted(const struct gp_reader *reader)
 {
     return reader->wasted > 4 * reader->source.size + 16 * (uint64_t)GP_FORMAT_BLOCK_BYTES;
 }
 
-/* Behind damage: the next place with a block's mark, or the end. */
+/* Moves behind damage, to the next block mark or the end. */
 static int reader_seek(struct gp_reader *reader)
 {
     const size_t window = 64u << 10;
@@ -140,7 +145,7 @@ static int reader_take(struct gp_reader *reader, const struct gp_format_block *b
 {
     struct gp_read *read = &reader->read;
     bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
-    bool good = events ? gp_read_events(read, block, reader->payload) : gp_read_rows(read, block, reader->payload);
+    bool good = events ? gp_read_events(read, block, reader->payload) : gp_read_payload(read, block, reader->payload);
     if (read->error)
         return read->error;
     reader->sound += good;
@@ -151,8 +156,8 @@ static int reader_take(struct gp_reader *reader, const struct gp_format_block *b
 
 static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress, void *arg)
 {
-    unsigned told = 0;
-    bool damage = false; /* one stretch of it counts as one block */
+    unsigned reported = 0;
+    bool damage = false; /* one damaged stretch counts as one block */
     while (reader->at < reader->source.size) {
         struct gp_format_block block;
         int error = reader_block(reader, &block);
@@ -161,20 +166,21 @@ static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress,
         if (error) {
             reader->read.recording->damaged_blocks += !damage;
             damage = true;
-            error = reader_tired(reader) ? -EPROTO : reader_seek(reader);
+            error = reader_exhausted(reader) ? -EPROTO : reader_seek(reader);
         } else {
             damage = false;
             error = reader_take(reader, &block);
         }
-        if (error == -EPROTO && reader_tired(reader))
-            return 0; /* damaged to its end */
+        if (error == -EPROTO && reader_exhausted(reader))
+            return 0; /* damaged up to the end */
         if (error)
             return error;
         unsigned parts = (unsigned)(reader->at * 1000 / reader->source.size);
-        if (progress && parts != told)
-            progress(arg, told = parts);
+        if (progress && parts != reported)
+            progress(arg, reported = parts);
     }
-    /* What the writer was at when it was killed; behind the end block, the index, which is no loss. */
+    /* Damage at the end is not counted: it is the block that the writer was writing when it was
+     * killed, or, behind the end block, the index, which is not needed. */
     if (damage)
         reader->read.recording->damaged_blocks--;
     return 0;
@@ -182,7 +188,7 @@ static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress,
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static int reader_say(int error, char *why, size_t why_bytes)
+static int reader_explain(int error, char *why, size_t why_bytes)
 {
     if (error == -EFBIG)
         snprintf(why, why_bytes, "more events or sites than this version opens (%u events)", GP_READ_EVENTS);
@@ -237,7 +243,7 @@ static int reader_run(struct gp_recording **out, const struct gp_source *source,
     if (!error)
         error = reader_blocks(&reader, progress, arg);
     if (!error && !reader.sound) {
-        snprintf(why, why_bytes, "nothing in it is readable: it was cut at its very begin, or damaged");
+        snprintf(why, why_bytes, "it has no readable block: it was cut at its start, or damaged");
         error = -EPROTO;
     }
     if (!error)
@@ -247,7 +253,7 @@ static int reader_run(struct gp_recording **out, const struct gp_source *source,
     else
         *out = reader.read.recording;
     reader_end(&reader);
-    return error ? reader_say(error, why, why_bytes) : 0;
+    return error ? reader_explain(error, why, why_bytes) : 0;
 }
 
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * recording.c: the end of a recording in memory; see recording.h. */
+ * recording.c: frees a recording in memory; see recording.h. */
 #include <recording/recording.h>
 #include <stdlib.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * recording.h: a recording in memory, as analyses, exports and the report see it.  read.c fills it from a file, whose
- * every byte is hostile: what stands here was checked (indexes are in range, strings are NUL-terminated UTF-8, events
- * are in order of time).  Constant once it is filled; any number of threads may read.
+ * recording.h: a recording in memory, for analyses, exports and the report. read.c fills it from a
+ * file that may be hostile, and checks the contents: indexes are in range, strings are
+ * NUL-terminated UTF-8, events are in order of time. It is constant once it is filled; any number
+ * of threads may read it.
  */
 #ifndef GP_RECORDING_RECORDING_H
 #define GP_RECORDING_RECORDING_H
@@ -13,10 +14,10 @@
 #include <stdint.h>
 
 #define GP_REC_NO_DEVICE 255u
-#define GP_REC_OTHERS    65535u /* stream: beyond the 65 535 that are told apart */
+#define GP_REC_OTHERS    65535u /* stream: one beyond the 65 535 that are distinguished */
 #define GP_REC_NONE      UINT32_MAX
 
-/* 10^7 of them open in less than 500 MB: 40 bytes each, and 4 for `peer`. */
+/* 10^7 events need less than 500 MB: 40 bytes each, and 4 for `peer`. */
 struct gp_rec_event {
     uint64_t time_ns; /* CLOCK_MONOTONIC of the recorded machine */
     uint64_t address;
@@ -30,7 +31,7 @@ struct gp_rec_event {
     uint8_t kind : 4;     /* enum gp_wire_kind */
     uint8_t device;       /* index in devices; GP_REC_NO_DEVICE */
 };
-_Static_assert(sizeof(struct gp_rec_event) == 40 && GP_EVENT_TYPES <= 16 && GP_KINDS <= 16, "see above");
+_Static_assert(sizeof(struct gp_rec_event) == 40 && GP_EVENT_TYPES <= 16 && GP_KINDS <= 16, "bit fields");
 
 struct gp_rec_device {
     uint8_t index;   /* in the session; GP_WIRE_HOST is the host */
@@ -41,7 +42,7 @@ struct gp_rec_device {
     struct gp_wire_device last; /* at the recording's end */
 };
 
-struct gp_rec_sample { /* what was measured beside the events; unknown is -1 */
+struct gp_rec_sample { /* periodic measurements; -1: unknown */
     uint64_t time_ns;
     uint32_t device; /* index in devices */
     int64_t allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes;
@@ -75,30 +76,33 @@ struct gp_rec_thread {
 };
 
 struct gp_recording {
-    /* The process. */
+    /* The recorded process. */
     uint32_t pid;
     const char *comm, *command_line, *host; /* "" unknown */
     uint32_t source;                        /* enum gp_wire_source */
     const char *allocator;                  /* "off" or the policy */
     uint32_t driver_version;                /* 0 unknown */
-    uint64_t begin_ns, end_ns;              /* of what is recorded, CLOCK_MONOTONIC */
+    uint64_t begin_ns, end_ns;              /* the recorded time, CLOCK_MONOTONIC */
     uint64_t begin_unix_ns;                 /* the same instant on the wall clock */
 
-    /* Was it all?  tried = delivered + dropped, as the process itself counted, when the recording ended. */
-    bool complete;   /* ended by its writer: else the file was cut, and ends with its last sound block */
-    bool from_start; /* recorded since the process's first event: what was live before is `baseline` */
+    /* Completeness: tried = delivered + dropped, as the process counted when the recording
+     * ended. */
+    bool complete;   /* the writer ended it; otherwise the file was cut and ends with its last sound block */
+    bool from_start; /* recorded from the process's first event; else see `baseline` */
     uint64_t tried, delivered, dropped;
     uint64_t damaged_blocks; /* skipped for a wrong checksum */
 
     struct gp_rec_event *events;
     size_t event_count;
-    /* For an ALLOC the index of its FREE, for a FREE of its ALLOC; GP_REC_NONE: live at the end, or begun before (and
-     * event_count + i: the i-th of baseline).  So too for SEGMENT_ALLOC and SEGMENT_FREE, and for SEGMENT_MAP and
-     * SEGMENT_UNMAP but those of kind LINEAR (a growable cache's). Where the address came again before
-     * the free was told (or if it never was): the index of the ALLOC that got it; the peer of that free, if there is
-     * one, is the older ALLOC, which it no longer ends. */
+    /* For an ALLOC the index of its FREE, for a FREE that of its ALLOC (event_count + i: the i-th
+     * of baseline); GP_REC_NONE: live at the end, or allocated before the start. The same holds for
+     * SEGMENT_ALLOC and SEGMENT_FREE, and for SEGMENT_MAP and SEGMENT_UNMAP except those of kind
+     * LINEAR (a growable cache's). If the address was allocated again before the free was recorded
+     * (or the free never was): the index of the ALLOC that got the address; the peer of that free,
+     * if there is one, is the older ALLOC, which it no longer ends. */
     uint32_t *peer;
-    /* What was live when recording began: ALLOC events, of the time when they were allocated if that is known. */
+    /* Memory that was live when recording started: ALLOC events, with the time of the allocation if
+     * known. */
     struct gp_rec_event *baseline;
     size_t baseline_count;
 
@@ -106,7 +110,7 @@ struct gp_recording {
     uint32_t device_count;
     struct gp_rec_sample *samples;
     size_t sample_count;
-    struct gp_rec_site *sites; /* [0] is unknown */
+    struct gp_rec_site *sites; /* [0] is the unknown site */
     uint32_t site_count;
     struct gp_rec_frame *frames;
     uint32_t frame_count;
@@ -129,22 +133,22 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
     return event->bytes - event->unused;
 }
 
-/* read.c.  Opens, checks, loads.  0; -errno of the file; -EPROTO with what is wrong in `why` (not a recording, of a
- * newer version, nothing sound in it).  A cut file is no error: see complete.  progress: may be NULL; gets parts of
- * 1000. */
+/* read.c. Opens, checks and loads a recording. 0; -errno of the file; -EPROTO with the problem in
+ * `why` (not a recording, of a newer version, no sound block). A cut file is not an error: see
+ * complete. progress: may be NULL; gets parts per 1000. */
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg);
-/* The same out of memory, for tests and fuzzing. */
+/* The same from a buffer, for tests and fuzzing. */
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
 
-/* save.c.  Writes it to a file (a recording that is there already is replaced).  0 or -errno. */
+/* save.c. Writes the recording to a file, replacing a recording there. 0 or -errno. */
 int gp_recording_write(const struct gp_recording *recording, const char *path);
 
-/* match.c.  Fills peer from the events: an ALLOC belongs to the next FREE of its address on its device and kind space,
- * segments and mappings likewise. Called by the readers; a builder of recordings (tests, import) calls it too.  0 or
- * -ENOMEM. */
+/* match.c. Fills in peer: an ALLOC is paired with the next FREE of its address on its device and in
+ * its address space, segments and mappings likewise. Called by the readers, and by builders of
+ * recordings (tests, import). 0 or -ENOMEM. */
 int gp_recording_match(struct gp_recording *recording);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * save.c: a recording in memory into a file, by the recorder's own writer; see recording.h. */
+ *
+ * save.c: writes a recording in memory to a file, with the recorder's own writer; see recording.h.
+ */
 #include <recording/recording.h>
 
 #include <record/blocks.h>
@@ -8,10 +10,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* A payload is written when it has grown so far; its largest row (a device) is 8 KiB. */
-#define GP_WRITE_ENOUGH (GP_FORMAT_BLOCK_BYTES / 2)
+/* A payload is written when it reaches this size; its largest row (a device) has 8 KiB. */
+#define GP_SAVE_ENOUGH (GP_FORMAT_BLOCK_BYTES / 2)
 
-struct gp_write {
+struct gp_save {
     const struct gp_recording *recording;
     struct gp_file *file;
     struct gp_pack *pack;
@@ -19,33 +21,34 @@ struct gp_write {
     int error;
 };
 
-static void write_begin(struct gp_write *write)
+static void save_begin(struct gp_save *save)
 {
-    write->pack = gp_file_pack(write->file);
-    write->count = 0;
+    save->pack = gp_file_pack(save->file);
+    save->count = 0;
 }
 
-static void write_block(struct gp_write *write, enum gp_format_type type)
+static void save_block(struct gp_save *save, enum gp_format_type type)
 {
-    int error = write->count ? gp_file_block(write->file, type, write->count, true) : 0;
-    if (error && !write->error)
-        write->error = error;
-    write_begin(write);
+    int error = save->count ? gp_file_block(save->file, type, save->count, true) : 0;
+    if (error && !save->error)
+        save->error = error;
+    save_begin(save);
 }
 
-/* After a row: the payload may be large enough.  True: the next row begins one. */
-static bool write_row(struct gp_write *write, enum gp_format_type type)
+/* Called after each row; writes the payload if it is large enough. True: the next row starts a new
+ * one. */
+static bool save_row(struct gp_save *save, enum gp_format_type type)
 {
-    write->count++;
-    if (gp_pack_bytes(write->pack) < GP_WRITE_ENOUGH)
+    save->count++;
+    if (gp_pack_bytes(save->pack) < GP_SAVE_ENOUGH)
         return false;
-    write_block(write, type);
+    save_block(save, type);
     return true;
 }
 
-static void write_process(struct gp_write *write)
+static void save_process(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     const struct gp_block_process process = {.pid = r->pid,
                                              .source = r->source,
                                              .driver_version = r->driver_version,
@@ -56,27 +59,28 @@ static void write_process(struct gp_write *write)
                                              .command_line = r->command_line,
                                              .host = r->host,
                                              .allocator = r->allocator};
-    gp_block_process(write->pack, &process);
-    write->count = 1;
-    write_block(write, GP_BLOCK_PROCESS);
+    gp_block_process(save->pack, &process);
+    save->count = 1;
+    save_block(save, GP_BLOCK_PROCESS);
 }
 
-/* All strings of the recording stand where the site tables' do: the offsets are theirs. */
-static void write_strings(struct gp_write *write)
+/* All strings of the recording are written as the site tables' strings, whose offsets the frames
+ * use. */
+static void save_strings(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (uint32_t at = 0, part; at < r->string_bytes; at += part) {
-        part = r->string_bytes - at < GP_WRITE_ENOUGH ? r->string_bytes - at : GP_WRITE_ENOUGH;
-        gp_block_first(write->pack, at);
-        gp_pack_raw(write->pack, r->strings + at, part);
-        write->count = part;
-        write_block(write, GP_BLOCK_STRINGS);
+        part = r->string_bytes - at < GP_SAVE_ENOUGH ? r->string_bytes - at : GP_SAVE_ENOUGH;
+        gp_block_first(save->pack, at);
+        gp_pack_raw(save->pack, r->strings + at, part);
+        save->count = part;
+        save_block(save, GP_BLOCK_STRINGS);
     }
 }
 
-static void write_modules(struct gp_write *write)
+static void save_modules(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->module_count; i++) {
         const struct gp_rec_module *module = &r->modules[i];
         const char *hex = r->strings + module->build_id;
@@ -84,15 +88,15 @@ static void write_modules(struct gp_write *write)
         size_t bytes = 0;
         for (unsigned byte; bytes < sizeof(id) && hex[0] && hex[1] && sscanf(hex, "%2x", &byte) == 1; hex += 2)
             id[bytes++] = (uint8_t)byte;
-        gp_block_module(write->pack, module->start, module->end, module->offset, r->strings + module->path, id, bytes);
-        write_row(write, GP_BLOCK_MODULES);
+        gp_block_module(save->pack, module->start, module->end, module->offset, r->strings + module->path, id, bytes);
+        save_row(save, GP_BLOCK_MODULES);
     }
-    write_block(write, GP_BLOCK_MODULES);
+    save_block(save, GP_BLOCK_MODULES);
 }
 
-static void write_frames(struct gp_write *write)
+static void save_frames(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     bool begin = true;
     for (uint32_t i = 0; i < r->frame_count; i++) {
         const struct gp_rec_frame *from = &r->frames[i];
@@ -104,16 +108,16 @@ static void write_frames(struct gp_write *write)
             frame.file = from->file;
         }
         if (begin)
-            gp_block_first(write->pack, i);
-        gp_block_frame(write->pack, &frame);
-        begin = write_row(write, GP_BLOCK_FRAMES);
+            gp_block_first(save->pack, i);
+        gp_block_frame(save->pack, &frame);
+        begin = save_row(save, GP_BLOCK_FRAMES);
     }
-    write_block(write, GP_BLOCK_FRAMES);
+    save_block(save, GP_BLOCK_FRAMES);
 }
 
-static void write_sites(struct gp_write *write, enum gp_format_type type)
+static void save_sites(struct gp_save *save, enum gp_format_type type)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     bool begin = true;
     for (uint32_t i = 1; i < r->site_count; i++) {
         const struct gp_rec_site *from = &r->sites[i];
@@ -129,35 +133,34 @@ static void write_sites(struct gp_write *write, enum gp_format_type type)
                                           .allocated_bytes = from->allocated_bytes,
                                           .calls = from->calls};
         if (begin)
-            gp_block_first(write->pack, i);
+            gp_block_first(save->pack, i);
         if (type == GP_BLOCK_SITES)
-            gp_block_site(write->pack, &site);
+            gp_block_site(save->pack, &site);
         else
-            gp_block_site_numbers(write->pack, &site);
-        begin = write_row(write, type);
+            gp_block_site_numbers(save->pack, &site);
+        begin = save_row(save, type);
     }
-    write_block(write, type);
+    save_block(save, type);
 }
 
-static void write_threads(struct gp_write *write)
+static void save_threads(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->thread_count; i++) {
-        gp_block_thread(write->pack, r->threads[i].tid, r->strings + r->threads[i].name);
-        write_row(write, GP_BLOCK_THREADS);
+        gp_block_thread(save->pack, r->threads[i].tid, r->strings + r->threads[i].name);
+        save_row(save, GP_BLOCK_THREADS);
     }
-    write_block(write, GP_BLOCK_THREADS);
+    save_block(save, GP_BLOCK_THREADS);
 }
 
-static uint8_t write_index(const struct gp_recording *r, uint32_t device)
+static uint8_t save_index(const struct gp_recording *r, uint32_t device)
 {
     return device < r->device_count ? r->devices[device].index : GP_REC_NO_DEVICE;
 }
 
-static void write_events(struct gp_write *write, const struct gp_rec_event *events, size_t count,
-                         enum gp_format_type type)
+static void save_events(struct gp_save *save, const struct gp_rec_event *events, size_t count, enum gp_format_type type)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (size_t i = 0; i < count; i++) {
         const struct gp_rec_event *from = &events[i];
         struct gp_wire_event event = {.time_ns = from->time_ns,
@@ -166,7 +169,7 @@ static void write_events(struct gp_write *write, const struct gp_rec_event *even
                                       .site = from->site,
                                       .type = from->type,
                                       .kind = from->kind,
-                                      .device = write_index(r, from->device)};
+                                      .device = save_index(r, from->device)};
         if (from->type == GP_EVENT_MARK) {
             snprintf(event.name, sizeof(event.name), "%s", r->strings + from->bytes);
         } else {
@@ -175,79 +178,79 @@ static void write_events(struct gp_write *write, const struct gp_rec_event *even
             event.requested_bytes = gp_rec_requested(from);
             event.stream = from->stream < r->stream_count ? r->streams[from->stream] : 0;
         }
-        gp_file_add(write->file, &event, type);
+        gp_file_add(save->file, &event, type);
     }
-    gp_file_flush(write->file, type);
+    gp_file_flush(save->file, type);
 }
 
-static void write_samples(struct gp_write *write)
+static void save_samples(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (size_t i = 0; i < r->sample_count; i++) {
         const struct gp_rec_sample *from = &r->samples[i];
         const struct gp_block_sample sample = {
-            from->time_ns,      write_index(r, from->device), from->allocated_bytes, from->reserved_bytes,
-            from->active_bytes, from->inactive_split_bytes,   from->used_bytes,      from->process_bytes};
-        gp_block_sample(write->pack, &sample);
-        write_row(write, GP_BLOCK_SAMPLES);
+            from->time_ns,      save_index(r, from->device), from->allocated_bytes, from->reserved_bytes,
+            from->active_bytes, from->inactive_split_bytes,  from->used_bytes,      from->process_bytes};
+        gp_block_sample(save->pack, &sample);
+        save_row(save, GP_BLOCK_SAMPLES);
     }
-    write_block(write, GP_BLOCK_SAMPLES);
+    save_block(save, GP_BLOCK_SAMPLES);
 }
 
-static void write_devices(struct gp_write *write)
+static void save_devices(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->device_count; i++) {
         const struct gp_rec_device *device = &r->devices[i];
-        gp_block_device(write->pack, device->index, device->ordinal, device->uuid, device->name, device->total_bytes,
+        gp_block_device(save->pack, device->index, device->ordinal, device->uuid, device->name, device->total_bytes,
                         device->has_last ? &device->last : NULL, device->has_last);
-        write_row(write, GP_BLOCK_DEVICES);
+        save_row(save, GP_BLOCK_DEVICES);
     }
-    write_block(write, GP_BLOCK_DEVICES);
+    save_block(save, GP_BLOCK_DEVICES);
 }
 
-static void write_end(struct gp_write *write)
+static void save_end(struct gp_save *save)
 {
-    const struct gp_recording *r = write->recording;
+    const struct gp_recording *r = save->recording;
     struct gp_block_counts counts = {
         .why = GP_END_STOPPED, .time_ns = r->end_ns, .tried = r->tried, .delivered = r->delivered};
     if (r->has_oom) {
-        gp_block_oom(write->pack, &r->oom);
-        write->count = 1;
-        write_block(write, GP_BLOCK_OOM);
+        gp_block_oom(save->pack, &r->oom);
+        save->count = 1;
+        save_block(save, GP_BLOCK_OOM);
     }
     counts.dropped[GP_DROP_RING] = r->dropped;
     for (unsigned i = 0; i < GP_LOSTS; i++)
         counts.lost[i] = r->lost[i];
-    gp_block_counts(write->pack, &counts);
-    write->count = 1;
-    write_block(write, r->complete ? GP_BLOCK_END : GP_BLOCK_COUNTS);
+    gp_block_counts(save->pack, &counts);
+    save->count = 1;
+    save_block(save, r->complete ? GP_BLOCK_END : GP_BLOCK_COUNTS);
 }
 
 int gp_recording_write(const struct gp_recording *recording, const char *path)
 {
-    struct gp_write write = {.recording = recording};
+    struct gp_save save = {.recording = recording};
     const struct gp_file_who who = {.pid = recording->pid, .begin_unix_ns = recording->begin_unix_ns};
     struct gp_file_stats stats;
     int fd = gp_file_open(path, true);
-    int error = fd < 0 ? fd : gp_file_new(&write.file, fd, &who);
+    int error = fd < 0 ? fd : gp_file_new(&save.file, fd, &who);
     if (error)
         return error;
-    write_begin(&write);
-    write_process(&write);
-    write_strings(&write);
-    write_modules(&write);
-    write_frames(&write);
-    write_sites(&write, GP_BLOCK_SITES);
-    write_devices(&write);
-    write_threads(&write);
-    write_events(&write, recording->baseline, recording->baseline_count, GP_BLOCK_BASELINE);
-    write_events(&write, recording->events, recording->event_count, GP_BLOCK_EVENTS);
-    write_begin(&write);
-    write_samples(&write);
-    write_sites(&write, GP_BLOCK_SITE_NUMBERS);
-    write_end(&write);
-    gp_file_stats(write.file, &stats);
-    error = gp_file_end(write.file);
-    return write.error ? write.error : stats.given_up ? -(stats.error ? stats.error : EIO) : error;
+    save_begin(&save);
+    save_process(&save);
+    save_strings(&save);
+    save_modules(&save);
+    save_frames(&save);
+    save_sites(&save, GP_BLOCK_SITES);
+    save_devices(&save);
+    save_threads(&save);
+    save_events(&save, recording->baseline, recording->baseline_count, GP_BLOCK_BASELINE);
+    save_events(&save, recording->events, recording->event_count, GP_BLOCK_EVENTS);
+    save_begin(&save);
+    save_samples(&save);
+    save_sites(&save, GP_BLOCK_SITE_NUMBERS);
+    save_end(&save);
+    gp_file_stats(save.file, &stats);
+    error = gp_file_end(save.file);
+    return save.error ? save.error : stats.given_up ? -(stats.error ? stats.error : EIO) : error;
 }

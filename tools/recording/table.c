@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * table.c: arrays and dictionaries of a recording that is being read; see internal.h. */
-#include <recording/internal.h>
+ * table.c: arrays and dictionaries of a recording that is being read; see reading.h. */
+#include <recording/reading.h>
 
 #include <base/text.h>
 #include <errno.h>
@@ -15,7 +15,7 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
         read->error = -EFBIG;
         return false;
     }
-    /* Large arrays grow by mremap, which moves no byte, and what is not used yet is no memory. */
+    /* realloc grows large arrays by mremap, which copies nothing; unused pages take no memory. */
     size_t more = *room ? *room * 2 : 64;
     while (more < need)
         more *= 2;
@@ -24,7 +24,7 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
         read->error = -ENOMEM;
         return false;
     }
-    /* Of events only what is used is touched. */
+    /* Large arrays of events are not zeroed, so that unused pages stay untouched. */
     if (more <= GP_READ_ROWS / 16 || row_bytes != sizeof(struct gp_rec_event))
         memset(grown + *room * row_bytes, 0, (more - *room) * row_bytes);
     *array = grown;
@@ -32,7 +32,7 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
     return true;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t read_hash(uint64_t key)
 {
@@ -88,9 +88,9 @@ void gp_read_map_free(struct gp_read_map *map)
     memset(map, 0, sizeof(*map));
 }
 
-/* ---- what they are keys of -------------------------------------------------------------------------------------- */
+/* ---- strings, threads, streams, devices -------------------------------------------------------------------------- */
 
-/* Paths are the longest strings that are told. */
+/* Paths are the longest recorded strings. */
 #define GP_READ_TEXT 4096
 
 uint32_t gp_read_string(struct gp_read *read, const void *text, size_t length)

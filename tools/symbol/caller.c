@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * caller.c: sites of equal names, told apart; see symbol.h.  A program that asks for all of its memory in one function
- * of its own has hundreds of sites whose name is that function's.  Sorted by their stacks from the name outward, a
- * site's nearest relatives stand beside it: where it leaves the way of the nearer one, it has left all others.
+ * caller.c: tells sites of equal names apart; see symbol.h. A program that allocates all of its
+ * memory in one function of its own has hundreds of sites with that function's name. When the sites
+ * are sorted by their stacks from the named frame outward, the most similar stacks are adjacent:
+ * the frame at which a site differs from the more similar neighbour distinguishes it from all
+ * others.
  */
 #include <symbol/symbol.h>
 
@@ -10,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shorter, a name that is cut says nothing. */
+/* A shortened name below this length is useless. */
 #define GP_CALLER_LEAST 16u
 
 struct gp_caller {
-    const struct gp_frame_text *frames; /* from the name outward */
-    uint32_t count, at;                 /* at: in the caller's list */
+    const struct gp_frame_text *frames; /* from the named frame outward */
+    uint32_t count, at;                 /* at: index in the sites passed in */
 };
 
 static int caller_frame(const struct gp_frame_text *a, const struct gp_frame_text *b)
@@ -43,10 +45,10 @@ static int caller_compare(const void *one, const void *other)
     return caller_frame(&a->frames[common], &b->frames[common]);
 }
 
-/* How far it goes with the nearest on one side that is not its double. */
+/* How many frames the site shares with the nearest one on one side that has a different stack. */
 static uint32_t caller_beside(const struct gp_caller *list, uint32_t count, uint32_t i, int step)
 {
-    for (uint32_t k = i + (uint32_t)step; k < count; k += (uint32_t)step) { /* below 0 it is large */
+    for (uint32_t k = i + (uint32_t)step; k < count; k += (uint32_t)step) { /* below 0 it wraps around */
         uint32_t common = caller_common(&list[i], &list[k]);
         if (common < list[i].count || common < list[k].count)
             return common;
@@ -75,7 +77,7 @@ void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint3
     free(list);
 }
 
-/* The nearer to what there is room for, the more is left out: the name's file first, then the caller's. */
+/* Tries shorter and shorter forms: first the name's file is left out, then the caller's. */
 void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
 {
     char inner[512], outer[512], line[512];
@@ -85,7 +87,7 @@ void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text 
     gp_frame_label(name, inner, sizeof(inner));
     gp_frame_label(caller, outer, sizeof(outer));
     snprintf(line, sizeof(line), caller->line ? "%.400s:%u" : "%.400s", caller->function, (unsigned)caller->line);
-    bool same = caller->file[0] && strcmp(caller->file, name->file) == 0; /* its line is enough then */
+    bool same = caller->file[0] && strcmp(caller->file, name->file) == 0; /* its line is enough in that case */
     const char *ways[][2] = {
         {inner, same ? line : outer}, {name->function, same ? line : outer}, {name->function, line}};
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -94,7 +96,7 @@ void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text 
             return;
         }
     }
-    /* The middle of the caller's own name goes last. */
+    /* As a last resort the middle of the caller's name is cut out. */
     const struct gp_frame_text bare = {.function = line, .file = "", .module = ""};
     size_t used = strlen(name->function) + 3;
     if (used + GP_CALLER_LEAST < bytes) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * demangle.c: see demangle.h.  libiberty's demanglers through callbacks: a name of 200 bytes can stand for a text of
- * 2^100, so whoever has enough jumps out.  They keep their state on the stack, nothing is lost by that. */
+ *
+ * demangle.c: see demangle.h. Calls libiberty's demanglers with a callback: a name of 200 bytes can
+ * expand to 2^100 bytes of text, so the callback leaves by longjmp when the output is full. The
+ * demanglers keep their state on the stack, so nothing leaks.
+ */
 #include <symbol/demangle.h>
 
 #include <libiberty/demangle.h>
@@ -41,7 +44,8 @@ bool gp_demangle(const char *name, char *out, size_t out_bytes)
     bool rust = strncmp(name, "_R", 2) == 0, itanium = strncmp(name, "_Z", 2) == 0;
     if ((!rust && !itanium) || out_bytes < 2 || strnlen(name, GP_MANGLED_MOST) == GP_MANGLED_MOST)
         return false;
-    /* Old Rust names are Itanium names that end with a hash: its demangler knows them and refuses C++. */
+    /* Old Rust names are Itanium names that end with a hash: the Rust demangler accepts them and
+     * rejects C++ names. */
     if (!demangle_by(rust_demangle_callback, name, &d) &&
         (!itanium || !demangle_by(cplus_demangle_v3_callback, name, &d)))
         return false;

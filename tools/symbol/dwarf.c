@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * dwarf.c: function, line and inlined calls of an address; see object.h.  elfutils can answer that too, but walks all
- * of a compilation unit each time, and finds units by .debug_aranges alone, which clang does not write.  Here every
- * unit's ranges are listed once, and each unit that is asked for is walked once: its functions become disjoint
- * intervals, each with the innermost function there, and functions know what they were inlined into.
+ * dwarf.c: function, line and inlined calls of an address; see object.h. elfutils has a lookup too,
+ * but it walks a whole compilation unit each time, and finds units only by .debug_aranges, which
+ * clang does not write. Here the ranges of every unit are listed once, and each unit that is needed
+ * is walked once: its functions become disjoint intervals, each with the innermost function there,
+ * and each function knows the one that it was inlined into.
  */
 #include <symbol/object.h>
 
@@ -13,11 +14,11 @@
 #include <string.h>
 
 /* Bounds for hostile files; real ones stay far below. */
-#define GP_DWARF_NESTING 256u       /* lexical blocks in one another */
+#define GP_DWARF_NESTING 256u       /* nested lexical blocks */
 #define GP_DWARF_RANGES  65536u     /* of one entry */
 #define GP_DWARF_MOST    (1u << 24) /* units, functions or intervals of one file: about a gigabyte */
 
-#define GP_DWARF_NOBODY UINT32_MAX
+#define GP_DWARF_NONE UINT32_MAX /* no function */
 
 struct gp_dwarf_span { /* [start, end) belongs to `owner`: a unit, or a function of the unit */
     uint64_t start, end;
@@ -31,12 +32,12 @@ struct gp_dwarf_spans {
 
 struct gp_dwarf_function {
     Dwarf_Die die;
-    uint32_t outer; /* that it was inlined into; GP_DWARF_NOBODY: it was not */
+    uint32_t outer; /* the function it was inlined into; GP_DWARF_NONE: not inlined */
     const char *name;
 };
 
 struct gp_dwarf_unit {
-    Dwarf_Die die, split; /* split: where the functions are; the unit itself if it is not split */
+    Dwarf_Die die, split; /* split: the unit that has the functions; the same one if not split */
     Dwarf_Addr bias;
     bool walked;
     struct gp_dwarf_spans spans; /* disjoint, ordered */
@@ -51,9 +52,9 @@ struct gp_dwarf {
     struct gp_dwarf_spans spans; /* of units, ordered by start */
 };
 
-/* ---- growing --------------------------------------------------------------------------------------------------- */
+/* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-/* The items with room for one more; NULL: no memory, or more than a sound file has. */
+/* Returns the items with room for one more; NULL: out of memory, or more than a sound file has. */
 static void *dwarf_room(void *items, uint32_t count, uint32_t *room, size_t bytes)
 {
     if (count < *room)
@@ -67,7 +68,7 @@ static void *dwarf_room(void *items, uint32_t count, uint32_t *room, size_t byte
 
 static void dwarf_span_add(struct gp_dwarf_spans *spans, uint64_t start, uint64_t end, uint32_t owner, uint32_t depth)
 {
-    /* What the linker threw away is described at address 0. */
+    /* Functions that the linker discarded are described at address 0. */
     if (start == 0 || start >= end)
         return;
     void *items = dwarf_room(spans->items, spans->count, &spans->room, sizeof(*spans->items));
@@ -101,7 +102,7 @@ static void dwarf_sort(struct gp_dwarf_spans *spans)
         qsort(spans->items, spans->count, sizeof(*spans->items), dwarf_order);
 }
 
-/* The last span that begins at or before the address, + 1; 0: none. */
+/* Index + 1 of the last span that starts at or before the address; 0: none. */
 static uint32_t dwarf_find(const struct gp_dwarf_spans *spans, uint64_t address)
 {
     uint32_t low = 0, high = spans->count;
@@ -115,7 +116,7 @@ static uint32_t dwarf_find(const struct gp_dwarf_spans *spans, uint64_t address)
     return low;
 }
 
-/* ---- units ----------------------------------------------------------------------------------------------------- */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 
 static void dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bias)
 {
@@ -168,7 +169,7 @@ void gp_dwarf_free(struct gp_dwarf *dwarf)
     free(dwarf);
 }
 
-/* ---- functions of a unit --------------------------------------------------------------------------------------- */
+/* ---- functions of a unit ----------------------------------------------------------------------------------------- */
 
 static uint32_t dwarf_function_add(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *die,
                                    uint32_t outer, uint32_t depth)
@@ -178,13 +179,13 @@ static uint32_t dwarf_function_add(struct gp_dwarf_unit *unit, struct gp_dwarf_s
         return outer;
     unit->functions = functions;
     bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
-    uint32_t me = unit->function_count++;
-    unit->functions[me] = (struct gp_dwarf_function){.die = *die, .outer = inlined ? outer : GP_DWARF_NOBODY};
-    dwarf_ranges_add(spans, die, me, depth);
-    return me;
+    uint32_t index = unit->function_count++;
+    unit->functions[index] = (struct gp_dwarf_function){.die = *die, .outer = inlined ? outer : GP_DWARF_NONE};
+    dwarf_ranges_add(spans, die, index, depth);
+    return index;
 }
 
-/* Types are walked too: a function may be defined inside of one. */
+/* Types are walked too, because a function may be defined inside one. */
 static void dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans, Dwarf_Die *parent, uint32_t outer,
                        uint32_t depth)
 {
@@ -196,7 +197,7 @@ static void dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans,
         int tag = dwarf_tag(&die);
         uint32_t inner = outer;
         Dwarf_Off here = dwarf_dieoffset(&die);
-        if (here <= last) /* a sibling that lies before: a circle */
+        if (here <= last) /* a sibling at a lower offset: a cycle */
             return;
         last = here;
         if (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine)
@@ -206,7 +207,7 @@ static void dwarf_walk(struct gp_dwarf_unit *unit, struct gp_dwarf_spans *spans,
     } while (dwarf_siblingof(&die, &die) == 0);
 }
 
-/* Nested spans become disjoint ones that name the innermost owner. */
+/* Converts nested spans to disjoint ones with the innermost owner. */
 static void dwarf_flatten(const struct gp_dwarf_spans *nested, struct gp_dwarf_spans *flat)
 {
     const struct gp_dwarf_span *open[GP_DWARF_NESTING];
@@ -233,13 +234,13 @@ static void dwarf_unit_walk(struct gp_dwarf_unit *unit)
 {
     struct gp_dwarf_spans nested = {0};
     unit->walked = true;
-    dwarf_walk(unit, &nested, &unit->split, GP_DWARF_NOBODY, 0);
+    dwarf_walk(unit, &nested, &unit->split, GP_DWARF_NONE, 0);
     dwarf_sort(&nested);
     dwarf_flatten(&nested, &unit->spans);
     free(nested.items);
 }
 
-/* ---- lookup ---------------------------------------------------------------------------------------------------- */
+/* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
 static const char *dwarf_name(struct gp_dwarf *dwarf, struct gp_dwarf_function *function)
 {
@@ -252,11 +253,11 @@ static const char *dwarf_name(struct gp_dwarf *dwarf, struct gp_dwarf_function *
         name = dwarf_formstring(&attribute);
     if (!name)
         name = dwarf_diename(&function->die);
-    function->name = name ? gp_object_name(dwarf->intern, name) : "";
+    function->name = name ? gp_intern_name(dwarf->intern, name) : "";
     return function->name;
 }
 
-/* Where the inlined function was called: in the unit that called it. */
+/* Fills in the file and line of the inlined call: they are the position in the calling function. */
 static void dwarf_call(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit, Dwarf_Die *inlined,
                        struct gp_object_frame *caller)
 {
@@ -290,14 +291,14 @@ static uint32_t dwarf_frames(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit,
                              struct gp_object_frame frames[GP_INLINES])
 {
     uint32_t count = 0, at = dwarf_find(&unit->spans, address);
-    uint32_t who = at && address < unit->spans.items[at - 1].end ? unit->spans.items[at - 1].owner : GP_DWARF_NOBODY;
+    uint32_t owner = at && address < unit->spans.items[at - 1].end ? unit->spans.items[at - 1].owner : GP_DWARF_NONE;
     frames[count++] = (struct gp_object_frame){.function = "", .file = ""};
     dwarf_line(dwarf, unit, address, &frames[0]);
-    while (who != GP_DWARF_NOBODY) {
-        struct gp_dwarf_function *function = &unit->functions[who];
+    while (owner != GP_DWARF_NONE) {
+        struct gp_dwarf_function *function = &unit->functions[owner];
         frames[count - 1].function = dwarf_name(dwarf, function);
-        who = function->outer;
-        if (who == GP_DWARF_NOBODY || count == GP_INLINES)
+        owner = function->outer;
+        if (owner == GP_DWARF_NONE || count == GP_INLINES)
             break;
         frames[count - 1].inlined = true;
         frames[count] = (struct gp_object_frame){.function = "", .file = ""};
@@ -309,7 +310,7 @@ static uint32_t dwarf_frames(struct gp_dwarf *dwarf, struct gp_dwarf_unit *unit,
 uint32_t gp_dwarf_lookup(struct gp_dwarf *dwarf, uint64_t address, struct gp_object_frame frames[GP_INLINES])
 {
     uint32_t at = dwarf_find(&dwarf->spans, address);
-    /* Units of one file hardly overlap: a few steps back pass those that do. */
+    /* Units of one file hardly overlap: going back a few spans passes those that do. */
     for (uint32_t steps = 0; at-- > 0 && steps < 16; steps++) {
         const struct gp_dwarf_span *span = &dwarf->spans.items[at];
         if (address >= span->end)

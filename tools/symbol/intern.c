@@ -5,6 +5,7 @@
 #include <base/text.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/demangle.h>
 
 #define GP_INTERN_PAGE 65536u
 
@@ -25,14 +26,14 @@ void *gp_intern_room(struct gp_intern *intern, size_t bytes)
         intern->pages = page;
         intern->left = page_bytes;
     }
-    /* Filled from the end: what is left is what is in front. */
+    /* A page is filled from its end: the bytes in front are free. */
     intern->left -= bytes;
     return intern->pages->bytes + intern->left;
 }
 
 static uint64_t intern_hash(const char *text)
 {
-    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a; a flood of equal hashes costs time, linear in what it sent */
+    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a; crafted collisions only cost time, in proportion to the input */
     for (; *text; text++)
         hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
     return hash ^ hash >> 29;
@@ -82,6 +83,12 @@ const char *gp_intern(struct gp_intern *intern, const char *text)
     intern->used++;
     *slot = kept;
     return kept;
+}
+
+const char *gp_intern_name(struct gp_intern *intern, const char *name)
+{
+    char plain[GP_SYMBOL_TEXT];
+    return gp_intern(intern, gp_demangle(name, plain, sizeof(plain)) ? plain : name);
 }
 
 void gp_intern_free(struct gp_intern *intern)

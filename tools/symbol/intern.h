@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * intern.h: texts that live as long as a struct gp_symbols, each kept once and made harmless.  Used inside symbol/. */
+ *
+ * intern.h: strings that live as long as their struct gp_symbols, each stored once and cleaned for
+ * output. Used inside symbol/.
+ */
 #ifndef GP_SYMBOL_INTERN_H
 #define GP_SYMBOL_INTERN_H
 
@@ -15,10 +18,12 @@ struct gp_intern {
     uint32_t slot_count, used;
 };
 
-/* A cleaned copy: printable UTF-8, cut to GP_SYMBOL_TEXT.  Never NULL: without memory it is "?". */
+/* A cleaned copy: printable UTF-8, cut to GP_SYMBOL_TEXT. Never NULL; "?" when out of memory. */
 const char *gp_intern(struct gp_intern *intern, const char *text);
-/* Memory that is freed with the rest; aligned for pointers; NULL: none. */
+/* Memory that gp_intern_free frees, aligned for pointers; NULL: out of memory. */
 void *gp_intern_room(struct gp_intern *intern, size_t bytes);
+/* As gp_intern, demangled if the name is mangled. */
+const char *gp_intern_name(struct gp_intern *intern, const char *name);
 void gp_intern_free(struct gp_intern *intern);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * label.c: one frame in one line; see symbol.h. */
+ * label.c: formats one frame as one line; see symbol.h. */
 #include <symbol/symbol.h>
 
 #include <inttypes.h>
@@ -8,7 +8,8 @@
 
 #define GP_LABEL_CUT "..."
 
-/* The nearest begin of a character at or before `at`, and at or after it. */
+/* The nearest start of a character at or before `at` (label_before), or at or after it
+ * (label_after). */
 static size_t label_before(const char *text, size_t at)
 {
     while (at && (text[at] & 0xc0) == 0x80)
@@ -23,11 +24,11 @@ static size_t label_after(const char *text, size_t at)
     return at;
 }
 
-/* Where it is shorter than this, the end of a path says more than its begin. */
+/* In a path shorter than this, the end is more useful than the start. */
 #define GP_LABEL_ENDS 24u
 
-/* Text in at most `room` bytes without the NUL, the middle left out if need be: a third stays in front. A path that is
- * cut goes on at a folder. */
+/* Copies text into at most `room` bytes, not counting the NUL. If the text is longer, the middle is
+ * cut out and a third of the room stays for the front. A path resumes at a directory. */
 static void label_fit(const char *text, size_t room, bool path, char *out)
 {
     size_t length = strlen(text), cut = strlen(GP_LABEL_CUT);
@@ -49,7 +50,8 @@ static void label_fit(const char *text, size_t room, bool path, char *out)
     memcpy(out + front + cut, text + back, length - back + 1);
 }
 
-/* Shorter than this a path says nothing; with this much the function is shown whole first. */
+/* A path below GP_LABEL_PATH bytes is useless; up to GP_LABEL_WANTS bytes of it are kept before the
+ * function gets the rest. */
 #define GP_LABEL_PATH  8u
 #define GP_LABEL_WANTS 16u
 
@@ -62,11 +64,11 @@ void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
         return;
     if (frame->file[0] && frame->line)
         snprintf(line, sizeof(line), ":%" PRIu32, frame->line);
-    /* "libfoo.so+0x12" names its module already. */
-    bool said = !frame->file[0] && place[0] && strncmp(frame->function, place, strlen(place)) == 0;
+    /* "libfoo.so+0x12" already contains its module. */
+    bool named = !frame->file[0] && place[0] && strncmp(frame->function, place, strlen(place)) == 0;
     size_t frills = strlen(line) + 3; /* " (", ")" */
     size_t room = bytes - 1;
-    if (!place[0] || said || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
+    if (!place[0] || named || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
         label_fit(frame->function, room, false, out);
         return;
     }

@@ -3,8 +3,6 @@
 #define _GNU_SOURCE /* asprintf */
 #include <symbol/object.h>
 
-#include <symbol/demangle.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -14,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- opening --------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* The path is a recording's: it may name a pipe or a device. */
+/* The path comes from a recording, so it may name a pipe or a device. */
 static int object_file(const char *root, const char *path, enum gp_object_problem *problem)
 {
     char whole[4096 + 64];
@@ -55,12 +53,13 @@ static enum gp_object_problem object_check(Dwfl_Module *module, const char *reco
 static int object_no_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
 {
     (void)module, (void)data, (void)name, (void)base, (void)file, (void)elf;
-    return -1; /* the file that was checked, or none */
+    return -1; /* only the file that was checked may be used */
 }
 
 static bool object_report(struct gp_object *object, const char *root, const char *path, int fd)
 {
-    /* "+": a file found by its name must have the right checksum.  Without a path of ours elfutils has its own. */
+    /* "+": a file found by its name must have the right checksum. Without a path elfutils uses its
+     * default. */
     if (root[0] && asprintf(&object->debug_path, "+:.debug:%s/usr/lib/debug:/usr/lib/debug", root) < 0)
         object->debug_path = NULL;
     object->callbacks = (Dwfl_Callbacks){.find_elf = object_no_elf,
@@ -103,15 +102,9 @@ void gp_object_close(struct gp_object *object)
     *object = (struct gp_object){0};
 }
 
-/* ---- symbol tables --------------------------------------------------------------------------------------------- */
+/* ---- symbol tables ----------------------------------------------------------------------------------------------- */
 
-const char *gp_object_name(struct gp_intern *intern, const char *name)
-{
-    char plain[GP_SYMBOL_TEXT];
-    return gp_intern(intern, gp_demangle(name, plain, sizeof(plain)) ? plain : name);
-}
-
-/* Code alone; 0: not for us. */
+/* Ranks symbols of code; 0: not used. */
 static uint8_t symbol_rank(const GElf_Sym *symbol)
 {
     int type = GELF_ST_TYPE(symbol->st_info), binding = GELF_ST_BIND(symbol->st_info);
@@ -130,7 +123,7 @@ static int symbol_order(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* A symbol without a size, as assembler code has, reaches to the next one. */
+/* A symbol without a size, as in assembler code, extends to the next one. */
 static void object_stretch(struct gp_object *object)
 {
     for (uint32_t i = 0; i + 1 < object->symbol_count; i++) {
@@ -173,16 +166,16 @@ static const char *object_symbol(struct gp_object *object, uint64_t address)
         else
             high = middle;
     }
-    /* Shorter symbols may lie inside a longer one: a few steps back find it. */
+    /* Shorter symbols may lie inside a longer one: going back a few symbols finds it. */
     for (uint32_t steps = 0; low-- > 0 && steps < 8; steps++)
         if (address < object->symbols[low].end)
             return object->symbols[low].name;
     return NULL;
 }
 
-/* ---- lookup ---------------------------------------------------------------------------------------------------- */
+/* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
-/* Through the program headers: where a segment lies in memory need not be where it lies in the file. */
+/* Uses the program headers: the address of a segment differs from its offset in the file. */
 static bool object_address(struct gp_object *object, uint64_t offset, uint64_t *address)
 {
     GElf_Addr bias;
@@ -218,6 +211,6 @@ uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_o
         return 0;
     if (count == 0)
         frames[count++] = (struct gp_object_frame){.file = ""};
-    frames[count - 1].function = gp_object_name(object->intern, name);
+    frames[count - 1].function = gp_intern_name(object->intern, name);
     return count;
 }

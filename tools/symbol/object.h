@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * object.h: one ELF file and its debug information.  object.c opens and checks it and knows its symbol tables, dwarf.c
- * its DWARF.  Its bytes are hostile: elfutils checks what it reads; what is made of it here is bounded.
+ * object.h: one ELF file and its debug information. object.c opens and checks the file and reads
+ * its symbol tables; dwarf.c reads its DWARF. The file may be hostile: elfutils checks the bytes,
+ * and the amount of data taken from it is bounded here.
  */
 #ifndef GP_SYMBOL_OBJECT_H
 #define GP_SYMBOL_OBJECT_H
@@ -11,10 +12,10 @@
 #include <stdint.h>
 #include <symbol/intern.h>
 
-/* Calls inlined into one another at one address; LLVM and GCC reach about 30 in template code. */
+/* The most nested inlined calls at one address; LLVM and GCC reach about 30 in template code. */
 #define GP_INLINES 64u
 
-struct gp_object_frame { /* texts are interned */
+struct gp_object_frame { /* the strings are interned */
     const char *function, *file;
     uint32_t line;
     bool inlined;
@@ -22,49 +23,48 @@ struct gp_object_frame { /* texts are interned */
 
 struct gp_object_symbol {
     uint64_t start, end; /* [start, end) */
-    const char *name;    /* the file's */
-    uint8_t rank;        /* of names for one address the best is taken */
+    const char *name;    /* in the file's string table */
+    uint8_t rank;        /* for one address the symbol of the highest rank is used */
 };
 
 struct gp_dwarf;
 
-struct gp_object { /* stays where it was opened */
+struct gp_object { /* must not be moved while open */
     Dwfl *dwfl;
     Dwfl_Module *module;
     struct gp_intern *intern;
     Dwfl_Callbacks callbacks;
     char *debug_path;
-    bool has_symbols, has_dwarf; /* were looked for */
+    bool has_symbols, has_dwarf; /* whether they were loaded */
     struct gp_object_symbol *symbols;
     uint32_t symbol_count;
-    struct gp_dwarf *dwarf; /* NULL: none */
+    struct gp_dwarf *dwarf; /* NULL: no debug information */
 };
 
 enum gp_object_problem {
     GP_OBJECT_FINE,
-    GP_OBJECT_UNCHECKED, /* neither the recording nor the file has a build id: names may be another build's */
+    GP_OBJECT_UNCHECKED, /* without build IDs to compare: names may be those of another build */
     GP_OBJECT_MISSING,
     GP_OBJECT_OTHER, /* another build than the one that ran */
-    GP_OBJECT_BAD,   /* not a file, or no ELF */
+    GP_OBJECT_BAD,   /* not a regular file, or not an ELF file */
 };
 
-/* build_id: hex digits, "" none recorded.  The object is open after FINE and UNCHECKED alone. */
+/* build_id: hex digits, "" if none was recorded. The object is open only after FINE and
+ * UNCHECKED. */
 enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern, const char *root,
                                       const char *path, const char *build_id);
 void gp_object_close(struct gp_object *object);
 
-/* Frames at an offset in the file, the innermost first; 0: nothing is known there. */
+/* The frames at an offset in the file, innermost first; 0: nothing is known. */
 uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_object_frame frames[GP_INLINES]);
 
 /* ---- dwarf.c --------------------------------------------------------------------------------------------------- */
 
-/* NULL: the object has none, or no memory. */
+/* NULL: the object has no DWARF, or out of memory. */
 struct gp_dwarf *gp_dwarf_new(Dwfl_Module *module, struct gp_intern *intern);
 void gp_dwarf_free(struct gp_dwarf *dwarf);
-/* address: as Dwfl sees it.  A frame without a name (""): the caller has a symbol for it.  0: not described. */
+/* address: in Dwfl's address space. A frame without a name ("") is filled in by the caller from the
+ * symbol table. 0: not described. */
 uint32_t gp_dwarf_lookup(struct gp_dwarf *dwarf, uint64_t address, struct gp_object_frame frames[GP_INLINES]);
-
-/* Interned; demangled if it can be. */
-const char *gp_object_name(struct gp_intern *intern, const char *name);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * stack.c: what a whole stack looks like to people: without what stands between the program and its allocation, with
- * Python frames where the interpreter was, and the frame that a site is called by.
+ * stack.c: the stack of a site as viewers show it: without the frames between the program and its
+ * allocation, with Python frames in place of the interpreter's, and with the frame that names the
+ * site. Each site's stack is built once and kept.
  */
-#include <symbol/internal.h>
+#include <symbol/state.h>
 
 #include <ctype.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static bool is_library(const char *module, const char *name)
     return strncmp(module, name, length) == 0 && (module[length] == '.' || module[length] == '-');
 }
 
-/* ---- the inner end --------------------------------------------------------------------------------------------- */
+/* ---- the inner end ----------------------------------------------------------------------------------------------- */
 
 static bool is_ours(const struct gp_frame_text *frame)
 {
@@ -31,8 +32,9 @@ static bool is_ours(const struct gp_frame_text *frame)
     return false;
 }
 
-/* Frames to leave out at the inner end: ours and the driver's, then libcudart's own up to what the program called. If
- * nothing else is there, the outermost stays. */
+/* The number of frames to leave out at the inner end: those of gpuprof and of the driver, then
+ * those of libcudart up to the function that the program called. If all frames are such, the
+ * outermost stays. */
 static uint32_t stack_skip(const struct gp_frame_text *frames, uint32_t count)
 {
     uint32_t at = 0;
@@ -44,7 +46,7 @@ static uint32_t stack_skip(const struct gp_frame_text *frames, uint32_t count)
     return at == count && count ? count - 1 : at;
 }
 
-/* ---- Python ---------------------------------------------------------------------------------------------------- */
+/* ---- Python ------------------------------------------------------------------------------------------------------ */
 
 /* "python3.11", "libpython3.11.so.1.0", "python3.13t". */
 static bool is_python(const char *module)
@@ -85,13 +87,15 @@ struct gp_stack {
 
 static void stack_add(struct gp_stack *stack, const struct gp_frame_text *frame)
 {
-    if (stack->count < GP_SYMBOL_STACK - 1) /* one stays for "[truncated]" */
+    if (stack->count < GP_SYMBOL_STACK - 1) /* one is kept for "[truncated]" */
         stack->frames[stack->count++] = *frame;
 }
 
-/* Python frames in the place of the interpreter's.  Interpreters until 3.10 enter one C function for each Python
- * function: with as many of these as of those, each goes to its own place.  Later ones call Python from Python without
- * a C call, and which frames share one is not recorded: then all go to the innermost place of the interpreter. */
+/* Puts Python frames in the place of the interpreter's. Interpreters until 3.10 enter one C
+ * function for each Python function: if there are as many of both, each Python frame replaces its
+ * own. Later ones call Python from Python without a C call, and a recording does not say which
+ * frames share one C function: then all Python frames go to the innermost place of the
+ * interpreter. */
 static void stack_merge(struct gp_stack *stack)
 {
     uint32_t evals = 0, used = 0;
@@ -111,11 +115,11 @@ static void stack_merge(struct gp_stack *stack)
         for (; used < upto; used++)
             stack_add(stack, &stack->python[used]);
     }
-    for (; used < stack->python_count; used++) /* the native part ended before it came to the interpreter */
+    for (; used < stack->python_count; used++) /* the native frames ended before the interpreter's */
         stack_add(stack, &stack->python[used]);
 }
 
-/* ---- the name -------------------------------------------------------------------------------------------------- */
+/* ---- the name ---------------------------------------------------------------------------------------------------- */
 
 static bool is_system_file(const char *file)
 {
@@ -123,7 +127,7 @@ static bool is_system_file(const char *file)
            has_prefix(file, "<frozen ");
 }
 
-/* Libraries that allocate for whoever calls them. */
+/* Libraries that allocate on behalf of their callers. */
 static bool is_system_library(const char *path, const char *name)
 {
     static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
@@ -139,7 +143,8 @@ static bool is_system_library(const char *path, const char *name)
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
 }
 
-/* What is compiled into the program but is not the user's: a static CUDA runtime, headers of containers. */
+/* Functions that are compiled into the program but not written by its author: a static CUDA
+ * runtime, container headers. */
 static bool is_system_function(const char *function)
 {
     static const char *const begins[] = {
@@ -165,16 +170,16 @@ static uint32_t stack_name(const struct gp_symbols *symbols, const struct gp_fra
 {
     uint32_t python = count, own = count;
     for (uint32_t i = count; i-- > 0;) {
-        bool mine = is_own(symbols, &frames[i]);
-        if (frames[i].python && (mine || python == count || !is_own(symbols, &frames[python])))
+        bool is_users = is_own(symbols, &frames[i]);
+        if (frames[i].python && (is_users || python == count || !is_own(symbols, &frames[python])))
             python = i;
-        if (!frames[i].python && mine)
+        if (!frames[i].python && is_users)
             own = i;
     }
     return python < count ? python : own < count ? own : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------- */
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t stack_native(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
 {
@@ -210,7 +215,9 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
     return count;
 }
 
-uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *site, uint32_t *name)
+/* Builds the stack of a site in symbols->work. Returns the number of frames; *name: the index of
+ * the frame that names the site. */
+static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site *site, uint32_t *name)
 {
     static const struct gp_frame_text truncated = {
         .function = "[truncated]", .file = "", .module = "", .module_index = GP_REC_NONE};
@@ -220,7 +227,8 @@ uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *
     stack.native_count = stack_native(symbols, site, symbols->native);
     stack.python_count = stack_python(symbols, site, symbols->python);
     uint32_t skip = stack_skip(stack.native, stack.native_count);
-    /* The one frame that stays of a stack that is all the driver's says nothing beside Python's. */
+    /* If only frames of the driver are left, the one that stays is useless next to Python
+     * frames. */
     if (stack.python_count && stack.native_count && skip == stack.native_count - 1 && is_ours(&stack.native[skip]))
         skip++;
     stack.native += skip;
@@ -236,4 +244,36 @@ uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *
     if (site->truncated || stack.native_count >= GP_SYMBOL_STACK - 1)
         stack.frames[stack.count++] = truncated;
     return stack.count;
+}
+
+static bool stack_keep(struct gp_symbols *symbols, uint32_t index)
+{
+    struct gp_symbol_site *site = &symbols->sites[index];
+    uint32_t count = stack_build(symbols, &symbols->source.sites[index], &site->name);
+    struct gp_frame_text *kept = count ? gp_intern_room(&symbols->intern, count * sizeof(*kept)) : NULL;
+    if (!kept)
+        return false;
+    memcpy(kept, symbols->work, count * sizeof(*kept));
+    site->frames = kept;
+    site->count = count;
+    return true;
+}
+
+uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
+{
+    *frames = &gp_symbols_unknown;
+    if (site == 0 || site >= symbols->source.site_count)
+        return 1;
+    if (!symbols->sites[site].frames && !stack_keep(symbols, site))
+        return 1;
+    *frames = symbols->sites[site].frames;
+    return symbols->sites[site].count;
+}
+
+const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    uint32_t count = gp_symbols_site(symbols, site, &frames);
+    uint32_t name = frames == &gp_symbols_unknown ? 0 : symbols->sites[site].name;
+    return &frames[name < count ? name : 0];
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * symbol.c: see symbol.h.  Every answer is kept: stacks share most of their frames. */
-#include <symbol/internal.h>
+ *
+ * symbol.c: names of single addresses; see symbol.h. Every answer is kept: stacks share most of
+ * their frames.
+ */
+#include <symbol/state.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,12 +12,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static const struct gp_frame_text frame_unknown = {
+const struct gp_frame_text gp_symbols_unknown = {
     .function = "[unknown]", .file = "", .module = "", .module_index = GP_REC_NONE};
 
-/* ---- objects --------------------------------------------------------------------------------------------------- */
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
 
-static void symbols_say(struct gp_symbols *symbols, const char *path, const char *what)
+static void symbols_add_note(struct gp_symbols *symbols, const char *path, const char *what)
 {
     char text[GP_SYMBOL_TEXT];
     snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
@@ -37,7 +40,7 @@ static const char *symbols_problem(enum gp_object_problem problem)
     }
 }
 
-/* Another mapping of the same file, whose object was opened or could not be. */
+/* Another mapping of the same file, for which opening was tried already. */
 static const struct gp_symbol_module *symbols_twin(const struct gp_symbols *symbols, uint32_t index)
 {
     const struct gp_symbol_source *s = &symbols->source;
@@ -58,19 +61,19 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
     module->tried = true;
     if (twin)
         return module->object = twin->object;
-    if (module->path[0] != '/') /* [vdso], or code that was never a file */
+    if (module->path[0] != '/') /* [vdso], or code that does not come from a file */
         return NULL;
     struct gp_object *object = calloc(1, sizeof(*object));
     if (!object)
         return NULL;
     enum gp_object_problem problem = gp_object_open(object, &symbols->intern, symbols->source.root, module->path,
                                                     symbols->source.strings + symbols->source.modules[index].build_id);
-    if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the name is another file's by now */
+    if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the path may belong to another file by now */
         gp_object_close(object);
         problem = GP_OBJECT_OTHER;
     }
     if (problem != GP_OBJECT_FINE)
-        symbols_say(symbols, module->path, symbols_problem(problem));
+        symbols_add_note(symbols, module->path, symbols_problem(problem));
     module->owner = problem == GP_OBJECT_FINE || problem == GP_OBJECT_UNCHECKED;
     if (module->owner)
         module->object = object;
@@ -79,7 +82,7 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
     return module->object;
 }
 
-/* ---- addresses ------------------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static struct gp_symbol_pc *symbols_slot(const struct gp_symbols *symbols, uint64_t pc, uint32_t module)
 {
@@ -108,7 +111,8 @@ static int symbols_grow(struct gp_symbols *symbols)
     return 0;
 }
 
-/* A pc is a return address, which may be the first of the next line or function: the call lies before it. */
+/* A pc is a return address, which may belong to the next line or function: the call lies before
+ * it. */
 static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
                                struct gp_object_frame frames[GP_INLINES])
 {
@@ -135,7 +139,7 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
 {
     struct gp_object_frame found[GP_INLINES];
     uint32_t module = frame->module < symbols->source.module_count ? frame->module : GP_REC_NONE;
-    *frames = &frame_unknown;
+    *frames = &gp_symbols_unknown;
     if (symbols_grow(symbols) != 0)
         return 1;
     struct gp_symbol_pc *slot = symbols_slot(symbols, frame->pc, module);
@@ -159,51 +163,17 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
     return slot->count;
 }
 
-/* ---- sites ----------------------------------------------------------------------------------------------------- */
-
-static bool symbols_site_make(struct gp_symbols *symbols, uint32_t index)
-{
-    struct gp_symbol_site *site = &symbols->sites[index];
-    uint32_t count = gp_symbols_stack(symbols, &symbols->source.sites[index], &site->name);
-    struct gp_frame_text *kept = count ? gp_intern_room(&symbols->intern, count * sizeof(*kept)) : NULL;
-    if (!kept)
-        return false;
-    memcpy(kept, symbols->work, count * sizeof(*kept));
-    site->frames = kept;
-    site->count = count;
-    return true;
-}
-
-uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
-{
-    *frames = &frame_unknown;
-    if (site == 0 || site >= symbols->source.site_count)
-        return 1;
-    if (!symbols->sites[site].frames && !symbols_site_make(symbols, site))
-        return 1;
-    *frames = symbols->sites[site].frames;
-    return symbols->sites[site].count;
-}
-
-const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site)
-{
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(symbols, site, &frames);
-    uint32_t name = frames == &frame_unknown ? 0 : symbols->sites[site].name;
-    return &frames[name < count ? name : 0];
-}
-
 const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i)
 {
     return i < symbols->note_count ? symbols->notes[i] : NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
-/* A copy, as the caller's strings may move. */
+/* Copies the path, because the caller's strings may move. */
 static const char *symbols_path(struct gp_symbols *symbols, const char *path, bool *deleted)
 {
-    static const char mark[] = " (deleted)"; /* as the kernel says it */
+    static const char mark[] = " (deleted)"; /* the suffix that the kernel adds */
     size_t length = strlen(path), end = sizeof(mark) - 1;
     *deleted = length > end && strcmp(path + length - end, mark) == 0;
     if (*deleted)
@@ -226,7 +196,7 @@ static void symbols_module(struct gp_symbols *symbols, uint32_t index)
     module->name = gp_intern(&symbols->intern, slash ? slash + 1 : module->path);
 }
 
-/* A program has some hundred objects, each takes a descriptor: shells give 1024. */
+/* A program has some hundred objects, and each takes a descriptor; the usual soft limit is 1024. */
 static void symbols_descriptors(void)
 {
     struct rlimit limit;
@@ -236,7 +206,8 @@ static void symbols_descriptors(void)
     }
 }
 
-/* Zeroed slots for `count`, doubling: updates come every second. */
+/* Grows an array of zeroed slots to `count`. The caller asks for half as many again, because
+ * updates come every second. */
 static int symbols_room(void *array, uint32_t room, uint32_t count, size_t bytes)
 {
     void *old, *larger = calloc(count, bytes);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * symbol.h: from addresses to names: function, file and line of each frame, inlined calls included, by elfutils; never
- * in the target.  Objects are found by path and checked by build id; debug files in /usr/lib/debug, and through
- * debuginfod where DEBUGINFOD_URLS is set.  Threads: one at a time.
+ * symbol.h: looks up addresses: function, file and line of each frame, including inlined calls, by
+ * elfutils. Never used in the profiled process. Objects are found by path and checked by build ID;
+ * debug files are found in /usr/lib/debug, and through debuginfod if DEBUGINFOD_URLS is set.
+ * Threads: one at a time.
  */
 #ifndef GP_SYMBOL_SYMBOL_H
 #define GP_SYMBOL_SYMBOL_H
@@ -11,20 +12,20 @@
 
 /* Strings are valid UTF-8 without control characters, at most 1 KiB each. */
 struct gp_frame_text {
-    const char *function;  /* demangled; "libfoo.so+0x1234" (offset in the file) or "0x7f..." when nothing is known */
+    const char *function;  /* demangled; "libfoo.so+0x1234" (offset in the file) or "0x7f..." if unknown */
     const char *file;      /* "" unknown */
     const char *module;    /* base name of the object; "" Python */
     uint32_t line;         /* 0 unknown */
     uint32_t module_index; /* in the source's modules; GP_REC_NONE */
-    uint64_t pc;           /* native: as recorded, shared by all frames that were inlined there; 0 Python */
+    uint64_t pc;           /* native: as recorded, shared by all frames inlined there; 0 Python */
     bool python;
     bool inlined; /* into the frame that follows */
 };
 
 struct gp_symbols;
 
-/* What symbols are looked up in; the arrays stay the caller's and must outlive it. root: prefix of the objects' paths
- * ("" or /proc/PID/root). */
+/* The data to look up. The arrays stay the caller's and must outlive it. root: prefix of the
+ * objects' paths ("" or /proc/PID/root). */
 struct gp_symbol_source {
     const struct gp_rec_site *sites;
     const struct gp_rec_frame *frames;
@@ -37,33 +38,34 @@ struct gp_symbol_source {
 /* 0 or -ENOMEM. */
 int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source);
 void gp_symbols_free(struct gp_symbols *symbols);
-/* The arrays have grown or moved; what was there before is the same.  Texts given out stay valid.  0 or -ENOMEM (all
- * is as before then, and the old arrays must stay). */
+/* Call when the arrays have grown or moved; old entries must be unchanged. Strings returned earlier
+ * stay valid. 0 or -ENOMEM (nothing changes then, and the old arrays must stay). */
 int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source *source);
 
-/* The stack of a site as people want to see it, innermost first: without the driver's and our own frames at its inner
- * end (libcuda, libcupti, libgpuprof and their callbacks; libcudart's entry point stays), Python frames in the place
- * of the interpreter's (_PyEval_*, ...) with the native ones below them.  A stack that was deeper than is kept ends
- * with "[truncated]".  Site 0, or nothing known: one frame "[unknown]".  Valid until gp_symbols_free.  Returns the
- * number, >= 1. */
+/* The stack of a site for display, innermost first: without the frames of the driver and of gpuprof
+ * at its inner end (libcuda, libcupti, libgpuprof and their callbacks; libcudart's entry point
+ * stays), and with Python frames in place of the interpreter's (_PyEval_*, ...), native ones below
+ * them. A stack that was cut when it was recorded ends with "[truncated]". Site 0 and unknown
+ * sites: one frame "[unknown]". Valid until gp_symbols_free. Returns the number of frames, >= 1. */
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
 
-/* The one frame by which a site is called in a table: the innermost that is the user's own (Python before native; not
- * in a system library if there is another).  Never NULL. */
+/* The frame that names a site in a table: the innermost one of the user's own code (Python before
+ * native; not in a system library if there is another). Never NULL. */
 const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
 
-/* What could not be looked up as it should, a sentence an object, of what was asked so far: i from 0; NULL after the
- * last. */
+/* Notes about objects that could not be used, one sentence per object, for the lookups so far: i
+ * counts from 0; NULL after the last. */
 const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i);
 
-/* "function (file:line)", cut in the middle of the path to fit. */
+/* Formats "function (file:line)" into `bytes`; the middle of the path is cut to fit. */
 void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
 
-/* For each of these sites whose name others of them have too: the frame of its stack, the nearest to the name, by which
- * it differs from all of those; NULL: none is needed, or no frame differs.  Valid as those of gp_symbols_site. */
+/* For each of the sites that shares its name with others of them: the frame, nearest to the name,
+ * at which its stack differs from all of theirs; NULL: the name is unique, or no frame differs.
+ * Valid as long as the frames of gp_symbols_site. */
 void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
                         const struct gp_frame_text **callers);
-/* The label of a name, and behind a '<' the caller, if there is one. */
+/* Formats the label of a name, and after '<' the caller, unless it is NULL. */
 void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * checked.c: copies the numbers of a session and checks every one; the second half of peer.h. */
+ *
+ * peerread.c: copies the numbers of a session and checks every one: gp_peer_read and gp_peer_drop
+ * of peer.h.
+ */
 #include <collect/oomread.h>
 #include <collect/peer.h>
 #include <collect/uuid.h>
@@ -12,8 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-/* A publication takes some tens of microseconds.  50 looks 100 us apart (5 ms) cover one that is preempted for a time
- * slice; a process stopped in the middle must not hold up the view of the others for longer. */
+/* A publication takes some tens of microseconds. 50 attempts at intervals of 100 us (5 ms) cover
+ * one that is preempted for a time slice. A process that is stopped in the middle of one must not
+ * delay the view of the others for longer. */
 #define GP_READ_TRIES    50
 #define GP_READ_PAUSE_NS 100000
 
@@ -36,7 +40,7 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     rc = gp_peer_fetch(s, copy->devices, sizeof(copy->devices), s->devices_offset);
     if (!rc)
         rc = gp_peer_fetch(s, copy->scopes, sizeof(copy->scopes), s->scopes_offset);
-    /* Each fetch is a system call: its copy is done before the next one begins. */
+    /* Each fetch is a system call: its copy is complete before the next one starts. */
     if (!rc)
         rc = gp_peer_fetch(s, &after, sizeof(after), offsetof(struct gp_wire_header, publish_seq));
     if (!rc && after != copy->header.publish_seq)
@@ -44,7 +48,8 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     return rc;
 }
 
-/* The last report that is whole; while one is written again and again, none. */
+/* Copies the last complete report. If every attempt meets one that is being written, there is
+ * none. */
 static int copy_oom(const struct gp_peer *s, struct gp_wire_oom *oom)
 {
     uint64_t after;
@@ -70,7 +75,7 @@ static int copy_take(const struct gp_peer *s, struct gp_copy *copy)
             nanosleep(&(struct timespec){0, GP_READ_PAUSE_NS}, NULL);
         rc = copy_once(s, copy);
     }
-    if (!rc) /* rows of their own, each written once: not under publish_seq */
+    if (!rc) /* each row is written once, so these are not under publish_seq */
         rc = gp_peer_fetch(s, copy->failures, sizeof(copy->failures), s->failures_offset);
     if (!rc)
         rc = copy_oom(s, &copy->oom);
@@ -84,13 +89,14 @@ static bool value_good(const struct gp_wire_value *value)
 
 static bool kind_good(const struct gp_wire_kind_value *kind)
 {
-    /* -1 is unknown: what a context takes, what is reserved for a kind that reserves nothing by itself. */
+    /* -1 is unknown: the memory of a context, or the reserved bytes of a kind that reserves none
+     * itself. */
     return kind->current_bytes >= -1 && kind->peak_bytes >= -1 && kind->allocated_bytes >= -1 &&
            kind->freed_bytes >= -1 && kind->live >= -1 && kind->live_peak >= -1 && kind->calls >= -1 &&
            kind->reserved_bytes >= -1;
 }
 
-/* NULL, or what is wrong.  Counts of memory cannot be negative: a negative one is damage, not data. */
+/* NULL, or what is wrong. Counts of memory cannot be negative: a negative count means damage. */
 static const char *device_wrong(const struct gp_wire_device *d, int index)
 {
     bool host = index == (int)GP_WIRE_HOST;
@@ -132,10 +138,10 @@ static void device_take(struct gp_device_view *view, const struct gp_wire_device
         gp_text_clean(view->name, sizeof(view->name), d->name, sizeof(d->name));
     }
     view->wire = *d;
-    memset(view->wire.name, 0, sizeof(view->wire.name)); /* only the cleaned one may be printed */
+    memset(view->wire.name, 0, sizeof(view->wire.name)); /* only view->name may be printed */
 }
 
-static int rows_take(const struct gp_copy *copy, struct gp_process *process)
+static int devices_take(const struct gp_copy *copy, struct gp_process *process)
 {
     int count = 0;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
@@ -165,7 +171,7 @@ static int scopes_take(const struct gp_copy *copy, struct gp_process *process)
         if (!scope->in_use)
             continue;
         if (scope->in_use != 1) {
-            snprintf(process->problem, sizeof(process->problem), "scope %u: neither begun nor free", i);
+            snprintf(process->problem, sizeof(process->problem), "scope %u: neither open nor free", i);
             return -EPROTO;
         }
         struct gp_scope_view *view = &process->scopes[process->scope_count++];
@@ -215,8 +221,8 @@ static int header_take(const struct gp_wire_header *h, struct gp_process *proces
     return 0;
 }
 
-/* What was copied out of a damaged session is not shown: nobody knows which part of it is true. */
-static void rows_reject(struct gp_process *process)
+/* Discards everything copied from a damaged session, because any part of it may be wrong. */
+static void copy_reject(struct gp_process *process)
 {
     gp_peer_drop(process);
     process->scope_count = 0;
@@ -237,18 +243,19 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
     int rc = copy_take(session, copy);
     if (rc == -EAGAIN) {
         snprintf(process->problem, sizeof(process->problem),
-                 "the numbers were being written and never finished (the process is stopped or died there)");
+                 "an update of the numbers was never finished (the process is stopped, or died during it)");
         free(copy);
         return 0;
     }
-    /* The layout was checked when the session was opened and is not read again; this copy is for the rest. */
+    /* The layout was checked when the session was opened and is not read again; only the other
+     * fields of this copy are used. */
     if (rc)
         snprintf(process->problem, sizeof(process->problem), "the session could not be read");
     else
         rc = header_take(&copy->header, process);
     if (!rc && copy->header.publish_ns) {
         process->state = GP_PROCESS_STALE;
-        rc = rows_take(copy, process);
+        rc = devices_take(copy, process);
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)
@@ -256,7 +263,7 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
     }
     free(copy);
     if (rc && rc != -ENOMEM) {
-        rows_reject(process);
+        copy_reject(process);
         rc = 0;
     }
     return rc;

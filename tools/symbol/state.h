@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * internal.h: between symbol.c (names of single addresses) and stack.c (what a whole stack looks like to people). */
-#ifndef GP_SYMBOL_INTERNAL_H
-#define GP_SYMBOL_INTERNAL_H
+ *
+ * state.h: struct gp_symbols, shared by symbol.c (names of single addresses) and stack.c (stacks of
+ * sites), which calls symbol.c.
+ */
+#ifndef GP_SYMBOL_STATE_H
+#define GP_SYMBOL_STATE_H
 
 #include <symbol/object.h>
 #include <symbol/symbol.h>
@@ -19,7 +22,7 @@ struct gp_symbol_pc { /* an answer */
 };
 
 struct gp_symbol_site {
-    const struct gp_frame_text *frames; /* NULL: not yet asked for */
+    const struct gp_frame_text *frames; /* NULL: not built yet */
     uint32_t count, name;
 };
 
@@ -33,18 +36,20 @@ struct gp_symbols {
     uint32_t site_room, module_room; /* slots of sites; of modules and notes */
     const char **notes;
     uint32_t note_count;
-    /* A stack being put together: GP_SYMBOL_STACK, the same, GP_SITE_FRAMES. */
+    /* Buffers for the stack that is being built: two of GP_SYMBOL_STACK frames, one of
+     * GP_SITE_FRAMES. */
     struct gp_frame_text *work, *native, *python;
 };
 
-/* Frames of a native frame, inlined calls first; at least one.  Without memory a frame that says so. */
+/* The frame shown where nothing is known. */
+extern const struct gp_frame_text gp_symbols_unknown;
+
+/* The frames of a native frame, inlined calls first; at least one. Out of memory:
+ * gp_symbols_unknown. */
 uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
                            const struct gp_frame_text **frames);
 
 /* Longest stack that is shown: every native frame may stand for many inlined ones. */
 #define GP_SYMBOL_STACK 2048u
-
-/* Puts one site together in symbols->work.  Returns the number of frames; *name: the index of gp_symbols_name's. */
-uint32_t gp_symbols_stack(struct gp_symbols *symbols, const struct gp_rec_site *site, uint32_t *name);
 
 #endif

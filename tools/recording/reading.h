@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * internal.h: a recording while it is being read: read.c finds blocks, payload.c and events.c understand them, finish.c makes
- * of what came what recording.h promises. */
-#ifndef GP_RECORDING_INTERNAL_H
-#define GP_RECORDING_INTERNAL_H
+ *
+ * reading.h: a recording while it is being read. read.c finds blocks, payload.c and events.c decode
+ * them, table.c stores rows, and finish.c establishes what recording.h promises.
+ */
+#ifndef GP_RECORDING_READING_H
+#define GP_RECORDING_READING_H
 
 #include <record/format.h>
 #include <record/pack.h>
 #include <recording/recording.h>
 
-/* Limits, so that a few hostile bytes cannot ask for much memory.  Events: 10 GiB of them.  The site tables are far
- * smaller in the process itself. */
+/* Limits, so that a few hostile bytes cannot request much memory. Events: 10 GiB of them. The site
+ * tables are far smaller in the process itself. */
 #define GP_READ_EVENTS           (1u << 28)
 #define GP_READ_ROWS             (1u << 24) /* sites, frames, threads, samples */
 #define GP_READ_MODULES          (1u << 16)
 #define GP_READ_STRINGS          (1u << 28)
-#define GP_READ_GAP              (1u << 20)   /* rows that damaged blocks may have taken with them, at a time */
-#define GP_READ_ALLOCATION_LIMIT (1ull << 50) /* of one allocation: a petabyte */
+#define GP_READ_GAP              (1u << 20)   /* rows that damaged blocks may have lost, at a time */
+#define GP_READ_ALLOCATION_LIMIT (1ull << 50) /* largest allocation: a petabyte */
 
 struct gp_read_map { /* key -> number, open addressing */
     uint64_t *keys;
@@ -23,14 +25,15 @@ struct gp_read_map { /* key -> number, open addressing */
     uint32_t count, room;
 };
 
-struct gp_read_work; /* events.c: one block at work; from malloc */
+struct gp_read_work; /* events.c: the block that is being decoded; from malloc */
 
 struct gp_read {
     struct gp_recording *recording;
-    int error; /* -ENOMEM, or -EFBIG: beyond the limits; ends the reading */
+    int error; /* -ENOMEM, or -EFBIG: beyond the limits; reading ends */
     size_t events_room, baseline_room, devices_room, samples_room, sites_room, frames_room, modules_room, threads_room,
         streams_room, strings_room;
-    /* Strings of the site tables, whose offsets frames and nobody else use; behind recording->strings in the end. */
+    /* Strings of the site tables, to which only frames refer; appended to recording->strings at the
+     * end. */
     char *site_strings;
     size_t site_string_bytes, site_strings_room;
     struct gp_read_map interned; /* hash -> offset in strings */
@@ -44,23 +47,23 @@ struct gp_read {
     bool has_process, has_numbers, has_counts;
 };
 
-/* Room for `need` rows; new ones are zero.  False: read->error is set. */
+/* Makes room for `need` rows; new ones are zero. False: read->error is set. */
 bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_t need, size_t limit, size_t row_bytes);
 #define GP_READ_ROOM(_read, _array, _room, _need, _limit)                                                              \
     gp_read_room((_read), &(_array), &(_room), (_need), (_limit), sizeof(*(_array)))
 
-/* The value of the key, which gets `fresh` if it is new (*added).  UINT32_MAX: no memory. */
+/* The value of the key; a new key gets `fresh` (*added). UINT32_MAX: out of memory. */
 uint32_t gp_read_map(struct gp_read *read, struct gp_read_map *map, uint64_t key, uint32_t fresh, bool *added);
 void gp_read_map_free(struct gp_read_map *map);
 
-/* Offset of the text, made harmless, in the recording's strings. */
+/* Stores the text, cleaned for output, and returns its offset in the recording's strings. */
 uint32_t gp_read_string(struct gp_read *read, const void *text, size_t length);
 uint32_t gp_read_thread(struct gp_read *read, uint32_t tid);    /* index in threads */
 uint16_t gp_read_stream(struct gp_read *read, uint64_t stream); /* index in streams, or GP_REC_OTHERS */
 uint8_t gp_read_device(struct gp_read *read, uint32_t index);   /* index in devices, or GP_REC_NO_DEVICE */
 
-/* One payload.  False: it is damaged, and nothing of it that matters was taken. */
-bool gp_read_rows(struct gp_read *read, const struct gp_format_block *block, const void *payload);
+/* Decodes one payload. False: it is damaged, and nothing important was taken from it. */
+bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 bool gp_read_events(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 
 /* After the last block: order, indexes, strings, peers, numbers.  0 or -errno. */
