@@ -74,11 +74,11 @@ Test(export_command, says_what_is_wrong_with_its_options)
     expect(run("export"), 2, NULL, "no recording given");
     expect(run("export x"), 2, NULL, "--format is needed");
     expect(run("export x --format=sqlit"), 2, NULL, "did you mean 'sqlite'");
-    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl, sqlite");
-    expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated, leaked");
+    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl or sqlite");
+    expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated or leaked");
     expect(run("export x --format=csv --weight=peak"), 2, NULL, "no stacks to weigh");
     expect(run("export x --format=csv --blocks=3"), 2, NULL, "chrome alone");
-    expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a number from 0");
+    expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a whole number from 0");
     expect(run("export x --format=sqlite"), 2, NULL, "-o");
     expect(run("export x y --format=csv"), 2, NULL, "one recording at a time");
     expect(run("export --help"), 0, "usage: gpuprof export", NULL);
@@ -136,7 +136,7 @@ Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
 {
     expect(run("export %s --format=csv -o /dev/full", in("rec")), 1, NULL, "No space left");
     expect(run("export %s --format=csv -o %s/none/out", in("rec"), folder), 1, NULL, "No such file");
-    expect(run("export %s --format=sqlite -o /dev/null", in("rec")), 1, NULL, "no regular file");
+    expect(run("export %s --format=sqlite -o /dev/null", in("rec")), 1, NULL, "not a regular file");
     expect(run("export %s --format=csv -o /dev/null", in("rec")), 0, NULL, NULL);
     struct stat st;
     cr_expect(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));

@@ -250,7 +250,7 @@ Test(cli, doctor_names_other_profilers, .timeout = 60)
         close(ready[0]);
     }
     json_t *top = expect_json(run("doctor --json"), "gpuprof.doctor/1");
-    cr_expect(strstr(doctor_says(top, pids[0]), "by whom cannot be seen"), "%s", doctor_says(top, pids[0]));
+    cr_expect(strstr(doctor_says(top, pids[0]), "cannot be determined from outside"), "%s", doctor_says(top, pids[0]));
     cr_expect(strstr(doctor_says(top, pids[1]), "Nsight Systems"), "%s", doctor_says(top, pids[1]));
     cr_expect(strstr(doctor_says(top, pids[2]), "/opt/?[2Jx.so (CUDA_INJECTION64_PATH)"), "%s",
               doctor_says(top, pids[2]));
@@ -294,8 +294,8 @@ Test(cli, doctor, .timeout = 60)
            "1 of these does not work here: agent");
     expect(run("doctor --need library"), 0, "library", NULL);
     /* A slip in a script's list would pass for ever. */
-    expect(run("doctor --need libary"), 2, NULL, "no such check (they are: kernel, library");
+    expect(run("doctor --need libary"), 2, NULL, "--need=libary: must be kernel, library");
     expect(run("doctor --need library,"), 0, "library", NULL);
-    expect(run("doctor --need pid"), 2, NULL, "no such check");
+    expect(run("doctor --need pid"), 2, NULL, "--need=pid: must be kernel");
     gp_test_process_stop(pid);
 }

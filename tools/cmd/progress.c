@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * progress.c: see progress.h.  Called by the commands that read or write whole recordings. */
+ * progress.c: draws the progress bar on stderr; see progress.h.  Called by the commands that read or write recordings. */
 #include <cmd/progress.h>
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GP_PROGRESS_QUIET_NS 500000000ull /* what is done sooner needs no bar */
+#define GP_PROGRESS_QUIET_NS 500000000ull /* shorter work needs no bar */
 #define GP_PROGRESS_EVERY_NS 100000000ull /* ten times a second is as often as a person can read */
 #define GP_PROGRESS_WIDTH    30
 
@@ -39,7 +39,7 @@ void gp_progress_begin(const char *what)
     gp_progress.able = progress_able();
     gp_progress.begin_ns = progress_now();
     gp_progress.last_ns = 0;
-    /* A path comes from the user's command line, yet it may name anything: nothing that moves a cursor passes. */
+    /* A path may contain control characters, which could move the cursor. */
     size_t at = 0;
     for (; what[at] && at < sizeof(gp_progress.what) - 1; at++)
         gp_progress.what[at] = (unsigned char)what[at] < 0x20 || what[at] == 0x7f ? '?' : what[at];
@@ -67,7 +67,7 @@ void gp_progress_step(unsigned parts)
 
 void gp_progress_end(void)
 {
-    if (gp_progress.shown) { /* blanks, not an escape sequence: every terminal knows them */
+    if (gp_progress.shown) { /* blanks instead of an escape sequence work on every terminal */
         fprintf(stderr, "\r%*s\r", (int)strlen(gp_progress.what) + GP_PROGRESS_WIDTH + 9, "");
         fflush(stderr);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  Pure functions: they print nothing
- * and read nothing but their text.  Any thread.
+ * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  They print nothing and read nothing
+ * but their text.  Any thread.
  */
 #ifndef GP_COMMON_PARSE_H
 #define GP_COMMON_PARSE_H
