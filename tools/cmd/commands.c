@@ -78,6 +78,7 @@ int gp_command_main(const struct gp_command_spec *spec, int argc, char **argv)
 
 struct gp_help_options {
     const char *command;
+    bool man;
 };
 
 static int help_run(void *options)
@@ -88,6 +89,8 @@ static int help_run(void *options)
         return GP_EXIT_USAGE;
     if (spec)
         gp_help_command(stdout, spec);
+    else if (o->man)
+        gp_manpage_write(stdout, gp_commands);
     else
         gp_help_overview(stdout, gp_commands);
     return GP_EXIT_OK;
@@ -99,14 +102,19 @@ static const struct gp_command_option help_operands[] = {GP_OPERAND(struct gp_he
                                                                     .choice = command_name),
                                                          {0}};
 
+static const struct gp_command_option help_options[] = {
+    GP_FLAG(struct gp_help_options, man, 0, "man", "print the manual page of all commands as roff source"), {0}};
+
 static const struct gp_command_spec help_spec = {
     .name = "help",
     .summary = "describe a command",
     .group = GP_GROUP_MACHINE,
-    .usage = GP_LIST("[COMMAND]"),
+    .usage = GP_LIST("[COMMAND]", "--man"),
     .about = GP_LIST("Lists the commands, or describes one as 'gpuprof COMMAND --help' does."),
+    .options = help_options,
     .operands = help_operands,
-    .examples = GP_EXAMPLES({"gpuprof help run", "Describe 'gpuprof run'."}),
+    .examples = GP_EXAMPLES({"gpuprof help run", "Describe 'gpuprof run'."},
+                            {"gpuprof help --man | man -l -", "Read the manual page."}),
     GP_DEFAULTS(struct gp_help_options, 0),
     .run = help_run,
 };
