@@ -1,39 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
  * commands.c: the table of all commands, and the one function that parses and runs a command.  Called by main.c.
- * `help` is here because it needs the table.
+ * `help` and `completion` are here because they need the table.
  */
 #include <cmd/cmd.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-static const struct gp_command_spec help_spec;
+static const struct gp_command_spec help_spec, completion_spec;
 
 const struct gp_command_spec *const gp_commands[] = {
-    &gp_command_run,
-    &gp_command_top,
-    &gp_command_stat,
-    &gp_command_reset,
-    &gp_command_scope,
-    &gp_command_mark,
-    &gp_command_trace,
-    &gp_command_record,
-    &gp_command_snapshot,
-    &gp_command_report,
-    &gp_command_leaks,
-    &gp_command_peak,
-    &gp_command_churn,
-    &gp_command_fragmentation,
-    &gp_command_reconcile,
-    &gp_command_diff,
-    &gp_command_export,
-    &gp_command_replay,
-    &gp_command_generate,
-    &gp_command_agent,
-    &gp_command_doctor,
-    &help_spec,
-    NULL,
+    &gp_command_run,      &gp_command_top,           &gp_command_stat,
+    &gp_command_reset,    &gp_command_scope,         &gp_command_mark,
+    &gp_command_trace,    &gp_command_record,        &gp_command_snapshot,
+    &gp_command_report,   &gp_command_leaks,         &gp_command_peak,
+    &gp_command_churn,    &gp_command_fragmentation, &gp_command_reconcile,
+    &gp_command_diff,     &gp_command_export,        &gp_command_replay,
+    &gp_command_generate, &gp_command_agent,         &gp_command_doctor,
+    &help_spec,           &completion_spec,          NULL,
 };
 
 static const char *command_name(unsigned i)
@@ -117,4 +102,43 @@ static const struct gp_command_spec help_spec = {
                             {"gpuprof help --man | man -l -", "Read the manual page."}),
     GP_DEFAULTS(struct gp_help_options, 0),
     .run = help_run,
+};
+
+/* ---- completion -------------------------------------------------------------------------------------------------- */
+
+struct gp_completion_options {
+    int shell; /* -1: none given */
+};
+
+static int completion_check(void *options)
+{
+    const struct gp_completion_options *o = options;
+    return o->shell < 0 ? gp_usage_error("completion", "name a shell: bash, zsh or fish") : GP_EXIT_OK;
+}
+
+static int completion_run(void *options)
+{
+    const struct gp_completion_options *o = options;
+    gp_completion_write(stdout, o->shell, gp_commands);
+    return GP_EXIT_OK;
+}
+
+static const struct gp_command_option completion_operands[] = {
+    GP_OPERAND(struct gp_completion_options, shell, "SHELL", GP_ARG_INDEX, "the shell", .words = gp_completion_shells),
+    {0}};
+
+static const struct gp_command_spec completion_spec = {
+    .name = "completion",
+    .summary = "print a completion script for a shell",
+    .group = GP_GROUP_MACHINE,
+    .usage = GP_LIST("(bash | zsh | fish)"),
+    .about = GP_LIST("Prints a script that completes commands, options, their values, recordings and process numbers. "
+                     "'make install' installs these scripts where the shells look for them."),
+    .operands = completion_operands,
+    .examples = GP_EXAMPLES(
+        {"source <(gpuprof completion bash)", "Complete gpuprof in this shell."},
+        {"gpuprof completion fish > ~/.config/fish/completions/gpuprof.fish", "Install the script for one user."}),
+    GP_DEFAULTS(struct gp_completion_options, .shell = -1),
+    .check = completion_check,
+    .run = completion_run,
 };
