@@ -242,7 +242,7 @@ Test(record, a_file_that_cannot_be_had_is_said_once, .init = test_begin, .fini =
     test_refused("/proc/self/mem-not", -ENOENT, "No such");
     snprintf(path, sizeof(path), "%s/fifo", test_folder);
     cr_assert_eq(mkfifo(path, 0600), 0);
-    test_refused(path, -ENXIO, "the pipe has no reader");
+    test_refused(path, -ENXIO, "nobody reads");
 }
 
 Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init = test_begin, .fini = test_end)
