@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * main.c: the `gpuprof` command: finds the sub-command and runs it.  tools/cmd/commands.c has the table.
+ * main.c: the `gpuprof` command: finds the sub-command and runs it.  tools/cmd/commands.c has the
+ * table.
  */
 #include <cmd/cmd.h>
 #include <gpuprof/gpuprof.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cli.c: the commands that look at processes, and wrong usage of all of them: exit codes, messages, output.  Run
- * by the unit tests. */
+ * test_cli.c: exit codes, messages and output of the commands that read processes, and wrong
+ * usage of all commands. Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 
@@ -255,7 +255,7 @@ Test(cli, silent_and_damaged_processes)
     gp_test_process_stop(pid);
 }
 
-/* Users of this test alone, so that processes of other tests do not count. */
+/* No other test uses these users, so their only processes are those of this test. */
 #define USER_A 54321
 #define USER_B 54322
 

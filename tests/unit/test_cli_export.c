@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cli_export.c: `gpuprof export` as people run it: what it writes where, what it refuses and how it says so; and
- * `gpuprof replay` of a recording.  Run by the unit tests. */
+ * test_cli_export.c: runs `gpuprof export` and checks its output, its refusals and its messages;
+ * also runs `gpuprof replay` on a recording.  Run by the unit tests. */
 #include "cli.h"
 
 #include <lib/recmake.h>
@@ -129,7 +129,7 @@ Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
     char *data = contents(in("out"), &bytes);
     cr_expect(memcmp(data, "SQLite format 3", 16) == 0);
     free(data);
-    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording, and what was made of it");
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording and the database");
 }
 
 Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
@@ -163,7 +163,7 @@ Test(export_command, a_terminal_gets_no_binary)
     waitpid(pid, &status, 0);
     char byte;
     cr_expect_eq(WEXITSTATUS(status), 2);
-    cr_expect_leq(read(master, &byte, 1), 0, "not a byte of it");
+    cr_expect_leq(read(master, &byte, 1), 0, "the terminal got data");
     close(master);
 }
 

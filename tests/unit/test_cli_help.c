@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_cli_help.c: the help, the manual page and the completion scripts have every option of every command, the examples
- * are valid command lines, and the scripts work.  Run by the unit tests. */
+ * test_cli_help.c: the help, the manual page and the completion scripts have every option of
+ * every command, the examples are valid command lines, and the scripts work.  Run by the unit
+ * tests. */
 #include <cmd/cmd.h>
 
 #include <criterion/criterion.h>
@@ -32,7 +33,8 @@ static char *script(int shell)
     return text;
 }
 
-/* Help is wrapped to the terminal, so it is written to a file, as open_memstream has no descriptor. */
+/* Help is wrapped to the terminal, so it is written to a file, as open_memstream has no
+ * descriptor. */
 static char *help(const struct gp_command_spec *spec)
 {
     FILE *out = tmpfile();
@@ -161,8 +163,8 @@ Test(cli_help, lines_fit_into_100_columns)
 
 /* ---- examples ---------------------------------------------------------------------------------------------------- */
 
-/* Parses the command line at `text` up to the end of the simple command; quotes are not needed in our examples' own
- * words. */
+/* Parses the command line at `text` up to the end of the simple command; quotes are not needed
+ * in our examples' own words. */
 static void check_command_line(const char *text)
 {
     char line[512], *words[32], *state = line, *word;
@@ -205,7 +207,7 @@ Test(cli_help, examples_are_valid_command_lines)
     }
 }
 
-/* ---- the programs that read what is made ------------------------------------------------------------------------- */
+/* ---- roff and the shells ----------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/gpuprof-test-XXXXXX";
 
@@ -292,7 +294,7 @@ Test(cli_help, bash_completes, .fini = clean)
         {"gpuprof run --stacks ''", "off native python all"},
         {"gpuprof run --stacks = n", "native"}, /* as readline splits --stacks=n */
         {"gpuprof run --stacks=n", "--stacks=native"},
-        {"gpuprof run --sim --su", "--summary"}, /* an optional argument is no word of its own */
+        {"gpuprof run --sim --su", "--summary"}, /* an optional argument needs '=' */
         {"gpuprof top --by s", "site"},
         {"gpuprof top --sort at", "AT-PEAK"}, /* in capitals or not */
         {"gpuprof trace --kind linear,pi", "linear,pitched linear,pinned"},
@@ -315,7 +317,7 @@ Test(cli_help, bash_completes, .fini = clean)
     file("gpuprof-test-program", strdup("#!/bin/sh\n"));
     file("here.gpuprof", strdup(""));
     file("here.txt", strdup(""));
-    /* What the command prints of two processes. */
+    /* The output of `gpuprof stat --all --json` for two processes. */
     file("gpuprof",
          strdup("#!/bin/sh\nprintf ' \"processes\": [\\n   \"pid\": 12,\\n    \"pid\": 7,\\n   \"pid\": 134,\\n'\n"));
     cr_assert_eq(shell(&output, "chmod 755 %s/gpuprof %s/gpuprof-test-program", folder, folder), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent.c: `gpuprof agent`: the options of the daemon.  Called by commands.c; the daemon is tools/agent/agent.c.
+ * agent.c: `gpuprof agent`: the options of the daemon.  Called by commands.c; the daemon is
+ * tools/agent/agent.c.
  */
 #include <agent/agent.h>
 #include <cmd/cmd.h>
@@ -22,7 +23,7 @@ struct gp_agent_command {
     struct gp_http_address address;
     const char *libraries[GP_AGENT_LIBRARIES];
     char found[PATH_MAX];
-    int per_process; /* enum gp_metrics_processes */
+    const char *per_process;
 };
 
 static int agent_listen(void *options, const struct gp_command_option *option, const char *text)
@@ -53,8 +54,7 @@ static int agent_installed(struct gp_agent_command *command)
         return GP_EXIT_OK;
     bool is_found = gp_launch_find(command->found, sizeof(command->found), "libgpuprof.so") == 0;
     if (!is_found && command->options.no_discover)
-        return gp_usage_error("agent",
-                              "%s is missing, so with --no-discover there is no library to instrument: use --library",
+        return gp_usage_error("agent", "%s is missing: with --no-discover, name a library to instrument with --library",
                               command->found);
     command->options.installed = command->found;
     return GP_EXIT_OK;
@@ -74,7 +74,8 @@ static int agent_run(void *options)
 {
     struct gp_agent_command *command = options;
     command->options.libraries = command->libraries;
-    command->options.metrics.processes = (enum gp_metrics_processes)command->per_process;
+    if (command->per_process)
+        gp_metrics_processes_parse(command->per_process, &command->options.metrics.processes);
     gp_agent_log_open(command->options.verbose ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_INFO);
     int rc = agent_installed(command);
     if (rc)
@@ -111,7 +112,7 @@ static const struct gp_command_option agent_options[] = {
     GP_OPTION(struct gp_agent_command, options.ring_bytes, 0, "ring", "SIZE", GP_ARG_SIZE,
               "buffer for events on their way to the agent (default 4MiB); totals do not depend on it", .low = 4096,
               .high = GP_AGENT_RING),
-    GP_OPTION(struct gp_agent_command, per_process, 0, "metrics-per-process", "WHICH", GP_ARG_INDEX,
+    GP_OPTION(struct gp_agent_command, per_process, 0, "metrics-per-process", "WHICH", GP_ARG_CHOICE,
               "time series of processes: none (default), one per command name in a container, or one per process",
               .words = GP_LIST("off", "comm", "pid")),
     GP_OPTION(struct gp_agent_command, options.metrics.series, 0, "metrics-series", "N", GP_ARG_NUMBER,
@@ -132,8 +133,8 @@ const struct gp_command_spec gp_command_agent = {
         GP_LIST("Adds up the GPU memory of every profiled process of the machine in the kernel, by GPU and by "
                 "container, with exact peaks, for 'gpuprof top --system', 'gpuprof stat --all' and Prometheus. Runs "
                 "in the foreground until SIGTERM, SIGINT or SIGHUP.",
-                "It needs root, or the capabilities that docs/agent.md lists. 'gpuprof doctor' reports what is "
-                "missing."),
+                "It needs root, or the capabilities that docs/agent.md lists. 'gpuprof doctor' reports missing "
+                "requirements."),
     .details = GP_LIST(
         "As a systemd service it notifies systemd when it is ready, and it serves the watchdog. Failed allocations are "
         "logged on standard error with process and container.",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * analyses.c: `gpuprof peak`, `churn`, `fragmentation` and `reconcile`: the analyses that take a recording or a running
- * process and print a table or JSON.  Called by commands.c; the analyses are in tools/analyze.
+ * analyses.c: `gpuprof peak`, `churn`, `fragmentation` and `reconcile`: the analyses that take a
+ * recording or a running process and print a table or JSON.  Called by commands.c; the analyses are
+ * in tools/analyze.
  */
 #include <cmd/load.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.c: checks what `gpuprof agent` and `gpuprof top --system` need of this machine; see checks.h.  It changes
- * nothing and loads no BPF program.
+ * checks.c: checks the requirements of `gpuprof agent` and `gpuprof top --system`; see checks.h.
+ * It changes nothing and loads no BPF program.
  */
 #define _GNU_SOURCE
 #include <cmd/checks.h>
@@ -29,7 +29,8 @@ static bool checks_line(const char *path, char *line, int line_bytes)
     return read;
 }
 
-/* The BPF programs need 5.15.  From 6.6 on one link serves many processes, without CAP_SYS_ADMIN; returns that. */
+/* The BPF programs need 5.15.  From 6.6 on one link serves many processes, without
+ * CAP_SYS_ADMIN; returns that. */
 static bool checks_kernel(struct gp_doctor *doctor)
 {
     struct utsname name = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.h: the checks of `gpuprof doctor` and the lines that they print.  verdict.c prints; checks.c examines what the
- * agent needs; tracers.c finds other profilers.  Called by doctor.c.
+ * checks.h: the checks of `gpuprof doctor` and the lines that they print.  verdict.c prints;
+ * checks.c examines the requirements of the agent; tracers.c finds other profilers.  Called by
+ * doctor.c.
  */
 #ifndef GP_CMD_CHECKS_H
 #define GP_CMD_CHECKS_H
@@ -36,13 +37,15 @@ uint32_t gp_check_good(const struct gp_doctor *doctor);
 /* Writes the names of the checks in `bits`, separated by commas, and returns their count. */
 int gp_check_list(uint32_t bits, char *names, size_t names_bytes);
 
-/* Checks kernel, BTF, BPF file system, sysctls, lockdown, the capabilities of this process, and the agent. */
+/* Checks kernel, BTF, BPF file system, sysctls, lockdown, the capabilities of this process, and
+ * the agent. */
 void gp_checks_system(struct gp_doctor *doctor);
 
-/* Prints a line for each process that is readable, not in `system`, and contains a profiler that takes or may take the
- * CUPTI subscriber. */
+/* Prints a line for each process that is readable, not in `system`, and contains a profiler that
+ * takes or may take the CUPTI subscriber. */
 void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system);
-/* Writes the names of such profilers in one process; "" if none is known or the process is not readable. */
+/* Writes the names of such profilers in one process; "" if none is known or the process is not
+ * readable. */
 void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes);
 
 #endif

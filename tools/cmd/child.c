@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * child.c: runs a program as a child: forwards signals, follows stops, keeps the exit status; see cmd.h.
+ * child.c: runs a program as a child: forwards signals, follows stops, keeps the exit status; see
+ * cmd.h.
  *
- * The child stays in the process group of the command, so the kernel sends signals of the terminal (^C, ^\, ^Z, a change
- * of size) to both, and these are not forwarded.  No handler is installed and no disposition changed: the signals are
- * blocked and fetched one by one, and the child gets the old mask back.  Called by run.c and trace.c.
+ * The child stays in the process group of the command, so the kernel sends signals of the terminal
+ * (^C, ^\, ^Z, a change of size) to both, and these are not forwarded.  No handler is installed and
+ * no disposition changed: the signals are blocked and fetched one by one, and the child gets the
+ * old mask back.  Called by run.c and trace.c.
  */
 #include <cmd/cmd.h>
 
@@ -32,7 +34,8 @@ int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
     memset(child, 0, sizeof(*child));
     child_set(&set);
     sigprocmask(SIG_BLOCK, &set, &before);
-    /* If SIGCHLD is ignored, which is inherited, the kernel discards the status.  The child gets the old setting. */
+    /* If SIGCHLD is ignored, which is inherited, the kernel discards the status.  The child gets
+     * the old setting. */
     sigaction(SIGCHLD, &chld, &chld_before);
     child->pid = fork();
     if (child->pid == 0) {
@@ -53,7 +56,8 @@ static void child_status(struct gp_child *child)
         if (pid == 0)
             return;
         if (pid > 0 && WIFSTOPPED(status)) {
-            /* Stop too, so that the shell sees a stopped job; when it continues this process, continue the child. */
+            /* Stop too, so that the shell sees a stopped job; when it continues this process,
+             * continue the child. */
             raise(SIGSTOP);
             kill(child->pid, SIGCONT);
             continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd.h: the sub-commands and what they share: exit codes, messages, the choice of processes, the start of programs.
- * option.h describes a command; commands.c has the table.  A command never calls another one.
+ * cmd.h: the sub-commands and the functions that they share: exit codes, messages, the choice of
+ * processes, the start of programs.  option.h describes a command; commands.c has the table.  A
+ * command never calls another one.
  */
 #ifndef GP_CMD_CMD_H
 #define GP_CMD_CMD_H
@@ -36,14 +37,16 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
 extern const struct gp_command_spec *const gp_commands[];
 /* NULL after a message: no command has this name. */
 const struct gp_command_spec *gp_command_find(const char *name);
-/* Parses the command line (argv[0] is the command's name), then prints the help or runs the command.  An exit status. */
+/* Parses the command line (argv[0] is the command's name), then prints the help or runs the
+ * command.  An exit status. */
 int gp_command_main(const struct gp_command_spec *spec, int argc, char **argv);
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 
 /* "gpuprof: COMMAND: ..." and a newline on stderr. */
 void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
-/* The same, then a line that names the help.  Returns GP_EXIT_USAGE, so that callers can return it. */
+/* The same, then a line that names the help.  Returns GP_EXIT_USAGE, so that callers can return
+ * it. */
 int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
@@ -70,17 +73,17 @@ int gp_target_pids(struct gp_target *target, const char *text);
 int gp_target_device(struct gp_target *target, const char *text);
 void gp_target_free(struct gp_target *target);
 
-/* Collects the processes that the options name: the list of -p, every process with --all, else the only profiled
- * process of the caller.  Leaves out processes that only NVML knows.  GP_EXIT_OK, or an exit status after a message,
- * with *system = NULL.  Free with gp_system_free. */
+/* Collects the processes that the options name: the list of -p, every process with --all, else
+ * the only profiled process of the caller.  Leaves out processes that only NVML knows.
+ * GP_EXIT_OK, or an exit status after a message, with *system = NULL.  Free with gp_system_free. */
 int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system);
 
 /* Report that the caller owns no profiled process; that --all found none. */
 void gp_target_none_owned(const struct gp_target *target);
 void gp_target_none(const struct gp_target *target, const struct gp_system *system);
 
-/* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 after a message: the process
- * has no such device. */
+/* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 after
+ * a message: the process has no such device. */
 int gp_target_index(const struct gp_target *target, const struct gp_process *process);
 
 struct gp_refusal { /* what an error number of the process means for one command */
@@ -93,15 +96,16 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
 
 /* ---- holders.c ----------------------------------------------------------------------------------------------- */
 
-/* Fills oom_where, the call sites of the blocks in the process's out-of-memory report, if it has a report and runs with
- * stacks.  sites: call sites that the caller read before the process ended, or NULL if it is alive. */
+/* Fills oom_where, the call sites of the blocks in the process's out-of-memory report, if it has
+ * a report and runs with stacks.  sites: call sites that the caller read before the process
+ * ended, or NULL if it is alive. */
 struct gp_sites;
 void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 
 /* ---- recorded.c -------------------------------------------------------------------------------------------------- */
 
-/* One line for each watched process that recorded: how many events, to which file, what was lost, and the command that
- * reads it.  pattern: value of GPUPROF_RECORD. */
+/* One line for each watched process that recorded: how many events, to which file, how many were
+ * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
 struct gp_watch;
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
@@ -118,7 +122,8 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     int64_t limit;
 };
 
-/* The options that start a program, for the table of a command whose struct has a member `launch`. */
+/* The options that start a program, for the table of a command whose struct has a member
+ * `launch`. */
 #define GP_OPTION_SIM(_type)                                                                                           \
     GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
               "run on the simulated GPU; SPEC is a list of devices=N, memory=SIZE, latency=zero|typical and "          \
@@ -128,14 +133,15 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
               "load this libgpuprof.so instead of the installed one")
 
-/* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library folders beside this
- * program.  0; -ENOENT, and path is where the file was expected. */
+/* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library
+ * folders beside this program.  0; -ENOENT, and path is where the file was expected. */
 int gp_launch_find(char *path, size_t path_bytes, const char *below);
-/* Finds the library and the simulator, checks the environment, and sets the variables in this process's own
- * environment, from which the program inherits them.  GP_EXIT_OK, or an exit status after a message. */
+/* Finds the library and the simulator, checks the environment, and sets the variables in this
+ * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
+ * status after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
-/* The part of gp_launch_prepare that preloads libgpuprof-shim.so, if the options or the environment ask for an allocator
- * or for driver hooks. */
+/* The part of gp_launch_prepare that preloads libgpuprof-shim.so, if the options or the
+ * environment ask for an allocator or for driver hooks. */
 int gp_launch_shim(const struct gp_launch *launch);
 /* The names that --allocator takes, in the order of the documentation; NULL after the last. */
 const char *gp_allocator_name(unsigned index);
@@ -148,9 +154,11 @@ struct gp_child {
     int status; /* exit status as a shell gives it; valid once ended */
 };
 
-/* Starts the program as a child.  From then on gp_child_wait forwards signals that this process receives.  0 or -errno. */
+/* Starts the program as a child.  From then on gp_child_wait forwards signals that this process
+ * receives.  0 or -errno. */
 int gp_child_start(struct gp_child *child, const struct gp_launch *launch);
-/* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and continues, notices its end. */
+/* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and
+ * continues, notices its end. */
 void gp_child_wait(struct gp_child *child, uint64_t timeout_ns);
 
 #endif

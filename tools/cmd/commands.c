@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * commands.c: the table of all commands, and the one function that parses and runs a command.  Called by main.c.
- * `help` and `completion` are here because they need the table.
+ * commands.c: the table of all commands, and the one function that parses and runs a command.
+ * Called by main.c.  `help` and `completion` are here because they need the table.
  */
 #include <cmd/cmd.h>
 

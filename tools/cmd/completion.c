@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * completion.c: completion scripts for bash, zsh and fish, made from the tables of the commands.  Called by commands.c
- * for `gpuprof completion SHELL`.  The scripts run `gpuprof stat --all --json` to find process numbers.
+ * completion.c: completion scripts for bash, zsh and fish, made from the tables of the commands.
+ * Called by commands.c for `gpuprof completion SHELL`.  The scripts run `gpuprof stat --all --json`
+ * to find process numbers.
  */
 #include <cmd/option.h>
 
@@ -9,7 +10,8 @@
 
 const char *const gp_completion_shells[] = {"bash", "zsh", "fish", NULL};
 
-/* Lists the process numbers, one per line: the key "pid" of the objects in "processes", which jansson indents by 3. */
+/* Lists the process numbers, one per line: the key "pid" of the objects in "processes", which
+ * jansson indents by 3. */
 #define GP_COMPLETION_PIDS(_gpuprof)                                                                                   \
     _gpuprof " stat --all --json 2>/dev/null | sed -n 's/^   \"pid\": \\([0-9]*\\),*$/\\1/p'"
 

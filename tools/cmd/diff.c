@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * diff.c: `gpuprof diff`: two recordings of one program, call site by call site.  Called by commands.c. */
+ * diff.c: `gpuprof diff`: two recordings of one program, call site by call site.  Called by
+ * commands.c. */
 #include <cmd/load.h>
 #include <write/write.h>
 
@@ -21,7 +22,8 @@ static void diff_names_free(struct gp_diff_names *names)
     free(names->labels);
 }
 
-/* The functions and files of a site without line numbers, which move when the program changes above a call. */
+/* The functions and files of a site without line numbers, which move when the program changes
+ * above a call. */
 static char *diff_key(struct gp_symbols *symbols, uint32_t site)
 {
     const struct gp_frame_text *frames;
@@ -121,8 +123,8 @@ const struct gp_command_spec gp_command_diff = {
                      "line numbers may differ."),
     .options = diff_options,
     .operands = diff_operands,
-    .examples =
-        GP_EXAMPLES({"gpuprof diff old.gpuprof new.gpuprof", "Show what a change of the program did to its memory."}),
+    .examples = GP_EXAMPLES(
+        {"gpuprof diff old.gpuprof new.gpuprof", "Show the effect of a change on the memory of a program."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("diff"), .file_count = 2),
     .check = gp_load_check,
     .run = diff_run,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * doctor.c: `gpuprof doctor`: reports what works on this machine and what to do about the rest.  Called by commands.c;
- * checks.c and tracers.c have the checks of the agent and of other profilers. */
+ * doctor.c: `gpuprof doctor`: reports what works on this machine and what to do about the rest.
+ * Called by commands.c; checks.c and tracers.c have the checks of the agent and of other
+ * profilers. */
 #define _GNU_SOURCE /* memfd_create */
 #include <cmd/checks.h>
 #include <cmd/cmd.h>
@@ -241,10 +242,10 @@ const struct gp_command_spec gp_command_doctor = {
     .about = GP_LIST("Reports what of gpuprof works on this machine and, for the rest, the reason and what to do.",
                      "The exit status is 0 even if checks fail, 77 if a check that '--need' names is not ok, and 1 if "
                      "doctor itself failed."),
-    .details =
-        GP_LIST("It examines the library, the driver, CUPTI, NVML, which profiler has the CUPTI subscriber in each "
-                "profiled process, and what the agent needs: kernel, BTF, BPF file system, settings, lockdown, "
-                "rights and the agent itself."),
+    .details = GP_LIST(
+        "It examines the library, the driver, CUPTI, NVML, which profiler has the CUPTI subscriber in each "
+        "profiled process, and the requirements of the agent: kernel, BTF, BPF file system, settings, lockdown, "
+        "rights and the agent itself."),
     .options = doctor_options,
     .examples = GP_EXAMPLES({"gpuprof doctor", "Report all checks."},
                             {"gpuprof doctor --need driver,cupti && gpuprof run ./program",

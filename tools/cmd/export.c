@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by commands.c; the formats are
- * in tools/export. */
+ * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by
+ * commands.c; the formats are in tools/export. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <export/formats.h>
@@ -16,19 +16,16 @@
 
 struct gp_export_options {
     const char *file, *output;
-    int format, weight; /* numbers of the choices; -1: not given */
-    int64_t blocks;     /* -1: not given */
+    const char *format_name;
+    const struct gp_export_format *format;
+    int weight;     /* enum gp_export_weight; -1: not given */
+    int64_t blocks; /* -1: not given */
 };
 
 static const char *export_format_name(unsigned i)
 {
     const struct gp_export_format *format = gp_export_format_at(i);
     return format ? format->name : NULL;
-}
-
-static const struct gp_export_format *export_format(const struct gp_export_options *o)
-{
-    return gp_export_format_at((unsigned)o->format);
 }
 
 /* Reports options that contradict each other before anything is read. */
@@ -40,9 +37,9 @@ static int export_check(void *options)
     if (!o->file)
         return gp_usage_error("export",
                               "no recording given: 'gpuprof record' or 'gpuprof run --record=FILE' makes one");
-    if (o->format < 0)
+    if (!o->format_name)
         return gp_usage_error("export", "--format is needed: pprof, chrome, collapsed, csv, jsonl or sqlite");
-    const struct gp_export_format *format = export_format(o);
+    const struct gp_export_format *format = o->format = gp_export_format_find(o->format_name);
     if (o->weight >= 0 && !format->weighed)
         return gp_usage_error("export", "--weight: %s has no stacks to weigh; pprof and collapsed have", format->name);
     if (o->blocks >= 0 && format->write != gp_export_chrome)
@@ -55,8 +52,8 @@ static int export_check(void *options)
 
 /* ---- the output ------------------------------------------------------------------------------------------------- */
 
-/* An incomplete export must not look like a complete one: a regular file is written under another name and renamed at
- * the end.  Anything else (a pipe, /dev/null) is written directly. */
+/* An incomplete export must not look like a complete one: a regular file is written under
+ * another name and renamed at the end.  Anything else (a pipe, /dev/null) is written directly. */
 struct gp_export_target {
     const char *path;
     char aside[4096]; /* the name while it is written; "": written directly */
@@ -73,7 +70,7 @@ static int export_open(struct gp_export_target *target, const struct gp_export_o
     if (!o->output)
         return 0;
     if (there && !S_ISREG(st.st_mode)) {
-        if (export_format(o)->create)
+        if (o->format->create)
             return -EEXIST; /* a database needs a file */
         target->fd = open(o->output, O_WRONLY | O_TRUNC | O_CLOEXEC);
         return target->fd < 0 ? -errno : 0;
@@ -83,7 +80,8 @@ static int export_open(struct gp_export_target *target, const struct gp_export_o
         target->aside[0] = '\0';
         return -ENAMETOOLONG;
     }
-    /* O_EXCL: in a folder that others may write, never use a file or link that another user put there. */
+    /* O_EXCL: in a folder that others may write, never use a file or link that another user put
+     * there. */
     target->fd = open(target->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (target->fd < 0) {
         target->aside[0] = '\0';
@@ -107,10 +105,10 @@ static int export_write(struct gp_export *export, const struct gp_export_options
                         const struct gp_export_target *target)
 {
     static struct gp_out out;
-    if (export_format(o)->create)
-        return export_format(o)->create(export, target->aside);
+    if (o->format->create)
+        return o->format->create(export, target->aside);
     gp_out_begin(&out, target->fd);
-    int rc = export_format(o)->write(export, &out);
+    int rc = o->format->write(export, &out);
     int end = gp_out_end(&out);
     return rc ? rc : end;
 }
@@ -132,7 +130,7 @@ static int export_run(struct gp_export *export, const struct gp_export_options *
 {
     struct gp_export_target target;
     int rc = export_open(&target, o);
-    if (rc == -EEXIST && !target.aside[0] && export_format(o)->create) {
+    if (rc == -EEXIST && !target.aside[0] && o->format->create) {
         gp_error("export", "%s: not a regular file, which a database needs", o->output);
         return GP_EXIT_FAILED;
     }
@@ -160,9 +158,9 @@ static int export_command(void *options)
 {
     const struct gp_export_options *o = options;
     struct gp_recording *recording = NULL;
-    if (export_format(o)->binary && !o->output && isatty(STDOUT_FILENO))
+    if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
         return gp_usage_error("export", "%s: binary data is not written to a terminal: name a file with -o",
-                              export_format(o)->name);
+                              o->format->name);
     int rc = gp_load_overwrites("export", o->output) ? GP_EXIT_FAILED : export_read(o, &recording);
     if (rc)
         return rc;
@@ -186,7 +184,7 @@ static int export_command(void *options)
 }
 
 static const struct gp_command_option export_options[] = {
-    GP_OPTION(struct gp_export_options, format, 'f', "format", "FORMAT", GP_ARG_INDEX, "the format",
+    GP_OPTION(struct gp_export_options, format_name, 'f', "format", "FORMAT", GP_ARG_CHOICE, "the format",
               .choice = export_format_name),
     GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
               "the file to write; without it, or with '-', standard output; sqlite needs a file"),
@@ -220,7 +218,7 @@ const struct gp_command_spec gp_command_export = {
                              "heap.pb.gz; go tool pprof -http=: heap.pb.gz",
                              "Show the memory at the peak in pprof."},
                             {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
-    GP_DEFAULTS(struct gp_export_options, .format = -1, .weight = -1, .blocks = -1),
+    GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1),
     .surplus = "one recording at a time",
     .check = export_check,
     .run = export_command,

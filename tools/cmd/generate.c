@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * generate.c: `gpuprof generate`: writes an allocation trace of a typical program.  Called by commands.c. */
+ * generate.c: `gpuprof generate`: writes an allocation trace of a typical program.  Called by
+ * commands.c. */
 #include <cmd/cmd.h>
 #include <replay/generate.h>
 
@@ -16,7 +17,8 @@ struct gp_generate_options {
     bool list;
 };
 
-/* Parses "1", "0.25", "2.5": at most three digits after the point, which no locale turns into a comma.  0 or -errno. */
+/* Parses "1", "0.25", "2.5": at most three digits after the point, which no locale turns into a
+ * comma.  0 or -errno. */
 static int generate_scale(const char *text, uint32_t *milli)
 {
     char whole[24];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * help.c: the help texts for a terminal, made from the tables of the commands; see option.h.  Called by commands.c.
+ * help.c: the help texts for a terminal, made from the tables of the commands; see option.h.
+ * Called by commands.c.
  */
 #include <cmd/option.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * holders.c: finds the names of the call sites in an out-of-memory report; see cmd.h.  Called by stat.c and run.c. */
+ * holders.c: finds the names of the call sites in an out-of-memory report; see cmd.h.  Called by
+ * stat.c and run.c. */
 #include <cmd/cmd.h>
 
 #include <collect/sites.h>
@@ -18,8 +19,8 @@ static bool holders_any(const struct gp_process *process)
 
 static void holders_label(struct gp_process *process, const struct gp_sites *sites)
 {
-    /* After the process has ended, /proc/PID/root is gone, and only objects at the same path here are found; their build
-     * ids are compared. */
+    /* After the process has ended, /proc/PID/root is gone, and only objects at the same path
+     * here are found; their build ids are compared. */
     struct gp_symbol_source source = {
         sites->sites,      sites->frames,      sites->modules,      sites->strings,
         sites->site_count, sites->frame_count, sites->module_count, access(sites->root, X_OK) == 0 ? sites->root : ""};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks everything before the program
- * starts, and creates no files. */
+ * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks
+ * everything before the program starts, and creates no files. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
 
@@ -64,7 +64,8 @@ static int launch_library(struct gp_launch *launch)
         gp_error(launch->command, "%s: cannot be loaded: not a file", launch->library);
         return GP_EXIT_USAGE;
     }
-    /* An absolute path, because the program may change its directory before it loads the library. */
+    /* An absolute path, because the program may change its directory before it loads the
+     * library. */
     snprintf(launch->library, sizeof(launch->library), "%s", whole);
     const char *other = getenv(GP_INJECTION);
     char other_whole[PATH_MAX];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * leaks.c: `gpuprof leaks`: call sites that hold more memory with every step.  Called by commands.c. */
+ * leaks.c: `gpuprof leaks`: call sites that hold more memory with every step.  Called by
+ * commands.c. */
 #include <cmd/load.h>
 #include <write/write.h>
 

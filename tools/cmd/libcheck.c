@@ -84,7 +84,8 @@ static void try_devices(const char *path, struct gp_probe *probe)
         probe_result(probe, "cuDeviceGetCount", get(&count), count);
 }
 
-/* The loader reports on standard error that it cannot preload a library, and starts the program anyway. */
+/* The loader reports on standard error that it cannot preload a library, and starts the program
+ * anyway. */
 static void try_preload(const char *path, struct gp_probe *probe)
 {
     int ends[2], status = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * libcheck.h: tries shared libraries for doctor.c without loading them into this process.  Each probe is a short-lived
- * child, so a library that hangs, crashes or exits does not affect doctor.
+ * libcheck.h: tries shared libraries for doctor.c without loading them into this process.  Each
+ * probe is a short-lived child, so a library that hangs, crashes or exits does not affect doctor.
  */
 #ifndef GP_CMD_LIBCHECK_H
 #define GP_CMD_LIBCHECK_H

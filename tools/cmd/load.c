@@ -66,7 +66,8 @@ static int64_t load_seconds(const struct gp_load_options *o)
     return o->seconds ? o->seconds : GP_LOAD_SECONDS;
 }
 
-/* Runs `gpuprof record` with the memory file as its stdout.  ^C ends that process and not this one. */
+/* Runs `gpuprof record` with the memory file as its stdout.  ^C ends that process and not this
+ * one. */
 static int load_record(const struct gp_load_options *o, int fd)
 {
     char pid[24], seconds[24];
@@ -92,7 +93,8 @@ static int load_record(const struct gp_load_options *o, int fd)
     sigaction(SIGQUIT, &quit, NULL);
     if (child > 0 && WIFEXITED(status))
         return WEXITSTATUS(status);
-    gp_error(o->target.command, "cannot record pid %s: %s", pid, child < 0 ? strerror(errno) : "the recorder died");
+    gp_error(o->target.command, "cannot record pid %s: %s", pid,
+             child < 0 ? strerror(errno) : "the recorder was killed");
     return GP_EXIT_FAILED;
 }
 
@@ -161,8 +163,8 @@ static int load_file(struct gp_recording **recording, const struct gp_load_optio
     return rc ? gp_load_refused(o->target.command, path, rc, why) : GP_EXIT_OK;
 }
 
-/* The paths that a process in a container reports are valid in its own mount namespace.  A process in ours needs no
- * prefix, and /proc/PID/root would be gone when it ends. */
+/* The paths that a process in a container reports are valid in its own mount namespace.  A
+ * process in ours needs no prefix, and /proc/PID/root would be gone when it ends. */
 static void load_root(char *root, size_t bytes, pid_t pid)
 {
     char path[64];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * load.h: what the commands that read recordings share: report, leaks, peak, churn, fragmentation, reconcile and diff.
- * They take a file, most of them also a running process, which is then recorded for some seconds.
+ * load.h: shared by the commands that read recordings: report, leaks, peak, churn, fragmentation,
+ * reconcile and diff.  They take a file, most of them also a running process, which is then
+ * recorded for some seconds.
  */
 #ifndef GP_CMD_LOAD_H
 #define GP_CMD_LOAD_H
@@ -33,7 +34,8 @@ struct gp_load_options { /* the options of all these commands; each takes some o
         .operands = gp_load_operand, .check = gp_load_check, .run = _run
 
 extern const struct gp_command_option gp_load_operand[];
-/* The check of struct gp_command_spec: the files and processes agree.  GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
+/* The check of struct gp_command_spec: the files and processes agree.  GP_EXIT_OK, or
+ * GP_EXIT_USAGE after a message. */
 int gp_load_check(void *options);
 
 struct gp_loaded {
@@ -48,20 +50,23 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int
 /* Also reports which names could not be found, and why. */
 void gp_load_free(struct gp_loaded *loaded);
 
-/* The properties of stdout: width and colours of a terminal, 100 columns and no colours of anything else. */
+/* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
+ * anything else. */
 struct gp_text_page gp_load_page(void);
 /* Reports that memory ran out.  GP_EXIT_FAILED. */
 int gp_load_memory(const char *command);
-/* Prints the object and releases it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message.  NULL: memory ran out. */
+/* Prints the object and releases it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message.  NULL:
+ * memory ran out. */
 int gp_load_json(const char *command, json_t *object);
 /* The whole of most of these commands: loads, then prints JSON or text.  An exit status. */
 int gp_load_run(const struct gp_load_options *options, json_t *json(const struct gp_report *report),
                 bool text(const struct gp_text_page *page, const struct gp_report *report));
 
-/* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and what to do.
- * GP_EXIT_FAILED. */
+/* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
+ * what to do.  GP_EXIT_FAILED. */
 int gp_load_refused(const char *command, const char *path, int rc, const char *why);
-/* Whether writing to `output` would destroy a recording, which may have cost hours; true after a message. */
+/* Whether writing to `output` would destroy a recording, which may have cost hours; true after a
+ * message. */
 bool gp_load_overwrites(const char *command, const char *output);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * manpage.c: the manual page of all commands as roff source, made from their tables and from the sections below.  Called
- * by commands.c for `gpuprof help --man`; the Makefile writes build/man/gpuprof.1 with it.
+ * manpage.c: the manual page of all commands as roff source, made from their tables and from the
+ * sections below.  Called by commands.c for `gpuprof help --man`; the Makefile writes
+ * build/man/gpuprof.1 with it.
  */
 #include <cmd/option.h>
 #include <gpuprof/gpuprof.h>
@@ -40,10 +41,9 @@ static const struct gp_man_section man_after[] = {
        "as a report, 'gpuprof stat --json' has them in 'oom' (null if no request failed), 'gpuprof top' marks the "
        "process, and GPUPROF_LOG=info writes the report to the log."},
       {NULL,
-       "The report says what was requested and what the driver had free; what the process holds, by kind of memory "
-       "and by size of block; what the allocator had idle and why that could not serve the request; and what other "
-       "processes hold. A piece of advice appears only if the numbers show that it would have served the "
-       "request."}}},
+       "The report lists the request and the free memory of the driver; the memory of the process, by kind and by "
+       "size of block; the idle memory of the allocator, and why it could not serve the request; and the memory of "
+       "other processes. A piece of advice appears only if the numbers show that it would have served the request."}}},
     {"VALUES",
      {{NULL,
        "SIZE is a whole number, optionally with one of the units B, KiB, MiB, GiB, TiB or K, M, G, T; all are powers "
@@ -71,9 +71,9 @@ static const struct gp_man_section man_after[] = {
       {"NO_COLOR", "If set, output has no colours."}}},
     {"EXIT STATUS",
      {{"0", "The command is done."},
-      {"1", "The command failed while running."},
+      {"1", "The command failed."},
       {"2", "The command line is wrong."},
-      {"3", "There is no such profiled process."},
+      {"3", "The process does not exist, or it is not profiled."},
       {"77", "This machine cannot do it."},
       {NULL,
        "'gpuprof run' and 'gpuprof trace -- CMD' return the status of the program: 128 + N if signal N killed it, 126 "
@@ -83,7 +83,8 @@ static const struct gp_man_section man_after[] = {
       {NULL, "A session has no file: it is in memory that the kernel frees when the process ends."}}},
 };
 
-/* Prints one word.  Hyphens are written as minus signs, so that options can be copied from the page. */
+/* Prints one word.  Hyphens are written as minus signs, so that options can be copied from the
+ * page. */
 static int man_word(FILE *out, const char *word, size_t length)
 {
     int used = 0;
@@ -149,8 +150,8 @@ static void man_prose(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Prints a usage line or the label of an option: options are bold, arguments in capitals italic.  Long lines are broken
- * at spaces, which roff fills again. */
+/* Prints a usage line or the label of an option: options are bold, arguments in capitals italic.
+ * Long lines are broken at spaces, which roff fills again. */
 static void man_usage(FILE *out, const char *text)
 {
     for (int column = 0; *text;) {

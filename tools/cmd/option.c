@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * option.c: the parser of all commands: reads a command line as the command's tables describe it; see option.h.
- * Called by commands.c.
+ * option.c: the parser of all commands: reads a command line as the command's tables describe it;
+ * see option.h.  Called by commands.c.
  */
 #include <cmd/cmd.h>
 #include <cmd/option.h>
@@ -38,7 +38,7 @@ void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_op
     }
 }
 
-/* How messages name what the user wrote: "--device=x", or the operand itself. */
+/* How messages name the argument: "--device=x", or the operand itself. */
 static const char *option_written(char *written, size_t bytes, const struct gp_command_option *option, const char *text)
 {
     bool operand = option->name[0] >= 'A' && option->name[0] <= 'Z';
@@ -46,7 +46,7 @@ static const char *option_written(char *written, size_t bytes, const struct gp_c
     return written;
 }
 
-/* The number of the choice that the word is; -1 after a message. */
+/* The index of the choice with this name; -1 after a message. */
 static int option_choose(const struct gp_command_spec *spec, const struct gp_command_option *option, const char *text)
 {
     const char *names[64], *word;
@@ -154,13 +154,14 @@ static int option_store(const struct gp_command_spec *spec, const struct gp_comm
     }
 }
 
-/* What getopt_long refused ('?' or ':'). */
+/* Reports the option that getopt_long has refused with the code '?' or ':'. */
 static int option_refused(const struct gp_command_spec *spec, int code, char **argv)
 {
     const char *word = optind > 0 ? argv[optind - 1] : "";
     if (code == ':')
         return gp_usage_error(spec->name, "%s: the option needs a value", word);
-    /* getopt leaves optopt 0 for an unknown long option, and the option's value for a long one with a stray "=x". */
+    /* getopt leaves optopt 0 for an unknown long option, and the option's value for a long one
+     * with a stray "=x". */
     if (optopt && strncmp(word, "--", 2) == 0)
         return gp_usage_error(spec->name, "%s: the option takes no value", word);
     if (optopt)
@@ -175,7 +176,8 @@ static int option_refused(const struct gp_command_spec *spec, int code, char **a
                           nearest ? nearest : "", nearest ? "?" : "");
 }
 
-/* The tables of getopt_long.  Its own order of words: an operand ends the options only where the command wants it. */
+/* Builds the tables of getopt_long.  By default it accepts options behind operands; a "+" in
+ * front of the letters ends the options at the first operand. */
 static void option_tables(const struct gp_command_spec *spec, struct option longs[GP_OPTION_MOST + 2],
                           char letters[3 * GP_OPTION_MOST + 4])
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * option.h: the description of one command: its options, operands, texts and functions.  Each command defines one
- * struct gp_command_spec; the parser (option.c), the help (help.c), the man page (manpage.c) and the shell completions
- * (completion.c) read it, so an option is written down once.  commands.c has the table of all commands.
+ * option.h: the description of one command: its options, operands, texts and functions.  Each
+ * command defines one struct gp_command_spec; the parser (option.c), the help (help.c), the man
+ * page (manpage.c) and the shell completions (completion.c) read it, so an option is written down
+ * once.  commands.c has the table of all commands.
  */
 #ifndef GP_CMD_OPTION_H
 #define GP_CMD_OPTION_H
@@ -36,7 +37,8 @@ struct gp_command_option {
     const char *help;     /* no period at the end.  NULL: accepted, but not shown */
     const char *const *words;               /* the choices, NULL after the last ... */
     const char *(*choice)(unsigned number); /* ... or a function that names them, NULL after the last */
-    /* Takes the argument in place of the parser of its type.  GP_EXIT_OK, or an exit status after a message. */
+    /* Takes the argument in place of the parser of its type.  GP_EXIT_OK, or an exit status
+     * after a message. */
     int (*parse)(void *options, const struct gp_command_option *option, const char *text);
     int64_t low, high;
     size_t offset, bytes; /* GP_INTO: the member of the command's struct */
@@ -50,8 +52,8 @@ struct gp_command_option {
 #define GP_INTO(_type, _member) .offset = offsetof(_type, _member), .bytes = sizeof(((_type *)0)->_member)
 #define GP_LIST(...)            ((const char *const[]){__VA_ARGS__, NULL})
 
-/* The usual entries of a table.  _type and _member: the command's struct and the member to fill; letter 0: none.  More
- * members of struct gp_command_option may follow. */
+/* The usual entries of a table.  _type and _member: the command's struct and the member to fill;
+ * letter 0: none.  More members of struct gp_command_option may follow. */
 #define GP_OPTION(_type, _member, _letter, _name, _argument, _kind, _help, ...)                                        \
     {                                                                                                                  \
         .name = _name, .letter = _letter, .argument = _argument, .type = _kind, .help = _help,                         \
@@ -114,9 +116,10 @@ const char *gp_option_choice(const struct gp_command_option *option, unsigned i)
 /* "a, b or c"; "" if the option has no choices. */
 void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_option *option);
 
-/* Fills options (spec->bytes) from the command line, whose argv[0] is the command's name, and checks it.  *help: the
- * line asks for the help, and nothing was checked.  Sets nothing else in this process, so it may also be called to try a
- * command line.  GP_EXIT_OK, or an exit status after a message.  Call gp_options_free in both cases.  One thread. */
+/* Fills options (spec->bytes) from the command line, whose argv[0] is the command's name, and
+ * checks it.  *help: the line asks for the help, and nothing was checked.  Sets nothing else in
+ * this process, so it may also be called to try a command line.  GP_EXIT_OK, or an exit status
+ * after a message.  Call gp_options_free in both cases.  One thread. */
 int gp_command_parse(const struct gp_command_spec *spec, int argc, char **argv, void *options, bool *help);
 void gp_options_free(const struct gp_command_spec *spec, void *options);
 
@@ -129,7 +132,8 @@ void gp_option_label(char *label, size_t label_bytes, const struct gp_command_op
 /* The help of the option with its choices. */
 void gp_option_help(char *text, size_t text_bytes, const struct gp_command_option *option);
 
-/* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100 columns. */
+/* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
+ * columns. */
 void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands);
 void gp_help_command(FILE *out, const struct gp_command_spec *spec);
 /* `gpuprof help --man`: the whole page as roff. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * preload.c: preloads libgpuprof-shim.so into a program that uses the caching allocator or the driver hooks; see cmd.h.
- * It changes only the environment of this process.  Called by launch.c. */
+ * preload.c: preloads libgpuprof-shim.so into a program that uses the caching allocator or the
+ * driver hooks; see cmd.h.  It changes only the environment of this process.  Called by
+ * launch.c. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
 
@@ -36,7 +37,8 @@ static int allocator_check(const char *command, const char *name)
                           nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* The shim links to the libgpuprof.so in its own folder, so it must lie beside the library that the driver loads. */
+/* The shim links to the libgpuprof.so in its own folder, so it must lie beside the library that
+ * the driver loads. */
 static int shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
 {
     const char *slash = strrchr(launch->library, '/');
@@ -75,7 +77,8 @@ static int preload_add(const struct gp_launch *launch)
     const char *before = getenv(GP_ENV_PRELOAD);
     if (before && preload_has(before, path))
         return GP_EXIT_OK;
-    /* Ours is first.  Behind a preloaded library that wraps the driver, it would not see the calls of that library. */
+    /* Ours is first.  Behind a preloaded library that wraps the driver, it would not see the
+     * calls of that library. */
     if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
         return GP_EXIT_FAILED;
     rc = setenv(GP_ENV_PRELOAD, joined, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
@@ -83,8 +86,8 @@ static int preload_add(const struct gp_launch *launch)
     return rc;
 }
 
-/* The program gets the limit in bytes, so that the library need not parse units.  -1: take it from the
- * variable, if it is set. */
+/* The program gets the limit in bytes, so that the library need not parse units.  -1: take it
+ * from the variable, if it is set. */
 static int limit_set(const char *command, int64_t bytes)
 {
     const char *text = getenv(GP_ENV_LIMIT);

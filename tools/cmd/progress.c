@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * progress.c: draws the progress bar on stderr; see progress.h.  Called by the commands that read or write recordings. */
+ * progress.c: draws the progress bar on stderr; see progress.h.  Called by the commands that
+ * read or write recordings. */
 #include <cmd/progress.h>
 
 #include <stdbool.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * record.c: `gpuprof record`: writes the events of a running process to a file.  Called by commands.c.  All that the
- * process does for it is to answer one request for its numbers per second. */
+ * record.c: `gpuprof record`: writes the events of a running process to a file.  Called by
+ * commands.c.  All that the process does for it is to answer one request for its numbers per
+ * second. */
 #include <cmd/cmd.h>
 #include <collect/extents.h>
 #include <collect/mailbox.h>
@@ -23,7 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As in trace.c: nothing is missed in 20 ms unless the process writes more than 1.6 million events per second. */
+/* As in trace.c: nothing is missed in 20 ms unless the process writes more than 1.6 million
+ * events per second. */
 #define GP_RECORD_PAUSE_NS    20000000ull
 #define GP_RECORD_ANSWER_NS   200000000ull
 #define GP_RECORD_PROGRESS_NS 500000000ull
@@ -93,7 +95,8 @@ static void record_measure(void *arg, const char *uuid, int64_t *used_bytes, int
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* Reads the header and checks its layout.  A part with an impossible offset is treated as absent. */
+/* Reads the header and checks its layout.  A part with an impossible offset is treated as
+ * absent. */
 static int record_header(const struct gp_peer *session, struct gp_wire_header *header)
 {
     struct gp_peer again;
@@ -138,8 +141,8 @@ static int record_file(const char *path)
     return fd;
 }
 
-/* Adds everything that the program holds now.  Blocks allocated after the reader of the ring was opened are left out,
- * because they are events too. */
+/* Adds everything that the program holds now.  Blocks allocated after the reader of the ring was
+ * opened are left out, because they are events too. */
 static void record_baseline(struct gp_recording_now *now, pid_t pid)
 {
     struct gp_extents pieces;
@@ -220,7 +223,8 @@ static void record_progress(struct gp_recording_now *now, bool end)
     fflush(stderr);
 }
 
-/* Runs until the process ends, the time is over, a signal arrives, or the file cannot be written. */
+/* Runs until the process ends, the time is over, a signal arrives, or the file cannot be
+ * written. */
 static enum gp_format_why record_loop(struct gp_recording_now *now, const sigset_t *set)
 {
     const struct timespec pause = {0, (long)GP_RECORD_PAUSE_NS};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * recorded.c: reports what watched processes recorded with GPUPROF_RECORD, one line for each.  Called by run.c when they
- * have ended.  The session and the file may be forged, so both are checked like any other input.
+ * recorded.c: reports what watched processes recorded with GPUPROF_RECORD, one line for each.
+ * Called by run.c when they have ended.  The session and the file may be forged, so both are
+ * checked like any other input.
  */
 #include <cmd/cmd.h>
 #include <collect/watch.h>
@@ -33,8 +34,8 @@ static int64_t recorded_bytes(const char *path, const uint8_t id[16])
     return bytes;
 }
 
-/* Builds the name as src/inject/recordthread.c does: %p is the pid, and a second process appends its pid.  False: the
- * name is too long. */
+/* Builds the name as src/inject/recordthread.c does: %p is the pid, and a second process appends
+ * its pid.  False: the name is too long. */
 static bool recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
 {
     size_t used = 0;

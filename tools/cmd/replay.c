@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * replay.c: `gpuprof replay`: runs a trace of allocations on the simulated GPU, with one allocator or all of them, and
- * prints a table or JSON.  Called by commands.c; tools/replay does the work. */
+ * replay.c: `gpuprof replay`: runs a trace of allocations on the simulated GPU, with one
+ * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/replay does
+ * the work. */
 #include <cmd/cmd.h>
 #include <replay/generate.h>
 #include <replay/isolate.h>

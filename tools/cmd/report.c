@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called by commands.c. */
+ * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called
+ * by commands.c. */
 #include <cmd/load.h>
 #include <html/html.h>
 #include <write/write.h>

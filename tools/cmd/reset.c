@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * reset.c: `gpuprof reset`: resets peaks and totals of running processes from outside.  Called by commands.c. */
+ * reset.c: `gpuprof reset`: resets peaks and totals of running processes from outside.  Called
+ * by commands.c. */
 #include <cmd/cmd.h>
 #include <collect/uuid.h>
 #include <write/stats.h>
@@ -75,7 +76,7 @@ static json_t *reset_reply_json(const struct gp_wire_before_after *reply, unsign
                      "after", reset_values(reply->after, what));
 }
 
-/* The host is no valid value of --device in JSON, so it has a key of its own, as in gpuprof.stat/1. */
+/* The host has no device number, so it has a key of its own, as in gpuprof.stat/1. */
 static json_t *reset_json(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
 {
     json_t *devices = json_array(), *host = NULL;
@@ -156,8 +157,8 @@ static bool reset_is_zero(const uint8_t uuid[16])
     return memcmp(uuid, zero, 16) == 0;
 }
 
-/* Whether --device means this GPU.  The number is the one that a process uses for the GPU, in its session or in the
- * agent's table; with o->machine it is the one that 'top --system' shows. */
+/* Whether --device means this GPU.  The number is the one that a process uses for the GPU, in
+ * its session or in the agent's table; with o->machine it is the one that 'top --system' shows. */
 static bool reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
                         const struct gp_system_view *view, const uint8_t uuid[16])
 {
@@ -254,8 +255,8 @@ static bool reset_meant(const struct gp_reset_options *o)
     return o->what != GP_RESET_ACCUMULATED && (o->target.all || gpu);
 }
 
-/* Resets the machine-wide peaks, if the options name them.  Prints text if array is NULL.  Without an agent it does
- * nothing, silently. */
+/* Resets the machine-wide peaks if the options name them and an agent runs.  Prints text if
+ * array is NULL. */
 static int reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
 {
     const char *pins = o->pins ? o->pins : GP_MAPS_PINS;
@@ -278,8 +279,9 @@ static int reset_machine(const struct gp_reset_options *o, const struct gp_syste
     return o->pins || o->machine || err != -EACCES ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-/* For `reset --device N` by a caller without profiled processes, mostly root: the GPUs that the agent knows.  NULL, with
- * *rc set, if no agent runs, the caller may not read its tables, or the GPU is unknown. */
+/* For `reset --device N` by a caller without profiled processes, mostly root: the GPUs that the
+ * agent knows.  NULL, with *rc set, if no agent runs, the caller may not read its tables, or the
+ * GPU is unknown. */
 static struct gp_system *reset_gpus(const struct gp_reset_options *o, int *rc)
 {
     struct gp_collect_options options = {.pins = o->pins ? o->pins : GP_MAPS_PINS, .with_nvml = true};

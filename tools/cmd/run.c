@@ -15,10 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How often the program and its children are searched for sessions.  A short program may start and end between two
- * searches.  A search every 200 us costs 5 % of a CPU, so it is done only in the first seconds and for --summary; without
- * it the interval is 1 ms, because only the report of a failure is lost.  After the first seconds a program that runs for
- * less than 2 ms may be missed.  Children are searched every 20 ms. */
+/* How often the program and its children are searched for sessions.  A short program may start
+ * and end between two searches.  A search every 200 us costs 5 % of a CPU, so it is done only in
+ * the first seconds and for --summary; without it the interval is 1 ms, because only the report
+ * of a failure is lost.  After the first seconds a program that runs for less than 2 ms may be
+ * missed.  Children are searched every 20 ms. */
 #define GP_LOOK_FIRST_NS 3000000000ull
 #define GP_LOOK_FAST_NS  200000ull
 #define GP_LOOK_CALM_NS  1000000ull
@@ -113,8 +114,8 @@ static int run_prepare(struct gp_run_options *o)
     return rc ? rc : gp_launch_prepare(&o->launch);
 }
 
-/* The call sites of the watched processes, for an out-of-memory report at the end.  They are read while the process is
- * alive, because its code mappings are gone afterwards. */
+/* The call sites of the watched processes, for an out-of-memory report at the end.  They are
+ * read while the process is alive, because its code mappings are gone afterwards. */
 struct gp_run_sites {
     struct gp_sites *sites[GP_WATCH_MOST];
     bool tried[GP_WATCH_MOST];

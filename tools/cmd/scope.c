@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * scope.c: `gpuprof scope` (named peaks) and `gpuprof mark` (a named instant).  Called by commands.c. */
+ * scope.c: `gpuprof scope` (named peaks) and `gpuprof mark` (a named instant).  Called by
+ * commands.c. */
 #include <cmd/cmd.h>
 #include <write/write.h>
 
@@ -36,7 +37,8 @@ static void scope_line(const char *name, const struct gp_device_view *device, co
            gp_size_text(b, v->reserved_peak_bytes), (long long)v->reserved_peak_bytes);
 }
 
-/* Prints the scope, or adds it to `array`.  ended: the reply that closed it; NULL: it is open in `slot`. */
+/* Prints the scope, or adds it to `array`.  ended: the reply that closed it; NULL: it is open in
+ * `slot`. */
 static void scope_show(const struct gp_process *process, const char *name, const struct gp_wire_slot *ended, int slot,
                        json_t *array)
 {
@@ -163,7 +165,7 @@ static const struct gp_command_option scope_operands[] = {
 
 const struct gp_command_spec gp_command_scope = {
     .name = "scope",
-    .summary = "measure the peak between a begin and an end",
+    .summary = "measure the peak of a part of a program",
     .group = GP_GROUP_ASK,
     .usage = GP_LIST("(begin NAME | end NAME | list) [-p PID] [--json]"),
     .about = GP_LIST("A scope measures its own peak between 'begin' and 'end', independently of other scopes and of "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a running process.  Called
- * by commands.c. */
+ * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a
+ * running process.  Called by commands.c. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <collect/extents.h>
@@ -109,7 +109,8 @@ static void snapshot_notes(const struct gp_symbols *symbols)
 
 /* ---- a running process ------------------------------------------------------------------------------------------- */
 
-/* Collects events for some seconds.  ^C ends that early, and the snapshot is written; a second ^C ends the command. */
+/* Collects events for some seconds.  ^C ends that early, and the snapshot is written; a second
+ * ^C ends the command. */
 static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
 {
     const struct timespec pause = {0, GP_SNAPSHOT_PAUSE_NS};
@@ -157,7 +158,8 @@ static int snapshot_extents(pid_t pid, struct gp_extents *extents)
     return GP_EXIT_FAILED;
 }
 
-/* Collects the trace, takes the segments and blocks, then collects the events that arrived in between. */
+/* Collects the trace, takes the segments and blocks, then collects the events that arrived in
+ * between. */
 static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_extents *extents)
 {
     int rc = 0;
@@ -205,8 +207,8 @@ struct gp_snapshot_sites { /* NULL: stacks are off, or cannot be read */
     struct gp_symbols *symbols;
 };
 
-/* Called after the blocks were taken, so that the tables have all their call sites.  Without call sites the snapshot is
- * still written. */
+/* Called after the blocks were taken, so that the tables have all their call sites.  Without
+ * call sites the snapshot is still written. */
 static void snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
 {
     char problem[GP_PROBLEM_BYTES] = "";
@@ -346,7 +348,7 @@ const struct gp_command_spec gp_command_snapshot = {
     .options = snapshot_options,
     .operands = snapshot_operands,
     .examples =
-        GP_EXAMPLES({"gpuprof snapshot -p 1234 -o now.pickle", "Write what a running process holds now."},
+        GP_EXAMPLES({"gpuprof snapshot -p 1234 -o now.pickle", "Write the current memory of a running process."},
                     {"gpuprof snapshot train.gpuprof -o end.pickle", "Write the end and the history of a recording."}),
     GP_DEFAULTS(struct gp_snapshot_options, .target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1),
     .surplus = "one recording at a time",

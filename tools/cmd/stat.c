@@ -51,7 +51,8 @@ static void stat_summaries(const struct gp_system *system, int device)
     }
 }
 
-/* Adds what the agent knows beside the sessions.  A missing agent is an error only with --system or --pins. */
+/* Adds the processes and totals that only the agent knows.  A missing agent is an error with
+ * --system or --pins. */
 static int stat_complete(const struct gp_stat_options *o, struct gp_system *system)
 {
     struct gp_system_view *view;
@@ -126,11 +127,11 @@ const struct gp_command_spec gp_command_stat = {
     .summary = "print the numbers of profiled processes once",
     .group = GP_GROUP_WATCH,
     .usage = GP_LIST("[-p PID,.. | --all] [--device=N] [--json | --summary] [--system] [--pins=DIR]"),
-    .about =
-        GP_LIST("Prints what profiled processes hold and what they held at the peak: allocated and reserved memory, "
-                "by device and by kind of memory. Without '-p' and '--all' it prints your only profiled process.",
-                "With '--all' and a running 'gpuprof agent', processes that you may not read are listed with the "
-                "totals and peaks that the agent has counted."),
+    .about = GP_LIST(
+        "Prints the current and the peak memory of profiled processes, allocated and reserved, by device and by "
+        "kind of memory. Without '-p' and '--all' it prints your only profiled process.",
+        "With '--all' and a running 'gpuprof agent', processes that you may not read are listed with the "
+        "totals and peaks that the agent has counted."),
     .details = GP_LIST("In JSON the other statistics of such processes are null, and 'known_from' is 'agent'. "
                        "Without an agent '--system' ends with status 77."),
     .options = stat_options,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * top.c: `gpuprof top`: options, and the choice between the screen, the printed table and JSON.  Called by commands.c.
+ * top.c: `gpuprof top`: options, and the choice between the screen, the printed table and JSON.
+ * Called by commands.c.
  */
 #include <cmd/cmd.h>
 
@@ -122,7 +123,8 @@ static void top_note_losses(const struct gp_model *model)
                  (unsigned long long)model->lost_total, causes);
 }
 
-/* Reports problems of the agent, with --system.  With JSON too, where "agent" has the same facts. */
+/* Reports problems of the agent, with --system.  With JSON too, where "agent" has the same
+ * facts. */
 static void top_agent(const struct gp_agent *agent)
 {
     char age[16];
@@ -345,7 +347,7 @@ static const struct gp_command_option top_options[] = {
             "print an object of schema gpuprof.top/1 per sample; with -n, one per line"),
     GP_OPTION_PIDS(struct gp_top),
     GP_OPTION(struct gp_top, by, 0, "by", "WHAT", GP_ARG_INDEX,
-              "what a row is; 'site' shows the call sites of one process",
+              "the meaning of a row; 'site' shows the call sites of one process",
               .words = GP_LIST("process", "device", "container", "site")),
     GP_OPTION(struct gp_top, sort, 0, "sort", "COLUMN", GP_ARG_CHOICE, "sort by this column", .choice = top_column,
               .any_case = true),
@@ -368,12 +370,11 @@ const struct gp_command_spec gp_command_top = {
         "root, the processes of other users may appear in the sums only. '--by=site' needs a process that runs with "
         "stacks ('gpuprof run --stacks=all', or GPUPROF_STACKS=all)."),
     .details = GP_LIST(
-        "The rows of '--by=site' show what each call site holds, its own peak, what it held when the device was at its "
-        "peak, and how fast it changes.",
-        "The peaks of '--system' include processes that have ended. A user who may not read the agent's table of "
-        "processes sees all sums and only his own processes, and a message. An agent that has not reported for 5 "
-        "seconds is reported as gone, and its numbers are not updated. If no agent has pinned tables, the exit status "
-        "is 77."),
+        "The rows of '--by=site' show the memory of each call site now, at its own peak and at the peak of the device, "
+        "and how fast it changes.",
+        "The peaks of '--system' include processes that have ended. A user without access to the agent's table of "
+        "processes sees all sums, only his own processes, and a message. An agent that has not reported for 5 seconds "
+        "is reported as gone, and its numbers are not updated. If no agent has pinned tables, the exit status is 77."),
     .options = top_options,
     .examples =
         GP_EXAMPLES({"gpuprof top", "Watch your profiled processes, or with root those of all users."},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only reads the shared memory of
- * the process, which does no work for it. */
+ * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
+ * reads the shared memory of the process, which does no work for it. */
 #include <cmd/cmd.h>
 #include <collect/watch.h>
 #include <record/ringread.h>
@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-/* How often events are read.  The ring holds 32 thousand events, so nothing is missed in 20 ms unless the process writes
- * more than 1.6 million events per second. */
+/* How often events are read.  The ring holds 32 thousand events, so nothing is missed in 20 ms
+ * unless the process writes more than 1.6 million events per second. */
 #define GP_TRACE_PAUSE_NS 20000000ull
 /* How often a program without a session is examined, and for how long; see run.c. */
 #define GP_TRACE_LOOK_NS     1000000ull
@@ -63,7 +63,8 @@ static int trace_check(void *options)
     return GP_EXIT_OK;
 }
 
-/* Opens a reader for every watched session that has none.  GP_EXIT_OK, or GP_EXIT_FAILED after a message. */
+/* Opens a reader for every watched session that has none.  GP_EXIT_OK, or GP_EXIT_FAILED after a
+ * message. */
 static int trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
 {
     while (trace->count < trace->watch.count) {

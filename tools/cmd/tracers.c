@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tracers.c: finds out which profiler has, or may take, the CUPTI subscriber of each process; see checks.h.  The session
- * of a profiled process names the holder.  For other processes the names of the mapped libraries and the injection
- * variable in /proc are all that can be read from outside.  Called by doctor.c.
+ * tracers.c: finds out which profiler has, or may take, the CUPTI subscriber of each process; see
+ * checks.h.  The session of a profiled process names the holder.  For other processes the names of
+ * the mapped libraries and the injection variable in /proc are all that can be read from outside.
+ * Called by doctor.c.
  */
 #define _GNU_SOURCE
 #include <cmd/checks.h>
@@ -56,7 +57,8 @@ static void traced_name(struct gp_traced *traced, const char *path)
             traced->tracers |= 1u << i;
 }
 
-/* Reads a file of /proc/PID, at most `most` bytes, and appends a NUL.  NULL: the file cannot be read. */
+/* Reads a file of /proc/PID, at most `most` bytes, and appends a NUL.  NULL: the file cannot be
+ * read. */
 static char *traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
 {
     int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC);
@@ -158,7 +160,7 @@ static int tracer_visit(pid_t pid, void *context)
             return 0; /* doctor.c has printed its line */
     if (gp_proc_open(&proc, pid) != 0)
         return 0;
-    /* Without CUPTI there is no subscriber; Nsight has CUPTI inside its own library. */
+    /* A process without CUPTI has no subscriber; Nsight has CUPTI inside its own library. */
     if (traced_read(&traced, &proc) && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
         traced_profilers(&traced, who, sizeof(who));
         snprintf(name, sizeof(name), "pid %d", (int)pid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * verdict.c: the lines that `gpuprof doctor` prints, and which checks were good; see checks.h.  Called by doctor.c,
- * checks.c and tracers.c.
+ * verdict.c: the lines that `gpuprof doctor` prints, and which checks were good; see checks.h.
+ * Called by doctor.c, checks.c and tracers.c.
  */
 #include <cmd/checks.h>
 #include <write/write.h>
@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The checks that --need takes.  silent: printed only if something is wrong, so a check without a line is good. */
+/* The checks that --need takes.  silent: printed only if something is wrong, so a check without
+ * a line is good. */
 static const struct gp_check_kind {
     const char *name;
     bool silent;
