@@ -182,7 +182,8 @@ Test(system, losses_of_the_agent_are_said)
 {
     struct gp_map_meta meta = {.map_full = 5, .refused_batches = 2};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, NULL, "5 updates, because the agent's tables were full, and 2 refused");
+    expect(run("top --system --pins %s", pins.dir), 0, NULL,
+           "5 updates, because the agent's tables were full, and 2 refused");
 }
 
 /* ---- resets ------------------------------------------------------------------------------------------------------ */
