@@ -24,7 +24,7 @@ const char *const gp_group_titles[GP_GROUPS] = {
 
 void gp_option_label(char *label, size_t label_bytes, const struct gp_command_option *option)
 {
-    bool operand = option->name[0] >= 'A' && option->name[0] <= 'Z';
+    bool operand = gp_option_is_operand(option);
     char letter[8] = "";
     if (option->letter)
         snprintf(letter, sizeof(letter), "-%c, ", option->letter);
@@ -78,7 +78,7 @@ static void help_option(FILE *out, const struct gp_command_option *option, int c
     char label[GP_HELP_LABEL], text[GP_HELP_TEXT];
     if (!option->help)
         return;
-    bool operand = option->name[0] >= 'A' && option->name[0] <= 'Z';
+    bool operand = gp_option_is_operand(option);
     gp_option_label(label, sizeof(label), option);
     gp_option_help(text, sizeof(text), option);
     int used = fprintf(out, "  %s%s", operand || option->letter ? "" : "    ", label);

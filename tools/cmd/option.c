@@ -41,7 +41,7 @@ void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_op
 /* How messages name the argument: "--device=x", or the operand itself. */
 static const char *option_written(char *written, size_t bytes, const struct gp_command_option *option, const char *text)
 {
-    bool operand = option->name[0] >= 'A' && option->name[0] <= 'Z';
+    bool operand = gp_option_is_operand(option);
     snprintf(written, bytes, operand ? "%s%s" : "--%s=%s", operand ? "" : option->name, text);
     return written;
 }

@@ -111,6 +111,12 @@ struct gp_command_spec {
 /* The members `defaults` and `bytes`. */
 #define GP_DEFAULTS(_type, ...) .defaults = &(const _type){__VA_ARGS__}, .bytes = sizeof(_type)
 
+/* Operands have names in capitals. */
+static inline bool gp_option_is_operand(const struct gp_command_option *option)
+{
+    return option->name[0] >= 'A' && option->name[0] <= 'Z';
+}
+
 /* The i-th choice of an option; NULL after the last, or if it has none. */
 const char *gp_option_choice(const struct gp_command_option *option, unsigned i);
 /* "a, b or c"; "" if the option has no choices. */

@@ -189,7 +189,7 @@ static const struct gp_command_option mark_options[] = {
     {0}};
 
 static const struct gp_command_option mark_operands[] = {
-    GP_OPERAND(struct gp_scope_options, name, "NAME", GP_ARG_TEXT, "at most 31 bytes"), {0}};
+    GP_OPERAND(struct gp_scope_options, name, "NAME", GP_ARG_TEXT, "the name of the mark, at most 31 bytes"), {0}};
 
 const struct gp_command_spec gp_command_mark = {
     .name = "mark",
