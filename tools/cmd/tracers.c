@@ -24,7 +24,7 @@
 static const struct gp_tracer {
     const char *prefix; /* of the library's file name */
     const char *profiler;
-} gp_tracers[] = {
+} known_tracers[] = {
     {"libToolsInjection", "Nsight Systems"},
     {"libcuda-injection", "Nsight Compute"},
     {"libcuinj64", "nvprof"},
@@ -43,7 +43,7 @@ static const struct gp_tracer {
 struct gp_traced { /* one process */
     bool ours;     /* libgpuprof.so is mapped */
     bool cupti;
-    uint32_t tracers;   /* bits of gp_tracers */
+    uint32_t tracers;   /* bits of known_tracers */
     char injected[256]; /* CUDA_INJECTION64_PATH, if it is another library */
 };
 
@@ -52,8 +52,8 @@ static void traced_name(struct gp_traced *traced, const char *path)
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     traced->ours |= strncmp(name, "libgpuprof.so", strlen("libgpuprof.so")) == 0;
     traced->cupti |= strncmp(name, "libcupti.so", strlen("libcupti.so")) == 0;
-    for (unsigned i = 0; i < GP_COUNT(gp_tracers); i++)
-        if (strncmp(name, gp_tracers[i].prefix, strlen(gp_tracers[i].prefix)) == 0)
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++)
+        if (strncmp(name, known_tracers[i].prefix, strlen(known_tracers[i].prefix)) == 0)
             traced->tracers |= 1u << i;
 }
 
@@ -112,10 +112,10 @@ static void traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
 static void traced_profilers(const struct gp_traced *traced, char *text, size_t text_bytes)
 {
     text[0] = '\0';
-    for (unsigned i = 0; i < GP_COUNT(gp_tracers); i++) {
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++) {
         size_t used = strlen(text);
-        if ((traced->tracers >> i & 1) && !strstr(text, gp_tracers[i].profiler))
-            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", gp_tracers[i].profiler);
+        if ((traced->tracers >> i & 1) && !strstr(text, known_tracers[i].profiler))
+            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", known_tracers[i].profiler);
     }
     if (traced->injected[0]) {
         size_t used = strlen(text);
