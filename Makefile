@@ -66,15 +66,18 @@ BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
+MAN := $(B)/man/gpuprof.1
+COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
 
 TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf libmicrohttpd 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf -lmicrohttpd) -l:libiberty.a -ldl -lpthread -lm
 
-.PHONY: all lib tool sim examples help
-all: lib tool sim examples ## build everything that a person runs
+.PHONY: all lib tool sim examples man help
+all: lib tool sim examples man ## build everything that a person runs
 lib: $(LIB) $(SHIM)
 tool: $(BIN)
 sim: $(SIM)
 examples: $(EXAMPLES)
+man: $(MAN) $(COMPLETIONS)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -143,6 +146,16 @@ $(BIN): $(TOOL_OBJ)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib/gpuprof/bundled' -o $@ $(TOOL_OBJ) $(TOOL_LIBS)
+
+# The command writes its manual page and the completion scripts from the tables of its options.
+$(MAN): $(BIN)
+	$(call say,MAN,$@)
+	@mkdir -p $(@D)
+	$(Q)$(BIN) help --man > $@
+$(COMPLETIONS): $(B)/completion/%: $(BIN)
+	$(call say,COMPL,$@)
+	@mkdir -p $(@D)
+	$(Q)$(BIN) completion $* > $@
 
 define simlib
 	$(call say,LINK,$@)
@@ -232,5 +245,8 @@ install: all ## install under PREFIX
 	install -m 644 include/gpuprof/*.h $(DESTDIR)$(PREFIX)/include/gpuprof/
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' deploy/gpuprof.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
 	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
-	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 $(B)/completion/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gpuprof
+	install -D -m 644 $(B)/completion/zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gpuprof
+	install -D -m 644 $(B)/completion/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gpuprof.fish
 	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system && sed 's|/usr/local/bin|$(PREFIX)/bin|' deploy/systemd/gpuprof-agent.service | install -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/gpuprof-agent.service

@@ -45,7 +45,8 @@ Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_say_what_is_no
     cr_assert(eq(i64, number(json_object_get(top, "agent"), "map_full"), (int64_t)meta.map_full));
     cr_assert(eq(i64, number(top_device(top, 0), "allocated_bytes"), 20 * MIB));
     json_decref(top);
-    snprintf(said, sizeof said, "not counted: %llu updates without room", (unsigned long long)meta.map_full);
+    snprintf(said, sizeof said, "not counted: %llu updates, because the agent's tables were full",
+             (unsigned long long)meta.map_full);
     char *words = command_words("top", "--system", "--pins", place.pins, NULL);
     cr_assert(strstr(words, said) != NULL, "no '%s' in: %s", said, words);
     free(words);

@@ -230,7 +230,7 @@ Test(agent_kill, pins_outlive_it_and_are_said_to_be_old, .init = begin)
     cr_assert(eq(i64, number(top_device(top, 0), "allocated_bytes"), 6 * MIB), "the last numbers stand");
     json_decref(top);
     char *words = command_words("top", "--system", "--pins", place.pins, NULL);
-    cr_assert(strstr(words, "no sign of life") != NULL, "%s", words);
+    cr_assert(strstr(words, "not reported for") != NULL, "%s", words);
     free(words);
 }
 

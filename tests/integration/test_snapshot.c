@@ -317,10 +317,10 @@ Test(snapshot, says_what_is_wrong)
 
     work_begin();
     snprintf(other, sizeof(other), "%s/no/such/folder", folder);
-    refused(2, "where to?", "-p", "1", NULL, NULL);
+    refused(2, "missing output file", "-p", "1", NULL, NULL);
     refused(2, "exclude each other", "x.gpr", "-p1", "-o", file);
     refused(2, "one process at a time", "-p", "1,2", "-o", file);
-    refused(2, "not a number of seconds", "-p1", "--trace=soon", "-o", file);
+    refused(2, "not a whole number from 0", "-p1", "--trace=soon", "-o", file);
     refused(2, "has its events", "x.gpr", "--trace=1", "-o", file);
     refused(2, "one recording at a time", "x.gpr", "y.gpr", "-o", file);
     refused(3, "no such process", "-p", "2147483000", "-o", file);

@@ -170,9 +170,9 @@ Test(system, an_agent_without_a_heartbeat_is_said)
 {
     struct gp_map_meta meta = {0};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 90), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, "exited", "no sign of life for 1m30s");
+    expect(run("top --system --pins %s", pins.dir), 0, "exited", "not reported for 1m30s");
     struct result r = run("top --system --json --pins %s", pins.dir);
-    cr_assert(strstr(r.err, "these numbers stand still"), "%s", r.err);
+    cr_assert(strstr(r.err, "these numbers are not updated"), "%s", r.err);
     json_t *top = expect_json(r, "gpuprof.top/1");
     cr_assert(json_is_false(json_object_get(json_object_get(top, "agent"), "alive")));
     json_decref(top);
@@ -182,7 +182,8 @@ Test(system, losses_of_the_agent_are_said)
 {
     struct gp_map_meta meta = {.map_full = 5, .refused_batches = 2};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, NULL, "5 updates without room in the agent's tables, 2 batches");
+    expect(run("top --system --pins %s", pins.dir), 0, NULL,
+           "5 updates, because the agent's tables were full, and 2 refused");
 }
 
 /* ---- resets ------------------------------------------------------------------------------------------------------ */
@@ -224,7 +225,7 @@ Test(system, without_a_process_a_device_is_the_machines)
 {
     /* The maps decide who may. */
     struct result r = run_nobody("reset --peaks --device 0");
-    expect(r, 1, NULL, "the machine-wide peaks stay as they are");
+    expect(r, 1, NULL, "the machine-wide peaks were not reset");
     peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
     open_to_all();
     json_t *top = expect_json(run_nobody("reset --allocated --device 0 --json"), "gpuprof.reset/1");
@@ -251,7 +252,7 @@ Test(system, who_may_not_reset_is_told)
     char line[256];
     snprintf(line, sizeof(line), "reset --peaks --all --pins %s", pins.dir);
     struct result r = run_as(NOBODY, line);
-    cr_assert(strstr(r.err, "the machine-wide peaks stay as they are"), "%s", r.err);
+    cr_assert(strstr(r.err, "the machine-wide peaks were not reset"), "%s", r.err);
     /* Where a user may look at maps at all, it is not the kernel that forbids. */
     struct result seen = run_user("top --system");
     cr_assert(strstr(r.err, "/reset: permission denied"), "%s", r.err);
@@ -313,7 +314,7 @@ Test(system, stat_does_not_show_a_process_twice)
 
 Test(system, stat_of_a_user_says_what_the_hidden_ones_hold)
 {
-    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
+    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, peak 900.0 MiB, in 2 processes: only root");
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cli.h: runs the built command as people do, for test_cli.c and test_cli_run.c (one copy in each test program).  The
- * binary is GPUPROF_BIN, or bin/gpuprof of the build tree that the test lies in.
+ * cli.h: runs the built command, for the tests test_cli*.c; each test program has its own copy.
+ * The binary is GPUPROF_BIN, or bin/gpuprof of the build tree of the test.
  */
 #ifndef GP_TEST_UNIT_CLI_H
 #define GP_TEST_UNIT_CLI_H
@@ -129,7 +129,7 @@ __attribute__((unused)) static struct result run(const char *format, ...)
     return run_as(0, line);
 }
 
-/* Exit status, and on which stream which text must be. */
+/* Checks the exit status, and that each stream contains its text, unless that is NULL. */
 __attribute__((unused)) static void expect(struct result r, int status, const char *out, const char *err)
 {
     cr_assert_eq(r.status, status, "status %d instead of %d\nstdout: %s\nstderr: %s", r.status, status, r.out, r.err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cli.c: the commands that look at processes, and wrong usage of all of them: exit codes, messages, output.  Run
- * by the unit tests. */
+ * test_cli.c: exit codes, messages and output of the commands that read processes, and wrong
+ * usage of all commands.  Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 
@@ -34,19 +34,19 @@ static const struct {
     {"reconcile x --json=1", 2, "takes no value"},
     {"diff x", 2, "two recordings"},
     {"diff x y -p 1", 2, "-p"},
-    {"snapshot", 2, "where to"},
+    {"snapshot", 2, "missing output file"},
     {"export", 2, "no recording given"},
     {"agent extra", 2, "unexpected"},
     {"agent --frob", 2, "--frob"},
     {"agent --listen", 2, "needs a value"},
     {"agent --listen localhost:1", 2, "not an address in numbers"},
     {"agent --listen 99999", 2, "is not ADDR:PORT"},
-    {"agent --max-processes 0", 2, "not a number from 1"},
-    {"agent --max-containers 99999999", 2, "not a number from 1"},
+    {"agent --max-processes 0", 2, "not a whole number from 1"},
+    {"agent --max-containers 99999999", 2, "not a whole number from 1"},
     {"agent --ring 1", 2, "not a size from 4KiB"},
     {"agent --ring x", 2, "not a size"},
     {"agent --metrics-per-process=all", 2, "must be off, comm or pid"},
-    {"agent --metrics-series 1", 2, "not a number from 200"},
+    {"agent --metrics-series 1", 2, "not a whole number from 200"},
     {"agent --group no-such-group-here --pins /nonexistent/pins", 2, "no such group"},
     {"stat --system --pins /nonexistent", 77, "no agent has pinned"},
     {"top --system --pins /nonexistent", 77, "start it as root"},
@@ -74,7 +74,7 @@ static const struct {
     {"reset --peaks -p 999999999", 3, "no such process"},
     {"reset --peaks --device 99 -p 1", 2, "out of range"},
     {"scope", 2, "begin"},
-    {"scope frob x -p 1", 2, "not one of"},
+    {"scope frob x -p 1", 2, "must be begin, end or list"},
     {"scope begin -p 1", 2, "one name"},
     {"scope begin a b -p 1", 2, "one name"},
     {"scope list x -p 1", 2, "no name"},
@@ -85,7 +85,7 @@ static const struct {
     {"mark 01234567890123456789012345678901 -p 1", 2, "bytes"},
     {"mark x -p 999999999", 3, "no such process"},
     {"trace -p 1 -- true", 2, "exclude"},
-    {"trace -p 1 --kind nonsense", 2, "not a kind"},
+    {"trace -p 1 --kind nonsense", 2, "must be linear, pitched"},
     {"trace -p 1 --min 1Q", 2, "not a size"},
     {"trace -p 1 --min 99999999999999T", 2, "out of range"},
     {"trace -p 999999999", 3, "no such process"},
@@ -98,10 +98,10 @@ static const struct {
     {"run --library=/nonexistent/libgpuprof.so true", 2, "No such file"},
     {"run --library=/tmp true", 2, "not a file"},
     {"run --stacks=some true", 2, "must be off, native, python or all"},
-    {"run --allocator=cachign true", 2, "did you mean caching"},
-    {"run --allocator=best true", 2, "one of caching, pytorch, auto_growth, prealloc, passthrough or off"},
+    {"run --allocator=cachign true", 2, "did you mean 'caching'"},
+    {"run --allocator=best true", 2, "must be caching, pytorch, auto_growth, prealloc, passthrough or off"},
     {"run --alloc-conf=expandable_segments:True true", 2, "needs an allocator"},
-    {"run --record=/nonexistent/x true", 1, "no file can be made there"},
+    {"run --record=/nonexistent/x true", 1, "cannot create a file there"},
     {"run --limit=1GiB true", 2, "needs an allocator"},
     {"run --limit=99999999999999999999 true", 2, "out of range"},
     {"run --limit=-1 true", 2, "not a size"},
@@ -255,7 +255,7 @@ Test(cli, silent_and_damaged_processes)
     gp_test_process_stop(pid);
 }
 
-/* Users of this test alone, so that processes of other tests do not count. */
+/* No other test uses these users, so their only processes are those of this test. */
 #define USER_A 54321
 #define USER_B 54322
 

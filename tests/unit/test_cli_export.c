@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_cli_export.c: `gpuprof export` as people run it: its files, its refusals and their messages;
- * and `gpuprof replay` of a recording.  Run by the unit tests. */
+ * test_cli_export.c: runs `gpuprof export` and checks its output, its refusals and its messages;
+ * also runs `gpuprof replay` on a recording.  Run by the unit tests. */
 #include "cli.h"
 
 #include <lib/recmake.h>
@@ -74,11 +74,11 @@ Test(export_command, says_what_is_wrong_with_its_options)
     expect(run("export"), 2, NULL, "no recording given");
     expect(run("export x"), 2, NULL, "--format is needed");
     expect(run("export x --format=sqlit"), 2, NULL, "did you mean 'sqlite'");
-    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl, sqlite");
-    expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated, leaked");
+    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl or sqlite");
+    expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated or leaked");
     expect(run("export x --format=csv --weight=peak"), 2, NULL, "no stacks to weigh");
     expect(run("export x --format=csv --blocks=3"), 2, NULL, "chrome alone");
-    expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a number from 0");
+    expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a whole number from 0");
     expect(run("export x --format=sqlite"), 2, NULL, "-o");
     expect(run("export x y --format=csv"), 2, NULL, "one recording at a time");
     expect(run("export --help"), 0, "usage: gpuprof export", NULL);
@@ -129,14 +129,14 @@ Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
     char *data = contents(in("out"), &bytes);
     cr_expect(memcmp(data, "SQLite format 3", 16) == 0);
     free(data);
-    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording, and what was made of it");
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording and the database");
 }
 
 Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
 {
     expect(run("export %s --format=csv -o /dev/full", in("rec")), 1, NULL, "No space left");
     expect(run("export %s --format=csv -o %s/none/out", in("rec"), folder), 1, NULL, "No such file");
-    expect(run("export %s --format=sqlite -o /dev/null", in("rec")), 1, NULL, "no regular file");
+    expect(run("export %s --format=sqlite -o /dev/null", in("rec")), 1, NULL, "not a regular file");
     expect(run("export %s --format=csv -o /dev/null", in("rec")), 0, NULL, NULL);
     struct stat st;
     cr_expect(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
@@ -163,7 +163,7 @@ Test(export_command, a_terminal_gets_no_binary)
     waitpid(pid, &status, 0);
     char byte;
     cr_expect_eq(WEXITSTATUS(status), 2);
-    cr_expect_leq(read(master, &byte, 1), 0, "not a byte of it");
+    cr_expect_leq(read(master, &byte, 1), 0, "the terminal got data");
     close(master);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * test_cli_run.c: the commands that start programs (run, trace) or look at the machine (doctor): environment, status,
- * signals, events.  Run by the unit tests. */
+ * test_cli_run.c: the commands that start programs (run, trace) or look at the machine (doctor):
+ * environment, status, signals, events.  Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 #include <sys/mman.h>
 
-/* This same file is the program that `run` and `trace` start: with GP_TEST_PROFILED=MS it owns a session for so
- * long. */
+/* `run` and `trace` start this test program itself: with GP_TEST_PROFILED=MS it owns a session
+ * for MS milliseconds. */
 __attribute__((constructor)) static void be_profiled(void)
 {
     const char *ms = getenv("GP_TEST_PROFILED");
@@ -106,7 +106,8 @@ Test(cli, run_with_summary)
     expect(r, 7, "5120 KiB", NULL);
 }
 
-/* INT, TERM and the rest reach the program; the command itself does not end before it. */
+/* INT, TERM and the other signals reach the program; the command does not end before the program
+ * does. */
 Test(cli, run_passes_signals_on, .timeout = 60)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -134,7 +135,7 @@ Test(cli, run_passes_signals_on, .timeout = 60)
     rmdir(folder);
 }
 
-/* With SIGSTOP: the kernel drops SIGTSTP for process groups that no shell looks after, as here. */
+/* Uses SIGSTOP, because the kernel drops SIGTSTP for orphaned process groups, as this one is. */
 Test(cli, run_follows_stops, .timeout = 30)
 {
     char folder[] = "/tmp/gpuprof-test-XXXXXX", path[100], line[300];
@@ -206,7 +207,7 @@ Test(cli, two_traces_at_once_and_interrupt)
 
 /* ---- doctor ------------------------------------------------------------------------------------------------------ */
 
-/* The lines of the answer for one pid. */
+/* The detail of the line for one pid; "" if it has no line. */
 static const char *doctor_says(json_t *top, pid_t pid)
 {
     char name[24];
@@ -219,7 +220,8 @@ static const char *doctor_says(json_t *top, pid_t pid)
     return "";
 }
 
-/* Other profilers' libraries are looked for in every process, also in one that is not profiled; a name may lie. */
+/* doctor searches every process for libraries of other profilers, also processes that are not
+ * profiled.  Their names may be forged. */
 Test(cli, doctor_names_other_profilers, .timeout = 60)
 {
     char folder[] = "/tmp/gpuprof-test-XXXXXX", path[2][64], variable[] = "CUDA_INJECTION64_PATH=/opt/\033[2Jx.so";
@@ -230,7 +232,7 @@ Test(cli, doctor_names_other_profilers, .timeout = 60)
     cr_assert(mkdtemp(folder));
     snprintf(path[0], sizeof(path[0]), "%s/libcupti.so.13", folder);
     snprintf(path[1], sizeof(path[1]), "%s/libToolsInjection64.so", folder);
-    for (int i = 0; i < 3; i++) { /* CUPTI; CUPTI and a profiler; a profiler that CUDA was told of */
+    for (int i = 0; i < 3; i++) { /* CUPTI; CUPTI and a profiler; a profiler that the variable names */
         cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
         pids[i] = fork();
         if (pids[i] == 0) {
@@ -250,7 +252,7 @@ Test(cli, doctor_names_other_profilers, .timeout = 60)
         close(ready[0]);
     }
     json_t *top = expect_json(run("doctor --json"), "gpuprof.doctor/1");
-    cr_expect(strstr(doctor_says(top, pids[0]), "by whom cannot be seen"), "%s", doctor_says(top, pids[0]));
+    cr_expect(strstr(doctor_says(top, pids[0]), "cannot be determined from outside"), "%s", doctor_says(top, pids[0]));
     cr_expect(strstr(doctor_says(top, pids[1]), "Nsight Systems"), "%s", doctor_says(top, pids[1]));
     cr_expect(strstr(doctor_says(top, pids[2]), "/opt/?[2Jx.so (CUDA_INJECTION64_PATH)"), "%s",
               doctor_says(top, pids[2]));
@@ -284,7 +286,7 @@ Test(cli, doctor, .timeout = 60)
     }
     cr_assert_eq(mine, 1);
     json_decref(top);
-    /* Each check that there is may be needed. */
+    /* --need accepts every check that is printed. */
     struct result r = run("doctor --need %s", all + 1);
     cr_assert(r.status == 0 || r.status == 77, "%s: %d: %s", all, r.status, r.err);
     free(r.out);
@@ -293,9 +295,9 @@ Test(cli, doctor, .timeout = 60)
     expect(run("doctor --need library,agent --pins /nonexistent"), 77, "no agent has pinned",
            "1 of these does not work here: agent");
     expect(run("doctor --need library"), 0, "library", NULL);
-    /* A slip in a script's list would pass for ever. */
-    expect(run("doctor --need libary"), 2, NULL, "no such check (they are: kernel, library");
+    /* Unknown names are refused: otherwise a misspelt name in a script would never fail. */
+    expect(run("doctor --need libary"), 2, NULL, "--need=libary: must be kernel, library");
     expect(run("doctor --need library,"), 0, "library", NULL);
-    expect(run("doctor --need pid"), 2, NULL, "no such check");
+    expect(run("doctor --need pid"), 2, NULL, "--need=pid: must be kernel");
     gp_test_process_stop(pid);
 }

@@ -54,7 +54,7 @@ Test(replay_run, wrong_usage, .init = begin, .fini = end)
     } wrong[] = {
         {"replay", 2, "no trace given"},
         {"replay x", 2, "--allocator is needed"},
-        {"replay x --allocator=magic", 2, "--allocator=magic: not one of caching"},
+        {"replay x --allocator=magic", 2, "--allocator=magic: must be caching"},
         {"replay x --allocator=caching", 1, "No such file"},
         {"replay x y --allocator=caching", 2, "one trace at a time"},
         {"replay x --allocator=caching --limit=much", 2, "not a size"},
@@ -78,7 +78,7 @@ Test(replay_run, wrong_usage, .init = begin, .fini = end)
     write_trace("gpuprof.trace/1\nalloc 1 x\n", 26);
     expect(run("replay %s --allocator=caching", path), 1, NULL, "line 2: alloc: field 2 is not a number");
     write_trace("gpuprof.trace/1\nstep 1\n", 23);
-    expect(run("replay %s --allocator=caching", path), 1, NULL, "without a single allocation");
+    expect(run("replay %s --allocator=caching", path), 1, NULL, "contains no allocation");
 }
 
 Test(replay_run, generate_writes_what_replay_reads, .init = begin, .fini = end)

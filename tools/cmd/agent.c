@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent.c: `gpuprof agent`: options of the daemon.  Called by main.c; the daemon is tools/agent/agent.c.
+ * agent.c: `gpuprof agent`: the options of the daemon.  Called by commands.c; the daemon is
+ * tools/agent/agent.c.
  */
 #include <agent/agent.h>
 #include <cmd/cmd.h>
@@ -8,36 +9,12 @@
 #include <gpuprof/gpuprof.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char agent_help[] =
-    "usage: gpuprof agent [--listen [ADDR:]PORT] [--library FILE].. [--no-discover] [--pins DIR] [--group NAME]\n"
-    "                     [--max-processes N] [--max-containers N] [--ring SIZE] [--metrics-per-process=off|comm|pid]\n"
-    "                     [--metrics-series N] [--no-container-names] [-v]\n"
-    "\n"
-    "Adds up the GPU memory of every profiled process of this machine in the kernel, by GPU and by container, with\n"
-    "exact peaks, for 'gpuprof top --system' and for Prometheus.  Runs in the foreground until SIGTERM or Ctrl-C.\n"
-    "Needs root, or the rights that docs/agent.md names; 'gpuprof doctor' says what is missing.\n"
-    "\n"
-    "      --listen PORT         serve metrics on 127.0.0.1 (ADDR:PORT there, :PORT everywhere); default: nowhere\n"
-    "      --library FILE        listen to this copy of libgpuprof.so (default: the one beside this command)\n"
-    "      --no-discover         to no other copy: by default those that programs load, in containers too, are found\n"
-    "      --pins DIR            where the tables are pinned, on a BPF file system (" GP_MAPS_PINS ")\n"
-    "      --group NAME          who may read the table of processes (root's group); the other tables all may\n"
-    "      --max-processes N     rows for a process on a GPU (16384)\n"
-    "      --max-containers N    rows for a container on a GPU (4096)\n"
-    "      --ring SIZE           of the events on their way to the agent (4MiB); totals do not depend on it\n"
-    "      --metrics-per-process=off|comm|pid\n"
-    "                            series of processes: none (default), one for a name in a container, one for each\n"
-    "      --metrics-series N    the most series of a page (2000)\n"
-    "      --no-container-names  do not look for names of containers and pods\n"
-    "  -v, --verbose             say more\n";
-
-/* Limits of what may be asked for: 2^20 rows of a process are 300 MiB of kernel memory. */
+/* Limits of the options: 2^20 rows of the table of processes take 300 MiB of kernel memory. */
 #define GP_AGENT_ROWS (1 << 20)
 #define GP_AGENT_RING (1ll << 30)
 
@@ -46,141 +23,38 @@ struct gp_agent_command {
     struct gp_http_address address;
     const char *libraries[GP_AGENT_LIBRARIES];
     char found[PATH_MAX];
-    bool help;
+    const char *per_process;
 };
 
-enum {
-    GP_AGENT_LISTEN = 256,
-    GP_AGENT_LIBRARY,
-    GP_AGENT_NO_DISCOVER,
-    GP_AGENT_PINS,
-    GP_AGENT_GROUP,
-    GP_AGENT_PROCESSES,
-    GP_AGENT_CONTAINERS,
-    GP_AGENT_RING_SIZE,
-    GP_AGENT_PER_PROCESS,
-    GP_AGENT_SERIES,
-    GP_AGENT_NO_NAMES,
-};
-
-static int agent_listen(struct gp_agent_command *command, const char *text)
+static int agent_listen(void *options, const struct gp_command_option *option, const char *text)
 {
+    struct gp_agent_command *command = options;
     char why[256];
+    (void)option;
     if (gp_http_parse(text, &command->address, why, sizeof(why)) != 0)
-        return gp_usage_error("agent", "--listen %s: %s", text, why);
+        return gp_usage_error("agent", "--listen=%s: %s", text, why);
     command->options.listen = &command->address;
     return GP_EXIT_OK;
 }
 
-static int agent_library(struct gp_agent_command *command, const char *text)
+static int agent_library(void *options, const struct gp_command_option *option, const char *text)
 {
+    struct gp_agent_command *command = options;
+    (void)option;
     if (command->options.library_count >= GP_AGENT_LIBRARIES)
-        return gp_usage_error("agent", "--library %s: more than %u of them", text, GP_AGENT_LIBRARIES);
+        return gp_usage_error("agent", "--library=%s: more than %u libraries", text, GP_AGENT_LIBRARIES);
     command->libraries[command->options.library_count++] = text;
     return GP_EXIT_OK;
 }
 
-static int agent_number(const char *option, const char *text, int64_t low, int64_t high, uint32_t *out)
-{
-    int64_t value;
-    if (gp_parse_number(text, low, high, &value) != 0)
-        return gp_usage_error("agent", "%s %s: not a number from %lld to %lld", option, text, (long long)low,
-                              (long long)high);
-    *out = (uint32_t)value;
-    return GP_EXIT_OK;
-}
-
-static int agent_ring(struct gp_agent_command *command, const char *text)
-{
-    int64_t bytes;
-    if (gp_parse_size(text, &bytes) != 0 || bytes < 4096 || bytes > GP_AGENT_RING)
-        return gp_usage_error("agent", "--ring %s: not a size from 4KiB to 1GiB", text);
-    command->options.ring_bytes = (uint32_t)bytes;
-    return GP_EXIT_OK;
-}
-
-static int agent_option(struct gp_agent_command *command, int c, const char *text)
-{
-    struct gp_agent_options *options = &command->options;
-    switch (c) {
-    case GP_AGENT_LISTEN:
-        return agent_listen(command, text);
-    case GP_AGENT_LIBRARY:
-        return agent_library(command, text);
-    case GP_AGENT_PROCESSES:
-        return agent_number("--max-processes", text, 1, GP_AGENT_ROWS, &options->processes);
-    case GP_AGENT_CONTAINERS:
-        return agent_number("--max-containers", text, 1, GP_AGENT_ROWS, &options->containers);
-    case GP_AGENT_SERIES:
-        return agent_number("--metrics-series", text, GP_METRICS_SERIES_MIN, 1000000, &options->metrics.series);
-    case GP_AGENT_RING_SIZE:
-        return agent_ring(command, text);
-    case GP_AGENT_PER_PROCESS:
-        if (gp_metrics_processes_parse(text, &options->metrics.processes) != 0)
-            return gp_usage_error("agent", "--metrics-per-process=%s: must be off, comm or pid", text);
-        break;
-    case GP_AGENT_NO_DISCOVER:
-        options->no_discover = true;
-        break;
-    case GP_AGENT_NO_NAMES:
-        options->metrics.no_names = true;
-        break;
-    case GP_AGENT_PINS:
-        options->pins = text;
-        break;
-    case GP_AGENT_GROUP:
-        options->group = text;
-        break;
-    case 'v':
-        options->verbose = true;
-        break;
-    default:
-        command->help = true;
-    }
-    return GP_EXIT_OK;
-}
-
-static int agent_parse(int argc, char **argv, struct gp_agent_command *command)
-{
-    static const struct option options[] = {
-        {"listen", required_argument, NULL, GP_AGENT_LISTEN},
-        {"library", required_argument, NULL, GP_AGENT_LIBRARY},
-        {"no-discover", no_argument, NULL, GP_AGENT_NO_DISCOVER},
-        {"pins", required_argument, NULL, GP_AGENT_PINS},
-        {"group", required_argument, NULL, GP_AGENT_GROUP},
-        {"max-processes", required_argument, NULL, GP_AGENT_PROCESSES},
-        {"max-containers", required_argument, NULL, GP_AGENT_CONTAINERS},
-        {"ring", required_argument, NULL, GP_AGENT_RING_SIZE},
-        {"metrics-per-process", required_argument, NULL, GP_AGENT_PER_PROCESS},
-        {"metrics-series", required_argument, NULL, GP_AGENT_SERIES},
-        {"no-container-names", no_argument, NULL, GP_AGENT_NO_NAMES},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int c;
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":hv", options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error("agent", c, argv, optind, optopt);
-        int rc = agent_option(command, c, optarg);
-        if (rc)
-            return rc;
-    }
-    if (optind < argc && !command->help)
-        return gp_usage_error("agent", "%s: unexpected argument", argv[optind]);
-    return GP_EXIT_OK;
-}
-
-/* The library that `gpuprof run` would load. */
+/* Without --library: the installed library, which `gpuprof run` loads. */
 static int agent_installed(struct gp_agent_command *command)
 {
     if (command->options.library_count > 0)
         return GP_EXIT_OK;
     bool is_found = gp_launch_find(command->found, sizeof(command->found), "libgpuprof.so") == 0;
     if (!is_found && command->options.no_discover)
-        return gp_usage_error("agent", "%s is missing, so with --no-discover there is nothing to listen to: --library",
+        return gp_usage_error("agent", "%s is missing: with --no-discover, name a library to instrument with --library",
                               command->found);
     command->options.installed = command->found;
     return GP_EXIT_OK;
@@ -189,29 +63,95 @@ static int agent_installed(struct gp_agent_command *command)
 static int agent_failed(int error, const char *why)
 {
     if (error == -EPERM || error == -ENOTSUP || error == -EACCES || error == -ENOENT) {
-        gp_agent_log(GP_AGENTLOG_ERROR, "%s ('gpuprof doctor' says what works here)", why);
+        gp_agent_log(GP_AGENTLOG_ERROR, "%s ('gpuprof doctor' reports what works on this machine)", why);
         return GP_EXIT_IMPOSSIBLE;
     }
     gp_agent_log(GP_AGENTLOG_ERROR, "%s", why);
     return error == -EINVAL ? GP_EXIT_USAGE : GP_EXIT_FAILED;
 }
 
-int gp_cmd_agent(int argc, char **argv)
+static int agent_run(void *options)
 {
-    struct gp_agent_command command = {.options = {.pins = GP_MAPS_PINS, .metrics = {.version = GPUPROF_VERSION}}};
-    command.options.libraries = command.libraries;
-    int rc = agent_parse(argc, argv, &command);
-    if (rc)
-        return rc;
-    if (command.help) {
-        fputs(agent_help, stdout);
-        return GP_EXIT_OK;
-    }
-    gp_agent_log_open(command.options.verbose ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_INFO);
-    rc = agent_installed(&command);
+    struct gp_agent_command *command = options;
+    command->options.libraries = command->libraries;
+    if (command->per_process)
+        gp_metrics_processes_parse(command->per_process, &command->options.metrics.processes);
+    gp_agent_log_open(command->options.verbose ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_INFO);
+    int rc = agent_installed(command);
     if (rc)
         return rc;
     char why[512] = "";
-    int error = gp_agent_run(&command.options, why, sizeof(why));
+    int error = gp_agent_run(&command->options, why, sizeof(why));
     return error ? agent_failed(error, why) : GP_EXIT_OK;
 }
+
+static const struct gp_command_option agent_options[] = {
+    {.name = "listen",
+     .argument = "[ADDR:]PORT",
+     .type = GP_ARG_TEXT,
+     .parse = agent_listen,
+     .help = "serve metrics on this port: PORT on 127.0.0.1, ADDR:PORT on that address, :PORT on all addresses"},
+    {.name = "library",
+     .argument = "FILE",
+     .type = GP_ARG_FILE,
+     .parse = agent_library,
+     .help = "instrument this copy of libgpuprof.so; may be given 16 times (default: the installed one)"},
+    GP_FLAG(struct gp_agent_command, options.no_discover, 0, "no-discover",
+            "do not search for copies that programs load, in containers too"),
+    GP_OPTION(struct gp_agent_command, options.pins, 0, "pins", "DIR", GP_ARG_FILE,
+              "directory on a BPF file system where the tables are pinned (default " GP_MAPS_PINS ")"),
+    GP_OPTION(
+        struct gp_agent_command, options.group, 0, "group", "NAME", GP_ARG_TEXT,
+        "group that may read the table of processes (default: that of root); all users may read the other tables"),
+    GP_OPTION(struct gp_agent_command, options.processes, 0, "max-processes", "N", GP_ARG_NUMBER,
+              "rows of the table of processes, one per process and GPU (default 16384)", .low = 1,
+              .high = GP_AGENT_ROWS),
+    GP_OPTION(struct gp_agent_command, options.containers, 0, "max-containers", "N", GP_ARG_NUMBER,
+              "rows of the table of containers, one per container and GPU (default 4096)", .low = 1,
+              .high = GP_AGENT_ROWS),
+    GP_OPTION(struct gp_agent_command, options.ring_bytes, 0, "ring", "SIZE", GP_ARG_SIZE,
+              "buffer for events on their way to the agent (default 4MiB); totals do not depend on it", .low = 4096,
+              .high = GP_AGENT_RING),
+    GP_OPTION(struct gp_agent_command, per_process, 0, "metrics-per-process", "WHICH", GP_ARG_CHOICE,
+              "time series of processes: none (default), one per command name in a container, or one per process",
+              .words = GP_LIST("off", "comm", "pid")),
+    GP_OPTION(struct gp_agent_command, options.metrics.series, 0, "metrics-series", "N", GP_ARG_NUMBER,
+              "the most time series of a metrics page (default 2000)", .low = GP_METRICS_SERIES_MIN, .high = 1000000),
+    GP_FLAG(struct gp_agent_command, options.metrics.no_names, 0, "no-container-names",
+            "do not look up the names of containers and pods"),
+    GP_FLAG(struct gp_agent_command, options.verbose, 'v', "verbose", "log more"),
+    {0}};
+
+const struct gp_command_spec gp_command_agent = {
+    .name = "agent",
+    .summary = "count the memory of the whole machine in the kernel",
+    .group = GP_GROUP_MACHINE,
+    .usage = GP_LIST("[--listen=[ADDR:]PORT] [--library=FILE].. [--no-discover] [--pins=DIR] [--group=NAME] "
+                     "[--max-processes=N] [--max-containers=N] [--ring=SIZE] [--metrics-per-process=WHICH] "
+                     "[--metrics-series=N] [--no-container-names] [-v]"),
+    .about =
+        GP_LIST("Adds up the GPU memory of every profiled process of the machine in the kernel, by GPU and by "
+                "container, with exact peaks, for 'gpuprof top --system', 'gpuprof stat --all' and Prometheus. Runs "
+                "in the foreground until SIGTERM, SIGINT or SIGHUP.",
+                "It needs root, or the capabilities that docs/agent.md lists. 'gpuprof doctor' reports missing "
+                "requirements."),
+    .details = GP_LIST(
+        "As a systemd service it notifies systemd when it is ready, and it serves the watchdog. Failed allocations are "
+        "logged on standard error with process and container.",
+        "Without root it needs the capabilities CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH and "
+        "CAP_CHECKPOINT_RESTORE (before Linux 6.6 also CAP_SYS_ADMIN). It needs Linux 5.15 or later with BTF, and the "
+        "host's pid namespace. Otherwise the exit status is 77. There is one agent per directory of pins; a second one "
+        "ends with status 1.",
+        "A library of '--library' is instrumented from the start to the end. Of the copies that the agent finds "
+        "itself, "
+        "only files are used that belong to root and that no other user may write. Updates that find a table full are "
+        "counted and shown."),
+    .options = agent_options,
+    .examples = GP_EXAMPLES({"gpuprof agent --listen 9400", "As root: count, and serve metrics on 127.0.0.1:9400."},
+                            {"gpuprof agent --group gpu-admins --metrics-per-process=comm",
+                             "Let a group read the table of processes, with time series by command name."}),
+    .defaults =
+        &(const struct gp_agent_command){.options = {.pins = GP_MAPS_PINS, .metrics = {.version = GPUPROF_VERSION}}},
+    .bytes = sizeof(struct gp_agent_command),
+    .run = agent_run,
+};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.c: what `gpuprof agent` and `gpuprof top --system` need of this machine; see checks.h.  Looks, and changes
- * nothing: no program is loaded.
+ * checks.c: checks the requirements of `gpuprof agent` and `gpuprof top --system`; see checks.h.
+ * It changes nothing and loads no BPF program.
  */
 #define _GNU_SOURCE
 #include <cmd/checks.h>
@@ -16,7 +16,7 @@
 
 #define GP_BPF_FS 0xcafe4a11 /* BPF_FS_MAGIC, linux/magic.h */
 
-/* First line of a small file.  False: it cannot be read. */
+/* Reads the first line of a small file.  False: the file cannot be read. */
 static bool checks_line(const char *path, char *line, int line_bytes)
 {
     FILE *file = fopen(path, "re");
@@ -29,7 +29,8 @@ static bool checks_line(const char *path, char *line, int line_bytes)
     return read;
 }
 
-/* 5.15 has all that the programs use; from 6.6 one link serves many processes, and no CAP_SYS_ADMIN is needed. */
+/* The BPF programs need 5.15.  From 6.6 on one link serves many processes, without
+ * CAP_SYS_ADMIN; returns that. */
 static bool checks_kernel(struct gp_doctor *doctor)
 {
     struct utsname name = {0};
@@ -38,11 +39,11 @@ static bool checks_kernel(struct gp_doctor *doctor)
     bool known = sscanf(name.release, "%d.%d", &major, &minor) == 2;
     bool many = major > 6 || (major == 6 && minor >= 6), enough = many || major == 6 || (major == 5 && minor >= 15);
     if (!known || !enough)
-        gp_check(doctor, "bpf", GP_NO, "a kernel of 5.15 or later", "%s is too old for the agent's programs",
+        gp_check(doctor, "bpf", GP_NO, "use Linux 5.15 or later", "%s is too old for the agent's BPF programs",
                  name.release);
     else
-        gp_check(doctor, "bpf", GP_OK, NULL, "%s: the agent's programs can run%s", name.release,
-                 many ? ", with CAP_BPF and CAP_PERFMON alone" : "; it needs CAP_SYS_ADMIN before 6.6");
+        gp_check(doctor, "bpf", GP_OK, NULL, "%s: the agent's BPF programs can run%s", name.release,
+                 many ? ", with only CAP_BPF and CAP_PERFMON" : "; before 6.6 the agent needs CAP_SYS_ADMIN");
     return many;
 }
 
@@ -52,8 +53,9 @@ static void checks_btf(struct gp_doctor *doctor)
         gp_check(doctor, "btf", GP_OK, NULL, "/sys/kernel/btf/vmlinux");
     else
         gp_check(doctor, "btf", GP_NO,
-                 "a kernel built with CONFIG_DEBUG_INFO_BTF (those of all large distributions are)",
-                 "/sys/kernel/btf/vmlinux: %s: the agent cannot fit its programs to this kernel", strerror(errno));
+                 "use a kernel with CONFIG_DEBUG_INFO_BTF (the kernels of all large distributions have it)",
+                 "/sys/kernel/btf/vmlinux: %s: the agent cannot adapt its BPF programs to this kernel",
+                 strerror(errno));
 }
 
 static void checks_bpffs(struct gp_doctor *doctor)
@@ -63,7 +65,7 @@ static void checks_bpffs(struct gp_doctor *doctor)
         gp_check(doctor, "bpffs", GP_OK, NULL, "mounted on /sys/fs/bpf");
     else
         gp_check(doctor, "bpffs", GP_NO, "mount -t bpf bpf /sys/fs/bpf (as root; systemd does it at boot)",
-                 "no BPF file system on /sys/fs/bpf: the agent cannot pin its maps");
+                 "no BPF file system on /sys/fs/bpf, so the agent cannot pin its tables");
 }
 
 static void checks_sysctls(struct gp_doctor *doctor)
@@ -71,18 +73,18 @@ static void checks_sysctls(struct gp_doctor *doctor)
     char line[128];
     if (checks_line("/proc/sys/kernel/perf_event_paranoid", line, sizeof(line)))
         gp_check(doctor, "perf", GP_OK, NULL, "kernel.perf_event_paranoid is %s: %s", line,
-                 "it binds users, not who has CAP_PERFMON or CAP_SYS_ADMIN, as the agent does");
+                 "this limits unprivileged users only; the agent has CAP_PERFMON or CAP_SYS_ADMIN");
     else
-        gp_check(doctor, "perf", GP_NO, "a kernel with CONFIG_PERF_EVENTS",
-                 "kernel.perf_event_paranoid cannot be read: no probes before kernel 6.6");
+        gp_check(doctor, "perf", GP_NO, "use a kernel with CONFIG_PERF_EVENTS",
+                 "kernel.perf_event_paranoid cannot be read: there are no probes before kernel 6.6");
     if (!checks_line("/proc/sys/kernel/unprivileged_bpf_disabled", line, sizeof(line)))
         gp_check(doctor, "users", GP_UNSURE, NULL, "kernel.unprivileged_bpf_disabled cannot be read");
     else
         gp_check(doctor, "users", GP_OK, NULL, "kernel.unprivileged_bpf_disabled is %s%s", line,
-                 line[0] == '0' ? "" : ": before kernel 5.19 'top --system' then needs CAP_BPF");
+                 line[0] == '0' ? "" : ": before kernel 5.19, 'top --system' needs CAP_BPF");
 }
 
-/* "none [integrity] confidentiality": what is in brackets holds. */
+/* "none [integrity] confidentiality": brackets mark the active mode. */
 static void checks_lockdown(struct gp_doctor *doctor)
 {
     char line[128];
@@ -90,8 +92,8 @@ static void checks_lockdown(struct gp_doctor *doctor)
         gp_check(doctor, "lockdown", GP_UNSURE, NULL, "/sys/kernel/security/lockdown cannot be read: %s",
                  strerror(errno));
     else if (strstr(line, "[confidentiality]"))
-        gp_check(doctor, "lockdown", GP_NO, "boot with lockdown=integrity, or without",
-                 "confidentiality: BPF programs may not read what processes say");
+        gp_check(doctor, "lockdown", GP_NO, "boot with lockdown=integrity, or without lockdown",
+                 "confidentiality: BPF programs may not read the memory of processes");
     else
         gp_check(doctor, "lockdown", GP_OK, NULL, "%s", line);
 }
@@ -135,7 +137,7 @@ static void checks_rights(struct gp_doctor *doctor, bool many)
     bool may_open = mask & (admin | 1ull << 40);
     if (missing[0])
         gp_check(doctor, "rights", GP_NO, "run the agent as root, or as its systemd unit does",
-                 "this user lacks for the agent: %s", missing);
+                 "this user cannot run the agent, for lack of %s", missing);
     else
         gp_check(doctor, "rights", GP_OK, NULL, "this user may run the agent%s",
                  may_open ? "" : "; without CAP_CHECKPOINT_RESTORE it does not find libraries whose file was deleted");
@@ -148,22 +150,22 @@ static void checks_agent(struct gp_doctor *doctor)
     int err = gp_system_view_read(&view, doctor->pins, why, sizeof(why));
     if (err) {
         gp_check(doctor, "agent", err == -EACCES ? GP_UNSURE : GP_NO,
-                 "only 'top --system', containers and the metrics need it", "%s", why);
+                 "only 'top --system', containers and metrics need it", "%s", why);
         return;
     }
     const struct gp_map_meta *meta = &view->meta;
     if (!view->alive)
         gp_check(doctor, "agent", GP_NO, "start it: gpuprof agent, or systemctl start gpuprof-agent",
-                 "none runs now; its maps in %s stand still", doctor->pins);
+                 "no agent is running; its tables in %s are not updated", doctor->pins);
     else
         gp_check(doctor, "agent", GP_OK, NULL, "pid %u: %llu batches, %llu events, %u GPUs, %u containers%s",
                  meta->agent_pid, (unsigned long long)meta->batches, (unsigned long long)meta->events,
                  view->device_count, view->container_count,
-                 view->processes_seen ? "" : "; this user may not see other users' processes");
+                 view->processes_seen ? "" : "; this user may not list the processes of other users");
     if (meta->map_full || meta->refused_batches)
         gp_check(doctor, "tables", GP_NO,
-                 "fewer processes and containers, or a newer library where batches are refused",
-                 "%llu updates found no room, %llu batches were refused", (unsigned long long)meta->map_full,
+                 "use larger tables (--max-processes, --max-containers), or newer libraries if batches are refused",
+                 "%llu updates found their table full, %llu batches were refused", (unsigned long long)meta->map_full,
                  (unsigned long long)meta->refused_batches);
     gp_system_view_free(view);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.h: one line of `gpuprof doctor`, and the checks of what the system agent needs.  Called by doctor.c.
+ * checks.h: the checks of `gpuprof doctor` and the lines that they print.  verdict.c prints;
+ * checks.c examines the requirements of the agent; tracers.c finds other profilers.  Called by
+ * doctor.c.
  */
 #ifndef GP_CMD_CHECKS_H
 #define GP_CMD_CHECKS_H
@@ -16,26 +18,34 @@ struct gp_system;
 
 enum gp_verdict { GP_OK, GP_NO, GP_UNSURE };
 
-struct gp_doctor {
+struct gp_doctor { /* the options of the command, and the results */
     bool json;
     json_t *checks;
     bool failed;
-    const char *needed; /* names of checks, a comma between them; NULL none */
-    uint32_t made, bad; /* a bit for each name that --need takes: a line was printed; one was not ok */
+    /* A bit for each check of gp_check_name: --need names it; it printed a line; it was not ok. */
+    uint32_t needed, made, bad;
     const char *pins;
 };
 
-/* One line of the answer.  fix: what to do, or NULL. */
+/* The names of the checks that --need takes; NULL after the last. */
+const char *gp_check_name(unsigned i);
+/* Prints one line of the answer.  fix: what to do, or NULL. */
 void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
               ...) GP_PRINTF(5, 6);
+/* The bits of the checks that were ok. */
+uint32_t gp_check_good(const struct gp_doctor *doctor);
+/* Writes the names of the checks in `bits`, separated by commas, and returns their count. */
+int gp_check_list(uint32_t bits, char *names, size_t names_bytes);
 
-/* Kernel, BTF, bpffs, sysctls, lockdown, our capabilities, and the agent itself. */
+/* Checks kernel, BTF, BPF file system, sysctls, lockdown, the capabilities of this process, and
+ * the agent. */
 void gp_checks_system(struct gp_doctor *doctor);
 
-/* A line for each process that is not in the system, may be looked at, and has somebody in it who takes or may take the
- * CUPTI subscriber. */
+/* Prints a line for each process that is readable, not in `system`, and contains a profiler that
+ * takes or may take the CUPTI subscriber. */
 void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system);
-/* The names of those who may in one process; "" none known, or it may not be looked at. */
+/* Writes the names of such profilers in one process; "" if none is known or the process is not
+ * readable. */
 void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes);
 
 #endif

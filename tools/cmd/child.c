@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * child.c: runs a program beside the command: passes signals on, follows stops, keeps its status; see cmd.h.
+ * child.c: runs a program as a child: forwards signals, follows stops, keeps the exit status; see
+ * cmd.h.
  *
- * The child stays in the command's process group, so the terminal talks to both: signals that the kernel sent (^C, ^\,
- * ^Z, a change of size) have reached it already and are not passed on a second time.  No handler is installed and no
- * disposition changed: the signals are blocked and fetched one by one, and the child gets the old mask back.
+ * The child stays in the process group of the command, so the kernel sends signals of the terminal
+ * (^C, ^\, ^Z, a change of size) to both, and these are not forwarded.  No handler is installed and
+ * no disposition changed: the signals are blocked and fetched one by one, and the child gets the
+ * old mask back.  Called by run.c and trace.c.
  */
 #include <cmd/cmd.h>
 
@@ -32,8 +34,8 @@ int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
     memset(child, 0, sizeof(*child));
     child_set(&set);
     sigprocmask(SIG_BLOCK, &set, &before);
-    /* A parent that ignored SIGCHLD would have the kernel throw the status away; the child keeps what it would have
-     * had. */
+    /* If SIGCHLD is ignored, which is inherited, the kernel discards the status.  The child gets
+     * the old setting. */
     sigaction(SIGCHLD, &chld, &chld_before);
     child->pid = fork();
     if (child->pid == 0) {
@@ -54,7 +56,8 @@ static void child_status(struct gp_child *child)
         if (pid == 0)
             return;
         if (pid > 0 && WIFSTOPPED(status)) {
-            /* The shell must see a stopped job; when it continues us, the child goes on too. */
+            /* Stop too, so that the shell sees a stopped job; when it continues this process,
+             * continue the child. */
             raise(SIGSTOP);
             kill(child->pid, SIGCONT);
             continue;
@@ -74,7 +77,8 @@ void gp_child_wait(struct gp_child *child, uint64_t timeout_ns)
     sigset_t set;
     child_set(&set);
     int number = sigtimedwait(&set, &info, &timeout);
-    bool from_user = number > 0 && info.si_code <= 0; /* kill, tgkill, sigqueue; the terminal's are SI_KERNEL */
+    bool from_user =
+        number > 0 && info.si_code <= 0; /* kill, tgkill, sigqueue; signals of the terminal have SI_KERNEL */
     if (from_user && number != SIGCHLD && !child->ended)
         kill(child->pid, number);
     child_status(child);

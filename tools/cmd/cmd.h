@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd.h: the sub-commands and what they share: exit codes, messages, parsers of common option values, choice of
- * processes.  main.c owns the table; a command never calls another one.
+ * cmd.h: the sub-commands and the functions that they share: exit codes, messages, the choice of
+ * processes, the start of programs.  option.h describes a command; commands.c has the table.  A
+ * command never calls another one.
  */
 #ifndef GP_CMD_CMD_H
 #define GP_CMD_CMD_H
 
 #include <base/compiler.h>
+#include <cmd/option.h>
 #include <collect/collect.h>
 #include <common/parse.h>
 #include <stdbool.h>
@@ -24,37 +26,28 @@ enum gp_exit {
     GP_EXIT_NOT_FOUND = 127,  /* as env(1) */
 };
 
-/* argv[0] is the command's name.  Each returns an exit status; each understands -h and --help. */
-int gp_cmd_run(int argc, char **argv);
-int gp_cmd_top(int argc, char **argv); /* tools/cmd/top.c */
-int gp_cmd_stat(int argc, char **argv);
-int gp_cmd_reset(int argc, char **argv);
-int gp_cmd_scope(int argc, char **argv);
-int gp_cmd_trace(int argc, char **argv);
-int gp_cmd_mark(int argc, char **argv);
-int gp_cmd_record(int argc, char **argv); /* tools/cmd/record.c */
-int gp_cmd_doctor(int argc, char **argv);
-int gp_cmd_replay(int argc, char **argv);   /* tools/cmd/replay.c */
-int gp_cmd_generate(int argc, char **argv); /* tools/cmd/generate.c */
-int gp_cmd_snapshot(int argc, char **argv); /* tools/cmd/snapshot.c */
-int gp_cmd_report(int argc, char **argv);
-int gp_cmd_leaks(int argc, char **argv);
-int gp_cmd_peak(int argc, char **argv);
-int gp_cmd_churn(int argc, char **argv);
-int gp_cmd_fragmentation(int argc, char **argv);
-int gp_cmd_reconcile(int argc, char **argv);
-int gp_cmd_diff(int argc, char **argv);
-int gp_cmd_export(int argc, char **argv); /* tools/cmd/export.c */
-int gp_cmd_agent(int argc, char **argv);
+extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_stat, gp_command_reset, gp_command_scope,
+    gp_command_mark, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report, gp_command_leaks,
+    gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile, gp_command_diff,
+    gp_command_export, gp_command_replay, gp_command_generate, gp_command_agent, gp_command_doctor;
+
+/* ---- commands.c -------------------------------------------------------------------------------------------------- */
+
+/* All commands in the order of the help, NULL after the last. */
+extern const struct gp_command_spec *const gp_commands[];
+/* NULL after a message: no command has this name. */
+const struct gp_command_spec *gp_command_find(const char *name);
+/* Parses the command line (argv[0] is the command's name), then prints the help or runs the
+ * command.  An exit status. */
+int gp_command_main(const struct gp_command_spec *spec, int argc, char **argv);
 
 /* ---- messages.c ---------------------------------------------------------------------------------------------- */
 
 /* "gpuprof: COMMAND: ..." and a newline on stderr. */
 void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
-/* The same, then where the help is.  Returns GP_EXIT_USAGE, so that callers can return it. */
+/* The same, then a line that names the help.  Returns GP_EXIT_USAGE, so that callers can return
+ * it. */
 int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
-/* For getopt_long with opterr = 0: says what was wrong with the option just read ('?' or ':'). */
-int gp_option_error(const char *command, int code, char **argv, int option_index, int option_char);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
 
@@ -65,33 +58,32 @@ struct gp_target {
     pid_t *pids;         /* from -p; NULL none.  Freed by gp_target_free */
     int pid_count;
     bool all;
-    bool more; /* the command knows processes from elsewhere too: that there is none is its to say (gp_target_nobody..)
-                */
-    bool choice; /* the command takes --all, so a list of candidates names it */
+    bool more;   /* the command has other sources of processes too: it reports itself that it found none */
+    bool choice; /* the command takes --all, so a list of candidates mentions it */
     int device;  /* -1 every device */
 };
 
 #define GP_TARGET_INIT(_command)                                                                                       \
     {                                                                                                                  \
-        .command = (_command), .pids = NULL, .pid_count = 0, .all = false, .more = false, .device = -1                 \
+        .command = (_command), .device = -1                                                                            \
     }
 
-/* Takes -p and --device values, printing what is wrong.  GP_EXIT_OK or GP_EXIT_USAGE. */
+/* Parse the values of -p and --device.  GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
 int gp_target_pids(struct gp_target *target, const char *text);
 int gp_target_device(struct gp_target *target, const char *text);
 void gp_target_free(struct gp_target *target);
 
-/* Collects the processes that the options name: the list of -p, every process with --all, else the only profiled
- * process of the caller.  Processes that are known from NVML alone are left out.  Prints why not.
- * GP_EXIT_OK, or the exit status with *system = NULL.  Free with gp_system_free. */
+/* Collects the processes that the options name: the list of -p, every process with --all, else
+ * the only profiled process of the caller.  Leaves out processes that only NVML knows.
+ * GP_EXIT_OK, or an exit status after a message, with *system = NULL.  Free with gp_system_free. */
 int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, struct gp_system **system);
 
-/* Say that there is nobody: none of the caller's, none with --all. */
-void gp_target_nobody_mine(const struct gp_target *target);
-void gp_target_nobody(const struct gp_target *target, const struct gp_system *system);
+/* Report that the caller owns no profiled process; that --all found none. */
+void gp_target_none_owned(const struct gp_target *target);
+void gp_target_none(const struct gp_target *target, const struct gp_system *system);
 
-/* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 (with a message): this
- * process has no such device. */
+/* Index in devices[] of the session for a user's device number; -1 for "every device"; -2 after
+ * a message: the process has no such device. */
 int gp_target_index(const struct gp_target *target, const struct gp_process *process);
 
 struct gp_refusal { /* what an error number of the process means for one command */
@@ -104,14 +96,16 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
 
 /* ---- holders.c ----------------------------------------------------------------------------------------------- */
 
-/* Says where the holders in the process's report of out of memory were asked for (oom_where), if it has a report and
- * runs with stacks.  sites: as kept since before its end, or NULL: of a process that is alive. */
+/* Fills oom_where, the call sites of the blocks in the process's out-of-memory report, if it has
+ * a report and runs with stacks.  sites: call sites that the caller read before the process
+ * ended, or NULL if it is alive. */
 struct gp_sites;
 void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 
 /* ---- recorded.c -------------------------------------------------------------------------------------------------- */
 
-/* What the watched processes recorded, where, what was lost, and what to do with it.  pattern: GPUPROF_RECORD. */
+/* One line for each watched process that recorded: how many events, to which file, how many were
+ * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
 struct gp_watch;
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
@@ -119,25 +113,39 @@ void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *patt
 
 struct gp_launch {       /* how `run` and `trace --` start a program */
     const char *command; /* for messages */
-    char library[4096];  /* libgpuprof.so, found by gp_launch_prepare or given */
+    char library[4096];  /* path of libgpuprof.so, set by gp_launch_prepare */
+    const char *given;   /* the library that --library names; NULL: the installed one */
     const char *sim;     /* NULL: no simulated GPU; "": the default one */
-    char **argv;         /* NULL-terminated */
-    /* The caching allocator: NULL leaves the environment's own setting. */
-    const char *allocator, *limit, *conf;
+    char **argv;         /* NULL-terminated; NULL: no program */
+    /* The caching allocator; NULL, or a limit of -1 byte, leaves the setting of the environment. */
+    const char *allocator, *conf;
+    int64_t limit;
 };
 
-/* "libgpuprof.so", "gpuprof/sim/libcuda.so.1": its place beside this program (../lib, ../lib64, ...).  0; -ENOENT with
- * the place where it was expected. */
+/* The options that start a program, for the table of a command whose struct has a member
+ * `launch`. */
+#define GP_OPTION_SIM(_type)                                                                                           \
+    GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
+              "run on the simulated GPU; SPEC is a list of devices=N, memory=SIZE, latency=zero|typical and "          \
+              "faults=FILE, with commas in between",                                                                   \
+              .optional = true)
+#define GP_OPTION_LIBRARY(_type)                                                                                       \
+    GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
+              "load this libgpuprof.so instead of the installed one")
+
+/* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library
+ * folders beside this program.  0; -ENOENT, and path is where the file was expected. */
 int gp_launch_find(char *path, size_t path_bytes, const char *below);
-/* Finds the library (unless given) and the simulator, checks the environment, sets the variables in this process's
- * own environment, from which the program inherits them.  GP_EXIT_OK or an exit status, after a message. */
+/* Finds the library and the simulator, checks the environment, and sets the variables in this
+ * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
+ * status after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
-/* The part of gp_launch_prepare that puts libgpuprof-shim.so in front of the driver, if an allocator or hooks are asked
- * for. */
+/* The part of gp_launch_prepare that preloads libgpuprof-shim.so, if the options or the
+ * environment ask for an allocator or for driver hooks. */
 int gp_launch_shim(const struct gp_launch *launch);
-/* Names that --allocator takes, in the order of the documentation; NULL after the last. */
+/* The names that --allocator takes, in the order of the documentation; NULL after the last. */
 const char *gp_allocator_name(unsigned index);
-/* Replaces this process.  Returns only on failure: 126 or 127, after a message. */
+/* Replaces this process with the program.  Returns only on failure: 126 or 127, after a message. */
 int gp_launch_exec(const struct gp_launch *launch);
 
 struct gp_child {
@@ -146,9 +154,11 @@ struct gp_child {
     int status; /* exit status as a shell gives it; valid once ended */
 };
 
-/* Forks and execs; from here signals for this process are passed on by gp_child_wait.  0 or -errno. */
+/* Starts the program as a child.  From then on gp_child_wait forwards signals that this process
+ * receives.  0 or -errno. */
 int gp_child_start(struct gp_child *child, const struct gp_launch *launch);
-/* Waits at most timeout_ns for news: passes signals on, follows stops and continues, sees the end. */
+/* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and
+ * continues, notices its end. */
 void gp_child_wait(struct gp_child *child, uint64_t timeout_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cuptifind.c: see cuptifind.h. */
+ * cuptifind.c: searches for a CUPTI library; see cuptifind.h. */
 #include <cmd/cuptifind.h>
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Newest first: the highest version in a folder is the one that a current program is linked with. */
+/* Newest first: a current program is linked with the highest version in a folder. */
 static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.[0-9]", "libcupti.so"};
 
 static int cupti_folder(const char *folder, char *path, size_t path_bytes)
@@ -29,7 +29,7 @@ static int cupti_folder(const char *folder, char *path, size_t path_bytes)
     return -ENOENT;
 }
 
-/* Folders of a colon-separated list. */
+/* Searches the folders of a colon-separated list. */
 static int cupti_list(const char *list, char *path, size_t path_bytes)
 {
     char *copy = list ? strdup(list) : NULL, *state = copy, *folder;
@@ -53,7 +53,7 @@ static int cupti_toolkit(const char *root, char *path, size_t path_bytes)
     return rc;
 }
 
-/* pip's nvidia-cuda-cupti wheels, in the active virtual environment first. */
+/* Searches for pip's nvidia-cuda-cupti wheels, first in the active virtual environment. */
 static int cupti_pip(char *path, size_t path_bytes)
 {
     static const char below[] = "lib/python3*/site-packages/nvidia/cu*/lib";

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * diff.c: `gpuprof diff`: two recordings of one program, call site by call site.  Called by main.c. */
+ * diff.c: `gpuprof diff`: two recordings of one program, call site by call site.  Called by
+ * commands.c. */
 #include <cmd/load.h>
 #include <write/write.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char diff_help[] = "usage: gpuprof diff BEFORE AFTER [--json]\n"
-                                "\n"
-                                "Prints which call sites held more or less at the peak, and at the end, in the "
-                                "second recording than in the first.\n"
-                                "Sites are the same if the names of their frames are: lines may have moved.\n"
-                                "\n"
-                                "      --json  schema gpuprof.diff/1\n";
 
 struct gp_diff_names {
     char **keys, **labels;
@@ -29,7 +22,8 @@ static void diff_names_free(struct gp_diff_names *names)
     free(names->labels);
 }
 
-/* By functions and files, not by lines: a program that was changed above a call still makes the same call. */
+/* The functions and files of a site without line numbers, which move when the program changes
+ * above a call. */
 static char *diff_key(struct gp_symbols *symbols, uint32_t site)
 {
     const struct gp_frame_text *frames;
@@ -96,24 +90,42 @@ static int diff_print(const struct gp_loaded loaded[2], bool json)
     return ok ? rc : gp_load_memory("diff");
 }
 
-int gp_cmd_diff(int argc, char **argv)
+static int diff_run(void *options)
 {
-    struct gp_load_options o;
+    const struct gp_load_options *o = options;
     struct gp_loaded loaded[2];
-    int rc = gp_load_parse(&o, "diff", GP_LOAD_DIFF, argc, argv);
-    if (!rc && o.help) {
-        fputs(diff_help, stdout);
-    } else if (!rc) {
-        rc = gp_load(&loaded[0], &o, 0);
-        if (!rc) {
-            rc = gp_load(&loaded[1], &o, 1);
-            if (!rc) {
-                rc = diff_print(loaded, o.json);
-                gp_load_free(&loaded[1]);
-            }
-            gp_load_free(&loaded[0]);
-        }
+    int rc = gp_load(&loaded[0], o, 0);
+    if (rc)
+        return rc;
+    rc = gp_load(&loaded[1], o, 1);
+    if (!rc) {
+        rc = diff_print(loaded, o->json);
+        gp_load_free(&loaded[1]);
     }
-    gp_load_end(&o);
+    gp_load_free(&loaded[0]);
     return rc;
 }
+
+static const struct gp_command_option diff_options[] = {GP_OPTION_JSON(struct gp_load_options, "gpuprof.diff/1"), {0}};
+
+static const struct gp_command_option diff_operands[] = {
+    GP_OPERAND(struct gp_load_options, files[0], "BEFORE", GP_ARG_RECORDING, "the recording to compare with"),
+    GP_OPERAND(struct gp_load_options, files[1], "AFTER", GP_ARG_RECORDING, "the recording of the changed program"),
+    {0}};
+
+const struct gp_command_spec gp_command_diff = {
+    .name = "diff",
+    .summary = "compare two recordings of a program, call site by call site",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LIST("BEFORE AFTER [--json]"),
+    .about = GP_LIST("Prints which call sites hold more or less memory in the second recording than in the first, at "
+                     "the peak and at the end. Two sites are the same if the functions and files of their frames are; "
+                     "line numbers may differ."),
+    .options = diff_options,
+    .operands = diff_operands,
+    .examples = GP_EXAMPLES(
+        {"gpuprof diff old.gpuprof new.gpuprof", "Show the effect of a change on the memory of a program."}),
+    GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("diff"), .file_count = 2),
+    .check = gp_load_check,
+    .run = diff_run,
+};

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * export.c: `gpuprof export`: a recording in the format of another tool.  Called by main.c; the formats are in
- * tools/export. */
+ * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by
+ * commands.c; the formats are in tools/export. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <export/formats.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,130 +14,49 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char export_help[] =
-    "usage: gpuprof export FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N]\n"
-    "\n"
-    "Writes a recording in the format of another tool.\n"
-    "\n"
-    "      --format=FORMAT   pprof      go tool pprof, Pyroscope, Parca, Grafana, speedscope (gzipped)\n"
-    "                        chrome     Perfetto, chrome://tracing\n"
-    "                        collapsed  flame graph scripts, speedscope\n"
-    "                        csv, jsonl one line an event\n"
-    "                        sqlite     a database\n"
-    "  -o, --output=OUT      (default and '-': standard output; sqlite needs a file)\n"
-    "      --weight=WEIGHT   what stacks are weighed by: live at the end (default; where a program has ended that\n"
-    "                        is mostly nothing), at the peak, allocated in all, leaked (what 'gpuprof leaks'\n"
-    "                        suspects).  pprof has all of them, this one first shown\n"
-    "      --blocks=N        chrome: draw the lifetimes of the N largest blocks (default 20000)\n"
-    "\n"
-    "docs/export.md says what each column and sample type means.\n";
-
 struct gp_export_options {
     const char *file, *output;
+    const char *format_name;
     const struct gp_export_format *format;
-    enum gp_export_weight weight;
-    bool weighed, bounded, help;
-    int64_t blocks;
+    int weight;     /* enum gp_export_weight; -1: not given */
+    int64_t blocks; /* -1: not given */
 };
 
-static int export_format_option(struct gp_export_options *o, const char *value)
+static const char *export_format_name(unsigned i)
 {
-    const char *names[16], *nearest;
-    unsigned count = 0;
-    o->format = gp_export_format_find(value);
-    if (o->format)
-        return GP_EXIT_OK;
-    for (; count < GP_COUNT(names) && gp_export_format_at(count); count++)
-        names[count] = gp_export_format_at(count)->name;
-    nearest = gp_nearest(value, names, count);
-    if (nearest)
-        return gp_usage_error("export", "--format=%s: no such format: did you mean '%s'?", value, nearest);
-    return gp_usage_error("export", "--format=%s: one of pprof, chrome, collapsed, csv, jsonl, sqlite", value);
+    const struct gp_export_format *format = gp_export_format_at(i);
+    return format ? format->name : NULL;
 }
 
-static int export_weight_option(struct gp_export_options *o, const char *value)
+/* Reports options that contradict each other before anything is read. */
+static int export_check(void *options)
 {
-    o->weighed = true;
-    for (unsigned i = 0; gp_export_weight_name(i); i++) {
-        if (strcmp(gp_export_weight_name(i), value) == 0) {
-            o->weight = (enum gp_export_weight)i;
-            return GP_EXIT_OK;
-        }
-    }
-    return gp_usage_error("export", "--weight=%s: one of live, peak, allocated, leaked", value);
-}
-
-static int export_option(int code, const char *value, struct gp_export_options *o)
-{
-    switch (code) {
-    case 'o':
-        o->output = value;
-        return GP_EXIT_OK;
-    case 'f':
-        return export_format_option(o, value);
-    case 'w':
-        return export_weight_option(o, value);
-    case 'b':
-        o->bounded = true;
-        if (gp_parse_number(value, 0, 10000000, &o->blocks) != 0)
-            return gp_usage_error("export", "--blocks=%s: a number from 0 to 10000000", value);
-        return GP_EXIT_OK;
-    default:
-        o->help = true;
-        return GP_EXIT_OK;
-    }
-}
-
-/* What does not go together is said before anything is read. */
-static int export_check(const struct gp_export_options *o)
-{
+    struct gp_export_options *o = options;
+    if (o->output && strcmp(o->output, "-") == 0)
+        o->output = NULL;
     if (!o->file)
         return gp_usage_error("export",
                               "no recording given: 'gpuprof record' or 'gpuprof run --record=FILE' makes one");
-    if (!o->format)
+    if (!o->format_name)
         return gp_usage_error("export", "--format is needed: pprof, chrome, collapsed, csv, jsonl or sqlite");
-    if (o->weighed && !o->format->weighed)
-        return gp_usage_error("export", "--weight: a %s has no stacks to weigh: pprof and collapsed have",
-                              o->format->name);
-    if (o->bounded && o->format->write != gp_export_chrome)
-        return gp_usage_error("export", "--blocks: of --format=chrome alone");
-    if (o->format->create && !o->output)
-        return gp_usage_error("export", "%s: it is a file of many pages, not a stream: name it with -o",
-                              o->format->name);
-    if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
-        return gp_usage_error("export", "%s: not to a terminal, it is no text: name a file with -o", o->format->name);
+    const struct gp_export_format *format = o->format = gp_export_format_find(o->format_name);
+    if (o->weight >= 0 && !format->weighed)
+        return gp_usage_error("export", "--weight: %s has no stacks to weigh; pprof and collapsed have", format->name);
+    if (o->blocks >= 0 && format->write != gp_export_chrome)
+        return gp_usage_error("export", "--blocks: for --format=chrome alone");
+    if (format->create && !o->output)
+        return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
+                              format->name);
     return GP_EXIT_OK;
 }
 
-static int export_parse(int argc, char **argv, struct gp_export_options *o)
-{
-    static const struct option options[] = {
-        {"format", required_argument, NULL, 'f'}, {"output", required_argument, NULL, 'o'},
-        {"weight", required_argument, NULL, 'w'}, {"blocks", required_argument, NULL, 'b'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":o:f:h", options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error("export", c, argv, optind, optopt);
-        rc = export_option(c, optarg, o);
-    }
-    o->file = optind < argc ? argv[optind++] : NULL;
-    if (!rc && optind < argc)
-        return gp_usage_error("export", "%s: one recording at a time", argv[optind]);
-    if (o->output && strcmp(o->output, "-") == 0)
-        o->output = NULL;
-    return rc || o->help ? rc : export_check(o);
-}
+/* ---- the output ------------------------------------------------------------------------------------------------- */
 
-/* ---- the file that comes out ------------------------------------------------------------------------------------- */
-
-/* Half an export must not look like a whole one: a regular file is written aside and gets its name at the end.  What is
- * no regular file (a pipe, /dev/null) is written as it is. */
+/* An incomplete export must not look like a complete one: a regular file is written under
+ * another name and renamed at the end.  Anything else (a pipe, /dev/null) is written directly. */
 struct gp_export_target {
     const char *path;
-    char aside[4096]; /* "": none */
+    char aside[4096]; /* the name while it is written; "": written directly */
     int fd;
 };
 
@@ -162,7 +80,8 @@ static int export_open(struct gp_export_target *target, const struct gp_export_o
         target->aside[0] = '\0';
         return -ENAMETOOLONG;
     }
-    /* O_EXCL: in a folder that others may write, nobody's file or link is taken for ours. */
+    /* O_EXCL: in a folder that others may write, never use a file or link that another user put
+     * there. */
     target->fd = open(target->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (target->fd < 0) {
         target->aside[0] = '\0';
@@ -194,17 +113,17 @@ static int export_write(struct gp_export *export, const struct gp_export_options
     return rc ? rc : end;
 }
 
-/* ---- what a person must know ------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static void export_warn(const struct gp_export_options *o, const struct gp_recording *recording)
 {
     if (recording->dropped || recording->damaged_blocks)
         gp_error("export",
                  "%s: %" PRIu64 " of %" PRIu64 " events were lost while it was recorded, and %" PRIu64
-                 " blocks of it are damaged: sums of events are lower bounds",
+                 " of its blocks are damaged: sums of events are lower bounds",
                  o->file, recording->dropped, recording->tried, recording->damaged_blocks);
     if (!recording->complete)
-        gp_error("export", "%s: it was cut off: it ends where its writer was stopped", o->file);
+        gp_error("export", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
 }
 
 static int export_run(struct gp_export *export, const struct gp_export_options *o)
@@ -212,7 +131,7 @@ static int export_run(struct gp_export *export, const struct gp_export_options *
     struct gp_export_target target;
     int rc = export_open(&target, o);
     if (rc == -EEXIST && !target.aside[0] && o->format->create) {
-        gp_error("export", "%s: it is no regular file: a database needs one", o->output);
+        gp_error("export", "%s: not a regular file, which a database needs", o->output);
         return GP_EXIT_FAILED;
     }
     if (!rc) {
@@ -235,23 +154,19 @@ static int export_read(const struct gp_export_options *o, struct gp_recording **
     return rc ? gp_load_refused("export", o->file, rc, why) : GP_EXIT_OK;
 }
 
-int gp_cmd_export(int argc, char **argv)
+static int export_command(void *options)
 {
-    struct gp_export_options o = {.blocks = GP_EXPORT_BLOCKS};
+    const struct gp_export_options *o = options;
     struct gp_recording *recording = NULL;
-    int rc = export_parse(argc, argv, &o);
-    if (rc)
-        return rc;
-    if (o.help) {
-        fputs(export_help, stdout);
-        return GP_EXIT_OK;
-    }
-    rc = gp_load_overwrites("export", o.output) ? GP_EXIT_FAILED : export_read(&o, &recording);
+    if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
+        return gp_usage_error("export", "%s: binary data is not written to a terminal: name a file with -o",
+                              o->format->name);
+    int rc = gp_load_overwrites("export", o->output) ? GP_EXIT_FAILED : export_read(o, &recording);
     if (rc)
         return rc;
     struct gp_export export = {.recording = recording,
-                               .weight = o.weight,
-                               .block_limit = (uint32_t)o.blocks,
+                               .weight = o->weight < 0 ? GP_EXPORT_LIVE : (enum gp_export_weight)o->weight,
+                               .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
                                .progress = gp_progress_listener};
     struct gp_symbol_source source = {
         recording->sites,      recording->frames,      recording->modules,      recording->strings,
@@ -260,10 +175,51 @@ int gp_cmd_export(int argc, char **argv)
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;
     } else {
-        export_warn(&o, recording);
-        rc = export_run(&export, &o);
+        export_warn(o, recording);
+        rc = export_run(&export, o);
     }
     gp_symbols_free(export.symbols);
     gp_recording_free(recording);
     return rc;
 }
+
+static const struct gp_command_option export_options[] = {
+    GP_OPTION(struct gp_export_options, format_name, 'f', "format", "FORMAT", GP_ARG_CHOICE, "the format",
+              .choice = export_format_name),
+    GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
+              "the file to write; without it, or with '-', standard output; sqlite needs a file"),
+    GP_OPTION(
+        struct gp_export_options, weight, 0, "weight", "WEIGHT", GP_ARG_INDEX,
+        "weigh the stacks of pprof and collapsed by the memory that is live at the end (default), live at the peak, "
+        "allocated in total, or suspected by 'gpuprof leaks'",
+        .choice = gp_export_weight_name),
+    GP_OPTION(struct gp_export_options, blocks, 0, "blocks", "N", GP_ARG_NUMBER,
+              "chrome: draw the lifetimes of the N largest blocks (default 20000)", .high = 10000000),
+    {0}};
+
+static const struct gp_command_option export_operands[] = {
+    GP_OPERAND(struct gp_export_options, file, "FILE", GP_ARG_RECORDING, "a recording"), {0}};
+
+const struct gp_command_spec gp_command_export = {
+    .name = "export",
+    .summary = "write a recording in the format of another tool",
+    .group = GP_GROUP_EXPORT,
+    .usage = GP_LIST("FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N]"),
+    .about =
+        GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
+                "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
+                "scripts and speedscope; csv and jsonl with one event per line; sqlite as a database.",
+                "A program that has exited holds almost nothing at the end of its recording, so use "
+                "'--weight=peak' for it. A pprof file has all weights; '--weight' chooses the one that is shown "
+                "first. docs/export.md describes columns and sample types."),
+    .options = export_options,
+    .operands = export_operands,
+    .examples = GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o "
+                             "heap.pb.gz; go tool pprof -http=: heap.pb.gz",
+                             "Show the memory at the peak in pprof."},
+                            {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
+    GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1),
+    .surplus = "one recording at a time",
+    .check = export_check,
+    .run = export_command,
+};

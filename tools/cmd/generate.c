@@ -1,35 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * generate.c: `gpuprof generate`: writes a trace like that of a known kind of program.  Called by main.c. */
+ * generate.c: `gpuprof generate`: writes an allocation trace of a typical program.  Called by
+ * commands.c. */
 #include <cmd/cmd.h>
 #include <replay/generate.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char generate_help[] =
-    "usage: gpuprof generate NAME [--seed=N] [--scale=F] [-o FILE]\n"
-    "       gpuprof generate --list\n"
-    "\n"
-    "Writes a trace of allocations for 'gpuprof replay': the same for the same name, seed and scale, on every "
-    "machine.\n"
-    "\n"
-    "      --seed=N    chance begins here (default 1)\n"
-    "      --scale=F   length of the story, from 0.01 to 100 (default 1); sizes stay what they are\n"
-    "  -o, --output=FILE   (default: standard output)\n"
-    "      --list      names, and what each is\n";
-
 struct gp_generate_options {
     const char *name, *output;
-    uint64_t seed;
+    int64_t seed;
     uint32_t scale_milli;
-    bool list, help;
+    bool list;
 };
 
-/* "1", "0.25", "2.5": digits with at most three behind the point; no locale's comma. */
+/* Parses "1", "0.25", "2.5": at most three digits after the point, which no locale turns into a
+ * comma.  0 or -errno. */
 static int generate_scale(const char *text, uint32_t *milli)
 {
     char whole[24];
@@ -52,61 +41,28 @@ static int generate_scale(const char *text, uint32_t *milli)
     return *milli >= 10 && *milli <= 100000 ? 0 : -ERANGE;
 }
 
-static int generate_value(int code, const char *value, struct gp_generate_options *o)
+static int generate_scale_option(void *options, const struct gp_command_option *option, const char *text)
 {
-    int64_t number;
-    if (code == 'o') {
-        o->output = value;
-    } else if (code == 's') {
-        if (gp_parse_number(value, 0, INT64_MAX, &number) != 0)
-            return gp_usage_error("generate", "--seed=%s: not a number from 0 on", value);
-        o->seed = (uint64_t)number;
-    } else if (generate_scale(value, &o->scale_milli) != 0) {
-        return gp_usage_error("generate",
-                              "--scale=%s: not a number from 0.01 to 100 with at most three digits behind "
-                              "the point",
-                              value);
-    }
-    return GP_EXIT_OK;
+    struct gp_generate_options *o = options;
+    (void)option;
+    if (generate_scale(text, &o->scale_milli) == 0)
+        return GP_EXIT_OK;
+    return gp_usage_error("generate",
+                          "--scale=%s: not a number from 0.01 to 100 with at most three digits after the point", text);
 }
 
-static int generate_parse(int argc, char **argv, struct gp_generate_options *o)
+static const char *generate_name(unsigned i)
 {
-    static const struct option options[] = {
-        {"seed", required_argument, NULL, 's'},   {"scale", required_argument, NULL, 'f'},
-        {"output", required_argument, NULL, 'o'}, {"list", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        if (c == 'h' || c == 'l') {
-            o->help |= c == 'h';
-            o->list |= c == 'l';
-        } else if (c == '?' || c == ':') {
-            return gp_option_error("generate", c, argv, optind, optopt);
-        } else {
-            rc = generate_value(c, optarg, o);
-        }
-    }
-    o->name = optind < argc ? argv[optind++] : NULL;
-    if (!rc && optind < argc)
-        return gp_usage_error("generate", "%s: one name at a time", argv[optind]);
-    return rc;
+    const struct gp_generator *generator = gp_generator_at(i);
+    return generator ? generator->name : NULL;
 }
 
-static int generate_unknown(const char *name)
+static int generate_check(void *options)
 {
-    const char *names[32];
-    size_t count = 0;
-    for (; count < GP_COUNT(names) && gp_generator_at((unsigned)count); count++)
-        names[count] = gp_generator_at((unsigned)count)->name;
-    const char *nearest = name ? gp_nearest(name, names, count) : NULL;
-    if (!name)
-        return gp_usage_error("generate", "no name given: 'gpuprof generate --list' has them");
-    if (nearest)
-        return gp_usage_error("generate", "%s: no such trace: did you mean '%s'?", name, nearest);
-    return gp_usage_error("generate", "%s: no such trace: 'gpuprof generate --list' has them", name);
+    const struct gp_generate_options *o = options;
+    if (o->name || o->list)
+        return GP_EXIT_OK;
+    return gp_usage_error("generate", "no name given: 'gpuprof generate --list' prints the names");
 }
 
 static int generate_write(const struct gp_generate_options *o, const struct gp_replay_trace *trace)
@@ -126,30 +82,53 @@ static int generate_write(const struct gp_generate_options *o, const struct gp_r
     return GP_EXIT_OK;
 }
 
-int gp_cmd_generate(int argc, char **argv)
+static int generate_run(void *options)
 {
-    struct gp_generate_options o = {.seed = 1, .scale_milli = 1000};
+    const struct gp_generate_options *o = options;
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
-    int rc = generate_parse(argc, argv, &o);
-    if (rc)
-        return rc;
-    if (o.help) {
-        fputs(generate_help, stdout);
-        return GP_EXIT_OK;
-    }
-    for (unsigned i = 0; o.list && gp_generator_at(i); i++)
+    for (unsigned i = 0; o->list && gp_generator_at(i); i++)
         printf("%-13s %s\n", gp_generator_at(i)->name, gp_generator_at(i)->summary);
-    if (o.list)
+    if (o->list)
         return GP_EXIT_OK;
-    const struct gp_generator *generator = o.name ? gp_generator_find(o.name) : NULL;
-    if (!generator)
-        return generate_unknown(o.name);
-    if (gp_generate(&trace, generator, o.seed, o.scale_milli, &problem) != 0) {
-        gp_error("generate", "%s: %s: a smaller --scale helps", o.name, problem.text);
+    if (gp_generate(&trace, gp_generator_find(o->name), (uint64_t)o->seed, o->scale_milli, &problem) != 0) {
+        gp_error("generate", "%s: %s: try a smaller --scale", o->name, problem.text);
         return GP_EXIT_FAILED;
     }
-    rc = generate_write(&o, &trace);
+    int rc = generate_write(o, &trace);
     gp_replay_trace_free(&trace);
     return rc;
 }
+
+static const struct gp_command_option generate_options[] = {
+    GP_OPTION(struct gp_generate_options, seed, 0, "seed", "N", GP_ARG_NUMBER,
+              "seed of the random numbers (default 1)"),
+    {.name = "scale",
+     .argument = "F",
+     .type = GP_ARG_TEXT,
+     .parse = generate_scale_option,
+     .help = "length of the trace, from 0.01 to 100 (default 1); the sizes of blocks stay the same"},
+    GP_OPTION(struct gp_generate_options, output, 'o', "output", "FILE", GP_ARG_FILE,
+              "the file to write (default: standard output)"),
+    GP_FLAG(struct gp_generate_options, list, 0, "list", "list the traces with a description of each"),
+    {0}};
+
+static const struct gp_command_option generate_operands[] = {
+    GP_OPERAND(struct gp_generate_options, name, "NAME", GP_ARG_CHOICE, "the trace", .choice = generate_name), {0}};
+
+const struct gp_command_spec gp_command_generate = {
+    .name = "generate",
+    .summary = "write an allocation trace of a typical program",
+    .group = GP_GROUP_EXPORT,
+    .usage = GP_LIST("NAME [--seed=N] [--scale=F] [-o FILE]", "--list"),
+    .about = GP_LIST("Writes a trace of allocations for 'gpuprof replay'. The same name, seed and scale give the same "
+                     "trace on every machine. docs/traces.md describes the format."),
+    .options = generate_options,
+    .operands = generate_operands,
+    .examples = GP_EXAMPLES({"gpuprof generate --list", "List the traces."},
+                            {"gpuprof generate gmlake --scale=0.1 -o gmlake.trace", "Write a short trace to a file."}),
+    GP_DEFAULTS(struct gp_generate_options, .seed = 1, .scale_milli = 1000),
+    .surplus = "one name at a time",
+    .check = generate_check,
+    .run = generate_run,
+};

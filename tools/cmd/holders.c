@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * holders.c: the places behind the site ids of a report of out of memory; see cmd.h.  Called by stat and run. */
+ * holders.c: finds the names of the call sites in an out-of-memory report; see cmd.h.  Called by
+ * stat.c and run.c. */
 #include <cmd/cmd.h>
 
 #include <collect/sites.h>
@@ -18,7 +19,8 @@ static bool holders_any(const struct gp_process *process)
 
 static void holders_label(struct gp_process *process, const struct gp_sites *sites)
 {
-    /* After the end only what lies where it lay for the process is found; build ids tell. */
+    /* After the process has ended, /proc/PID/root is gone, and only objects at the same path
+     * here are found; their build ids are compared. */
     struct gp_symbol_source source = {
         sites->sites,      sites->frames,      sites->modules,      sites->strings,
         sites->site_count, sites->frame_count, sites->module_count, access(sites->root, X_OK) == 0 ? sites->root : ""};
@@ -43,7 +45,7 @@ void gp_holders_name(struct gp_process *process, struct gp_sites *sites)
     if (!sites && gp_sites_open(&opened, process->pid, problem) == 0)
         sites = opened;
     else if (sites)
-        gp_sites_update(sites, problem); /* on failure what was known serves */
+        gp_sites_update(sites, problem); /* on failure the older call sites are used */
     if (sites)
         holders_label(process, sites);
     gp_sites_close(opened);

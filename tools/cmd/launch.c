@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks everything before anything
- * is started and leaves nothing behind. */
+ * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks
+ * everything before the program starts, and creates no files. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
 
@@ -15,7 +15,7 @@
 #define GP_INJECTION "CUDA_INJECTION64_PATH"
 #define GP_NVTX      "NVTX_INJECTION64_PATH"
 
-/* Directory of this program without the last component ("/usr/local" of "/usr/local/bin/gpuprof").  0 or -errno. */
+/* The prefix of the installation: "/usr/local" of "/usr/local/bin/gpuprof".  0 or -errno. */
 static int launch_prefix(char prefix[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
@@ -49,8 +49,10 @@ static int launch_library(struct gp_launch *launch)
 {
     struct stat st;
     char whole[PATH_MAX];
-    if (!launch->library[0] && gp_launch_find(launch->library, sizeof(launch->library), "libgpuprof.so") != 0) {
-        gp_error(launch->command, "%s: the library to load into the program is missing: build or install it (make lib)",
+    if (launch->given) {
+        snprintf(launch->library, sizeof(launch->library), "%s", launch->given);
+    } else if (gp_launch_find(launch->library, sizeof(launch->library), "libgpuprof.so") != 0) {
+        gp_error(launch->command, "%s: the library of the profiler is missing: build or install it (make lib)",
                  launch->library);
         return GP_EXIT_USAGE;
     }
@@ -62,14 +64,15 @@ static int launch_library(struct gp_launch *launch)
         gp_error(launch->command, "%s: cannot be loaded: not a file", launch->library);
         return GP_EXIT_USAGE;
     }
-    /* The loader of the program may start in another directory. */
+    /* An absolute path, because the program may change its directory before it loads the
+     * library. */
     snprintf(launch->library, sizeof(launch->library), "%s", whole);
     const char *other = getenv(GP_INJECTION);
     char other_whole[PATH_MAX];
     if (other && other[0] && !(realpath(other, other_whole) && strcmp(other_whole, whole) == 0)) {
         gp_error(launch->command,
-                 GP_INJECTION " is set to %s already: another tool wants to be loaded into the program "
-                              "and there is room for one: unset it first",
+                 GP_INJECTION " is already set to %s: another tool is to be loaded into the program, and CUDA loads "
+                              "only one: unset the variable",
                  other);
         return GP_EXIT_USAGE;
     }
@@ -124,12 +127,12 @@ static int launch_sim(const struct gp_launch *launch)
     }
     *strrchr(path, '/') = '\0';
     const char *before = getenv("LD_LIBRARY_PATH");
-    /* An empty entry would mean the current directory: no colon without something after it. */
+    /* No trailing colon: an empty entry means the current directory. */
     if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
         return GP_EXIT_FAILED;
     rc = setenv("LD_LIBRARY_PATH", joined, 1);
     free(joined);
-    /* "--sim" alone keeps what the environment says. */
+    /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
@@ -146,7 +149,7 @@ int gp_launch_prepare(struct gp_launch *launch)
         rc = gp_launch_shim(launch);
     if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)
         rc = GP_EXIT_FAILED;
-    /* NVTX ranges become marks, unless another tool is there to take them. */
+    /* NVTX ranges become marks, unless the variable names another tool. */
     if (!rc && setenv(GP_NVTX, launch->library, 0) != 0)
         rc = GP_EXIT_FAILED;
     return rc;

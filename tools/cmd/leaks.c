@@ -1,49 +1,57 @@
 /* SPDX-License-Identifier: MIT
- * leaks.c: `gpuprof leaks`: which call sites hold more with every step.  Called by main.c. */
+ * leaks.c: `gpuprof leaks`: call sites that hold more memory with every step.  Called by
+ * commands.c. */
 #include <cmd/load.h>
 #include <write/write.h>
 
 #include <stdlib.h>
 
-static const char leaks_help[] =
-    "usage: gpuprof leaks (FILE | -p PID [--duration SECS]) [--older SECS] [--json] [--error-exitcode N]\n"
-    "\n"
-    "Names the call sites that hold more memory with every step of the program, how much, and how long it can go on.\n"
-    "Steps are marks that come again and again, NVTX ranges, or what the program repeats by itself.\n"
-    "\n"
-    "  -p, --pid PID           a running process, recorded for a while (^C ends it early)\n"
-    "      --duration SECS     for so long (default 10)\n"
-    "      --older SECS        only blocks that are at least so old at the end count as kept\n"
-    "      --json              schema gpuprof.leaks/1\n"
-    "      --error-exitcode N  the exit status if there is a suspect (default 0)\n"
-    "\n"
-    "docs/analyses.md has the rule by which a site is suspected.\n";
-
-int gp_cmd_leaks(int argc, char **argv)
+static int leaks_run(void *options)
 {
-    struct gp_load_options o;
+    const struct gp_load_options *o = options;
     struct gp_loaded loaded;
-    int rc = gp_load_parse(&o, "leaks", GP_LOAD_LEAKS, argc, argv);
-    if (!rc && o.help) {
-        fputs(leaks_help, stdout);
-    } else if (!rc) {
-        rc = gp_load(&loaded, &o, 0);
-        if (!rc) {
-            uint64_t older_ns = o.older_seconds > 0 ? (uint64_t)o.older_seconds * 1000000000ull : 0;
-            struct gp_leaks *leaks = gp_flow_leaks(loaded.report.flow, loaded.report.steps, older_ns);
-            struct gp_text_page page = gp_load_page();
-            if (!leaks)
-                rc = gp_load_memory("leaks");
-            else if (o.json)
-                rc = gp_load_json("leaks", gp_report_leaks_json(&loaded.report, leaks));
-            else
-                gp_page_leaks(&page, &loaded.report, leaks);
-            if (!rc && leaks->count && o.error_exitcode >= 0)
-                rc = (int)o.error_exitcode;
-            free(leaks);
-            gp_load_free(&loaded);
-        }
-    }
-    gp_load_end(&o);
+    int rc = gp_load(&loaded, o, 0);
+    if (rc)
+        return rc;
+    uint64_t older_ns = o->older_seconds > 0 ? (uint64_t)o->older_seconds * 1000000000ull : 0;
+    struct gp_leaks *leaks = gp_flow_leaks(loaded.report.flow, loaded.report.steps, older_ns);
+    struct gp_text_page page = gp_load_page();
+    if (!leaks)
+        rc = gp_load_memory("leaks");
+    else if (o->json)
+        rc = gp_load_json("leaks", gp_report_leaks_json(&loaded.report, leaks));
+    else
+        gp_page_leaks(&page, &loaded.report, leaks);
+    if (!rc && leaks->count && o->error_exitcode >= 0)
+        rc = (int)o->error_exitcode;
+    free(leaks);
+    gp_load_free(&loaded);
     return rc;
 }
+
+static const struct gp_command_option leaks_options[] = {
+    GP_LOAD_OPTION_PID,
+    GP_LOAD_OPTION_DURATION,
+    GP_OPTION(struct gp_load_options, older_seconds, 0, "older", "SECS", GP_ARG_NUMBER,
+              "count only blocks that are at least this old at the end", .high = 1000000000),
+    GP_OPTION_JSON(struct gp_load_options, "gpuprof.leaks/1"),
+    GP_OPTION(struct gp_load_options, error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
+              "exit status if there is a suspect (default 0)", .high = 255),
+    {0}};
+
+const struct gp_command_spec gp_command_leaks = {
+    .name = "leaks",
+    .summary = "find call sites that hold more memory with every step",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--json] [--error-exitcode=N]"),
+    .about = GP_LIST("Lists the call sites that hold more memory with every step of the program, how fast they grow, "
+                     "and when the memory will run out. Steps are recurring marks, NVTX ranges, or a period that the "
+                     "events themselves show. docs/analyses.md has the rule by which a site is suspected."),
+    .details = GP_LIST("With '-p' a running process is recorded first; ^C ends that early, and the analysis follows at "
+                       "once. The same holds for 'peak', 'churn', 'fragmentation' and 'reconcile'."),
+    .options = leaks_options,
+    .examples =
+        GP_EXAMPLES({"gpuprof leaks -p 1234 --duration 60", "Record a process for a minute and list what grows in it."},
+                    {"gpuprof leaks test.gpuprof --error-exitcode 1", "Fail a test whose recording shows a leak."}),
+    GP_LOAD_SPEC("leaks", leaks_run),
+};

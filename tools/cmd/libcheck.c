@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libcheck.c: see libcheck.h. */
+ * libcheck.c: tries libraries in child processes; see libcheck.h. */
 #define _GNU_SOURCE /* pipe2 */
 #include <cmd/libcheck.h>
 
@@ -46,13 +46,13 @@ static void probe_result(struct gp_probe *probe, const char *call, int rc, long 
         snprintf(probe->text, sizeof(probe->text), "%s failed with error %d", call, rc);
 }
 
-static void look_library(const char *path, struct gp_probe *probe)
+static void try_library(const char *path, struct gp_probe *probe)
 {
     void *library = probe_open(path, probe);
     probe->ok = probe_symbol(library, "InitializeInjection", probe) != NULL;
 }
 
-static void look_cupti(const char *path, struct gp_probe *probe)
+static void try_cupti(const char *path, struct gp_probe *probe)
 {
     uint32_t version = 0;
     void *library = probe_open(path, probe);
@@ -61,7 +61,7 @@ static void look_cupti(const char *path, struct gp_probe *probe)
         probe_result(probe, "cuptiGetVersion", get(&version), version);
 }
 
-static void look_driver(const char *path, struct gp_probe *probe)
+static void try_driver(const char *path, struct gp_probe *probe)
 {
     int version = 0;
     void *library = probe_open(path, probe);
@@ -70,7 +70,7 @@ static void look_driver(const char *path, struct gp_probe *probe)
         probe_result(probe, "cuDriverGetVersion", get(&version), version);
 }
 
-static void look_devices(const char *path, struct gp_probe *probe)
+static void try_devices(const char *path, struct gp_probe *probe)
 {
     int count = 0;
     void *library = probe_open(path, probe);
@@ -84,8 +84,9 @@ static void look_devices(const char *path, struct gp_probe *probe)
         probe_result(probe, "cuDeviceGetCount", get(&count), count);
 }
 
-/* The loader says on standard error what it cannot preload, and goes on. */
-static void look_preload(const char *path, struct gp_probe *probe)
+/* The loader reports on standard error that it cannot preload a library, and starts the program
+ * anyway. */
+static void try_preload(const char *path, struct gp_probe *probe)
 {
     int ends[2], status = 0;
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
@@ -108,33 +109,33 @@ static void look_preload(const char *path, struct gp_probe *probe)
     probe->ok = n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void probe_child(gp_probe_fn look, const char *path, int out)
+static void probe_child(gp_probe_fn try, const char *path, int out)
 {
     struct gp_probe probe;
     memset(&probe, 0, sizeof(probe));
     int null = open("/dev/null", O_RDWR);
-    if (null >= 0) { /* whatever the library prints is not doctor's output */
+    if (null >= 0) { /* the output of the library must not mix with that of doctor */
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
     }
     unsetenv("CUDA_INJECTION64_PATH");
     signal(SIGALRM, SIG_DFL);
     alarm(GP_PROBE_SECONDS);
-    look(path, &probe);
+    try(path, &probe);
     ssize_t n = write(out, &probe, sizeof(probe));
     _exit(n == (ssize_t)sizeof(probe) ? 0 : 1);
 }
 
-static void probe_run(gp_probe_fn look, const char *path, struct gp_probe *probe)
+static void probe_run(gp_probe_fn try, const char *path, struct gp_probe *probe)
 {
     int ends[2], status = 0;
     memset(probe, 0, sizeof(*probe));
     fflush(NULL);
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0)
-        probe_child(look, path, ends[1]);
+        probe_child(try, path, ends[1]);
     if (pid < 0) {
-        snprintf(probe->text, sizeof(probe->text), "could not be looked at: %s", strerror(errno));
+        snprintf(probe->text, sizeof(probe->text), "cannot be tested: %s", strerror(errno));
         return;
     }
     close(ends[1]);
@@ -157,25 +158,25 @@ static void probe_run(gp_probe_fn look, const char *path, struct gp_probe *probe
 
 void gp_probe_library(const char *path, struct gp_probe *probe)
 {
-    probe_run(look_library, path, probe);
+    probe_run(try_library, path, probe);
 }
 
 void gp_probe_preload(const char *path, struct gp_probe *probe)
 {
-    probe_run(look_preload, path, probe);
+    probe_run(try_preload, path, probe);
 }
 
 void gp_probe_cupti(const char *path, struct gp_probe *probe)
 {
-    probe_run(look_cupti, path, probe);
+    probe_run(try_cupti, path, probe);
 }
 
 void gp_probe_driver(struct gp_probe *probe)
 {
-    probe_run(look_driver, "libcuda.so.1", probe);
+    probe_run(try_driver, "libcuda.so.1", probe);
 }
 
 void gp_probe_devices(const char *path, struct gp_probe *probe)
 {
-    probe_run(look_devices, path, probe);
+    probe_run(try_devices, path, probe);
 }

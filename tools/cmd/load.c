@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * load.c: see load.h. */
+ * load.c: loads a recording for the commands that analyse one; see load.h. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <write/write.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <langinfo.h>
 #include <record/format.h>
 #include <signal.h>
@@ -18,113 +17,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Steps of most programs take a second or two at most: several of them. */
+/* Several steps of most programs: a step rarely takes longer than two seconds. */
 #define GP_LOAD_SECONDS 10
 
-enum { GP_LOAD_DURATION = 256, GP_LOAD_OLDER, GP_LOAD_EXITCODE, GP_LOAD_JSON };
+const struct gp_command_option gp_load_operand[] = {
+    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING,
+               "a recording of 'gpuprof record' or 'gpuprof run --record'"),
+    {0}};
 
-static int load_number(const struct gp_load_options *o, const char *name, int64_t high, int64_t *value)
+int gp_load_check(void *options)
 {
-    if (gp_parse_number(optarg, name[0] == 'd', high, value) == 0)
-        return GP_EXIT_OK;
-    return gp_usage_error(o->target.command, "--%s %s: not a whole number from %d to %lld", name, optarg,
-                          name[0] == 'd', (long long)high);
-}
-
-static int load_option(struct gp_load_options *o, int c)
-{
-    switch (c) {
-    case 'p':
-        return gp_target_pids(&o->target, optarg);
-    case 'o':
-        o->output = optarg;
-        return GP_EXIT_OK;
-    case GP_LOAD_DURATION:
-        o->timed = true;
-        return load_number(o, "duration", 1000000, &o->seconds);
-    case GP_LOAD_OLDER:
-        return load_number(o, "older", 1000000000, &o->older_seconds);
-    case GP_LOAD_EXITCODE:
-        return load_number(o, "error-exitcode", 255, &o->error_exitcode);
-    case GP_LOAD_JSON:
-        o->json = true;
-        return GP_EXIT_OK;
-    default:
-        o->help = true;
-        return GP_EXIT_OK;
-    }
-}
-
-static int load_check(struct gp_load_options *o)
-{
+    const struct gp_load_options *o = options;
     const char *command = o->target.command;
     bool live = o->target.pid_count > 0;
-    if (o->target.pid_count > 1)
-        return gp_usage_error(command, "-p: one process at a time");
-    if (live && o->file_count)
+    if (live && o->files[0])
         return gp_usage_error(command, "%s: a recording or -p, not both", o->files[0]);
-    if (o->timed && !live)
+    if (o->seconds && !live)
         return gp_usage_error(command, "--duration: only a running process (-p PID) is recorded for a time");
-    if (o->file_count < o->file_limit && !live && o->live)
-        return gp_usage_error(command,
-                              "which recording?  Name a file ('gpuprof record' and 'gpuprof run --record' make "
-                              "one), or a running process with -p PID");
-    if (o->file_count < o->file_limit && !live)
-        return gp_usage_error(command, o->file_limit == 2 ? "two recordings are needed: the one before, the one after"
-                                                          : "which recording?  Name a file ('gpuprof record' and "
-                                                            "'gpuprof run --record' make one)");
-    return GP_EXIT_OK;
-}
-
-int gp_load_parse(struct gp_load_options *o, const char *command, unsigned takes, int argc, char **argv)
-{
-    /* In the order of the table, what a command does not take is cut off its end or its begin. */
-    static const struct option all[] = {{"error-exitcode", required_argument, NULL, GP_LOAD_EXITCODE},
-                                        {"older", required_argument, NULL, GP_LOAD_OLDER},
-                                        {"json", no_argument, NULL, GP_LOAD_JSON},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {"pid", required_argument, NULL, 'p'},
-                                        {"duration", required_argument, NULL, GP_LOAD_DURATION},
-                                        {"output", required_argument, NULL, 'o'},
-                                        {NULL, 0, NULL, 0}};
-    struct option options[GP_COUNT(all)];
-    bool live = !(takes & (GP_LOAD_DIFF | GP_LOAD_OUTPUT));
-    int count = 0, c, rc = GP_EXIT_OK;
-    *o = (struct gp_load_options){.target = GP_TARGET_INIT(command),
-                                  .file_limit = takes & GP_LOAD_DIFF ? 2 : 1,
-                                  .live = live,
-                                  .seconds = GP_LOAD_SECONDS,
-                                  .older_seconds = -1,
-                                  .error_exitcode = -1};
-    for (size_t i = 0; i < GP_COUNT(all); i++) {
-        bool leaks = all[i].val == GP_LOAD_EXITCODE || all[i].val == GP_LOAD_OLDER;
-        bool process = all[i].val == 'p' || all[i].val == GP_LOAD_DURATION;
-        if ((leaks && !(takes & GP_LOAD_LEAKS)) || (process && !live) ||
-            (all[i].val == 'o' && !(takes & GP_LOAD_OUTPUT)))
-            continue;
-        options[count++] = all[i];
-    }
-    optind = 0;
-    opterr = 0;
-    const char *letters = takes & GP_LOAD_OUTPUT ? ":o:h" : live ? ":p:h" : ":h";
-    while (!rc && (c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error(command, c, argv, optind, optopt);
-        rc = load_option(o, c);
-        if (o->help)
-            return GP_EXIT_OK;
-    }
-    for (; !rc && optind < argc; optind++) {
-        if (o->file_count == o->file_limit)
-            return gp_usage_error(command, "%s: unexpected argument", argv[optind]);
-        o->files[o->file_count++] = argv[optind];
-    }
-    return rc ? rc : load_check(o);
-}
-
-void gp_load_end(struct gp_load_options *o)
-{
-    gp_target_free(&o->target);
+    if (live || o->files[o->file_count - 1])
+        return GP_EXIT_OK;
+    if (o->file_count == 2)
+        return gp_usage_error(command, "two recordings are needed: the one before, the one after");
+    return gp_usage_error(command,
+                          "which recording?  Name a file ('gpuprof record' and 'gpuprof run --record' make one)%s",
+                          o->live ? ", or a running process with -p PID" : "");
 }
 
 int gp_load_memory(const char *command)
@@ -145,13 +61,19 @@ int gp_load_json(const char *command, json_t *object)
 
 /* ---- a running process ------------------------------------------------------------------------------------------- */
 
-/* `gpuprof record` with the memory file for its stdout; ^C ends it, and not us. */
+static int64_t load_seconds(const struct gp_load_options *o)
+{
+    return o->seconds ? o->seconds : GP_LOAD_SECONDS;
+}
+
+/* Runs `gpuprof record` with the memory file as its stdout.  ^C ends that process and not this
+ * one. */
 static int load_record(const struct gp_load_options *o, int fd)
 {
     char pid[24], seconds[24];
     char *argv[] = {"gpuprof", "record", "-p", pid, "-q", "-o", "-", "--duration", seconds, NULL};
     snprintf(pid, sizeof(pid), "%d", (int)o->target.pids[0]);
-    snprintf(seconds, sizeof(seconds), "%lld", (long long)o->seconds);
+    snprintf(seconds, sizeof(seconds), "%lld", (long long)load_seconds(o));
     fflush(stdout);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
     sigaction(SIGINT, &ignore, &interrupt);
@@ -171,7 +93,8 @@ static int load_record(const struct gp_load_options *o, int fd)
     sigaction(SIGQUIT, &quit, NULL);
     if (child > 0 && WIFEXITED(status))
         return WEXITSTATUS(status);
-    gp_error(o->target.command, "cannot record pid %s: %s", pid, child < 0 ? strerror(errno) : "the recorder died");
+    gp_error(o->target.command, "cannot record pid %s: %s", pid,
+             child < 0 ? strerror(errno) : "the recorder was killed");
     return GP_EXIT_FAILED;
 }
 
@@ -185,11 +108,11 @@ static int load_live(struct gp_recording **recording, const struct gp_load_optio
     why[0] = '\0';
     int fd = memfd_create("gpuprof-recording", MFD_CLOEXEC);
     if (fd < 0) {
-        gp_error(o->target.command, "no memory for a recording: %s", strerror(errno));
+        gp_error(o->target.command, "cannot create a memory file for the recording: %s", strerror(errno));
         return GP_EXIT_FAILED;
     }
-    fprintf(stderr, "gpuprof: %s: recording pid %d for %lld s, until it ends, or ^C\n", o->target.command,
-            (int)o->target.pids[0], (long long)o->seconds);
+    fprintf(stderr, "gpuprof: %s: recording pid %d for %lld s, or until it ends or ^C\n", o->target.command,
+            (int)o->target.pids[0], (long long)load_seconds(o));
     int rc = load_record(o, fd);
     if (!rc) {
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -207,7 +130,6 @@ int gp_load_refused(const char *command, const char *path, int rc, const char *w
 {
     struct stat there;
     bool empty = stat(path, &there) == 0 && S_ISREG(there.st_mode) && there.st_size == 0;
-    /* It ends the line that says what a recording is not. */
     const char *way = rc == -EPROTO && strstr(why, "not a recording")
                           ? ": 'gpuprof record' and 'gpuprof run --record' make them"
                           : "";
@@ -226,7 +148,7 @@ bool gp_load_overwrites(const char *command, const char *output)
     if (fd >= 0)
         close(fd);
     if (recording)
-        gp_error(command, "-o %s: there is a recording of that name, and it would be lost: choose another", output);
+        gp_error(command, "-o %s: this file is a recording and would be lost: choose another name", output);
     return recording;
 }
 
@@ -241,7 +163,8 @@ static int load_file(struct gp_recording **recording, const struct gp_load_optio
     return rc ? gp_load_refused(o->target.command, path, rc, why) : GP_EXIT_OK;
 }
 
-/* A process in a container names its objects as it sees them. One that sees what we see may end meanwhile. */
+/* The paths that a process in a container reports are valid in its own mount namespace.  A
+ * process in ours needs no prefix, and /proc/PID/root would be gone when it ends. */
 static void load_root(char *root, size_t bytes, pid_t pid)
 {
     char path[64];
@@ -256,7 +179,7 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     *loaded = (struct gp_loaded){.command = o->target.command};
     bool live = o->target.pid_count > 0;
     if (live)
-        load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* before: it may have ended afterwards */
+        load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* first: the process may end meanwhile */
     int rc = live ? load_live(&loaded->recording, o) : load_file(&loaded->recording, o, o->files[i]);
     if (rc)
         return rc;
@@ -286,7 +209,7 @@ void gp_load_free(struct gp_loaded *loaded)
     gp_recording_free(loaded->recording);
 }
 
-/* ---- what is printed on ------------------------------------------------------------------------------------------ */
+/* ---- output ------------------------------------------------------------------------------------------------------ */
 
 struct gp_text_page gp_load_page(void)
 {
@@ -300,25 +223,18 @@ struct gp_text_page gp_load_page(void)
     return page;
 }
 
-int gp_load_command(const char *command, const char *help, int argc, char **argv,
-                    json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_text_page *page, const struct gp_report *report))
+int gp_load_run(const struct gp_load_options *o, json_t *json(const struct gp_report *report),
+                bool text(const struct gp_text_page *page, const struct gp_report *report))
 {
-    struct gp_load_options o;
     struct gp_loaded loaded;
-    int rc = gp_load_parse(&o, command, 0, argc, argv);
-    if (!rc && o.help) {
-        fputs(help, stdout);
-    } else if (!rc) {
-        rc = gp_load(&loaded, &o, 0);
-        struct gp_text_page page = gp_load_page();
-        if (!rc) {
-            rc = o.json                        ? gp_load_json(command, json(&loaded.report))
-                 : text(&page, &loaded.report) ? GP_EXIT_OK
-                                               : gp_load_memory(command);
-            gp_load_free(&loaded);
-        }
-    }
-    gp_load_end(&o);
+    int rc = gp_load(&loaded, o, 0);
+    if (rc)
+        return rc;
+    struct gp_text_page page = gp_load_page();
+    if (o->json)
+        rc = gp_load_json(loaded.command, json(&loaded.report));
+    else if (!text(&page, &loaded.report))
+        rc = gp_load_memory(loaded.command);
+    gp_load_free(&loaded);
     return rc;
 }

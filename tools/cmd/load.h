@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * load.h: what report, leaks, peak, churn, fragmentation, reconcile and diff have in common: which recording they are
- * about, a file or a process that is recorded for a while, and what they print on.
+ * load.h: shared by the commands that read recordings: report, leaks, peak, churn, fragmentation,
+ * reconcile and diff.  They take a file, most of them also a running process, which is then
+ * recorded for some seconds.
  */
 #ifndef GP_CMD_LOAD_H
 #define GP_CMD_LOAD_H
@@ -9,53 +10,63 @@
 #include <cmd/cmd.h>
 #include <write/report.h>
 
-struct gp_load_options {
-    struct gp_target target; /* target.command: for messages */
+struct gp_load_options { /* the options of all these commands; each takes some of them */
+    struct gp_target target;
     const char *files[2];
-    int file_count, file_limit; /* limit: of what the command takes */
-    bool live;                  /* takes -p */
-    int64_t seconds;            /* --duration */
-    bool timed, json, help;
-    /* Options of one command alone: -1 not given. */
-    int64_t older_seconds, error_exitcode;
+    int file_count;  /* how many files the command needs */
+    bool live;       /* the command takes -p */
+    int64_t seconds; /* --duration; 0: not given */
+    bool json;
+    int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
 };
 
-#define GP_LOAD_OUTPUT 1u /* -o */
-#define GP_LOAD_LEAKS  2u /* --older, --error-exitcode */
-#define GP_LOAD_DIFF   4u /* two files, no -p */
-/* GP_EXIT_OK or GP_EXIT_USAGE, after a message.  Free with gp_load_end. */
-int gp_load_parse(struct gp_load_options *options, const char *command, unsigned takes, int argc, char **argv);
+#define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")
+#define GP_LOAD_OPTION_PID                                                                                             \
+    GP_OPTION_PID(struct gp_load_options, "record this running process for some seconds; ^C ends that early")
+#define GP_LOAD_OPTION_DURATION                                                                                        \
+    GP_OPTION(struct gp_load_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,                                   \
+              "how long to record the process (default 10)", .low = 1, .high = 1000000)
+/* The rest of the description of a command that takes a file or -p. */
+#define GP_LOAD_SPEC(_name, _run)                                                                                      \
+    GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT(_name), .file_count = 1, .live = true,                \
+                .older_seconds = -1, .error_exitcode = -1),                                                            \
+        .operands = gp_load_operand, .check = gp_load_check, .run = _run
+
+extern const struct gp_command_option gp_load_operand[];
+/* The check of struct gp_command_spec: the files and processes agree.  GP_EXIT_OK, or
+ * GP_EXIT_USAGE after a message. */
+int gp_load_check(void *options);
 
 struct gp_loaded {
     const char *command;
-    char root[64]; /* the symbols' own */
+    char root[64]; /* where the symbols look for the files of the process; "" here */
     struct gp_recording *recording;
     struct gp_symbols *symbols;
     struct gp_report report;
 };
-/* The recording: of the i-th file, or of the process for as long as was asked.  GP_EXIT_OK or an exit status, after a
- * message. */
+/* Reads the i-th file, or records the process.  GP_EXIT_OK, or an exit status after a message. */
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
-/* Also says what could not be given its name, and why. */
+/* Also reports which names could not be found, and why. */
 void gp_load_free(struct gp_loaded *loaded);
-void gp_load_end(struct gp_load_options *options);
 
-/* stdout as it is: a terminal's width and colours, or neither. */
+/* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
+ * anything else. */
 struct gp_text_page gp_load_page(void);
-/* Says that memory is out: GP_EXIT_FAILED. */
+/* Reports that memory ran out.  GP_EXIT_FAILED. */
 int gp_load_memory(const char *command);
-/* Prints it, and takes it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message; NULL: memory was out. */
+/* Prints the object and releases it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message.  NULL:
+ * memory ran out. */
 int gp_load_json(const char *command, json_t *object);
-/* The whole of most commands: parses, loads, prints one or the other. */
-int gp_load_command(const char *command, const char *help, int argc, char **argv,
-                    json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_text_page *page, const struct gp_report *report));
+/* The whole of most of these commands: loads, then prints JSON or text.  An exit status. */
+int gp_load_run(const struct gp_load_options *options, json_t *json(const struct gp_report *report),
+                bool text(const struct gp_text_page *page, const struct gp_report *report));
 
-/* Says why a file could not be read as a recording (rc and why of gp_recording_open), and what to do:
- * GP_EXIT_FAILED. */
+/* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
+ * what to do.  GP_EXIT_FAILED. */
 int gp_load_refused(const char *command, const char *path, int rc, const char *why);
-/* Recordings cost hours: is one there where output would be written?  Then it says so. */
+/* Whether writing to `output` would destroy a recording, which may have cost hours; true after a
+ * message. */
 bool gp_load_overwrites(const char *command, const char *output);
 
 #endif

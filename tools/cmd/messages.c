@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * messages.c: everything that the sub-commands say on stderr goes through here, so that it looks the same.
+ * messages.c: prints the errors of all commands on stderr, so that they look the same; see cmd.h.
  */
 #include <cmd/cmd.h>
 
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,19 +40,6 @@ int gp_usage_error(const char *command, const char *format, ...)
     return GP_EXIT_USAGE;
 }
 
-int gp_option_error(const char *command, int code, char **argv, int option_index, int option_char)
-{
-    const char *word = option_index > 0 ? argv[option_index - 1] : "";
-    if (code == ':')
-        return gp_usage_error(command, "%s: the option needs a value", word);
-    /* getopt leaves optopt 0 for an unknown long option, and the option's value for a long one with a stray "=x". */
-    if (option_char && strncmp(word, "--", 2) == 0)
-        return gp_usage_error(command, "%s: the option takes no value", word);
-    if (option_char)
-        return gp_usage_error(command, "-%c: unknown option", option_char);
-    return gp_usage_error(command, "%s: unknown or ambiguous option", word);
-}
-
 /* Levenshtein over words of at most 31 letters. */
 static int edit_distance(const char *a, const char *b)
 {
@@ -82,7 +68,7 @@ static int edit_distance(const char *a, const char *b)
 const char *gp_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *nearest = NULL;
-    int best = 3; /* two slips of a finger; more is another word */
+    int best = 3; /* two wrong letters; with more it is another word */
     for (size_t i = 0; i < count; i++) {
         int distance = edit_distance(word, names[i]);
         if (distance < best && distance < (int)strlen(names[i])) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * preload.c: puts libgpuprof-shim.so in front of the driver for a program that is to use the caching allocator or the
- * driver hooks; part of launch.c, see cmd.h.  It changes this process's environment and nothing else. */
+ * preload.c: preloads libgpuprof-shim.so into a program that uses the caching allocator or the
+ * driver hooks; see cmd.h.  It changes only the environment of this process.  Called by
+ * launch.c. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
 
@@ -25,26 +26,26 @@ const char *gp_allocator_name(unsigned index)
     return index < GP_COUNT(allocators) ? allocators[index] : NULL;
 }
 
-static int allocator_check(const char *command, const char *option, const char *name)
+/* The parser has checked --allocator; this checks the variable. */
+static int allocator_check(const char *command, const char *name)
 {
     for (size_t i = 0; i < GP_COUNT(allocators); i++)
         if (strcmp(name, allocators[i]) == 0)
             return GP_EXIT_OK;
     const char *nearest = gp_nearest(name, allocators, GP_COUNT(allocators));
-    return gp_usage_error(command, "%s=%s: no such allocator%s%s%s: one of " GP_ALLOCATOR_LIST, option, name,
-                          nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+    return gp_usage_error(command, GP_ENV_ALLOCATOR "=%s: must be " GP_ALLOCATOR_LIST "%s%s%s", name,
+                          nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* The shim's SONAME'd neighbour is the library: it must be the one that lies beside the library that the driver
- * loads. */
+/* The shim links to the libgpuprof.so in its own folder, so it must lie beside the library that
+ * the driver loads. */
 static int shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
 {
     const char *slash = strrchr(launch->library, '/');
     int length = slash ? (int)(slash - launch->library) + 1 : 0;
     int n = snprintf(path, path_bytes, "%.*s" GP_SHIM, length, launch->library);
     if (n < 0 || (size_t)n >= path_bytes || access(path, R_OK) != 0) {
-        gp_error(launch->command,
-                 "%s: the library that goes in front of the driver is missing: build or install it (make lib)", path);
+        gp_error(launch->command, "%s: the library to preload is missing: build or install it (make lib)", path);
         return GP_EXIT_USAGE;
     }
     if (strpbrk(path, " \t\n:;")) {
@@ -57,7 +58,7 @@ static int shim_path(const struct gp_launch *launch, char *path, size_t path_byt
     return GP_EXIT_OK;
 }
 
-/* Is the file in the list already?  Entries are separated by colons or spaces (ld.so(8)). */
+/* Whether the file is in the list, whose entries are separated by colons or spaces (ld.so(8)). */
 static bool preload_has(const char *list, const char *path)
 {
     size_t length = strlen(path);
@@ -76,7 +77,8 @@ static int preload_add(const struct gp_launch *launch)
     const char *before = getenv(GP_ENV_PRELOAD);
     if (before && preload_has(before, path))
         return GP_EXIT_OK;
-    /* First: another preloaded library that wraps the driver must be behind us, or we would not see what it does. */
+    /* Ours is first.  Behind a preloaded library that wraps the driver, it would not see the
+     * calls of that library. */
     if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
         return GP_EXIT_FAILED;
     rc = setenv(GP_ENV_PRELOAD, joined, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
@@ -84,42 +86,43 @@ static int preload_add(const struct gp_launch *launch)
     return rc;
 }
 
-/* The limit is handed on in bytes: one spelling for whoever reads it. */
-static int limit_set(const char *command, const char *option, const char *text)
+/* The program gets the limit in bytes, so that the library need not parse units.  -1: take it
+ * from the variable, if it is set. */
+static int limit_set(const char *command, int64_t bytes)
 {
+    const char *text = getenv(GP_ENV_LIMIT);
     char number[24];
-    int64_t bytes;
-    if (gp_parse_size(text, &bytes) != 0)
-        return gp_usage_error(command, "%s=%s: not a size (like 512MiB or 16GiB), or out of range", option, text);
+    if (bytes < 0 && !(text && text[0]))
+        return GP_EXIT_OK;
+    if (bytes < 0 && gp_parse_size(text, &bytes) != 0)
+        return gp_usage_error(command, GP_ENV_LIMIT "=%s: not a size (like 512MiB or 16GiB), or out of range", text);
     snprintf(number, sizeof(number), "%" PRId64, bytes);
     return setenv(GP_ENV_LIMIT, number, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-/* What the environment and the options together ask for; "off" if nothing.  NULL: a message was printed. */
+/* The allocator that the option or the environment names; "off" if none.  NULL after a message. */
 static const char *allocator_asked(const struct gp_launch *launch)
 {
-    const char *env = getenv(GP_ENV_ALLOCATOR), *name = launch->allocator ? launch->allocator : env;
+    const char *name = getenv(GP_ENV_ALLOCATOR);
+    if (launch->allocator)
+        return launch->allocator;
     if (!name || !name[0])
         return "off";
-    return allocator_check(launch->command, launch->allocator ? "--allocator" : GP_ENV_ALLOCATOR, name) ? NULL : name;
+    return allocator_check(launch->command, name) ? NULL : name;
 }
 
 static int allocator_set(const struct gp_launch *launch, const char *name)
 {
-    const char *env_limit = getenv(GP_ENV_LIMIT);
-    int rc = GP_EXIT_OK;
-    if (launch->limit)
-        rc = limit_set(launch->command, "--limit", launch->limit);
-    else if (env_limit && env_limit[0])
-        rc = limit_set(launch->command, GP_ENV_LIMIT, env_limit);
-    if (!rc && strcmp(name, "off") == 0 && (launch->limit || launch->conf))
-        return gp_usage_error(launch->command,
-                              "%s: needs an allocator to obey it: add --allocator=caching (or passthrough, which keeps "
-                              "the driver's own)",
-                              launch->limit ? "--limit" : "--alloc-conf");
+    int rc = limit_set(launch->command, launch->limit);
+    if (!rc && strcmp(name, "off") == 0 && (launch->limit >= 0 || launch->conf))
+        return gp_usage_error(
+            launch->command,
+            "%s: needs an allocator: add --allocator=caching, or passthrough to keep the allocations of "
+            "the driver",
+            launch->limit >= 0 ? "--limit" : "--alloc-conf");
     if (!rc && launch->conf && setenv(GP_ENV_CONF, launch->conf, 1) != 0)
         rc = GP_EXIT_FAILED;
-    /* "off" is nobody's policy: the variable goes, and with it what a shell around us may have set. */
+    /* "off" is not an allocator: remove the variable, which a surrounding shell may have set. */
     if (!rc && (strcmp(name, "off") == 0 ? unsetenv(GP_ENV_ALLOCATOR) : setenv(GP_ENV_ALLOCATOR, name, 1)) != 0)
         rc = GP_EXIT_FAILED;
     return rc;

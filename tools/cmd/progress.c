@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * progress.c: see progress.h.  Called by the commands that read or write whole recordings. */
+ * progress.c: draws the progress bar on stderr; see progress.h.  Called by the commands that
+ * read or write recordings. */
 #include <cmd/progress.h>
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GP_PROGRESS_QUIET_NS 500000000ull /* what is done sooner needs no bar */
+#define GP_PROGRESS_QUIET_NS 500000000ull /* shorter work needs no bar */
 #define GP_PROGRESS_EVERY_NS 100000000ull /* ten times a second is as often as a person can read */
 #define GP_PROGRESS_WIDTH    30
 
@@ -18,7 +19,7 @@ static struct {
     char what[40];
     uint64_t begin_ns, last_ns;
     bool able, shown;
-} gp_progress;
+} progress;
 
 static uint64_t progress_now(void)
 {
@@ -36,22 +37,22 @@ static bool progress_able(void)
 void gp_progress_begin(const char *what)
 {
     gp_progress_end();
-    gp_progress.able = progress_able();
-    gp_progress.begin_ns = progress_now();
-    gp_progress.last_ns = 0;
-    /* A path comes from the user's command line, yet it may name anything: nothing that moves a cursor passes. */
+    progress.able = progress_able();
+    progress.begin_ns = progress_now();
+    progress.last_ns = 0;
+    /* A path may contain control characters, which could move the cursor. */
     size_t at = 0;
-    for (; what[at] && at < sizeof(gp_progress.what) - 1; at++)
-        gp_progress.what[at] = (unsigned char)what[at] < 0x20 || what[at] == 0x7f ? '?' : what[at];
-    gp_progress.what[at] = '\0';
+    for (; what[at] && at < sizeof(progress.what) - 1; at++)
+        progress.what[at] = (unsigned char)what[at] < 0x20 || what[at] == 0x7f ? '?' : what[at];
+    progress.what[at] = '\0';
 }
 
 void gp_progress_step(unsigned parts)
 {
-    if (!gp_progress.able)
+    if (!progress.able)
         return;
     uint64_t now = progress_now();
-    if (now - gp_progress.begin_ns < GP_PROGRESS_QUIET_NS || now - gp_progress.last_ns < GP_PROGRESS_EVERY_NS)
+    if (now - progress.begin_ns < GP_PROGRESS_QUIET_NS || now - progress.last_ns < GP_PROGRESS_EVERY_NS)
         return;
     parts = parts > 1000 ? 1000 : parts;
     unsigned full = parts * GP_PROGRESS_WIDTH / 1000;
@@ -59,19 +60,19 @@ void gp_progress_step(unsigned parts)
     memset(bar, '#', full);
     memset(bar + full, '.', GP_PROGRESS_WIDTH - full);
     bar[GP_PROGRESS_WIDTH] = '\0';
-    fprintf(stderr, "\r%s [%s] %3u %%", gp_progress.what, bar, parts / 10);
+    fprintf(stderr, "\r%s [%s] %3u %%", progress.what, bar, parts / 10);
     fflush(stderr);
-    gp_progress.last_ns = now;
-    gp_progress.shown = true;
+    progress.last_ns = now;
+    progress.shown = true;
 }
 
 void gp_progress_end(void)
 {
-    if (gp_progress.shown) { /* blanks, not an escape sequence: every terminal knows them */
-        fprintf(stderr, "\r%*s\r", (int)strlen(gp_progress.what) + GP_PROGRESS_WIDTH + 9, "");
+    if (progress.shown) { /* blanks instead of an escape sequence work on every terminal */
+        fprintf(stderr, "\r%*s\r", (int)strlen(progress.what) + GP_PROGRESS_WIDTH + 9, "");
         fflush(stderr);
     }
-    gp_progress.able = gp_progress.shown = false;
+    progress.able = progress.shown = false;
 }
 
 void gp_progress_listener(void *arg, unsigned parts)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * progress.h: how far a long piece of work is, on stderr, for people who watch.  Nothing is printed unless stderr is a
- * terminal that can move its cursor and the work has lasted half a second; what was printed is gone at the end.  One
- * piece of work at a time, by one thread.
+ * progress.h: a progress bar on stderr.  It appears only if stderr is a terminal that can move its
+ * cursor and the work has taken half a second, and it is erased at the end.  One bar at a time,
+ * from one thread.
  */
 #ifndef GP_CMD_PROGRESS_H
 #define GP_CMD_PROGRESS_H
 
-/* what: "reading trace.gpuprof"; kept until the end.  A begin without an end before it ends what went before. */
+/* Starts a bar; what: "reading trace.gpuprof", which is copied.  Ends the previous bar, if there
+ * is one. */
 void gp_progress_begin(const char *what);
-/* parts: 0 to 1000, of the whole. */
+/* parts: how much is done, 0 to 1000. */
 void gp_progress_step(unsigned parts);
 void gp_progress_end(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * record.c: `gpuprof record`: a running process's events into a file, from outside.  Called by main.c.  The process
- * notices nothing but a request for its numbers once a second. */
+ * record.c: `gpuprof record`: writes the events of a running process to a file.  Called by
+ * commands.c.  All that the process does for it is to answer one request for its numbers per
+ * second. */
 #include <cmd/cmd.h>
 #include <collect/extents.h>
 #include <collect/mailbox.h>
@@ -14,7 +15,6 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,26 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char record_help[] =
-    "usage: gpuprof record [-p PID] -o FILE [--duration SECS] [-q]\n"
-    "\n"
-    "Writes the memory events of a running process to FILE, with what was live when it began, until the process ends,\n"
-    "SECS have passed, or ^C.  What comes too fast to be written is counted, and the process never waits.  To record "
-    "a\n"
-    "program from its first event, start it with 'gpuprof run --record=FILE CMD...'.\n"
-    "\n"
-    "  -p, --pid PID        the process; without: your only profiled process\n"
-    "  -o, --output FILE    the recording; one that is there already is replaced, any other file is not; - is stdout\n"
-    "      --duration SECS  ends it after so many seconds\n"
-    "  -q, --quiet          says nothing at the end but what went wrong\n"
-    "\n"
-    "Then: gpuprof report FILE, leaks, peak, export, snapshot ...  Call sites are in it if the process runs with "
-    "them\n"
-    "('gpuprof run --stacks=all', GPUPROF_STACKS=all).\n";
-
-enum { GP_RECORD_DURATION = 256 };
-
-/* As `trace`: a reader of 20 ms ago finds every event unless the process writes 1.6 million a second. */
+/* As in trace.c: nothing is missed in 20 ms unless the process writes more than 1.6 million
+ * events per second. */
 #define GP_RECORD_PAUSE_NS    20000000ull
 #define GP_RECORD_ANSWER_NS   200000000ull
 #define GP_RECORD_PROGRESS_NS 500000000ull
@@ -52,7 +34,7 @@ struct gp_record_options {
     struct gp_target target;
     const char *output;
     int64_t seconds; /* 0: no end */
-    bool help, quiet;
+    bool quiet;
 };
 
 struct gp_recording_now {
@@ -67,56 +49,13 @@ struct gp_recording_now {
     uint64_t begin_ns, progress_ns;
 };
 
-static int record_option(int c, struct gp_record_options *o)
+static int record_check(void *options)
 {
-    switch (c) {
-    case 'p':
-        return gp_target_pids(&o->target, optarg);
-    case 'o':
-        o->output = optarg;
-        return GP_EXIT_OK;
-    case GP_RECORD_DURATION:
-        if (gp_parse_number(optarg, 1, 1000000000, &o->seconds) != 0)
-            return gp_usage_error("record", "--duration: '%s': not a whole number of seconds", optarg);
-        return GP_EXIT_OK;
-    case 'q':
-        o->quiet = true;
-        return GP_EXIT_OK;
-    default:
-        o->help = true;
-        return GP_EXIT_OK;
-    }
+    const struct gp_record_options *o = options;
+    return o->output ? GP_EXIT_OK : gp_usage_error("record", "missing output file: use -o FILE");
 }
 
-static int record_parse(int argc, char **argv, struct gp_record_options *o)
-{
-    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
-                                            {"output", required_argument, NULL, 'o'},
-                                            {"duration", required_argument, NULL, GP_RECORD_DURATION},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:qh", options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error("record", c, argv, optind, optopt);
-        rc = record_option(c, o);
-    }
-    if (rc || o->help)
-        return rc;
-    if (optind < argc)
-        return gp_usage_error("record", "'%s': takes no program: 'gpuprof run --record=FILE CMD...' does",
-                              argv[optind]);
-    if (!o->output)
-        return gp_usage_error("record", "where to?  Name a file: -o FILE");
-    if (o->target.pid_count > 1)
-        return gp_usage_error("record", "-p: one process at a time");
-    return GP_EXIT_OK;
-}
-
-/* ---- what the recorder asks -------------------------------------------------------------------------------------- */
+/* ---- callbacks of the recorder ----------------------------------------------------------------------------------- */
 
 static int record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
@@ -129,7 +68,8 @@ static void record_refresh(void *arg)
     struct gp_wire_slot slot = {.command = GP_COMMAND_SNAPSHOT, .device = -1};
     char problem[GP_NVML_PROBLEM_BYTES];
     if (gp_proc_alive(&now->proc))
-        gp_mailbox_call(now->session, &slot, gp_clock_ns() + GP_RECORD_ANSWER_NS); /* unanswered: the last numbers */
+        gp_mailbox_call(now->session, &slot,
+                        gp_clock_ns() + GP_RECORD_ANSWER_NS); /* without an answer: the last numbers */
     if (!now->nvml)
         return;
     gp_nvml_free(now->gpus, now->gpu_count);
@@ -153,9 +93,10 @@ static void record_measure(void *arg, const char *uuid, int64_t *used_bytes, int
     }
 }
 
-/* ---- begin ------------------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* The header's layout, checked: parts that are not where they could be are taken for none. */
+/* Reads the header and checks its layout.  A part with an impossible offset is treated as
+ * absent. */
 static int record_header(const struct gp_peer *session, struct gp_wire_header *header)
 {
     struct gp_peer again;
@@ -177,13 +118,13 @@ static int record_file(const char *path)
     if (strcmp(path, "-") != 0) {
         int fd = gp_file_open(path, true);
         if (fd == -EEXIST)
-            gp_error("record", "%s: is there already and is no recording: choose another name", path);
+            gp_error("record", "%s: exists and is not a recording: choose another name", path);
         else if (fd == -EBUSY)
-            gp_error("record", "%s: somebody is writing a recording there: choose another name", path);
+            gp_error("record", "%s: another process is writing a recording to this file: choose another name", path);
         else if (fd == -ELOOP)
-            gp_error("record", "%s: is a link, which is not followed", path);
+            gp_error("record", "%s: is a symbolic link, which is not followed: name the file itself", path);
         else if (fd == -ENXIO)
-            gp_error("record", "%s: nobody reads this pipe", path);
+            gp_error("record", "%s: the pipe has no reader", path);
         else if (fd < 0)
             gp_error("record", "%s: %s", path, strerror(-fd));
         return fd;
@@ -192,7 +133,7 @@ static int record_file(const char *path)
     int fd = isatty(STDOUT_FILENO) ? -ENOTTY : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     bool middle = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && lseek(fd, 0, SEEK_CUR) != 0;
     if (fd < 0 || middle) {
-        gp_error("record", "stdout: %s", fd < 0 ? "is a terminal: name a file with -o" : "has something in it already");
+        gp_error("record", "stdout: %s", fd < 0 ? "is a terminal: name a file with -o" : "the file is not empty");
         if (fd >= 0)
             close(fd);
         return -EINVAL;
@@ -200,15 +141,16 @@ static int record_file(const char *path)
     return fd;
 }
 
-/* What is live now: everything that the program holds.  What was allocated after the ring's reader began is an event
- * too, and not of the baseline. */
+/* Adds everything that the program holds now.  Blocks allocated after the reader of the ring was
+ * opened are left out, because they are events too. */
 static void record_baseline(struct gp_recording_now *now, pid_t pid)
 {
     struct gp_extents pieces;
     char why[160] = "";
     int rc = gp_extents_take(pid, &pieces, 0, why, sizeof(why));
     if (rc) {
-        gp_error("record", "pid %d: what is live already stays unknown: %s", (int)pid, why[0] ? why : strerror(-rc));
+        gp_error("record", "pid %d: the memory that it holds already cannot be listed: %s", (int)pid,
+                 why[0] ? why : strerror(-rc));
         return;
     }
     for (uint64_t i = 0; i < pieces.count; i++) {
@@ -281,7 +223,8 @@ static void record_progress(struct gp_recording_now *now, bool end)
     fflush(stderr);
 }
 
-/* Until the process ends, the time is over, a signal comes, or nothing can be written any more. */
+/* Runs until the process ends, the time is over, a signal arrives, or the file cannot be
+ * written. */
 static enum gp_format_why record_loop(struct gp_recording_now *now, const sigset_t *set)
 {
     const struct timespec pause = {0, (long)GP_RECORD_PAUSE_NS};
@@ -315,7 +258,7 @@ static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_
                 console ? "" : now->options->output);
     if (!rc && !stats.error && !stats.dead)
         return GP_EXIT_OK;
-    gp_error("record", "%s: %s: what could not be written is lost", now->options->output,
+    gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
              strerror(rc            ? -rc
                       : stats.error ? stats.error
                                     : EIO));
@@ -328,7 +271,7 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     if (gp_proc_open(&now->proc, pid) != 0 || gp_watch_look(&now->watch, pid, false) == 0) {
         char why[256];
         if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
-            snprintf(why, sizeof(why), "it has only just begun: try again");
+            snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error("record", "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     }
@@ -338,7 +281,7 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN); /* -o to a pipe whose reader goes */
+    signal(SIGPIPE, SIG_IGN); /* the reader of a pipe may exit */
     int rc = record_begin(now, pid);
     if (!rc)
         rc = record_end(now, record_loop(now, &set), pid);
@@ -348,21 +291,45 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     return rc;
 }
 
-int gp_cmd_record(int argc, char **argv)
+static int record_run(void *options)
 {
-    struct gp_record_options o = {.target = GP_TARGET_INIT("record")};
-    struct gp_recording_now now = {.options = &o};
+    struct gp_record_options *o = options;
+    struct gp_recording_now now = {.options = o};
     struct gp_system *system;
-    int rc = record_parse(argc, argv, &o);
-    if (!rc && o.help) {
-        fputs(record_help, stdout);
-    } else if (!rc) {
-        rc = gp_target_collect(&o.target, false, false, &system);
-        if (!rc) {
-            gp_system_free(system);
-            rc = record_process(&now, o.target.pids[0]);
-        }
-    }
-    gp_target_free(&o.target);
-    return rc;
+    int rc = gp_target_collect(&o->target, false, false, &system);
+    if (rc)
+        return rc;
+    gp_system_free(system);
+    return record_process(&now, o->target.pids[0]);
 }
+
+static const struct gp_command_option record_options[] = {
+    GP_OPTION_PID(struct gp_record_options, "the process (default: your only profiled process)"),
+    GP_OPTION(struct gp_record_options, output, 'o', "output", "FILE", GP_ARG_RECORDING,
+              "the recording; an existing recording is replaced, any other file is not; '-' is standard output"),
+    GP_OPTION(struct gp_record_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER, "stop after so many seconds",
+              .low = 1, .high = 1000000000),
+    GP_FLAG(struct gp_record_options, quiet, 'q', "quiet", "print no line at the end unless events were lost"),
+    {0}};
+
+const struct gp_command_spec gp_command_record = {
+    .name = "record",
+    .summary = "write the events of a running process to a file",
+    .group = GP_GROUP_RECORD,
+    .usage = GP_LIST("[-p PID] -o FILE [--duration=SECS] [-q]"),
+    .about =
+        GP_LIST("Writes the memory that a running process holds now, then its memory events, until the process ends, "
+                "SECS seconds have passed, or ^C. The process never waits: events that arrive faster than they can "
+                "be written are counted as lost. To record a program from its first event, start it with 'gpuprof "
+                "run --record=FILE CMD...'.",
+                "The recording has call sites if the process runs with stacks ('gpuprof run --stacks=all', or "
+                "GPUPROF_STACKS=all). 'gpuprof report' and the analyses read it."),
+    .options = record_options,
+    .examples = GP_EXAMPLES({"gpuprof record -p 1234 -o now.gpuprof --duration 60", "Record a process for a minute."},
+                            {"gpuprof report now.gpuprof", "Summarise the recording."}),
+    GP_DEFAULTS(struct gp_record_options, .target = GP_TARGET_INIT("record")),
+    .surplus = "it starts no program: 'gpuprof run --record=FILE CMD...' does",
+    .operand_ends = true,
+    .check = record_check,
+    .run = record_run,
+};

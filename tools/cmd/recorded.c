@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * recorded.c: what became of the recordings that watched processes wrote about themselves, in one line each.  Called by
- * run.c when they have ended.  The process and its file are looked at as anybody's: nothing of them is taken unchecked.
+ * recorded.c: reports what watched processes recorded with GPUPROF_RECORD, one line for each.
+ * Called by run.c when they have ended.  The session and the file may be forged, so both are
+ * checked like any other input.
  */
 #include <cmd/cmd.h>
 #include <collect/watch.h>
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of the file if the session of that id wrote it; -1: another file, or none. */
+/* Size of the file in bytes if the session with this id wrote it; else -1. */
 static int64_t recorded_bytes(const char *path, const uint8_t id[16])
 {
     struct gp_format_head head;
@@ -33,7 +34,8 @@ static int64_t recorded_bytes(const char *path, const uint8_t id[16])
     return bytes;
 }
 
-/* As src/inject/recordthread.c names it: %p is the pid, and who came second has its pid at the end.  False: too long. */
+/* Builds the name as src/inject/recordthread.c does: %p is the pid, and a second process appends
+ * its pid.  False: the name is too long. */
 static bool recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
 {
     size_t used = 0;
@@ -48,7 +50,7 @@ static bool recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid,
     return !*pattern;
 }
 
-/* The name as it was given, where it was relative. */
+/* The path relative to the current directory, if it lies there. */
 static const char *recorded_short(const char *path)
 {
     char here[PATH_MAX];
@@ -56,7 +58,7 @@ static const char *recorded_short(const char *path)
     return length > 1 && strncmp(path, here, length) == 0 && path[length] == '/' ? path + length + 1 : path;
 }
 
-/* For a shell. */
+/* Prints the next command, quoted for a shell. */
 static void recorded_next(FILE *out, const char *path)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
@@ -80,7 +82,7 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
         if (recorded_path(path, pattern, session->pid, second))
             bytes = recorded_bytes(path, session->id);
     fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
-    if (bytes < 0) { /* refused at the start, or a pipe, or taken away since */
+    if (bytes < 0) { /* the recorder was refused, the file is a pipe, or it was removed */
         fprintf(out, "%s", process->recording.state == GP_RECORD_FAILED ? "nothing was recorded" : "recorded");
         fprintf(out, ": %" PRIu64 " events written, %" PRIu64 " lost%s%s\n", process->recording.events,
                 process->recording.lost, process->recording.error ? ": " : "",
@@ -94,11 +96,11 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     else
         fputs("none lost", out);
     if (process->recording.error == ETIMEDOUT)
-        fputs(", and it has no end: the disk did not take it in the second that an exit waits", out);
+        fputs(", and the end is missing: the disk was too slow for the second that an exit waits", out);
     else if (process->recording.error)
-        fprintf(out, ", as the file could not be written: %s", strerror(process->recording.error));
+        fprintf(out, " because the file could not be written: %s", strerror(process->recording.error));
     else if (process->recording.state == GP_RECORD_ON)
-        fputs(", but for the last second: it did not end normally", out);
+        fputs(", except in the last second: the process did not end normally", out);
     recorded_next(out, recorded_short(path));
 }
 

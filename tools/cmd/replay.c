@@ -1,115 +1,34 @@
 /* SPDX-License-Identifier: MIT
- * replay.c: `gpuprof replay`: a trace of allocations on the simulated GPU, under one allocator or all of them, as a
- * table for people or JSON for scripts.  Called by main.c; what it does is in tools/replay. */
+ * replay.c: `gpuprof replay`: runs a trace of allocations on the simulated GPU, with one
+ * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/replay does
+ * the work. */
 #include <cmd/cmd.h>
 #include <replay/generate.h>
 #include <replay/isolate.h>
 #include <write/write.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char replay_help[] =
-    "usage: gpuprof replay TRACE --allocator=NAME [--conf=TEXT] [--limit=SIZE] [--sim=SPEC] [--json]\n"
-    "\n"
-    "Runs a trace of allocations on the simulated GPU through the real library.  TRACE: a recording, a file in our "
-    "text\n"
-    "form, an RMM log (CSV), a PyTorch snapshot (pickle), '-' for standard input, or 'generate:NAME' (see 'gpuprof\n"
-    "generate').\n"
-    "\n"
-    "      --allocator=NAME  caching, pytorch, auto_growth, prealloc, passthrough; all: one line for each\n"
-    "      --conf=TEXT       options as in PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128,...\n"
-    "      --limit=SIZE      most bytes reserved\n"
-    "      --sim=SPEC        devices=N,memory=SIZE,latency=zero|typical,faults=FILE\n"
-    "                        (default memory=80GiB,latency=typical and the devices that the trace uses)\n"
-    "      --threads=N       at most N real threads (default: those of the trace; 1: all operations on one)\n"
-    "      --verify          write patterns on the blocks' streams, check them and that no two live blocks overlap\n"
-    "      --json            gpuprof.replay/1; with 'all' one line for each allocator\n";
-
-/* In the order of the documentation. */
-static const char *const replay_names[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough"};
+/* The order of the documentation. */
+static const char *const replay_names[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough", "all", NULL};
 
 struct gp_replay_options {
     const char *trace, *allocator, *conf, *sim;
     int64_t limit, threads;
-    bool json, verify, help;
+    bool json, verify;
 };
 
-enum { GP_REPLAY_ALLOCATOR = 256, GP_REPLAY_CONF, GP_REPLAY_MOST, GP_REPLAY_SIM, GP_REPLAY_REAL_THREADS };
-
-static int replay_value(int code, const char *value, struct gp_replay_options *o)
+static int replay_check(void *options)
 {
-    switch (code) {
-    case GP_REPLAY_ALLOCATOR:
-        o->allocator = value;
-        break;
-    case GP_REPLAY_CONF:
-        o->conf = value;
-        break;
-    case GP_REPLAY_SIM:
-        o->sim = value;
-        break;
-    case GP_REPLAY_MOST:
-        if (gp_parse_size(value, &o->limit) != 0 || o->limit == 0)
-            return gp_usage_error("replay", "--limit=%s: not a size (like 512MiB or 16GiB), or out of range", value);
-        break;
-    default:
-        if (gp_parse_number(value, 1, GP_REPLAY_THREADS, &o->threads) != 0)
-            return gp_usage_error("replay", "--threads=%s: from 1 to %u", value, GP_REPLAY_THREADS);
-    }
-    return GP_EXIT_OK;
-}
-
-static int replay_parse(int argc, char **argv, struct gp_replay_options *o)
-{
-    static const struct option options[] = {{"allocator", required_argument, NULL, GP_REPLAY_ALLOCATOR},
-                                            {"conf", required_argument, NULL, GP_REPLAY_CONF},
-                                            {"limit", required_argument, NULL, GP_REPLAY_MOST},
-                                            {"sim", required_argument, NULL, GP_REPLAY_SIM},
-                                            {"threads", required_argument, NULL, GP_REPLAY_REAL_THREADS},
-                                            {"verify", no_argument, NULL, 'v'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (c == 'v' || c == 'j' || c == 'h') {
-            o->verify |= c == 'v';
-            o->json |= c == 'j';
-            o->help |= c == 'h';
-        } else if (c == '?' || c == ':') {
-            return gp_option_error("replay", c, argv, optind, optopt);
-        } else {
-            rc = replay_value(c, optarg, o);
-        }
-    }
-    o->trace = optind < argc ? argv[optind++] : NULL;
-    if (!rc && !o->help && !o->trace)
+    const struct gp_replay_options *o = options;
+    if (!o->trace)
         return gp_usage_error("replay", "no trace given");
-    if (!rc && optind < argc)
-        return gp_usage_error("replay", "%s: one trace at a time", argv[optind]);
-    return rc;
-}
-
-static int replay_check(const struct gp_replay_options *o)
-{
-    const char *all = "caching, pytorch, auto_growth, prealloc, passthrough, all";
-    if (!o->allocator)
-        return gp_usage_error("replay", "--allocator is needed: one of %s", all);
-    if (strcmp(o->allocator, "all") == 0)
-        return GP_EXIT_OK;
-    for (size_t i = 0; i < GP_COUNT(replay_names); i++) {
-        if (strcmp(o->allocator, replay_names[i]) == 0)
-            return GP_EXIT_OK;
-    }
-    return gp_usage_error("replay", "--allocator=%s: not one of %s", o->allocator, all);
+    return o->allocator ? GP_EXIT_OK : gp_usage_error("replay", "--allocator is needed");
 }
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */
@@ -122,7 +41,7 @@ static int replay_open(const struct gp_replay_options *o, struct gp_replay_trace
     if (strncmp(o->trace, prefix, sizeof(prefix) - 1) == 0) {
         const struct gp_generator *generator = gp_generator_find(o->trace + sizeof(prefix) - 1);
         if (!generator)
-            return gp_usage_error("replay", "%s: no such generator: 'gpuprof generate --list' has them", o->trace);
+            return gp_usage_error("replay", "%s: no such generator: 'gpuprof generate --list' lists them", o->trace);
         rc = gp_generate(trace, generator, 1, 1000, &problem);
     } else {
         rc = gp_replay_load(trace, o->trace, &problem);
@@ -132,7 +51,7 @@ static int replay_open(const struct gp_replay_options *o, struct gp_replay_trace
     else if (rc)
         gp_error("replay", "%s: %s", o->trace, problem.text);
     if (!rc && trace->blocks == 0) {
-        gp_error("replay", "%s: a %s without a single allocation", o->trace, trace->format);
+        gp_error("replay", "%s: this %s contains no allocation", o->trace, trace->format);
         gp_replay_trace_free(trace);
         rc = -ENODATA;
     }
@@ -279,7 +198,7 @@ static int replay_all(const struct gp_replay_trace *trace, const struct gp_repla
         replay_head(o);
     if (strcmp(o->allocator, "all") != 0)
         return replay_one(o->allocator, trace, o, settings);
-    for (size_t i = 0; i < GP_COUNT(replay_names); i++) {
+    for (size_t i = 0; strcmp(replay_names[i], "all") != 0; i++) {
         int rc = replay_one(replay_names[i], trace, o, settings);
         worst = rc ? rc : worst;
     }
@@ -294,35 +213,73 @@ static int replay_place(char *path, size_t path_bytes, const char *below)
     return GP_EXIT_USAGE;
 }
 
-int gp_cmd_replay(int argc, char **argv)
+static int replay_command(void *options)
 {
-    struct gp_replay_options o = {0};
+    const struct gp_replay_options *o = options;
     struct gp_replay_trace trace;
     char library[4096], driver[4096], sim[64];
-    int rc = replay_parse(argc, argv, &o);
-    if (!rc && o.help) {
-        fputs(replay_help, stdout);
-        return GP_EXIT_OK;
-    }
-    if (!rc)
-        rc = replay_check(&o);
-    if (!rc)
-        rc = replay_place(library, sizeof(library), "libgpuprof.so");
+    int rc = replay_place(library, sizeof(library), "libgpuprof.so");
     if (!rc)
         rc = replay_place(driver, sizeof(driver), "gpuprof/sim/libcuda.so.1");
     if (!rc)
-        rc = replay_open(&o, &trace);
+        rc = replay_open(o, &trace);
     if (rc)
         return rc;
     snprintf(sim, sizeof(sim), "devices=%u,memory=80GiB,latency=typical", trace.devices);
-    struct gp_replay_settings settings = {.conf = o.conf,
-                                          .sim = o.sim ? o.sim : sim,
-                                          .limit_bytes = (uint64_t)o.limit,
-                                          .threads = (unsigned)o.threads,
-                                          .verify = o.verify,
+    struct gp_replay_settings settings = {.conf = o->conf,
+                                          .sim = o->sim ? o->sim : sim,
+                                          .limit_bytes = (uint64_t)o->limit,
+                                          .threads = (unsigned)o->threads,
+                                          .verify = o->verify,
                                           .library = library,
                                           .driver = driver};
-    rc = replay_all(&trace, &o, &settings);
+    rc = replay_all(&trace, o, &settings);
     gp_replay_trace_free(&trace);
     return rc;
 }
+
+static const struct gp_command_option replay_options[] = {
+    GP_OPTION(struct gp_replay_options, allocator, 0, "allocator", "NAME", GP_ARG_CHOICE,
+              "the allocator; 'all' runs the trace with each of them", .words = replay_names),
+    GP_OPTION(struct gp_replay_options, conf, 0, "conf", "TEXT", GP_ARG_TEXT,
+              "settings of the allocator, in the grammar of PYTORCH_CUDA_ALLOC_CONF (max_split_size_mb:128,...)"),
+    GP_OPTION(struct gp_replay_options, limit, 0, "limit", "SIZE", GP_ARG_SIZE,
+              "the most memory that the allocator reserves on a device", .low = 1),
+    GP_OPTION(struct gp_replay_options, sim, 0, "sim", "SPEC", GP_ARG_TEXT,
+              "the simulated GPU: a list of devices=N, memory=SIZE, latency=zero|typical and faults=FILE (default "
+              "memory=80GiB,latency=typical and the devices of the trace)"),
+    GP_OPTION(struct gp_replay_options, threads, 0, "threads", "N", GP_ARG_NUMBER,
+              "use at most N threads (default: those of the trace; 1: all operations on one thread)", .low = 1,
+              .high = GP_REPLAY_THREADS),
+    GP_FLAG(struct gp_replay_options, verify, 0, "verify",
+            "write patterns into the blocks, check them, and check that live blocks do not overlap"),
+    GP_FLAG(struct gp_replay_options, json, 0, "json",
+            "print JSON, schema gpuprof.replay/1; with --allocator=all one line for each allocator"),
+    {0}};
+
+static const struct gp_command_option replay_operands[] = {
+    GP_OPERAND(
+        struct gp_replay_options, trace, "TRACE", GP_ARG_FILE,
+        "a recording, a trace of 'gpuprof generate', an RMM log (CSV), a PyTorch snapshot (pickle), 'generate:NAME', "
+        "or '-' for standard input"),
+    {0}};
+
+const struct gp_command_spec gp_command_replay = {
+    .name = "replay",
+    .summary = "run an allocation trace on the simulated GPU",
+    .group = GP_GROUP_EXPORT,
+    .usage =
+        GP_LIST("TRACE --allocator=NAME [--conf=TEXT] [--limit=SIZE] [--sim=SPEC] [--threads=N] [--verify] [--json]"),
+    .about =
+        GP_LIST("Runs a trace of allocations through an allocator of libgpuprof.so on the simulated GPU, and prints "
+                "peaks, driver calls and times. docs/traces.md describes the traces."),
+    .options = replay_options,
+    .operands = replay_operands,
+    .examples = GP_EXAMPLES(
+        {"gpuprof replay generate:gmlake --allocator=all", "Compare all allocators on a generated trace."},
+        {"gpuprof replay train.gpuprof --allocator=caching --limit=16GiB", "Try a recording with less memory."}),
+    GP_DEFAULTS(struct gp_replay_options, 0),
+    .surplus = "one trace at a time",
+    .check = replay_check,
+    .run = replay_command,
+};

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * report.c: `gpuprof report`: a recording on one page.  Called by main.c. */
+ * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called
+ * by commands.c. */
 #include <cmd/load.h>
 #include <html/html.h>
 #include <write/write.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char report_help[] =
-    "usage: gpuprof report FILE [-o report.html] [--json]\n"
-    "\n"
-    "How much memory a recorded program held, when it held most, who held it then, who holds more with every step, "
-    "and\n"
-    "how much of what was reserved was of use.\n"
-    "\n"
-    "  -o, --output FILE  one HTML page that needs nothing else ('-': standard output)\n"
-    "      --json         schema gpuprof.report/1, all that the page shows\n";
 
 static int report_text(const struct gp_loaded *loaded)
 {
@@ -33,7 +24,7 @@ static int report_page(const struct gp_load_options *o, json_t *document)
     char why[256] = "";
     int rc = gp_report_html(o->output, document, why, sizeof(why));
     if (rc == 0 && strcmp(o->output, "-") != 0)
-        fprintf(stderr, "gpuprof: report: %s: a page for any browser, whole in itself\n", o->output);
+        fprintf(stderr, "gpuprof: report: %s: written; open it in a browser\n", o->output);
     if (rc == 0)
         return GP_EXIT_OK;
     gp_error("report", "%s", why[0] ? why : strerror(-rc));
@@ -54,24 +45,47 @@ static int report_made(const struct gp_load_options *o, const struct gp_loaded *
     return rc;
 }
 
-int gp_cmd_report(int argc, char **argv)
+static int report_check(void *options)
 {
-    struct gp_load_options o;
+    const struct gp_load_options *o = options;
+    if (o->json && o->output && strcmp(o->output, "-") == 0)
+        return gp_usage_error("report", "-o - and --json: only one of them can go to standard output");
+    return gp_load_check(options);
+}
+
+static int report_run(void *options)
+{
+    const struct gp_load_options *o = options;
     struct gp_loaded loaded;
-    int rc = gp_load_parse(&o, "report", GP_LOAD_OUTPUT, argc, argv);
-    if (!rc && o.help) {
-        fputs(report_help, stdout);
-    } else if (!rc && o.json && o.output && strcmp(o.output, "-") == 0) {
-        rc = gp_usage_error("report", "-o - and --json: only one of them fits on standard output");
-    } else if (!rc && gp_load_overwrites("report", o.output)) {
-        rc = GP_EXIT_FAILED;
-    } else if (!rc) {
-        rc = gp_load(&loaded, &o, 0);
-        if (!rc) {
-            rc = report_made(&o, &loaded);
-            gp_load_free(&loaded);
-        }
+    if (gp_load_overwrites("report", o->output))
+        return GP_EXIT_FAILED;
+    int rc = gp_load(&loaded, o, 0);
+    if (!rc) {
+        rc = report_made(o, &loaded);
+        gp_load_free(&loaded);
     }
-    gp_load_end(&o);
     return rc;
 }
+
+static const struct gp_command_option report_options[] = {
+    GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
+              "write one self-contained HTML page; '-' is standard output"),
+    GP_FLAG(struct gp_load_options, json, 0, "json",
+            "print everything that the page shows as JSON, schema gpuprof.report/1"),
+    {0}};
+
+const struct gp_command_spec gp_command_report = {
+    .name = "report",
+    .summary = "summarise a recording, or write it as an HTML page",
+    .group = GP_GROUP_RECORD,
+    .usage = GP_LIST("FILE [-o report.html] [--json]"),
+    .about = GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
+                     "then, which call sites hold more with every step, and how much of the reserved memory was used."),
+    .options = report_options,
+    .operands = gp_load_operand,
+    .examples = GP_EXAMPLES({"gpuprof report train.gpuprof", "Print the summary."},
+                            {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."}),
+    GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
+    .check = report_check,
+    .run = report_run,
+};

@@ -1,95 +1,44 @@
 /* SPDX-License-Identifier: MIT
- * reset.c: `gpuprof reset`: peaks and totals of running processes, from outside.  Called by main.c. */
+ * reset.c: `gpuprof reset`: resets peaks and totals of running processes from outside.  Called
+ * by commands.c. */
 #include <cmd/cmd.h>
 #include <collect/uuid.h>
 #include <write/stats.h>
 #include <write/write.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <maps/maps.h>
 #include <maps/sample.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char reset_help[] =
-    "usage: gpuprof reset (--allocated | --reserved | --peaks | --accumulated) [-p PID,.. | --all] [--device N] "
-    "[--json]\n                     [--pins DIR]\n"
-    "\n"
-    "Resets statistics of running processes and prints them as they were before and after.\n"
-    "\n"
-    "      --allocated    peaks of allocated memory become the current values (as Paddle's "
-    "reset_max_memory_allocated)\n"
-    "      --reserved     peaks of reserved memory become the current values (as Paddle's reset_max_memory_reserved)\n"
-    "      --peaks        both (as PyTorch's reset_peak_memory_stats)\n"
-    "      --accumulated  totals become zero (as PyTorch's reset_accumulated_memory_stats)\n"
-    "  -p, --pid PID,..   these processes; without: your only profiled process\n"
-    "  -a, --all          every profiled process that you may read\n"
-    "      --device N     this device alone (its number in that process, or 'host')\n"
-    "      --json         schema gpuprof.reset/1\n"
-    "      --pins DIR     where 'gpuprof agent' pins its maps (" GP_MAPS_PINS ")\n"
-    "\n"
-    "Where that agent runs, peaks that are reset with --all, or with --device and without -p, begin anew for the whole "
-    "machine\n"
-    "too: those that 'gpuprof top --system' shows of GPUs and containers.  That needs root.  With --device alone and\n"
-    "no profiled process of yours they are all that begins anew; N is then the number that 'top --system' shows.\n"
-    "\n"
-    "Somebody else may rely on the same peaks: 'gpuprof scope' gives you watermarks of your own.\n";
-
 struct gp_reset_options {
     struct gp_target target;
     unsigned what; /* GP_RESET_*; 0 none yet */
     const char *pins;
-    bool json, help, named; /* named: with -p */
-    bool machine;           /* the GPU of --device for the whole machine, and nobody's own peaks */
+    bool json;
+    bool named;   /* -p was given */
+    bool machine; /* only the machine-wide peaks of the GPU of --device: the caller owns no profiled process */
 };
 
-static int reset_parse(int argc, char **argv, struct gp_reset_options *o)
+static int reset_what(void *options, const struct gp_command_option *option, const char *text)
 {
-    /* The value of a sort of reset is its GP_RESET_* number: far below any letter. */
-    static const struct option options[] = {{"allocated", no_argument, NULL, GP_RESET_ALLOCATED},
-                                            {"reserved", no_argument, NULL, GP_RESET_RESERVED},
-                                            {"peaks", no_argument, NULL, GP_RESET_PEAKS},
-                                            {"accumulated", no_argument, NULL, GP_RESET_ACCUMULATED},
-                                            {"pid", required_argument, NULL, 'p'},
-                                            {"all", no_argument, NULL, 'a'},
-                                            {"device", required_argument, NULL, 'd'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"pins", required_argument, NULL, 'P'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":p:ah", options, NULL)) != -1) {
-        if (c >= (int)GP_RESET_ALLOCATED && c <= (int)GP_RESET_ACCUMULATED) {
-            if (o->what && o->what != (unsigned)c)
-                return gp_usage_error("reset", "--%s and --%s: one at a time", gp_reset_name(o->what),
-                                      gp_reset_name((unsigned)c));
-            o->what = (unsigned)c;
-        } else if (c == 'p') {
-            rc = gp_target_pids(&o->target, optarg);
-        } else if (c == 'a') {
-            o->target.all = true;
-        } else if (c == 'd') {
-            rc = gp_target_device(&o->target, optarg);
-        } else if (c == 'j') {
-            o->json = true;
-        } else if (c == 'P') {
-            o->pins = optarg;
-        } else if (c == 'h') {
-            o->help = true;
-            return GP_EXIT_OK;
-        } else {
-            return gp_option_error("reset", c, argv, optind, optopt);
-        }
-    }
-    if (!rc && optind < argc)
-        rc = gp_usage_error("reset", "%s: unexpected argument (processes are named with -p)", argv[optind]);
-    if (!rc && !o->what)
-        rc = gp_usage_error("reset", "say what: --allocated, --reserved, --peaks or --accumulated");
-    return rc;
+    struct gp_reset_options *o = options;
+    unsigned what = (unsigned)option->low;
+    (void)text;
+    if (o->what && o->what != what)
+        return gp_usage_error("reset", "--%s and --%s: one at a time", gp_reset_name(o->what), gp_reset_name(what));
+    o->what = what;
+    return GP_EXIT_OK;
+}
+
+static int reset_check(void *options)
+{
+    const struct gp_reset_options *o = options;
+    if (!o->what)
+        return gp_usage_error("reset", "name what to reset: --allocated, --reserved, --peaks or --accumulated");
+    return GP_EXIT_OK;
 }
 
 static int reset_number(const struct gp_process *process, int index)
@@ -127,7 +76,7 @@ static json_t *reset_reply_json(const struct gp_wire_before_after *reply, unsign
                      "after", reset_values(reply->after, what));
 }
 
-/* The host is not a device that a script could pass on: it stands beside them, as in gpuprof.stat/1. */
+/* The host has no device number, so it has a key of its own, as in gpuprof.stat/1. */
 static json_t *reset_json(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
 {
     json_t *devices = json_array(), *host = NULL;
@@ -179,7 +128,7 @@ static void reset_print(const struct gp_process *process, const struct gp_wire_s
     }
 }
 
-/* One process.  The slot is 39 KB: the heap, not the stack. */
+/* Resets one process.  The slot has 39 KB, too much for the stack. */
 static int reset_process(const struct gp_reset_options *o, const struct gp_process *process, json_t *array)
 {
     struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
@@ -208,8 +157,8 @@ static bool reset_is_zero(const uint8_t uuid[16])
     return memcmp(uuid, zero, 16) == 0;
 }
 
-/* The number of --device is the one by which a process knows the GPU, in its session or in the agent's table; where it
- * is about no process, the one that 'top --system' shows. */
+/* Whether --device means this GPU.  The number is the one that a process uses for the GPU, in
+ * its session or in the agent's table; with o->machine it is the one that 'top --system' shows. */
 static bool reset_wants(const struct gp_reset_options *o, const struct gp_system *system,
                         const struct gp_system_view *view, const uint8_t uuid[16])
 {
@@ -299,14 +248,15 @@ static int reset_machine_do(const struct gp_reset_options *o, const struct gp_sy
     return err;
 }
 
-/* Whether the options are about the whole machine's peaks too. */
+/* Whether the options name the machine-wide peaks too. */
 static bool reset_meant(const struct gp_reset_options *o)
 {
     bool gpu = o->target.device >= 0 && o->target.device != (int)GP_WIRE_HOST && !o->named;
     return o->what != GP_RESET_ACCUMULATED && (o->target.all || gpu);
 }
 
-/* NULL array: printed.  Without an agent there is nothing to do, and nothing is said. */
+/* Resets the machine-wide peaks if the options name them and an agent runs.  Prints text if
+ * array is NULL. */
 static int reset_machine(const struct gp_reset_options *o, const struct gp_system *system, json_t *array)
 {
     const char *pins = o->pins ? o->pins : GP_MAPS_PINS;
@@ -325,12 +275,13 @@ static int reset_machine(const struct gp_reset_options *o, const struct gp_syste
     }
     if (!err)
         return GP_EXIT_OK;
-    gp_error("reset", "the machine-wide peaks stay as they are: %s", why);
+    gp_error("reset", "the machine-wide peaks were not reset: %s", why);
     return o->pins || o->machine || err != -EACCES ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-/* `reset --device N` of somebody who has no profiled process (root, mostly): the GPU's peaks over the whole machine, if
- * there is an agent that he may ask.  NULL, with *rc set, if not. */
+/* For `reset --device N` by a caller without profiled processes, mostly root: the GPUs that the
+ * agent knows.  NULL, with *rc set, if no agent runs, the caller may not read its tables, or the
+ * GPU is unknown. */
 static struct gp_system *reset_gpus(const struct gp_reset_options *o, int *rc)
 {
     struct gp_collect_options options = {.pins = o->pins ? o->pins : GP_MAPS_PINS, .with_nvml = true};
@@ -339,9 +290,9 @@ static struct gp_system *reset_gpus(const struct gp_reset_options *o, int *rc)
     size_t used = 0;
     int err = gp_system_sample(&options, &system, why, sizeof(why));
     if (err) {
-        gp_target_nobody_mine(&o->target);
+        gp_target_none_owned(&o->target);
         if (o->pins || (err != -ENOENT && err != -EACCES))
-            gp_error("reset", "the machine-wide peaks stay as they are: %s", why);
+            gp_error("reset", "the machine-wide peaks were not reset: %s", why);
         *rc = GP_EXIT_NO_PROCESS;
         return NULL;
     }
@@ -374,26 +325,69 @@ static int reset_all(const struct gp_reset_options *o, const struct gp_system *s
     return gp_json_print(stdout, top, false) ? GP_EXIT_FAILED : rc;
 }
 
-int gp_cmd_reset(int argc, char **argv)
+static int reset_run(void *options)
 {
-    struct gp_reset_options o = {.target = GP_TARGET_INIT("reset")};
+    struct gp_reset_options *o = options;
     struct gp_system *system = NULL;
-    int rc = reset_parse(argc, argv, &o);
-    o.named = o.target.pids != NULL; /* before the caller's only process takes that place */
-    bool gpu = reset_meant(&o) && !o.target.all;
-    o.target.more = gpu;
-    o.target.choice = true;
-    if (!rc && o.help)
-        fputs(reset_help, stdout);
-    else if (!rc)
-        rc = gp_target_collect(&o.target, false, false, &system);
-    if (rc == GP_EXIT_NO_PROCESS && gpu && !o.target.pids) {
-        o.machine = true;
-        system = reset_gpus(&o, &rc);
+    o->named = o->target.pids != NULL; /* gp_target_collect fills pids with the caller's only process */
+    bool gpu = reset_meant(o) && !o->target.all;
+    o->target.more = gpu;
+    int rc = gp_target_collect(&o->target, false, false, &system);
+    if (rc == GP_EXIT_NO_PROCESS && gpu && !o->target.pids) {
+        o->machine = true;
+        system = reset_gpus(o, &rc);
     }
     if (system)
-        rc = reset_all(&o, system);
+        rc = reset_all(o, system);
     gp_system_free(system);
-    gp_target_free(&o.target);
     return rc;
 }
+
+static const struct gp_command_option reset_options[] = {
+    {.name = "allocated",
+     .help = "peaks of allocated memory, as Paddle's reset_max_memory_allocated",
+     .parse = reset_what,
+     .low = GP_RESET_ALLOCATED},
+    {.name = "reserved",
+     .help = "peaks of reserved memory, as Paddle's reset_max_memory_reserved",
+     .parse = reset_what,
+     .low = GP_RESET_RESERVED},
+    {.name = "peaks", .help = "both, as PyTorch's reset_peak_memory_stats", .parse = reset_what, .low = GP_RESET_PEAKS},
+    {.name = "accumulated",
+     .help = "totals, which become zero, as PyTorch's reset_accumulated_memory_stats",
+     .parse = reset_what,
+     .low = GP_RESET_ACCUMULATED},
+    GP_OPTION_PIDS(struct gp_reset_options),
+    GP_OPTION_ALL(struct gp_reset_options),
+    GP_OPTION_DEVICE(struct gp_reset_options),
+    GP_OPTION_JSON(struct gp_reset_options, "gpuprof.reset/1"),
+    GP_OPTION_PINS(struct gp_reset_options),
+    {0}};
+
+const struct gp_command_spec gp_command_reset = {
+    .name = "reset",
+    .summary = "reset peaks or totals of running processes",
+    .group = GP_GROUP_ASK,
+    .usage = GP_LIST("(--allocated | --reserved | --peaks | --accumulated) [-p PID,.. | --all] [--device=N] [--json] "
+                     "[--pins=DIR]"),
+    .about =
+        GP_LIST("Resets statistics of running processes and prints each value before and after. A peak becomes the "
+                "current value. Without '-p' and '--all' it resets your only profiled process.",
+                "If 'gpuprof agent' runs, '--all', or '--device' without '-p', also resets the machine-wide peaks "
+                "that 'gpuprof top --system' shows for GPUs and containers. This needs root. If you own no profiled "
+                "process, '--device' resets only the machine-wide peaks of that GPU; N is then the number that "
+                "'gpuprof top --system' shows.",
+                "Other users of the process may rely on the same peaks. 'gpuprof scope' gives you peaks of your own."),
+    .details = GP_LIST(
+        "'--allocated' resets the peaks of allocation, allocated_bytes, active, active_bytes and requested_bytes; "
+        "'--reserved' those of segment, reserved_bytes, inactive_split and inactive_split_bytes. A caller who "
+        "may not write the agent's tables gets a message, and the machine-wide peaks stay."),
+    .options = reset_options,
+    .examples =
+        GP_EXAMPLES({"gpuprof reset --peaks -p 1234", "Start the peaks of a process again from its current values."},
+                    {"gpuprof reset --peaks --device 0", "As root: reset the machine-wide peaks of GPU 0."}),
+    GP_DEFAULTS(struct gp_reset_options, .target = GP_TARGET_INIT("reset"), .target.choice = true),
+    .surplus = "processes are named with -p",
+    .check = reset_check,
+    .run = reset_run,
+};

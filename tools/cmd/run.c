@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * run.c: `gpuprof run`: starts a program with the profiler inside.  Called by main.c. */
+ * run.c: `gpuprof run`: starts a program with the profiler loaded.  Called by commands.c. */
 #include <cmd/cmd.h>
 #include <collect/sites.h>
 #include <collect/watch.h>
@@ -8,7 +8,6 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <record/format.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,44 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char run_help[] =
-    "usage: gpuprof run [--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=off|native|python|all]\n"
-    "                   [--allocator=NAME [--limit=SIZE] [--alloc-conf=K:V,..]] [--library=FILE] [--] CMD...\n"
-    "\n"
-    "Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD initialises it.\n"
-    "Signals are passed on; the exit status is CMD's (128 + N if signal N killed it, 126 or 127 if it could not be "
-    "run).\n"
-    "If CMD fails after a request for GPU memory failed, a page on standard error says why and what would help.\n"
-    "\n"
-    "      --sim[=SPEC]     on the simulated GPU; SPEC: devices=N,memory=SIZE,latency=zero|typical,faults=FILE\n"
-    "      --summary        prints the table of torch.cuda.memory_summary when CMD has ended\n"
-    "      --record[=FILE]  writes every event to FILE (%p in it: the pid; a second process adds its own to the "
-    "name),\n"
-    "                       without FILE to CMD.PID.gpuprof here; then: gpuprof report FILE\n"
-    "      --stacks=WHICH   call sites of allocations; for recordings the default is all, else off\n"
-    "      --allocator=NAME serves CMD's cuMemAlloc and cudaMalloc from a cache: caching, pytorch, auto_growth,\n"
-    "                       prealloc, passthrough or off; by LD_PRELOAD, so not for statically linked programs\n"
-    "      --limit=SIZE     the most that the allocator may reserve on a device\n"
-    "      --alloc-conf=..  its settings, in the words of PYTORCH_CUDA_ALLOC_CONF\n"
-    "      --library=FILE   another libgpuprof.so than the one beside this program\n"
-    "\n"
-    "GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT, GPUPROF_ALLOC_CONF, GPUPROF_RECORD and GPUPROF_STACKS do the same;\n"
-    "GPUPROF_SOURCE=hooks takes events from the driver's entry points instead of CUPTI.\n";
-
-enum {
-    GP_RUN_SIM = 256,
-    GP_RUN_SUMMARY,
-    GP_RUN_LIBRARY,
-    GP_RUN_ALLOCATOR,
-    GP_RUN_LIMIT,
-    GP_RUN_CONF,
-    GP_RUN_RECORD,
-    GP_RUN_STACKS
-};
-
-/* While nothing is found a short program may come and go: 200 us apart costs 5 % of a CPU, so only for the first
- * seconds, and 1 ms apart where the report of a failure is all that is wanted; afterwards programs that live for less
- * than 2 ms may be missed.  Later ones are children: a look at all is 20 ms apart. */
+/* How often the program and its children are searched for sessions.  A short program may start
+ * and end between two searches.  A search every 200 us costs 5 % of a CPU, so it is done only in
+ * the first seconds and for --summary; without it the interval is 1 ms, because only the report
+ * of a failure is lost.  After the first seconds a program that runs for less than 2 ms may be
+ * missed.  Children are searched every 20 ms. */
 #define GP_LOOK_FIRST_NS 3000000000ull
 #define GP_LOOK_FAST_NS  200000ull
 #define GP_LOOK_CALM_NS  1000000ull
@@ -62,19 +28,11 @@ enum {
 
 struct gp_run_options {
     struct gp_launch launch;
-    bool summary, help;
+    const char *stacks, *record; /* NULL: not given; record "": without a name */
+    bool summary;
 };
 
-static int run_stacks(const char *value)
-{
-    static const char *const words[] = {"off", "native", "python", "all"};
-    for (size_t i = 0; i < GP_COUNT(words); i++)
-        if (strcmp(value, words[i]) == 0)
-            return setenv("GPUPROF_STACKS", value, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
-    return gp_usage_error("run", "--stacks=%s: must be off, native, python or all", value);
-}
-
-/* An older recording makes way; anything else that lies there was not made by us. */
+/* Removes an older recording; any other file of that name was not written by gpuprof and stays. */
 static int run_clear(const char *path)
 {
     char magic[sizeof(GP_RECORD_MAGIC) - 1];
@@ -91,13 +49,12 @@ static int run_clear(const char *path)
         return GP_EXIT_OK;
     gp_error("run",
              ours ? "--record=%s: cannot replace the old recording"
-                  : "--record=%s: exists and is no recording: "
-                    "choose another name",
+                  : "--record=%s: exists and is not a recording: choose another name",
              path);
     return GP_EXIT_FAILED;
 }
 
-/* The program may change its directory before it comes to the GPU: the name is made absolute. */
+/* Makes the name absolute, because the program may change its directory before it uses the GPU. */
 static int run_record(const char *name)
 {
     char here[4096] = "", path[2 * 4096];
@@ -109,7 +66,7 @@ static int run_record(const char *name)
     bool writable = access(slash > path ? path : "/", W_OK | X_OK) == 0;
     *slash = '/';
     if (!writable) {
-        gp_error("run", "--record=%s: no file can be made there: %s", name, strerror(errno));
+        gp_error("run", "--record=%s: cannot create a file there: %s", name, strerror(errno));
         return GP_EXIT_FAILED;
     }
     int rc = strchr(path, '%') ? GP_EXIT_OK : run_clear(path);
@@ -118,13 +75,15 @@ static int run_record(const char *name)
     return rc;
 }
 
-/* Without a name each process gets a file of its own. */
-static int run_record_here(const char *program)
+/* --record without a name: each process gets a file of its own, named after the program. */
+static int run_record_here(char *const *argv)
 {
     char name[512];
-    const char *base = strrchr(program, '/');
+    if (!argv)
+        return GP_EXIT_OK; /* gp_launch_prepare reports it */
+    const char *base = strrchr(argv[0], '/');
     size_t used = 0;
-    for (base = base ? base + 1 : program; *base && used < 250; base++) {
+    for (base = base ? base + 1 : argv[0]; *base && used < 250; base++) {
         if (*base == '%')
             name[used++] = '%';
         name[used++] = *base;
@@ -133,71 +92,30 @@ static int run_record_here(const char *program)
     return run_record(name);
 }
 
-/* `--record FILE CMD` would run FILE: nobody means that. */
-static int run_record_apart(char *const *argv)
+/* `--record FILE CMD` would run FILE, which no caller means. */
+static int run_check(void *options)
 {
-    size_t length = argv[0] ? strlen(argv[0]) : 0;
-    if (length < 8 || strcmp(argv[0] + length - 8, ".gpuprof") != 0)
-        return argv[0] ? run_record_here(argv[0]) : GP_EXIT_OK;
-    return gp_usage_error("run", "--record %s: a name stands behind a '=': --record=%s", argv[0], argv[0]);
+    const struct gp_run_options *o = options;
+    const char *program = o->launch.argv ? o->launch.argv[0] : "";
+    size_t length = strlen(program);
+    if (!o->record || o->record[0] || length < 8 || strcmp(program + length - 8, ".gpuprof") != 0)
+        return GP_EXIT_OK;
+    return gp_usage_error("run", "--record %s: join the name with '=': --record=%s", program, program);
 }
 
-static int run_parse(int argc, char **argv, struct gp_run_options *o)
+/* Sets the variables of --stacks and --record, which the program inherits. */
+static int run_prepare(struct gp_run_options *o)
 {
-    static const struct option options[] = {{"sim", optional_argument, NULL, GP_RUN_SIM},
-                                            {"summary", no_argument, NULL, GP_RUN_SUMMARY},
-                                            {"library", required_argument, NULL, GP_RUN_LIBRARY},
-                                            {"allocator", required_argument, NULL, GP_RUN_ALLOCATOR},
-                                            {"limit", required_argument, NULL, GP_RUN_LIMIT},
-                                            {"alloc-conf", required_argument, NULL, GP_RUN_CONF},
-                                            {"record", optional_argument, NULL, GP_RUN_RECORD},
-                                            {"stacks", required_argument, NULL, GP_RUN_STACKS},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    bool unnamed = false; /* --record alone */
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-        switch (c) {
-        case GP_RUN_SIM:
-            o->launch.sim = optarg ? optarg : "";
-            break;
-        case GP_RUN_SUMMARY:
-            o->summary = true;
-            break;
-        case GP_RUN_LIBRARY:
-            snprintf(o->launch.library, sizeof(o->launch.library), "%s", optarg);
-            break;
-        case GP_RUN_ALLOCATOR:
-            o->launch.allocator = optarg;
-            break;
-        case GP_RUN_LIMIT:
-            o->launch.limit = optarg;
-            break;
-        case GP_RUN_CONF:
-            o->launch.conf = optarg;
-            break;
-        case GP_RUN_RECORD:
-            unnamed = !optarg;
-            rc = optarg ? run_record(optarg) : GP_EXIT_OK;
-            break;
-        case GP_RUN_STACKS:
-            rc = run_stacks(optarg);
-            break;
-        case 'h':
-            o->help = true;
-            return GP_EXIT_OK;
-        default:
-            return gp_option_error("run", c, argv, optind, optopt);
-        }
-    }
-    o->launch.argv = argv + optind;
-    return !rc && unnamed ? run_record_apart(argv + optind) : rc;
+    int rc = GP_EXIT_OK;
+    if (o->stacks && setenv("GPUPROF_STACKS", o->stacks, 1) != 0)
+        rc = GP_EXIT_FAILED;
+    if (!rc && o->record)
+        rc = o->record[0] ? run_record(o->record) : run_record_here(o->launch.argv);
+    return rc ? rc : gp_launch_prepare(&o->launch);
 }
 
-/* The call sites of those that are watched, for a report of out of memory at the end: only a process that is alive says
- * what code it has mapped. */
+/* The call sites of the watched processes, for an out-of-memory report at the end.  They are
+ * read while the process is alive, because its code mappings are gone afterwards. */
 struct gp_run_sites {
     struct gp_sites *sites[GP_WATCH_MOST];
     bool tried[GP_WATCH_MOST];
@@ -218,7 +136,7 @@ static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *wat
         kept->tried[i] = true;
     }
     if (again)
-        kept->next_ns = now + 1000000000ull; /* a look costs up to some milliseconds */
+        kept->next_ns = now + 1000000000ull; /* an update may cost some milliseconds */
 }
 
 static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
@@ -242,9 +160,9 @@ static void run_summary(struct gp_watch *watch)
         struct gp_watched *watched = watch->watched[i];
         struct gp_process *process = &watched->process;
         printf("PID %d  %s\n", (int)process->pid, process->comm);
-        process->closed = false; /* that it has ended goes without saying here */
+        process->closed = false; /* do not print that it has ended: here all have */
         if (process->state == GP_PROCESS_STALE)
-            printf("  state: it did not end normally: these are the numbers that it published last\n");
+            printf("  state: it did not end normally; these are the last numbers that it published\n");
         else
             gp_notes_print(stdout, process);
         for (int d = 0; d < process->device_count; d++) {
@@ -255,11 +173,11 @@ static void run_summary(struct gp_watch *watch)
     if (watch->count == 0)
         gp_error("run", "--summary: no profiled process was seen: did the program initialise CUDA?");
     if (watch->left_out)
-        gp_error("run", "--summary: %d more processes than the %d that are kept", watch->left_out, GP_WATCH_MOST);
+        gp_error("run", "--summary: %d processes are missing: only %d are kept", watch->left_out, GP_WATCH_MOST);
     fflush(stdout);
 }
 
-/* The pages of those that ran out of GPU memory. */
+/* Prints the reports of the processes that ran out of GPU memory. */
 static void run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
 {
     for (int i = 0; i < watch->count; i++) {
@@ -282,39 +200,92 @@ static bool run_read(struct gp_watch *watch)
     return true;
 }
 
-int gp_cmd_run(int argc, char **argv)
+static int run_run(void *options)
 {
-    struct gp_run_options o = {.launch = {.command = "run"}};
+    struct gp_run_options *o = options;
     struct gp_watch watch = {0};
     struct gp_run_sites sites = {0};
     struct gp_child child;
-    int rc = run_parse(argc, argv, &o);
-    if (!rc && o.help) {
-        fputs(run_help, stdout);
-        return GP_EXIT_OK;
-    }
-    if (!rc)
-        rc = gp_launch_prepare(&o.launch);
+    int rc = run_prepare(o);
     if (rc)
         return rc;
-    rc = gp_child_start(&child, &o.launch);
+    rc = gp_child_start(&child, &o->launch);
     if (rc) {
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    run_watch(&child, &watch, &sites, o.summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    run_watch(&child, &watch, &sites, o->summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
     if (run_read(&watch)) {
-        if (o.summary)
+        if (o->summary)
             run_summary(&watch);
-        /* A program that ended well has dealt with it. */
-        if (o.summary || child.status != 0)
+        /* A program that ended with status 0 has coped with its failed requests. */
+        if (o->summary || child.status != 0)
             run_ooms(&watch, &sites);
         const char *record = getenv("GPUPROF_RECORD");
-        if (record && record[0] && child.status != 126 && child.status != 127) /* where there was no program */
+        if (record && record[0] && child.status != 126 && child.status != 127) /* the program was started */
             gp_recorded_print(stderr, &watch, record);
     }
     for (int i = 0; i < watch.count; i++)
-        gp_sites_close(sites.sites[i]); /* before the sessions that they read */
+        gp_sites_close(sites.sites[i]); /* first: they read the sessions that gp_watch_free closes */
     gp_watch_free(&watch);
     return child.status;
 }
+
+static const struct gp_command_option run_options[] = {
+    GP_OPTION_SIM(struct gp_run_options),
+    GP_FLAG(struct gp_run_options, summary, 0, "summary",
+            "print the table of torch.cuda.memory_summary when CMD has ended"),
+    GP_OPTION(struct gp_run_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
+              "write every event to FILE (default CMD.PID.gpuprof in the current directory); %p in FILE is the process "
+              "number, and a second process appends its number to the name",
+              .optional = true),
+    GP_OPTION(struct gp_run_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
+              "record call sites of allocations (default all with --record, else off)",
+              .words = GP_LIST("off", "native", "python", "all")),
+    GP_OPTION(struct gp_run_options, launch.allocator, 0, "allocator", "NAME", GP_ARG_CHOICE,
+              "serve cuMemAlloc and cudaMalloc of CMD from a cache; uses LD_PRELOAD, which does not reach statically "
+              "linked programs",
+              .choice = gp_allocator_name),
+    GP_OPTION(struct gp_run_options, launch.limit, 0, "limit", "SIZE", GP_ARG_SIZE,
+              "the most memory that the allocator reserves on a device"),
+    GP_OPTION(struct gp_run_options, launch.conf, 0, "alloc-conf", "K:V,..", GP_ARG_TEXT,
+              "settings of the allocator, in the grammar of PYTORCH_CUDA_ALLOC_CONF"),
+    GP_OPTION_LIBRARY(struct gp_run_options),
+    {0}};
+
+static const struct gp_command_option run_operands[] = {
+    GP_OPERAND(struct gp_run_options, launch.argv, "CMD", GP_ARG_PROGRAM, "the program and its arguments"), {0}};
+
+const struct gp_command_spec gp_command_run = {
+    .name = "run",
+    .summary = "run a program with the profiler loaded",
+    .group = GP_GROUP_WATCH,
+    .usage = GP_LIST("[--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
+                     "[--alloc-conf=K:V,..]] [--library=FILE] [--] CMD..."),
+    .about =
+        GP_LIST("Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD "
+                "initialises it. Signals are forwarded. The exit status is that of CMD: 128 + N if signal N killed "
+                "it, 126 if it could not be run, 127 if it was not found.",
+                "If CMD fails after a request for GPU memory failed, a report on standard error explains why and "
+                "what would help.",
+                "The variables GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT, GPUPROF_ALLOC_CONF, GPUPROF_RECORD and "
+                "GPUPROF_STACKS do the same as the options. GPUPROF_SOURCE=hooks takes events from the entry "
+                "points of the driver instead of CUPTI."),
+    .details =
+        GP_LIST("The forwarded signals are INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT and WINCH. The report about "
+                "failed requests covers CMD and the processes that it started; see OUT OF MEMORY. With '--summary' it "
+                "is printed even if they ended with status 0, and there is a table for each profiled process.",
+                "An existing recording of the given name is replaced; any other file is not.",
+                "The allocator 'passthrough' sends every request to the driver; 'off' loads no allocator."),
+    .options = run_options,
+    .operands = run_operands,
+    .examples =
+        GP_EXAMPLES({"gpuprof run --summary python train.py", "Print a memory summary when the program has ended."},
+                    {"gpuprof run --sim=devices=2 ./program", "Run on two simulated GPUs."},
+                    {"gpuprof run --record=train.gpuprof python train.py; gpuprof report train.gpuprof -o report.html",
+                     "Record a program and make a page of it."}),
+    GP_DEFAULTS(struct gp_run_options, .launch = {.command = "run", .limit = -1}),
+    .operand_ends = true,
+    .check = run_check,
+    .run = run_run,
+};

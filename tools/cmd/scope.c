@@ -1,66 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * scope.c: `gpuprof scope` (named watermarks) and `gpuprof mark` (a named instant).  Called by main.c. */
+ * scope.c: `gpuprof scope` (named peaks) and `gpuprof mark` (a named instant).  Called by
+ * commands.c. */
 #include <cmd/cmd.h>
 #include <write/write.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char scope_help[] =
-    "usage: gpuprof scope (begin|end|list) [NAME] -p PID [--json]\n"
-    "\n"
-    "A scope is a peak of its own, from its begin to its end; it disturbs nobody else's.  Up to 16 at a time.\n"
-    "\n"
-    "  begin NAME         starts a scope\n"
-    "  end NAME           ends it and prints its peaks\n"
-    "  list               prints the scopes that are begun, with their peaks so far\n"
-    "  -p, --pid PID      the process; without: your only profiled process\n"
-    "      --json         schema gpuprof.scope/1\n";
-
-static const char mark_help[] =
-    "usage: gpuprof mark NAME -p PID\n"
-    "\n"
-    "Writes a mark (at most 31 bytes) into the events of a process: 'gpuprof trace' shows it among the allocations.\n"
-    "\n"
-    "  -p, --pid PID      the process; without: your only profiled process\n";
-
 struct gp_scope_options {
     struct gp_target target;
-    bool json, help;
-    char **words; /* what is left after the options */
-    int word_count;
+    const char *verb, *name;
+    bool json;
 };
 
-static int scope_parse(int argc, char **argv, struct gp_scope_options *o)
-{
-    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":p:h", options, NULL)) != -1) {
-        if (c == 'p')
-            rc = gp_target_pids(&o->target, optarg);
-        else if (c == 'j')
-            o->json = true;
-        else if (c == 'h')
-            o->help = true;
-        else
-            return gp_option_error(argv[0], c, argv, optind, optopt);
-    }
-    if (!rc && o->target.pid_count > 1)
-        rc = gp_usage_error(argv[0], "-p: one process at a time");
-    o->words = argv + optind;
-    o->word_count = argc - optind;
-    return rc;
-}
-
-/* `most` counts the bytes before the NUL. */
+/* Whether a name of a scope or mark is valid; most: bytes before the NUL. */
 static int name_check(const char *command, const char *name, size_t most)
 {
     if (!name[0] || strlen(name) > most)
@@ -82,7 +37,8 @@ static void scope_line(const char *name, const struct gp_device_view *device, co
            gp_size_text(b, v->reserved_peak_bytes), (long long)v->reserved_peak_bytes);
 }
 
-/* Prints scope `name` of a process, or adds it to `array`. */
+/* Prints the scope, or adds it to `array`.  ended: the reply that closed it; NULL: it is open in
+ * `slot`. */
 static void scope_show(const struct gp_process *process, const char *name, const struct gp_wire_slot *ended, int slot,
                        json_t *array)
 {
@@ -113,8 +69,8 @@ static int scope_list(const struct gp_process *process, bool json)
 }
 
 static const struct gp_refusal scope_refusals[] = {
-    {ENOENT, "no scope of this name is begun: 'gpuprof scope list' shows those that are"},
-    {EEXIST, "a scope of this name is begun already"},
+    {ENOENT, "no scope of this name is open: 'gpuprof scope list' lists the open ones"},
+    {EEXIST, "a scope of this name is open already"},
     {ENOSPC, "all 16 scopes are in use: end one first"},
     {0, NULL},
 };
@@ -138,67 +94,115 @@ static int scope_ask(const char *command, const struct gp_process *process, unsi
 
 static int scope_act(const struct gp_scope_options *o, const struct gp_process *process)
 {
-    const char *verb = o->words[0];
+    const char *verb = o->verb;
     struct gp_wire_slot *ended = NULL;
     if (strcmp(verb, "list") == 0)
         return scope_list(process, o->json);
     if (strcmp(verb, "begin") == 0)
-        return scope_ask("scope", process, GP_COMMAND_SCOPE_BEGIN, o->words[1], NULL);
-    int rc = scope_ask("scope", process, GP_COMMAND_SCOPE_END, o->words[1], &ended);
+        return scope_ask("scope", process, GP_COMMAND_SCOPE_BEGIN, o->name, NULL);
+    int rc = scope_ask("scope", process, GP_COMMAND_SCOPE_END, o->name, &ended);
     if (rc)
         return rc;
     json_t *array = o->json ? json_array() : NULL;
-    scope_show(process, o->words[1], ended, 0, array);
+    scope_show(process, o->name, ended, 0, array);
     free(ended);
     return scope_finish(process, array);
 }
 
-static int scope_words(const struct gp_scope_options *o)
+static int scope_check(void *options)
 {
-    if (o->word_count == 0)
-        return gp_usage_error("scope", "say what: begin NAME, end NAME or list");
-    bool list = strcmp(o->words[0], "list") == 0;
-    if (!list && strcmp(o->words[0], "begin") != 0 && strcmp(o->words[0], "end") != 0)
-        return gp_usage_error("scope", "%s: not one of begin, end, list", o->words[0]);
-    if (o->word_count != (list ? 1 : 2))
-        return gp_usage_error("scope", list ? "list takes no name" : "one name, please");
-    return list ? GP_EXIT_OK : name_check("scope", o->words[1], sizeof(((struct gp_wire_slot *)0)->name) - 1);
+    const struct gp_scope_options *o = options;
+    if (!o->verb)
+        return gp_usage_error("scope", "no action given: begin NAME, end NAME or list");
+    if (strcmp(o->verb, "list") == 0)
+        return o->name ? gp_usage_error("scope", "list takes no name") : GP_EXIT_OK;
+    if (!o->name)
+        return gp_usage_error("scope", "%s needs one name", o->verb);
+    return name_check("scope", o->name, sizeof(((struct gp_wire_slot *)0)->name) - 1);
 }
 
-int gp_cmd_scope(int argc, char **argv)
+static int scope_run(void *options)
 {
-    struct gp_scope_options o = {.target = GP_TARGET_INIT("scope")};
+    struct gp_scope_options *o = options;
     struct gp_system *system = NULL;
-    int rc = scope_parse(argc, argv, &o);
-    if (!rc && o.help)
-        fputs(scope_help, stdout);
-    else if (!rc)
-        rc = scope_words(&o);
-    if (!rc && !o.help)
-        rc = gp_target_collect(&o.target, true, false, &system);
-    if (system)
-        rc = scope_act(&o, &system->processes[0]);
+    int rc = gp_target_collect(&o->target, true, false, &system);
+    if (!rc)
+        rc = scope_act(o, &system->processes[0]);
     gp_system_free(system);
-    gp_target_free(&o.target);
     return rc;
 }
 
-int gp_cmd_mark(int argc, char **argv)
+static int mark_check(void *options)
 {
-    struct gp_scope_options o = {.target = GP_TARGET_INIT("mark")};
+    const struct gp_scope_options *o = options;
+    if (!o->name)
+        return gp_usage_error("mark", "it needs one name");
+    /* An event has less room for the name than the request. */
+    return name_check("mark", o->name, sizeof(((struct gp_wire_event *)0)->name) - 1);
+}
+
+static int mark_run(void *options)
+{
+    struct gp_scope_options *o = options;
     struct gp_system *system = NULL;
-    int rc = scope_parse(argc, argv, &o);
-    if (!rc && o.help)
-        fputs(mark_help, stdout);
-    else if (!rc && o.word_count != 1)
-        rc = gp_usage_error("mark", "one name, please");
-    else if (!rc) /* an event holds less of it than the request does */
-        rc = name_check("mark", o.words[0], sizeof(((struct gp_wire_event *)0)->name) - 1);
-    if (!rc && !o.help)
-        rc = gp_target_collect(&o.target, false, false, &system);
-    if (system)
-        rc = scope_ask("mark", &system->processes[0], GP_COMMAND_MARK, o.words[0], NULL);
+    int rc = gp_target_collect(&o->target, false, false, &system);
+    if (!rc)
+        rc = scope_ask("mark", &system->processes[0], GP_COMMAND_MARK, o->name, NULL);
     gp_system_free(system);
-    gp_target_free(&o.target);
     return rc;
 }
+
+static const struct gp_command_option scope_options[] = {
+    GP_OPTION_PID(struct gp_scope_options, "the process (default: your only profiled process)"),
+    GP_OPTION_JSON(struct gp_scope_options, "gpuprof.scope/1"),
+    {0}};
+
+static const struct gp_command_option scope_operands[] = {
+    GP_OPERAND(struct gp_scope_options, verb, "ACTION", GP_ARG_CHOICE, "what to do",
+               .words = GP_LIST("begin", "end", "list")),
+    GP_OPERAND(struct gp_scope_options, name, "NAME", GP_ARG_TEXT, "the name of the scope, for begin and end"),
+    {0}};
+
+const struct gp_command_spec gp_command_scope = {
+    .name = "scope",
+    .summary = "measure the peak of a part of a program",
+    .group = GP_GROUP_ASK,
+    .usage = GP_LIST("(begin NAME | end NAME | list) [-p PID] [--json]"),
+    .about = GP_LIST("A scope measures its own peak between 'begin' and 'end', independently of other scopes and of "
+                     "resets. 'end' prints the peaks; 'list' prints the open scopes and their peaks so far. A process "
+                     "has up to 16 scopes at a time."),
+    .options = scope_options,
+    .operands = scope_operands,
+    .examples = GP_EXAMPLES({"gpuprof scope begin epoch -p 1234; sleep 60; gpuprof scope end epoch -p 1234",
+                             "Measure the peak of the next minute."},
+                            {"gpuprof scope list -p 1234 --json", "Print the open scopes for a script."}),
+    GP_DEFAULTS(struct gp_scope_options, .target = GP_TARGET_INIT("scope")),
+    .surplus = "a scope has one name",
+    .check = scope_check,
+    .run = scope_run,
+};
+
+/* --json was always accepted here, without effect; it stays out of the help. */
+static const struct gp_command_option mark_options[] = {
+    GP_OPTION_PID(struct gp_scope_options, "the process (default: your only profiled process)"),
+    GP_FLAG(struct gp_scope_options, json, 0, "json", NULL),
+    {0}};
+
+static const struct gp_command_option mark_operands[] = {
+    GP_OPERAND(struct gp_scope_options, name, "NAME", GP_ARG_TEXT, "the name of the mark, at most 31 bytes"), {0}};
+
+const struct gp_command_spec gp_command_mark = {
+    .name = "mark",
+    .summary = "write a named mark into the events of a process",
+    .group = GP_GROUP_ASK,
+    .usage = GP_LIST("NAME [-p PID]"),
+    .about = GP_LIST("Writes a mark into the events of a process. 'gpuprof trace' and recordings show it between the "
+                     "allocations, and recurring marks divide a recording into steps."),
+    .options = mark_options,
+    .operands = mark_operands,
+    .examples = GP_EXAMPLES({"gpuprof mark epoch -p 1234", "Mark the start of an epoch."}),
+    GP_DEFAULTS(struct gp_scope_options, .target = GP_TARGET_INIT("mark")),
+    .surplus = "a mark has one name",
+    .check = mark_check,
+    .run = mark_run,
+};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a running process. Called
- * by main.c. */
+ * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a
+ * running process.  Called by commands.c. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <collect/extents.h>
@@ -11,7 +11,6 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,85 +20,32 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char snapshot_help[] =
-    "usage: gpuprof snapshot FILE -o snapshot.pickle\n"
-    "       gpuprof snapshot [-p PID] [--trace SECS] -o snapshot.pickle\n"
-    "\n"
-    "Writes which memory is whose, block by block, in the format of torch.cuda.memory._snapshot(): for\n"
-    "pytorch.org/memory_viz, torch's _memory_viz.py and 'gpuprof replay'.  The program need not be PyTorch.\n"
-    "\n"
-    "  FILE               a recording: its memory at the end, and the whole way there\n"
-    "  -p, --pid PID      a running process, as it is now; without PID and FILE: your only profiled process\n"
-    "      --trace SECS   with the events of so many seconds from now, behind the last ones that it still holds\n"
-    "                     (0: these alone); ^C ends them early\n"
-    "  -o, --output OUT   where to; an older file of that name is replaced once the new one is whole; '-': stdout\n"
-    "\n"
-    "Memory of the host is not in it: PyTorch's format has devices alone.\n";
-
-enum { GP_SNAPSHOT_TRACE = 256 };
-
-/* A day: for longer there are recordings. */
+/* A day; for longer times there are recordings. */
 #define GP_SNAPSHOT_MOST_SECONDS 86400
-/* The ring holds 32 thousand events: at 600 000 a second it comes round in 50 ms. */
+/* The ring holds 32 thousand events: at 600 000 per second it is overwritten after 50 ms. */
 #define GP_SNAPSHOT_PAUSE_NS 20000000ull
 
 struct gp_snapshot_options {
     struct gp_target target;
     const char *file, *output;
     int64_t trace_seconds; /* -1: no trace */
-    bool help;
 };
 
-static int snapshot_option(int c, struct gp_snapshot_options *o)
+static int snapshot_check(void *options)
 {
-    if (c == 'p')
-        return gp_target_pids(&o->target, optarg);
-    if (c == 'h')
-        o->help = true;
-    if (c == 'o')
-        o->output = optarg;
-    if (c == GP_SNAPSHOT_TRACE && gp_parse_number(optarg, 0, GP_SNAPSHOT_MOST_SECONDS, &o->trace_seconds) != 0)
-        return gp_usage_error("snapshot", "--trace %s: not a number of seconds from 0 to %d", optarg,
-                              GP_SNAPSHOT_MOST_SECONDS);
-    return GP_EXIT_OK;
-}
-
-static int snapshot_parse(int argc, char **argv, struct gp_snapshot_options *o)
-{
-    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
-                                            {"output", required_argument, NULL, 'o'},
-                                            {"trace", required_argument, NULL, GP_SNAPSHOT_TRACE},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":p:o:h", options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error("snapshot", c, argv, optind, optopt);
-        rc = snapshot_option(c, o);
-    }
-    if (rc || o->help)
-        return rc;
-    o->file = optind < argc ? argv[optind++] : NULL;
-    if (optind < argc)
-        return gp_usage_error("snapshot", "%s: one recording at a time", argv[optind]);
-    if (o->target.pid_count > 1)
-        return gp_usage_error("snapshot", "-p: one process at a time");
+    const struct gp_snapshot_options *o = options;
     if (o->file && o->target.pids)
         return gp_usage_error("snapshot", "a recording and -p exclude each other");
     if (o->file && o->trace_seconds >= 0)
         return gp_usage_error("snapshot", "--trace is for a running process: a recording has its events");
-    if (!o->output)
-        return gp_usage_error("snapshot", "where to?  Name a file: -o snapshot.pickle");
-    return GP_EXIT_OK;
+    return o->output ? GP_EXIT_OK : gp_usage_error("snapshot", "missing output file: use -o snapshot.pickle");
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 struct gp_snapshot_out {
     const char *path;
-    char part[4096]; /* written here, and renamed when whole; "": path is no ordinary file */
+    char part[4096]; /* written here and renamed when complete; "": path is not a regular file */
     int fd;
 };
 
@@ -130,7 +76,7 @@ static int snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_o
     return GP_EXIT_FAILED;
 }
 
-/* error: of the writing. */
+/* error: result of the writing, 0 or -errno. */
 static int snapshot_finish(struct gp_snapshot_out *out, int error)
 {
     if (close(out->fd) != 0 && !error)
@@ -161,9 +107,10 @@ static void snapshot_notes(const struct gp_symbols *symbols)
         fprintf(stderr, "gpuprof: snapshot: %s\n", note);
 }
 
-/* ---- of a running process ---------------------------------------------------------------------------------------- */
+/* ---- a running process ------------------------------------------------------------------------------------------- */
 
-/* ^C ends the time early, and the snapshot is written; a second one ends the program. */
+/* Collects events for some seconds.  ^C ends that early, and the snapshot is written; a second
+ * ^C ends the command. */
 static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
 {
     const struct timespec pause = {0, GP_SNAPSHOT_PAUSE_NS};
@@ -175,7 +122,7 @@ static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, &before);
     if (seconds > 1)
-        fprintf(stderr, "gpuprof: snapshot: events of %lld s, or until ^C\n", (long long)seconds);
+        fprintf(stderr, "gpuprof: snapshot: collecting events for %lld s, or until ^C\n", (long long)seconds);
     int rc = gp_recent_poll(recent, 0);
     while (!rc && !stopped && gp_clock_ns() < end) {
         stopped = sigtimedwait(&set, NULL, &pause) > 0;
@@ -185,15 +132,15 @@ static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
     return rc;
 }
 
-static int snapshot_pieces(pid_t pid, struct gp_extents *pieces)
+static int snapshot_extents(pid_t pid, struct gp_extents *extents)
 {
     char why[128], what[256];
-    int rc = gp_extents_take(pid, pieces, 0, why, sizeof(why));
-    if (!rc && pieces->missed)
+    int rc = gp_extents_take(pid, extents, 0, why, sizeof(why));
+    if (!rc && extents->missed)
         fprintf(stderr,
                 "gpuprof: snapshot: pid %d allocates faster than its memory can be listed: %" PRIu64
-                " pieces are missing\n",
-                (int)pid, pieces->missed);
+                " segments and blocks are missing\n",
+                (int)pid, extents->missed);
     if (!rc)
         return GP_EXIT_OK;
     if (rc == -ESRCH || rc == -EACCES) {
@@ -204,15 +151,16 @@ static int snapshot_pieces(pid_t pid, struct gp_extents *pieces)
     if (rc == -ETIMEDOUT)
         gp_error("snapshot", "pid %d does not answer (is it stopped?): try again when it runs", (int)pid);
     else if (rc == -EINVAL)
-        gp_error("snapshot", "pid %d runs a library of another version, which gives no snapshots: start it anew",
+        gp_error("snapshot", "pid %d runs another version of the library, which makes no snapshots: restart it",
                  (int)pid);
     else
         gp_error("snapshot", "pid %d: its memory cannot be listed: %s", (int)pid, rc == -EPROTO ? why : strerror(-rc));
     return GP_EXIT_FAILED;
 }
 
-/* The trace is gathered before the pieces are taken, and what came in between after them. */
-static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_extents *pieces)
+/* Collects the trace, takes the segments and blocks, then collects the events that arrived in
+ * between. */
+static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_extents *extents)
 {
     int rc = 0;
     if (seconds >= 0 && (rc = gp_recent_open(recent, pid)) == 0)
@@ -221,7 +169,7 @@ static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent,
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         return rc == -ESRCH || rc == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
     }
-    int status = snapshot_pieces(pid, pieces);
+    int status = snapshot_extents(pid, extents);
     if (!status && seconds >= 0 && (rc = gp_recent_poll(recent, 1)) != 0) {
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         status = GP_EXIT_FAILED;
@@ -259,7 +207,8 @@ struct gp_snapshot_sites { /* NULL: stacks are off, or cannot be read */
     struct gp_symbols *symbols;
 };
 
-/* After the pieces: what they name is in the tables by then.  A snapshot without names is better than none. */
+/* Called after the blocks were taken, so that the tables have all their call sites.  Without
+ * call sites the snapshot is still written. */
 static void snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
 {
     char problem[GP_PROBLEM_BYTES] = "";
@@ -267,7 +216,7 @@ static void snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
     if (rc)
         out->sites = NULL;
     if (rc && rc != -ENOENT)
-        fprintf(stderr, "gpuprof: snapshot: pid %d: without call sites: %s\n", (int)pid,
+        fprintf(stderr, "gpuprof: snapshot: pid %d: call sites are missing: %s\n", (int)pid,
                 problem[0] ? problem : strerror(-rc));
     if (rc)
         return;
@@ -296,13 +245,13 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
 {
     struct gp_system *system = NULL;
     struct gp_recent recent = {.fd = -1};
-    struct gp_extents pieces = {0};
+    struct gp_extents extents = {0};
     struct gp_snapshot_sites sites = {0};
     struct gp_snapshot_counts counts;
     struct gp_snapshot_out out;
     int rc = gp_target_collect(&o->target, true, false, &system);
     if (!rc)
-        rc = snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &pieces);
+        rc = snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &extents);
     if (!rc)
         rc = snapshot_open(&out, o);
     if (!rc) {
@@ -310,7 +259,7 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
         snapshot_sites(system->processes[0].pid, &sites);
         const struct gp_snapshot_names names = {gp_symbols_site, sites.symbols,
                                                 sites.symbols ? sites.sites->site_count : 0};
-        live.pieces = &pieces;
+        live.pieces = &extents;
         live.events = recent.events;
         live.event_count = recent.count;
         rc = snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
@@ -320,13 +269,13 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
         snapshot_report(&out, &counts);
     }
     snapshot_sites_free(&sites);
-    gp_extents_free(&pieces);
+    gp_extents_free(&extents);
     gp_recent_close(&recent);
     gp_system_free(system);
     return rc;
 }
 
-/* ---- of a recording ---------------------------------------------------------------------------------------------- */
+/* ---- a recording ------------------------------------------------------------------------------------------------- */
 
 static int snapshot_of_file(const struct gp_snapshot_options *o)
 {
@@ -341,9 +290,10 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     if (rc)
         return gp_load_refused("snapshot", o->file, rc, why);
     if (!recording->complete)
-        gp_error("snapshot", "%s: it was cut off: it ends where its writer was stopped", o->file);
+        gp_error("snapshot", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
     if (recording->dropped)
-        gp_error("snapshot", "%s: %" PRIu64 " of %" PRIu64 " events were lost: blocks may be missing, or live too long",
+        gp_error("snapshot",
+                 "%s: %" PRIu64 " of %" PRIu64 " events were lost: blocks may be missing, or appear to live too long",
                  o->file, recording->dropped, recording->tried);
     const struct gp_symbol_source source = {
         recording->sites,      recording->frames,      recording->modules,      recording->strings,
@@ -365,14 +315,43 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     return rc;
 }
 
-int gp_cmd_snapshot(int argc, char **argv)
+static int snapshot_run(void *options)
 {
-    struct gp_snapshot_options o = {.target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1};
-    int rc = snapshot_parse(argc, argv, &o);
-    if (!rc && o.help)
-        fputs(snapshot_help, stdout);
-    else if (!rc)
-        rc = o.file ? snapshot_of_file(&o) : snapshot_of_process(&o);
-    gp_target_free(&o.target);
-    return rc;
+    struct gp_snapshot_options *o = options;
+    return o->file ? snapshot_of_file(o) : snapshot_of_process(o);
 }
+
+static const struct gp_command_option snapshot_options[] = {
+    GP_OPTION_PID(struct gp_snapshot_options, "a running process (default without FILE: your only profiled process)"),
+    GP_OPTION(struct gp_snapshot_options, trace_seconds, 0, "trace", "SECS", GP_ARG_NUMBER,
+              "add the events that the process still holds and those of the next SECS seconds; ^C ends that early",
+              .high = GP_SNAPSHOT_MOST_SECONDS),
+    GP_OPTION(struct gp_snapshot_options, output, 'o', "output", "OUT", GP_ARG_FILE,
+              "the file to write; an existing file is replaced when the new one is complete; '-' is standard output"),
+    {0}};
+
+static const struct gp_command_option snapshot_operands[] = {
+    GP_OPERAND(struct gp_snapshot_options, file, "FILE", GP_ARG_RECORDING,
+               "a recording: its memory at the end, and all its events"),
+    {0}};
+
+const struct gp_command_spec gp_command_snapshot = {
+    .name = "snapshot",
+    .summary = "write a memory snapshot for PyTorch's viewer, of any program",
+    .group = GP_GROUP_EXPORT,
+    .usage = GP_LIST("FILE -o snapshot.pickle", "[-p PID] [--trace=SECS] -o snapshot.pickle"),
+    .about =
+        GP_LIST("Writes the blocks of memory and their call sites in the format of torch.cuda.memory._snapshot(), "
+                "for pytorch.org/memory_viz, torch's _memory_viz.py and 'gpuprof replay'. The program need not use "
+                "PyTorch.",
+                "The format has no place for host memory, so the snapshot has none. docs/snapshot.md describes it."),
+    .options = snapshot_options,
+    .operands = snapshot_operands,
+    .examples =
+        GP_EXAMPLES({"gpuprof snapshot -p 1234 -o now.pickle", "Write the current memory of a running process."},
+                    {"gpuprof snapshot train.gpuprof -o end.pickle", "Write the end and the history of a recording."}),
+    GP_DEFAULTS(struct gp_snapshot_options, .target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1),
+    .surplus = "one recording at a time",
+    .check = snapshot_check,
+    .run = snapshot_run,
+};

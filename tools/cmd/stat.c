@@ -1,87 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * stat.c: `gpuprof stat`: the numbers of profiled processes, once.  Called by main.c. */
+ * stat.c: `gpuprof stat`: the numbers of profiled processes, once.  Called by commands.c. */
 #include <cmd/cmd.h>
 #include <write/write.h>
 
-#include <getopt.h>
 #include <maps/maps.h>
 #include <maps/sample.h>
 #include <stdio.h>
 
-static const char stat_help[] =
-    "usage: gpuprof stat [-p PID,.. | --all] [--device N] [--json | --summary] [--pins DIR]\n"
-    "\n"
-    "Prints what profiled processes hold and held at the peak: allocated and reserved memory, by device and by kind.\n"
-    "Without -p and --all: your only profiled process.\n"
-    "\n"
-    "  -p, --pid PID,..   these processes\n"
-    "  -a, --all          every profiled process that you may read; where 'gpuprof agent' runs, with the totals and "
-    "peaks\n"
-    "                     that its maps have of those that you may not (--system: the same, and it must run)\n"
-    "      --device N     this device alone (its number in that process, or 'host')\n"
-    "      --json         schema gpuprof.stat/1: the 122 statistics of torch.cuda.memory_stats and more\n"
-    "      --pins DIR     where that agent pins its maps (" GP_MAPS_PINS ")\n"
-    "      --summary      the table of torch.cuda.memory_summary, for each device\n"
-    "\n"
-    "Exit status: 0, 1 failed, 2 usage, 3 no such profiled process.\n";
-
 struct gp_stat_options {
     struct gp_target target;
     const char *pins;
-    bool json, summary, help, system;
+    bool json, summary, system;
 };
 
-static int stat_parse(int argc, char **argv, struct gp_stat_options *o)
+static int stat_check(void *options)
 {
-    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
-                                            {"all", no_argument, NULL, 'a'},
-                                            {"device", required_argument, NULL, 'd'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"summary", no_argument, NULL, 's'},
-                                            {"system", no_argument, NULL, 'S'},
-                                            {"pins", required_argument, NULL, 'P'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && (c = getopt_long(argc, argv, ":p:ah", options, NULL)) != -1) {
-        switch (c) {
-        case 'p':
-            rc = gp_target_pids(&o->target, optarg);
-            break;
-        case 'a':
-            o->target.all = true;
-            break;
-        case 'd':
-            rc = gp_target_device(&o->target, optarg);
-            break;
-        case 'j':
-            o->json = true;
-            break;
-        case 's':
-            o->summary = true;
-            break;
-        case 'S':
-            o->system = o->target.all = true;
-            break;
-        case 'P':
-            o->pins = optarg;
-            break;
-        case 'h':
-            o->help = true;
-            return GP_EXIT_OK;
-        default:
-            return gp_option_error("stat", c, argv, optind, optopt);
-        }
-    }
-    if (!rc && optind < argc)
-        rc = gp_usage_error("stat", "%s: unexpected argument (processes are named with -p)", argv[optind]);
-    if (!rc && o->json && o->summary)
-        rc = gp_usage_error("stat", "--json and --summary exclude each other");
-    if (!rc && o->pins && !o->target.all)
-        rc = gp_usage_error("stat", "--pins %s: it goes with --all", o->pins);
-    return rc;
+    struct gp_stat_options *o = options;
+    o->target.all |= o->system;
+    o->target.more = o->target.all;
+    if (o->json && o->summary)
+        return gp_usage_error("stat", "--json and --summary exclude each other");
+    if (o->pins && !o->target.all)
+        return gp_usage_error("stat", "--pins %s: it goes with --all", o->pins);
+    return GP_EXIT_OK;
 }
 
 static void stat_summaries(const struct gp_system *system, int device)
@@ -98,7 +39,7 @@ static void stat_summaries(const struct gp_system *system, int device)
         for (int d = 0; d < process->device_count; d++) {
             const struct gp_device_view *view = &process->devices[d];
             if (view->totals_only)
-                continue; /* the table has more than the agent's maps know */
+                continue; /* the agent does not count everything that this table shows */
             bool wanted = device < 0 ? view->index != (int)GP_WIRE_HOST : gp_device_number(view) == device;
             if (!wanted)
                 continue;
@@ -110,7 +51,8 @@ static void stat_summaries(const struct gp_system *system, int device)
     }
 }
 
-/* What the agent knows beside the sessions.  Its absence matters only to who asked for it. */
+/* Adds the processes and totals that only the agent knows.  A missing agent is an error with
+ * --system or --pins. */
 static int stat_complete(const struct gp_stat_options *o, struct gp_system *system)
 {
     struct gp_system_view *view;
@@ -130,49 +72,76 @@ static int stat_complete(const struct gp_stat_options *o, struct gp_system *syst
     const struct gp_agent *agent = &system->agent;
     snprintf(age, sizeof(age), "%llu s", (unsigned long long)(agent->silent_ns / 1000000000ull));
     if (agent->present && !agent->alive)
-        gp_error("stat", "the agent has given no sign of life for %s: what comes from its maps stands still", age);
+        gp_error("stat", "the agent has not reported for %s: the numbers from its tables are not updated", age);
     if (agent->map_full || agent->refused)
-        gp_error("stat",
-                 "the agent did not count %llu updates without room in its tables and %llu batches that it "
-                 "refused",
+        gp_error("stat", "the agent did not count %llu updates, because its tables were full, and refused %llu batches",
                  (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
     for (int i = 0; agent->processes_hidden && i < agent->sum_count; i++) {
         const struct gp_sum *sum = &agent->sums[i];
         char allocated[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];
         if (!sum->cgroup_id)
-            gp_error("stat", "%s: %s allocated, at most %s, by %d %s: only root may see those of other users",
+            gp_error("stat", "%s: %s allocated, peak %s, in %d %s: only root may list the processes of other users",
                      sum->uuid, gp_size_text(allocated, sum->allocated), gp_size_text(peak, sum->allocated_peak),
                      sum->processes, sum->processes == 1 ? "process" : "processes");
     }
     if (system->process_count == 0 && !agent->processes_hidden)
-        gp_target_nobody(&o->target, system);
+        gp_target_none(&o->target, system);
     return GP_EXIT_OK;
 }
 
-int gp_cmd_stat(int argc, char **argv)
+static int stat_run(void *options)
 {
-    struct gp_stat_options o = {.target = GP_TARGET_INIT("stat")};
+    struct gp_stat_options *o = options;
     struct gp_system *system = NULL;
-    int rc = stat_parse(argc, argv, &o);
-    o.target.more = o.target.all;
-    o.target.choice = true;
-    if (!rc && o.help)
-        fputs(stat_help, stdout);
-    else if (!rc)
-        rc = gp_target_collect(&o.target, true, true, &system);
-    if (system && o.target.all)
-        rc = stat_complete(&o, system);
+    int rc = gp_target_collect(&o->target, true, true, &system);
+    if (system && o->target.all)
+        rc = stat_complete(o, system);
     for (int i = 0; system && i < system->process_count; i++)
         gp_holders_name(&system->processes[i], NULL);
     if (system && !rc) {
-        if (o.json)
-            rc = gp_json_print(stdout, gp_stat_json(system, o.target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;
-        else if (o.summary)
-            stat_summaries(system, o.target.device);
+        if (o->json)
+            rc = gp_json_print(stdout, gp_stat_json(system, o->target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;
+        else if (o->summary)
+            stat_summaries(system, o->target.device);
         else
-            gp_stat_table(stdout, system, o.target.device);
+            gp_stat_table(stdout, system, o->target.device);
     }
     gp_system_free(system);
-    gp_target_free(&o.target);
     return rc;
 }
+
+static const struct gp_command_option stat_options[] = {
+    GP_OPTION_PIDS(struct gp_stat_options),
+    GP_OPTION_ALL(struct gp_stat_options),
+    GP_FLAG(struct gp_stat_options, system, 0, "system", "like --all, but fail if no agent runs"),
+    GP_OPTION_DEVICE(struct gp_stat_options),
+    GP_FLAG(struct gp_stat_options, json, 0, "json",
+            "print JSON, schema gpuprof.stat/1: the 122 statistics of torch.cuda.memory_stats and more"),
+    GP_FLAG(struct gp_stat_options, summary, 0, "summary",
+            "print the table of torch.cuda.memory_summary for each device"),
+    GP_OPTION_PINS(struct gp_stat_options),
+    {0}};
+
+const struct gp_command_spec gp_command_stat = {
+    .name = "stat",
+    .summary = "print the numbers of profiled processes once",
+    .group = GP_GROUP_WATCH,
+    .usage = GP_LIST("[-p PID,.. | --all] [--device=N] [--json | --summary] [--system] [--pins=DIR]"),
+    .about = GP_LIST(
+        "Prints the current and the peak memory of profiled processes, allocated and reserved, by device and by "
+        "kind of memory. Without '-p' and '--all' it prints your only profiled process.",
+        "With '--all' and a running 'gpuprof agent', processes that you may not read are listed with the "
+        "totals and peaks that the agent has counted."),
+    .details = GP_LIST("In JSON the other statistics of such processes are null, and 'known_from' is 'agent'. "
+                       "Without an agent '--system' ends with status 77."),
+    .options = stat_options,
+    .examples =
+        GP_EXAMPLES({"gpuprof stat", "Print your only profiled process."},
+                    {"gpuprof stat --summary --device 0 -p 1234", "Print the memory summary that PyTorch users know."},
+                    {"gpuprof stat --json -p 1234 | jq '.processes[].devices[].stats[\"allocated_bytes.all.peak\"]'",
+                     "Print the peak of allocated memory on each device."}),
+    GP_DEFAULTS(struct gp_stat_options, .target = GP_TARGET_INIT("stat"), .target.choice = true),
+    .surplus = "processes are named with -p",
+    .check = stat_check,
+    .run = stat_run,
+};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * target.c: which processes and which device a command is about; see cmd.h. */
+ * target.c: finds the processes and the device that the options of a command name; see cmd.h. */
 #include <cmd/cmd.h>
 
 #include <errno.h>
@@ -44,11 +44,11 @@ static int target_read(const struct gp_target *target, bool exact, bool with_nvm
     int rc = gp_collect(&options, system);
     if (rc == 0)
         return GP_EXIT_OK;
-    gp_error(target->command, "cannot look at processes: %s", strerror(-rc));
+    gp_error(target->command, "cannot read processes: %s", strerror(-rc));
     return GP_EXIT_FAILED;
 }
 
-/* A screenful: whoever has more than that knows how to find a pid. */
+/* The most candidates that are listed: about one screen. */
 #define GP_TARGET_LISTED 20
 
 static void target_list(const struct gp_system *system, uid_t uid)
@@ -63,12 +63,12 @@ static void target_list(const struct gp_system *system, uid_t uid)
         fprintf(stderr, "  and %d more\n", mine - GP_TARGET_LISTED);
 }
 
-void gp_target_nobody_mine(const struct gp_target *target)
+void gp_target_none_owned(const struct gp_target *target)
 {
     gp_error(target->command, "no process of yours is profiled: start one with 'gpuprof run CMD...'");
 }
 
-/* Without -p and --all: the caller's only profiled process. */
+/* Without -p and --all: finds the caller's only profiled process. */
 static int target_guess(struct gp_target *target)
 {
     struct gp_system *system;
@@ -91,7 +91,7 @@ static int target_guess(struct gp_target *target)
         target->pid_count = 1;
     } else if (mine == 0) {
         if (!target->more)
-            gp_target_nobody_mine(target);
+            gp_target_none_owned(target);
         rc = GP_EXIT_NO_PROCESS;
     } else {
         gp_error(target->command, "%d processes of yours are profiled: choose with -p PID%s:", mine,
@@ -103,7 +103,7 @@ static int target_guess(struct gp_target *target)
     return rc;
 }
 
-/* Says why each pid that was asked for and is not in the result is not there. */
+/* Reports for each pid of -p that is not in the result why it is missing. */
 static int target_missing(const struct gp_target *target, const struct gp_system *system)
 {
     int rc = GP_EXIT_OK;
@@ -115,7 +115,7 @@ static int target_missing(const struct gp_target *target, const struct gp_system
             continue;
         char why[256];
         if (gp_explain_pid(target->pids[i], why, sizeof(why)) == GP_PID_OK)
-            snprintf(why, sizeof(why), "it has only just begun: try again");
+            snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error(target->command, "pid %d: %s", (int)target->pids[i], why);
         rc = GP_EXIT_NO_PROCESS;
     }
@@ -144,10 +144,10 @@ int gp_target_index(const struct gp_target *target, const struct gp_process *pro
     return -2;
 }
 
-void gp_target_nobody(const struct gp_target *target, const struct gp_system *system)
+void gp_target_none(const struct gp_target *target, const struct gp_system *system)
 {
-    gp_error(target->command, system->denied_count ? "no profiled process that you may look at: run as root to see "
-                                                     "those of other users"
+    gp_error(target->command, system->denied_count ? "no profiled process that you may read: run as root to see those "
+                                                     "of other users"
                                                    : "no process is profiled: start one with 'gpuprof run CMD...'");
 }
 
@@ -166,13 +166,12 @@ int gp_target_collect(struct gp_target *target, bool exact, bool with_nvml, stru
     for (int i = 0; !rc && i < (*system)->process_count; i++) {
         const struct gp_process *process = &(*system)->processes[i];
         bool shown = process->state == GP_PROCESS_LIVE || process->state == GP_PROCESS_STALE;
-        /* With --all a device that some processes lack is no mistake. */
+        /* With --all some processes may lack the device. */
         if (shown && !target->all && gp_target_index(target, process) == -2)
             rc = GP_EXIT_USAGE;
     }
-    /* With something to show, that others were not looked at is what --all promised ("that you may read"). */
     if (!rc && target->all && !target->more && (*system)->process_count == 0)
-        gp_target_nobody(target, *system);
+        gp_target_none(target, *system);
     if (rc) {
         gp_system_free(*system);
         *system = NULL;
@@ -203,7 +202,7 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
         gp_error(command, "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     case -ETIMEDOUT:
-        gp_error(command, "pid %d: no answer within a second: is it stopped or ending?  Try again", (int)pid);
+        gp_error(command, "pid %d: no answer within a second: it may be stopped or ending: try again", (int)pid);
         return GP_EXIT_FAILED;
     case -EPROTO:
         gp_error(command, "pid %d: its session is damaged or belongs to another version of gpuprof", (int)pid);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * top.c: `gpuprof top`: options, and the choice between the screen, the printed table and JSON.  Called by main.c.
+ * top.c: `gpuprof top`: options, and the choice between the screen, the printed table and JSON.
+ * Called by commands.c.
  */
 #include <cmd/cmd.h>
 
 #include <errno.h>
-#include <getopt.h>
 #include <maps/maps.h>
 #include <maps/sample.h>
 #include <signal.h>
@@ -21,79 +21,49 @@
 #include <write/stats.h>
 #include <write/write.h>
 
-static const char top_help[] =
-    "usage: gpuprof top [-d SECS] [-n N] [-1|--once] [--json] [-p PID,..] [--by process|device|container|site] "
-    "[--sort COLUMN]\n                   [--system [--pins DIR]]\n"
-    "\n"
-    "Shows who holds which GPU memory, live.  Without a terminal it prints one plain table.\n"
-    "\n"
-    "  -d, --delay SECS   between two samples, 0.1 to 3600 (1)\n"
-    "  -n, --samples N    end after N samples\n"
-    "  -1, --once         print one plain table and end; rates take two samples and are '-'\n"
-    "      --json         one object of schema gpuprof.top/1 a sample, each on its own line with -n\n"
-    "  -p, --pid PID,..   these processes alone\n"
-    "      --by WHAT      rows by process, device or container; or site: where one process asked for its memory, if "
-    "it\n"
-    "                     runs with stacks ('gpuprof run --stacks=all', GPUPROF_STACKS=all)\n"
-    "      --sort COLUMN  one of the headers\n"
-    "      --system       the whole machine as 'gpuprof agent' sees it: every user's processes, containers and GPUs "
-    "with\n"
-    "                     exact peaks.  Without root other users' processes may be summed and not named\n"
-    "      --pins DIR     where that agent pins its maps (" GP_MAPS_PINS ")\n"
-    "\n"
-    "'-' (null in JSON) is unknown.  '~' contains estimates.  Peaks of a process are exact.  Peaks of a GPU or a "
-    "container\n"
-    "do not add up from those of its processes: '>=' (and the number in JSON) is the highest sum that this command "
-    "saw,\n"
-    "at least the highest peak of one member.  h on the screen lists the keys.\n";
-
-#define GP_TOP_ANSWER_NS                                                                                               \
-    100000000ull /* a running process answers in microseconds; a stopped one delays every frame                        \
-                  */
+/* A running process answers in microseconds; a stopped one delays every frame by this. */
+#define GP_TOP_ANSWER_NS 100000000ull
 
 struct gp_top {
     struct gp_target target; /* -p */
     struct gp_ui ui;
-    const char *sort; /* NULL: not said */
-    int64_t samples;  /* 0: not said */
+    const char *sort; /* NULL: not given */
+    int by;           /* enum gp_by, or GP_TOP_BY_SITE */
+    int interval_ms;
+    int64_t samples; /* 0: not given */
     const char *pins;
-    bool once, json, help, system, by_site;
+    bool once, json, system, by_site;
     struct gp_site_model sites; /* with by_site */
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
-static int top_delay(struct gp_top *top, const char *text)
+#define GP_TOP_BY_SITE GP_BYS /* behind the values of enum gp_by */
+
+static int top_delay(void *options, const struct gp_command_option *option, const char *text)
 {
+    struct gp_top *top = options;
     char *end;
     double seconds = strtod(text, &end);
+    (void)option;
     if (end == text || *end || !(seconds >= 0.1 && seconds <= 3600))
-        return gp_usage_error("top", "-d %s: not a number of seconds from 0.1 to 3600", text);
-    top->ui.interval_ms = (int)(seconds * 1000 + 0.5);
+        return gp_usage_error("top", "--delay=%s: not a number of seconds from 0.1 to 3600", text);
+    top->interval_ms = (int)(seconds * 1000 + 0.5);
     return GP_EXIT_OK;
 }
 
-static int top_samples(struct gp_top *top, const char *text)
+/* The columns that --sort takes: those of processes, then those that only sites have. */
+static const char *top_column(unsigned i)
 {
-    if (gp_parse_number(text, 1, INT64_MAX, &top->samples) != 0)
-        return gp_usage_error("top", "-n %s: not a number of samples from 1", text);
-    return GP_EXIT_OK;
-}
-
-static int top_by(struct gp_top *top, const char *text)
-{
-    static const char *const names[GP_BYS] = {"process", "device", "container"};
-    for (int i = 0; i < GP_BYS; i++) {
-        if (strcmp(names[i], text) == 0) {
-            top->ui.by = (enum gp_by)i;
-            return GP_EXIT_OK;
-        }
+    for (unsigned k = 0; k < GP_COLUMNS; k++) {
+        if (k != GP_COLUMN_BAR && i-- == 0)
+            return gp_columns[k].name;
     }
-    if (strcmp(text, "site") == 0) {
-        top->by_site = true;
-        return GP_EXIT_OK;
+    for (unsigned k = 0; k < GP_SITE_COLUMNS; k++) {
+        if (gp_column_find(gp_site_columns[k].name) == GP_COLUMNS && i-- == 0)
+            return gp_site_columns[k].name;
     }
-    return gp_usage_error("top", "--by %s: must be process, device, container or site", text);
+    return NULL;
 }
 
 /* Processes and sites have columns of their own. */
@@ -114,74 +84,27 @@ static int top_sort(struct gp_top *top)
             snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
                      top->by_site ? gp_site_columns[i].name : gp_columns[i].name);
     }
-    return gp_usage_error("top", "--sort %s: no such column: choose one of %s", top->sort, names);
+    return gp_usage_error("top", "--sort=%s: no such column: choose one of %s", top->sort, names);
 }
 
-enum { GP_TOP_JSON = 256, GP_TOP_SYSTEM, GP_TOP_PINS, GP_TOP_BY, GP_TOP_SORT };
-
-static int top_option(struct gp_top *top, int code, char **argv)
+static int top_check(void *options)
 {
-    switch (code) {
-    case 'd':
-        return top_delay(top, optarg);
-    case 'n':
-        return top_samples(top, optarg);
-    case '1':
-        top->once = true;
-        return GP_EXIT_OK;
-    case 'p':
-        return gp_target_pids(&top->target, optarg);
-    case 'h':
-        top->help = true;
-        return GP_EXIT_OK;
-    case GP_TOP_JSON:
-        top->json = true;
-        return GP_EXIT_OK;
-    case GP_TOP_SYSTEM:
-        top->system = true;
-        return GP_EXIT_OK;
-    case GP_TOP_PINS:
-        top->pins = optarg;
-        return GP_EXIT_OK;
-    case GP_TOP_BY:
-        return top_by(top, optarg);
-    case GP_TOP_SORT:
-        top->sort = optarg;
-        return GP_EXIT_OK;
-    default:
-        return gp_option_error("top", code, argv, optind, optopt);
-    }
-}
-
-static int top_parse(int argc, char **argv, struct gp_top *top)
-{
-    static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
-                                            {"samples", required_argument, NULL, 'n'},
-                                            {"once", no_argument, NULL, '1'},
-                                            {"pid", required_argument, NULL, 'p'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"json", no_argument, NULL, GP_TOP_JSON},
-                                            {"system", no_argument, NULL, GP_TOP_SYSTEM},
-                                            {"pins", required_argument, NULL, GP_TOP_PINS},
-                                            {"by", required_argument, NULL, GP_TOP_BY},
-                                            {"sort", required_argument, NULL, GP_TOP_SORT},
-                                            {NULL, 0, NULL, 0}};
-    int code, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && !top->help && (code = getopt_long(argc, argv, ":d:n:1p:h", options, NULL)) != -1)
-        rc = top_option(top, code, argv);
-    if (!rc && !top->help && optind < argc)
-        rc = gp_usage_error("top", "%s: unexpected argument (processes are named with -p)", argv[optind]);
-    if (!rc && !top->help && top->sort)
-        rc = top_sort(top);
-    if (!rc && top->once && top->samples > 1)
-        rc = gp_usage_error("top", "--once and -n %lld: one or the other", (long long)top->samples);
-    if (!rc && !top->help && top->system && top->by_site)
-        rc = gp_usage_error("top", "--system and --by site: sites are known of one process alone");
-    if (!rc && !top->help && top->pins && !top->system)
-        rc = gp_usage_error("top", "--pins %s: it goes with --system", top->pins);
-    return rc;
+    struct gp_top *top = options;
+    gp_ui_init(&top->ui);
+    top->ui.interval_ms = top->interval_ms;
+    top->by_site = top->by == GP_TOP_BY_SITE;
+    if (!top->by_site)
+        top->ui.by = (enum gp_by)top->by;
+    int rc = top->sort ? top_sort(top) : GP_EXIT_OK;
+    if (rc)
+        return rc;
+    if (top->once && top->samples > 1)
+        return gp_usage_error("top", "--once and --samples=%lld: one or the other", (long long)top->samples);
+    if (top->system && top->by_site)
+        return gp_usage_error("top", "--system and --by=site: call sites are known for one process alone");
+    if (top->pins && !top->system)
+        return gp_usage_error("top", "--pins %s: it goes with --system", top->pins);
+    return GP_EXIT_OK;
 }
 
 /* ---- printed ------------------------------------------------------------------------------------------------- */
@@ -196,11 +119,12 @@ static void top_note_losses(const struct gp_model *model)
                      gp_lost_name(i) ? gp_lost_name(i) : "other", (unsigned long long)model->lost[i]);
     }
     if (model->lost_total)
-        gp_error("top", "%llu events lost: %s: 'gpuprof stat' says by which process",
+        gp_error("top", "%llu events lost: %s: 'gpuprof stat' shows which process lost them",
                  (unsigned long long)model->lost_total, causes);
 }
 
-/* Of --system: what its sums are worth.  Also beside JSON, which says the same in "agent". */
+/* Reports problems of the agent, with --system.  With JSON too, where "agent" has the same
+ * facts. */
 static void top_agent(const struct gp_agent *agent)
 {
     char age[16];
@@ -208,14 +132,15 @@ static void top_agent(const struct gp_agent *agent)
         return;
     if (!agent->alive)
         gp_error("top",
-                 "--system: the agent has given no sign of life for %s: these numbers stand still: start it as root: "
-                 "'gpuprof agent', or 'systemctl start gpuprof-agent'",
+                 "--system: the agent has not reported for %s and these numbers are not updated: start it as root with "
+                 "'gpuprof agent' or 'systemctl start gpuprof-agent'",
                  gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
     if (agent->processes_hidden)
         gp_error("top", "--system: processes of other users are in the sums of containers and GPUs (--by container, "
                         "--by device), but only root may see them one by one");
     if (agent->map_full || agent->refused)
-        gp_error("top", "--system: not counted: %llu updates without room in the agent's tables, %llu batches refused",
+        gp_error("top",
+                 "--system: not counted: %llu updates, because the agent's tables were full, and %llu refused batches",
                  (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
 }
 
@@ -226,7 +151,7 @@ static void top_notes(const struct gp_model *model)
     if (model->system->process_count == 0 && !agent->processes_hidden)
         gp_error("top", "no profiled process: start one with 'gpuprof run CMD...'");
     if (model->system->denied_count > 0 && !agent->present)
-        gp_error("top", "%d processes of other users cannot be looked at: run as root to see them",
+        gp_error("top", "%d processes of other users cannot be read: run as root to see them",
                  model->system->denied_count);
     top_note_losses(model);
 }
@@ -244,7 +169,7 @@ static int top_json(const struct gp_top *top, const struct gp_model *model, cons
     return gp_json_print(stdout, object, line);
 }
 
-/* Of sites, one sample printed; the first was taken when they were opened.  0 or -errno. */
+/* Prints one sample of the call sites; opening them took the first.  0 or -errno. */
 static int top_print_sites(struct gp_top *top, bool first)
 {
     char note[512];
@@ -259,7 +184,7 @@ static int top_print_sites(struct gp_top *top, bool first)
     return fflush(stdout) == 0 ? 0 : -errno;
 }
 
-/* One sample printed.  0 or -errno. */
+/* Prints one sample.  0 or -errno. */
 static int top_print_one(struct gp_top *top, const struct gp_collect_options *options, struct gp_model *model,
                          struct gp_row_list *list, bool first)
 {
@@ -295,7 +220,7 @@ static int top_print(struct gp_top *top, const struct gp_collect_options *option
     int err = 0;
     gp_model_init(&model);
     if (top->json)
-        top->ui.by = GP_BY_PROCESS; /* the object has all of them */
+        top->ui.by = GP_BY_PROCESS; /* the JSON object has all groups */
     for (int64_t i = 0; i < samples && !err; i++) {
         if (i > 0)
             nanosleep(&pause, NULL);
@@ -320,7 +245,7 @@ static int top_screen(struct gp_top *top, const struct gp_collect_options *optio
         gp_error("top", "TERM=%s is unknown here: printing one table", getenv("TERM"));
         return top_print(top, options);
     }
-    if (number) { /* whoever sent it sees that it was heeded */
+    if (number) { /* end by the signal itself, so that its sender sees it */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -330,7 +255,7 @@ static int top_screen(struct gp_top *top, const struct gp_collect_options *optio
     return GP_EXIT_FAILED;
 }
 
-/* Pids that were asked for and cannot be shown end the command before anything is shown. */
+/* A pid of -p that cannot be shown ends the command before anything is printed. */
 static int top_check_pids(const struct gp_top *top)
 {
     int rc = GP_EXIT_OK;
@@ -344,7 +269,7 @@ static int top_check_pids(const struct gp_top *top)
     return rc;
 }
 
-/* The one process whose sites are shown. */
+/* Opens the call sites of the one process of --by=site. */
 static int top_open_sites(struct gp_top *top)
 {
     char problem[GP_PROBLEM_BYTES], why[256];
@@ -354,12 +279,12 @@ static int top_open_sites(struct gp_top *top)
         return rc;
     gp_system_free(system);
     if (top->target.pid_count != 1)
-        return gp_usage_error("top", "--by site: shows one process: name one with -p PID");
+        return gp_usage_error("top", "--by=site shows one process: name it with -p PID");
     pid_t pid = top->target.pids[0];
     int err = gp_site_model_open(&top->sites, pid, problem);
     if (err == -ENOENT) {
         gp_error("top",
-                 "pid %d: it runs without stacks, so that its call sites are not known: start it with 'gpuprof run "
+                 "pid %d: it runs without stacks, so its call sites are unknown: start it with 'gpuprof run "
                  "--stacks=all CMD...' (or native, or python), or with GPUPROF_STACKS=all in its environment",
                  (int)pid);
         return GP_EXIT_FAILED;
@@ -377,7 +302,7 @@ static int top_open_sites(struct gp_top *top)
     return GP_EXIT_OK;
 }
 
-/* Whether there is anything to show is said before the screen opens. */
+/* Reports a missing agent before the screen opens. */
 static int top_check_agent(const char *pins)
 {
     struct gp_system_view *view;
@@ -390,28 +315,73 @@ static int top_check_agent(const char *pins)
     return GP_EXIT_OK;
 }
 
-int gp_cmd_top(int argc, char **argv)
+static int top_run(void *options)
 {
-    struct gp_top top = {.target = GP_TARGET_INIT("top")};
-    gp_ui_init(&top.ui);
-    int rc = top_parse(argc, argv, &top);
-    if (!rc && top.help) {
-        fputs(top_help, stdout);
-    } else if (!rc) {
-        const char *pins = !top.system ? NULL : top.pins ? top.pins : GP_MAPS_PINS;
-        rc = pins ? top_check_agent(pins) : top_check_pids(&top);
-        struct gp_collect_options options = {.pids = top.target.pids,
-                                             .pid_count = top.target.pid_count,
-                                             .exact = true,
-                                             .with_nvml = true,
-                                             .pins = pins,
-                                             .deadline_ns = GP_TOP_ANSWER_NS};
-        if (!rc && top.by_site)
-            rc = top_open_sites(&top);
-        if (!rc)
-            rc = top.once || top.json || !gp_term_usable() ? top_print(&top, &options) : top_screen(&top, &options);
-    }
-    gp_site_model_close(&top.sites);
-    gp_target_free(&top.target);
+    struct gp_top *top = options;
+    const char *pins = !top->system ? NULL : top->pins ? top->pins : GP_MAPS_PINS;
+    int rc = pins ? top_check_agent(pins) : top_check_pids(top);
+    struct gp_collect_options collect = {.pids = top->target.pids,
+                                         .pid_count = top->target.pid_count,
+                                         .exact = true,
+                                         .with_nvml = true,
+                                         .pins = pins,
+                                         .deadline_ns = GP_TOP_ANSWER_NS};
+    if (!rc && top->by_site)
+        rc = top_open_sites(top);
+    if (!rc)
+        rc = top->once || top->json || !gp_term_usable() ? top_print(top, &collect) : top_screen(top, &collect);
+    gp_site_model_close(&top->sites);
     return rc;
 }
+
+static const struct gp_command_option top_options[] = {
+    {.name = "delay",
+     .letter = 'd',
+     .argument = "SECS",
+     .help = "time between two samples, 0.1 to 3600 (default 1)",
+     .type = GP_ARG_TEXT,
+     .parse = top_delay},
+    GP_OPTION(struct gp_top, samples, 'n', "samples", "N", GP_ARG_NUMBER, "end after N samples", .low = 1),
+    GP_FLAG(struct gp_top, once, '1', "once", "print one table and end; rates need two samples and are '-'"),
+    GP_FLAG(struct gp_top, json, 0, "json",
+            "print an object of schema gpuprof.top/1 per sample; with -n, one per line"),
+    GP_OPTION_PIDS(struct gp_top),
+    GP_OPTION(struct gp_top, by, 0, "by", "WHAT", GP_ARG_INDEX,
+              "the meaning of a row; 'site' shows the call sites of one process",
+              .words = GP_LIST("process", "device", "container", "site")),
+    GP_OPTION(struct gp_top, sort, 0, "sort", "COLUMN", GP_ARG_CHOICE, "sort by this column", .choice = top_column,
+              .any_case = true),
+    GP_FLAG(struct gp_top, system, 0, "system", "show the whole machine, as 'gpuprof agent' counts it"),
+    GP_OPTION_PINS(struct gp_top),
+    {0}};
+
+const struct gp_command_spec gp_command_top = {
+    .name = "top",
+    .summary = "watch which processes hold which GPU memory, live",
+    .group = GP_GROUP_WATCH,
+    .usage = GP_LIST("[-d SECS] [-n N] [-1] [--json] [-p PID,..] [--by=WHAT] [--sort=COLUMN] [--system [--pins=DIR]]"),
+    .about = GP_LIST(
+        "Shows the GPU memory of processes, devices and containers, live. Without a terminal it prints one table. On "
+        "the screen, the key h lists the keys.",
+        "'-' (null in JSON) means unknown, '~' that the number contains estimates. Peaks of a process are exact. The "
+        "peak of a GPU or a container is not the sum of the peaks of its processes: '>=' marks the highest sum that "
+        "this command has seen, or the highest peak of one process, if that is more.",
+        "With '--system' the numbers cover the processes of all users, containers and GPUs, with exact peaks. Without "
+        "root, the processes of other users may appear in the sums only. '--by=site' needs a process that runs with "
+        "stacks ('gpuprof run --stacks=all', or GPUPROF_STACKS=all)."),
+    .details = GP_LIST(
+        "The rows of '--by=site' show the memory of each call site now, at its own peak and at the peak of the device, "
+        "and how fast it changes.",
+        "The peaks of '--system' include processes that have ended. A user without access to the agent's table of "
+        "processes sees all sums, only his own processes, and a message. An agent that has not reported for 5 seconds "
+        "is reported as gone, and its numbers are not updated. If no agent has pinned tables, the exit status is 77."),
+    .options = top_options,
+    .examples =
+        GP_EXAMPLES({"gpuprof top", "Watch your profiled processes, or with root those of all users."},
+                    {"gpuprof top --by site -p 1234", "Watch which call sites of a process hold its memory."},
+                    {"gpuprof top --system --by container --once", "Print the GPU memory of each container once."}),
+    GP_DEFAULTS(struct gp_top, .target = GP_TARGET_INIT("top"), .interval_ms = 1000),
+    .surplus = "processes are named with -p",
+    .check = top_check,
+    .run = top_run,
+};

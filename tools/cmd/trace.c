@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trace.c: `gpuprof trace`: every event as it happens.  Called by main.c.  Only looks: the process does not notice. */
+ * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
+ * reads the shared memory of the process, which does no work for it. */
 #include <cmd/cmd.h>
 #include <collect/watch.h>
 #include <record/ringread.h>
@@ -8,7 +9,6 @@
 
 #include <base/clock.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,38 +16,20 @@
 #include <string.h>
 #include <time.h>
 
-static const char trace_help[] =
-    "usage: gpuprof trace -p PID [--backlog] [FILTERS] [--json]\n"
-    "       gpuprof trace [--sim[=SPEC]] [FILTERS] [--json] -- CMD...\n"
-    "\n"
-    "Prints every memory event of a process as it happens, until the process ends or ^C.  With CMD: from its first "
-    "event;\n"
-    "the exit status is then CMD's.  At the end stderr says how many events were shown, missed and lost.\n"
-    "\n"
-    "  -p, --pid PID      the process; without PID and CMD: your only profiled process\n"
-    "      --backlog      begins with the events that the process still holds (the last 32 thousand or so)\n"
-    "      --kind K,..    only these kinds of memory: linear pitched array vmm pool graph managed pinned registered\n"
-    "                     imported virtual context module\n"
-    "      --min SIZE     only events of at least SIZE bytes\n"
-    "      --json         one object a line, schema gpuprof.trace/1\n"
-    "  -o, --output FILE  writes there instead of stdout\n";
-
-enum { GP_TRACE_SIM = 256, GP_TRACE_LIBRARY, GP_TRACE_KIND, GP_TRACE_MIN, GP_TRACE_JSON, GP_TRACE_BACKLOG };
-
-/* Events are looked for this often: a reader of 20 ms ago still finds them unless the process writes more than the ring
- * (32 thousand) in that time, which is 1.6 million events a second. */
+/* How often events are read.  The ring holds 32 thousand events, so nothing is missed in 20 ms
+ * unless the process writes more than 1.6 million events per second. */
 #define GP_TRACE_PAUSE_NS 20000000ull
-/* A program that has not made its session yet is looked at this often, see run.c. */
+/* How often a program without a session is examined, and for how long; see run.c. */
 #define GP_TRACE_LOOK_NS     1000000ull
 #define GP_TRACE_LOOK_FOR_NS 3000000000ull
 
 struct gp_trace_options {
     struct gp_target target;
     struct gp_launch launch;
-    uint32_t kinds; /* bit mask; 0 all */
+    uint32_t kinds; /* a bit for each choice of --kind; 0: all */
     int64_t min_bytes;
     const char *output;
-    bool json, backlog, help;
+    bool json, backlog;
 };
 
 struct gp_trace_totals {
@@ -65,89 +47,24 @@ struct gp_trace {
     int count;
 };
 
-static int trace_kinds(const char *text, uint32_t *kinds)
+/* The choices of --kind; a bit of the mask is the number of the kind less that of the first. */
+static const char *trace_kind(unsigned i)
 {
-    char *copy = strdup(text), *state = copy, *word;
-    int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
-    while (!rc && (word = strsep(&state, ","))) {
-        unsigned kind = GP_KIND_LINEAR;
-        while (kind < GP_KINDS && strcmp(word, gp_kind_name(kind)) != 0)
-            kind++;
-        if (kind == GP_KINDS)
-            rc = gp_usage_error("trace", "--kind: '%s': not a kind of memory", word);
-        else
-            *kinds |= 1u << kind;
-    }
-    free(copy);
-    return rc;
+    return GP_KIND_LINEAR + i < GP_KINDS ? gp_kind_name(GP_KIND_LINEAR + i) : NULL;
 }
 
-static int trace_option(int c, struct gp_trace_options *o)
+static int trace_check(void *options)
 {
-    switch (c) {
-    case 'p':
-        return gp_target_pids(&o->target, optarg);
-    case 'o':
-        o->output = optarg;
-        return GP_EXIT_OK;
-    case GP_TRACE_SIM:
-        o->launch.sim = optarg ? optarg : "";
-        return GP_EXIT_OK;
-    case GP_TRACE_LIBRARY:
-        snprintf(o->launch.library, sizeof(o->launch.library), "%s", optarg);
-        return GP_EXIT_OK;
-    case GP_TRACE_KIND:
-        return trace_kinds(optarg, &o->kinds);
-    case GP_TRACE_MIN:
-        if (gp_parse_size(optarg, &o->min_bytes) != 0)
-            return gp_usage_error("trace", "--min %s: not a size (like 4096 or 2MiB), or out of range", optarg);
-        return GP_EXIT_OK;
-    case GP_TRACE_JSON:
-        o->json = true;
-        return GP_EXIT_OK;
-    case GP_TRACE_BACKLOG:
-        o->backlog = true;
-        return GP_EXIT_OK;
-    default:
-        o->help = true;
-        return GP_EXIT_OK;
-    }
-}
-
-static int trace_parse(int argc, char **argv, struct gp_trace_options *o)
-{
-    static const struct option options[] = {{"pid", required_argument, NULL, 'p'},
-                                            {"output", required_argument, NULL, 'o'},
-                                            {"sim", optional_argument, NULL, GP_TRACE_SIM},
-                                            {"library", required_argument, NULL, GP_TRACE_LIBRARY},
-                                            {"kind", required_argument, NULL, GP_TRACE_KIND},
-                                            {"min", required_argument, NULL, GP_TRACE_MIN},
-                                            {"json", no_argument, NULL, GP_TRACE_JSON},
-                                            {"backlog", no_argument, NULL, GP_TRACE_BACKLOG},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int c, rc = GP_EXIT_OK;
-    optind = 0;
-    opterr = 0;
-    while (!rc && !o->help && (c = getopt_long(argc, argv, "+:p:o:h", options, NULL)) != -1) {
-        if (c == '?' || c == ':')
-            return gp_option_error("trace", c, argv, optind, optopt);
-        rc = trace_option(c, o);
-    }
-    o->launch.argv = argv + optind;
-    bool program = optind < argc;
-    if (rc || o->help)
-        return rc;
-    if (program && o->target.pids)
+    const struct gp_trace_options *o = options;
+    if (o->launch.argv && o->target.pids)
         return gp_usage_error("trace", "-p and a program exclude each other");
-    if (!program && (o->launch.sim || o->launch.library[0]))
+    if (!o->launch.argv && (o->launch.sim || o->launch.given))
         return gp_usage_error("trace", "--sim and --library need a program to start");
-    if (o->target.pid_count > 1)
-        return gp_usage_error("trace", "-p: one process at a time");
     return GP_EXIT_OK;
 }
 
-/* Gives every session that is watched and has no reader one.  GP_EXIT_*. */
+/* Opens a reader for every watched session that has none.  GP_EXIT_OK, or GP_EXIT_FAILED after a
+ * message. */
 static int trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
 {
     while (trace->count < trace->watch.count) {
@@ -169,7 +86,8 @@ static int trace_attach(struct gp_trace *trace, enum gp_ringread_start start)
 
 static bool trace_wanted(const struct gp_trace_options *o, const struct gp_wire_event *event)
 {
-    if (o->kinds && !(event->kind < GP_KINDS && o->kinds >> event->kind & 1))
+    if (o->kinds &&
+        !(event->kind >= GP_KIND_LINEAR && event->kind < GP_KINDS && o->kinds >> (event->kind - GP_KIND_LINEAR) & 1))
         return false;
     bool sized = event->type != GP_EVENT_MARK;
     return !o->min_bytes || (sized && event->bytes >= (uint64_t)o->min_bytes);
@@ -194,7 +112,7 @@ static void trace_show(struct gp_trace *trace, struct gp_trace_totals *traced, c
     json_decref(object);
 }
 
-/* last: everything that is left. */
+/* Prints the new events of all sessions; last: all that is left. */
 static int trace_poll(struct gp_trace *trace, bool last)
 {
     uint64_t horizon = last ? UINT64_MAX : gp_clock_ns();
@@ -292,7 +210,7 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     if (gp_proc_open(&proc, pid) != 0 || gp_watch_look(&trace->watch, pid, false) == 0) {
         char why[256];
         if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
-            snprintf(why, sizeof(why), "it has only just begun: try again");
+            snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error("trace", "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     }
@@ -313,26 +231,65 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     return trace_finish(trace, rc);
 }
 
-int gp_cmd_trace(int argc, char **argv)
+static int trace_run(void *options)
 {
-    struct gp_trace_options o = {.target = GP_TARGET_INIT("trace"), .launch = {.command = "trace"}};
+    struct gp_trace_options *o = options;
     struct gp_trace *trace = calloc(1, sizeof(*trace));
-    int rc = trace ? trace_parse(argc, argv, &o) : GP_EXIT_FAILED;
-    if (!rc && o.help) {
-        fputs(trace_help, stdout);
-    } else if (!rc) {
-        trace->options = &o;
-        trace->out = o.output ? fopen(o.output, "we") : stdout;
-        if (!trace->out) {
-            gp_error("trace", "%s: %s", o.output, strerror(errno));
-            rc = GP_EXIT_FAILED;
-        } else {
-            rc = o.launch.argv[0] ? trace_program(trace, &o) : trace_process(trace, &o);
-        }
-        if (o.output && trace->out)
-            fclose(trace->out);
+    FILE *out = o->output ? fopen(o->output, "we") : stdout;
+    int rc = GP_EXIT_FAILED;
+    if (!trace) {
+        gp_error("trace", "out of memory");
+    } else if (!out) {
+        gp_error("trace", "%s: %s", o->output, strerror(errno));
+    } else {
+        trace->options = o;
+        trace->out = out;
+        rc = o->launch.argv ? trace_program(trace, o) : trace_process(trace, o);
     }
-    gp_target_free(&o.target);
+    if (o->output && out)
+        fclose(out);
     free(trace);
     return rc;
 }
+
+static const struct gp_command_option trace_options[] = {
+    GP_OPTION_PID(struct gp_trace_options, "the process (default: your only profiled process)"),
+    GP_FLAG(struct gp_trace_options, backlog, 0, "backlog",
+            "start with the events that the process still holds, about the last 32 thousand"),
+    GP_OPTION(struct gp_trace_options, kinds, 0, "kind", "K,..", GP_ARG_LIST, "only events of these kinds of memory",
+              .choice = trace_kind),
+    GP_OPTION(struct gp_trace_options, min_bytes, 0, "min", "SIZE", GP_ARG_SIZE, "only events of at least SIZE bytes"),
+    GP_FLAG(struct gp_trace_options, json, 0, "json", "print one JSON object per line, schema gpuprof.trace/1"),
+    GP_OPTION(struct gp_trace_options, output, 'o', "output", "FILE", GP_ARG_FILE,
+              "write to FILE instead of standard output"),
+    GP_OPTION_SIM(struct gp_trace_options),
+    GP_OPTION_LIBRARY(struct gp_trace_options),
+    {0}};
+
+static const struct gp_command_option trace_operands[] = {
+    GP_OPERAND(struct gp_trace_options, launch.argv, "CMD", GP_ARG_PROGRAM, "a program to start and trace"), {0}};
+
+const struct gp_command_spec gp_command_trace = {
+    .name = "trace",
+    .summary = "print every memory event as it happens",
+    .group = GP_GROUP_WATCH,
+    .usage = GP_LIST("[-p PID] [--backlog] [--kind=K,..] [--min=SIZE] [--json] [-o FILE]",
+                     "[--sim[=SPEC]] [--library=FILE] [--kind=K,..] [--min=SIZE] [--json] [-o FILE] -- CMD..."),
+    .about =
+        GP_LIST("Prints every memory event of a process as it happens, until the process ends or ^C. A program that "
+                "is started this way is traced from its first event, and the exit status is that of the program. "
+                "At the end, standard error reports how many events were shown, missed and lost."),
+    .details = GP_LIST("A line has the seconds since the start of the session, thread, event, kind of memory, device, "
+                       "bytes, stream and address. Missed events were overwritten before they were read. Lost events "
+                       "were never written; the process counts them."),
+    .options = trace_options,
+    .operands = trace_operands,
+    .examples =
+        GP_EXAMPLES({"gpuprof trace --min 1MiB -p 1234", "Print the events of at least 1 MiB of a running process."},
+                    {"gpuprof trace --json -- python train.py", "Start a program and print its events for a script."}),
+    GP_DEFAULTS(struct gp_trace_options, .target = GP_TARGET_INIT("trace"),
+                .launch = {.command = "trace", .limit = -1}),
+    .operand_ends = true,
+    .check = trace_check,
+    .run = trace_run,
+};

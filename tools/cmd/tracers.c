@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tracers.c: who has, or may take, the CUPTI subscriber of each process that may be looked at; see checks.h.  A process
- * that we profile says it (its session names who holds it); of every other one /proc tells which libraries it maps and
- * what CUDA was told to inject.  Nothing but their names is read: what a profiler does with CUPTI its process alone
- * knows.
+ * tracers.c: finds out which profiler has, or may take, the CUPTI subscriber of each process; see
+ * checks.h.  The session of a profiled process names the holder.  For other processes the names of
+ * the mapped libraries and the injection variable in /proc are all that can be read from outside.
+ * Called by doctor.c.
  */
 #define _GNU_SOURCE
 #include <cmd/checks.h>
@@ -16,15 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file of /proc may be as long as its process likes. */
+/* Limits: a process determines the length of these files of /proc. */
 #define GP_MAPS_BYTES    (16u << 20)
 #define GP_ENVIRON_BYTES (2u << 20)
 
-/* Libraries that take the subscriber, at once or while somebody asks them to record. */
+/* Libraries that take the subscriber, when they are loaded or while they record. */
 static const struct gp_tracer {
-    const char *begin; /* of the library's file name */
-    const char *who;
-} gp_tracers[] = {
+    const char *prefix; /* of the library's file name */
+    const char *profiler;
+} known_tracers[] = {
     {"libToolsInjection", "Nsight Systems"},
     {"libcuda-injection", "Nsight Compute"},
     {"libcuinj64", "nvprof"},
@@ -41,10 +41,10 @@ static const struct gp_tracer {
 };
 
 struct gp_traced { /* one process */
-    bool ours;     /* our library is mapped */
+    bool ours;     /* libgpuprof.so is mapped */
     bool cupti;
-    uint32_t tracers;   /* bits of gp_tracers */
-    char injected[256]; /* CUDA_INJECTION64_PATH, if it is not our library */
+    uint32_t tracers;   /* bits of known_tracers */
+    char injected[256]; /* CUDA_INJECTION64_PATH, if it is another library */
 };
 
 static void traced_name(struct gp_traced *traced, const char *path)
@@ -52,12 +52,13 @@ static void traced_name(struct gp_traced *traced, const char *path)
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     traced->ours |= strncmp(name, "libgpuprof.so", strlen("libgpuprof.so")) == 0;
     traced->cupti |= strncmp(name, "libcupti.so", strlen("libcupti.so")) == 0;
-    for (unsigned i = 0; i < GP_COUNT(gp_tracers); i++)
-        if (strncmp(name, gp_tracers[i].begin, strlen(gp_tracers[i].begin)) == 0)
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++)
+        if (strncmp(name, known_tracers[i].prefix, strlen(known_tracers[i].prefix)) == 0)
             traced->tracers |= 1u << i;
 }
 
-/* A file of /proc/PID whose length is not known, up to most bytes and ended by a NUL; NULL: not to be read. */
+/* Reads a file of /proc/PID, at most `most` bytes, and appends a NUL.  NULL: the file cannot be
+ * read. */
 static char *traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
 {
     int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC);
@@ -81,7 +82,7 @@ static char *traced_file(const struct gp_proc *proc, const char *name, size_t mo
     return text;
 }
 
-/* Lines end with the path; a newline in a path is written as \012. */
+/* Each line ends with a path; the kernel writes a newline in a path as \012. */
 static bool traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
 {
     size_t bytes;
@@ -108,13 +109,13 @@ static void traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
     free(text);
 }
 
-static void traced_who(const struct gp_traced *traced, char *text, size_t text_bytes)
+static void traced_profilers(const struct gp_traced *traced, char *text, size_t text_bytes)
 {
     text[0] = '\0';
-    for (unsigned i = 0; i < GP_COUNT(gp_tracers); i++) {
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++) {
         size_t used = strlen(text);
-        if ((traced->tracers >> i & 1) && !strstr(text, gp_tracers[i].who))
-            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", gp_tracers[i].who);
+        if ((traced->tracers >> i & 1) && !strstr(text, known_tracers[i].profiler))
+            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", known_tracers[i].profiler);
     }
     if (traced->injected[0]) {
         size_t used = strlen(text);
@@ -139,7 +140,7 @@ void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes)
     if (gp_proc_open(&proc, pid) != 0)
         return;
     if (traced_read(&traced, &proc))
-        traced_who(&traced, text, text_bytes);
+        traced_profilers(&traced, text, text_bytes);
     gp_proc_close(&proc);
 }
 
@@ -156,16 +157,16 @@ static int tracer_visit(pid_t pid, void *context)
     char who[512], name[24];
     for (int i = 0; i < tracing->system->process_count; i++)
         if (tracing->system->processes[i].pid == pid)
-            return 0; /* it has said so itself */
+            return 0; /* doctor.c has printed its line */
     if (gp_proc_open(&proc, pid) != 0)
         return 0;
-    /* Without CUPTI nobody has a subscriber; Nsight's is within its own library. */
+    /* A process without CUPTI has no subscriber; Nsight has CUPTI inside its own library. */
     if (traced_read(&traced, &proc) && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
-        traced_who(&traced, who, sizeof(who));
+        traced_profilers(&traced, who, sizeof(who));
         snprintf(name, sizeof(name), "pid %d", (int)pid);
-        gp_check(tracing->doctor, name, GP_UNSURE, NULL, "%s: not profiled%s; the CUPTI subscriber: %s", proc.comm,
-                 traced.ours ? ", though our library is loaded" : "",
-                 who[0] ? who : "CUPTI is loaded, by whom cannot be seen from outside");
+        gp_check(tracing->doctor, name, GP_UNSURE, NULL, "%s: not profiled%s; CUPTI subscriber: %s", proc.comm,
+                 traced.ours ? ", although libgpuprof.so is loaded" : "",
+                 who[0] ? who : "CUPTI is loaded; its user cannot be determined from outside");
     }
     gp_proc_close(&proc);
     return 0;

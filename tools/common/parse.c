@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * parse.c: see parse.h.
+ * parse.c: parsers of option values; see parse.h.
  */
 #include <common/parse.h>
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Digits only: strtoll alone would take "-1", "+1", " 1". */
+/* Digits only: strtoll would also accept "-1", "+1" and " 1". */
 static int parse_digits(const char *text, const char **end, uint64_t *value)
 {
     uint64_t sum = 0;
@@ -76,7 +76,7 @@ int gp_parse_pids(const char *text, pid_t **pids, int *count)
     int n = 0, rc = copy && list ? 0 : -ENOMEM;
     while (!rc && (word = strsep(&state, ","))) {
         int64_t pid;
-        /* A number above the kernel's bound is "no such process", not a wrong option. */
+        /* A number above the limit of the kernel is "no such process", not a wrong option. */
         rc = gp_parse_number(word, 1, INT32_MAX, &pid) ? -EINVAL : 0;
         bool again = false;
         for (int i = 0; !rc && i < n; i++)

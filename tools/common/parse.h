@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  Pure functions: they print nothing
- * and read nothing but their text.  Any thread.
+ * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  They print
+ * nothing and read nothing but their text.  Any thread.
  */
 #ifndef GP_COMMON_PARSE_H
 #define GP_COMMON_PARSE_H
@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0, -EINVAL, -ERANGE (does
- * not fit int64_t). */
+/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
+ * -EINVAL, -ERANGE (does not fit int64_t). */
 int gp_parse_size(const char *text, int64_t *bytes);
 /* A whole decimal number in [low, high].  0, -EINVAL, -ERANGE. */
 int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * analyses.c: `gpuprof peak`, `churn`, `fragmentation` and `reconcile`: the analyses that take a
+ * recording or a running process and print a table or JSON.  Called by commands.c; the analyses are
+ * in tools/analyze.
+ */
+#include <cmd/load.h>
+
+#define GP_ANALYSIS_OPTIONS(_schema)                                                                                   \
+    ((const struct gp_command_option[]){                                                                               \
+        GP_LOAD_OPTION_PID, GP_LOAD_OPTION_DURATION, GP_OPTION_JSON(struct gp_load_options, _schema), {0}})
+
+static int peak_run(void *options)
+{
+    return gp_load_run(options, gp_report_peak_json, gp_page_peak);
+}
+
+static int churn_run(void *options)
+{
+    return gp_load_run(options, gp_report_churn_json, gp_page_churn);
+}
+
+static int fragmentation_run(void *options)
+{
+    return gp_load_run(options, gp_report_fragmentation_json, gp_page_fragmentation);
+}
+
+static int reconcile_run(void *options)
+{
+    return gp_load_run(options, gp_report_reconcile_json, gp_page_reconcile);
+}
+
+const struct gp_command_spec gp_command_peak = {
+    .name = "peak",
+    .summary = "show which call sites held the memory at its peak",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LOAD_USAGE_LIVE,
+    .about = GP_LIST("Prints, for each device, the moment at which most memory was allocated, and the call sites that "
+                     "held it at that moment. docs/analyses.md explains the numbers."),
+    .options = GP_ANALYSIS_OPTIONS("gpuprof.peak/1"),
+    .examples = GP_EXAMPLES(
+        {"gpuprof peak train.gpuprof", "Show which code held the memory of a recorded program at its peak."}),
+    GP_LOAD_SPEC("peak", peak_run),
+};
+
+const struct gp_command_spec gp_command_churn = {
+    .name = "churn",
+    .summary = "show what every step allocates and frees again",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LOAD_USAGE_LIVE,
+    .about = GP_LIST("Prints the call sites whose memory is freed within the step that allocated it. A cache would "
+                     "save these allocations. docs/analyses.md explains the numbers."),
+    .options = GP_ANALYSIS_OPTIONS("gpuprof.churn/1"),
+    .examples =
+        GP_EXAMPLES({"gpuprof churn -p 1234 --duration 60", "Record a process for a minute, then show its churn."}),
+    GP_LOAD_SPEC("churn", churn_run),
+};
+
+const struct gp_command_spec gp_command_fragmentation = {
+    .name = "fragmentation",
+    .summary = "show how much of the reserved memory is used",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LOAD_USAGE_LIVE,
+    .about = GP_LIST("Prints over time which part of the reserved memory was in use, how the free memory is divided, "
+                     "and what rounding costs. docs/analyses.md explains the numbers."),
+    .options = GP_ANALYSIS_OPTIONS("gpuprof.fragmentation/1"),
+    .examples = GP_EXAMPLES({"gpuprof fragmentation train.gpuprof --json", "Print the same numbers for a script."}),
+    GP_LOAD_SPEC("fragmentation", fragmentation_run),
+};
+
+const struct gp_command_spec gp_command_reconcile = {
+    .name = "reconcile",
+    .summary = "compare the counted memory with what NVML reports",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LOAD_USAGE_LIVE,
+    .about = GP_LIST("Prints everything that the process is known to hold on each device, and how much more NVML "
+                     "reports for it. docs/analyses.md explains the numbers."),
+    .options = GP_ANALYSIS_OPTIONS("gpuprof.reconcile/1"),
+    .examples = GP_EXAMPLES(
+        {"gpuprof reconcile -p 1234", "Record a process for 10 seconds and explain its memory in nvidia-smi."}),
+    GP_LOAD_SPEC("reconcile", reconcile_run),
+};
