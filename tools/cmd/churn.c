@@ -15,5 +15,5 @@ static const char churn_help[] =
 
 int gp_cmd_churn(int argc, char **argv)
 {
-    return gp_load_command("churn", churn_help, argc, argv, gp_report_churn_json, gp_page_churn);
+    return gp_load_command("churn", churn_help, argc, argv, GP_REPORT_CHURN, gp_report_churn_json, gp_page_churn);
 }

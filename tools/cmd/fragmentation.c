@@ -15,6 +15,6 @@ static const char fragmentation_help[] =
 
 int gp_cmd_fragmentation(int argc, char **argv)
 {
-    return gp_load_command("fragmentation", fragmentation_help, argc, argv, gp_report_fragmentation_json,
-                           gp_page_fragmentation);
+    return gp_load_command("fragmentation", fragmentation_help, argc, argv, GP_REPORT_FRAGMENTATION,
+                           gp_report_fragmentation_json, gp_page_fragmentation);
 }

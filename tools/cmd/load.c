@@ -300,9 +300,9 @@ struct gp_text_page gp_load_page(void)
     return page;
 }
 
-int gp_load_command(const char *command, const char *help, int argc, char **argv,
+int gp_load_command(const char *command, const char *help, int argc, char **argv, unsigned parts,
                     json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_text_page *page, const struct gp_report *report))
+                    void text(const struct gp_text_page *page, const struct gp_report *report))
 {
     struct gp_load_options o;
     struct gp_loaded loaded;
@@ -313,9 +313,12 @@ int gp_load_command(const char *command, const char *help, int argc, char **argv
         rc = gp_load(&loaded, &o, 0);
         struct gp_text_page page = gp_load_page();
         if (!rc) {
-            rc = o.json                        ? gp_load_json(command, json(&loaded.report))
-                 : text(&page, &loaded.report) ? GP_EXIT_OK
-                                               : gp_load_memory(command);
+            if (gp_report_run(&loaded.report, parts, o.json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0)
+                rc = gp_load_memory(command);
+            else if (o.json)
+                rc = gp_load_json(command, json(&loaded.report));
+            else
+                text(&page, &loaded.report);
             gp_load_free(&loaded);
         }
     }

@@ -7,7 +7,7 @@
 #define GP_CMD_LOAD_H
 
 #include <cmd/cmd.h>
-#include <write/report.h>
+#include <write/reportformat.h>
 
 struct gp_load_options {
     struct gp_target target; /* target.command: for messages */
@@ -47,10 +47,10 @@ struct gp_text_page gp_load_page(void);
 int gp_load_memory(const char *command);
 /* Prints it, and takes it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message; NULL: memory was out. */
 int gp_load_json(const char *command, json_t *object);
-/* The whole of most commands: parses, loads, prints one or the other. */
-int gp_load_command(const char *command, const char *help, int argc, char **argv,
+/* The whole of most commands: parses, loads, runs the analyses `parts` (GP_REPORT_*), prints one or the other. */
+int gp_load_command(const char *command, const char *help, int argc, char **argv, unsigned parts,
                     json_t *json(const struct gp_report *report),
-                    bool text(const struct gp_text_page *page, const struct gp_report *report));
+                    void text(const struct gp_text_page *page, const struct gp_report *report));
 
 /* Says why a file could not be read as a recording (rc and why of gp_recording_open), and what to do:
  * GP_EXIT_FAILED. */

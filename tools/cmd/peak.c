@@ -15,5 +15,5 @@ static const char peak_help[] =
 
 int gp_cmd_peak(int argc, char **argv)
 {
-    return gp_load_command("peak", peak_help, argc, argv, gp_report_peak_json, gp_page_peak);
+    return gp_load_command("peak", peak_help, argc, argv, GP_REPORT_PEAK, gp_report_peak_json, gp_page_peak);
 }

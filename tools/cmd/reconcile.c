@@ -15,5 +15,6 @@ static const char reconcile_help[] =
 
 int gp_cmd_reconcile(int argc, char **argv)
 {
-    return gp_load_command("reconcile", reconcile_help, argc, argv, gp_report_reconcile_json, gp_page_reconcile);
+    return gp_load_command("reconcile", reconcile_help, argc, argv, GP_REPORT_BILL, gp_report_reconcile_json,
+                           gp_page_reconcile);
 }
