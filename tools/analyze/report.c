@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Points of each curve.  A plot of 2000 points is as wide as a screen; fragmentation.c looks for the largest free block
- * at most 200 times, so more moments would repeat it. */
+/* Points of each curve.  A plot of 2000 points is as wide as a screen; fragmentation.c looks for
+ * the largest free block at most 200 times, so more moments would repeat it. */
 static const struct {
     uint32_t moments, points; /* of fragmentation; of a series */
 } report_details[] = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * report.h: one recording with the results of its analyses.  A command prepares it, runs the analyses that its output
- * shows, and hands it to tools/write, which formats the results and computes nothing.
+ * report.h: one recording with the results of its analyses.  A command prepares it, runs the
+ * analyses that its output shows, and hands it to tools/write, which formats the results and
+ * computes nothing.
  */
 #ifndef GP_ANALYZE_REPORT_H
 #define GP_ANALYZE_REPORT_H
@@ -66,12 +67,13 @@ struct gp_report {
     struct gp_report_site *sites;     /* one per site of the recording, by number */
 };
 
-/* Prepares a report: matches ends with starts and finds the steps.  The recording, the symbols and the name must
- * outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
+/* Prepares a report: matches ends with starts and finds the steps.  The recording, the symbols and
+ * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file);
-/* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not `used` gets results
- * with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or -ENOMEM. */
+/* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
+ * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
+ * -ENOMEM. */
 int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail);
 void gp_report_fini(struct gp_report *report);
 

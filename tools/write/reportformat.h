@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * reportformat.h: formats the results of the analyses of a recording, as JSON and as text for a terminal.  The caller
- * has run the analyses (gp_report_run); each function names the parts that it reads.  Nothing here computes a result.
- * JSON functions return new references, and NULL when memory is out.
+ * reportformat.h: formats the results of the analyses of a recording, as JSON and as text for a
+ * terminal.  The caller has run the analyses (gp_report_run); each function names the parts that it
+ * reads.  Nothing here computes a result. JSON functions return new references, and NULL when
+ * memory is out.
  */
 #ifndef GP_WRITE_REPORTFORMAT_H
 #define GP_WRITE_REPORTFORMAT_H
@@ -15,8 +16,8 @@
 /* Schema gpuprof.report/1 (docs/analyses.md).  Reads GP_REPORT_DOCUMENT. */
 json_t *gp_report_document(const struct gp_report *report);
 
-/* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of its name; reconcile
- * reads GP_REPORT_BILL. */
+/* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
+ * its name; reconcile reads GP_REPORT_BILL. */
 json_t *gp_report_leaks_json(const struct gp_report *report);
 json_t *gp_report_peak_json(const struct gp_report *report);
 json_t *gp_report_churn_json(const struct gp_report *report);
@@ -50,7 +51,8 @@ void gp_page_peak(const struct gp_text_page *page, const struct gp_report *repor
 void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report);
-/* Notes about an incomplete recording, which belong above any number.  True: at least one was printed. */
+/* Notes about an incomplete recording, which belong above any number.  True: at least one was
+ * printed. */
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
 
 /* names: the label of each site of each recording. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the HTML page and
- * `gpuprof report --json` show; see reportformat.h and docs/analyses.md. */
+ * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
+ * HTML page and `gpuprof report --json` show; see reportformat.h and docs/analyses.md. */
 #include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of the document, so that a browser can load it.  The document counts what they leave out. */
+/* Limits of the document, so that a browser can load it.  The document counts what they leave
+ * out. */
 #define GP_MOST_SEGMENTS 2000u
 #define GP_MOST_BLOCKS   20000u
 #define GP_MOST_MARKS    10000u
@@ -25,7 +26,8 @@ static json_t *report_lost(const struct gp_recording *recording)
     return lost;
 }
 
-/* A file name is any bytes, a JSON string is UTF-8: a name that is not UTF-8 gets '?' for its other bytes. */
+/* A file name is any bytes, a JSON string is UTF-8: a name that is not UTF-8 gets '?' for its other
+ * bytes. */
 static json_t *report_path(const char *path)
 {
     json_t *text = json_string(path);
@@ -177,7 +179,8 @@ static json_t *report_sizes(const struct gp_report *report, uint32_t device)
     return list;
 }
 
-/* The exact peak, from the process's own counters; null if the recording lacks their last values. */
+/* The exact peak, from the process's own counters; null if the recording lacks their last
+ * values. */
 static json_t *report_counted(const struct gp_rec_device *device)
 {
     return device->has_last ? gp_json_known(device->last.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak)
@@ -253,8 +256,8 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
                      (json_int_t)site->calls);
 }
 
-/* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks without a stack) is always
- * there.  False: out of memory. */
+/* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks
+ * without a stack) is always there.  False: out of memory. */
 static bool report_sites(const struct gp_report *report, json_t *object)
 {
     const struct gp_report_site **sites = calloc(report->recording->site_count + 1ul, sizeof(*sites));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * reportparts.c: each analysis as a JSON document of its own; see reportformat.h.  reportjson.c reuses the parts. */
+ * reportparts.c: each analysis as a JSON document of its own; see reportformat.h.  reportjson.c
+ * reuses the parts. */
 #include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
@@ -166,7 +167,8 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
     const struct gp_bill *bill = report->devices[device].bill;
     json_t *rows = json_array();
     for (uint32_t i = 0; i < bill->count; i++) {
-        /* -1 alone is unknown: "untracked" is negative where an estimate was too high, and that is shown. */
+        /* -1 alone is unknown: "untracked" is negative where an estimate was too high, and that is
+         * shown. */
         bool unknown = bill->rows[i].bytes == -1;
         json_array_append_new(rows, json_pack("{s:s,s:o,s:b}", "what", bill->rows[i].what, "bytes",
                                               unknown ? json_null() : json_integer(bill->rows[i].bytes), "estimated",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * reporttext.c: the results of the analyses as text for a terminal; see reportformat.h.  Numbers are in columns on the
- * left.  Names come last on a line and are cut to the width, so wide letters in a name cannot shift a column.
+ * reporttext.c: the results of the analyses as text for a terminal; see reportformat.h.  Numbers
+ * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
+ * in a name cannot shift a column.
  */
 #include <write/reportformat.h>
 #include <write/stats.h>
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Leak suspects on one screen, with room for the lines around them.  Tables show twice as many rows. */
+/* Leak suspects on one screen, with room for the lines around them.  Tables show twice as many
+ * rows. */
 #define GP_PAGE_ROWS 15u
 #define GP_PAGE_BAR  12u
 /* From this width on, all numbers of a suspect fit on one line. */
@@ -35,8 +37,8 @@ static const char *page_on(const struct gp_text_page *page, const char *code)
 #define GP_BLUE "\033[34m"
 #define GP_OFF  "\033[0m"
 
-/* Prints at most `columns` characters of text; a text that is cut ends with "...".  This counts characters, not cells,
- * because names of functions and files hardly ever have wide characters. */
+/* Prints at most `columns` characters of text; a text that is cut ends with "...".  This counts
+ * characters, not cells, because names of functions and files hardly ever have wide characters. */
 static void page_cut(const struct gp_text_page *page, const char *text, int columns)
 {
     int letters = 0, keep = 0;
@@ -56,7 +58,8 @@ static void page_cut(const struct gp_text_page *page, const char *text, int colu
         fprintf(page->out, "%.*s...", (int)cut, text);
 }
 
-/* Returns the columns that are left for a name after `used` others.  If they are too few, starts a new line. */
+/* Returns the columns that are left for a name after `used` others.  If they are too few, starts a
+ * new line. */
 static int page_room(const struct gp_text_page *page, int used)
 {
     int left = page_width(page) - used;
@@ -66,7 +69,8 @@ static int page_room(const struct gp_text_page *page, int used)
     return page_width(page) - 7;
 }
 
-/* The sites of a table, each with the caller's frame that distinguishes it from sites of the same name. */
+/* The sites of a table, each with the caller's frame that distinguishes it from sites of the same
+ * name. */
 struct gp_page_names {
     uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
     const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
@@ -282,8 +286,8 @@ static void page_spark(const struct gp_text_page *page, const int64_t *values, u
     }
 }
 
-/* Prints the stack from the frame that names the site outward.  Frames of libraries further in say little about which
- * part of the program owns the memory. */
+/* Prints the stack from the frame that names the site outward.  Frames of libraries further in say
+ * little about which part of the program owns the memory. */
 static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
     const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
@@ -304,8 +308,8 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
                 page_on(page, GP_OFF));
 }
 
-/* Names the first suspects; most <= GP_PAGE_ROWS.  A name must be distinct among all sites of the recording, not only
- * among the suspects: the reader looks for it in the program. */
+/* Names the first suspects; most <= GP_PAGE_ROWS.  A name must be distinct among all sites of the
+ * recording, not only among the suspects: the reader looks for it in the program. */
 static void page_name_suspects(struct gp_page_names *names, const struct gp_report *report, uint32_t most)
 {
     const struct gp_leaks *leaks = report->leaks;
@@ -574,7 +578,8 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
     if (differ)
         fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
                 "AT THE END", page_on(page, GP_OFF));
-    /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which shrank most. */
+    /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which
+     * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
         int side = row->site[0] != GP_REC_NONE ? 0 : 1;
