@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze_report.c: the document of a recording, its pages, and the commands that print them. */
 #include <sys/resource.h>
-#include <write/report.h>
+#include <write/reportformat.h>
 
 #include "cli.h"
 #include "train_fixture.h"
@@ -26,8 +26,12 @@ static json_t *document_of(const struct gp_recording *r)
                                       .module_count = r->module_count,
                                       .root = ""};
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
-    json_t *document = gp_report_document(r, symbols, "x\xff.gpuprof");
+    struct gp_report report;
+    cr_assert_eq(gp_report_init(&report, r, symbols, "x\xff.gpuprof"), 0);
+    cr_assert_eq(gp_report_run(&report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT), 0);
+    json_t *document = gp_report_document(&report);
     cr_assert(document);
+    gp_report_fini(&report);
     gp_symbols_free(symbols);
     return document;
 }
@@ -219,7 +223,7 @@ Test(commands, report_answers_at_once)
     struct result r = run("report %s", leaky);
     cr_assert_eq(r.status, 0, "%s", r.err);
     static const char *const texts[] = {"allocated  peak ", "reserved   peak ", "held at the peak by", "inner_branch",
-                                        "a step",           "20 steps",         "device full in"};
+                                        "per step",         "20 steps",         "device full in"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         cr_assert(strstr(r.out, texts[i]), "no '%s' in %s", texts[i], r.out);
     cr_assert(!strchr(r.out, '\033')); /* a pipe gets no colours */
@@ -235,7 +239,7 @@ Test(commands, the_others_print_and_write_json)
     json_decref(expect_json(run("fragmentation %s --json", leaky), "gpuprof.fragmentation/1"));
     json_decref(expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1"));
     expect(run("peak %s", leaky), 0, "held by", NULL);
-    expect(run("churn %s", leaky), 0, "a step", NULL);
+    expect(run("churn %s", leaky), 0, "per step", NULL);
     expect(run("fragmentation %s", leaky), 0, "in use", NULL);
     expect(run("reconcile %s", leaky), 0, "linear", NULL);
     expect(run("diff %s %s", sound, leaky), 0, "inner_branch", NULL);

@@ -375,7 +375,7 @@ Test(site_model, a_frame)
     struct gp_grid grid = {0};
     cr_assert_eq(gp_grid_init(&grid, 12, 100, true), 0);
     gp_site_draw(&grid, &model, &ui);
-    line_is(&grid, 0, "gpuprof top  3 sites of 4711 train, live 400 MiB and 64.0 MiB of the host  every 1s");
+    line_is(&grid, 0, "gpuprof top  3 sites of 4711 train, live 400 MiB and 64.0 MiB on the host  every 1s");
     line_is(&grid, 1, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
     line_is(&grid, 2,
             "    0 linear         300M     400M     300M   60.0        -         - forward (.../model.py:10)");

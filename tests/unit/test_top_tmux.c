@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_top_tmux.c: the real command on a real terminal (tmux), watching processes with well-formed sessions.  A server
- * of its own on a socket of its own; skipped where tmux is not installed.
+ * test_top_tmux.c: runs `gpuprof top` on a real terminal (tmux), where it watches processes with
+ * well-formed sessions. Each test starts a tmux server of its own.  Skipped if tmux is not
+ * installed.
  */
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 #define SCREEN_BYTES 65536
-#define WAIT_NS      10000000000ull /* a loaded machine; each wait ends as soon as what it waits for is there */
+#define WAIT_NS      10000000000ull /* long enough for a loaded machine; a wait ends as soon as the text appears */
 
 static char socket_name[64];
 static char screen[SCREEN_BYTES];
@@ -54,7 +55,8 @@ static void type(const char *keys)
     cr_assert_eq(tmux("send-keys -t top %s", keys), 0);
 }
 
-/* A shell with a prompt that cannot be mistaken, so that what a program leaves behind is seen. */
+/* Starts a shell with an unmistakable prompt, so that a test sees what a program leaves on the
+ * terminal. */
 static void start(void)
 {
     if (system("command -v tmux >/dev/null 2>&1") != 0)
@@ -89,7 +91,7 @@ static void run_top(const char *before, const char *options)
     see("F10Quit", true);
 }
 
-/* The shell is back, echoes what is typed and shows nothing of the frame. */
+/* The shell is back, echoes typed text, and the frame is gone. */
 static void restored(const char *rc)
 {
     see(rc, true);
@@ -167,12 +169,12 @@ Test(top, gives_the_terminal_back_when_it_crashes)
     restored("rc=139");
 }
 
-Test(top, ends_after_the_samples_asked_for_and_honours_no_color)
+Test(top, ends_after_n_samples_and_honours_no_color)
 {
     run_top("NO_COLOR=1", "-d 0.5 -n 6");
     tmux("capture-pane -p -e -t top");
     for (const char *p = screen; (p = strstr(p, "\033["));
-         p++) { /* 30 to 38 and 40 to 48 set a colour; 39 and 49 take it away */
+         p++) { /* 30 to 38 and 40 to 48 set a colour; 39 and 49 reset it */
         for (const char *q = p + 2; *q && *q != 'm'; q++) {
             bool first = q[-1] == '[' || q[-1] == ';';
             cr_assert_not(first && (*q == '3' || *q == '4') && q[1] >= '0' && q[1] <= '8', "a colour:\n%s", screen);
@@ -211,7 +213,7 @@ Test(top, shows_call_sites)
     see("Sort", true);
     see("forward (/home/", true);
     see("train.py:20)", true); /* the stack of the selected site */
-    see("+", true);            /* one of them grows */
+    see("+", true);            /* one of the sites grows */
     type("Down");
     see("site 2, the innermost call first", true);
     type("Enter");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_view_draw.c: frames.  The golden ones are in tests/golden/top; GP_GOLDEN_UPDATE=1 writes them anew, to be read
- * before they are believed.
+ * test_view_draw.c: frames of `gpuprof top`.  The golden frames are in tests/golden/top.
+ * GP_GOLDEN_UPDATE=1 writes them again; read them before you commit them.
  */
 #include "view_fixture.h"
 
@@ -38,7 +38,8 @@ static void draw_all_modes(struct fix_view *view, struct gp_grid *grid, const ch
     view->ui.by = GP_BY_PROCESS;
 }
 
-/* Every width with some heights and every height with some widths, all modes; each machine. */
+/* Draws a machine in every width with some heights, in every height with some widths, and some
+ * sizes in all modes. */
 static void draw_sizes(const struct fix_machine *machine)
 {
     struct fix_view view;
@@ -162,8 +163,8 @@ Test(golden, modes)
 {
     static const struct {
         const char *name, *keys;
-    } modes[] = {{"help", "?"},     {"tree", "t"},        {"gpus", "dt"},      {"containers", "dd"}, {"sort", ">"},
-                 {"filter", "/tr"}, {"question", "   p"}, {"nobody", "/zz\n"}, {"host", "H"}};
+    } modes[] = {{"help", "?"},     {"tree", "t"},        {"gpus", "dt"},        {"containers", "dd"}, {"sort", ">"},
+                 {"filter", "/tr"}, {"question", "   p"}, {"no-match", "/zz\n"}, {"host", "H"}};
     for (size_t i = 0; i < GP_COUNT(modes); i++) {
         struct fix_view view;
         char name[64];
@@ -201,7 +202,7 @@ Test(draw, bars_show_parts_within_parts)
     expect_bar((struct gp_bar){5, 5, 5, -1, 5}, "unknown");
 }
 
-Test(text, numbers_keep_three_digits_and_know_the_unknown)
+Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
 {
     static const struct {
         int64_t bytes;
@@ -216,7 +217,7 @@ Test(text, numbers_keep_three_digits_and_know_the_unknown)
     cr_assert_str_eq(gp_text_rate(12345, text, sizeof(text)), "12.3K");
 }
 
-Test(text, malformed_utf8_is_walked_byte_by_byte)
+Test(text, malformed_utf8_is_decoded_byte_by_byte)
 {
     static const char *const bad[] = {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xe6\xa8", "\xf4\x90\x80\x80", "\x80"};
     for (size_t i = 0; i < GP_COUNT(bad); i++) {
@@ -226,7 +227,7 @@ Test(text, malformed_utf8_is_walked_byte_by_byte)
     }
 }
 
-static void agent_sees(struct gp_system *system)
+static void make_from_agent(struct gp_system *system)
 {
     system->agent.present = system->agent.alive = true;
     for (int i = 0; i < system->process_count; i++)
@@ -244,12 +245,12 @@ static bool screen_says(const struct gp_grid *grid, const char *what)
     return is_there;
 }
 
-Test(draw, an_agent_that_took_its_maps_away_leaves_nothing_live)
+Test(draw, without_the_agents_maps_no_process_is_live)
 {
     struct fix_view view;
     struct gp_grid grid;
     fix_open(&view, fix_typical, 3);
-    agent_sees(view.model.system);
+    make_from_agent(view.model.system);
     cr_assert_eq(gp_grid_init(&grid, 40, 120, true), 0);
     fix_rows(&view);
     fix_draw(&view, &grid);
@@ -257,12 +258,12 @@ Test(draw, an_agent_that_took_its_maps_away_leaves_nothing_live)
     gp_model_agent_lost(&view.model, view.model.system->time_ns + 90000000000ull);
     fix_rows(&view);
     fix_draw(&view, &grid);
-    cr_assert(screen_says(&grid, "NO AGENT since 1m30s") && !screen_says(&grid, " live "));
+    cr_assert(screen_says(&grid, "NO AGENT for 1m30s") && !screen_says(&grid, " live "));
     gp_grid_fini(&grid);
     fix_close(&view);
 }
 
-Test(draw, the_folders_of_a_program_are_left_out_and_its_name_is_not)
+Test(draw, the_command_is_shown_without_the_folders_of_its_program)
 {
     struct fix_view view;
     struct gp_grid grid;

@@ -78,7 +78,7 @@ Test(layout, puts_many_gpus_side_by_side)
     cr_assert_eq(layout.gpu_shown, 56);
 }
 
-Test(layout, survives_sizes_of_nothing)
+Test(layout, accepts_a_screen_without_cells)
 {
     struct gp_layout_wish wish = {.rows = -1, .cols = 0, .alerts = 3, .gpus = 9, .table_rows = 9, .detail = 9};
     struct gp_layout layout = gp_layout_of(&wish);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_view_model.c: rows, sums, rates, peaks, histories, sort, filter, tree. */
+ * test_view_model.c: rows, sums, rates, peaks and histories of the model; sort, filter and tree of
+ * the rows. */
 #include "view_fixture.h"
 
 #define CHECK_NEAR(_a, _b) cr_assert(fabs((_a) - (_b)) < 1e-6, "%g is not %g", (double)(_a), (double)(_b))
@@ -37,7 +38,7 @@ Test(model, a_reset_of_totals_gives_an_unknown_rate_not_a_negative_one)
     fix_close(&view);
 }
 
-Test(model, a_pid_used_again_is_another_row)
+Test(model, a_reused_pid_is_another_row)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 2);
@@ -50,7 +51,7 @@ Test(model, a_pid_used_again_is_another_row)
     fix_close(&view);
 }
 
-Test(model, what_cannot_be_trusted_is_unknown)
+Test(model, numbers_that_cannot_be_trusted_are_unknown)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 2);
@@ -66,7 +67,7 @@ Test(model, what_cannot_be_trusted_is_unknown)
     fix_close(&view);
 }
 
-Test(model, gpu_rows_sum_what_is_held_and_never_peaks)
+Test(model, gpu_rows_sum_held_bytes_and_never_peaks)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -115,7 +116,7 @@ Test(model, the_peak_of_a_gpu_with_one_process_is_exact)
     fix_close(&view);
 }
 
-Test(model, losses_are_counted_once_a_process)
+Test(model, losses_are_counted_once_per_process)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -162,7 +163,7 @@ Test(model, a_gpu_that_only_a_process_knows_gets_a_row)
     strcpy(device->uuid, "GPU-other");
     cr_assert_eq(gp_model_update(&view.model, system), 0);
     cr_assert_eq(view.model.gpu_count, 2);
-    cr_assert_eq(view.model.gpus[1].index, 1, "numbers of GPUs are not used twice");
+    cr_assert_eq(view.model.gpus[1].index, 1, "no two GPUs have the same number");
     cr_assert_eq(view.model.gpus[1].used_bytes, -1);
     fix_close(&view);
 }
@@ -205,7 +206,7 @@ Test(rows, sort_by_every_column_is_an_order)
     fix_close(&view);
 }
 
-Test(rows, host_memory_shows_when_asked_for)
+Test(rows, host_memory_is_shown_after_its_key)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -225,7 +226,7 @@ Test(rows, filter_matches_pid_command_and_container)
         fix_rows(&view);
         expect_pids(&view.list, (int[]){4242, 4242}, 2);
     }
-    strcpy(view.ui.filter, "nobody");
+    strcpy(view.ui.filter, "no match");
     fix_rows(&view);
     expect_pids(&view.list, NULL, 0);
     fix_close(&view);
@@ -250,7 +251,7 @@ Test(rows, tree_by_process_and_by_gpu)
     fix_close(&view);
 }
 
-Test(rows, containers_hold_their_own)
+Test(rows, a_container_sums_its_own_processes)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);

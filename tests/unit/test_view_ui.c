@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_view_ui.c: keys. */
+ * test_view_ui.c: what the keys of `gpuprof top` change. */
 #include "view_fixture.h"
 
 Test(ui, arrows_stay_in_the_table_and_follow_the_row)
@@ -70,7 +70,7 @@ Test(ui, reset_of_tagged_rows_takes_each_peak_once)
     fix_close(&view);
 }
 
-Test(ui, reset_of_what_cannot_answer_is_refused)
+Test(ui, reset_of_a_process_that_cannot_answer_is_refused)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -89,11 +89,11 @@ Test(ui, reset_of_a_gpu_takes_its_processes_and_not_the_host)
     cr_assert_eq(view.ui.by, GP_BY_DEVICE);
     fix_key(&view, GP_KEY_HOME);
     fix_key(&view, 'r');
-    cr_assert_eq(view.ui.target_count, 2, "4242 and 77 on GPU 0; Xorg is not ours");
+    cr_assert_eq(view.ui.target_count, 2, "4242 and 77 on GPU 0; Xorg is not profiled");
     fix_close(&view);
 }
 
-Test(ui, the_filter_takes_text_and_gives_it_back)
+Test(ui, the_filter_can_be_typed_and_deleted)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -148,7 +148,7 @@ Test(ui, the_interval_moves_in_steps_and_stops_at_its_limits)
     fix_close(&view);
 }
 
-Test(ui, quit_keys_quit_and_k_kills_nobody)
+Test(ui, quit_keys_quit_and_k_kills_no_process)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
@@ -159,7 +159,7 @@ Test(ui, quit_keys_quit_and_k_kills_nobody)
     fix_close(&view);
 }
 
-Test(ui, any_sequence_of_keys_is_survived)
+Test(ui, no_sequence_of_keys_breaks_a_frame)
 {
     struct fix_view view;
     struct gp_grid grid;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * view_fixture.h: machines made by hand for the tests of tools/view: no process, no clock.
+ * view_fixture.h: samples of made-up machines for the tests of tools/view, without a process or a
+ * clock.
  */
 #ifndef GP_TEST_UNIT_VIEW_FIXTURE_H
 #define GP_TEST_UNIT_VIEW_FIXTURE_H
@@ -78,7 +79,7 @@ static inline struct gp_device_view *fix_device(struct gp_system *system, struct
     fix_value(view, GP_STAT_ALLOCATED_BYTES, allocated * GIB, peak * GIB);
     fix_value(view, GP_STAT_RESERVED_BYTES, reserved * GIB, rpeak * GIB);
     struct gp_wire_value *count = &view->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
-    count->allocated = (int64_t)(system->time_ns / 1000000); /* 1000 a second */
+    count->allocated = (int64_t)(system->time_ns / 1000000); /* 1000 per second */
     count->freed = count->allocated / 2;
     struct gp_wire_kind_value *kind = &view->wire.kinds[gpu >= 0 ? GP_KIND_LINEAR : GP_KIND_PINNED];
     *kind = (struct gp_wire_kind_value){.current_bytes = (int64_t)(allocated * GIB),
@@ -91,7 +92,7 @@ static inline struct gp_device_view *fix_device(struct gp_system *system, struct
     return view;
 }
 
-/* One of each thing that can be seen. */
+/* One of each thing that the viewer shows. */
 static inline struct gp_system *fix_typical(uint64_t tick)
 {
     struct gp_system *system = fix_system(2, tick);
@@ -147,7 +148,8 @@ static inline struct gp_system *fix_empty(uint64_t tick)
     return system;
 }
 
-/* Nothing that the reader lets pass may break a frame: no names, huge numbers, combining and wide characters. */
+/* Values that the reader accepts and that must not break a frame: empty names, huge numbers,
+ * combining and wide characters. */
 static inline struct gp_system *fix_odd(uint64_t tick)
 {
     struct gp_system *system = fix_system(1, tick);

@@ -12,22 +12,22 @@
 
 static int peak_run(void *options)
 {
-    return gp_load_run(options, gp_report_peak_json, gp_page_peak);
+    return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_page_peak);
 }
 
 static int churn_run(void *options)
 {
-    return gp_load_run(options, gp_report_churn_json, gp_page_churn);
+    return gp_load_run(options, GP_REPORT_CHURN, gp_report_churn_json, gp_page_churn);
 }
 
 static int fragmentation_run(void *options)
 {
-    return gp_load_run(options, gp_report_fragmentation_json, gp_page_fragmentation);
+    return gp_load_run(options, GP_REPORT_FRAGMENTATION, gp_report_fragmentation_json, gp_page_fragmentation);
 }
 
 static int reconcile_run(void *options)
 {
-    return gp_load_run(options, gp_report_reconcile_json, gp_page_reconcile);
+    return gp_load_run(options, GP_REPORT_BILL, gp_report_reconcile_json, gp_page_reconcile);
 }
 
 const struct gp_command_spec gp_command_peak = {

@@ -13,18 +13,17 @@ static int leaks_run(void *options)
     int rc = gp_load(&loaded, o, 0);
     if (rc)
         return rc;
-    uint64_t older_ns = o->older_seconds > 0 ? (uint64_t)o->older_seconds * 1000000000ull : 0;
-    struct gp_leaks *leaks = gp_flow_leaks(loaded.report.flow, loaded.report.steps, older_ns);
+    struct gp_report *report = &loaded.report;
     struct gp_text_page page = gp_load_page();
-    if (!leaks)
+    report->older_ns = o->older_seconds > 0 ? (uint64_t)o->older_seconds * 1000000000ull : 0;
+    if (gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_TABLE) != 0)
         rc = gp_load_memory("leaks");
     else if (o->json)
-        rc = gp_load_json("leaks", gp_report_leaks_json(&loaded.report, leaks));
+        rc = gp_load_json("leaks", gp_report_leaks_json(report));
     else
-        gp_page_leaks(&page, &loaded.report, leaks);
-    if (!rc && leaks->count && o->error_exitcode >= 0)
+        gp_page_leaks(&page, report);
+    if (!rc && report->leaks->count && o->error_exitcode >= 0)
         rc = (int)o->error_exitcode;
-    free(leaks);
     gp_load_free(&loaded);
     return rc;
 }

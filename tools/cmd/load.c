@@ -223,18 +223,20 @@ struct gp_text_page gp_load_page(void)
     return page;
 }
 
-int gp_load_run(const struct gp_load_options *o, json_t *json(const struct gp_report *report),
-                bool text(const struct gp_text_page *page, const struct gp_report *report))
+int gp_load_run(const struct gp_load_options *o, unsigned parts, json_t *json(const struct gp_report *report),
+                void text(const struct gp_text_page *page, const struct gp_report *report))
 {
     struct gp_loaded loaded;
     int rc = gp_load(&loaded, o, 0);
     if (rc)
         return rc;
     struct gp_text_page page = gp_load_page();
-    if (o->json)
-        rc = gp_load_json(loaded.command, json(&loaded.report));
-    else if (!text(&page, &loaded.report))
+    if (gp_report_run(&loaded.report, parts, o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0)
         rc = gp_load_memory(loaded.command);
+    else if (o->json)
+        rc = gp_load_json(loaded.command, json(&loaded.report));
+    else
+        text(&page, &loaded.report);
     gp_load_free(&loaded);
     return rc;
 }

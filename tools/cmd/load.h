@@ -8,7 +8,7 @@
 #define GP_CMD_LOAD_H
 
 #include <cmd/cmd.h>
-#include <write/report.h>
+#include <write/reportformat.h>
 
 struct gp_load_options { /* the options of all these commands; each takes some of them */
     struct gp_target target;
@@ -58,9 +58,10 @@ int gp_load_memory(const char *command);
 /* Prints the object and releases it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message.  NULL:
  * memory ran out. */
 int gp_load_json(const char *command, json_t *object);
-/* The whole of most of these commands: loads, then prints JSON or text.  An exit status. */
-int gp_load_run(const struct gp_load_options *options, json_t *json(const struct gp_report *report),
-                bool text(const struct gp_text_page *page, const struct gp_report *report));
+/* The whole of most of these commands: loads, runs the analyses `parts` (GP_REPORT_*), then prints
+ * JSON or text.  An exit status. */
+int gp_load_run(const struct gp_load_options *options, unsigned parts, json_t *json(const struct gp_report *report),
+                void text(const struct gp_text_page *page, const struct gp_report *report));
 
 /* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
  * what to do.  GP_EXIT_FAILED. */

@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int report_text(const struct gp_loaded *loaded)
+static int report_text(struct gp_loaded *loaded)
 {
     struct gp_text_page page = gp_load_page();
-    struct gp_leaks *leaks = gp_flow_leaks(loaded->report.flow, loaded->report.steps, 0);
-    if (!leaks)
+    if (gp_report_run(&loaded->report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY) != 0)
         return gp_load_memory("report");
-    gp_page_summary(&page, &loaded->report, leaks);
-    free(leaks);
+    gp_page_summary(&page, &loaded->report);
     return GP_EXIT_OK;
 }
 
@@ -31,11 +29,12 @@ static int report_page(const struct gp_load_options *o, json_t *document)
     return GP_EXIT_FAILED;
 }
 
-static int report_made(const struct gp_load_options *o, const struct gp_loaded *loaded)
+static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded)
 {
     if (!o->output && !o->json)
         return report_text(loaded);
-    json_t *document = gp_report_document(loaded->recording, loaded->symbols, o->files[0]);
+    bool ran = gp_report_run(&loaded->report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT) == 0;
+    json_t *document = ran ? gp_report_document(&loaded->report) : NULL;
     if (!document)
         return gp_load_memory("report");
     int rc = o->output ? report_page(o, document) : GP_EXIT_OK;

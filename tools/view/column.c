@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
- *
- * column.c: see column.h.
- */
+ * column.c: see column.h. */
 #include <view/column.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <view/state.h>
 
-/* Widths: 7 holds "~99.9G" and "1023M" after a mark; printed ones hold ">=1023MiB". */
+/* A width of 7 holds "~99.9G", or "1023M" after a mark; a printed width of 9 holds ">=1023MiB". */
 const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_PID] = {"PID", 7, 7, true, false, 100, "process id"},
     [GP_COLUMN_USER] = {"USER", 8, 8, false, false, 60, "owner"},
@@ -19,10 +18,10 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_RESERVED] = {"RESERVED", 8, 9, true, true, 90, "reserved from the driver now"},
     [GP_COLUMN_RPEAK] = {"R-PEAK", 7, 9, true, true, 80, "peak of reserved"},
     [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 40, "allocated and reserved within the GPU"},
-    [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations a second"},
-    [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees a second"},
+    [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations per second"},
+    [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
-    [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU, but by no call that we saw"},
+    [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
     [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
@@ -72,7 +71,7 @@ static const char *column_device(const struct gp_row *row, const struct gp_model
     return out;
 }
 
-/* On the screen the folders of the program are the part that one can do without. */
+/* The screen leaves out the folders of the program's path. */
 static const char *column_program(const struct gp_process *process, enum gp_text_form form)
 {
     const char *line = process->cmdline[0] ? process->cmdline : process->comm;
@@ -102,7 +101,8 @@ static const char *column_command(const struct gp_row *row, const struct gp_mode
     return out;
 }
 
-/* "~": contains estimates.  ">=": the sum of a peak that only this viewer saw. */
+/* "~": the value contains estimates.  ">=": the highest sum that this viewer saw, a lower bound of
+ * the peak. */
 static const char *column_bytes(enum gp_column_id id, const struct gp_row *row, enum gp_text_form form, bool ascii,
                                 char *out, size_t out_bytes)
 {
@@ -146,7 +146,7 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
                                                   : "-");
         return out;
     case GP_COLUMN_STATE:
-        /* What a person must see first; the other words are about the profiler. */
+        /* Out of memory is about the program, so it comes before the words about the profiler. */
         snprintf(out, out_bytes, "%s",
                  process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
         return out;
@@ -192,8 +192,8 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
 
 int gp_columns_fit(int width, bool groups, enum gp_column_id ids[GP_COLUMNS], int *rest)
 {
-    /* Commands are told apart by their first word: 12 columns show most program names.  Containers and GPUs are told
-     * apart by ids, and a pod's name has two parts. */
+    /* 12 columns show the first word of most commands, which is enough to distinguish them.
+     * Containers and GPUs differ in long ids, and a pod's name has two parts. */
     const int command = groups ? 30 : 12;
     bool dropped[GP_COLUMNS] = {false};
     if (groups)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * column.h: one table of columns; the screen, the printed table, --sort and the sort menu are its mouths.
+ * column.h: the table of columns, which the screen, the printed table, --sort and the sort menu
+ * share.
  */
 #ifndef GP_VIEW_COLUMN_H
 #define GP_VIEW_COLUMN_H
 
 #include <base/compiler.h>
+#include <view/celltext.h>
 #include <view/model.h>
-#include <view/utf8.h>
 
 enum gp_column_id {
     GP_COLUMN_PID,
@@ -17,7 +18,7 @@ enum gp_column_id {
     GP_COLUMN_PEAK,
     GP_COLUMN_RESERVED,
     GP_COLUMN_RPEAK,
-    GP_COLUMN_BAR, /* drawn, not written: no text, no order */
+    GP_COLUMN_BAR, /* drawn: it has no text, and rows cannot be sorted by it */
     GP_COLUMN_ALLOCS,
     GP_COLUMN_FREES,
     GP_COLUMN_LOST,
@@ -32,24 +33,25 @@ struct gp_column {
     const char *name;
     int width;       /* on the screen, without the gap */
     int print_width; /* in the printed table; 0: the rest of the line */
-    bool right;      /* aligned */
-    bool numeric;    /* largest first is the natural order */
-    int keep;        /* the lower, the earlier it goes when the screen is narrow */
+    bool right;      /* aligned to the right */
+    bool numeric;    /* sorted with the largest first by default */
+    int keep;        /* priority: on a narrow screen the columns with the lowest value go first */
     const char *what;
 };
 
 extern const struct gp_column gp_columns[GP_COLUMNS];
 
-/* Any case; GP_COLUMNS when there is none of this name or it has no order. */
+/* Finds a column by its name, in any case.  GP_COLUMNS: no column of that name can be sorted by. */
 enum gp_column_id gp_column_find(const char *name);
 const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
                            enum gp_text_form form, bool ascii, char *out, size_t out_bytes);
-/* <0, 0, >0 in ascending order; unknown values are equal to one another, and *unknown says where they are (bit 0: a,
- * bit 1: b), so that they come last in either direction. */
+/* <0, 0 or >0 in ascending order.  Bit 0 of *unknown is set if the value of a is unknown, bit 1 for
+ * b; the caller sorts unknown values last in either direction. */
 int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b,
                       const struct gp_model *model, int *unknown);
-/* Columns that fit into `width`, in the table's order; the last, COMMAND, takes what is left.  groups: every row is a
- * sum, which has no pid, user or state.  Returns the count; *rest is the width of the last one. */
+/* Chooses the columns that fit into `width`, in the table's order; the last one, COMMAND, takes the
+ * rest.  groups: every row is a sum and has no pid, user or state.  Returns the count; *rest is the
+ * width of the last column. */
 int gp_columns_fit(int width, bool groups, enum gp_column_id ids[GP_COLUMNS], int *rest);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * draw.c: see draw.h.  One frame: title, alerts, GPUs, table, details, message, keys.
+ * draw.c: see draw.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
  */
 #include <view/draw.h>
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <write/stats.h>
 
-#define GP_ALERTS 5 /* losses, processes that cannot be read, and three things about the agent */
+#define GP_ALERTS 5 /* losses, processes that cannot be read, and three about the agent */
 
 struct gp_alerts {
     char text[GP_ALERTS][256];
@@ -36,18 +36,18 @@ static void alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
         return;
     if (!agent->alive) {
         snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
-                 "NO AGENT since %s: the sums stand still: start it: systemctl start gpuprof-agent",
+                 "NO AGENT for %s: the sums are not updated; start it: systemctl start gpuprof-agent",
                  gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
         alerts->style[alerts->count++] = GP_STYLE_ERROR;
     }
     if (agent->processes_hidden) {
         snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
-                 "HIDDEN: other users' processes are in the sums, but only root may see them one by one");
+                 "HIDDEN: processes of other users are in the sums; only root can list them");
         alerts->style[alerts->count++] = GP_STYLE_WARN;
     }
     if (agent->map_full || agent->refused) {
         snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
-                 "NOT COUNTED: %llu updates without room in the agent's tables, %llu batches refused",
+                 "NOT COUNTED: %llu updates (the agent's tables are full), %llu batches (refused)",
                  (unsigned long long)agent->map_full, (unsigned long long)agent->refused);
         alerts->style[alerts->count++] = GP_STYLE_WARN;
     }
@@ -61,12 +61,12 @@ static struct gp_alerts alerts_of(const struct gp_model *model)
     if (model->lost_total)
         alerts_losses(&alerts, model);
     int stale = model->states[GP_PROCESS_STALE], damaged = model->states[GP_PROCESS_DAMAGED];
-    /* Without an agent all of its processes are stale: that is said below. */
+    /* If the agent is dead all of its processes are stale, and alerts_agent reports that. */
     if (model->system->agent.present && !model->system->agent.alive)
         stale = 0;
     if (stale || damaged) {
         snprintf(alerts.text[alerts.count], sizeof(alerts.text[0]),
-                 "NOT EXACT: %d stale (stopped? last published numbers), %d damaged (numbers refused)", stale, damaged);
+                 "NOT EXACT: %d stale (stopped? showing old numbers), %d damaged (numbers not shown)", stale, damaged);
         alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
     }
     alerts_agent(&alerts, &model->system->agent);
@@ -91,7 +91,7 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
     char every[16];
     bool whole = model->system && model->system->agent.present;
     int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, whole ? "gpuprof top --system" : "gpuprof top");
-    if (alerts->count > shown) /* on the first line where there is no room below it */
+    if (alerts->count > shown) /* an alert without a line of its own goes into the title */
         x = gp_grid_printf(draw->grid, rect, 0, x, alerts->style[shown], " %.24s", alerts->text[shown]);
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d profiled", count);
     if (foreign)
@@ -106,12 +106,13 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
     if (draw->ui->filter[0] && draw->ui->mode != GP_MODE_FILTER)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  filter: %s", draw->ui->filter);
     if (model->system && !model->system->nvml)
-        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  NVML n/a: others unknown");
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  no NVML: others unknown");
     if (model->system && model->system->denied_count)
         gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  %d of other users hidden", model->system->denied_count);
 }
 
-/* "Reset the allocated peak of 1234 train.py (13.1 GiB)? y/n": the question comes first, names are cut before it is. */
+/* "y/n reset the allocated peak of 1234 train.py (13.1 GiB)?"; on a narrow screen the end of the
+ * text is cut. */
 static void draw_question(const struct gp_draw *draw, struct gp_rect rect)
 {
     const struct gp_ui *ui = draw->ui;
@@ -161,7 +162,8 @@ static void draw_footer(const struct gp_draw *draw, struct gp_rect rect)
         const struct gp_key_help *help = &gp_key_helps[i];
         if (!help->label)
             continue;
-        /* The first way to press it is the one shown; a key whose label does not fit is left out whole. */
+        /* Show the first of the keys that do the same.  A key whose label does not fit is left
+         * out. */
         char key[16];
         snprintf(key, sizeof(key), "%.*s", (int)strcspn(help->keys, " "), help->keys);
         if (x + (int)strlen(key) + (int)strlen(help->label) > rect.w)
@@ -179,7 +181,7 @@ void gp_draw_frame(const struct gp_draw *draw)
     draw_title(draw, layout.title, &alerts, layout.alerts.h);
     for (int i = 0; i < layout.alerts.h; i++)
         gp_grid_put(draw->grid, layout.alerts, i, 0, alerts.style[i], alerts.text[i]);
-    if (draw->ui->mode == GP_MODE_HELP) { /* in the place of all between the alerts and the message */
+    if (draw->ui->mode == GP_MODE_HELP) { /* it takes the space between the alerts and the message */
         struct gp_rect body = layout.gpus;
         body.h += layout.header.h + layout.table.h + layout.detail.h;
         gp_draw_help(draw, body);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawgpu.c: the block of each GPU at the top: name, bar, numbers, the last minutes.
+ * drawgpu.c: draws the block of each GPU at the top: name, bar, numbers and a sparkline of the last
+ * minute; see draw.h.
  */
 #include <view/draw.h>
 
@@ -26,7 +27,7 @@ static struct gp_bar draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row 
     return bar;
 }
 
-/* "alloc 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many as fit, whole ones only. */
+/* "allocated 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many items as fit without a cut. */
 static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
                              const struct gp_bar *bar, int x)
 {
@@ -43,7 +44,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
                  {"others", "", bar->other, GP_STYLE_OTHER}};
     for (size_t i = 0; i < GP_COUNT(items); i++) {
         if (i == GP_COUNT(items) - 1 && items[i].bytes < 0)
-            break; /* without NVML nothing is said of others */
+            break; /* only NVML knows the memory of others */
         int length = snprintf(item, sizeof(item), "%s %s%s", items[i].label,
                               gp_text_bytes(items[i].bytes, GP_TEXT_LONG, number, sizeof(number)), items[i].note);
         if (x + length > rect.w)
@@ -51,7 +52,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
     }
     int width = rect.w - x - 1 < GP_HISTORY ? rect.w - x - 1 : GP_HISTORY;
-    width = width > 60 ? 60 : width; /* a minute at the default interval; longer lines are hard to read */
+    width = width > 60 ? 60 : width; /* a minute at the default interval; a longer line is hard to read */
     if (width >= 8)
         gp_draw_spark(draw, rect, 1, rect.w - width - 1, width, row->history);
 }
@@ -67,10 +68,11 @@ static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
     snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_text_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
              gp_text_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
              gp_text_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
-    /* Numbers of up to 17 columns ("99.9G/99.9G/1023G"), a name of at most 28: the bar takes the rest. */
+    /* The numbers take up to 17 columns ("99.9G/99.9G/1023G") and the name up to 28; the bar takes
+     * the rest. */
     int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
     gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
-    int x = draw->model->gpu_count > 10 ? 6 : 5; /* bars begin below one another */
+    int x = draw->model->gpu_count > 10 ? 6 : 5; /* the bars of all GPUs start in one column */
     if (name) {
         struct gp_rect part = {rect.y, rect.x + x, 1, name};
         gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gpu->name[0] ? gpu->name : "-");

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawpanel.c: details of the selected row, help, the sort menu, and what stands there when there is nothing to show.
+ * drawpanel.c: draws the details of the selected row, the help, the sort menu, and the text for an
+ * empty table; see draw.h.
  */
 #include <view/draw.h>
 
 #include <stdio.h>
 #include <string.h>
+#include <view/state.h>
 #include <write/stats.h>
 
 const struct gp_row *gp_draw_selected(const struct gp_draw *draw)
@@ -27,7 +29,7 @@ static bool row_has_kinds(const struct gp_row *row)
 int gp_draw_detail_lines(const struct gp_draw *draw)
 {
     const struct gp_row *row = gp_draw_selected(draw);
-    int lines = 2; /* a rule with the name, and where it comes from */
+    int lines = 2; /* the rule with the name, and the source */
     if (!row || !row->process)
         return row ? 2 : 0;
     lines += row->process->trouble[0] || row->process->problem[0] ? 1 : 0;
@@ -49,7 +51,7 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
         char current[32], peak[32], live[32], live_peak[32], calls[32];
         if (!kind_used(kind))
             continue;
-        /* Summed into neither allocated nor reserved: see the help of stat. */
+        /* These kinds are in neither allocated nor reserved: see `gpuprof stat --help`. */
         bool apart = i == GP_KIND_MANAGED || i == GP_KIND_GRAPH || i == GP_KIND_IMPORTED || i == GP_KIND_VIRTUAL;
         gp_grid_printf(draw->grid, rect, y, 1, apart ? GP_STYLE_DIM : GP_STYLE_NORMAL, "%-10s %10s %10s %8s %7s %8s%s",
                        gp_kind_name((unsigned)i) ? gp_kind_name((unsigned)i) : "?",
@@ -82,15 +84,15 @@ static void draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int y, 
     }
 }
 
-/* What the agent's maps know of a process. */
-static void draw_agents(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
+/* The line of a process that only the agent's maps know. */
+static void draw_from_agent(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
 {
     char allocations[32], frees[32], age[32];
     const struct gp_process *process = row->process;
     int x = 1;
     if (row->device) {
         const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "%s allocations, %s frees, last news %s ago  ",
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "%s allocations, %s frees, updated %s ago  ",
                            gp_text_count(counts->allocated, allocations, sizeof(allocations)),
                            gp_text_count(counts->freed, frees, sizeof(frees)),
                            gp_text_duration((double)process->age_ns / 1e9, age, sizeof(age)));
@@ -106,12 +108,12 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
     const char *source = gp_source_name(process->source);
     int x = 1;
     if (process->state == GP_PROCESS_FOREIGN) {
-        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "not profiled: the driver says that it holds %s",
+        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "not profiled; holds %s according to the driver",
                        gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
         return;
     }
     if (process->from_agent) {
-        draw_agents(draw, rect, row);
+        draw_from_agent(draw, rect, row);
         return;
     }
     x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
@@ -125,7 +127,7 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  untracked %s",
                            gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
     if (process->state == GP_PROCESS_STALE)
-        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  does not answer: numbers are %s old",
+        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  does not answer; the numbers are %s old",
                        gp_text_duration((double)process->age_ns / 1e9, text, sizeof(text)));
     else if (process->state == GP_PROCESS_UNKNOWN)
         gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "  has not published anything yet");
@@ -148,8 +150,8 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
         draw_rule(draw, rect, command);
         gp_grid_put(draw->grid, rect, 1, 1, GP_STYLE_DIM,
-                    row->exact ? "exact peaks, of the dead too, since the agent began or a reset; t: the members"
-                               : "peaks of a sum are the highest that this viewer saw; t shows the members");
+                    row->exact ? "exact peaks since the agent's start or a reset, ended processes too; t: members"
+                               : "the peaks of a sum are the highest that this viewer saw; t shows the members");
         return;
     }
     const struct gp_process *process = row->process;
@@ -164,7 +166,7 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         char asked[32];
         const struct gp_wire_oom *oom = &process->oom;
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_ERROR,
-                       "out of memory %llu times, last: %s asked for %s (gpuprof stat -p %d says why)",
+                       "out of memory %llu times; last: %s requested %s (why: gpuprof stat -p %d)",
                        (unsigned long long)oom->count, oom->api,
                        gp_text_bytes(oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes, GP_TEXT_LONG,
                                      asked, sizeof(asked)),
@@ -188,10 +190,10 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
     }
     static const char *const notes[] = {
         "",
-        "Allocated: asked for by the program and held.  Reserved: held from the driver.",
-        "Bars: allocated, in reserved, in what others hold, in the GPU; mark: the peak.",
-        "-: unknown.  ~: has estimates.  >=: the highest sum seen (peaks do not add up).",
-        "LOST counts events that were not recorded; totals do not come from events.",
+        "Allocated: the program's live blocks.  Reserved: memory held from the driver.",
+        "Bars: allocated, rest of reserved, memory of others, free; mark: the peak.",
+        "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up).",
+        "LOST: events that were not recorded.  Totals do not come from events.",
     };
     for (size_t i = 0; i < GP_COUNT(notes) && y < rect.h; i++, y++)
         gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[i]);
@@ -203,7 +205,7 @@ void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
     int top = cursor >= rect.h - 1 ? cursor - rect.h + 2 : 0, y = 1;
     struct gp_rect box = {rect.y, rect.x, rect.h, rect.w < 60 ? rect.w : 60};
     gp_grid_clear(draw->grid, box);
-    gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter takes, Esc leaves)");
+    gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter: select, Esc: cancel)");
     for (int i = top; i < GP_COLUMNS && y < box.h; i++) {
         if (i == GP_COLUMN_BAR)
             continue;
@@ -231,7 +233,7 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     }
     if (hidden) {
         gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL,
-                    "none of your processes is profiled; those of others are summed: press d for GPUs and containers");
+                    "no profiled process is yours; d shows the sums of all users by GPU and container");
         return;
     }
     gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no profiled process yet: start one with");
@@ -239,6 +241,5 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     gp_grid_put(draw->grid, rect, y + 2, 1, GP_STYLE_NORMAL, "or with CUDA_INJECTION64_PATH=.../libgpuprof.so CMD...");
     if (system->denied_count > 0)
         gp_grid_printf(draw->grid, rect, y + 4, 1, GP_STYLE_WARN,
-                       "%d processes of other users cannot be looked at: run as root to see them",
-                       system->denied_count);
+                       "%d processes of other users cannot be read: run as root to see them", system->denied_count);
 }

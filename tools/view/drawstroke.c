@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawstroke.c: bars and sparklines.  A quantity that is not zero is never drawn as nothing.
+ * drawstroke.c: draws bars and sparklines; see draw.h.  A quantity that is not zero gets at least
+ * one cell.
  */
 #include <view/draw.h>
 
@@ -32,7 +33,7 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
     int all = bar_cells(held, bar->total, width);
     if (reserved < allocated)
         reserved = allocated;
-    /* Memory held and not handed out keeps one cell of its own where there is room. */
+    /* Reserved memory that is not allocated keeps a cell of its own. */
     if (bar->reserved > bar->allocated && reserved == allocated && allocated > 1 && reserved == width)
         allocated--;
     if (bar->other > 0 && all <= reserved)
@@ -43,7 +44,7 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
         gp_grid_put(draw->grid, rect, y, x + i, styles[part], glyph[part]);
     }
     int peak = bar_cells(bar->peak, bar->total, width);
-    if (peak > allocated) /* at its peak the bar itself is the mark */
+    if (peak > allocated) /* a bar at its peak needs no mark */
         gp_grid_put(draw->grid, rect, y, x + peak - 1, GP_STYLE_PEAK, glyph[4]);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawtable.c: the header and the lines of the table.
+ * drawtable.c: draws the header and the lines of the table; see draw.h.
  */
 #include <view/draw.h>
 
 #include <string.h>
+#include <view/state.h>
 
 static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *row)
 {
@@ -28,7 +29,8 @@ static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *
     return row->process ? GP_STYLE_NORMAL : GP_STYLE_BOLD;
 }
 
-/* Text in a field of its own: aligned, cut with a mark, `shift` columns scrolled away. */
+/* Draws text in a field.  The text is aligned, scrolled by `shift` columns, and marked where its
+ * end is cut. */
 static void draw_field(const struct gp_draw *draw, struct gp_rect field, bool right, int shift, enum gp_style style,
                        const char *text)
 {
@@ -41,7 +43,7 @@ static void draw_field(const struct gp_draw *draw, struct gp_rect field, bool ri
         gp_grid_put(draw->grid, field, 0, field.w - 1, style, draw->grid->ascii ? "+" : "\u2026");
 }
 
-/* The same, but what is cut is the beginning: paths of cgroups and UUIDs differ at their end. */
+/* The same, but cuts the start: cgroup paths and UUIDs differ at their end. */
 static void draw_field_end(const struct gp_draw *draw, struct gp_rect field, enum gp_style style, const char *text)
 {
     int over = gp_text_width(text) - field.w;
@@ -50,7 +52,7 @@ static void draw_field_end(const struct gp_draw *draw, struct gp_rect field, enu
         gp_grid_put(draw->grid, field, 0, 0, style, draw->grid->ascii ? "+" : "\u2026");
 }
 
-/* Sums alone: in the tree their processes stand below them. */
+/* The table shows sums only; in the tree, rows of processes are below them. */
 static bool draw_groups(const struct gp_ui *ui)
 {
     return ui->by != GP_BY_PROCESS && !ui->tree;
@@ -59,7 +61,7 @@ static bool draw_groups(const struct gp_ui *ui)
 static void draw_line_bar(const struct gp_draw *draw, struct gp_rect field, const struct gp_row *row)
 {
     if (row->id.device < 0)
-        return; /* host memory has no total, and a sum over GPUs none either */
+        return; /* neither host memory nor a sum over GPUs has a total */
     struct gp_bar bar = {row->allocated, row->reserved, -1, row->total, row->allocated_peak};
     if (row->allocated >= 0)
         gp_draw_bar(draw, field, 0, 0, field.w, &bar);
@@ -74,7 +76,7 @@ static const char *draw_branch(const struct gp_draw *draw, const struct gp_row *
     return row->last ? "\u2514\u2500 " : "\u251c\u2500 ";
 }
 
-/* Where the screen is too narrow for the STATE column, numbers that are not exact are marked all the same. */
+/* Marks numbers that are not exact, because a narrow screen has no STATE column. */
 static const char *draw_mark(const struct gp_row *row)
 {
     if (!row->process)
@@ -144,7 +146,7 @@ static void draw_header(const struct gp_draw *draw, struct gp_rect line)
         draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, name);
         if (ids[i] != draw->ui->sort)
             continue;
-        /* The mark stands in the gap before the name, or after it where names begin at the left. */
+        /* The mark is in the gap before a name that is aligned right, else after the name. */
         int at = column->right ? before + column->width - (int)strlen(name) - 1 : before + (int)strlen(name);
         const char *mark =
             draw->grid->ascii ? (draw->ui->ascending ? "^" : "v") : (draw->ui->ascending ? "\u25b2" : "\u25bc");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * grid.c: see grid.h.  Keeps wide characters whole: writing over one half blanks the other.
+ * grid.c: see grid.h.  A wide character is never split: writing over one half blanks the other
+ * half.
  */
 #include <view/grid.h>
 
-#include <view/utf8.h>
+#include <view/celltext.h>
 
 #include <errno.h>
 #include <stdarg.h>
@@ -50,7 +51,8 @@ struct gp_rect gp_grid_rect(const struct gp_grid *grid)
     return (struct gp_rect){0, 0, grid->rows, grid->cols};
 }
 
-/* Blanks the half that would be left of a wide character when the cell at (y, x) is overwritten. */
+/* The cell at (y, x) will be overwritten: if it is half of a wide character, blanks the other
+ * half. */
 static void grid_split(struct gp_grid *grid, int y, int x)
 {
     struct gp_cell *cell = gp_grid_at(grid, y, x);
@@ -61,7 +63,7 @@ static void grid_split(struct gp_grid *grid, int y, int x)
         cell_set(other, " ", 1, 1, other->style);
 }
 
-/* One character whose columns are known to lie inside of the grid. */
+/* Puts one character, all of whose columns are inside the grid. */
 static void grid_place(struct gp_grid *grid, int y, int x, enum gp_style style, const char *bytes, int count, int width)
 {
     for (int i = 0; i < width; i++)
@@ -122,7 +124,7 @@ int gp_grid_put(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp
 int gp_grid_printf(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp_style style, const char *format,
                    ...)
 {
-    char text[1024]; /* wider than any terminal line that is looked at; longer ones are cut */
+    char text[1024]; /* wider than a terminal; longer text is cut */
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

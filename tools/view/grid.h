@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * grid.h: a picture of the terminal in memory: cells with one character and one style.  draw fills it, term shows it,
- * tests read it.  Everything is clipped to a rectangle; no call can write outside of the grid.
+ * grid.h: an image of the terminal in memory, made of cells with a character and a style.  draw.c
+ * fills it, term.c shows it, tests read it.  Every call is clipped to a rectangle, and none can
+ * write outside of the grid.
  */
 #ifndef GP_VIEW_GRID_H
 #define GP_VIEW_GRID_H
@@ -33,7 +34,7 @@ enum gp_style {
     GP_STYLES
 };
 
-/* A character and what combines with it; longer piles of accents are cut. */
+/* Room for a character and the marks that combine with it; further marks are dropped. */
 #define GP_CELL_BYTES 16
 
 struct gp_cell {
@@ -44,7 +45,7 @@ struct gp_cell {
 
 struct gp_grid {
     int rows, cols;
-    bool ascii; /* nothing but ASCII may be put: other characters become '?' */
+    bool ascii; /* characters outside ASCII become '?' */
     struct gp_cell *cells;
 };
 
@@ -54,18 +55,18 @@ void gp_grid_fini(struct gp_grid *grid);
 struct gp_cell *gp_grid_at(const struct gp_grid *grid, int y, int x);
 struct gp_rect gp_grid_rect(const struct gp_grid *grid);
 
-/* Text at (y, x) of the rectangle, cut at its right edge.  Returns the column after the text, in the rectangle's
- * coordinates, also where it was cut. */
+/* Puts text at (y, x) of the rectangle and cuts it at the right edge.  Returns the column after the
+ * whole text, in the rectangle's coordinates, also if the text was cut. */
 int gp_grid_put(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp_style style, const char *text);
 int gp_grid_printf(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp_style style, const char *format,
                    ...) GP_PRINTF(6, 7);
-/* `count` times one character. */
+/* Puts one character `count` times. */
 int gp_grid_fill(struct gp_grid *grid, struct gp_rect rect, int y, int x, int count, enum gp_style style,
                  const char *glyph);
 /* Gives a whole line of the rectangle one style, keeping its characters. */
 void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_style style);
 void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect);
-/* Line y as text without trailing blanks.  Bytes needed, as snprintf. */
+/* Writes line y as text without trailing blanks.  Returns the bytes needed, as snprintf does. */
 size_t gp_grid_line(const struct gp_grid *grid, int y, char *out, size_t out_bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * layout.c: see layout.h.  Lines are dealt out in the order of what a person needs first: title, one line of table,
- * header, footer, alerts, GPUs, message, detail; the table gets the rest.
+ * layout.c: see layout.h.  Parts take their lines in the order of their importance: title, one line
+ * of the table, header, footer, alerts, GPUs, message, detail.  The table gets the rest.
  */
 #include <view/layout.h>
 
@@ -22,7 +22,7 @@ static int divide_up(int a, int b)
     return (a + b - 1) / b;
 }
 
-/* Two lines a GPU while that leaves the table the larger part; else one line; else side by side. */
+/* Two lines per GPU if they fit into `room`, else one line, else several GPUs side by side. */
 static int layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
 {
     layout->gpu_lines = 1;
@@ -30,7 +30,7 @@ static int layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
     layout->gpu_shown = 0;
     if (gpus <= 0 || room <= 0)
         return 0;
-    if (cols >= 50 && 2 * gpus <= room) { /* the second line's numbers need 50 columns */
+    if (cols >= 50 && 2 * gpus <= room) { /* the numbers of the second line need 50 columns */
         layout->gpu_lines = 2;
         layout->gpu_shown = gpus;
         return 2 * gpus;
@@ -55,7 +55,7 @@ struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
     int alerts = take(&left, least(wish->alerts, left > 6 ? 3 : 1));
     int gpus = take(&left, layout_gpus(&layout, wish->gpus, cols, left > 24 ? left / 2 : (left + 1) * 2 / 5));
     int message = left >= 4 ? take(&left, 1) : 0;
-    /* The pane must leave the table half of the rest, and is no use below four lines. */
+    /* The pane leaves the table at least half of the rest, and needs four lines to be of use. */
     int spare = left + table - wish->table_rows;
     int room = spare > (left + table) / 2 ? spare : (left + table) / 2;
     int detail = room >= 4 && left >= 4 ? take(&left, least(wish->detail, room)) : 0;

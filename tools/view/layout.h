@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * layout.h: which part of the screen is where.  Pure: sizes and wishes in, rectangles out.  The rectangles never
- * overlap and never leave the screen, whatever its size; a part without room has h = 0.  The idea of a pure layout
- * function is nvtop's.
+ * layout.h: computes the place of each part of the screen from its size and the wanted heights.
+ * Pure.  For any size, the rectangles do not overlap and stay on the screen; a part without room
+ * has h = 0.  The idea of a pure layout function is nvtop's.
  */
 #ifndef GP_VIEW_LAYOUT_H
 #define GP_VIEW_LAYOUT_H
@@ -12,17 +12,17 @@
 
 struct gp_layout_wish {
     int rows, cols;
-    int alerts; /* lines of losses and problems */
+    int alerts; /* lines */
     int gpus;
-    int table_rows; /* lines that the table could fill */
-    int detail;     /* lines that the detail pane could fill; 0: not wanted */
+    int table_rows; /* rows of the table */
+    int detail;     /* lines of the detail pane; 0: not wanted */
 };
 
 struct gp_layout {
     struct gp_rect title, alerts, gpus, header, table, detail, message, footer;
-    int gpu_lines;   /* of one GPU: 2 or 1 */
-    int gpu_columns; /* side by side */
-    int gpu_shown;   /* the rest is named in the last place */
+    int gpu_lines;   /* per GPU: 2 or 1 */
+    int gpu_columns; /* GPUs side by side */
+    int gpu_shown;   /* places; if they are fewer than the GPUs, the last one says how many more there are */
 };
 
 struct gp_layout gp_layout_of(const struct gp_layout_wish *wish);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * model.c: see model.h.  One sample becomes pairs (process, device); pairs are summed into processes, GPUs and
- * containers.  Peaks are never summed: two processes peak at different times.
+ * model.c: see model.h.  One sample becomes pairs (process, device).  Pairs are summed into
+ * processes, GPUs and containers.  Peaks are never summed, because processes peak at different
+ * times.
  */
 #include <view/model.h>
 
+#include <view/state.h>
 #include <view/track.h>
 
 #include <errno.h>
@@ -12,32 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool gp_process_readable(const struct gp_process *process)
-{
-    return process && (process->state == GP_PROCESS_LIVE || process->state == GP_PROCESS_STALE);
-}
-
-const char *gp_process_word(const struct gp_process *process)
-{
-    static const char *const words[] = {"live", "stale", "unknown", "damaged", "foreign"};
-    if (!process)
-        return "-";
-    if (gp_process_readable(process)) {
-        if (process->closed)
-            return "exited";
-        if (process->disabled)
-            return "disabled";
-        if (process->yielded)
-            return "yielded";
-    }
-    return words[process->state];
-}
-
-bool gp_process_live(const struct gp_process *process)
-{
-    return process->state == GP_PROCESS_LIVE && !process->closed && !process->disabled && !process->yielded;
-}
 
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
 {
@@ -89,7 +65,8 @@ static int model_find_gpu(const struct gp_model *model, const struct gp_device_v
         if (strcmp(model->gpus[i].uuid, device->uuid) == 0)
             return i;
     }
-    /* Without a uuid the ordinal is the best guess; it is wrong only under CUDA_VISIBLE_DEVICES before cuInit. */
+    /* Without a UUID the ordinal is the best guess.  It is wrong only with CUDA_VISIBLE_DEVICES,
+     * before cuInit. */
     for (int i = 0; i < model->gpu_count; i++) {
         if (model->gpus[i].index == device->ordinal && (!device->uuid[0] || !model->gpus[i].uuid[0]))
             return i;
@@ -106,7 +83,7 @@ static int model_free_index(const struct gp_model *model, int wanted)
     return wanted;
 }
 
-/* Index in gpus[], with a new one where the device is not there yet. */
+/* Index in gpus[]; adds the device if it is not there yet. */
 static int model_gpu(struct gp_model *model, const struct gp_device_view *device)
 {
     if (device->index == (int)GP_WIRE_HOST)
@@ -210,7 +187,7 @@ static int model_add_process(struct gp_model *model, const struct gp_process *pr
         devices += device != GP_MODEL_HOST;
         err = model_add_pair(model, &row);
     }
-    if (!devices && !err) { /* shown all the same: profiled, but nothing is known of a device */
+    if (!devices && !err) { /* a profiled process gets a row even if it has used no device */
         struct gp_row row = row_of(process, NULL, GP_MODEL_NO_DEVICE);
         err = model_add_pair(model, &row);
     }
@@ -237,11 +214,12 @@ static void sum_most(int64_t *most, int64_t part)
         *most = part;
 }
 
-/* The agent's sum becomes a group that the pairs only add to what it does not know. */
+/* The agent's sum becomes a group.  Pairs add to it only what the agent does not count
+ * (model_sum). */
 static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 {
     struct gp_device_view view = {.ordinal = -1, .total_bytes = sum->total_bytes};
-    /* Until its driver has told a process which GPU it is: one row for all of these. */
+    /* All processes that have not learned their GPU's UUID from the driver yet share one row. */
     snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : "not known yet");
     int device = model_gpu(model, &view);
     if (device < 0)
@@ -265,7 +243,7 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 
 static struct gp_row *model_find_row(struct gp_row_list *list, const struct gp_row_id *id)
 {
-    for (int i = list->count - 1; i >= 0; i--) { /* the group of the last pair is most often the one */
+    for (int i = list->count - 1; i >= 0; i--) { /* most often it is the group of the previous pair: start there */
         if (gp_row_id_equal(&list->rows[i].id, id))
             return &list->rows[i];
     }
@@ -299,7 +277,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
     }
     bool first_of_process = true;
     if (which == GP_LIST_PROCESSES)
-        first_of_process = group->members == 0; /* losses belong to the process, each pair repeats them */
+        first_of_process = group->members == 0; /* losses are per process and repeated in each pair: count once */
     group->members++;
     group->estimated |= pair->estimated;
     sum_bytes(&group->allocated, pair->allocated);
@@ -321,7 +299,7 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
     process.id.start_time = pair->id.start_time;
     process.process = pair->process;
     if (pair->id.device == GP_MODEL_HOST)
-        return 0; /* host memory is no part of a GPU's */
+        return 0; /* host memory is not part of a GPU's sum */
     int err = model_sum(model, GP_LIST_PROCESSES, &process, pair);
     if (!err && pair->id.device >= 0) {
         struct gp_row device = row_empty(GP_ROW_DEVICE, pair->id.device);
@@ -358,7 +336,7 @@ static int model_build(struct gp_model *model)
         err = model_add_sum(model, &agent->sums[i]);
     for (int i = 0; i < model->system->process_count && !err; i++)
         err = model_add_process(model, &model->system->processes[i]);
-    for (int i = 0; i < model->gpu_count && !err; i++) { /* all GPUs are rows, also the idle ones, in order */
+    for (int i = 0; i < model->gpu_count && !err; i++) { /* every GPU gets a row, an idle one too, in order */
         struct gp_row device = row_empty(GP_ROW_DEVICE, i);
         if (model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
             continue;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- *
- * print.c: see print.h.
- */
+ * print.c: see print.h. */
 #include <view/print.h>
 
 #include <math.h>
 #include <string.h>
+#include <view/state.h>
 #include <write/write.h>
 
-/* Strings of other processes were made harmless by tools/collect; what remains is the reader's character set. */
+/* tools/collect has already made the strings of other processes harmless; only the character set is
+ * left to fit. */
 static void print_field(FILE *out, const char *text, int width, bool right, bool utf8)
 {
     int pad = width - gp_text_width(text);
@@ -52,7 +52,7 @@ static json_t *json_rate(double rate)
     return isnan(rate) ? json_null() : json_real(rate);
 }
 
-/* It takes the agent's maps to know it. */
+/* Null without the agent, whose maps have the id. */
 static json_t *json_cgroup(uint64_t cgroup_id)
 {
     return cgroup_id ? json_integer((json_int_t)(cgroup_id & INT64_MAX)) : json_null();
@@ -63,7 +63,7 @@ static json_t *json_device(const struct gp_model *model, int device)
     return device >= 0 && device < model->gpu_count ? json_integer(model->gpus[device].index) : json_null();
 }
 
-/* Adds the four byte fields that all rows share.  Consumes and returns `object`. */
+/* Adds the four sizes that all rows share to `object`, and returns it. */
 static json_t *json_bytes(json_t *object, const struct gp_row *row)
 {
     json_object_set_new(object, "allocated_bytes", gp_json_known(row->allocated));
@@ -117,7 +117,7 @@ static json_t *json_gpu(const struct gp_model *model, const struct gp_row *row)
     return json_bytes(object, row);
 }
 
-/* What must be known before its sums are believed. */
+/* The state of the agent, which says how far its sums can be trusted. */
 static json_t *json_agent(const struct gp_agent *agent)
 {
     if (!agent->present)
@@ -147,7 +147,7 @@ json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *li
     json_object_set_new(top, "time_ns", json_integer((json_int_t)time_ns));
     json_object_set_new(top, "system", json_boolean(model->system->agent.present));
     json_object_set_new(top, "agent", json_agent(&model->system->agent));
-    /* Null objects (no memory) are refused by jansson along the way: one check at the end of the chain. */
+    /* jansson refuses NULL (out of memory) at every level, so one check at the end is enough. */
     int err = json_object_set_new(top, "processes", processes) | json_object_set_new(top, "containers", containers) |
               json_object_set_new(top, "devices", devices);
     if (err) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
- *
- * rows.c: see rows.h.
- */
+ * rows.c: see rows.h. */
 #define _GNU_SOURCE /* qsort_r, strcasestr */
 #include <view/rows.h>
 
@@ -53,7 +51,8 @@ static bool rows_want(const struct gp_ui *ui, const struct gp_row *pair)
     return !ui->filter[0] || rows_match(ui->filter, pair);
 }
 
-/* A group stays when one of its members does; an idle GPU stays while nothing is filtered. */
+/* A group stays if one of its members does.  An idle GPU has no members and stays only without a
+ * filter. */
 static bool rows_want_group(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
@@ -100,7 +99,7 @@ static void rows_sort(struct gp_row_list *list, int from, struct gp_rows_order *
         qsort_r(list->rows + from, (size_t)(list->count - from), sizeof(*list->rows), rows_compare, order);
 }
 
-/* A process on one device is one row: the sum of one pair says nothing that the pair does not. */
+/* Ends a branch.  A process on one device is one row, because its sum repeats the pair. */
 static void rows_close_branch(struct gp_row_list *list, int from)
 {
     if (list->count == from + 1 && list->rows[from - 1].id.kind == GP_ROW_PROCESS) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sampler.c: see sampler.h.  Everything shared is under one mutex.  At most one sample waits: a newer one replaces it,
- * so a slow screen costs no memory.
+ * sampler.c: see sampler.h.  One mutex guards all shared state.  A new sample replaces one that the
+ * screen has not taken, so a slow screen costs no memory.
  */
 #define _GNU_SOURCE
 #include <view/sampler.h>
@@ -22,7 +22,7 @@
 struct gp_sampler {
     pthread_t thread;
     pthread_mutex_t mutex; /* of all below */
-    pthread_cond_t change; /* on CLOCK_MONOTONIC: the thread waits for work, its time, or the end */
+    pthread_cond_t change; /* CLOCK_MONOTONIC; the thread waits here for work, the next sample, or the end */
     int event;
     struct gp_collect_options options;
     int interval_ms;
@@ -30,22 +30,23 @@ struct gp_sampler {
     struct gp_system *newest;
     int err;
     char why[GP_SAMPLER_WHY];
-    int target_count; /* > 0: a reset to do or being done */
+    int target_count; /* > 0: a reset is requested or in progress */
     uint32_t what;
     struct gp_reset_target targets[GP_UI_TAGS];
     bool answered;
     struct gp_reset_answer answer;
 };
 
-static void sampler_ring(struct gp_sampler *sampler)
+static void sampler_notify(struct gp_sampler *sampler)
 {
     uint64_t one = 1;
-    ssize_t ignored = write(sampler->event, &one, sizeof(one)); /* full only if 2^64 - 2 rings were not heard */
+    ssize_t ignored = write(sampler->event, &one, sizeof(one)); /* fails only after 2^64 - 2 unread events */
     (void)ignored;
 }
 
-/* A pid may have been given to another program since the question was asked. */
-static bool reset_same(const struct gp_reset_target *target)
+/* The pid still belongs to the process that the user chose.  The kernel may have reused it
+ * since. */
+static bool reset_is_same(const struct gp_reset_target *target)
 {
     struct gp_collect_options options = {.pids = &target->pid, .pid_count = 1};
     struct gp_system *system;
@@ -62,7 +63,7 @@ static void reset_send(const struct gp_reset_target *target, struct gp_reset_ans
     slot->command = GP_COMMAND_RESET;
     slot->what = answer->what;
     slot->device = target->device_index;
-    int err = reset_same(target) ? gp_request(target->pid, slot, 1000000000ull) : -ESRCH;
+    int err = reset_is_same(target) ? gp_request(target->pid, slot, 1000000000ull) : -ESRCH;
     if (err) {
         if (answer->failed++ == 0) {
             answer->first_failed = target->pid;
@@ -85,7 +86,8 @@ static void reset_send(const struct gp_reset_target *target, struct gp_reset_ans
     }
 }
 
-/* With the mutex held, which is given up while processes are asked; targets[] is left alone until target_count is 0. */
+/* Called with the mutex held, and releases it while a process answers.  targets[] does not change
+ * until target_count is 0 (gp_sampler_reset). */
 static void sampler_do_reset_locked(struct gp_sampler *sampler)
 {
     struct gp_reset_answer answer = {.what = sampler->what};
@@ -107,7 +109,7 @@ static void sampler_do_reset_locked(struct gp_sampler *sampler)
     sampler->answered = true;
     sampler->target_count = 0;
     sampler->refresh = true;
-    sampler_ring(sampler);
+    sampler_notify(sampler);
 }
 
 static void sampler_sample_locked(struct gp_sampler *sampler)
@@ -124,7 +126,7 @@ static void sampler_sample_locked(struct gp_sampler *sampler)
         sampler->newest = system;
     }
     sampler->err = err;
-    sampler_ring(sampler);
+    sampler_notify(sampler);
 }
 
 static void sampler_wait_locked(struct gp_sampler *sampler, uint64_t until_ns)
@@ -177,7 +179,7 @@ int gp_sampler_start(struct gp_sampler **out, const struct gp_collect_options *o
     pthread_cond_init(&sampler->change, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&sampler->mutex, NULL);
-    /* Signals are the screen's. */
+    /* The screen's thread handles all signals. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int err = -pthread_create(&sampler->thread, NULL, sampler_run, sampler);
@@ -214,8 +216,8 @@ int gp_sampler_fd(const struct gp_sampler *sampler)
 
 struct gp_system *gp_sampler_take(struct gp_sampler *sampler, int *err)
 {
-    uint64_t rings;
-    ssize_t ignored = read(sampler->event, &rings, sizeof(rings));
+    uint64_t events;
+    ssize_t ignored = read(sampler->event, &events, sizeof(events));
     (void)ignored;
     pthread_mutex_lock(&sampler->mutex);
     struct gp_system *system = sampler->newest;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * screen.c: see screen.h.  One thread, one poll. */
+ * screen.c: see screen.h.  One thread waits in one poll for everything. */
 #include <view/screen.h>
 
 #include <base/clock.h>
@@ -19,7 +19,7 @@ struct gp_screen {
     struct gp_window window;
     struct gp_ui *ui;
     struct gp_sampler *sampler;
-    int64_t left; /* samples still to be shown; 0: no end */
+    int64_t left; /* samples still to show; 0: no limit */
 };
 
 static int screen_frame(struct gp_screen *screen)
@@ -30,7 +30,8 @@ static int screen_frame(struct gp_screen *screen)
     if (err)
         return err;
     struct gp_draw draw = {&screen->window.grid, &screen->model, &screen->list, screen->ui};
-    /* The details' height depends on the selected row, and the table's on the details'. */
+    /* Twice: the height of the table depends on the details, and these on the row that the first
+     * call selected. */
     gp_ui_settle(screen->ui, &screen->list, gp_draw_layout(&draw).table.h);
     gp_ui_settle(screen->ui, &screen->list, gp_draw_layout(&draw).table.h);
     gp_draw_frame(&draw);
@@ -96,9 +97,9 @@ static void screen_key(void *arg, int key)
         break;
     case GP_ACTION_RESET:
         if (gp_sampler_reset(screen->sampler, ui->targets, ui->target_count, ui->reset_what) != 0)
-            gp_ui_say(ui, true, "the last reset is still waiting for its answer");
+            gp_ui_say(ui, true, "the previous reset is still in progress");
         else
-            gp_ui_say(ui, false, "asking for the reset ...");
+            gp_ui_say(ui, false, "resetting ...");
         break;
     case GP_ACTION_REDRAW:
         screen->window.repaint = true;
@@ -111,7 +112,7 @@ static void screen_key(void *arg, int key)
     }
     if (ui->paused != paused)
         gp_sampler_pace(screen->sampler, ui->interval_ms, ui->paused);
-    /* The next key acts upon the rows as this one left them. */
+    /* The next key acts on the rows as this one left them. */
     if (gp_rows_build(&screen->model, ui, &screen->list) == 0)
         gp_ui_settle(ui, &screen->list, ui->page);
 }
@@ -148,7 +149,7 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
         err = gp_term_open();
     if (!err) {
         err = screen_loop(&screen);
-        gp_term_close(); /* before anything that may wait or speak */
+        gp_term_close(); /* before anything that may wait or print */
     }
     gp_sampler_stop(screen.sampler);
     gp_window_end(&screen.window);

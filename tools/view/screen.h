@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * screen.h: the interactive `gpuprof top`: waits for samples, keys and signals, and shows frames.
+ * screen.h: the interactive `gpuprof top`.  It waits for samples, keys and signals, and shows
+ * frames.
  */
 #ifndef GP_VIEW_SCREEN_H
 #define GP_VIEW_SCREEN_H
 
 #include <view/ui.h>
 
-/* Shows `samples` samples (0: until told to quit).  `ui` is the state to begin with.  0, -ENOTTY (nothing was shown:
- * print a table instead), or -errno.  *signal_out: the signal that ended it (not SIGINT, which means quit), else 0. */
+/* Shows `samples` samples (0: until the user quits), starting with the state in `ui`.  0, -ENOTTY
+ * (nothing was shown: print a table instead), or -errno.  *signal_out: the signal that ended it,
+ * else 0; SIGINT quits and counts as 0. */
 int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, int64_t samples, int *signal_out);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * sitedraw.c: the frame, the printed table and the JSON of call sites; see siteview.h.  Pure. */
+ * sitedraw.c: draws the frame of the call sites, and writes them as a table and as JSON; see
+ * siteview.h.  Pure. */
 #include <view/siteview.h>
 
 #include <math.h>
 #include <string.h>
-#include <view/utf8.h>
+#include <view/celltext.h>
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -23,7 +24,7 @@ static const char *site_signed(double bytes, enum gp_text_form form, char *out, 
     return out;
 }
 
-/* label_bytes: room for the label. */
+/* label_bytes: the room for a site's name, including its NUL. */
 static const char *site_field(const struct gp_site_row *row, enum gp_site_column column, enum gp_text_form form,
                               size_t label_bytes, char *out, size_t out_bytes)
 {
@@ -61,7 +62,7 @@ bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size
     if (s->lost_rows + s->lost_frames + s->lost_strings) {
         if (i == 0) {
             snprintf(out, out_bytes,
-                     "%llu allocations have no site, %llu a shorter stack, %llu no names: the tables of sites are full",
+                     "tables of sites are full: %llu allocations without a site, %llu with a short stack, %llu unnamed",
                      (unsigned long long)s->lost_rows, (unsigned long long)s->lost_frames,
                      (unsigned long long)s->lost_strings);
             return true;
@@ -70,7 +71,7 @@ bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size
     }
     if (s->modules_truncated) {
         if (i == 0) {
-            snprintf(out, out_bytes, "more code is mapped than is looked at: some functions are shown as addresses");
+            snprintf(out, out_bytes, "too many mapped files: some functions are shown as addresses");
             return true;
         }
         i--;
@@ -104,13 +105,14 @@ static void site_draw_title(struct gp_grid *grid, struct gp_rect rect, const str
                        (int)model->pid, model->comm,
                        gp_text_bytes(model->live_bytes, GP_TEXT_LONG, live, sizeof(live)));
     if (model->host_bytes)
-        x = gp_grid_printf(grid, rect, 0, x, GP_STYLE_NORMAL, " and %s of the host",
+        x = gp_grid_printf(grid, rect, 0, x, GP_STYLE_NORMAL, " and %s on the host",
                            gp_text_bytes(model->host_bytes, GP_TEXT_LONG, host, sizeof(host)));
     gp_grid_printf(grid, rect, 0, x, GP_STYLE_DIM, "  every %s",
                    gp_text_duration(ui->interval_ms / 1000.0, every, sizeof(every)));
 }
 
-/* Columns from the right go first where it is narrow; the site keeps 24 columns of its own. */
+/* How many columns from the left fit beside the name of the site, which keeps at least 24
+ * columns. */
 static int site_columns_fit(int width)
 {
     int used = 1, shown = 0;
@@ -190,7 +192,7 @@ static void site_draw_footer(struct gp_grid *grid, struct gp_rect rect, const st
     }
 }
 
-/* Lines for the selected stack: at most two fifths of the screen, so that there is still a table. */
+/* Lines for the selected stack: at most two fifths of the screen, to leave room for the table. */
 static int site_stack_lines(const struct gp_site_model *model, const struct gp_site_row *row, int rows)
 {
     const struct gp_frame_text *frames;
@@ -223,7 +225,7 @@ void gp_site_draw(struct gp_grid *grid, const struct gp_site_model *model, struc
             gp_grid_paint(grid, line, 0, GP_STYLE_SELECTED);
     }
     if (cursor < 0)
-        gp_grid_put(grid, (struct gp_rect){y, 0, 1, all.w}, 0, 1, GP_STYLE_DIM, "no memory was asked for yet");
+        gp_grid_put(grid, (struct gp_rect){y, 0, 1, all.w}, 0, 1, GP_STYLE_DIM, "no memory has been allocated yet");
     if (stack > 0)
         site_draw_stack(grid, (struct gp_rect){all.h - 1 - stack, 0, stack, all.w}, model, &model->rows[cursor]);
     site_draw_footer(grid, (struct gp_rect){all.h - 1, 0, all.h > 2, all.w}, ui);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sitemodel.c: see siteview.h. */
+ * sitemodel.c: the samples, rows and rates of call sites; see siteview.h. */
 #define _GNU_SOURCE /* qsort_r */
 #include <view/siteview.h>
 
@@ -13,13 +13,13 @@
 
 const struct gp_site_column_text gp_site_columns[GP_SITE_COLUMNS] = {
     [GP_SITE_DEV] = {"DEV", "GPU, or host memory", 4, true},
-    [GP_SITE_KIND] = {"KIND", "of memory", 10, false},
-    [GP_SITE_LIVE] = {"LIVE", "bytes that it holds now", 8, true},
-    [GP_SITE_PEAK] = {"PEAK", "most that it held", 8, true},
-    [GP_SITE_AT_PEAK] = {"AT-PEAK", "what it held when the device was at its peak", 8, true},
-    [GP_SITE_SHARE] = {"%PEAK", "of the device's peak", 6, true},
-    [GP_SITE_CALLS] = {"CALLS/S", "allocations a second", 8, true},
-    [GP_SITE_DELTA] = {"DELTA/S", "bytes that it gains or loses a second", 9, true},
+    [GP_SITE_KIND] = {"KIND", "kind of memory", 10, false},
+    [GP_SITE_LIVE] = {"LIVE", "bytes held now", 8, true},
+    [GP_SITE_PEAK] = {"PEAK", "most bytes held at one time", 8, true},
+    [GP_SITE_AT_PEAK] = {"AT-PEAK", "bytes held at the peak of the device", 8, true},
+    [GP_SITE_SHARE] = {"%PEAK", "share of the peak of the device", 6, true},
+    [GP_SITE_CALLS] = {"CALLS/S", "allocations per second", 8, true},
+    [GP_SITE_DELTA] = {"DELTA/S", "bytes gained or lost per second", 9, true},
     [GP_SITE_SITE] = {"SITE", "function, file and line", 0, false},
 };
 
@@ -38,7 +38,7 @@ static void site_rates(const struct gp_site_model *model, struct gp_site_row *ro
     row->calls_per_s = row->delta_per_s = NAN;
     if (!model->before_ns || model->sites->time_ns <= model->before_ns)
         return;
-    /* A site that was not there before had nothing. */
+    /* A site that the last sample lacks held nothing then. */
     struct gp_site_before none = {0, 0}, *before = row->site < model->before_count ? &model->before[row->site] : &none;
     double seconds = (double)(model->sites->time_ns - model->before_ns) / 1e9;
     row->calls_per_s = (double)(row->calls - before->calls) / seconds;
@@ -79,7 +79,7 @@ static int site_remember(struct gp_site_model *model)
     return 0;
 }
 
-static int site_tell_apart(struct gp_site_model *model)
+static int site_find_callers(struct gp_site_model *model)
 {
     uint32_t *sites = calloc(model->row_count + 1ul, sizeof(*sites));
     const struct gp_frame_text **callers = calloc(model->row_count + 1ul, sizeof(*callers));
@@ -114,7 +114,7 @@ int gp_site_model_count(struct gp_site_model *model)
         site_row_fill(model, i, &rows[model->row_count++]);
         *(site->device == GP_WIRE_HOST ? &model->host_bytes : &model->live_bytes) += site->live_bytes;
     }
-    rc = site_tell_apart(model);
+    rc = site_find_callers(model);
     gp_site_model_sort(model, model->sort, model->ascending);
     return rc ? rc : site_remember(model);
 }
@@ -160,7 +160,7 @@ static int site_compare(const void *left, const void *right, void *argument)
     const struct gp_site_row *a = left, *b = right;
     double x = site_number(a, model->sort), y = site_number(b, model->sort);
     bool number = model->sort != GP_SITE_SITE && model->sort != GP_SITE_KIND;
-    if (number && isnan(x) != isnan(y)) /* unknown comes last, whichever way */
+    if (number && isnan(x) != isnan(y)) /* unknown values are last in either order */
         return isnan(x) ? 1 : -1;
     int order = site_order(a, b, model->sort);
     if (!order)
@@ -178,10 +178,12 @@ void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column,
 
 /* ---- samples --------------------------------------------------------------------------------------------------- */
 
-/* Names of the process and numbers of its devices; whatever cannot be had stays as it was. */
+/* Updates the name of the process and the numbers of its devices.  If it does not answer, they stay
+ * as they are. */
 static void site_process(struct gp_site_model *model)
 {
-    /* It answers in microseconds; one that is stopped must not hold up the screen. */
+    /* A running process answers in microseconds; a stopped one must not block the screen for
+     * long. */
     struct gp_collect_options options = {
         .pids = &model->pid, .pid_count = 1, .exact = true, .deadline_ns = 50000000ull};
     struct gp_system *system;

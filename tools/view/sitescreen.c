@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * sitescreen.c: the interactive `gpuprof top --by site`; see siteview.h.  Reading sites waits for nobody, so one thread
- * does all. */
+ * sitescreen.c: the interactive `gpuprof top --by site`; see siteview.h.  Reading the sites of a
+ * process does not wait for it, so one thread samples and draws. */
 #include <view/siteview.h>
 
 #include <base/clock.h>
@@ -16,7 +16,7 @@ struct gp_site_screen {
     struct gp_site_model *model;
     struct gp_site_ui ui;
     struct gp_window window;
-    int64_t left; /* samples still to be shown; 0: no end */
+    int64_t left; /* samples still to show; 0: no limit */
     uint64_t next_ns;
 };
 
@@ -37,7 +37,7 @@ static void site_sample(struct gp_site_screen *screen)
     int rc = gp_site_model_update(screen->model, problem);
     screen->ui.message[0] = '\0';
     if (rc)
-        snprintf(screen->ui.message, sizeof(screen->ui.message), "cannot look at its sites: %s",
+        snprintf(screen->ui.message, sizeof(screen->ui.message), "cannot read the call sites: %s",
                  problem[0] ? problem : strerror(-rc));
     if (screen->left > 0 && --screen->left == 0)
         screen->window.quit = true;
@@ -67,7 +67,7 @@ static void site_key(void *arg, int key)
     case GP_KEY_F10:
         screen->window.quit = true;
         break;
-    case 's': /* text columns begin with A, numbers with the largest */
+    case 's': /* text columns start in ascending order, numbers in descending order */
         gp_site_model_sort(model, (enum gp_site_column)((model->sort + 1) % GP_SITE_COLUMNS),
                            (model->sort + 1) % GP_SITE_COLUMNS == GP_SITE_SITE ||
                                (model->sort + 1) % GP_SITE_COLUMNS <= GP_SITE_KIND);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * siteview.h: `gpuprof top --by site`: the call sites of one process, live: what each holds, held at the device's peak,
- * and how fast it moves.  sitemodel.c counts, sitedraw.c draws and prints, sitescreen.c is the loop.
+ * siteview.h: `gpuprof top --by site`: the call sites of one process, live.  Each row shows what a
+ * site holds, what it held at the peak of its device, and how fast that changes.  sitemodel.c
+ * samples and sums, sitedraw.c draws and prints, sitescreen.c runs the loop.
  */
 #ifndef GP_VIEW_SITEVIEW_H
 #define GP_VIEW_SITEVIEW_H
@@ -21,7 +22,7 @@ enum gp_site_column {
     GP_SITE_SHARE,
     GP_SITE_CALLS,
     GP_SITE_DELTA,
-    GP_SITE_SITE, /* the rest of the line */
+    GP_SITE_SITE, /* takes the rest of the line */
     GP_SITE_COLUMNS
 };
 
@@ -31,20 +32,20 @@ struct gp_site_column_text {
     bool right;
 };
 extern const struct gp_site_column_text gp_site_columns[GP_SITE_COLUMNS];
-/* Any case; GP_SITE_COLUMNS: there is none of this name. */
+/* Finds a column by its name, in any case.  GP_SITE_COLUMNS: no column has that name. */
 enum gp_site_column gp_site_column_find(const char *name);
 
 struct gp_site_row {
     uint32_t site;
-    const struct gp_frame_text *name, *caller; /* caller: NULL, or what tells it from others of that name */
-    int device;                                /* as people number them; GP_WIRE_HOST; -1 not known yet */
+    const struct gp_frame_text *name, *caller; /* caller: NULL, or the frame that distinguishes equal names */
+    int device;                                /* its number for users; GP_WIRE_HOST; -1 not known yet */
     uint8_t kind;
     int64_t live, count, peak, at_peak, allocated, calls;
-    double share;                    /* of the device's peak; NaN: there was none */
+    double share;                    /* of the device's peak, 0..1; NaN: the peak is 0 */
     double calls_per_s, delta_per_s; /* since the last sample; NaN unknown */
 };
 
-struct gp_site_before {
+struct gp_site_before { /* a site in the last sample */
     int64_t calls, live;
 };
 
@@ -59,25 +60,26 @@ struct gp_site_model {
     struct gp_site_before *before; /* of the last sample, by site */
     uint32_t before_count;
     uint64_t before_ns;
-    int numbers[GP_WIRE_DEVICES];   /* of devices, as people number them; -1 unknown */
+    int numbers[GP_WIRE_DEVICES];   /* of devices, for users; -1 unknown */
     int64_t live_bytes, host_bytes; /* over all rows */
     enum gp_site_column sort;
     bool ascending;
 };
 
-/* Opens and takes the first sample.  As gp_sites_open. */
+/* Opens the process and takes the first sample.  Returns as gp_sites_open does, or -ENOMEM. */
 int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_PROBLEM_BYTES]);
-/* The next one.  After the process's end what was last known stays, and `ended` is set.  0, -EPROTO, -errno. */
+/* Takes the next sample.  When the process has ended, the last values stay and `ended` is set.  0,
+ * -EPROTO, -errno. */
 int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES]);
-/* The part of it that counts: rows out of what is in sites now. */
+/* Makes the rows from the current contents of `sites`; for tests.  0 or -ENOMEM. */
 int gp_site_model_count(struct gp_site_model *model);
 void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column, bool ascending);
 void gp_site_model_close(struct gp_site_model *model);
 
 /* ---- sitedraw.c ------------------------------------------------------------------------------------------------ */
 
-struct gp_site_ui {    /* what the person has chosen */
-    uint32_t selected; /* site; 0 none: the first line */
+struct gp_site_ui {    /* the user's choices */
+    uint32_t selected; /* site; 0: the first line */
     int top, page;
     bool detail, paused;
     int interval_ms;
@@ -87,16 +89,17 @@ struct gp_site_ui {    /* what the person has chosen */
 void gp_site_draw(struct gp_grid *grid, const struct gp_site_model *model, struct gp_site_ui *ui);
 /* Index of the selected row; -1 without rows. */
 int gp_site_cursor(const struct gp_site_model *model, const struct gp_site_ui *ui);
-/* For pipes: no escapes, one line a site. */
+/* Prints a table for pipes: one line per site, no escapes. */
 void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8);
 /* The array "sites" of gpuprof.top/1. */
 json_t *gp_site_json(const struct gp_site_model *model);
-/* What could not be counted or named, as sentences: i from 0; false after the last. */
+/* Sentence i (from 0) about allocations that could not be counted or named; false after the last
+ * one. */
 bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size_t out_bytes);
 
 /* ---- sitescreen.c ---------------------------------------------------------------------------------------------- */
 
-/* As gp_screen_run. */
+/* Runs the loop; arguments and results as gp_screen_run's. */
 int gp_site_screen(struct gp_site_model *model, int interval_ms, int64_t samples, int *signal_out);
 
 #endif

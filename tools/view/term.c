@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * term.c: see term.h.  Puts a grid on the screen and reads keys, nothing else; never decides what is shown.
+ * term.c: see term.h.  It only puts a grid on the screen and reads keys.
  */
 #define NCURSES_WIDECHAR 1
 #define _GNU_SOURCE
 
 #include <view/term.h>
 
+#include <view/celltext.h>
 #include <view/ui.h>
-#include <view/utf8.h>
 
 #include <errno.h>
 #include <langinfo.h>
@@ -25,7 +25,7 @@
 static struct {
     SCREEN *screen;
     struct termios saved;
-    char leave[128]; /* what brings the ordinary screen back, for the way out through a crash */
+    char leave[128]; /* escape sequences that restore the ordinary screen after a crash */
     size_t leave_bytes;
     attr_t attributes[GP_STYLES];
     short pairs[GP_STYLES];
@@ -44,7 +44,8 @@ bool gp_term_usable(void)
 
 bool gp_term_utf8(void)
 {
-    /* The Linux console's font has 256 or 512 glyphs; the blocks and arrows are not among them. */
+    /* The font of the Linux console has 256 or 512 glyphs, which do not include the blocks and
+     * arrows. */
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 && strcmp(term_name(), "linux") != 0 &&
            strcmp(term_name(), "dumb") != 0;
 }
@@ -70,13 +71,14 @@ static void term_monochrome(void)
     memset(gp_term.pairs, 0, sizeof(gp_term.pairs));
 }
 
-/* Foregrounds on the terminal's own background: middle tones of blue, orange and red can be read on black and on white,
- * and are told apart by people who do not see red and green.  Meaning never rests on the colour alone. */
+/* Foreground colours on the terminal's own background.  Middle tones of blue, orange and red are
+ * readable on black and on white, and people who cannot distinguish red and green can distinguish
+ * them.  No meaning depends on colour alone. */
 static void term_colours(void)
 {
     static const struct {
         enum gp_style style;
-        short rich, plain; /* of 256, of 8 */
+        short rich, plain; /* colour numbers: with 256 colours, with 8 */
         attr_t attributes;
     } colours[] = {
         {GP_STYLE_ALLOCATED, 33, COLOR_BLUE, A_BOLD},
@@ -96,7 +98,7 @@ static void term_colours(void)
         short pair = (short)(i + 1);
         init_pair(pair, COLORS >= 256 ? colours[i].rich : colours[i].plain, -1);
         gp_term.pairs[colours[i].style] = pair;
-        /* A grey of its own is dim enough. */
+        /* With 256 colours the grey itself is dim. */
         gp_term.attributes[colours[i].style] = COLORS >= 256 ? colours[i].attributes & ~A_DIM : colours[i].attributes;
     }
 }
@@ -136,7 +138,7 @@ int gp_term_open(void)
     if (tcgetattr(STDIN_FILENO, &gp_term.saved) != 0)
         return -ENOTTY;
     if (!getenv("ESCDELAY"))
-        set_escdelay(25); /* ms: longer than the bytes of one key are apart, too short to feel */
+        set_escdelay(25); /* ms: the bytes of one key arrive faster, and a user does not notice the delay */
     gp_term.screen = newterm(NULL, stdout, stdin);
     if (!gp_term.screen)
         return -ENOTTY;
@@ -202,7 +204,7 @@ static void term_put(int y, int x, const struct gp_cell *cell)
         wide[count++] = (wchar_t)code;
     wide[count] = L'\0';
     if (setcchar(&character, wide, gp_term.attributes[cell->style], gp_term.pairs[cell->style], NULL) == OK)
-        mvadd_wch(y, x, &character); /* ERR in the last cell is only about the cursor, which cannot advance */
+        mvadd_wch(y, x, &character); /* in the last cell ERR only means that the cursor cannot advance */
 }
 
 void gp_term_show(const struct gp_grid *grid, bool repaint)
@@ -248,7 +250,7 @@ static int term_function_key(int key)
     }
     if (key >= KEY_F(1) && key <= KEY_F(10))
         return GP_KEY_F1 + key - KEY_F(1);
-    return GP_KEY_RESIZE; /* of no meaning: redrawing does no harm */
+    return GP_KEY_RESIZE; /* any other key redraws the screen, which is harmless */
 }
 
 int gp_term_key(void)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <view/state.h>
 
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
@@ -17,7 +18,8 @@ bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 
 static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
-    /* FNV-1a: short keys, no adversary worth more (a chain of all rows is still walked in microseconds). */
+    /* FNV-1a: keys are short, and a chain of all rows, which an adversary could provoke, takes only
+     * microseconds. */
     uint64_t hash = 0xcbf29ce484222325ull;
     const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid, id->start_time, (uint64_t)id->device,
                               id->cgroup_id};
@@ -100,11 +102,12 @@ void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns)
         return;
     }
     const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
-    /* The process's own clock where it published again; the viewer's where it had nothing new to publish. */
+    /* Use the process's clock if it has published again, else the viewer's: it had nothing new to
+     * publish. */
     bool published = process->publish_ns > track->publish_ns;
     uint64_t elapsed = published ? process->publish_ns - track->publish_ns : time_ns - track->time_ns;
     bool answered = published || process->state == GP_PROCESS_LIVE;
-    /* Counters that went back were reset: this interval's rate is not known. */
+    /* A counter that went down was reset: the rate of this interval is unknown. */
     if (track->counted && answered && elapsed > 0 && time_ns > track->time_ns && counts->allocated >= track->allocs &&
         counts->freed >= track->frees) {
         row->allocs_per_s = (double)(counts->allocated - track->allocs) * 1e9 / (double)elapsed;
@@ -140,7 +143,8 @@ static void track_raise(int64_t *seen, int64_t now, int64_t *peak)
 
 void gp_track_peak(struct gp_track *track, struct gp_row *row)
 {
-    /* Of one member the peaks are exact, but those of members that have ended may be higher. */
+    /* The peaks of a single member are exact, but members that have ended may have had higher
+     * ones. */
     int64_t exact_allocated = row->allocated_peak, exact_reserved = row->reserved_peak;
     track_raise(&track->allocated_seen, row->allocated, &row->allocated_peak);
     track_raise(&track->reserved_seen, row->reserved, &row->reserved_peak);

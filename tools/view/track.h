@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * track.h: what the model remembers of a row from one sample to the next.  Used by model.c alone.
+ * track.h: what the model keeps about a row from one sample to the next.  Only model.c uses it.
  */
 #ifndef GP_VIEW_TRACK_H
 #define GP_VIEW_TRACK_H
@@ -10,8 +10,8 @@
 struct gp_track {
     struct gp_row_id id;
     struct gp_track *next;
-    unsigned generation; /* of the model, when last seen */
-    bool counted;        /* the counters below are a sample */
+    unsigned generation; /* of the model, when the row was last seen */
+    bool counted;        /* the counters below hold a sample */
     uint64_t publish_ns, time_ns;
     int64_t allocs, frees;
     double allocs_per_s, frees_per_s;
@@ -19,17 +19,19 @@ struct gp_track {
     struct gp_history history;
 };
 
-/* Finds or makes; NULL: no memory. */
+/* Finds the track of a row, or makes one; NULL: out of memory. */
 struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id);
-/* Forgets what this generation has not seen; GPUs stay, their history is the machine's. */
+/* Frees the tracks of rows that this generation has not seen.  Tracks of GPUs stay, because GPUs do
+ * not go away. */
 void gp_track_sweep(struct gp_model *model);
 void gp_track_free_all(struct gp_model *model);
 void gp_track_push(struct gp_track *track, int64_t allocated);
-/* Rates since the last sample, into the row. */
+/* Sets the row's rates since the last sample. */
 void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns);
-/* The same from counters that are read at time_ns; -1 unknown. */
+/* The same, from counters that were read at time_ns; -1 unknown. */
 void gp_track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_ns, int64_t allocs, int64_t frees);
-/* Raises the sums seen; an exact peak of one member is a lower bound too.  Result in the row's peaks. */
+/* Sets the row's peaks to the highest sums seen so far.  The exact peak of a member is a lower
+ * bound of that. */
 void gp_track_peak(struct gp_track *track, struct gp_row *row);
 
 #endif

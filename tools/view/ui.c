@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * ui.c: see ui.h.  The keys are those that users of htop and nvtop try first; k does not kill.
+ * ui.c: see ui.h.  The keys are those of htop and nvtop, except that k does not kill a process.
  */
 #include <view/ui.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <view/state.h>
 
 const struct gp_key_help gp_key_helps[] = {
     {"F1 h ?", "this help", "Help"},
@@ -31,7 +32,7 @@ const struct gp_key_help gp_key_helps[] = {
 };
 const int gp_key_help_count = (int)GP_COUNT(gp_key_helps);
 
-/* Stops that a person can tell apart; the limits are those of -d. */
+/* The intervals of + and -, ms; the limits are those of -d. */
 static const int ui_intervals[] = {100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 600000, 3600000};
 
 void gp_ui_init(struct gp_ui *ui)
@@ -104,7 +105,7 @@ static void ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
     else if (ui->tag_count < GP_UI_TAGS)
         ui->tags[ui->tag_count++] = ui->selected;
     else
-        gp_ui_say(ui, true, "no more than %d rows can be tagged; U untags all", GP_UI_TAGS);
+        gp_ui_say(ui, true, "at most %d rows can be tagged; U untags all", GP_UI_TAGS);
     ui_select(ui, list, ui->cursor + 1);
 }
 
@@ -126,7 +127,7 @@ static bool ui_targeted(const struct gp_ui *ui, const struct gp_row *pair)
     return false;
 }
 
-/* 1 taken, 0 nothing to take, -1 no room. */
+/* 1: the pair is a new target; 0: it cannot be one, or is one already; -1: too many targets. */
 static int ui_target(struct gp_ui *ui, const struct gp_row *pair)
 {
     if (!pair->device || !gp_process_readable(pair->process) || pair->process->closed || ui_targeted(ui, pair))
@@ -143,7 +144,8 @@ static int ui_target(struct gp_ui *ui, const struct gp_row *pair)
     return 1;
 }
 
-/* The pairs behind the tagged rows, or behind the selected one.  Host memory only where its own row was named. */
+/* Collects the pairs of the tagged rows, or of the selected row.  Host memory is included only if
+ * its own row is tagged or selected.  False: too many. */
 static bool ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
@@ -169,19 +171,19 @@ static void ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, const s
         return;
     }
     if (model->system && model->system->agent.present) {
-        /* A process's own reset would leave the agent's peak, which is what this screen shows. */
-        gp_ui_say(ui, true, "peaks of the whole machine; as root: gpuprof reset %s --all [--device N]",
+        /* This screen shows the agent's peaks, which a reset of a process does not change. */
+        gp_ui_say(ui, true, "these peaks are machine-wide; as root run: gpuprof reset %s --all [--device N]",
                   what == GP_RESET_ALLOCATED  ? "--allocated"
                   : what == GP_RESET_RESERVED ? "--reserved"
                                               : "--peaks");
         return;
     }
     if (!ui_find_targets(ui, model)) {
-        gp_ui_say(ui, true, "these are more than %d peaks: tag fewer rows", GP_UI_TAGS);
+        gp_ui_say(ui, true, "more than %d peaks to reset: tag fewer rows", GP_UI_TAGS);
         return;
     }
     if (ui->target_count == 0) {
-        gp_ui_say(ui, true, "nothing to reset: the row has no process that answers and has used a device");
+        gp_ui_say(ui, true, "nothing to reset: no process of this row answers and has used a device");
         return;
     }
     ui->reset_what = what;
@@ -301,7 +303,7 @@ static enum gp_action ui_key_help(struct gp_ui *ui, int key)
     return GP_ACTION_NONE;
 }
 
-/* Moving about.  False: not such a key. */
+/* Handles keys that move the cursor.  False: the key is not one of them. */
 static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int key)
 {
     switch (key) {
@@ -337,7 +339,7 @@ static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int ke
     }
 }
 
-/* What changes the view.  False: not such a key. */
+/* Handles keys that change the view.  False: the key is not one of them. */
 static bool ui_key_view(struct gp_ui *ui, int key)
 {
     static const char *const views[GP_BYS] = {"process", "GPU", "container"};
@@ -391,7 +393,7 @@ static enum gp_action ui_key_act(struct gp_ui *ui, const struct gp_model *model,
     switch (key) {
     case 'q':
     case GP_KEY_F10:
-    case 3: /* Ctrl-C where the terminal hands it over as a key */
+    case 3: /* Ctrl-C, if the terminal passes it as a key */
         return GP_ACTION_QUIT;
     case GP_KEY_ESCAPE:
         ui->filter[0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ui.h: what the person at the screen has chosen, and what a key changes in it.  Pure: a key press gives a new state
- * and the name of the one thing that only the command's loop can do.
+ * ui.h: the choices of the user of `gpuprof top`, and what each key changes.  Pure: a key press
+ * changes the state and returns the action that the caller's loop must take.
  */
 #ifndef GP_VIEW_UI_H
 #define GP_VIEW_UI_H
@@ -9,7 +9,7 @@
 #include <view/column.h>
 #include <view/model.h>
 
-enum gp_key { /* beside the characters, which are their own code */
+enum gp_key { /* a key that is not here is its own Unicode character */
               GP_KEY_NONE = 0,
               GP_KEY_BACKSPACE = 8,
               GP_KEY_TAB = 9,
@@ -42,8 +42,8 @@ enum gp_action {
 enum gp_mode { GP_MODE_NORMAL, GP_MODE_FILTER, GP_MODE_SORT, GP_MODE_CONFIRM, GP_MODE_HELP };
 enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BYS };
 
-#define GP_UI_TAGS   256 /* more than anybody tags by hand; one more is refused with a message */
-#define GP_UI_FILTER 64  /* bytes; what fits on a line beside its label */
+#define GP_UI_TAGS   256 /* more than a user tags by hand; one more is refused with a message */
+#define GP_UI_FILTER 64  /* bytes; this fits on a line after its label */
 
 struct gp_reset_target { /* one request */
     pid_t pid;
@@ -63,7 +63,7 @@ struct gp_ui {
     int help_top;
     struct gp_row_id selected;
     int cursor, top, shift; /* selected line, first line shown, columns scrolled to the right in commands */
-    int page;               /* lines of the table on the screen: layout's answer, for PgUp and PgDn */
+    int page;               /* lines of the table on the screen, from the layout; for PgUp and PgDn */
     int tag_count;
     struct gp_row_id tags[GP_UI_TAGS];
     uint32_t reset_what;
@@ -76,19 +76,20 @@ struct gp_ui {
 
 void gp_ui_init(struct gp_ui *ui);
 bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id);
-/* After a new sample, sort or size: keeps the selected row selected, else the line; keeps it on the screen. */
+/* Call this when the rows, their order or the screen's size changed.  Keeps the selected row
+ * selected, or the line if the row is gone, and keeps it on the screen. */
 void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page);
-/* `list` is what is on the screen (gp_rows_build). */
+/* `list`: the rows on the screen (gp_rows_build). */
 enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, int key);
 void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...) GP_PRINTF(3, 4);
 
 /* "allocated", "reserved", "allocated and reserved". */
 const char *gp_reset_word(uint32_t what);
 
-/* One table for the help screen, the footer and the manual page. */
+/* The table of keys for the help screen, the footer and the manual page. */
 struct gp_key_help {
     const char *keys, *what;
-    const char *label; /* in the footer; NULL: not there */
+    const char *label; /* in the footer; NULL: not in the footer */
 };
 extern const struct gp_key_help gp_key_helps[];
 extern const int gp_key_help_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * window.h: the terminal as an interactive view has it: a grid of its size, signals from a descriptor, so that nothing
- * is ever interrupted half-way through a frame, and keys.  One thread.
+ * window.h: the terminal for an interactive view: a grid of its size, keys, and signals.  Signals
+ * are read from a descriptor, so they never interrupt the drawing of a frame.  One thread uses it.
  */
 #ifndef GP_VIEW_WINDOW_H
 #define GP_VIEW_WINDOW_H
@@ -12,22 +12,24 @@ struct gp_window {
     struct gp_grid grid;
     int signals; /* signalfd: poll it, then gp_window_signals */
     bool ascii, repaint, quit;
-    int ended_by;         /* the signal that quit, but for SIGINT, which a person means; else 0 */
-    uint64_t blocked[16]; /* sigset_t before us */
+    int ended_by;         /* the signal that set quit, else 0; 0 for SIGINT, with which a user quits */
+    uint64_t blocked[16]; /* the sigset_t to restore */
 };
 
-/* The signals are blocked from here on; the terminal is opened apart (gp_term_open), after what may fail and wants to
- * speak.  0 or -errno. */
+/* Blocks the signals.  The caller opens the terminal (gp_term_open) after all steps that may fail
+ * with a message.  0 or -errno. */
 int gp_window_begin(struct gp_window *window);
 void gp_window_end(struct gp_window *window);
 
-/* Before a frame is drawn: the grid has the terminal's size.  0 or -errno. */
+/* Gives the grid the terminal's size; call it before a frame is drawn.  0 or -errno. */
 int gp_window_fit(struct gp_window *window);
-/* After it was drawn. */
+/* Shows the frame that was drawn into the grid. */
 void gp_window_show(struct gp_window *window);
 
+/* Handles the signals that have arrived. */
 void gp_window_signals(struct gp_window *window);
-/* Every key that waits, until one quits; revents: what poll said of the terminal, which may be gone. */
+/* Calls `key` for every waiting key until one of them quits.  revents: the result of poll for the
+ * terminal; the view also quits if the terminal is gone. */
 void gp_window_keys(struct gp_window *window, short revents, void (*key)(void *arg, int key), void *arg);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * eventtext.c: one event of the ring, as a line for people (in strace's manner) and as JSON; see write.h. */
+ * eventtext.c: one event of the ring, as a line for people (in strace's manner) and as JSON; see
+ * write.h. */
 #include <collect/uuid.h>
 #include <write/stats.h>
 #include <write/write.h>

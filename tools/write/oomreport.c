@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * oomreport.c: the report of out of memory of a process: page and JSON; see write.h.  The words are base/oomtext.h's. */
+ * oomreport.c: the report of out of memory of a process: page and JSON; see write.h.  The words are
+ * base/oomtext.h's. */
 #include <write/stats.h>
 #include <write/write.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * reportjson.c: a whole recording as one document of schema gpuprof.report/1; see report.h and docs/analyses.md. */
-#include <write/report.h>
+ * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
+ * HTML page and `gpuprof report --json` show; see reportformat.h and docs/analyses.md. */
+#include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -8,18 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a page can show and a browser can carry; what is beyond is counted in the document. */
-#define GP_REPORT_POINTS   2000u
-#define GP_REPORT_SEGMENTS 2000u
-#define GP_REPORT_BLOCKS   20000u
-#define GP_REPORT_MARKS    10000u
-#define GP_REPORT_SITES    20000u
-
-static json_int_t report_time(const struct gp_report *report, uint64_t time_ns)
-{
-    uint64_t begin = report->recording->begin_ns;
-    return time_ns > begin ? (json_int_t)(time_ns - begin) : 0;
-}
+/* Limits of the document, so that a browser can load it.  The document counts what they leave
+ * out. */
+#define GP_MOST_SEGMENTS 2000u
+#define GP_MOST_BLOCKS   20000u
+#define GP_MOST_MARKS    10000u
+#define GP_MOST_SITES    20000u
 
 static json_t *report_lost(const struct gp_recording *recording)
 {
@@ -31,7 +26,8 @@ static json_t *report_lost(const struct gp_recording *recording)
     return lost;
 }
 
-/* Names of files are bytes; those of a document are UTF-8. */
+/* A file name is any bytes, a JSON string is UTF-8: a name that is not UTF-8 gets '?' for its other
+ * bytes. */
 static json_t *report_path(const char *path)
 {
     json_t *text = json_string(path);
@@ -70,11 +66,12 @@ struct gp_report_high {
     uint64_t time_ns;
 };
 
-static json_t *report_series(const struct gp_report *report, struct gp_series *series, struct gp_report_high *high)
+static json_t *report_series(const struct gp_report *report, const struct gp_series *series,
+                             struct gp_report_high *high)
 {
-    json_t *points = series ? json_array() : NULL;
+    json_t *points = json_array();
     *high = (struct gp_report_high){0};
-    for (uint32_t i = 0; series && i < series->count; i++) {
+    for (uint32_t i = 0; i < series->count; i++) {
         const struct gp_series_point *point = &series->points[i];
         if (point->high > high->bytes) {
             high->bytes = point->high;
@@ -82,37 +79,20 @@ static json_t *report_series(const struct gp_report *report, struct gp_series *s
         }
         high->end = point->last;
         json_array_append_new(points,
-                              json_pack("[I,I,I,I]", report_time(report, point->time_ns), (json_int_t)point->low,
+                              json_pack("[I,I,I,I]", gp_report_since(report, point->time_ns), (json_int_t)point->low,
                                         (json_int_t)point->high, (json_int_t)point->last));
     }
-    free(series);
     return points;
-}
-
-/* Which kinds a device ever had. */
-static unsigned report_kinds(const struct gp_report *report, uint32_t device)
-{
-    const struct gp_recording *r = report->recording;
-    unsigned kinds = 0;
-    for (size_t i = 0; i < r->event_count; i++)
-        kinds |= r->events[i].device == device && report->flow->what[i] & GP_FLOW_KIND ? 1u << r->events[i].kind : 0;
-    for (size_t i = 0; i < r->baseline_count; i++)
-        kinds |= r->baseline[i].device == device && report->flow->baseline_what[i] & GP_FLOW_KIND
-                     ? 1u << r->baseline[i].kind
-                     : 0;
-    return kinds & ~(1u << GP_KIND_NONE);
 }
 
 static json_t *report_kind_series(const struct gp_report *report, uint32_t device)
 {
     json_t *kinds = json_object();
-    unsigned present = report_kinds(report, device);
     struct gp_report_high high;
     for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
-        if (present >> kind & 1)
-            json_object_set_new(
-                kinds, gp_kind_name(kind),
-                report_series(report, gp_flow_allocated(report->flow, device, kind, GP_REPORT_POINTS), &high));
+        const struct gp_series *series = report->devices[device].kinds[kind];
+        if (series)
+            json_object_set_new(kinds, gp_kind_name(kind), report_series(report, series, &high));
     }
     return kinds;
 }
@@ -157,18 +137,18 @@ static int report_earlier(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* The largest segments, in the order of their addresses. */
+/* The largest segments, in the order of their addresses.  False: out of memory. */
 static bool report_segments(const struct gp_report *report, json_t *object, uint32_t device)
 {
-    struct gp_segments *map = gp_flow_segments(report->flow, device, 0);
-    const struct gp_map_segment **chosen = map ? calloc(map->segment_count + 1u, sizeof(*chosen)) : NULL;
+    const struct gp_segments *map = report->devices[device].segments;
+    const struct gp_map_segment **chosen = calloc(map->segment_count + 1u, sizeof(*chosen));
     json_t *list = json_array();
-    uint32_t room = GP_REPORT_BLOCKS, count = chosen ? map->segment_count : 0;
+    uint32_t room = GP_MOST_BLOCKS, count = chosen ? map->segment_count : 0;
     for (uint32_t i = 0; i < count; i++)
         chosen[i] = &map->segments[i];
-    if (count > GP_REPORT_SEGMENTS) {
+    if (count > GP_MOST_SEGMENTS) {
         qsort(chosen, count, sizeof(*chosen), report_larger);
-        count = GP_REPORT_SEGMENTS;
+        count = GP_MOST_SEGMENTS;
         qsort(chosen, count, sizeof(*chosen), report_earlier);
     }
     for (uint32_t i = 0; i < count; i++)
@@ -179,53 +159,52 @@ static bool report_segments(const struct gp_report *report, json_t *object, uint
     json_object_set_new(object, "segments", list);
     if (chosen) {
         json_object_set_new(object, "segments_left_out", json_integer(map->segment_count - count));
-        json_object_set_new(object, "blocks_left_out", json_integer(map->block_count - (GP_REPORT_BLOCKS - room)));
+        json_object_set_new(object, "blocks_left_out", json_integer(map->block_count - (GP_MOST_BLOCKS - room)));
     }
     free(chosen);
-    free(map);
-    return map;
+    return chosen;
 }
 
 static json_t *report_sizes(const struct gp_report *report, uint32_t device)
 {
-    struct gp_sizes *sizes = gp_flow_sizes(report->flow, device);
+    const struct gp_sizes *sizes = report->devices[device].sizes;
     json_t *list = json_array();
-    for (unsigned i = 0; sizes && i < 63; i++) {
+    for (unsigned i = 0; i < 63; i++) { /* 2^63 does not fit a json_int_t */
         if (sizes->count[i])
             json_array_append_new(list, json_pack("{s:I,s:I,s:I,s:I,s:I}", "from_bytes", (json_int_t)1 << i, "count",
                                                   (json_int_t)sizes->count[i], "bytes", (json_int_t)sizes->bytes[i],
                                                   "live_count", (json_int_t)sizes->live_count[i], "live_bytes",
                                                   (json_int_t)sizes->live_bytes[i]));
     }
-    free(sizes);
     return list;
 }
 
-/* The process's own counters saw its exact peak, if the recording has their last word. */
+/* The exact peak, from the process's own counters; null if the recording lacks their last
+ * values. */
 static json_t *report_counted(const struct gp_rec_device *device)
 {
     return device->has_last ? gp_json_known(device->last.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak)
                             : json_null();
 }
 
-static json_t *report_device(const struct gp_report *report, uint32_t d, struct gp_peak *peak)
+static json_t *report_device(const struct gp_report *report, uint32_t d)
 {
     const struct gp_rec_device *device = &report->recording->devices[d];
+    const struct gp_peak *peak = report->devices[d].peak;
+    json_int_t peak_ns = gp_report_since(report, peak->time_ns);
     struct gp_report_high allocated, reserved;
-    json_t *allocated_series =
-        report_series(report, gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_REPORT_POINTS), &allocated);
-    json_t *reserved_series = report_series(report, gp_flow_reserved(report->flow, d, GP_REPORT_POINTS), &reserved);
+    json_t *allocated_series = report_series(report, report->devices[d].allocated, &allocated);
+    json_t *reserved_series = report_series(report, report->devices[d].reserved, &reserved);
     json_t *object = json_pack(
         "{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o},s:{s:I,s:I,s:o},s:o,s:o,s:o}", "device",
         gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name),
         "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes", (json_int_t)peak->bytes,
-        "allocated_peak_ns", report_time(report, peak->time_ns), "counted_peak_bytes", report_counted(device),
-        "allocated_end_bytes", (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes,
-        "reserved_end_bytes", (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved",
-        reserved_series, "kinds", report_kind_series(report, d), "peak", "time_ns", report_time(report, peak->time_ns),
-        "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "fragmentation",
-        gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d), "bill",
-        gp_report_bill_part(report, d));
+        "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device), "allocated_end_bytes",
+        (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes, "reserved_end_bytes",
+        (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved", reserved_series, "kinds",
+        report_kind_series(report, d), "peak", "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts",
+        report_parts(peak), "fragmentation", gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d),
+        "bill", gp_report_bill_part(report, d));
     if (object && !report_segments(report, object, d)) {
         json_decref(object);
         return NULL;
@@ -235,42 +214,19 @@ static json_t *report_device(const struct gp_report *report, uint32_t d, struct 
 
 /* ---- sites ------------------------------------------------------------------------------------------------------ */
 
-struct gp_report_site {
-    uint32_t site, device;
-    uint8_t kind;
-    int64_t live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes, calls;
-};
-
-static void report_count(const struct gp_report *report, struct gp_report_site *sites)
+static int site_by_peak(const void *one, const void *other)
 {
-    struct gp_flow_walk walk = gp_flow_begin(report->flow);
-    struct gp_flow_change change;
-    while (gp_flow_next(&walk, &change)) {
-        if (!(change.what & GP_FLOW_KIND))
-            continue;
-        struct gp_report_site *site = &sites[change.item->site];
-        uint64_t bytes = change.item->bytes;
-        site->device = change.item->device;
-        site->kind = change.item->kind;
-        site->live_bytes = (int64_t)((uint64_t)site->live_bytes + (change.add ? bytes : -bytes));
-        site->live_count += change.add ? 1 : -1;
-        site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
-        site->allocated_bytes = (int64_t)((uint64_t)site->allocated_bytes + (change.add ? bytes : 0));
-        site->calls += change.add;
-    }
-}
-
-static int report_compare_sites(const void *one, const void *other)
-{
-    const struct gp_report_site *a = one, *b = other;
+    const struct gp_report_site *a = *(const struct gp_report_site *const *)one;
+    const struct gp_report_site *b = *(const struct gp_report_site *const *)other;
     if (a->peak_bytes != b->peak_bytes)
         return a->peak_bytes < b->peak_bytes ? 1 : -1;
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
-static int report_order_sites(const void *one, const void *other)
+static int site_by_number(const void *one, const void *other)
 {
-    const struct gp_report_site *a = one, *b = other;
+    const struct gp_report_site *a = *(const struct gp_report_site *const *)one;
+    const struct gp_report_site *b = *(const struct gp_report_site *const *)other;
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
@@ -300,29 +256,32 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
                      (json_int_t)site->calls);
 }
 
-/* Every site that ever held something; of very many those that held most.  Site 0 always: blocks without a stack. */
-static bool report_sites(const struct gp_report *report, json_t *object, struct gp_report_site *sites)
+/* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks
+ * without a stack) is always there.  False: out of memory. */
+static bool report_sites(const struct gp_report *report, json_t *object)
 {
+    const struct gp_report_site **sites = calloc(report->recording->site_count + 1ul, sizeof(*sites));
     uint32_t count = 0;
     json_t *list = json_array();
-    for (uint32_t i = 0; i < report->recording->site_count; i++) {
-        if (sites[i].calls || i == 0)
-            sites[count++] = sites[i];
+    for (uint32_t i = 0; sites && i < report->recording->site_count; i++) {
+        if (report->sites[i].calls || i == 0)
+            sites[count++] = &report->sites[i];
     }
-    uint32_t shown = count < GP_REPORT_SITES ? count : GP_REPORT_SITES;
+    uint32_t shown = count < GP_MOST_SITES ? count : GP_MOST_SITES;
     if (shown < count) {
-        qsort(sites + 1, count - 1, sizeof(*sites), report_compare_sites);
-        qsort(sites, shown, sizeof(*sites), report_order_sites);
+        qsort(sites + 1, count - 1, sizeof(*sites), site_by_peak);
+        qsort(sites, shown, sizeof(*sites), site_by_number);
     }
     uint32_t *numbers = calloc(shown + 1ul, sizeof(*numbers));
     const struct gp_frame_text **callers = calloc(shown + 1ul, sizeof(*callers));
-    bool ok = numbers && callers;
+    bool ok = sites && numbers && callers;
     for (uint32_t i = 0; ok && i < shown; i++)
-        numbers[i] = sites[i].site;
+        numbers[i] = sites[i]->site;
     if (ok)
         gp_symbols_callers(report->symbols, numbers, shown, callers);
     for (uint32_t i = 0; ok && i < shown; i++)
-        json_array_append_new(list, report_site(report, &sites[i], callers[i]));
+        json_array_append_new(list, report_site(report, sites[i], callers[i]));
+    free(sites);
     free(numbers);
     free(callers);
     json_object_set_new(object, "sites_left_out", json_integer(count - shown));
@@ -333,12 +292,11 @@ static bool report_sites(const struct gp_report *report, json_t *object, struct 
 
 static json_t *report_steps(const struct gp_report *report)
 {
-    static const char *const sources[] = {"marks", "nvtx", "period", "time"};
     const struct gp_steps *steps = report->steps;
     json_t *bounds = json_array();
-    for (uint32_t i = 0; i <= steps->count && i < GP_REPORT_MARKS; i++)
-        json_array_append_new(bounds, json_integer(report_time(report, steps->bounds_ns[i])));
-    return json_pack("{s:s,s:s,s:I,s:o}", "source", sources[steps->source], "name", steps->name, "count",
+    for (uint32_t i = 0; i <= steps->count && i < GP_MOST_MARKS; i++)
+        json_array_append_new(bounds, json_integer(gp_report_since(report, steps->bounds_ns[i])));
+    return json_pack("{s:s,s:s,s:I,s:o}", "source", gp_report_step_source(report), "name", steps->name, "count",
                      (json_int_t)steps->count, "bounds_ns", bounds);
 }
 
@@ -346,9 +304,9 @@ static json_t *report_marks(const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     json_t *list = json_array();
-    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_REPORT_MARKS; i++) {
+    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_MOST_MARKS; i++) {
         if (r->events[i].type == GP_EVENT_MARK && r->events[i].bytes < r->string_bytes)
-            json_array_append_new(list, json_pack("{s:I,s:s}", "time_ns", report_time(report, r->events[i].time_ns),
+            json_array_append_new(list, json_pack("{s:I,s:s}", "time_ns", gp_report_since(report, r->events[i].time_ns),
                                                   "name", r->strings + r->events[i].bytes));
     }
     return list;
@@ -358,12 +316,12 @@ static json_t *report_ooms(const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     json_t *list = json_array();
-    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_REPORT_MARKS; i++) {
+    for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_MOST_MARKS; i++) {
         if (r->events[i].type != GP_EVENT_OOM)
             continue;
         json_t *device =
             r->events[i].device < r->device_count ? gp_report_device_name(report, r->events[i].device) : json_null();
-        json_array_append_new(list, json_pack("{s:I,s:o,s:I}", "time_ns", report_time(report, r->events[i].time_ns),
+        json_array_append_new(list, json_pack("{s:I,s:o,s:I}", "time_ns", gp_report_since(report, r->events[i].time_ns),
                                               "device", device, "requested_bytes", (json_int_t)r->events[i].bytes));
     }
     return list;
@@ -390,45 +348,21 @@ static json_t *report_oom_text(const struct gp_recording *recording)
     return json_string(text);
 }
 
-static json_t *report_whole(const struct gp_report *report, struct gp_report_site *sites)
+json_t *gp_report_document(const struct gp_report *report)
 {
-    struct gp_leaks *leaks = gp_flow_leaks(report->flow, report->steps, 0);
     json_t *devices = json_array(), *object = NULL;
-    bool ok = leaks;
-    for (uint32_t d = 0; ok && d < report->recording->device_count; d++) {
-        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
-        for (uint32_t i = 0; peak && i < peak->count; i++)
-            sites[peak->parts[i].site].at_peak_bytes += peak->parts[i].bytes;
-        ok = peak && json_array_append_new(devices, report_device(report, d, peak)) == 0;
-        free(peak);
-    }
+    bool ok = devices;
+    for (uint32_t d = 0; ok && d < report->recording->device_count; d++)
+        ok = json_array_append_new(devices, report_device(report, d)) == 0;
     if (ok)
         object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
                            report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
-                           leaks->why, "suspects", gp_report_suspects(report, leaks), "churn",
+                           report->leaks->why, "suspects", gp_report_suspects(report), "churn",
                            gp_report_churn_part(report), "marks", report_marks(report), "ooms", report_ooms(report),
                            "oom", report_oom_text(report->recording));
     json_decref(devices);
-    free(leaks);
-    if (object && report_sites(report, object, sites))
+    if (object && report_sites(report, object))
         return object;
     json_decref(object);
     return NULL;
-}
-
-json_t *gp_report_document(const struct gp_recording *recording, struct gp_symbols *symbols, const char *file)
-{
-    struct gp_report report;
-    struct gp_report_site *sites = calloc(recording->site_count + 1u, sizeof(*sites));
-    json_t *document = NULL;
-    if (sites && gp_report_init(&report, recording, symbols, file) == 0) {
-        for (uint32_t i = 0; i < recording->site_count; i++)
-            sites[i].site = i;
-        report_count(&report, sites);
-        if (recording->device_count || recording->site_count)
-            document = report_whole(&report, sites);
-        gp_report_fini(&report);
-    }
-    free(sites);
-    return document;
 }

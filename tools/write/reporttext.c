@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- *
- * reporttext.c: the analyses for people at a terminal; see report.h.  Numbers stand left in columns, names right of them, cut
- * to the width, so that a name of any script bends no column.
+ * reporttext.c: the results of the analyses as text for a terminal; see reportformat.h.  Numbers
+ * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
+ * in a name cannot shift a column.
  */
-#include <write/report.h>
+#include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A screenful with room for what stands around it. */
+/* Leak suspects on one screen, with room for the lines around them.  Tables show twice as many
+ * rows. */
 #define GP_PAGE_ROWS 15u
 #define GP_PAGE_BAR  12u
-/* All about a suspect fits on one line. */
+/* From this width on, all numbers of a suspect fit on one line. */
 #define GP_PAGE_WIDE 120
-/* Below, a line of numbers has no room for bars and names beside them. */
+/* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
-/* Less of a function, file and line tells nobody anything. */
+/* A shorter piece of function, file and line is of no use. */
 #define GP_PAGE_NAME 24
 
 static int page_width(const struct gp_text_page *page)
@@ -36,8 +37,8 @@ static const char *page_on(const struct gp_text_page *page, const char *code)
 #define GP_BLUE "\033[34m"
 #define GP_OFF  "\033[0m"
 
-/* Prints at most `columns` characters of text; what is cut ends with "...". Letters are counted, not cells: names of
- * code are hardly ever wide. */
+/* Prints at most `columns` characters of text; a text that is cut ends with "...".  This counts
+ * characters, not cells, because names of functions and files hardly ever have wide characters. */
 static void page_cut(const struct gp_text_page *page, const char *text, int columns)
 {
     int letters = 0, keep = 0;
@@ -57,7 +58,8 @@ static void page_cut(const struct gp_text_page *page, const char *text, int colu
         fprintf(page->out, "%.*s...", (int)cut, text);
 }
 
-/* Columns for a name behind `used` others; where there is no room for it, on a line of its own. */
+/* Returns the columns that are left for a name after `used` others.  If they are too few, starts a
+ * new line. */
 static int page_room(const struct gp_text_page *page, int used)
 {
     int left = page_width(page) - used;
@@ -67,7 +69,8 @@ static int page_room(const struct gp_text_page *page, int used)
     return page_width(page) - 7;
 }
 
-/* The sites of a table with what tells equal names apart. */
+/* The sites of a table, each with the caller's frame that distinguishes it from sites of the same
+ * name. */
 struct gp_page_names {
     uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
     const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
@@ -83,7 +86,7 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
     fputs(label, page->out);
 }
 
-/* share 0..1; always GP_PAGE_BAR wide. */
+/* share: 0..1.  The bar is padded to GP_PAGE_BAR columns. */
 static void page_bar(const struct gp_text_page *page, double share)
 {
     static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -129,10 +132,10 @@ static double page_since(const struct gp_report *report, uint64_t time_ns)
     return time_ns > begin ? (double)(time_ns - begin) / 1e9 : 0;
 }
 
-/* more: there is something above it. */
-static void page_heading(const struct gp_text_page *page, const char *text, bool more)
+/* blank: leave an empty line above the heading. */
+static void page_heading(const struct gp_text_page *page, const char *text, bool blank)
 {
-    fprintf(page->out, "%s%s%s%s\n", more ? "\n" : "", page_on(page, GP_BOLD), text, page_on(page, GP_OFF));
+    fprintf(page->out, "%s%s%s%s\n", blank ? "\n" : "", page_on(page, GP_BOLD), text, page_on(page, GP_OFF));
 }
 
 static const char *page_plural(uint64_t count)
@@ -140,7 +143,7 @@ static const char *page_plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-static void page_device(const struct gp_text_page *page, const struct gp_report *report, uint32_t device, bool more)
+static void page_device(const struct gp_text_page *page, const struct gp_report *report, uint32_t device, bool blank)
 {
     const struct gp_rec_device *row = &report->recording->devices[device];
     char line[256], size[GP_SIZE_TEXT];
@@ -150,22 +153,7 @@ static void page_device(const struct gp_text_page *page, const struct gp_report 
         snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
                  row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
                  row->total_bytes >= 0 ? gp_size_text(size, row->total_bytes) : "");
-    page_heading(page, line, more);
-}
-
-/* Are there more devices that have something to show than one? */
-static bool page_used(const struct gp_report *report, uint32_t device)
-{
-    const struct gp_recording *r = report->recording;
-    for (size_t i = 0; i < r->event_count; i++) {
-        if (r->events[i].device == device && report->flow->what[i])
-            return true;
-    }
-    for (size_t i = 0; i < r->baseline_count; i++) {
-        if (r->baseline[i].device == device && report->flow->baseline_what[i])
-            return true;
-    }
-    return false;
+    page_heading(page, line, blank);
 }
 
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
@@ -176,33 +164,49 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
     snprintf(note, sizeof(note), "%snote: %s%s", page_on(page, GP_RED), page->named && report->file ? report->file : "",
              page->named && report->file ? ": " : "");
     if (!r->complete)
-        fprintf(page->out, "%sthe recording was cut off: it ends where its writer was stopped%s\n", note, off);
+        fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
         fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
                 r->damaged_blocks == 1 ? " was" : "s were", off);
     if (r->dropped)
         fprintf(page->out,
                 "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
-                "missing looks kept%s\n",
+                "missing looks live%s\n",
                 note, r->dropped, r->tried, off);
     bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
     if (nameless)
         fprintf(page->out,
-                "%srecorded without stacks, so nobody can be named: start the program with 'gpuprof run "
+                "%srecorded without stacks, so call sites have no names: start the program with 'gpuprof run "
                 "--stacks=all'%s\n",
                 note, off);
     return !r->complete || r->damaged_blocks || r->dropped || nameless;
 }
 
-/* Is there anything to speak of?  Else that is said. */
+/* True: no device has anything to show, which a line now says. */
 static bool page_empty(const struct gp_text_page *page, const struct gp_report *report)
 {
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
-        if (page_used(report, d))
+        if (report->devices[d].used)
             return false;
     }
     fprintf(page->out, "no memory was held or allocated in the recorded time\n");
     return true;
+}
+
+/* Prints the notes, then one part under the heading of each device that has something to show. */
+static void page_devices(const struct gp_text_page *page, const struct gp_report *report,
+                         void part(const struct gp_text_page *page, const struct gp_report *report, uint32_t device))
+{
+    bool blank = gp_page_warnings(page, report);
+    if (page_empty(page, report))
+        return;
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        if (!report->devices[d].used)
+            continue;
+        page_device(page, report, d, blank);
+        part(page, report, d);
+        blank = true;
+    }
 }
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
@@ -210,7 +214,7 @@ static bool page_empty(const struct gp_text_page *page, const struct gp_report *
 static void page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
                        uint32_t rows)
 {
-    uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* no line for one more */
+    uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* a line "1 more" would be no shorter */
     bool narrow = page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
@@ -230,47 +234,40 @@ static void page_parts(const struct gp_text_page *page, const struct gp_report *
         rest -= part->bytes;
     }
     if (shown < peak->count)
-        fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: --json has them%s\n", gp_size_text(size, rest),
+        fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: use --json to list them%s\n", gp_size_text(size, rest),
                 peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, page_on(page, GP_DIM),
                 peak->count - shown, page_on(page, GP_OFF));
 }
 
-bool gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
+static void page_peak(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
-    bool more = gp_page_warnings(page, report);
-    if (page_empty(page, report))
-        return true;
-    for (uint32_t d = 0; d < report->recording->device_count; d++) {
-        char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
-        if (!page_used(report, d))
-            continue;
-        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
-        if (!peak)
-            return false;
-        page_device(page, report, d, more);
-        more = true;
-        fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
-                page_seconds(when, page_since(report, peak->time_ns)));
-        page_parts(page, report, peak, GP_PAGE_ROWS * 2);
-        free(peak);
-    }
-    return true;
+    const struct gp_peak *peak = report->devices[device].peak;
+    char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
+    fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
+            page_seconds(when, page_since(report, peak->time_ns)));
+    page_parts(page, report, peak, GP_PAGE_ROWS * 2);
+}
+
+void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
+{
+    page_devices(page, report, page_peak);
 }
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
 static void page_step_line(const struct gp_text_page *page, const struct gp_report *report)
 {
-    static const char *const words[] = {"marks", "NVTX ranges", "calls that repeat", "equal stretches of time"};
+    static const char *const words[] = {"from marks", "from NVTX ranges", "from calls that repeat",
+                                        "equal stretches of time"};
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT];
     double span = (double)(steps->bounds_ns[steps->count] - steps->bounds_ns[0]) / 1e9;
-    fprintf(page->out, "%s%u step%s of %s, by %s%s%s%s%s\n", page_on(page, GP_DIM), steps->count,
+    fprintf(page->out, "%s%u step%s of %s, %s%s%s%s%s\n", page_on(page, GP_DIM), steps->count,
             page_plural(steps->count), page_seconds(each, steps->count ? span / steps->count : 0), words[steps->source],
             steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "", page_on(page, GP_OFF));
 }
 
-/* The curve of a suspect in as many columns as are there. */
+/* A curve as one line of bars, in at most `columns` columns. */
 static void page_spark(const struct gp_text_page *page, const int64_t *values, uint32_t count, unsigned columns)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -289,14 +286,15 @@ static void page_spark(const struct gp_text_page *page, const int64_t *values, u
     }
 }
 
-/* From the frame by which the site is called outward: what libraries do inside says little about whose memory it is. */
+/* Prints the stack from the frame that names the site outward.  Frames of libraries further in say
+ * little about which part of the program owns the memory. */
 static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
     const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
     uint32_t count = gp_symbols_site(report->symbols, site, &frames), first = (uint32_t)(name - frames);
-    first = first > 1 ? first : 0; /* no line for one */
+    first = first > 1 ? first : 0; /* a line "1 frame" would be no shorter */
     if (first)
-        fprintf(page->out, "       %s(%u frames of libraries inside)%s\n", page_on(page, GP_DIM), first,
+        fprintf(page->out, "       %s(%u inner frames of libraries)%s\n", page_on(page, GP_DIM), first,
                 page_on(page, GP_OFF));
     for (uint32_t i = first; i < count && i - first < rows; i++) {
         char label[256];
@@ -310,11 +308,11 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
                 page_on(page, GP_OFF));
 }
 
-/* The first ones: at most GP_PAGE_ROWS.  Their names are told from those of all sites, since the innocent ones are not
- * on the page. */
-static void page_suspects(struct gp_page_names *names, const struct gp_report *report, const struct gp_leaks *leaks,
-                          uint32_t most)
+/* Names the first suspects; most <= GP_PAGE_ROWS.  A name must be distinct among all sites of the
+ * recording, not only among the suspects: the reader looks for it in the program. */
+static void page_name_suspects(struct gp_page_names *names, const struct gp_report *report, uint32_t most)
 {
+    const struct gp_leaks *leaks = report->leaks;
     uint32_t count = report->recording->site_count;
     uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
     const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
@@ -331,14 +329,15 @@ static void page_suspects(struct gp_page_names *names, const struct gp_report *r
     free(callers);
 }
 
-static void page_suspect(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks,
+static void page_suspect(const struct gp_text_page *page, const struct gp_report *report,
                          const struct gp_page_names *names, uint32_t i, uint32_t frames)
 {
+    const struct gp_leaks *leaks = report->leaks;
     const struct gp_leak *leak = &leaks->suspects[i];
     char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
-    fprintf(page->out, "%3u  %s%s a step%s  ", i + 1, page_on(page, GP_RED),
+    fprintf(page->out, "%3u  %s%s per step%s  ", i + 1, page_on(page, GP_RED),
             gp_size_text(slope, (int64_t)leak->bytes_per_step), page_on(page, GP_OFF));
-    page_site(page, report, names, i, 26);
+    page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
     page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
     fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
@@ -352,44 +351,52 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
         page_stack(page, report, leak->site, frames);
 }
 
-void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
+/* The line about the steps, then the first suspects, each with `frames` frames of its stack. */
+static void page_growth(const struct gp_text_page *page, const struct gp_report *report, uint32_t most, uint32_t frames)
 {
-    gp_page_warnings(page, report);
     struct gp_page_names names;
+    page_step_line(page, report);
+    if (report->leaks->count == 0)
+        fprintf(page->out, "no suspects: %s\n", report->leaks->why);
+    page_name_suspects(&names, report, most);
+    for (uint32_t i = 0; i < names.count; i++) {
+        if (frames)
+            fputc('\n', page->out);
+        page_suspect(page, report, &names, i, frames);
+    }
+}
+
+void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report)
+{
+    const struct gp_leaks *leaks = report->leaks;
+    gp_page_warnings(page, report);
     if (page_empty(page, report))
         return;
-    page_step_line(page, report);
-    if (leaks->count == 0)
-        fprintf(page->out, "no suspects: %s\n", leaks->why);
-    page_suspects(&names, report, leaks, GP_PAGE_ROWS);
-    for (uint32_t i = 0; i < names.count; i++) {
-        fputc('\n', page->out);
-        page_suspect(page, report, leaks, &names, i, 8);
-    }
+    page_growth(page, report, GP_PAGE_ROWS, 8);
     if (leaks->count > GP_PAGE_ROWS)
-        fprintf(page->out, "\n%u more suspects: --json has them all\n", leaks->count - GP_PAGE_ROWS);
+        fprintf(page->out, "\n%u more suspects: use --json to list them\n", leaks->count - GP_PAGE_ROWS);
     if (leaks->count && leaks->source == GP_STEPS_TIME)
         fprintf(page->out,
-                "\nNo steps were found (no marks, no NVTX ranges, no call that comes evenly), so time was cut\n"
-                "up, and the confidence halved: a program that is still loading looks the same.  To be\n"
-                "surer, mark each step: gpuprof_mark(\"step\") or an NVTX range.\n");
+                "\nNo steps were found: no marks, no NVTX ranges, and no call site that repeats evenly.  The\n"
+                "recording was divided into equal stretches of time, and the confidence is halved, because a\n"
+                "program that is still loading looks the same.  To be surer, mark each step with\n"
+                "gpuprof_mark(\"step\") or with an NVTX range.\n");
 }
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
-bool gp_page_churn(const struct gp_text_page *page, const struct gp_report *report)
+void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report)
 {
     char took[GP_SIZE_TEXT];
-    struct gp_churn *churn = gp_flow_churn(report->flow, report->steps);
-    if (!churn)
-        return false;
+    const struct gp_churn *churn = report->churn;
     gp_page_warnings(page, report);
     page_step_line(page, report);
     fprintf(page->out,
-            "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f a step\n\n",
+            "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f per step\n\n",
             churn->pairs, churn->allocations, churn->pairs_per_step);
     if (churn->driver_ns)
-        fprintf(page->out, "Their driver calls took %s in all\n\n", page_seconds(took, (double)churn->driver_ns / 1e9));
+        fprintf(page->out, "the driver calls of these pairs took %s\n\n",
+                page_seconds(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
         fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
                 "MEAN LIFE", "IN DRIVER", page_on(page, GP_OFF));
@@ -408,9 +415,7 @@ bool gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
         fputc('\n', page->out);
     }
     if (churn->count > GP_PAGE_ROWS * 2)
-        fprintf(page->out, "  %u more sites: --json has them\n", churn->count - GP_PAGE_ROWS * 2);
-    free(churn);
-    return true;
+        fprintf(page->out, "  %u more sites: use --json to list them\n", churn->count - GP_PAGE_ROWS * 2);
 }
 
 /* ---- fragmentation ----------------------------------------------------------------------------------------------- */
@@ -419,14 +424,14 @@ static void page_fragments(const struct gp_text_page *page, const struct gp_frag
 {
     static const struct {
         const char *name, *means;
-    } rows[] = {{"in use", "of the reserved memory, when it was at its highest"},
-                {"external", "of the free memory at the end, that is not in its largest piece"},
-                {"internal", "of the allocated memory at its peak, that nobody asked for"}};
+    } rows[] = {{"in use", "share of reserved memory that was allocated, at the peak of reserved"},
+                {"external", "share of free memory outside the largest free piece, at the end"},
+                {"internal", "share of allocated memory that was not requested (rounding), at the peak"}};
     const double values[] = {f->utilisation, f->external, f->internal};
     for (int i = 0; i < 3; i++) {
         if (i == 1 && !f->has_segments) {
-            fprintf(page->out, "  %-10s     -    %-*s no cache has shown its segments\n", rows[i].name,
-                    (int)GP_PAGE_BAR, "");
+            fprintf(page->out, "  %-10s     -    %-*s unknown: the recording has no segments of a cache\n",
+                    rows[i].name, (int)GP_PAGE_BAR, "");
             continue;
         }
         fprintf(page->out, "  %-10s %5.1f %%  ", rows[i].name, values[i] * 100);
@@ -435,83 +440,65 @@ static void page_fragments(const struct gp_text_page *page, const struct gp_frag
     }
 }
 
-bool gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report)
+static void page_fragmentation(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
-    bool more = gp_page_warnings(page, report);
-    if (page_empty(page, report))
-        return true;
-    for (uint32_t d = 0; d < report->recording->device_count; d++) {
-        if (!page_used(report, d))
-            continue;
-        struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 13);
-        if (!f)
-            return false;
-        page_device(page, report, d, more);
-        more = true;
-        page_fragments(page, f);
-        fprintf(page->out, "\n%s  %8s %10s %10s %10s %12s%s\n", page_on(page, GP_BOLD), "AT", "RESERVED", "ALLOCATED",
-                "ASKED FOR", "LARGEST FREE", page_on(page, GP_OFF));
-        for (uint32_t i = 0; i < f->count; i++) {
-            const struct gp_fragment_point *p = &f->points[i];
-            char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], e[GP_SIZE_TEXT];
-            fprintf(page->out, "  %8s %10s %10s %10s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
-                    gp_size_text(a, p->reserved_bytes), gp_size_text(b, p->allocated_bytes),
-                    gp_size_text(c, p->requested_bytes), gp_size_text(e, p->largest_free_bytes));
-        }
-        free(f);
+    const struct gp_fragmentation *f = report->devices[device].fragmentation;
+    page_fragments(page, f);
+    fprintf(page->out, "\n%s  %8s %10s %10s %10s %12s%s\n", page_on(page, GP_BOLD), "AT", "RESERVED", "ALLOCATED",
+            "REQUESTED", "LARGEST FREE", page_on(page, GP_OFF));
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct gp_fragment_point *p = &f->points[i];
+        char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], e[GP_SIZE_TEXT];
+        fprintf(page->out, "  %8s %10s %10s %10s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
+                gp_size_text(a, p->reserved_bytes), gp_size_text(b, p->allocated_bytes),
+                gp_size_text(c, p->requested_bytes), gp_size_text(e, p->largest_free_bytes));
     }
-    return true;
+}
+
+void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report)
+{
+    page_devices(page, report, page_fragmentation);
 }
 
 /* ---- bill ------------------------------------------------------------------------------------------------------- */
 
-bool gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report)
+static void page_bill(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
-    bool more = gp_page_warnings(page, report);
-    if (page_empty(page, report))
-        return true;
-    for (uint32_t d = 0; d < report->recording->device_count; d++) {
-        char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
-        if (!page_used(report, d))
-            continue;
-        struct gp_bill *bill = gp_flow_bill(report->flow, d);
-        if (!bill)
-            return false;
-        page_device(page, report, d, more);
-        more = true;
-        for (uint32_t i = 0; i < bill->count; i++) {
-            const struct gp_bill_row *row = &bill->rows[i];
-            bool below = row->bytes < -1;
-            fprintf(page->out, "  %s%10s  %s%s\n", below ? "-" : " ",
-                    gp_size_text(size, below ? -row->bytes : row->bytes), row->what,
-                    row->estimated ? "  (estimate)" : "");
-        }
-        if (bill->process_bytes >= 0)
-            fprintf(page->out, "   %10s  %sheld by the process according to NVML, at %s%s\n",
-                    gp_size_text(size, bill->process_bytes), page_on(page, GP_BOLD),
-                    page_seconds(when, page_since(report, bill->time_ns)), page_on(page, GP_OFF));
-        else
-            fprintf(page->out, "   %10s  NVML did not say what the process held; these are the numbers at %s\n", "-",
-                    page_seconds(when, page_since(report, bill->time_ns)));
-        free(bill);
+    const struct gp_bill *bill = report->devices[device].bill;
+    char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
+    page_seconds(when, page_since(report, bill->time_ns));
+    for (uint32_t i = 0; i < bill->count; i++) {
+        const struct gp_bill_row *row = &bill->rows[i];
+        bool below = row->bytes < -1;
+        fprintf(page->out, "  %s%10s  %s%s\n", below ? "-" : " ", gp_size_text(size, below ? -row->bytes : row->bytes),
+                row->what, row->estimated ? "  (estimate)" : "");
     }
-    return true;
+    if (bill->process_bytes >= 0)
+        fprintf(page->out, "   %10s  %sheld by the process according to NVML, at %s%s\n",
+                gp_size_text(size, bill->process_bytes), page_on(page, GP_BOLD), when, page_on(page, GP_OFF));
+    else
+        fprintf(page->out, "   %10s  held by the process according to NVML: unknown; the rows above are as of %s\n",
+                "-", when);
+}
+
+void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report)
+{
+    page_devices(page, report, page_bill);
 }
 
 /* ---- summary ---------------------------------------------------------------------------------------------------- */
 
-static void page_levels(const struct gp_text_page *page, const struct gp_report *report, uint32_t device,
-                        const struct gp_peak *peak)
+static void page_levels(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
-    struct gp_series *series = gp_flow_allocated(report->flow, device, GP_KIND_NONE, 64);
-    struct gp_series *reserved = gp_flow_reserved(report->flow, device, 64);
+    const struct gp_peak *peak = report->devices[device].peak;
+    const struct gp_series *series = report->devices[device].allocated, *reserved = report->devices[device].reserved;
     int64_t values[64], high = 0, end = 0;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
     uint64_t begin = report->recording->begin_ns, span = report->recording->end_ns - begin + 1;
-    for (uint32_t i = 0; reserved && i < reserved->count; i++)
+    for (uint32_t i = 0; i < reserved->count; i++)
         high = reserved->points[i].high > high ? reserved->points[i].high : high;
-    /* The highest of each sixty-fourth of the time. */
-    for (uint32_t k = 0, i = 0; series && k < 64; k++) {
+    /* The highest value in each 64th of the time. */
+    for (uint32_t k = 0, i = 0; k < 64; k++) {
         uint64_t until = begin + span * (k + 1) / 64;
         values[k] = end;
         for (; i < series->count && series->points[i].time_ns < until; i++) {
@@ -522,16 +509,12 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
             page_seconds(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
-    if (series) {
-        fprintf(page->out, "  %s", page_on(page, GP_BLUE));
-        page_spark(page, values, 64, page_width(page) < 66 ? (unsigned)page_width(page) - 2 : 64);
-        fprintf(page->out, "%s\n", page_on(page, GP_OFF));
-    }
-    free(series);
-    free(reserved);
+    fprintf(page->out, "  %s", page_on(page, GP_BLUE));
+    page_spark(page, values, 64, page_width(page) < 66 ? (unsigned)page_width(page) - 2 : 64);
+    fprintf(page->out, "%s\n", page_on(page, GP_OFF));
 }
 
-void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report, const struct gp_leaks *leaks)
+void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
@@ -543,33 +526,23 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
     if (page_empty(page, report))
         return;
     for (uint32_t d = 0; d < r->device_count; d++) {
-        if (!page_used(report, d))
+        const struct gp_report_device *device = &report->devices[d];
+        const struct gp_fragmentation *f = device->fragmentation;
+        if (!device->used)
             continue;
-        struct gp_peak *peak = gp_flow_peak(report->flow, d, 0);
-        struct gp_fragmentation *f = gp_flow_fragmentation(report->flow, d, 2);
         page_device(page, report, d, true);
-        if (peak) {
-            page_levels(page, report, d, peak);
-            fprintf(page->out, "\n  held at the peak by\n");
-            page_parts(page, report, peak, 8);
-        }
-        if (f && (f->has_segments || f->internal > 0 || f->utilisation < 0.999)) {
+        page_levels(page, report, d);
+        fprintf(page->out, "\n  held at the peak by\n");
+        page_parts(page, report, device->peak, 8);
+        if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
             fprintf(page->out, "\n");
             page_fragments(page, f);
         }
-        free(peak);
-        free(f);
     }
     page_heading(page, "growth", true);
-    page_step_line(page, report);
-    if (leaks->count == 0)
-        fprintf(page->out, "no suspects: %s\n", leaks->why);
-    struct gp_page_names names;
-    page_suspects(&names, report, leaks, 5);
-    for (uint32_t i = 0; i < names.count; i++)
-        page_suspect(page, report, leaks, &names, i, 0);
-    if (leaks->count > 5)
-        fprintf(page->out, "%u more: 'gpuprof leaks' has them\n", leaks->count - 5);
+    page_growth(page, report, 5, 0);
+    if (report->leaks->count > 5)
+        fprintf(page->out, "%u more suspects: run 'gpuprof leaks' to list them\n", report->leaks->count - 5);
 }
 
 /* ---- diff ------------------------------------------------------------------------------------------------------- */
@@ -605,7 +578,8 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
     if (differ)
         fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
                 "AT THE END", page_on(page, GP_OFF));
-    /* From both ends: what grew most, then what shrank most. */
+    /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which
+     * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
         int side = row->site[0] != GP_REC_NONE ? 0 : 1;
@@ -623,5 +597,5 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
         fputc('\n', page->out);
     }
     if (shown < differ)
-        fprintf(page->out, "  %u more: --json has them\n", differ - shown);
+        fprintf(page->out, "  %u more sites: use --json to list them\n", differ - shown);
 }

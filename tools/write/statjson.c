@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * statjson.c: schema gpuprof.stat/1 (and the parts of a process that other schemas share); see write.h. */
+ * statjson.c: schema gpuprof.stat/1 (and the parts of a process that other schemas share); see
+ * write.h. */
 #include <write/stats.h>
 #include <write/write.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * stats.h: names of everything that is counted, one table for all writers.  The statistics' names are those of
- * torch.cuda.memory_stats; the rest are the contract's.  Pure.
+ * stats.h: names of everything that is counted, one table for all writers.  The statistics' names
+ * are those of torch.cuda.memory_stats; the rest are the contract's.  Pure.
  */
 #ifndef GP_WRITE_STATS_H
 #define GP_WRITE_STATS_H

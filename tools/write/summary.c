@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * summary.c: the table of torch.cuda.memory_summary, character for character, so that scripts and eyes that know it
- * find everything where they expect it; see write.h.  The layout is a fact of PyTorch's interface (its title included).
+ * summary.c: the table of torch.cuda.memory_summary, character for character, so that scripts and
+ * eyes that know it find everything where they expect it; see write.h.  The layout is a fact of
+ * PyTorch's interface (its title included).
  */
 #include <write/stats.h>
 #include <write/write.h>
@@ -11,7 +12,8 @@
 
 #define GP_SUMMARY_WIDTH 75
 
-/* A unit is stepped while the group's own value is at least this: with six digits a cell stays readable. */
+/* A unit is stepped while the group's own value is at least this: with six digits a cell stays
+ * readable. */
 #define GP_SIZE_STEP  (768 * 1024)
 #define GP_COUNT_STEP (750 * 1000)
 

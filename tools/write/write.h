@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * write.h: what the commands print.  Each function turns collected values into text; none of them reads a process.
- * JSON functions return new references and NULL when memory is out.
+ * write.h: what the commands print.  Each function turns collected values into text; none of them
+ * reads a process. JSON functions return new references and NULL when memory is out.
  */
 #ifndef GP_WRITE_WRITE_H
 #define GP_WRITE_WRITE_H
@@ -35,7 +35,8 @@ void gp_summary_print(FILE *out, const struct gp_device_view *device);
 void gp_oom_print(FILE *out, const struct gp_process *process);
 /* The same as JSON: null if there was none. */
 json_t *gp_oom_json(const struct gp_process *process);
-/* What there is to say about a process beside its numbers: state, losses, troubles; one line each. */
+/* What there is to say about a process beside its numbers: state, losses, troubles; one line
+ * each. */
 void gp_notes_print(FILE *out, const struct gp_process *process);
 
 /* gpuprof.trace/1: one event. */

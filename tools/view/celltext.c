@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * utf8.c: see utf8.h.  Never reads beyond a string's NUL, whatever the bytes are.
+ * celltext.c: see celltext.h.  Malformed text is never read beyond its NUL.
  */
 #define _GNU_SOURCE /* wcwidth */
-#include <view/utf8.h>
+#include <view/celltext.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ int gp_text_decode(const char *text, uint32_t *code)
         else
             value = value << 6 | (p[i] & 0x3fu);
     }
-    /* Overlong forms, surrogates and what lies beyond Unicode are no characters. */
+    /* Overlong forms, surrogates and codes above U+10FFFF are malformed. */
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
     if (!more || value < least[more] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
         *code = GP_TEXT_REPLACEMENT;
@@ -54,7 +54,8 @@ int gp_text_width(const char *text)
     return width;
 }
 
-/* Three digits at most before the unit: 9.99 is rounded to 10.0, 1023.5 becomes 1.0 of the next unit. */
+/* Chooses the unit: a value that would round up to `step` (1023.5 does) becomes 1.0 of the next
+ * unit. */
 static void text_scaled(double value, double step, int *unit, int last, double *scaled)
 {
     *unit = 0;
@@ -102,7 +103,7 @@ const char *gp_text_count(int64_t count, char *out, size_t out_bytes)
 {
     if (count < 0)
         snprintf(out, out_bytes, "-");
-    else if (count < 100000) /* five digits fit where "99.9K" does */
+    else if (count < 100000) /* five digits are as wide as "99.9K" */
         snprintf(out, out_bytes, "%lld", (long long)count);
     else
         gp_text_rate((double)count, out, out_bytes);

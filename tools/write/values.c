@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * jsonpart.c: sizes for people, and the small pieces that every JSON writer needs; see write.h. */
+ * values.c: single values for all writers: a size as text, and sizes, addresses and strings as JSON; see
+ * write.h. */
 #include <write/write.h>
 
 #include <base/compiler.h>

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * report.c: runs the analyses that a command needs; see report.h. */
+#include <analyze/report.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Points of each curve.  A plot of 2000 points is as wide as a screen; fragmentation.c looks for
+ * the largest free block at most 200 times, so more moments would repeat it. */
+static const struct {
+    uint32_t moments, points; /* of fragmentation; of a series */
+} report_details[] = {
+    [GP_DETAIL_SUMMARY] = {2, 64},
+    [GP_DETAIL_TABLE] = {13, 64},
+    [GP_DETAIL_PLOT] = {201, 2000},
+};
+
+int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
+                   const char *file)
+{
+    *report = (struct gp_report){.recording = recording, .symbols = symbols, .file = file};
+    report->flow = gp_flow_new(recording);
+    report->steps = report->flow ? gp_steps_find(recording) : NULL;
+    report->devices = calloc(recording->device_count + 1u, sizeof(*report->devices));
+    if (report->steps && report->devices)
+        return 0;
+    gp_report_fini(report);
+    return -ENOMEM;
+}
+
+void gp_report_fini(struct gp_report *report)
+{
+    for (uint32_t d = 0; report->devices && d < report->recording->device_count; d++) {
+        struct gp_report_device *device = &report->devices[d];
+        free(device->peak);
+        free(device->fragmentation);
+        free(device->bill);
+        free(device->allocated);
+        free(device->reserved);
+        for (unsigned kind = 0; kind < GP_KINDS; kind++)
+            free(device->kinds[kind]);
+        free(device->segments);
+        free(device->sizes);
+    }
+    free(report->devices);
+    free(report->sites);
+    free(report->leaks);
+    free(report->churn);
+    free(report->steps);
+    gp_flow_free(report->flow);
+    *report = (struct gp_report){0};
+}
+
+static void report_see(struct gp_report *report, const struct gp_rec_event *event, uint8_t what)
+{
+    if (!what || event->device >= report->recording->device_count)
+        return;
+    report->devices[event->device].used = true;
+    if (what & GP_FLOW_KIND && event->kind != GP_KIND_NONE)
+        report->devices[event->device].kinds_seen |= 1u << event->kind;
+}
+
+static bool report_kinds(const struct gp_report *report, uint32_t d, uint32_t points)
+{
+    struct gp_report_device *device = &report->devices[d];
+    bool ok = true;
+    for (unsigned kind = GP_KIND_LINEAR; ok && kind < GP_KINDS; kind++) {
+        if (device->kinds_seen >> kind & 1)
+            ok = (device->kinds[kind] = gp_flow_allocated(report->flow, d, kind, points)) != NULL;
+    }
+    return ok;
+}
+
+static bool report_device(const struct gp_report *report, uint32_t d, unsigned parts, enum gp_report_detail detail)
+{
+    struct gp_report_device *device = &report->devices[d];
+    const struct gp_flow *flow = report->flow;
+    uint32_t moments = report_details[detail].moments, points = report_details[detail].points;
+    bool ok = true;
+    if (parts & GP_REPORT_PEAK)
+        ok = (device->peak = gp_flow_peak(flow, d, 0)) != NULL;
+    if (ok && parts & GP_REPORT_FRAGMENTATION)
+        ok = (device->fragmentation = gp_flow_fragmentation(flow, d, moments)) != NULL;
+    if (ok && parts & GP_REPORT_BILL)
+        ok = (device->bill = gp_flow_bill(flow, d)) != NULL;
+    if (ok && parts & GP_REPORT_SERIES)
+        ok = (device->allocated = gp_flow_allocated(flow, d, GP_KIND_NONE, points)) &&
+             (device->reserved = gp_flow_reserved(flow, d, points));
+    if (ok && parts & GP_REPORT_KINDS)
+        ok = report_kinds(report, d, points);
+    if (ok && parts & GP_REPORT_SEGMENTS)
+        ok = (device->segments = gp_flow_segments(flow, d, 0)) != NULL;
+    if (ok && parts & GP_REPORT_SIZES)
+        ok = (device->sizes = gp_flow_sizes(flow, d)) != NULL;
+    return ok;
+}
+
+static bool report_sites(struct gp_report *report)
+{
+    const struct gp_recording *recording = report->recording;
+    struct gp_flow_walk walk = gp_flow_begin(report->flow);
+    struct gp_flow_change change;
+    struct gp_report_site *sites = calloc(recording->site_count + 1u, sizeof(*sites));
+    report->sites = sites;
+    if (!sites)
+        return false;
+    for (uint32_t i = 0; i < recording->site_count; i++)
+        sites[i].site = i;
+    while (gp_flow_next(&walk, &change)) {
+        if (!(change.what & GP_FLOW_KIND))
+            continue;
+        struct gp_report_site *site = &sites[change.item->site];
+        uint64_t bytes = change.item->bytes;
+        site->device = change.item->device;
+        site->kind = change.item->kind;
+        site->live_bytes = (int64_t)((uint64_t)site->live_bytes + (change.add ? bytes : -bytes));
+        site->live_count += change.add ? 1 : -1;
+        site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
+        site->allocated_bytes = (int64_t)((uint64_t)site->allocated_bytes + (change.add ? bytes : 0));
+        site->calls += change.add;
+    }
+    for (uint32_t d = 0; d < recording->device_count; d++) {
+        const struct gp_peak *peak = report->devices[d].peak;
+        for (uint32_t i = 0; peak && i < peak->count; i++)
+            sites[peak->parts[i].site].at_peak_bytes += peak->parts[i].bytes;
+    }
+    return true;
+}
+
+int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail)
+{
+    const struct gp_recording *recording = report->recording;
+    const struct gp_flow *flow = report->flow;
+    bool ok = true;
+    for (size_t i = 0; i < recording->event_count; i++)
+        report_see(report, &recording->events[i], flow->what[i]);
+    for (size_t i = 0; i < recording->baseline_count; i++)
+        report_see(report, &recording->baseline[i], flow->baseline_what[i]);
+    for (uint32_t d = 0; ok && d < recording->device_count; d++) {
+        if (report->devices[d].used || detail == GP_DETAIL_PLOT)
+            ok = report_device(report, d, parts, detail);
+    }
+    if (ok && parts & GP_REPORT_LEAKS)
+        ok = (report->leaks = gp_flow_leaks(flow, report->steps, report->older_ns)) != NULL;
+    if (ok && parts & GP_REPORT_CHURN)
+        ok = (report->churn = gp_flow_churn(flow, report->steps)) != NULL;
+    if (ok && parts & GP_REPORT_SITES)
+        ok = report_sites(report);
+    return ok ? 0 : -ENOMEM;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * report.h: one recording with the results of its analyses.  A command prepares it, runs the
+ * analyses that its output shows, and hands it to tools/write, which formats the results and
+ * computes nothing.
+ */
+#ifndef GP_ANALYZE_REPORT_H
+#define GP_ANALYZE_REPORT_H
+
+#include <analyze/flow.h>
+
+struct gp_symbols;
+
+/* Which results gp_report_run computes. */
+#define GP_REPORT_SERIES        1u /* allocated and reserved bytes over time */
+#define GP_REPORT_KINDS         2u /* bytes over time of each kind of memory */
+#define GP_REPORT_PEAK          4u
+#define GP_REPORT_FRAGMENTATION 8u
+#define GP_REPORT_BILL          16u
+#define GP_REPORT_SEGMENTS      32u
+#define GP_REPORT_SIZES         64u
+#define GP_REPORT_LEAKS         128u
+#define GP_REPORT_CHURN         256u
+#define GP_REPORT_SITES         512u /* needs GP_REPORT_PEAK for at_peak_bytes */
+
+#define GP_REPORT_SUMMARY  (GP_REPORT_SERIES | GP_REPORT_PEAK | GP_REPORT_FRAGMENTATION | GP_REPORT_LEAKS)
+#define GP_REPORT_DOCUMENT 1023u /* all of them */
+
+/* How many points the results over time have. */
+enum gp_report_detail {
+    GP_DETAIL_SUMMARY, /* figures and a sparkline */
+    GP_DETAIL_TABLE,   /* a line per point */
+    GP_DETAIL_PLOT     /* a plot, or JSON */
+};
+
+struct gp_report_device {
+    unsigned kinds_seen; /* 1 << kind: the recording has memory of this kind on the device */
+    bool used;           /* the recording has an event that changes something on the device */
+    struct gp_peak *peak;
+    struct gp_fragmentation *fragmentation;
+    struct gp_bill *bill;
+    struct gp_series *allocated, *reserved;
+    struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
+    struct gp_segments *segments;      /* at the end of the recording */
+    struct gp_sizes *sizes;
+};
+
+struct gp_report_site {    /* one call site over the whole recording */
+    uint32_t site, device; /* device, kind: of the last change */
+    uint8_t kind;
+    int64_t live_bytes, live_count, peak_bytes; /* live: at the end; peak: of this site alone */
+    int64_t at_peak_bytes;                      /* held at the peak of its device */
+    int64_t allocated_bytes, calls;             /* since the start */
+};
+
+/* Results that gp_report_run has not computed are NULL. */
+struct gp_report {
+    const struct gp_recording *recording;
+    struct gp_symbols *symbols; /* for the writers; the analyses do not use it */
+    const char *file;           /* as the user named it; "" for a process that was recorded just now */
+    uint64_t older_ns;          /* of gp_leaks_find; 0 after gp_report_init, a caller may set it before a run */
+    struct gp_flow *flow;
+    struct gp_steps *steps;
+    struct gp_leaks *leaks;
+    struct gp_churn *churn;
+    struct gp_report_device *devices; /* one per device of the recording */
+    struct gp_report_site *sites;     /* one per site of the recording, by number */
+};
+
+/* Prepares a report: matches ends with starts and finds the steps.  The recording, the symbols and
+ * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
+int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
+                   const char *file);
+/* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
+ * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
+ * -ENOMEM. */
+int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail);
+void gp_report_fini(struct gp_report *report);
+
+#endif

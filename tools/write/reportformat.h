@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reportformat.h: formats the results of the analyses of a recording, as JSON and as text for a
+ * terminal.  The caller has run the analyses (gp_report_run); each function names the parts that it
+ * reads.  Nothing here computes a result. JSON functions return new references, and NULL when
+ * memory is out.
+ */
+#ifndef GP_WRITE_REPORTFORMAT_H
+#define GP_WRITE_REPORTFORMAT_H
+
+#include <analyze/report.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
+
+/* Schema gpuprof.report/1 (docs/analyses.md).  Reads GP_REPORT_DOCUMENT. */
+json_t *gp_report_document(const struct gp_report *report);
+
+/* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
+ * its name; reconcile reads GP_REPORT_BILL. */
+json_t *gp_report_leaks_json(const struct gp_report *report);
+json_t *gp_report_peak_json(const struct gp_report *report);
+json_t *gp_report_churn_json(const struct gp_report *report);
+json_t *gp_report_fragmentation_json(const struct gp_report *report);
+json_t *gp_report_reconcile_json(const struct gp_report *report);
+
+/* Parts that the documents of single analyses and the whole document share. */
+json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host" */
+json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
+const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
+json_t *gp_report_suspects(const struct gp_report *report);
+json_t *gp_report_churn_part(const struct gp_report *report);
+json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
+json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+struct gp_text_page {
+    FILE *out;
+    int width;   /* columns; at least 40 are used */
+    bool colour; /* escape sequences are allowed */
+    bool utf8;   /* else ASCII alone */
+    bool named;  /* notes start with the name of the recording */
+};
+
+/* Reads GP_REPORT_SUMMARY. */
+void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report);
+/* Each reads the part of its name; reconcile reads GP_REPORT_BILL. */
+void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report);
+void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report);
+void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);
+void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
+void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report);
+/* Notes about an incomplete recording, which belong above any number.  True: at least one was
+ * printed. */
+bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
+
+/* names: the label of each site of each recording. */
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2]);
+json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2]);
+
+#endif
