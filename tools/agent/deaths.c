@@ -2,10 +2,11 @@
  *
  * deaths.c: see deaths.h. All work happens on the agent's one thread, in turns of bounded work:
  *
- *    scans       go through the tables part by part. A new process is tracked: pidfd first, then its start time, which
- *                shows whether the number was given to another process meanwhile.
- *    ends        A process ended if its pidfd became readable or the scan did not find it alive. A moment later whatever
- *                the tables still hold of (tgid, start time) is removed; the pair makes that safe at any time.
+ *    scans       go through the tables part by part. A new process is tracked: pidfd first, then its
+ *                start time, which shows whether its number was given to another process meanwhile.
+ *    ends        A process ended if its pidfd became readable or a scan did not find it alive. A
+ *                moment later whatever the tables still hold of (tgid, start time) is removed; the
+ *                pair makes that safe at any time.
  *    containers  are checked after each scan: removed.h looks up their cgroups.
  */
 #include <agent/deaths.h>
