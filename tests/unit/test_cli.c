@@ -49,7 +49,7 @@ static const struct {
     {"agent --metrics-series 1", 2, "not a number from 200"},
     {"agent --group no-such-group-here --pins /nonexistent/pins", 2, "no such group"},
     {"stat --system --pins /nonexistent", 77, "no agent has pinned"},
-    {"top --system --pins /nonexistent", 77, "start it as root"},
+    {"top --system --pins /nonexistent", 77, "start one as root"},
     {"top --pins /nonexistent", 2, "goes with --system"},
     {"top --system --by site", 2, "one process alone"},
     {"stat --pins /nonexistent -p 1", 2, "goes with --all"},
