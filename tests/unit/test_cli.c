@@ -39,7 +39,7 @@ static const struct {
     {"agent extra", 2, "unexpected"},
     {"agent --frob", 2, "--frob"},
     {"agent --listen", 2, "needs a value"},
-    {"agent --listen localhost:1", 2, "not an address in numbers"},
+    {"agent --listen localhost:1", 2, "not a numeric address"},
     {"agent --listen 99999", 2, "is not ADDR:PORT"},
     {"agent --max-processes 0", 2, "not a number from 1"},
     {"agent --max-containers 99999999", 2, "not a number from 1"},
