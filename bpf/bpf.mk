@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The BPF object and the header that carries it inside the command (bpftool's skeleton).  Included by the Makefile.
 BPF_CLANG ?= clang
-# Debian keeps it in sbin, which is not in everybody's PATH.
+# Debian installs it in sbin, which is not in every user's PATH.
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 BPF_ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
 BPF_OBJ := $(B)/gen/gpuprof.bpf.o
@@ -10,7 +10,7 @@ $(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h incl
 	$(call say,BPF,$@)
 	@mkdir -p $(@D)
 	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
-# Without DWARF, with BTF: what libbpf reads, and nothing that names the folder it was built in.
+# The stripped object keeps BTF, which libbpf reads, and loses DWARF, which names the build folder.
 $(BPF_SKEL): $(BPF_OBJ)
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen object $(@D)/gpuprof.stripped.o $< && $(BPFTOOL) gen skeleton $(@D)/gpuprof.stripped.o name gpuprof_bpf > $@.new && mv -f $@.new $@

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * container.h: the number under which the current task's container goes, where memory is under cgroup version 1 too;
- * for gpuprof.bpf.c alone.  After vmlinux.h and libbpf's headers.
+ * container.h: the number by which the tables name the current task's container, on hosts where
+ * memory is under cgroup version 1 too. For gpuprof.bpf.c alone; include it after vmlinux.h and
+ * libbpf's headers.
  */
 #ifndef GP_BPF_CONTAINER_H
 #define GP_BPF_CONTAINER_H
@@ -9,16 +10,18 @@
 #include <gpuprof/maps.h>
 #include <stdbool.h>
 
-#define ROOT_ID 1 /* of each hierarchy's root */
+#define ROOT_ID 1 /* the root of each hierarchy */
 
-/* Typed: what it points to is read without a helper's call, and what cannot be read is 0. */
+/* The pointer is typed (BTF), so its fields are read without a helper call; a field that cannot be
+ * read is 0. */
 static __always_inline struct task_struct *current(void)
 {
     return bpf_get_current_task_btf();
 }
 
-/* The cgroup that the task is in for a controller.  Kernels number controllers as they were built: the name is asked
- * for.  Arrays of the kernel are longer than vmlinux.h says, so the index is added by hand. */
+/* The task's cgroup for one controller. A controller's number depends on the kernel's build, so
+ * callers look it up by name. The kernel's array is longer than vmlinux.h says, so the index is
+ * added by hand. */
 static __always_inline const struct cgroup *group_for(const struct css_set *set, uint64_t controller)
 {
     const char *at = (const char *)&set->subsys[0];
@@ -30,7 +33,8 @@ static __always_inline const struct cgroup *group_for(const struct css_set *set,
     (bpf_core_enum_value_exists(enum cgroup_subsys_id, _name) ? bpf_core_enum_value(enum cgroup_subsys_id, _name)      \
                                                               : UINT64_MAX)
 
-/* Its number, marked; 0: it says nothing, being the root or of version 2 itself. */
+/* The cgroup's number with the mark; 0 if it does not identify a container: a root, or a cgroup of
+ * version 2. */
 static __always_inline uint64_t group_id(const struct cgroup *group, const struct cgroup *unified, uint64_t mark)
 {
     if (group->root == unified->root)
@@ -39,8 +43,8 @@ static __always_inline uint64_t group_id(const struct cgroup *group, const struc
     return id == ROOT_ID ? 0 : (id & (GP_MAP_CGROUP_V1 - 1)) | mark;
 }
 
-/* A runtime that knows version 1 alone makes its containers there, and leaves them in version 2 where it stands itself:
- * in the service of systemd that started it. */
+/* A container runtime that knows only version 1 creates its cgroups there. In version 2 its
+ * containers then stay in the runtime's own cgroup: the systemd service that started it. */
 static __always_inline bool is_service(const struct cgroup *unified)
 {
     char name[64 + 8];
@@ -48,14 +52,14 @@ static __always_inline bool is_service(const struct cgroup *unified)
     if (bytes < (long)sizeof ".service")
         return false;
     uint64_t end = (uint64_t)bytes - sizeof ".service";
-    asm volatile("%0 &= 63" : "+r"(end)); /* as it is; Linux 6.1's verifier follows no other bound */
+    asm volatile("%0 &= 63" : "+r"(end)); /* changes nothing, but is the only bound that Linux 6.1's verifier follows */
     uint64_t last;
     __builtin_memcpy(&last, name + end, sizeof last);
     return last == 0x656369767265732eull; /* ".service" */
 }
 
-/* The number under which the current task's container goes: of version 2, or where that tells nothing apart a marked
- * one.  Not inlined, for the stack's sake. */
+/* The number that names the current task's container: its version 2 cgroup, or a marked version 1
+ * cgroup where version 2 does not tell containers apart. Not inlined, to save stack. */
 __noinline uint64_t container_id(void)
 {
     const struct css_set *set = current()->cgroups;

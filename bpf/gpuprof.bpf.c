@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * gpuprof.bpf.c: adds up what profiled processes say at the probe gpuprof:batch, per process, container, device, and
- * takes out what a process had the moment it ends.  What the maps mean to a reader: bpf/README.md.
+ * gpuprof.bpf.c: sums the batches that profiled processes fire at the probe gpuprof:batch, per
+ * process, container and device, and removes a process from all sums when it ends. bpf/README.md
+ * says what the maps mean.
  *
- * Nothing here waits.  The verifier allows no bpf_spin_lock at uprobes, and a lock of one's own could be held by a task
- * that was preempted (these programs are preemptible since 6.0).  So a process's rows belong to whoever takes its
- * `busy` from 0 to 1, everybody else goes away and is counted; and sums, which many processes move, are single words
- * that move by atomic adds.  A word's adds are in one order, each hands its result to the peak, so the peak is the
- * highest value that the word ever had.
+ * No program here waits. The verifier allows no bpf_spin_lock at uprobes, and the holder of any
+ * other lock could be preempted (these programs are preemptible since Linux 6.0). So a process's
+ * rows belong to the program that changes its `busy` from 0 to 1; any other program gives up and
+ * counts the batch. Sums, which many processes change, are single words changed by atomic adds. The
+ * adds of one word have one order and each passes its result to the peak, so the peak is the
+ * highest value that the word ever had. For the same reason there is no per-CPU scratch memory:
+ * rows are read one at a time onto the stack, events straight into the ring.
  *
- * For the same reason there is no per-CPU scratch memory: another task's program may run on this CPU before we are
- * done. Rows are read one at a time onto the stack, events straight into the ring.
- *
- * Two threads of one process that fire at once are a forger's (the library fires under a lock): one is refused, so no
- * number is moved by a difference that somebody else moved already.  Exit and exec come when no other thread can fire.
+ * The library fires under a lock, so two concurrent batches from one process can only be forged.
+ * The second is rejected, so no difference is applied twice. Exit and exec run when no other thread
+ * of the process can fire.
  */
 #include "loaderabi.h"
 #include "vmlinux.h"
@@ -38,7 +39,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(map_flags, BPF_F_MMAPABLE); /* the agent stores its heartbeat without undoing counters */
+    __uint(map_flags, BPF_F_MMAPABLE); /* the agent writes its heartbeat here without overwriting counters */
     __uint(max_entries, 1);
     __type(key, uint32_t);
     __type(value, struct gp_map_meta);
@@ -60,25 +61,23 @@ const volatile uint64_t bucket_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS * GP_MA
 const volatile uint64_t ring_shared_bytes = GP_MAPS_RING_BYTES / 2;
 const volatile uint64_t ring_wake_bytes = GP_MAPS_RING_BYTES / 16;
 
-/* What new rows begin as. */
+/* The initial values of new rows. */
 static const struct gp_bpf_process no_process;
 static const struct gp_map_process no_row;
 static const struct gp_map_sum no_sum;
 static const struct gp_map_container no_container;
 static const struct gp_map_device_key every_device;
 
-/* Others raise the word while we try; each failure is a raise of theirs, so this many in a row are not met. */
+/* Another program raised the word at each failure, so this many in a row do not occur. */
 #define RAISE_TRIES 16
-/* A forger's jump in a counter moves the machine's by no more. */
-#define JUMP_LIMIT (1ull << 20)
+#define JUMP_LIMIT  (1ull << 20) /* the most that one forged batch adds to a machine-wide counter */
 
-struct who { /* the kernel's word on who fired */
+struct who { /* the process that fired, as identified by the kernel */
     uint64_t start_ns, cgroup_id, now_ns;
     uint32_t tgid, uid;
 };
 
-/* The part of gp_batch before its rows. */
-struct header {
+struct header { /* the part of gp_batch before its rows */
     uint64_t magic;
     uint32_t abi, bytes;
     uint8_t session_id[16];
@@ -133,18 +132,18 @@ static __always_inline int raise_here(int64_t *at, int64_t to)
     return 0;
 }
 
-/* Functions without `static` are looked at once by the verifier and not again at each call: with them inlined it finds
- * more paths than it is willing to follow.  It wants their pointers checked.  Linux before 6.13 allows the frames of a
- * chain of calls, 32 bytes at least each, no more than 512 bytes together: the longest one, of gpuprof_batch over
- * device_move and sum_move, uses them up. */
+/* The verifier checks a function without `static` once, not at each call; inlined, these would give
+ * it more paths than it follows. In return it requires checks of their pointers. Before Linux 6.13
+ * the frames of a call chain (32 bytes each at least) may take 512 bytes together; the longest,
+ * gpuprof_batch to device_move to sum_move, takes all of them. */
 __noinline int raise(int64_t *at, int64_t to)
 {
     return at ? raise_here(at, to) : 0;
 }
 
-/* If the peak is older than a reset, one of those who see that begins it anew; from the moment it does, no value of the
- * word is missed: what was added before that moment is in the word, which is read after. */
-__noinline int begin_peak(int64_t *now, int64_t *peak, uint64_t *peak_ns, uint64_t reset_ns, uint64_t now_ns)
+/* If the peak is older than the last reset, the first program that sees this restarts it from the
+ * word, which is read after that: no add is missed. */
+__noinline int restart_peak(int64_t *now, int64_t *peak, uint64_t *peak_ns, uint64_t reset_ns, uint64_t now_ns)
 {
     if (!now || !peak || !peak_ns)
         return 0;
@@ -158,35 +157,35 @@ __noinline int begin_peak(int64_t *now, int64_t *peak, uint64_t *peak_ns, uint64
     return 1;
 }
 
-/* The word goes from the process's old value over its highest one since to its new one. */
+/* Moves the word from the process's old value over its highest one since to its new one. */
 static __always_inline void move_word(int64_t *word, int64_t *peak, uint64_t *peak_ns, int64_t old, int64_t high,
                                       int64_t new, uint64_t now_ns)
 {
-    int64_t stands = add(*word, high - old) + high - old;
-    if (raise(peak, stands))
+    int64_t value = add(*word, high - old) + high - old;
+    if (raise(peak, value))
         raise((int64_t *)peak_ns, now_ns);
     if (new != high)
         add(*word, new - high);
 }
 
-struct claim { /* one row of a batch: as it came, then put into bounds, its counters what they rose by */
+struct claim { /* one row of a batch: as received, then within bounds, with its counters turned into increments */
     struct gp_batch_device said;
-    int64_t allocated_was, reserved_was; /* what the sums hold of the row */
+    int64_t allocated_was, reserved_was; /* the part of the sums that is this row's */
     struct gp_map_reset reset;
     uint64_t now_ns;
 };
 
-/* is_in: the sum holds the row already, with what it was. */
+/* is_in: the sum already includes the row, with the values *_was. */
 __noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_in)
 {
     if (!sum || !to)
         return 0;
     if (!is_in)
         add(sum->processes, 1);
-    begin_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns,
-               to->now_ns);
-    begin_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
-               to->now_ns);
+    restart_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns,
+                 to->now_ns);
+    restart_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
+                 to->now_ns);
     move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, is_in ? to->allocated_was : 0,
               to->said.allocated_high_bytes, to->said.allocated_bytes, to->now_ns);
     move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, is_in ? to->reserved_was : 0,
@@ -209,7 +208,7 @@ static __always_inline void sum_leave(struct gp_map_sum *sum, int64_t allocated,
     add(sum->processes, -1);
 }
 
-static __always_inline void sum_begin(struct gp_map_sum *sum, uint64_t now_ns)
+static __always_inline void sum_start_peaks(struct gp_map_sum *sum, uint64_t now_ns)
 {
     raise((int64_t *)&sum->allocated_peak_ns, now_ns);
     raise((int64_t *)&sum->reserved_peak_ns, now_ns);
@@ -235,7 +234,7 @@ static __always_inline void leave_device(const struct gp_map_process *row)
         sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
 }
 
-/* The container's entry may be younger than the row: there was no room for it then, or it was forgotten meanwhile. */
+/* The container's entry may be newer than the row: it had no room, or was removed meanwhile. */
 static __always_inline void leave_entries(struct gp_map_process *row)
 {
     uint64_t cgroup_id = row->cgroup_id;
@@ -247,7 +246,7 @@ static __always_inline void leave_entries(struct gp_map_process *row)
         add(holder->entries, 1);
 }
 
-/* Takes one row of a process out of all sums.  A function of its own to the verifier, which looks at it once. */
+/* Removes one row of a process from all sums. Not static, so that the verifier checks it once. */
 __noinline int take_row(uint32_t tgid, uint32_t index)
 {
     struct gp_map_process_key key = {.tgid = tgid, .device = index};
@@ -263,7 +262,7 @@ __noinline int take_row(uint32_t tgid, uint32_t index)
     return 1;
 }
 
-/* The caller has the process's `busy`. */
+/* The caller holds the process's `busy`. */
 static __always_inline void take_rows(uint32_t tgid, struct gp_bpf_process *state)
 {
     uint64_t rows = state->devices;
@@ -287,7 +286,7 @@ static __always_inline void give(struct gp_bpf_process *state)
     (void)__sync_lock_test_and_set(&state->busy, 0);
 }
 
-/* 0, -ENOENT, -EAGAIN. */
+/* 0; -ENOENT: no such process; -EAGAIN: another program holds it. */
 static __noinline int take_process(uint32_t tgid, uint64_t start_ns)
 {
     struct gp_bpf_process *state = bpf_map_lookup_elem(&process, &tgid);
@@ -303,8 +302,9 @@ static __noinline int take_process(uint32_t tgid, uint64_t start_ns)
     return 0;
 }
 
-/* The last thread of a process, not its leader: main() may have left by pthread_exit while others go on.  `live` counts
- * down before the tracepoint; two threads may both find 0, and the second one nothing to do. */
+/* Acts on a process's last thread, not its leader: main() may leave by pthread_exit. The kernel
+ * decrements `live` before the tracepoint. Two threads may both read 0; the second then finds no
+ * entry. */
 SEC("tp_btf/sched_process_exit")
 int gpuprof_exit(uint64_t *ctx)
 {
@@ -314,7 +314,7 @@ int gpuprof_exit(uint64_t *ctx)
     return 0;
 }
 
-/* The old program's threads are gone and its memory with it. */
+/* At this point exec has ended all other threads and freed the old program's memory. */
 SEC("tp_btf/sched_process_exec")
 int gpuprof_exec(uint64_t *ctx)
 {
@@ -323,7 +323,7 @@ int gpuprof_exec(uint64_t *ctx)
     return 0;
 }
 
-/* The agent's second line, for an exit that was missed. */
+/* The agent runs this for a process whose exit was missed. */
 SEC("syscall")
 int gpuprof_gone(struct gp_bpf_gone *asked)
 {
@@ -351,7 +351,7 @@ static __always_inline void count_full(struct gp_map_meta *counts, struct gp_map
         add(holder->map_full, 1);
 }
 
-/* Room for one more row of process_device in the container's share. */
+/* Reserves room for one more row of process_device in the container's share. */
 static __always_inline bool enter_entries(struct gp_map_container *holder)
 {
     if (!holder || add(holder->entries, 1) < GP_MAPS_ENTRIES_OF_CONTAINER)
@@ -377,7 +377,7 @@ static __always_inline struct gp_map_sum *container_sum(const struct gp_map_cont
         add(holder->devices, -1);
     sum = bpf_map_lookup_elem(&container_device, key);
     if (sum)
-        sum_begin(sum, now_ns);
+        sum_start_peaks(sum, now_ns);
     return sum;
 }
 
@@ -390,7 +390,7 @@ static __always_inline struct gp_map_sum *device_sum(const struct gp_map_device_
     bpf_map_update_elem(&device, key, &no_sum, BPF_NOEXIST);
     sum = bpf_map_lookup_elem(&device, key);
     if (sum)
-        sum_begin(sum, now_ns);
+        sum_start_peaks(sum, now_ns);
     return sum;
 }
 
@@ -419,7 +419,7 @@ static __always_inline int64_t clamp(int64_t value, int64_t low, int64_t high, u
     return value;
 }
 
-/* The difference to the last absolute count: never negative, and bounded. */
+/* The increase since the last absolute count: never negative, and bounded. */
 static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped)
 {
     int64_t by = clamp(to, *last, *last + (1ll << 40), clamped) - *last;
@@ -427,7 +427,7 @@ static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped
     return by;
 }
 
-/* Puts a row's numbers into bounds and its counters into the process's row. */
+/* Clamps the numbers of a claim and stores its counters in the process's row. */
 static __always_inline uint32_t claim_make(struct claim *claim, struct gp_map_process *row)
 {
     struct gp_batch_device *said = &claim->said;
@@ -453,10 +453,10 @@ static __always_inline uint32_t claim_make(struct claim *claim, struct gp_map_pr
 
 static __always_inline void row_move(struct gp_map_process *row, const struct claim *to)
 {
-    begin_peak(&row->allocated_bytes, &row->allocated_peak_bytes, &row->allocated_peak_ns, to->reset.allocated_ns,
-               to->now_ns);
-    begin_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
-               to->now_ns);
+    restart_peak(&row->allocated_bytes, &row->allocated_peak_bytes, &row->allocated_peak_ns, to->reset.allocated_ns,
+                 to->now_ns);
+    restart_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
+                 to->now_ns);
     if (raise(&row->allocated_peak_bytes, to->said.allocated_high_bytes))
         row->allocated_peak_ns = to->now_ns;
     if (raise(&row->reserved_peak_bytes, to->said.reserved_high_bytes))
@@ -466,7 +466,7 @@ static __always_inline void row_move(struct gp_map_process *row, const struct cl
     row->total_bytes = to->said.total_bytes;
 }
 
-/* A new row, or NULL: no room. */
+/* A new row; NULL if there is no room. */
 static __always_inline struct gp_map_process *row_make(const struct gp_map_process_key *key, const struct who *who,
                                                        struct gp_map_container *holder)
 {
@@ -487,9 +487,9 @@ static __always_inline struct gp_map_process *row_make(const struct gp_map_proce
     return row;
 }
 
-/* The row's container is not the one that the process is in now, or its device another than it was: it leaves the sums
- * of then, and sums_move lets it enter those of now with all its bytes.  Its calls stay where they were made.  Not
- * inlined, for the stack's sake. */
+/* Follows a change of the process's container or the row's device: the row leaves the old sums, and
+ * sums_move adds it to the new ones with all its bytes. Its calls stay where they were made. Not
+ * inlined, to save stack. */
 __noinline int row_follow(struct gp_map_process *row, const struct gp_batch_device *said, const struct who *who)
 {
     if (!row || !said || !who)
@@ -509,20 +509,20 @@ __noinline int row_follow(struct gp_map_process *row, const struct gp_batch_devi
         row->cgroup_id = who->cgroup_id;
         uint64_t cgroup_id = who->cgroup_id;
         struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
-        if (holder) { /* it has the room already */
+        if (holder) { /* the row already exists, so no limit is checked */
             add(holder->entries, 1);
             row->flags |= GP_MAP_IN_ENTRIES;
         }
     }
     if (is_other) {
-        if (!is_known(row->uuid)) /* nothing of it is in any sum */
+        if (!is_known(row->uuid)) /* no sum includes any of its counters */
             row->calls = row->frees = row->failures = 0;
         copy_16(row->uuid, said->uuid);
     }
     return is_other || is_elsewhere;
 }
 
-/* Moves the sums that the row is in, and lets it enter those that it is not in yet. */
+/* Moves the sums that include the row, and adds it to those that do not include it yet. */
 static __always_inline void sums_move(struct gp_map_process *row, struct claim *to, struct gp_map_meta *counts,
                                       struct gp_map_container *holder)
 {
@@ -544,7 +544,7 @@ static __always_inline void sums_move(struct gp_map_process *row, struct claim *
         count_full(counts, holder);
 }
 
-/* One row of a batch, at an address of the process.  0: it was refused whole. */
+/* Processes one row of a batch, at an address in the process. 0: the row is refused. */
 __noinline int device_move(const struct header *header, const struct who *who, struct gp_bpf_process *state,
                            uint64_t from)
 {
@@ -592,7 +592,7 @@ __noinline int device_move(const struct header *header, const struct who *who, s
 
 /* ---- events ---------------------------------------------------------------------------------------------------- */
 
-/* Its share that nobody can take away: a bucket that is one word, the time at which it is full again. */
+/* Takes slots from the container's own share. The bucket is one word: when it is full again. */
 static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_t now_ns, uint32_t slots)
 {
     for (int i = 0; i < 4; i++) {
@@ -616,7 +616,7 @@ static __always_inline bool bucket_take(struct gp_map_container *holder, uint64_
         if (!record)                                                                                                   \
             return false;                                                                                              \
         uint64_t size = count * sizeof record->events[0];                                                              \
-        asm volatile("" : "+r"(size)); /* else the compiler checks a copy, and older verifiers lose the bound */       \
+        asm volatile("" : "+r"(size)); /* else the compiler checks a copy and older verifiers lose the bound */        \
         if (size > _slots * sizeof record->events[0] || bpf_probe_read_user(record->events, size, from)) {             \
             bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                                             \
             return false;                                                                                              \
@@ -658,7 +658,7 @@ __noinline int events_send(const struct header *header, const struct who *who, u
     bool is_quiet = holder && bucket_take(holder, who->now_ns, slots);
     if (!is_quiet && waiting >= ring_shared_bytes)
         return 0;
-    /* Waking the reader for each batch would cost the target more than the rest of this program. */
+    /* A wake-up for each batch would cost the process more than the rest of this program. */
     uint64_t flags = waiting >= ring_wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
     if (count <= 8)
         return record_8(who, header, from, count, flags);
@@ -696,7 +696,7 @@ static __always_inline bool header_is_good(const struct header *header, uint64_t
            bytes >= offsetof(struct gp_batch, events) + header->event_count * sizeof(struct gp_wire_event);
 }
 
-/* The process's own state, taken; NULL: no room, or somebody has it. */
+/* The process's state, with `busy` held; NULL: no room, or another program holds it. */
 static __always_inline struct gp_bpf_process *state_take(const struct who *who, struct gp_map_meta *counts)
 {
     uint32_t tgid = who->tgid;
@@ -715,16 +715,17 @@ static __always_inline struct gp_bpf_process *state_take(const struct who *who, 
     return NULL;
 }
 
-/* false: it was there already. */
+/* false: the batch was received before. */
 static __always_inline bool state_advance(struct gp_bpf_process *state, const struct header *header,
                                           const struct who *who, struct gp_map_meta *counts)
 {
     if (state->start_ns != who->start_ns || !same_16(state->session_id, header->session_id)) {
-        /* Another process had this number and its end was missed, or the library began anew in this one. */
+        /* Another process had this tgid and its end was missed, or the library was restarted. */
         take_rows(who->tgid, state);
         state->start_ns = who->start_ns;
         state->seq = 0;
-        state->lost = header->seq > 1 ? header->lost : 0; /* else lost under a listener before us */
+        state->lost = header->seq > 1 ? header->lost : 0; /* with the first batch of a session; otherwise they were
+                                                           * lost before this agent */
         copy_16(state->session_id, header->session_id);
     } else if (header->seq <= state->seq) {
         add(counts->old_batches, 1);

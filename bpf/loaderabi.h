@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * loaderabi.h: what the program and its loader say to each other and nobody else reads.
+ * loaderabi.h: the private interface between the BPF program and its loader. No other program reads
+ * it.
  */
 #ifndef GP_BPF_LOADERABI_H
 #define GP_BPF_LOADERABI_H
 
 #include <stdint.h>
 
-/* Where the two arguments of the probe are, in the attach cookie, 32 bits each (the second one is the upper half):
- * word of pt_regs | how << 5 | 32 bits wide << 7 | signed displacement or constant << 8. */
+/* The attach cookie says where the probe's two arguments are, 32 bits each (the second is the upper
+ * half): word of pt_regs | how << 5 | 32 bits wide << 7 | signed displacement or constant << 8. */
 enum { GP_ARG_NONE, GP_ARG_REGISTER, GP_ARG_MEMORY, GP_ARG_CONSTANT };
 #define GP_ARG_WORD(_spec)  ((uint32_t)(_spec)&31u)
 #define GP_ARG_HOW(_spec)   (((uint32_t)(_spec) >> 5) & 3u)
@@ -18,18 +19,18 @@ enum { GP_ARG_NONE, GP_ARG_REGISTER, GP_ARG_MEMORY, GP_ARG_CONSTANT };
     ((uint32_t)(_word) | (uint32_t)(_how) << 5 | (uint32_t)(_short) << 7 | (uint32_t)(_value) << 8)
 #define GP_ARG_WORDS 21u /* of pt_regs */
 
-struct gp_bpf_gone { /* what the program `gone` is run with */
+struct gp_bpf_gone { /* the input of the program gpuprof_gone */
     uint64_t start_ns;
     uint32_t tgid, pad_;
 };
 
-struct gp_bpf_process { /* one process that fired; key tgid */
+struct gp_bpf_process { /* a process that has fired the probe; the key is its tgid */
     uint64_t start_ns;
     uint64_t cgroup_id;
     uint64_t seq, lost;
-    uint64_t devices; /* bit per row of process_device */
+    uint64_t devices; /* one bit per row of process_device */
     uint8_t session_id[16];
-    uint32_t busy; /* whoever takes it from 0 to 1 may move the process's numbers */
+    uint32_t busy; /* the program that changes it from 0 to 1 may change the process's numbers */
     uint32_t pad_;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * vmlinux.h: the few kernel types that the program looks into.  Offsets are put right at load from the running kernel's
- * BTF (CO-RE), so only names and types count here, and one object fits all kernels.
+ * vmlinux.h: the few kernel types that the program reads. The loader corrects offsets from the
+ * running kernel's BTF (CO-RE), so only names and types count here, and one object fits all
+ * kernels.
  */
 #ifndef GP_BPF_VMLINUX_H
 #define GP_BPF_VMLINUX_H
@@ -24,7 +25,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA };
 enum bpf_map_type { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_RINGBUF = 27 };
 
-/* Values as the running kernel has them. */
+/* The loader replaces these values by those of the running kernel. */
 enum cgroup_subsys_id { memory_cgrp_id, pids_cgrp_id };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -56,7 +57,7 @@ struct cgroup_subsys_state {
 
 struct css_set {
     struct cgroup_subsys_state *subsys[1]; /* one per controller that the kernel was built with */
-    struct cgroup *dfl_cgrp;               /* of version 2 */
+    struct cgroup *dfl_cgrp;               /* the cgroup of version 2 */
 };
 
 struct task_struct {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing to build (`needs.sh build`) or also to test (`needs.sh check`) gpuprof on Debian 12 and Ubuntu 22.04 or newer.
-# Idempotent: asks the package manager only when something is missing.  Without root it prints the one command that would do it.
+# Installs the missing packages to build gpuprof (`needs.sh build`), or also to test it (`needs.sh check`), on Debian 12 and
+# Ubuntu 22.04 or newer. Idempotent: runs the package manager only if a package is missing. Without root it prints the
+# command to run.
 set -eu
 cd "$(dirname "$0")/.."
 build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libmicrohttpd-dev clang libbpf-dev bpftool systemtap-sdt-dev"
@@ -19,8 +20,8 @@ missing=
 for package in $want; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
-# Prometheus's binaries for the test of the metrics, unpacked into the build tree: installed, the package would start a server.
-# Without it that test is skipped.
+# Unpacks Prometheus's binaries for the test of the metrics into the build tree, since the installed package would start a
+# server. Without them that test is skipped.
 aside() {
     [ "${1:-}" = check ] || return 0
     command -v prometheus >/dev/null && command -v promtool >/dev/null && return 0
@@ -37,7 +38,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "needs.sh: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
-# A package that this release does not have must not keep the others away.
+# A package that this release lacks must not prevent the installation of the others.
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1 && { aside "${1:-build}"; exit 0; }
 for package in $missing; do

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * maps.h: the BPF maps that the agent pins under /sys/fs/bpf/gpuprof, for whoever wants to read them: any BPF or
- * observability tool, `gpuprof top --system`, the metrics.  What each means to an outside reader: bpf/README.md.
+ * maps.h: layouts of the BPF maps that the agent pins under /sys/fs/bpf/gpuprof. Readers are any
+ * BPF or observability tool, `gpuprof top --system` and the metrics. bpf/README.md says what each
+ * map means to a reader.
  *
  *      map               type        key                           value                         mode
  *      meta              array       0                             gp_map_meta                   0644
@@ -12,9 +13,10 @@
  *      events            ringbuf     -                             gp_map_record                 0600
  *      reset             hash        gp_map_device_key             gp_map_reset                  0644
  *
- * Sums move by (new absolute - old absolute) of a process with one atomic add, whose result raises the peak.
- * Nobody but the program writes sums: a viewer that wants peaks to begin anew writes into reset (see gp_map_peak_of).
- * Everything about identity is the kernel's; every number of bytes is the process's claim, clamped to the device.
+ * A process moves a sum by (new absolute - old absolute) with one atomic add, whose result raises
+ * the peak. Only the BPF program writes sums: a viewer that resets peaks writes into reset (see
+ * gp_map_peak_of). Everything about identity comes from the kernel; every number of bytes is the
+ * process's claim, clamped to the device's size.
  */
 #ifndef GPUPROF_MAPS_H
 #define GPUPROF_MAPS_H
@@ -24,24 +26,26 @@
 #define GP_MAPS_PINS "/sys/fs/bpf/gpuprof"
 #define GP_MAPS_ABI  1u
 
-/* 32 MiB of maps at most: the largest is 16384 x about 300 B. */
+/* The maps take at most 32 MiB: the largest has 16384 entries of about 300 B. */
 #define GP_MAPS_PROCESSES  16384u /* process x device */
 #define GP_MAPS_CONTAINERS 4096u  /* container x device */
 #define GP_MAPS_DEVICES    1024u
 #define GP_MAPS_RING_BYTES (4u << 20)
-/* One process, and one container, cannot fill a table: what they may use of it. */
+/* The share of a table that one process or one container may use, so that neither can fill it. */
 #define GP_MAPS_DEVICES_OF_PROCESS   64u
 #define GP_MAPS_ENTRIES_OF_CONTAINER 2048u
 #define GP_MAPS_DEVICES_OF_CONTAINER 64u
-/* Events that a container may always have, even while others fill the ring; beyond them it shares its first half. */
-#define GP_MAPS_QUIET_EVENTS 65536u /* a second */
+/* Events that a container may always write, even while others fill the ring. Beyond them it shares
+ * the ring's first half. */
+#define GP_MAPS_QUIET_EVENTS 65536u /* per second */
 #define GP_MAPS_QUIET_BURST  4096u
-/* No device has more: claims beyond are cut.  16384 x 16 TiB still fit int64_t. */
+/* Larger than any device: claims above it are cut. 16384 x 16 TiB still fit int64_t. */
 #define GP_MAPS_BYTES_LIMIT (1ll << 44)
 
-/* Every `cgroup_id` below is the number (inode) of a cgroup of version 2; or, with this mark, of one of version 1, for
- * processes that version 2 does not tell apart: in the memory controller's hierarchy, or with both bits in that of
- * pids. Kernels count numbers from boot, so no number has these bits; and JSON keeps all of it exactly. */
+/* Every `cgroup_id` below is the number (inode) of a cgroup of version 2. With this mark it is a
+ * cgroup of version 1, for processes that version 2 does not tell apart: in the memory controller's
+ * hierarchy, or with both bits in that of pids. Kernels count numbers from boot, so no number has
+ * these bits, and JSON represents every value exactly. */
 #define GP_MAP_CGROUP_V1      (1ull << 48)
 #define GP_MAP_CGROUP_V1_PIDS (3ull << 48)
 
@@ -50,18 +54,19 @@ struct gp_map_meta {
     uint32_t process_bytes, sum_bytes, container_bytes; /* sizes of the values */
     uint32_t agent_pid;
     uint32_t pad_;
-    uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the host; older than 5 s: no agent */
+    uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the host; if older than 5 s, no agent is running */
     uint64_t start_ns;
-    uint64_t batches, events; /* that came */
+    uint64_t batches, events; /* received */
     uint64_t refused_batches; /* malformed: wrong magic, version, sizes, unreadable */
     uint64_t clamped;         /* numbers that were out of range */
     uint64_t map_full;        /* updates that found no room */
     uint64_t ring_dropped;    /* events that found no room */
-    uint64_t gap_batches;     /* sequence numbers that never came */
-    uint64_t lost;            /* events that no batch carried: the sum over processes, the dead too */
-    uint64_t old_batches;     /* that came twice: two probes in one inode; not counted again */
-    uint64_t raced_batches;   /* fired by two threads of one process at once: the next one says it all */
-    uint64_t gone;            /* processes taken out: by exit, exec or the sweeper */
+    uint64_t gap_batches;     /* sequence numbers that were never received */
+    uint64_t lost;            /* events that no batch carried; sum over all processes, including ended ones */
+    uint64_t old_batches;     /* received twice (two probes in one inode) and not counted again */
+    uint64_t raced_batches;   /* fired by two threads of one process at once and refused; the next batch makes up for
+                               * it */
+    uint64_t gone;            /* processes removed: by exit, exec or the agent's sweep */
 };
 
 struct gp_map_process_key {
@@ -70,10 +75,10 @@ struct gp_map_process_key {
 };
 
 struct gp_map_process {
-    uint64_t start_ns; /* start_boottime: with tgid the process's identity */
+    uint64_t start_ns; /* start_boottime; with tgid it identifies the process */
     uint64_t cgroup_id;
     uint32_t uid;
-    uint32_t flags; /* GP_MAP_IN_*: the sums that hold it */
+    uint32_t flags; /* GP_MAP_IN_*: the sums that include this row */
     char comm[16];
     uint8_t session_id[16];
     uint8_t uuid[16];
@@ -85,7 +90,7 @@ struct gp_map_process {
     uint64_t lost, seq, last_ns;
 };
 
-/* Missing: the table was full (map_full), or the device is not known yet. */
+/* A flag is missing if the table was full (map_full) or the device is not known yet. */
 #define GP_MAP_IN_CONTAINER 1u
 #define GP_MAP_IN_DEVICE    2u
 #define GP_MAP_IN_ENTRIES   4u /* gp_map_container.entries counts it */
@@ -101,37 +106,39 @@ struct gp_map_device_key {
 
 struct gp_map_sum {
     uint32_t processes, pad_;
-    int64_t total_bytes; /* of the device, as claimed by the first process that knew */
+    int64_t total_bytes; /* of the device, as claimed by the first process that reported it */
     int64_t allocated_bytes, allocated_peak_bytes;
     int64_t reserved_bytes, reserved_peak_bytes;
-    uint64_t allocated_peak_ns, reserved_peak_ns; /* CLOCK_MONOTONIC: when the peak was raised, or the entry made */
-    int64_t calls, frees, failures;               /* of the dead too */
+    uint64_t allocated_peak_ns, reserved_peak_ns; /* CLOCK_MONOTONIC: when the peak was raised, or the entry created */
+    int64_t calls, frees, failures;               /* includes ended processes */
     uint64_t pad2_;
 };
 
-struct gp_map_reset { /* CLOCK_MONOTONIC of the last `gpuprof reset`; key all 0: of every device */
+struct gp_map_reset { /* CLOCK_MONOTONIC of the last `gpuprof reset`; the key of all zeros means every device */
     uint64_t allocated_ns, reserved_ns;
 };
 
-/* The peak since the last reset, for the program before it adds a batch and for whoever reads.  reset_ns: the later one
- * of the device's and of every device's.  An entry that nothing moved since the reset stands where it stood then. */
+/* The peak since the last reset. The BPF program calls this before it adds a batch, readers when
+ * they read. reset_ns: the later of the device's reset and that of every device. An entry unchanged
+ * since the reset still has the value it had at the reset, which is its peak. */
 static inline int64_t gp_map_peak_of(int64_t now, int64_t peak, uint64_t peak_ns, uint64_t reset_ns)
 {
     return peak_ns < reset_ns || peak < now ? now : peak;
 }
 
 struct gp_map_container {
-    uint64_t entries; /* in process_device now */
+    uint64_t entries; /* rows in process_device now */
     uint64_t batches, events;
-    uint64_t ring_dropped; /* its events for which it had no token, or the ring no room */
-    uint64_t refused;      /* its batches that were refused, and numbers that were clamped */
+    uint64_t ring_dropped; /* its events that found neither a token nor room in the ring */
+    uint64_t refused;      /* its refused batches and clamped numbers */
     uint64_t map_full;
     uint64_t bucket_ns; /* when its bucket is full again */
-    uint64_t devices;   /* rows of container_device that it made */
+    uint64_t devices;   /* rows of container_device that it created */
 };
 
-/* In the ring: the events of one batch, and whose they are.  A record has room for 8, 64 or 256 events (its length says
- * which); `count` of them are filled.  The events are the process's bytes as they stood: check them. */
+/* A record in the ring: the events of one batch and the identity of their process. A record has
+ * room for 8, 64 or 256 events (its length says which), of which `count` are filled. The events are
+ * the process's unchecked bytes: check them. */
 struct gp_map_record {
     uint64_t cgroup_id, start_ns;
     uint32_t tgid, uid;

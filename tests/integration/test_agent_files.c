@@ -146,7 +146,7 @@ Test(agent_files, without_its_pins_it_ends, .init = begin)
     int status = 0;
     snprintf(path, sizeof path, "%s/meta", place.pins);
     cr_assert(unlink(path) == 0);
-    cr_assert(is_said_in_time("were taken away", 1));
+    cr_assert(is_said_in_time("another process removed", 1));
     cr_assert(waitpid(agent.pid, &status, 0) == agent.pid);
     agent.pid = 0;
     cr_assert(ended_with(status, 1), "%d", status);
@@ -198,7 +198,7 @@ Test(agent_files, a_failed_allocation_is_said_with_its_place, .init = begin)
     cr_assert(eq(i64, kid_tell(kid, "a 0 %lld", 1024 * GIB), -2), "there is that much");
     snprintf(word, sizeof word, "allocation failed: pid %d (agent_walk) in ", (int)kid->pid);
     cr_assert(is_said_in_time(word, 1));
-    snprintf(word, sizeof word, "asked for %lld bytes of its GPU 0 (GPU-", 1024 * GIB);
+    snprintf(word, sizeof word, "requested %lld bytes on its GPU 0 (GPU-", 1024 * GIB);
     cr_assert(eq(uint, said(word), 1));
     cr_assert(eq(uint, said(strrchr(place.groups[groups[0]].path, '/')), 1), "its cgroup is not named");
 }
@@ -218,18 +218,18 @@ Test(agent_files, a_flood_of_failures_is_counted_and_hides_nobody, .init = begin
     close_maps();
     cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
     unsigned lines = said("allocation failed: ");
-    char *words = agent_words(&agent), *sums = strstr(words, "so far: events ");
-    unsigned long long failures = 0, unsaid = 0, told = 0, one;
+    char *words = agent_words(&agent), *sums = strstr(words, "stats: events ");
+    unsigned long long failures = 0, suppressed = 0, told = 0, one;
     cr_assert(sums != NULL);
-    cr_assert(sscanf(strstr(sums, "failed allocations "), "failed allocations %llu (not said %llu)", &failures,
-                     &unsaid) == 2);
+    cr_assert(sscanf(strstr(sums, "failed allocations "), "failed allocations %llu (suppressed %llu)", &failures,
+                     &suppressed) == 2);
     for (char *at = words; (at = strstr(at, "gpuprof: agent: ")); at++)
-        if (sscanf(at, "gpuprof: agent: %llu more failed allocations", &one) == 1)
+        if (sscanf(at, "gpuprof: agent: suppressed %llu further", &one) == 1)
             told += one;
-    cr_log_info("%llu failures, %u lines, %llu not said", failures, lines, unsaid);
+    cr_log_info("%llu failures, %u lines, %llu suppressed", failures, lines, suppressed);
     cr_assert(eq(u64, failures, (uint64_t)MANY + 1));
-    cr_assert(eq(u64, lines + unsaid, failures));
-    cr_assert(eq(u64, told, unsaid), "what was not said was not counted out loud");
-    cr_assert(unsaid > 0);
+    cr_assert(eq(u64, lines + suppressed, failures));
+    cr_assert(eq(u64, told, suppressed), "what was not said was not counted out loud");
+    cr_assert(suppressed > 0);
     free(words);
 }

@@ -249,7 +249,7 @@ static const long long none = 0;
 
 static uint64_t taken(void)
 {
-    return gp_deaths_count(deaths).taken;
+    return gp_deaths_count(deaths).removed_late;
 }
 
 static uint32_t rows(const char *map)
@@ -565,7 +565,7 @@ Test(deaths, few_descriptors)
     cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
     second();
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 60));
-    cr_assert(eq(u64, gp_deaths_count(deaths).looked_at, 140));
+    cr_assert(eq(u64, gp_deaths_count(deaths).polled, 140));
     cr_assert(eq(u64, gp_deaths_count(deaths).unknown, 0));
     for (int i = 0; i < 100; i++) {
         kill(sleepers[i], SIGKILL);
@@ -577,7 +577,7 @@ Test(deaths, few_descriptors)
     cr_assert(eq(u64, taken(), 100));
     cr_assert(eq(u32, rows("process"), 100));
     second();
-    cr_assert(eq(u64, gp_deaths_count(deaths).processes + gp_deaths_count(deaths).looked_at, 100));
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes + gp_deaths_count(deaths).polled, 100));
     /* None left at all: nobody is taken for dead, it is said, and later all is well again. */
     int spent[4096], n = 0;
     while (n < 4096 && (spent[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)

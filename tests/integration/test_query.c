@@ -251,7 +251,7 @@ Test(greet, greeted_then_killed_leaves_the_sums)
     struct gp_deaths_count count = gp_deaths_count(deaths);
     gp_deaths_close(deaths);
     cr_assert(eq(u64, count.processes, 0));
-    cr_assert(eq(u64, count.taken, 0), "the tracepoint was there");
+    cr_assert(eq(u64, count.removed_late, 0), "the tracepoint was there");
 }
 
 /* ---- who does not answer, or lies -------------------------------------------------------------------------------- */

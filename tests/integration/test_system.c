@@ -158,11 +158,11 @@ Test(system, tables_by_process_container_and_device)
 
 Test(system, no_agent_and_another_version_are_said)
 {
-    expect(run("top --system --pins %s/none", pins.dir), 77, NULL, "start it as root: 'gpuprof agent'");
+    expect(run("top --system --pins %s/none", pins.dir), 77, NULL, "start one as root with 'gpuprof agent'");
     expect(run("top --system --json --pins %s/none", pins.dir), 77, NULL, "no agent has pinned");
     struct gp_map_meta meta = {.abi = GP_MAPS_ABI + 1};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
-    expect(run("top --system --pins %s", pins.dir), 77, NULL, "restart the agent with the same version");
+    expect(run("top --system --pins %s", pins.dir), 77, NULL, "restart the agent with this version");
     expect(run("top --pins /x"), 2, NULL, "goes with --system");
 }
 

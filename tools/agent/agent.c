@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent.c: see agent.h.  One thread waits for everything (epoll); each part has a descriptor and a turn of bounded
- * work.  Nothing in this loop waits for another process.
+ * agent.c: see agent.h. One thread waits for all parts (epoll). Each part has a descriptor and a
+ * function that does a bounded amount of work. Nothing in this loop waits for another process.
  */
 #include <agent/agent.h>
 #include <agent/deaths.h>
@@ -32,10 +32,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Viewers call an agent dead after 5 s without a heartbeat (GP_SYSTEM_ALIVE_NS): a loaded machine may delay ten. */
-#define GP_AGENT_TICK_NS 500000000l
-#define GP_AGENT_SECOND  1000000000ull
-#define GP_AGENT_SUMS_NS 60000000000ull
+/* Viewers treat an agent as dead after 5 s without a heartbeat (GP_SYSTEM_ALIVE_NS), so a loaded
+ * machine may miss ten. */
+#define GP_AGENT_TICK_NS  500000000l
+#define GP_AGENT_SECOND   1000000000ull
+#define GP_AGENT_STATS_NS 60000000000ull
 
 struct gp_daemon {
     const struct gp_agent_options *options;
@@ -43,19 +44,19 @@ struct gp_daemon {
     size_t why_bytes;
     sigset_t signals, signals_before;
     int epoll, signal, timer, lock;
-    void (*parts[8])(struct gp_daemon *); /* what to call when a descriptor is readable */
+    void (*parts[8])(struct gp_daemon *); /* called when its descriptor is readable */
     uint32_t part_count;
     gid_t group;
     bool is_ending;
-    int error; /* why it ends; 0: asked to */
+    int error; /* why the agent ends; 0: a signal */
     struct gp_bpf *bpf;
     struct gp_failures *failures;
     struct gp_metrics *metrics;
     struct gp_http *http;
-    uint64_t summed_ns, second_ns, watchdog_ns, watched_ns;
+    uint64_t stats_ns, second_ns, watchdog_ns, watched_ns;
     char status[256];
     struct gp_finder *finder;
-    pid_t hangs_at; /* the process that was said to hold up the finder; -1 one that is not known, 0 none */
+    pid_t stalled_by; /* the process logged as stalling the finder; -1 an unknown one, 0 none */
     struct gp_querier *querier;
     struct gp_deaths *deaths;
 };
@@ -66,9 +67,10 @@ static int daemon_fail(struct gp_daemon *daemon, int error, const char *what)
     return error;
 }
 
-/* ---- what happens ------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* One line for `systemctl status`; the manager tells everybody on the bus, so only when it is another one. */
+/* One line for `systemctl status`. The manager broadcasts it on the bus, so it is sent only when it
+ * changes. */
 static void daemon_status(struct gp_daemon *daemon)
 {
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
@@ -79,33 +81,32 @@ static void daemon_status(struct gp_daemon *daemon)
                      "libraries armed: %u, refused: %" PRIu64 ", postponed: %" PRIu64 ", processes: %" PRIu64
                      ", failed allocations: %" PRIu64,
                      found.libraries.armed, found.libraries.refused, found.libraries.postponed,
-                     deaths.processes + deaths.looked_at, failures.failures);
+                     deaths.processes + deaths.polled, failures.failures);
     if (found.discover.lost)
-        n += snprintf(status + n, sizeof(status) - (size_t)n, ", lost records of mappings: %" PRIu64,
-                      found.discover.lost);
+        n += snprintf(status + n, sizeof(status) - (size_t)n, ", lost mapping records: %" PRIu64, found.discover.lost);
     if (found.hangs_ns)
-        snprintf(status + n, sizeof(status) - (size_t)n, "; held up by process %d", (int)found.at);
+        snprintf(status + n, sizeof(status) - (size_t)n, "; discovery stalled by process %d", (int)found.at);
     if (strcmp(status, daemon->status) != 0)
         gp_notify("STATUS=%s", status);
     memcpy(daemon->status, status, sizeof(status));
 }
 
-static void daemon_hangs(struct gp_daemon *daemon)
+static void daemon_log_stall(struct gp_daemon *daemon)
 {
     struct gp_finder_count found = gp_finder_count(daemon->finder);
     pid_t at = !found.hangs_ns ? 0 : found.at > 0 ? found.at : -1;
-    if (at == daemon->hangs_at)
+    if (at == daemon->stalled_by)
         return;
     if (at > 0)
-        gp_agent_log(GP_AGENTLOG_WARNING,
-                     "process %d makes who asks what it maps wait: no new copies of the library are found until it is "
-                     "ended",
-                     (int)at);
+        gp_agent_log(
+            GP_AGENTLOG_WARNING,
+            "reading /proc/%d/maps blocks: discovery of new library copies is stalled until that process exits",
+            (int)at);
     else if (at)
-        gp_agent_log(GP_AGENTLOG_WARNING, "the search for copies of the library hangs: no new ones are found");
+        gp_agent_log(GP_AGENTLOG_WARNING, "discovery of library copies is stalled: new copies are not found");
     else
-        gp_agent_log(GP_AGENTLOG_NOTICE, "copies of the library are found again");
-    daemon->hangs_at = at;
+        gp_agent_log(GP_AGENTLOG_NOTICE, "discovery of library copies works again");
+    daemon->stalled_by = at;
 }
 
 static void daemon_deaths(struct gp_daemon *daemon)
@@ -113,30 +114,30 @@ static void daemon_deaths(struct gp_daemon *daemon)
     gp_deaths_turn(daemon->deaths);
 }
 
-/* What the parts counted, losses too: at the end, and once a minute for who asked for more words. */
-static void daemon_sum_up(struct gp_daemon *daemon, enum gp_agentlog_level level)
+/* Logs what the parts counted, including losses: at the end, and once a minute with -v. */
+static void daemon_log_stats(struct gp_daemon *daemon, enum gp_agentlog_level level)
 {
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
     struct gp_finder_count found = gp_finder_count(daemon->finder);
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
     struct gp_querier_count querier = gp_querier_count(daemon->querier);
     gp_agent_log(level,
-                 "so far: events %" PRIu64 ", records broken %" PRIu64 ", failed allocations %" PRIu64
-                 " (not said %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", put off %" PRIu64
-                 ", records of mappings lost %" PRIu64,
-                 failures.events, failures.broken, failures.failures, failures.unsaid, found.libraries.armed,
+                 "stats: events %" PRIu64 ", malformed records %" PRIu64 ", failed allocations %" PRIu64
+                 " (suppressed %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", postponed %" PRIu64
+                 ", mapping records lost %" PRIu64,
+                 failures.events, failures.malformed, failures.failures, failures.suppressed, found.libraries.armed,
                  found.libraries.refused, found.libraries.postponed, found.discover.lost);
     gp_agent_log(level,
-                 "so far: processes held %" PRIu64 ", looked at %" PRIu64 ", not even that %" PRIu64
-                 ", taken out late %" PRIu64 "; containers forgotten %" PRIu64 "; greeted %" PRIu64 ", silent %" PRIu64
-                 ", too many %" PRIu64,
-                 deaths.processes, deaths.looked_at, deaths.unknown, deaths.taken, deaths.containers, querier.answered,
-                 querier.silent, querier.refused);
+                 "stats: processes tracked by pidfd %" PRIu64 ", polled %" PRIu64 ", untracked %" PRIu64
+                 ", removed late %" PRIu64 "; containers removed %" PRIu64 "; queried %" PRIu64 ", no answer %" PRIu64
+                 ", over limit %" PRIu64,
+                 deaths.processes, deaths.polled, deaths.unknown, deaths.removed_late, deaths.containers,
+                 querier.answered, querier.silent, querier.refused);
 }
 
 static void daemon_beat(struct gp_daemon *daemon, uint64_t now)
 {
-    /* relaxed: readers compare it with their clock and take nothing else from it */
+    /* relaxed: readers compare it with their clock and read nothing else by it */
     __atomic_store_n(&gp_bpf_meta(daemon->bpf)->heartbeat_ns, now, __ATOMIC_RELAXED);
     if (daemon->watchdog_ns && now - daemon->watched_ns + GP_AGENT_TICK_NS > daemon->watchdog_ns) {
         gp_notify("WATCHDOG=1");
@@ -144,16 +145,16 @@ static void daemon_beat(struct gp_daemon *daemon, uint64_t now)
     }
 }
 
-/* Somebody removed the pins: nobody sees the tables any more, and another agent may have begun there.  Who looks after
- * us starts us again. */
-static bool daemon_is_seen(struct gp_daemon *daemon)
+/* If another process removed the pins, no viewer sees the tables, and another agent may have
+ * started there. The agent ends; its service manager restarts it. */
+static bool daemon_has_pins(struct gp_daemon *daemon)
 {
     struct gp_map_meta meta;
     const char *pins = daemon->options->pins;
     if (gp_bpf_pins_held(pins, daemon->lock) && gp_bpf_pinned_meta(pins, &meta) == 0 &&
         meta.agent_pid == (uint32_t)getpid())
         return true;
-    snprintf(daemon->why, daemon->why_bytes, "the pins in %s were taken away by somebody else", pins);
+    snprintf(daemon->why, daemon->why_bytes, "another process removed the pins in %s", pins);
     daemon->error = -ESTALE;
     daemon->is_ending = true;
     return false;
@@ -169,14 +170,14 @@ static void daemon_tick(struct gp_daemon *daemon)
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;
     daemon->second_ns = now;
-    if (!daemon_is_seen(daemon))
+    if (!daemon_has_pins(daemon))
         return;
     gp_deaths_second(daemon->deaths);
-    daemon_hangs(daemon);
+    daemon_log_stall(daemon);
     daemon_status(daemon);
-    if (now - daemon->summed_ns >= GP_AGENT_SUMS_NS) {
-        daemon_sum_up(daemon, GP_AGENTLOG_DEBUG);
-        daemon->summed_ns = now;
+    if (now - daemon->stats_ns >= GP_AGENT_STATS_NS) {
+        daemon_log_stats(daemon, GP_AGENTLOG_DEBUG);
+        daemon->stats_ns = now;
     }
 }
 
@@ -222,7 +223,7 @@ static int daemon_loop(struct gp_daemon *daemon)
                  gp_bpf_is_multi(daemon->bpf) ? "uprobe_multi" : "perf");
     gp_notify("READY=1");
     daemon_status(daemon);
-    daemon->summed_ns = gp_clock_ns();
+    daemon->stats_ns = gp_clock_ns();
     while (!daemon->is_ending) {
         struct epoll_event events[8];
         int count = epoll_wait(daemon->epoll, events, GP_COUNT(events), -1);
@@ -231,13 +232,14 @@ static int daemon_loop(struct gp_daemon *daemon)
         for (int i = 0; i < count; i++)
             daemon->parts[events[i].data.u32](daemon);
     }
-    daemon_sum_up(daemon, GP_AGENTLOG_INFO);
+    daemon_log_stats(daemon, GP_AGENTLOG_INFO);
     return daemon->error;
 }
 
-/* ---- begin ------------------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* Threads inherit the mask, so that every signal comes to the loop.  What was ignored on purpose (nohup) stays so. */
+/* Threads inherit the mask, so every signal reaches the loop. A signal that was ignored on purpose
+ * (nohup) stays ignored. */
 static int daemon_signals(struct gp_daemon *daemon)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
@@ -258,7 +260,8 @@ static int daemon_signals(struct gp_daemon *daemon)
     return 0;
 }
 
-/* A descriptor for each process that is held: thousands are no rarity on a machine with a queue of short jobs. */
+/* Each tracked process takes a descriptor, and a machine with a queue of short jobs may have
+ * thousands. */
 static void daemon_limits(void)
 {
     struct rlimit files;
@@ -282,8 +285,9 @@ static int daemon_group(struct gp_daemon *daemon)
     return 0;
 }
 
-/* systemd mounts the BPF file system 0700: whatever the tables' modes are, nobody but root gets there. */
-static void daemon_reach(const char *pins)
+/* systemd mounts the BPF file system with mode 0700: then only root reaches the tables, whatever
+ * their modes are. */
+static void daemon_log_closed_path(const char *pins)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -292,7 +296,8 @@ static void daemon_reach(const char *pins)
         *slash = '\0';
         if (stat(path, &st) == 0 && !(st.st_mode & S_IXOTH)) {
             gp_agent_log(GP_AGENTLOG_INFO,
-                         "only root gets to the tables: %s is closed to others ('chmod o+x %s' opens it)", path, path);
+                         "only root can reach the tables: other users cannot enter %s ('chmod o+x %s' lets them)", path,
+                         path);
             return;
         }
     }
@@ -314,9 +319,10 @@ static int daemon_maps(struct gp_daemon *daemon)
     error = gp_bpf_pin(daemon->bpf, asked->pins, daemon->group, daemon->why, daemon->why_bytes);
     char foreign[64] = "";
     if (!error && gp_bpf_pins_foreign(asked->pins, foreign, sizeof(foreign)) > 0)
-        gp_agent_log(GP_AGENTLOG_NOTICE, "%s has names that are not gpuprof's (%s): left alone", asked->pins, foreign);
+        gp_agent_log(GP_AGENTLOG_NOTICE, "%s has entries that are not gpuprof's (%s); the agent does not touch them",
+                     asked->pins, foreign);
     if (!error)
-        daemon_reach(asked->pins);
+        daemon_log_closed_path(asked->pins);
     return error;
 }
 
@@ -372,14 +378,15 @@ static void daemon_mapped(void *arg, pid_t pid)
     gp_querier_add(arg, pid);
 }
 
-/* Without discovery nobody says who maps a library: whoever has a session now is greeted. */
-static void daemon_greet_all(struct gp_daemon *daemon)
+/* Without discovery no part reports which processes map a library, so the processes that have a
+ * session now are queried. */
+static void daemon_query_all(struct gp_daemon *daemon)
 {
     struct gp_collect_options options = {.exact = false};
     struct gp_system *system;
     int error = gp_collect(&options, &system);
     if (error) {
-        gp_agent_log(GP_AGENTLOG_WARNING, "cannot look for profiled processes: %s", strerror(-error));
+        gp_agent_log(GP_AGENTLOG_WARNING, "cannot search for profiled processes: %s", strerror(-error));
         return;
     }
     for (int i = 0; i < system->process_count; i++)
@@ -392,7 +399,7 @@ static int daemon_find(struct gp_daemon *daemon)
     const struct gp_agent_options *asked = daemon->options;
     int error = gp_querier_open(&daemon->querier);
     if (error)
-        return daemon_fail(daemon, error, "the thread that greets");
+        return daemon_fail(daemon, error, "the query thread");
     struct gp_finder_options options = {.bpf = daemon->bpf,
                                         .libraries = asked->libraries,
                                         .library_count = asked->library_count,
@@ -402,19 +409,19 @@ static int daemon_find(struct gp_daemon *daemon)
                                         .arg = daemon->querier};
     error = gp_finder_open(&daemon->finder, &options, daemon->why, daemon->why_bytes);
     if (!error && !gp_finder_count(daemon->finder).is_searching)
-        daemon_greet_all(daemon);
+        daemon_query_all(daemon);
     return error;
 }
 
-static int daemon_begin(struct gp_daemon *daemon)
+static int daemon_start(struct gp_daemon *daemon)
 {
     int error = daemon_group(daemon);
     if (error)
         return error;
     if (!gp_proc_host_pids()) {
         snprintf(daemon->why, daemon->why_bytes,
-                 "the kernel counts by the machine's own pids, which cannot be seen from this pid namespace: run it on "
-                 "the host, or with hostPID: true (Kubernetes), --pid=host (Docker, Podman)");
+                 "the agent needs the host's pids, which this pid namespace hides: run it on the host, or with "
+                 "hostPID: true (Kubernetes) or --pid=host (Docker, Podman)");
         return -ENOTSUP;
     }
     daemon_limits();
@@ -439,19 +446,19 @@ static void daemon_end(struct gp_daemon *daemon)
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
-    bool is_whole = gp_finder_close(daemon->finder); /* before the querier, to whom it speaks */
-    if (is_whole)
+    bool is_joined = gp_finder_close(daemon->finder); /* before the querier, which it calls */
+    if (is_joined)
         gp_querier_close(daemon->querier);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
-    /* Before the lock goes: another agent's pins may be there the next instant. */
+    /* Before the lock is released: from then on another agent's pins may be there. */
     if (daemon->lock >= 0 && gp_bpf_pins_held(daemon->options->pins, daemon->lock)) {
         int error = gp_bpf_unpin(daemon->options->pins);
         if (error)
-            gp_agent_log(GP_AGENTLOG_WARNING, "cannot take away the pins in %s: %s", daemon->options->pins,
+            gp_agent_log(GP_AGENTLOG_WARNING, "cannot remove the pins in %s: %s", daemon->options->pins,
                          strerror(-error));
     }
-    if (is_whole)
+    if (is_joined)
         gp_bpf_close(daemon->bpf);
     int fds[] = {daemon->lock, daemon->timer, daemon->signal, daemon->epoll};
     for (size_t i = 0; i < GP_COUNT(fds); i++) {
@@ -472,7 +479,7 @@ int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_b
                                .lock = -1,
                                .watchdog_ns = gp_notify_watchdog_ns()};
     sigprocmask(SIG_SETMASK, NULL, &daemon.signals_before);
-    int error = daemon_begin(&daemon);
+    int error = daemon_start(&daemon);
     if (!error)
         error = daemon_loop(&daemon);
     if (error)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent.h: the root daemon: one loop that loads the kernel's side, arms libraries, holds processes, beats its heart.
- * The command (tools/cmd/agent.c) turns options into this.
+ * agent.h: the root daemon. One loop loads the BPF programs, attaches them to the copies of the
+ * library, tracks the profiled processes and writes the heartbeat. tools/cmd/agent.c turns the
+ * command's options into gp_agent_options.
  */
 #ifndef GP_AGENT_AGENT_H
 #define GP_AGENT_AGENT_H
@@ -9,25 +10,26 @@
 #include <find/finder.h>
 #include <metrics/http.h>
 
-#define GP_AGENT_LIBRARIES GP_FINDER_LIBRARIES /* that may be named */
+#define GP_AGENT_LIBRARIES GP_FINDER_LIBRARIES /* the most that may be named */
 
 struct gp_agent_options {
-    const char *pins;             /* a directory on a bpffs */
-    const char *group;            /* may read the table of processes; NULL: root's group */
-    const char *const *libraries; /* armed from the start to the end; one that cannot be ends the agent */
+    const char *pins;             /* a directory on a BPF file system */
+    const char *group;            /* the group that may read the process table; NULL: root's group */
+    const char *const *libraries; /* always instrumented; the agent exits if one of these cannot be */
     unsigned library_count;
-    const char *installed; /* the same, but one that cannot be armed is said and waited for; NULL: none */
-    bool verbose;          /* libbpf's words too */
-    bool no_discover;      /* arm these alone: where containers are not trusted */
-    uint32_t processes, containers, ring_bytes; /* of the tables; 0: those of maps.h */
+    const char *installed; /* the same, but if it cannot be armed this is logged and tried again; NULL: none */
+    bool verbose;          /* also logs libbpf's messages */
+    bool no_discover;      /* arm only these libraries: for machines whose containers are not trusted */
+    uint32_t processes, containers, ring_bytes; /* sizes of the tables; 0: those of maps.h */
     const struct gp_http_address *listen;       /* NULL: no metrics */
     struct gp_metrics_options metrics;
 };
 
-/* Runs until SIGTERM or SIGINT, then takes its pins away.  0; -errno, with a sentence in why: -EPERM (capabilities),
- * -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs), -EINVAL (a library or group that is none), -EEXIST (another
- * agent has the pins; its pid is in the sentence), ...  The caller's thread; makes
- * threads for the server, the querier and the finder. */
+/* Runs until SIGTERM, SIGINT or SIGHUP, then removes its pins. 0; -errno, with a sentence in why:
+ * -EPERM (capabilities), -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs), -EINVAL (unusable
+ * library or unknown group), -EEXIST (another agent has the pins; the sentence names its pid), ...
+ * Runs on the caller's thread and creates threads for the metrics server, the querier and the
+ * finder. */
 int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_bytes);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * deaths.c: see deaths.h.  Three things happen here, all on the agent's one thread, in turns of bounded work:
+ * deaths.c: see deaths.h. All work happens on the agent's one thread, in turns of bounded work:
  *
- *   the look    goes through the tables part by part.  A process that is not held yet is taken up: pidfd first, then
- *               its start time, so that a number that was given to another process meanwhile is noticed.
- *   an end      is a pidfd that became readable, or a process that the look did not find.  A moment later whatever the
- *               tables still hold of (tgid, start time) is taken out; the pair makes it safe at any time.
- *   containers  are at the end of each look: removed.h asks for their cgroups.
+ *    scans       go through the tables part by part. A new process is tracked: pidfd first, then its
+ *                start time, which shows whether its number was given to another process meanwhile.
+ *    ends        A process ended if its pidfd became readable or a scan did not find it alive. A
+ *                moment later whatever the tables still hold of (tgid, start time) is removed; the
+ *                pair makes that safe at any time.
+ *    containers  are checked after each scan: removed.h looks up their cgroups.
  */
 #include <agent/deaths.h>
 #include <agent/removed.h>
@@ -30,46 +31,47 @@
 
 #include <bpf/bpf.h>
 
-/* The tracepoint comes before the pidfd becomes readable, unless it is missed; this leaves room for a program that is
- * at work on the same rows, and is short beside the second in which sums must heal. */
+/* The tracepoint runs before the pidfd becomes readable, unless it is missed. The wait leaves time
+ * for a program that is changing the same rows, and is short compared with the second in which sums
+ * must be corrected. */
 #define GP_DEATHS_WAIT_NS 10000000ull
-/* Ends in one turn: about 5 us each. */
+/* Ends handled in one turn: about 5 us each. */
 #define GP_DEATHS_ENDS 256
-/* Above the kernel's pids, so a chain has one entry where each tgid is in use once. */
+/* Large enough that a chain has one entry if each tgid is used once. */
 #define GP_DEATHS_BUCKETS 16384u
 
 enum gp_life_state {
     GP_LIFE_FREE,
-    GP_LIFE_HELD,  /* by a pidfd in the epoll */
-    GP_LIFE_SEEN,  /* no descriptor for it: looked at each time */
-    GP_LIFE_ENDED, /* waits for its last look */
+    GP_LIFE_HELD,  /* tracked by a pidfd in the epoll */
+    GP_LIFE_SEEN,  /* no descriptor for it: checked in each scan */
+    GP_LIFE_ENDED, /* waits to be removed from the tables */
 };
 
 struct gp_life {
     uint64_t start_ns, due_ns;
-    uint32_t tgid, look; /* number of the look that last found it in the table */
+    uint32_t tgid, scan; /* number of the scan that last found it in the table */
     int pidfd;
     enum gp_life_state state;
     LIST_ENTRY(gp_life) same;  /* bucket */
-    TAILQ_ENTRY(gp_life) near; /* in the list of its state; those held and seen are in one */
+    TAILQ_ENTRY(gp_life) near; /* in the list of its state; HELD and SEEN share one */
 };
 TAILQ_HEAD(gp_lives, gp_life);
 
 struct gp_deaths {
     struct gp_bpf *bpf;
     int epoll, timer;
-    struct gp_life *lives; /* those from `used` on were never touched */
+    struct gp_life *lives; /* entries from `used` on were never written */
     uint32_t used, most;
     LIST_HEAD(gp_bucket, gp_life) buckets[GP_DEATHS_BUCKETS];
-    struct gp_lives unused, counted, ended; /* ended: in the order of due_ns */
-    uint64_t most_held;                     /* by descriptors, in this look */
-    uint64_t boot_ns;                       /* what /proc adds to start times for this process */
+    struct gp_lives unused, counted, ended; /* ended: ordered by due_ns */
+    uint64_t most_held;                     /* by descriptors, in this scan */
+    uint64_t boot_ns;                       /* added to start times that this process reads in /proc */
     uint64_t tick_ns;                       /* of the start times in /proc */
-    uint32_t look;
-    bool is_looking, has_said_short, has_said_table;
-    uint64_t unknown; /* in this look */
+    uint32_t scan;
+    bool is_scanning, has_logged_short, has_logged_table;
+    uint64_t unknown; /* in this scan */
     struct gp_bpf_walk walk;
-    struct gp_removed *gone;
+    struct gp_removed *removed;
     struct gp_deaths_count count;
 };
 
@@ -111,12 +113,12 @@ static struct gp_life *life_new(struct gp_deaths *deaths, uint32_t tgid)
     return life;
 }
 
-/* From any state but FREE: in no list of a state, without a descriptor. */
-static void life_loosen(struct gp_deaths *deaths, struct gp_life *life)
+/* Takes an entry of any state but FREE out of its list and closes its descriptor. */
+static void life_detach(struct gp_deaths *deaths, struct gp_life *life)
 {
     TAILQ_REMOVE(life->state == GP_LIFE_ENDED ? &deaths->ended : &deaths->counted, life, near);
     deaths->count.processes -= life->state == GP_LIFE_HELD;
-    deaths->count.looked_at -= life->state == GP_LIFE_SEEN;
+    deaths->count.polled -= life->state == GP_LIFE_SEEN;
     if (life->pidfd >= 0)
         close(life->pidfd); /* leaves the epoll with it */
     life->pidfd = -1;
@@ -126,7 +128,7 @@ static void life_counted(struct gp_deaths *deaths, struct gp_life *life, enum gp
 {
     life->state = state;
     deaths->count.processes += state == GP_LIFE_HELD;
-    deaths->count.looked_at += state == GP_LIFE_SEEN;
+    deaths->count.polled += state == GP_LIFE_SEEN;
     TAILQ_INSERT_TAIL(&deaths->counted, life, near);
 }
 
@@ -139,8 +141,9 @@ static void life_end(struct gp_deaths *deaths, struct gp_life *life)
 
 /* ---- is it that process? ----------------------------------------------------------------------------------------- */
 
-/* Start time in /proc is cut to clock ticks (10 ms): a number that comes round within one tick, while its first owner's
- * end was missed, is taken for the first owner until it ends too. */
+/* The start time in /proc is truncated to clock ticks (10 ms). If the end of a process was missed
+ * and its tgid is reused within one tick, the second process is taken for the first until it ends
+ * too. */
 static int life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     char path[32];
@@ -154,11 +157,11 @@ static int life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t 
     return (start_ns + deaths->boot_ns) / deaths->tick_ns == proc.start_time;
 }
 
-/* A descriptor >= 0 of the living process; -ESRCH it has ended; another -errno: cannot be said. */
+/* A descriptor >= 0 if the process lives; -ESRCH if it has ended; another -errno: unknown. */
 static int life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)tgid, 0);
-    if (fd < 0) /* EINVAL, ENOENT: the number is a thread's of another process now */
+    if (fd < 0) /* EINVAL, ENOENT: the number is now a thread of another process */
         return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
     int same = life_is_same(deaths, tgid, start_ns);
     struct pollfd end = {.fd = fd, .events = POLLIN};
@@ -168,20 +171,20 @@ static int life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t st
     return same < 0 ? same : -ESRCH;
 }
 
-static void deaths_short(struct gp_deaths *deaths, int error)
+static void deaths_log_short(struct gp_deaths *deaths, int error)
 {
     deaths->unknown++;
-    if (deaths->has_said_short)
+    if (deaths->has_logged_short)
         return;
-    deaths->has_said_short = true;
+    deaths->has_logged_short = true;
     gp_agent_log(
         GP_AGENTLOG_WARNING,
-        "cannot hold a counted process: %s; if its end is missed it stays in the sums: raise the limit of open files "
-        "(LimitNOFILE=)",
+        "cannot track a profiled process: %s; if its end is missed, it stays in the sums: raise the limit of open "
+        "files (LimitNOFILE=)",
         strerror(-error));
 }
 
-/* Puts a loose one where it belongs now. */
+/* Tracks a detached entry by the best means available now. */
 static void life_watch(struct gp_deaths *deaths, struct gp_life *life)
 {
     int fd = life_pidfd(deaths, life->tgid, life->start_ns);
@@ -191,7 +194,7 @@ static void life_watch(struct gp_deaths *deaths, struct gp_life *life)
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = life};
     if (fd < 0)
-        deaths_short(deaths, fd);
+        deaths_log_short(deaths, fd);
     else if (deaths->count.processes < deaths->most_held && epoll_ctl(deaths->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
         life->pidfd = fd;
         life_counted(deaths, life, GP_LIFE_HELD);
@@ -201,58 +204,58 @@ static void life_watch(struct gp_deaths *deaths, struct gp_life *life)
     life_counted(deaths, life, GP_LIFE_SEEN);
 }
 
-/* ---- the look ---------------------------------------------------------------------------------------------------- */
+/* ---- the scan ---------------------------------------------------------------------------------------------------- */
 
-static void look_at(struct gp_deaths *deaths, const struct gp_bpf_one *one)
+static void scan_row(struct gp_deaths *deaths, const struct gp_bpf_one *one)
 {
     struct gp_life *life = life_find(deaths, one->tgid);
     if (!one->start_ns)
-        return; /* its first batch is under way */
+        return; /* its first batch is being processed */
     if (life && life->start_ns == one->start_ns && life->state != GP_LIFE_SEEN) {
-        life->look = deaths->look;
+        life->scan = deaths->scan;
         return;
     }
-    if (life) /* another's now: what the first owner had left with the first batch of the second */
-        life_loosen(deaths, life);
+    if (life) /* another process's now: the first one's rows were removed with the second one's first batch */
+        life_detach(deaths, life);
     else if (!(life = life_new(deaths, one->tgid)))
-        return; /* as many that have ended wait for their last look: the next look has room */
+        return; /* all entries wait for removal: the next scan has room */
     life->start_ns = one->start_ns;
-    life->look = deaths->look;
+    life->scan = deaths->scan;
     life_watch(deaths, life);
 }
 
-/* Those that the whole look did not find are in no sum: exec took them out. */
-static void look_done(struct gp_deaths *deaths)
+/* Processes that the complete scan did not find are in no sum: exec removed them. */
+static void scan_done(struct gp_deaths *deaths)
 {
     struct gp_life *life = TAILQ_FIRST(&deaths->counted), *next;
     for (; life; life = next) {
         next = TAILQ_NEXT(life, near);
-        if (life->look == deaths->look)
+        if (life->scan == deaths->scan)
             continue;
-        life_loosen(deaths, life);
+        life_detach(deaths, life);
         life_put(deaths, life);
     }
     deaths->count.unknown = deaths->unknown;
-    deaths->is_looking = false;
-    gp_removed_begin(deaths->gone);
+    deaths->is_scanning = false;
+    gp_removed_begin(deaths->removed);
 }
 
-static void look_part(struct gp_deaths *deaths)
+static void scan_part(struct gp_deaths *deaths)
 {
-    struct gp_bpf_one some[GP_BPF_PART];
+    struct gp_bpf_one rows[GP_BPF_PART];
     uint32_t count;
-    int more = gp_bpf_processes(deaths->bpf, &deaths->walk, some, &count);
+    int more = gp_bpf_processes(deaths->bpf, &deaths->walk, rows, &count);
     if (more < 0) {
-        if (!deaths->has_said_table)
+        if (!deaths->has_logged_table)
             gp_agent_log(GP_AGENTLOG_ERROR, "cannot read the table of processes: %s", strerror(-more));
-        deaths->has_said_table = true;
-        deaths->is_looking = false; /* nobody is let go: who was not found may be there */
+        deaths->has_logged_table = true;
+        deaths->is_scanning = false; /* no process is dropped: one that was not found may still be there */
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        look_at(deaths, &some[i]);
+        scan_row(deaths, &rows[i]);
     if (!more)
-        look_done(deaths);
+        scan_done(deaths);
 }
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
@@ -265,10 +268,10 @@ static void end_one(struct gp_deaths *deaths, struct gp_life *life)
         life_end(deaths, life);
         return;
     }
-    if (error && error != -ENOENT && !deaths->has_said_table)
-        gp_agent_log(GP_AGENTLOG_ERROR, "cannot take process %u out of the sums: %s", life->tgid, strerror(-error));
-    deaths->has_said_table |= error && error != -ENOENT; /* the next look finds it again */
-    deaths->count.taken += !error;
+    if (error && error != -ENOENT && !deaths->has_logged_table)
+        gp_agent_log(GP_AGENTLOG_ERROR, "cannot remove process %u from the sums: %s", life->tgid, strerror(-error));
+    deaths->has_logged_table |= error && error != -ENOENT; /* the next scan finds it again */
+    deaths->count.removed_late += !error;
     life_put(deaths, life);
 }
 
@@ -283,13 +286,13 @@ static void ends_due(struct gp_deaths *deaths)
     }
 }
 
-/* When the next turn must come without an event. */
+/* Sets the timer for the next turn that no event triggers. */
 static void deaths_arm(struct gp_deaths *deaths)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
     const struct gp_life *first = TAILQ_FIRST(&deaths->ended);
-    if (deaths->is_looking || gp_removed_is_busy(deaths->gone))
-        at.it_value.tv_nsec = 1; /* at once, but after what else the loop has to do */
+    if (deaths->is_scanning || gp_removed_is_busy(deaths->removed))
+        at.it_value.tv_nsec = 1; /* at once, but after the loop's other work */
     else if (first) {
         at.it_value.tv_sec = (time_t)(first->due_ns / 1000000000u);
         at.it_value.tv_nsec = (long)(first->due_ns % 1000000000u);
@@ -304,36 +307,38 @@ void gp_deaths_turn(struct gp_deaths *deaths)
     for (int i = 0; i < count; i++) {
         struct gp_life *life = events[i].data.ptr;
         if (!life)
-            continue; /* the timer, which is set anew below */
-        life_loosen(deaths, life);
+            continue; /* the timer, which is set again below */
+        life_detach(deaths, life);
         life_end(deaths, life);
     }
-    /* Only now: what follows gives entries to others, and the list above may still name them. */
+    /* Not before this point: entries are reused below, and the events above may still refer to
+     * them. */
     ends_due(deaths);
-    if (deaths->is_looking)
-        look_part(deaths);
+    if (deaths->is_scanning)
+        scan_part(deaths);
     else
-        deaths->count.containers += gp_removed_turn(deaths->gone);
+        deaths->count.containers += gp_removed_turn(deaths->removed);
     deaths_arm(deaths);
 }
 
 void gp_deaths_second(struct gp_deaths *deaths)
 {
     struct rlimit files;
-    if (deaths->is_looking || gp_removed_is_busy(deaths->gone))
+    if (deaths->is_scanning || gp_removed_is_busy(deaths->removed))
         return;
-    /* The other half is for the rest of the agent: libraries hold a pidfd for each process that maps them, too. */
+    /* The other half is for the rest of the agent: libraries also hold a pidfd for each process
+     * that maps them. */
     deaths->most_held = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 2 : 512;
-    deaths->is_looking = true;
+    deaths->is_scanning = true;
     deaths->walk = (struct gp_bpf_walk){.at = 0};
     deaths->unknown = 0;
-    deaths->look++;
+    deaths->scan++;
     deaths_arm(deaths);
 }
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
-/* /proc shows start times by the reader's clock of its time namespace (time_namespaces(7)). */
+/* /proc shows start times in the reader's time namespace (time_namespaces(7)). */
 static uint64_t boot_offset(void)
 {
     char text[256];
@@ -342,7 +347,7 @@ static uint64_t boot_offset(void)
     if (gp_proc_read(-1, "/proc/self/timens_offsets", text, sizeof(text)) < 0 || !(at = strstr(text, "boottime")) ||
         sscanf(at, "boottime %lld %lld", &seconds, &ns) != 2)
         return 0;
-    return (uint64_t)(seconds * 1000000000ll + ns); /* a negative one wraps, and back when it is added */
+    return (uint64_t)(seconds * 1000000000ll + ns); /* a negative value wraps, and wraps back when it is added */
 }
 
 static int deaths_room(struct gp_deaths *deaths)
@@ -378,7 +383,7 @@ int gp_deaths_open(struct gp_deaths **out, struct gp_bpf *bpf)
     if (!error)
         error = deaths_room(deaths);
     if (!error)
-        error = gp_removed_open(&deaths->gone, bpf);
+        error = gp_removed_open(&deaths->removed, bpf);
     if (error)
         gp_deaths_close(deaths);
     else
@@ -400,7 +405,7 @@ void gp_deaths_close(struct gp_deaths *deaths)
         close(deaths->timer);
     if (deaths->epoll >= 0)
         close(deaths->epoll);
-    gp_removed_close(deaths->gone);
+    gp_removed_close(deaths->removed);
     free(deaths->lives);
     free(deaths);
 }

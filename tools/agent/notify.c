@@ -15,7 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A path, or with '@' a name of the abstract namespace.  Length of the address, 0: none. */
+/* The socket's address: a path, or with '@' an abstract name. Returns the address's length; 0 if
+ * there is none. */
 static socklen_t notify_address(struct sockaddr_un *address)
 {
     const char *name = getenv("NOTIFY_SOCKET");

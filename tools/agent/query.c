@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * query.c: see query.h.  The thread owns a guest while it is ASKED; all other fields are under the mutex, which is
- * never held across a system call about a process.
+ * query.c: see query.h. The thread owns a target while it is ASKED; the mutex protects all other
+ * fields and is never held across a system call about a process.
  *
- * Each process may be hostile.  It costs at most three searches through its descriptors (gp_peer_open is bounded) and
- * three seconds in which a page or two of its mailbox are mapped.  Of the answer only the state is looked at: what
- * counts are the batches that it fired, and pages that are not touched cannot be charged to the agent.
+ * Each process may be hostile. It costs at most three searches of its descriptors (gp_peer_open is
+ * bounded) and three seconds in which one or two pages of its mailbox are mapped. Of the answer
+ * only the state is read, since the totals come from the batches that the process fires. Pages that
+ * the agent does not touch are not charged to it.
  */
 #include <agent/query.h>
 #include <base/clock.h>
@@ -28,140 +29,145 @@
 #define GP_QUERY_TRIES 3
 /* A drain thread answers in microseconds; the rest is for a machine that is short of CPUs. */
 #define GP_QUERY_ANSWER_NS GP_SECOND_NS
-/* When a silent one may be asked again, if somebody wants it: what it costs is then below a thousandth of a CPU. */
+/* When a process that did not answer may be asked again. This keeps its cost below a thousandth of
+ * a CPU. */
 #define GP_QUERY_SILENT_NS (60 * GP_SECOND_NS)
-/* Asked at once.  So many that never answer hold up the others for a second; they cost some 8 KiB of mappings each. */
-#define GP_QUERY_FLIGHTS 512
-/* How often answers are looked for: no futex waits for many.  Young requests are answered soon, old ones hardly. */
-#define GP_QUERY_NAP_LEAST_NS 1000000ull
-#define GP_QUERY_NAP_MOST_NS  20000000ull
-/* Of those who were asked the dead are found when three quarters of the room are in use, at most so often. */
+/* Requests open at once. If all of these never answer, the others wait for a second; each costs
+ * some 8 KiB of mappings. */
+#define GP_QUERY_REQUESTS 512
+/* How often answers are polled, since no futex waits for many words. Recent requests are polled
+ * often, old ones rarely. */
+#define GP_QUERY_POLL_LEAST_NS 1000000ull
+#define GP_QUERY_POLL_MOST_NS  20000000ull
+/* Ended processes are searched among those asked when three quarters of the room are in use, at
+ * most this often. */
 #define GP_QUERY_SWEEP_NS (10 * GP_SECOND_NS)
 #define GP_QUERY_BUCKETS  16384u
-/* Room for descriptors, as /proc says, above which a search may take long (5 us each).  A profiled process has room for
- * 1024 at least, as its session's number is near 800. */
+/* A process with a larger descriptor table (FDSize in /proc) is asked after the others, as the
+ * search takes 5 us per descriptor. A profiled process has room for 1024 at least, since its
+ * session's descriptor is near 800. */
 #define GP_QUERY_LARGE 4096u
 
 static const uint64_t query_pause_ns[GP_QUERY_TRIES - 1] = {GP_SECOND_NS, 4 * GP_SECOND_NS};
 
-enum gp_guest_state { GP_GUEST_READY, GP_GUEST_ASKED, GP_GUEST_PAUSED, GP_GUEST_ANSWERED, GP_GUEST_SILENT };
+enum gp_target_state { GP_TARGET_READY, GP_TARGET_ASKED, GP_TARGET_PAUSED, GP_TARGET_ANSWERED, GP_TARGET_SILENT };
 
-struct gp_guest {
+struct gp_target {
     pid_t pid;
-    uint64_t start_time; /* with pid, the identity; 0 not looked at yet */
+    uint64_t start_time; /* with pid, the identity; 0: not read yet */
     uint64_t due_ns;     /* end of the pause */
-    enum gp_guest_state state;
-    enum gp_guest_state rested; /* is_check: what it goes back to */
+    enum gp_target_state state;
+    enum gp_target_state before_check; /* with is_check: the state to return to */
     unsigned tries;
-    bool is_check;             /* was asked: is it still the same process? */
-    bool is_late;              /* has so many descriptors that others come first */
-    LIST_ENTRY(gp_guest) same; /* bucket */
-    TAILQ_ENTRY(gp_guest) near;
+    bool is_check;                   /* was asked before: only check that it is still the same process */
+    bool is_deferred;                /* has so many descriptors that others come first */
+    LIST_ENTRY(gp_target) in_bucket; /* bucket */
+    TAILQ_ENTRY(gp_target) link;
 };
-TAILQ_HEAD(gp_guests, gp_guest);
+TAILQ_HEAD(gp_targets, gp_target);
 
-struct gp_flight {
-    struct gp_guest *guest;
+struct gp_request {
+    struct gp_target *target;
     struct gp_mailbox box;
     uint64_t deadline;
 };
 
-enum gp_asked { GP_ASKED_POSTED, GP_ASKED_FAILED, GP_ASKED_DEAD, GP_ASKED_SAME, GP_ASKED_LATE };
+enum gp_asked { GP_ASKED_POSTED, GP_ASKED_FAILED, GP_ASKED_DEAD, GP_ASKED_SAME, GP_ASKED_DEFERRED };
 
 struct gp_querier {
     pthread_mutex_t mutex;
-    pthread_cond_t news;
+    pthread_cond_t changed;
     pthread_t thread;
     bool is_ending, want_sweep;
     uint64_t swept_ns;
     struct gp_querier_count count;
-    struct gp_guest *guests; /* those from `used` on were never touched */
-    uint32_t used, living;   /* living: not in `unused` */
-    LIST_HEAD(gp_guest_bucket, gp_guest) buckets[GP_QUERY_BUCKETS];
-    struct gp_guests unused, ready, late, resting;
-    struct gp_guests paused[GP_QUERY_TRIES - 1]; /* one a length of pause: each in the order of due_ns */
-    /* The thread's alone. */
-    struct gp_flight flights[GP_QUERY_FLIGHTS];
-    unsigned flying;
-    uint64_t posted_ns; /* the last one */
+    struct gp_target *targets; /* entries from `used` on were never written */
+    uint32_t used, living;     /* living: entries not in `unused` */
+    LIST_HEAD(gp_target_bucket, gp_target) buckets[GP_QUERY_BUCKETS];
+    struct gp_targets unused, ready, deferred, done;
+    struct gp_targets paused[GP_QUERY_TRIES - 1]; /* one list per length of pause, each ordered by due_ns */
+    /* Used only by the thread. */
+    struct gp_request requests[GP_QUERY_REQUESTS];
+    unsigned request_count;
+    uint64_t posted_ns; /* when the last request was posted */
     struct gp_wire_slot answer;
 };
 
-/* ---- guests, under the mutex ------------------------------------------------------------------------------------- */
+/* ---- targets, under the mutex ------------------------------------------------------------------------------------ */
 
-static struct gp_guest *guest_find(struct gp_querier *querier, pid_t pid)
+static struct gp_target *target_find(struct gp_querier *querier, pid_t pid)
 {
-    struct gp_guest *guest;
-    LIST_FOREACH(guest, &querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], same)
+    struct gp_target *target;
+    LIST_FOREACH(target, &querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], in_bucket)
     {
-        if (guest->pid == pid)
-            return guest;
+        if (target->pid == pid)
+            return target;
     }
     return NULL;
 }
 
-static struct gp_guest *guest_new(struct gp_querier *querier, pid_t pid)
+static struct gp_target *target_new(struct gp_querier *querier, pid_t pid)
 {
-    struct gp_guest *guest = TAILQ_FIRST(&querier->unused);
-    if (guest)
-        TAILQ_REMOVE(&querier->unused, guest, near);
+    struct gp_target *target = TAILQ_FIRST(&querier->unused);
+    if (target)
+        TAILQ_REMOVE(&querier->unused, target, link);
     else if (querier->used < GP_MAPS_PROCESSES)
-        guest = &querier->guests[querier->used++];
+        target = &querier->targets[querier->used++];
     else
         return NULL;
-    *guest = (struct gp_guest){.pid = pid};
-    LIST_INSERT_HEAD(&querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], guest, same);
+    *target = (struct gp_target){.pid = pid};
+    LIST_INSERT_HEAD(&querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], target, in_bucket);
     querier->living++;
-    return guest;
+    return target;
 }
 
-/* A loose one is to be asked, or (is_check) only looked at. */
-static void guest_ready(struct gp_querier *querier, struct gp_guest *guest, bool is_check)
+/* Queues a target that is in no list, to be asked or (is_check) only checked. */
+static void target_ready(struct gp_querier *querier, struct gp_target *target, bool is_check)
 {
-    guest->is_check = is_check;
-    guest->rested = guest->state;
-    guest->state = GP_GUEST_READY;
+    target->is_check = is_check;
+    target->before_check = target->state;
+    target->state = GP_TARGET_READY;
     if (!is_check) {
-        guest->tries = 0;
+        target->tries = 0;
         querier->count.waiting++;
     }
-    TAILQ_INSERT_TAIL(&querier->ready, guest, near);
+    TAILQ_INSERT_TAIL(&querier->ready, target, link);
 }
 
-static void guest_rest(struct gp_querier *querier, struct gp_guest *guest, enum gp_guest_state state)
+static void target_done(struct gp_querier *querier, struct gp_target *target, enum gp_target_state state)
 {
-    querier->count.waiting -= !guest->is_check;
-    guest->is_check = false;
-    guest->state = state;
-    TAILQ_INSERT_TAIL(&querier->resting, guest, near);
+    querier->count.waiting -= !target->is_check;
+    target->is_check = false;
+    target->state = state;
+    TAILQ_INSERT_TAIL(&querier->done, target, link);
 }
 
-static void guest_dead(struct gp_querier *querier, struct gp_guest *guest)
+static void target_dead(struct gp_querier *querier, struct gp_target *target)
 {
-    querier->count.waiting -= !guest->is_check;
+    querier->count.waiting -= !target->is_check;
     querier->living--;
-    LIST_REMOVE(guest, same);
-    TAILQ_INSERT_HEAD(&querier->unused, guest, near);
+    LIST_REMOVE(target, in_bucket);
+    TAILQ_INSERT_HEAD(&querier->unused, target, link);
 }
 
-static void guest_answered(struct gp_querier *querier, struct gp_guest *guest)
+static void target_answered(struct gp_querier *querier, struct gp_target *target)
 {
     querier->count.answered++;
-    guest_rest(querier, guest, GP_GUEST_ANSWERED);
+    target_done(querier, target, GP_TARGET_ANSWERED);
 }
 
-static void guest_failed(struct gp_querier *querier, struct gp_guest *guest)
+static void target_failed(struct gp_querier *querier, struct gp_target *target)
 {
     uint64_t now = gp_clock_ns();
-    if (++guest->tries == GP_QUERY_TRIES) {
+    if (++target->tries == GP_QUERY_TRIES) {
         querier->count.silent++;
-        guest->due_ns = now + GP_QUERY_SILENT_NS;
-        guest_rest(querier, guest, GP_GUEST_SILENT);
+        target->due_ns = now + GP_QUERY_SILENT_NS;
+        target_done(querier, target, GP_TARGET_SILENT);
         return;
     }
-    guest->due_ns = now + query_pause_ns[guest->tries - 1];
-    guest->state = GP_GUEST_PAUSED;
-    TAILQ_INSERT_TAIL(&querier->paused[guest->tries - 1], guest, near);
+    target->due_ns = now + query_pause_ns[target->tries - 1];
+    target->state = GP_TARGET_PAUSED;
+    TAILQ_INSERT_TAIL(&querier->paused[target->tries - 1], target, link);
 }
 
 void gp_querier_add(struct gp_querier *querier, pid_t pid)
@@ -169,23 +175,23 @@ void gp_querier_add(struct gp_querier *querier, pid_t pid)
     if (pid <= 0)
         return;
     pthread_mutex_lock(&querier->mutex);
-    struct gp_guest *guest = guest_find(querier, pid);
-    bool is_known = guest != NULL, is_news = true;
+    struct gp_target *target = target_find(querier, pid);
+    bool is_known = target != NULL, is_changed = true;
     if (!is_known)
-        guest = guest_new(querier, pid);
+        target = target_new(querier, pid);
     querier->want_sweep |= querier->living >= GP_MAPS_PROCESSES / 4 * 3;
-    if (!guest) {
+    if (!target) {
         querier->count.refused++;
     } else if (!is_known) {
-        guest_ready(querier, guest, false);
-    } else if (guest->state == GP_GUEST_ANSWERED || guest->state == GP_GUEST_SILENT) {
-        bool again = guest->state == GP_GUEST_SILENT && gp_clock_ns() >= guest->due_ns;
-        TAILQ_REMOVE(&querier->resting, guest, near);
-        guest_ready(querier, guest, !again);
+        target_ready(querier, target, false);
+    } else if (target->state == GP_TARGET_ANSWERED || target->state == GP_TARGET_SILENT) {
+        bool again = target->state == GP_TARGET_SILENT && gp_clock_ns() >= target->due_ns;
+        TAILQ_REMOVE(&querier->done, target, link);
+        target_ready(querier, target, !again);
     } else
-        is_news = false;
-    if (is_news)
-        pthread_cond_signal(&querier->news);
+        is_changed = false;
+    if (is_changed)
+        pthread_cond_signal(&querier->changed);
     pthread_mutex_unlock(&querier->mutex);
 }
 
@@ -199,8 +205,8 @@ struct gp_querier_count gp_querier_count(struct gp_querier *querier)
 
 /* ---- asking, without the mutex ----------------------------------------------------------------------------------- */
 
-/* Whether anybody answers there, read and not mapped: a hole of the file that is touched through a mapping becomes a
- * page that we pay for. */
+/* Whether a drain thread serves the mailbox. This reads the file instead of a mapping: touching a
+ * hole of the file through a mapping allocates a page that is charged to the agent. */
 static bool query_has_drain(const struct gp_peer *session)
 {
     struct {
@@ -229,128 +235,128 @@ static bool query_is_large(const struct gp_proc *proc)
     return at && sscanf(at, "\nFDSize: %lu", &room) == 1 && room > GP_QUERY_LARGE;
 }
 
-static enum gp_asked query_ask(struct gp_guest *guest, struct gp_mailbox *box)
+static enum gp_asked query_ask(struct gp_target *target, struct gp_mailbox *box)
 {
     struct gp_proc proc;
     struct gp_peer session;
     char problem[GP_PROBLEM_BYTES];
-    int error = gp_proc_open(&proc, guest->pid);
+    int error = gp_proc_open(&proc, target->pid);
     if (error)
         return error == -ESRCH ? GP_ASKED_DEAD : GP_ASKED_FAILED;
-    bool is_same = guest->start_time == proc.start_time;
-    guest->start_time = proc.start_time;
-    if (guest->is_check && is_same) {
+    bool is_same = target->start_time == proc.start_time;
+    target->start_time = proc.start_time;
+    if (target->is_check && is_same) {
         gp_proc_close(&proc);
         return GP_ASKED_SAME;
     }
-    if (!guest->is_late && query_is_large(&proc)) {
-        guest->is_late = true;
+    if (!target->is_deferred && query_is_large(&proc)) {
+        target->is_deferred = true;
         gp_proc_close(&proc);
-        return GP_ASKED_LATE;
+        return GP_ASKED_DEFERRED;
     }
     error = gp_peer_open(&session, &proc, problem);
     gp_proc_close(&proc);
     if (!error)
         error = query_post(box, &session);
-    gp_peer_close(&session); /* the mapping stays */
+    gp_peer_close(&session); /* the mapping stays open */
     return error == -ESRCH ? GP_ASKED_DEAD : error ? GP_ASKED_FAILED : GP_ASKED_POSTED;
 }
 
-enum gp_landed { GP_LANDED_NOT, GP_LANDED_ANSWERED, GP_LANDED_FAILED };
+enum gp_outcome { GP_OUTCOME_PENDING, GP_OUTCOME_ANSWERED, GP_OUTCOME_FAILED };
 
-static enum gp_landed flight_look(struct gp_querier *querier, struct gp_flight *flight, uint64_t now)
+static enum gp_outcome request_check(struct gp_querier *querier, struct gp_request *request, uint64_t now)
 {
-    struct gp_wire_slot *slot = &flight->box.shared->slots[flight->box.slot];
+    struct gp_wire_slot *slot = &request->box.shared->slots[request->box.slot];
     uint32_t state =
         __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE); /* pairs with drain.c's release of DONE [mail.R] */
-    bool is_late = now >= flight->deadline, is_last = flight->guest->tries + 1 == GP_QUERY_TRIES;
-    enum gp_landed landed = GP_LANDED_FAILED;
+    bool is_late = now >= request->deadline, is_last = request->target->tries + 1 == GP_QUERY_TRIES;
+    enum gp_outcome outcome = GP_OUTCOME_FAILED;
     if (state == GP_SLOT_DONE)
-        landed = GP_LANDED_ANSWERED;
+        outcome = GP_OUTCOME_ANSWERED;
     else if ((state == GP_SLOT_REQUESTED || state == GP_SLOT_SERVING) && !is_late)
-        return GP_LANDED_NOT;
-    else if (!is_last && gp_mailbox_wait(&flight->box, &querier->answer, 0) == 0) /* takes the request back */
-        landed = GP_LANDED_ANSWERED;
-    gp_mailbox_close(&flight->box); /* frees a slot that is DONE, leaves one that is not */
-    return landed;
+        return GP_OUTCOME_PENDING;
+    else if (!is_last && gp_mailbox_wait(&request->box, &querier->answer, 0) == 0) /* withdraws the request */
+        outcome = GP_OUTCOME_ANSWERED;
+    gp_mailbox_close(&request->box); /* frees a slot that is DONE, leaves any other */
+    return outcome;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static void query_settle(struct gp_querier *querier, struct gp_guest *guest, enum gp_asked asked)
+static void query_settle(struct gp_querier *querier, struct gp_target *target, enum gp_asked asked)
 {
     switch (asked) {
     case GP_ASKED_POSTED:
-        querier->flights[querier->flying].guest = guest;
+        querier->requests[querier->request_count].target = target;
         querier->posted_ns = gp_clock_ns();
-        querier->flights[querier->flying++].deadline = querier->posted_ns + GP_QUERY_ANSWER_NS;
+        querier->requests[querier->request_count++].deadline = querier->posted_ns + GP_QUERY_ANSWER_NS;
         break;
     case GP_ASKED_FAILED:
-        guest_failed(querier, guest);
+        target_failed(querier, target);
         break;
     case GP_ASKED_DEAD:
-        guest_dead(querier, guest);
+        target_dead(querier, target);
         break;
     case GP_ASKED_SAME:
-        guest_rest(querier, guest, guest->rested);
+        target_done(querier, target, target->before_check);
         break;
-    case GP_ASKED_LATE:
-        guest->state = GP_GUEST_READY;
-        TAILQ_INSERT_TAIL(&querier->late, guest, near);
+    case GP_ASKED_DEFERRED:
+        target->state = GP_TARGET_READY;
+        TAILQ_INSERT_TAIL(&querier->deferred, target, link);
         break;
     }
 }
 
-/* The next one to be asked, taken out of its list; NULL: there is none. */
-static struct gp_guest *guest_next(struct gp_querier *querier)
+/* The next target, removed from its list; NULL: none is queued. */
+static struct gp_target *target_next(struct gp_querier *querier)
 {
-    struct gp_guests *from = TAILQ_EMPTY(&querier->ready) ? &querier->late : &querier->ready;
-    struct gp_guest *guest = TAILQ_FIRST(from);
-    if (guest)
-        TAILQ_REMOVE(from, guest, near);
-    return guest;
+    struct gp_targets *from = TAILQ_EMPTY(&querier->ready) ? &querier->deferred : &querier->ready;
+    struct gp_target *target = TAILQ_FIRST(from);
+    if (target)
+        TAILQ_REMOVE(from, target, link);
+    return target;
 }
 
-/* Until nobody is ready, or for as long as answers may wait. */
-static void query_some(struct gp_querier *querier)
+/* Asks queued targets until none is left or open requests must be polled. */
+static void query_ask_queued(struct gp_querier *querier)
 {
-    uint64_t until = gp_clock_ns() + GP_QUERY_NAP_LEAST_NS;
-    struct gp_guest *guest;
-    while (querier->flying < GP_QUERY_FLIGHTS && (guest = guest_next(querier))) {
-        guest->state = GP_GUEST_ASKED;
-        uint64_t start_time = guest->start_time;
+    uint64_t until = gp_clock_ns() + GP_QUERY_POLL_LEAST_NS;
+    struct gp_target *target;
+    while (querier->request_count < GP_QUERY_REQUESTS && (target = target_next(querier))) {
+        target->state = GP_TARGET_ASKED;
+        uint64_t start_time = target->start_time;
         pthread_mutex_unlock(&querier->mutex);
-        enum gp_asked asked = query_ask(guest, &querier->flights[querier->flying].box);
+        enum gp_asked asked = query_ask(target, &querier->requests[querier->request_count].box);
         pthread_mutex_lock(&querier->mutex);
-        if (start_time && start_time != guest->start_time &&
-            asked != GP_ASKED_DEAD) { /* another process's number now */
-            querier->count.waiting += guest->is_check;
-            guest->is_check = false;
-            guest->tries = 0;
+        if (start_time && start_time != target->start_time &&
+            asked != GP_ASKED_DEAD) { /* the pid is another process's now */
+            querier->count.waiting += target->is_check;
+            target->is_check = false;
+            target->tries = 0;
         }
-        query_settle(querier, guest, asked);
+        query_settle(querier, target, asked);
         if (querier->is_ending || gp_clock_ns() >= until)
             return;
     }
 }
 
-static void query_land(struct gp_querier *querier)
+static void query_collect(struct gp_querier *querier)
 {
     uint64_t now = gp_clock_ns();
-    for (unsigned i = 0; i < querier->flying;) {
-        struct gp_flight *flight = &querier->flights[i];
+    for (unsigned i = 0; i < querier->request_count;) {
+        struct gp_request *request = &querier->requests[i];
         pthread_mutex_unlock(&querier->mutex);
-        enum gp_landed landed = flight_look(querier, flight, now);
+        enum gp_outcome outcome = request_check(querier, request, now);
         pthread_mutex_lock(&querier->mutex);
-        if (landed == GP_LANDED_NOT) {
+        if (outcome == GP_OUTCOME_PENDING) {
             i++;
             continue;
         }
-        if (landed == GP_LANDED_ANSWERED)
-            guest_answered(querier, flight->guest);
+        if (outcome == GP_OUTCOME_ANSWERED)
+            target_answered(querier, request->target);
         else
-            guest_failed(querier, flight->guest);
-        *flight = querier->flights[--querier->flying];
+            target_failed(querier, request->target);
+        *request = querier->requests[--querier->request_count];
     }
 }
 
@@ -360,26 +366,26 @@ static void query_sweep(struct gp_querier *querier, uint64_t now)
     if (now - querier->swept_ns < GP_QUERY_SWEEP_NS)
         return;
     querier->swept_ns = now;
-    struct gp_guest *guest;
-    while ((guest = TAILQ_FIRST(&querier->resting))) {
-        TAILQ_REMOVE(&querier->resting, guest, near);
-        guest_ready(querier, guest, true);
+    struct gp_target *target;
+    while ((target = TAILQ_FIRST(&querier->done))) {
+        TAILQ_REMOVE(&querier->done, target, link);
+        target_ready(querier, target, true);
     }
 }
 
-/* Pauses that are over.  When the next one is; UINT64_MAX: there is none. */
+/* Queues targets whose pause is over. Returns when the next pause ends; UINT64_MAX: there is none. */
 static uint64_t query_wake(struct gp_querier *querier, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
     for (size_t i = 0; i < GP_COUNT(querier->paused); i++) {
-        struct gp_guest *guest;
-        while ((guest = TAILQ_FIRST(&querier->paused[i])) && guest->due_ns <= now) {
-            TAILQ_REMOVE(&querier->paused[i], guest, near);
-            guest->state = GP_GUEST_READY;
-            TAILQ_INSERT_TAIL(guest->is_late ? &querier->late : &querier->ready, guest, near);
+        struct gp_target *target;
+        while ((target = TAILQ_FIRST(&querier->paused[i])) && target->due_ns <= now) {
+            TAILQ_REMOVE(&querier->paused[i], target, link);
+            target->state = GP_TARGET_READY;
+            TAILQ_INSERT_TAIL(target->is_deferred ? &querier->deferred : &querier->ready, target, link);
         }
-        if (guest && guest->due_ns < next)
-            next = guest->due_ns;
+        if (target && target->due_ns < next)
+            next = target->due_ns;
     }
     return next;
 }
@@ -387,39 +393,39 @@ static uint64_t query_wake(struct gp_querier *querier, uint64_t now)
 static void query_wait(struct gp_querier *querier)
 {
     uint64_t now = gp_clock_ns(), next = query_wake(querier, now);
-    bool is_idle = TAILQ_EMPTY(&querier->ready) && TAILQ_EMPTY(&querier->late);
-    if (!is_idle && querier->flying < GP_QUERY_FLIGHTS)
+    bool is_idle = TAILQ_EMPTY(&querier->ready) && TAILQ_EMPTY(&querier->deferred);
+    if (!is_idle && querier->request_count < GP_QUERY_REQUESTS)
         return;
-    if (querier->flying) {
-        uint64_t nap = (now - querier->posted_ns) / 8;
-        nap = nap < GP_QUERY_NAP_LEAST_NS ? GP_QUERY_NAP_LEAST_NS : nap;
-        nap = nap > GP_QUERY_NAP_MOST_NS ? GP_QUERY_NAP_MOST_NS : nap;
-        next = now + nap < next ? now + nap : next;
+    if (querier->request_count) {
+        uint64_t pause = (now - querier->posted_ns) / 8;
+        pause = pause < GP_QUERY_POLL_LEAST_NS ? GP_QUERY_POLL_LEAST_NS : pause;
+        pause = pause > GP_QUERY_POLL_MOST_NS ? GP_QUERY_POLL_MOST_NS : pause;
+        next = now + pause < next ? now + pause : next;
     }
     struct timespec at = {(time_t)(next / GP_SECOND_NS), (long)(next % GP_SECOND_NS)};
     if (next == UINT64_MAX)
-        pthread_cond_wait(&querier->news, &querier->mutex);
+        pthread_cond_wait(&querier->changed, &querier->mutex);
     else
-        pthread_cond_timedwait(&querier->news, &querier->mutex, &at);
+        pthread_cond_timedwait(&querier->changed, &querier->mutex, &at);
 }
 
 static void *query_main(void *arg)
 {
     struct gp_querier *querier = arg;
-    pthread_setname_np(pthread_self(), "gpuprof-greet");
+    pthread_setname_np(pthread_self(), "gpuprof-query");
     pthread_mutex_lock(&querier->mutex);
     while (!querier->is_ending) {
         if (querier->want_sweep)
             query_sweep(querier, gp_clock_ns());
-        query_some(querier);
-        query_land(querier);
+        query_ask_queued(querier);
+        query_collect(querier);
         if (!querier->is_ending)
             query_wait(querier);
     }
-    while (querier->flying) { /* our slots are free for others at once, not when the drain threads find us dead */
-        struct gp_flight *flight = &querier->flights[--querier->flying];
-        gp_mailbox_wait(&flight->box, &querier->answer, 0);
-        gp_mailbox_close(&flight->box);
+    while (querier->request_count) { /* frees our slots at once, and not when the drain threads find the agent gone */
+        struct gp_request *request = &querier->requests[--querier->request_count];
+        gp_mailbox_wait(&request->box, &querier->answer, 0);
+        gp_mailbox_close(&request->box);
     }
     pthread_mutex_unlock(&querier->mutex);
     return NULL;
@@ -434,10 +440,10 @@ static int querier_start(struct gp_querier *querier)
     pthread_mutex_init(&querier->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&querier->news, &monotonic);
+    pthread_cond_init(&querier->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the loop handles signals */
     int error = -pthread_create(&querier->thread, NULL, query_main, querier);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
@@ -451,14 +457,14 @@ int gp_querier_open(struct gp_querier **out)
         return -ENOMEM;
     TAILQ_INIT(&querier->unused);
     TAILQ_INIT(&querier->ready);
-    TAILQ_INIT(&querier->late);
-    TAILQ_INIT(&querier->resting);
+    TAILQ_INIT(&querier->deferred);
+    TAILQ_INIT(&querier->done);
     for (size_t i = 0; i < GP_COUNT(querier->paused); i++)
         TAILQ_INIT(&querier->paused[i]);
-    querier->guests = calloc(GP_MAPS_PROCESSES, sizeof(*querier->guests));
-    int error = querier->guests ? querier_start(querier) : -ENOMEM;
+    querier->targets = calloc(GP_MAPS_PROCESSES, sizeof(*querier->targets));
+    int error = querier->targets ? querier_start(querier) : -ENOMEM;
     if (error) {
-        free(querier->guests);
+        free(querier->targets);
         free(querier);
         return error;
     }
@@ -472,16 +478,17 @@ void gp_querier_close(struct gp_querier *querier)
         return;
     pthread_mutex_lock(&querier->mutex);
     querier->is_ending = true;
-    pthread_cond_signal(&querier->news);
+    pthread_cond_signal(&querier->changed);
     pthread_mutex_unlock(&querier->mutex);
     uint64_t until = gp_clock_ns() + 2 * GP_SECOND_NS;
     struct timespec at = {(time_t)(until / GP_SECOND_NS), (long)(until % GP_SECOND_NS)};
     if (pthread_clockjoin_np(querier->thread, NULL, CLOCK_MONOTONIC, &at) != 0) {
-        gp_agent_log(GP_AGENTLOG_WARNING, "a process's files keep a thread waiting: it is left behind");
-        return; /* with its memory */
+        gp_agent_log(GP_AGENTLOG_WARNING,
+                     "the query thread hangs while it reads a process's files: it is left running");
+        return; /* and its memory stays allocated */
     }
-    pthread_cond_destroy(&querier->news);
+    pthread_cond_destroy(&querier->changed);
     pthread_mutex_destroy(&querier->mutex);
-    free(querier->guests);
+    free(querier->targets);
     free(querier);
 }

@@ -15,13 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GP_LOG_LINE 1024 /* below PIPE_BUF: a pipe takes the line whole or not at all */
+#define GP_LOG_LINE 1024 /* below PIPE_BUF: a pipe takes the whole line or nothing */
 
 static enum gp_agentlog_level log_level = GP_AGENTLOG_INFO;
 static bool log_journal;
-static uint64_t log_lost; /* any thread adds, whoever writes next takes: a count and nothing else, so relaxed */
+static uint64_t log_lost; /* any thread adds, the next writer takes; it orders nothing else, so relaxed */
 
-/* DEVICE:INODE of the stream that the journal reads; stderr may have been sent elsewhere since. */
+/* The variable is DEVICE:INODE of the stream that the journal reads; stderr may have been
+ * redirected since. */
 static bool log_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -37,7 +38,8 @@ void gp_agent_log_open(enum gp_agentlog_level level)
     log_journal = log_is_journal();
 }
 
-/* Ready means: a line has room, so write does not wait.  (O_NONBLOCK would be everybody's who shares this stderr.) */
+/* If poll reports POLLOUT, a line has room and write does not wait. (O_NONBLOCK would apply to
+ * every process that shares this stderr.) */
 static bool log_put(const char *line, size_t length)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -49,7 +51,7 @@ static void log_write(const char *line, size_t length)
     uint64_t lost = __atomic_exchange_n(&log_lost, 0, __ATOMIC_RELAXED);
     char text[80];
     if (lost) {
-        int n = snprintf(text, sizeof(text), "%s%" PRIu64 " lines were lost here: nobody read them\n",
+        int n = snprintf(text, sizeof(text), "%s%" PRIu64 " log lines were dropped here: the pipe was full\n",
                          log_journal ? "<4>" : "gpuprof: agent: ", lost);
         if (!log_put(text, (size_t)n))
             __atomic_fetch_add(&log_lost, lost, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * agentlog.h: what the agent tells people: one line an event on stderr, "gpuprof: agent: ...", or "<N>..." with the
- * journal's priorities where stderr is the journal (JOURNAL_STREAM).  Names that come from processes are made printable
- * by who passes them.
+ * agentlog.h: the agent's log. Each event is one line on stderr: "gpuprof: agent: ...", or "<N>..."
+ * with the journal's priorities if stderr is the journal (JOURNAL_STREAM). The caller makes names
+ * that come from processes printable.
  */
 #ifndef GP_COMMON_AGENTLOG_H
 #define GP_COMMON_AGENTLOG_H
@@ -17,9 +17,10 @@ enum gp_agentlog_level {
     GP_AGENTLOG_DEBUG = 7
 };
 
-/* Lines above `level` are not written.  Once, before any thread. */
+/* Lines above `level` are not written. Call it once, before any thread starts. */
 void gp_agent_log_open(enum gp_agentlog_level level);
-/* Any thread; one write(2) a line, so lines of threads do not mix; a full pipe loses the line, nobody waits. */
+/* Any thread. One write(2) per line, so lines of threads do not mix. If the pipe is full, the line
+ * is dropped and counted; the call never waits. */
 void gp_agent_log(enum gp_agentlog_level level, const char *format, ...) GP_PRINTF(2, 3);
 
 #endif

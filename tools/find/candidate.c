@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 #define CANDIDATE_SEGMENTS_LIMIT 256u
-#define CANDIDATE_NOTES_LIMIT    16384u  /* bytes of one segment; the linkers' notes have under 200 */
-#define MOUNTS_MOST              262144u /* bytes of mountinfo: about a thousand mounts, 30 times what a container has */
+#define CANDIDATE_NOTES_LIMIT    16384u  /* bytes of one segment; the notes of linkers are below 200 */
+#define MOUNTS_MOST              262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
 
 int gp_candidate_look(int fd, struct gp_candidate *out)
 {
     struct statx about;
-    /* DONT_SYNC: a FUSE server is not asked, so it cannot make us wait. */
+    /* DONT_SYNC: the kernel does not ask a FUSE server, so the server cannot block this call. */
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, &about))
         return -errno;
     *out = (struct gp_candidate){
@@ -46,14 +46,15 @@ const char *gp_candidate_refusal(const struct gp_candidate *file)
     if (file->uid != 0)
         return "does not belong to root";
     if (file->mode & (S_IWGRP | S_IWOTH))
-        return "others than root may write it";
+        return "users other than root may write it";
     return file->size > GP_LIBRARY_BYTES ? "larger than 256 MiB" : NULL;
 }
 
-/* ---- its file system ------------------------------------------------------------------------------------------- */
+/* ---- the file system ------------------------------------------------------------------------------------------- */
 
-/* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS".  By the mount's number; who left
- * its mount namespace after it mapped the file has other numbers for the same file system. */
+/* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS". Compares the
+ * mount's number, then the device: a process that changed its mount namespace after it mapped the
+ * file has other numbers for the same file system. */
 static bool line_is_its(const char *line, const struct gp_candidate *file, bool *is_exact)
 {
     unsigned long long mount;
@@ -99,8 +100,9 @@ static int mounts_ask(int proc, const char *name, const struct gp_candidate *fil
     return found;
 }
 
-/* What a process in a chroot is shown of its mounts ends at its root.  Those of block devices were mounted by this
- * machine's root: a user namespace may mount FUSE, and no such device. */
+/* A process in a chroot sees only the mounts below its root, so our own mounts are searched too. A
+ * file system on a block device was mounted by this machine's root: a user namespace may mount
+ * FUSE, but no block device. */
 int gp_candidate_is_served(const struct gp_candidate *file, int proc)
 {
     int found = mounts_ask(proc, "mountinfo", file);
@@ -113,12 +115,13 @@ int gp_candidate_reopen(int fd)
 {
     char path[32];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    /* Known to be a regular file, so NONBLOCK is for a lease that somebody holds on it alone. */
+    /* The file is known to be regular, so NONBLOCK matters only if another process holds a lease on
+     * it. */
     int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     return file < 0 ? -errno : file;
 }
 
-/* ---- is it armed ----------------------------------------------------------------------------------------------- */
+/* ---- breakpoints ----------------------------------------------------------------------------------------------- */
 
 int gp_candidate_is_armed(int fd, uint64_t offset)
 {
@@ -126,13 +129,13 @@ int gp_candidate_is_armed(int fd, uint64_t offset)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = offset % page, bytes = page - in < NEAR ? page - in : NEAR;
     if (offset > INT64_MAX - page)
         return -EFBIG;
-    /* The kernel puts its breakpoints into every new private mapping that could become executable, so what the mapping
-     * shows and what the file holds differ exactly where the inode is armed. */
+    /* The kernel puts its breakpoints into every new private mapping that could become executable,
+     * so the mapping and the file differ exactly where the inode is armed. */
     char *at = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, (off_t)(offset - in));
     if (at == MAP_FAILED)
         return -errno;
     uint8_t mapped[NEAR], held[NEAR];
-    /* Copied by the kernel: a file that shrinks meanwhile is an error then, and no SIGBUS. */
+    /* The kernel copies: if the file shrinks meanwhile, that is an error and not SIGBUS. */
     struct iovec to = {mapped, bytes}, from = {at + in, bytes};
     ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
     int error = got < 0 ? -errno : got == (ssize_t)bytes ? 0 : -EIO;
@@ -142,7 +145,7 @@ int gp_candidate_is_armed(int fd, uint64_t offset)
     return error ? error : memcmp(mapped, held, bytes) != 0;
 }
 
-/* ---- its build id ---------------------------------------------------------------------------------------------- */
+/* ---- the build id ---------------------------------------------------------------------------------------------- */
 
 static int read_at(int fd, uint64_t offset, void *to, size_t bytes)
 {
@@ -199,7 +202,7 @@ int gp_library_id_read(int fd, struct gp_library_id *out)
         head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_phentsize != sizeof(Elf64_Phdr) ||
         head.e_phnum > CANDIDATE_SEGMENTS_LIMIT)
         return -ENOEXEC;
-    /* Of notes that lie outside the file none is believed, but another segment may have the id. */
+    /* Notes outside the file are ignored, but another segment may have the id. */
     error = -ENOENT;
     for (unsigned i = 0; error == -ENOENT && i < head.e_phnum; i++) {
         Elf64_Phdr segment;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * candidate.h: one file that may hold the probe, looked at without being hurt by it: a FIFO or a device at that path, a file
- * system whose server never answers, a file that shrinks while it is read.
+ * candidate.h: examines one file that may hold the probe, safely: the path may be a FIFO or a
+ * device, the file may be on a file system whose server never answers, or shrink while it is read.
+ * library.c calls it.
  */
 #ifndef GP_FIND_CANDIDATE_H
 #define GP_FIND_CANDIDATE_H
@@ -9,21 +10,22 @@
 #include <find/library.h>
 
 struct gp_candidate {
-    uint64_t device, inode, size, changed_ns; /* what it is known by, while it is not touched */
+    uint64_t device, inode, size, changed_ns; /* identify the file as long as it is not changed */
     uint64_t mount;
     uint32_t mode, uid;
 };
 
-/* What the kernel knows about it without asking a file system's server.  0 or -errno. */
+/* Reads what the kernel knows without asking a file system's server. 0 or -errno. */
 int gp_candidate_look(int fd, struct gp_candidate *out);
-/* NULL, or why it is not to be armed. */
+/* NULL, or the reason why the file must not be armed. */
 const char *gp_candidate_refusal(const struct gp_candidate *file);
-/* Whether its file system is one that a process serves (FUSE), by the mounts of the process whose directory is proc.
- * 1, 0, -ENOENT its mount is not among them, -ESRCH the process is gone, -errno. */
+/* Whether a process serves the file's file system (FUSE), by the mounts of the process whose
+ * directory is proc. 1; 0; -ENOENT: its mount is not among them; -ESRCH: the process has ended;
+ * -errno. */
 int gp_candidate_is_served(const struct gp_candidate *file, int proc);
-/* Opens for reading what fd (O_PATH) stands for.  A descriptor or -errno. */
+/* Opens the file behind fd (O_PATH) for reading. A descriptor or -errno. */
 int gp_candidate_reopen(int fd);
-/* Whether a breakpoint stands at this offset of the inode behind fd: 1, 0 or -errno. */
+/* Whether a breakpoint is at this offset of the inode behind fd: 1, 0 or -errno. */
 int gp_candidate_is_armed(int fd, uint64_t offset);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * discover.c: see discover.h.  Records are the kernel's, the names in them are not: any bytes, any length.
+ * discover.c: see discover.h. The records come from the kernel, but the names in them do not: they
+ * can be any bytes of any length.
  *
- * A ring of 64 KiB a CPU: an exec makes about five executable mappings of 150 bytes each, so a CPU that does nothing
- * but exec (2000/s) fills half of it, the watermark, in 20 ms and leaves the other half to our wake-up.  What is below
- * the watermark is looked at five times a second.
+ * Each CPU has a ring of 64 KiB. An exec makes about five executable mappings of 150 bytes each, so
+ * a CPU that only execs (2000/s) fills half of the ring, the watermark, in 20 ms; the other half is
+ * for the time until the finder wakes up. Records below the watermark are read five times a second.
  */
 #include <common/agentlog.h>
 #include <find/discover.h>
@@ -29,20 +30,20 @@
 
 #define RING_BYTES     (64u << 10)
 #define CPUS_MOST      8192u
-#define LOOK_NS        200000000l     /* below the watermark; a copy is to be armed within a second of its start */
-#define CPUS_NS        1000000000ull  /* how often somebody looks for new CPUs */
-#define SWEEP_NS       1000000000ull  /* least time between sweeps of our own */
-#define SLOW_NS        60000000000ull /* least time between sweeps for who execs and maps nothing of ours any more */
-#define SAID_NS        60000000000ull /* between lines about losses */
+#define POLL_NS        200000000l     /* below the watermark; a copy should be armed within a second of its start */
+#define CPUS_NS        1000000000ull  /* how often new CPUs are looked for */
+#define SWEEP_NS       1000000000ull  /* minimum time between sweeps started by losses */
+#define SLOW_NS        60000000000ull /* between regular sweeps, which find processes that execed */
+#define LOG_NS         60000000000ull /* between log lines about losses */
 #define POSTPONED_NS   10000000000ull
-#define TURN_UNITS     8192         /* records of one turn: about 10 ms */
-#define CANDIDATE_COST 32           /* a candidate is opened */
+#define TURN_UNITS     8192         /* records per turn: about 10 ms */
+#define CANDIDATE_COST 32           /* for opening a candidate */
 #define ARMED_COST     2048         /* the kernel waits for all CPUs: some 10 ms each */
 #define MAPS_MOST      (8u << 20)   /* bytes of one process's maps: 80 000 mappings, above the kernel's default limit */
-#define QUERIES_MOST   65536        /* of one process: as many mappings as it may have by default */
-#define SWEEP_MOST_NS  300000000ull /* of one call: the heart has to beat */
+#define QUERIES_MOST   65536        /* per process: the kernel's default limit of mappings */
+#define SWEEP_MOST_NS  300000000ull /* per call, so that a stalled sweep can be told from a long one */
 
-/* Of <linux/fs.h> since 6.11. */
+/* From <linux/fs.h> of Linux 6.11. */
 struct procmap_query {
     uint64_t size, flags, address;                             /* in */
     uint64_t start, end, vma_flags, page_bytes, offset, inode; /* out */
@@ -51,11 +52,11 @@ struct procmap_query {
 };
 #define PROCMAP_QUERY    _IOWR('f', 17, struct procmap_query)
 #define QUERY_EXECUTABLE 0x04u
-#define QUERY_NEXT       0x10u /* the one at the address, or the next */
+#define QUERY_NEXT       0x10u /* the mapping at the address, or the next one */
 #define QUERY_FILE       0x20u
 
 struct ring {
-    int fd; /* -1: no such CPU, or it is off */
+    int fd; /* -1: no such CPU, or it is offline */
     struct perf_event_mmap_page *page;
 };
 
@@ -67,10 +68,10 @@ struct gp_discover {
     unsigned ring_count, next_ring;
     char online[512];
     bool want_sweep, is_in_sweep, no_map_files;
-    pid_t resume; /* of a sweep that is not whole yet: it goes on with this process; 0: none is */
-    int mappers;  /* that it has found */
-    pid_t looks_at;
-    uint64_t cpus_at_ns, swept_at_ns, postponed, said_lost, said_ns;
+    pid_t resume; /* the pid at which an interrupted sweep continues; 0: no sweep is open */
+    int mappers;  /* processes found by this sweep */
+    pid_t current;
+    uint64_t cpus_at_ns, swept_at_ns, postponed, logged_lost, log_after_ns;
     struct gp_discover_count count;
     _Alignas(8) uint8_t record[65536]; /* a record's length has 16 bits */
     char maps[65536];
@@ -80,7 +81,7 @@ struct gp_discover {
 
 struct mapping {
     pid_t pid;
-    int proc; /* directory /proc/PID: bound to the process */
+    int proc; /* directory /proc/PID, bound to the process */
     uint64_t start, end;
     char *name;
     struct gp_library_id id;
@@ -92,7 +93,7 @@ static size_t name_base(const char *name)
     return slash ? (size_t)(slash - name) + 1 : 0;
 }
 
-/* The kernel says so behind the name of a file that has none any more. */
+/* The kernel appends this to the name of a deleted file. */
 static size_t name_bytes(const char *name)
 {
     static const char deleted[] = " (deleted)";
@@ -107,10 +108,11 @@ static bool is_candidate(const struct gp_discover *d, const char *name, const st
            (*name == '/' && n > base && gp_libraries_knows_name(d->options.libraries, name + base, n - base));
 }
 
-/* The file that stands at that name in the process's root; O_PATH, so that a FIFO or a device there is not opened. */
+/* The file with that name in the process's root; O_PATH, so a FIFO or a device there is not opened. */
 static int open_by_name(const struct mapping *mapping)
 {
-    /* CACHED: never asks a file system's server, who could let us wait.  What is mapped has all its names cached. */
+    /* CACHED: never asks a file system's server, which could block. All names of a mapped file are
+     * cached. */
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
     int root = openat(mapping->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -129,23 +131,24 @@ static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
     int fd = d->no_map_files ? -1 : openat(mapping->proc, path, O_PATH | O_CLOEXEC);
     if (fd >= 0)
         return fd;
-    /* ENOENT: the mapping was split or is gone.  EACCES: this process may not be looked into; EPERM: none. */
+    /* ENOENT: the mapping was split or is gone. EACCES: this process cannot be examined; EPERM: no
+     * process can. */
     if (!d->no_map_files && errno == EPERM) {
         d->no_map_files = true;
         gp_agent_log(GP_AGENTLOG_INFO,
-                     "may not open /proc/PID/map_files (CAP_CHECKPOINT_RESTORE): files are opened by their paths");
+                     "cannot open /proc/PID/map_files without CAP_CHECKPOINT_RESTORE: files are opened by their paths");
     }
     return open_by_name(mapping);
 }
 
-/* 1 the process maps a file that was armed now, 0 one that was armed before, -errno it maps none or that is not
- * known. */
+/* 1: the process maps a file that was armed now; 0: one that was armed before; -errno: the file is
+ * not armed, or unknown. */
 static int mapping_offer(struct gp_discover *d, const struct mapping *mapping)
 {
     int fd = open_mapped(d, mapping);
     if (fd < 0) {
         if (d->is_in_sweep)
-            gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+            gp_libraries_sweep_keep(d->options.libraries, mapping->pid);
         return fd;
     }
     struct gp_library_offer offer = {
@@ -162,8 +165,8 @@ static int mapping_offer(struct gp_discover *d, const struct mapping *mapping)
 
 static int proc_open(struct gp_discover *d, pid_t pid)
 {
-    /* relaxed: a number to be said, and nothing is taken from it */
-    __atomic_store_n(&d->looks_at, pid, __ATOMIC_RELAXED);
+    /* relaxed: only the number is reported, and nothing else is read by it */
+    __atomic_store_n(&d->current, pid, __ATOMIC_RELAXED);
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -188,7 +191,7 @@ struct mmap2 { /* PERF_RECORD_MMAP2, behind its header; the name follows */
     char name[];
 };
 
-/* The record's bytes are ours by now.  Units of work. */
+/* The record has been copied out of the ring. Returns units of work. */
 static int record_mmap2(struct gp_discover *d, const struct perf_event_header *header, struct mmap2 *body, size_t bytes)
 {
     d->count.records++;
@@ -237,22 +240,24 @@ static void ring_copy(const struct ring *ring, const struct gp_discover *d, uint
     memcpy((uint8_t *)to + first, data, bytes - first);
 }
 
-/* Records while there are some and units left.  What is left of the units. */
+/* Reads records while there are some and units are left. Returns the units left. */
 static int ring_read(struct gp_discover *d, const struct ring *ring, int units)
 {
-    /* Acquire: the partner is the kernel's store of data_head behind the records' bytes (perf_output_put_handle). */
+    /* Acquire: pairs with the kernel's store of data_head after the records' bytes
+     * (perf_output_put_handle). */
     uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE), tail = ring->page->data_tail;
     while (units > 0 && head - tail >= sizeof(struct perf_event_header)) {
         struct perf_event_header header;
         ring_copy(ring, d, tail, &header, sizeof(header));
-        if (header.size < sizeof(header) || header.size > head - tail) { /* the kernel writes none such */
+        if (header.size < sizeof(header) || header.size > head - tail) { /* the kernel writes no such record */
             tail = head;
             d->want_sweep = true;
             break;
         }
         ring_copy(ring, d, tail, d->record, header.size);
         tail += header.size;
-        /* Release: the kernel writes over what was copied; the partner is its read of data_tail before it does. */
+        /* Release: the kernel may now overwrite the copied bytes; pairs with its read of data_tail
+         * before it writes. */
         __atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
         units -= record(d, header.size);
     }
@@ -268,7 +273,7 @@ static int event_open(unsigned cpu, bool want_ids)
         .type = PERF_TYPE_SOFTWARE,
         .size = sizeof(attr),
         .config = PERF_COUNT_SW_DUMMY,
-        .mmap = 1, /* executable ones alone, without mmap_data */
+        .mmap = 1, /* only executable mappings, as mmap_data is not set */
         .mmap2 = 1,
         .build_id = want_ids,
         .watermark = 1,
@@ -291,7 +296,7 @@ static void ring_close(struct gp_discover *d, struct ring *ring)
 static int ring_open(struct gp_discover *d, unsigned cpu)
 {
     int fd = event_open(cpu, d->count.has_build_ids);
-    if (fd == -EINVAL && d->count.has_build_ids) { /* below 5.12: by name alone */
+    if (fd == -EINVAL && d->count.has_build_ids) { /* below 5.12: names only */
         fd = event_open(cpu, false);
         d->count.has_build_ids = fd < 0;
     }
@@ -361,7 +366,7 @@ static unsigned online_end(const char *list)
     return last < CPUS_MOST ? (unsigned)last + 1 : CPUS_MOST;
 }
 
-/* Rings for the CPUs that are there now.  0 or the first -errno. */
+/* Opens and closes rings to follow the CPUs that are online. 0 or the first -errno. */
 static int cpus_follow(struct gp_discover *d)
 {
     char online[sizeof(d->online)];
@@ -380,13 +385,14 @@ static int cpus_follow(struct gp_discover *d)
         }
     }
     if (!error)
-        memcpy(d->online, online, sizeof(online)); /* else again the next time */
+        memcpy(d->online, online, sizeof(online)); /* else tried again next time */
     return error;
 }
 
 /* ---- /proc ----------------------------------------------------------------------------------------------------- */
 
-/* "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME".  The name's line feeds are written "\012", nothing else is. */
+/* "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME". Line feeds in the name are written as "\012";
+ * nothing else is escaped. */
 static bool line_parse(char *line, struct mapping *mapping)
 {
     char perms[5];
@@ -409,7 +415,7 @@ static bool line_parse(char *line, struct mapping *mapping)
 /* 1: the process maps an armed file. */
 static int maps_line(struct gp_discover *d, struct mapping *mapping, char *line)
 {
-    /* Most lines are neither executable nor of a file: seen without parsing. */
+    /* Most lines are not executable mappings of files; this skips them without parsing. */
     const char *perms = strchr(line, ' ');
     if (!perms || strlen(perms) < 4 || perms[3] != 'x' || !strchr(perms, '/'))
         return 0;
@@ -418,7 +424,8 @@ static int maps_line(struct gp_discover *d, struct mapping *mapping, char *line)
     return mapping_offer(d, mapping) >= 0;
 }
 
-/* The text of maps, where there is no better way.  Whether the process maps an armed file. */
+/* Reads maps as text, for kernels without PROCMAP_QUERY. Returns whether the process maps an armed
+ * file. */
 static int maps_read(struct gp_discover *d, struct mapping *mapping, int fd)
 {
     size_t have = 0, all = 0;
@@ -436,18 +443,18 @@ static int maps_read(struct gp_discover *d, struct mapping *mapping, int fd)
             is_mapper |= maps_line(d, mapping, line);
         }
         have -= (size_t)(line - d->maps);
-        if (have == sizeof(d->maps) - 1) /* a line has a path of 4096 bytes at most, each of which may be 4 */
+        if (have == sizeof(d->maps) - 1) /* a path has at most 4096 bytes, each at most 4 in the text */
             break;
         memmove(d->maps, line, have);
     }
-    if (all == 0 || all >= MAPS_MOST) /* none: see proc_look */
-        gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+    if (all == 0 || all >= MAPS_MOST) /* no text: see proc_examine */
+        gp_libraries_sweep_keep(d->options.libraries, mapping->pid);
     return is_mapper;
 }
 
-/* Asks for the executable mappings of files alone (Linux 6.11): a quarter of the text's cost.  1 the process maps an
- * armed file, 0, -ENOTTY the kernel does not know the question. */
-static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
+/* Queries only the executable mappings of files (Linux 6.11), at a quarter of the text's cost. 1:
+ * the process maps an armed file; 0; -ENOTTY: the kernel has no PROCMAP_QUERY. */
+static int maps_query(struct gp_discover *d, struct mapping *mapping, int fd)
 {
     int is_mapper = 0;
     uint64_t at = 0;
@@ -463,11 +470,11 @@ static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
         int error = ioctl(fd, PROCMAP_QUERY, &query) ? errno : 0;
         if (error == ENOTTY)
             return -ENOTTY;
-        if (error == ENOENT) /* that was the last one */
+        if (error == ENOENT) /* no more mappings */
             return is_mapper;
         if (error && error != ENAMETOOLONG)
             break;
-        if (query.end <= at) /* a name that is too long, so without an answer; the kernel's paths are not */
+        if (query.end <= at) /* the name is too long and there is no answer; the kernel's paths are not that long */
             break;
         at = query.end;
         mapping->start = query.start;
@@ -477,21 +484,22 @@ static int maps_ask(struct gp_discover *d, struct mapping *mapping, int fd)
         if (is_candidate(d, mapping->name, &mapping->id))
             is_mapper |= mapping_offer(d, mapping) >= 0;
     }
-    gp_libraries_sweep_still(d->options.libraries, mapping->pid);
+    gp_libraries_sweep_keep(d->options.libraries, mapping->pid);
     return is_mapper;
 }
 
-/* Who cannot be looked into is taken to map what it mapped before: its memory is not shown when its first thread has
- * ended and others go on, and we may be out of descriptors.  Who has ended is known by its pidfd. */
-static int proc_look(struct gp_discover *d, pid_t pid)
+/* A process that cannot be examined is taken to map what it mapped before: its maps are hidden when
+ * its first thread has ended and others run on, and we may be out of descriptors. A pidfd shows
+ * when a process has ended. */
+static int proc_examine(struct gp_discover *d, pid_t pid)
 {
     struct mapping mapping = {.pid = pid, .proc = proc_open(d, pid)};
     int fd = mapping.proc < 0 ? -1 : openat(mapping.proc, "maps", O_RDONLY | O_CLOEXEC);
     int is_mapper = fd < 0 ? 0 : -ENOTTY;
     if (fd < 0)
-        gp_libraries_sweep_still(d->options.libraries, pid);
+        gp_libraries_sweep_keep(d->options.libraries, pid);
     if (fd >= 0 && !d->options.no_query)
-        is_mapper = maps_ask(d, &mapping, fd);
+        is_mapper = maps_query(d, &mapping, fd);
     if (is_mapper == -ENOTTY)
         is_mapper = maps_read(d, &mapping, fd);
     if (fd >= 0)
@@ -501,7 +509,7 @@ static int proc_look(struct gp_discover *d, pid_t pid)
     return is_mapper;
 }
 
-/* Goes through /proc in the order of pids, which is the kernel's. */
+/* Walks /proc in the order of pids, which is the kernel's. */
 static int proc_walk(struct gp_discover *d, DIR *proc)
 {
     uint64_t until = gp_clock_ns() + SWEEP_MOST_NS;
@@ -510,7 +518,7 @@ static int proc_walk(struct gp_discover *d, DIR *proc)
         long pid = strtol(entry->d_name, &end, 10);
         if (*end || pid <= 0 || pid > INT32_MAX || pid < d->resume)
             continue;
-        d->mappers += proc_look(d, (pid_t)pid);
+        d->mappers += proc_examine(d, (pid_t)pid);
         if (gp_clock_ns() > until) {
             d->resume = (pid_t)pid + 1;
             return -ETIME;
@@ -547,24 +555,26 @@ int gp_discover_sweep(struct gp_discover *d)
 
 static int timer_set(const struct gp_discover *d, long first_ns)
 {
-    struct itimerspec when = {.it_value.tv_nsec = first_ns, .it_interval.tv_nsec = LOOK_NS};
+    struct itimerspec when = {.it_value.tv_nsec = first_ns, .it_interval.tv_nsec = POLL_NS};
     return timerfd_settime(d->timer, 0, &when, NULL) ? -errno : 0;
 }
 
-/* Made good by a sweep, so not a warning; a flood of mappings would otherwise be one of lines. */
-static void lost_say(struct gp_discover *d, uint64_t now)
+/* A sweep makes up for losses, so this is not a warning, and a flood of mappings must not flood the
+ * log. */
+static void lost_log(struct gp_discover *d, uint64_t now)
 {
-    if (d->count.lost == d->said_lost || now < d->said_ns)
+    if (d->count.lost == d->logged_lost || now < d->log_after_ns)
         return;
-    gp_agent_log(GP_AGENTLOG_INFO, "%" PRIu64 " records of mappings were lost, so all of /proc is looked through",
-                 d->count.lost - d->said_lost);
-    d->said_lost = d->count.lost;
-    d->said_ns = now + SAID_NS;
+    gp_agent_log(GP_AGENTLOG_INFO, "%" PRIu64 " mapping records were lost; sweeping /proc",
+                 d->count.lost - d->logged_lost);
+    d->logged_lost = d->count.lost;
+    d->log_after_ns = now + LOG_NS;
 }
 
 static void sweep_if_due(struct gp_discover *d, uint64_t now)
 {
-    /* Files that had to wait for their turn: later, so that who makes thousands of them does not keep us at it. */
+    /* Postponed files are offered again later, so that a process that creates thousands does not
+     * keep us busy. */
     uint64_t postponed = gp_libraries_count(d->options.libraries).postponed;
     bool is_due = (d->want_sweep && now - d->swept_at_ns >= SWEEP_NS) || now - d->swept_at_ns >= d->options.slow_ns;
     if (!is_due && (postponed == d->postponed || now - d->swept_at_ns < POSTPONED_NS))
@@ -577,7 +587,8 @@ void gp_discover_turn(struct gp_discover *d)
 {
     uint64_t expired, now = gp_clock_ns();
     int units = TURN_UNITS;
-    /* A ring's readiness is gone once epoll has seen it; the timer's when it is read.  All rings are looked at. */
+    /* epoll reports a ring's readiness only once, and the timer's until it is read. So every turn
+     * reads all rings. */
     if (read(d->timer, &expired, sizeof(expired)) < 0 && errno != EAGAIN)
         d->want_sweep = true;
     if (now - d->cpus_at_ns >= CPUS_NS) {
@@ -589,10 +600,10 @@ void gp_discover_turn(struct gp_discover *d)
         if (ring->fd >= 0)
             units = ring_read(d, ring, units);
     }
-    lost_say(d, now);
+    lost_log(d, now);
     sweep_if_due(d, now);
     if (units <= 0)
-        timer_set(d, 1); /* a ring says only once that it is half full */
+        timer_set(d, 1); /* a ring reports only once that it is half full */
 }
 
 int gp_discover_fd(const struct gp_discover *d)
@@ -600,9 +611,9 @@ int gp_discover_fd(const struct gp_discover *d)
     return d->epoll;
 }
 
-pid_t gp_discover_looks_at(const struct gp_discover *d)
+pid_t gp_discover_current(const struct gp_discover *d)
 {
-    return __atomic_load_n(&d->looks_at, __ATOMIC_RELAXED); /* as in proc_open */
+    return __atomic_load_n(&d->current, __ATOMIC_RELAXED); /* as in proc_open */
 }
 
 struct gp_discover_count gp_discover_count(const struct gp_discover *d)
@@ -624,7 +635,7 @@ static int open_all(struct gp_discover *d)
     if (d->epoll < 0 || d->timer < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->timer, &event))
         return -errno;
     int error = cpus_follow(d);
-    return error ? error : timer_set(d, LOOK_NS);
+    return error ? error : timer_set(d, POLL_NS);
 }
 
 int gp_discover_open(struct gp_discover **out, const struct gp_discover_options *options, char *why, size_t why_bytes)
@@ -641,12 +652,12 @@ int gp_discover_open(struct gp_discover **out, const struct gp_discover_options 
     d->epoll = d->timer = -1;
     int error = open_all(d);
     if (error) {
-        snprintf(why, why_bytes, "cannot follow what processes map: %s%s", strerror(-error),
+        snprintf(why, why_bytes, "cannot watch the mappings of processes: %s%s", strerror(-error),
                  error == -EPERM || error == -EACCES ? " (CAP_PERFMON is needed)" : "");
         gp_discover_close(d);
         return error;
     }
-    d->want_sweep = true; /* what is mapped already: in the first turn */
+    d->want_sweep = true; /* the first turn finds the copies that are mapped already */
     *out = d;
     return 0;
 }

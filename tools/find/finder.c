@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * finder.c: see finder.h.  The libraries and the search for them are this thread's alone; others see copies of the
- * counts, which it makes after each round.
+ * finder.c: see finder.h. Only this thread uses the libraries and the search; other threads see
+ * copies of the counts, which it makes after each round.
  */
 #include <common/agentlog.h>
 #include <find/finder.h>
@@ -21,11 +21,12 @@
 
 #define GP_FINDER_SECOND  1000000000ull
 #define GP_FINDER_TICK_MS 500
-/* A round arms a few files (10 ms each) and sweeps for 0.3 s; the rest is for a machine that is short of CPUs. */
+/* A round arms a few files (10 ms each) and sweeps for 0.3 s; the rest is for a machine that is
+ * short of CPUs. */
 #define GP_FINDER_HANGS_NS (5 * GP_FINDER_SECOND)
 
-struct gp_finder_file { /* a library with a path, as it was when it was last looked at */
-    char *path;         /* ours: the thread may outlive the options */
+struct gp_finder_file { /* a library with a path, as it was when last checked */
+    char *path;         /* a copy: the thread may outlive the options */
     dev_t device;
     ino_t inode;
     struct timespec changed;
@@ -36,16 +37,16 @@ struct gp_finder_file { /* a library with a path, as it was when it was last loo
 struct gp_finder {
     struct gp_finder_options options;
     struct gp_libraries *libraries;
-    struct gp_discover *discover;                         /* NULL: named files alone */
+    struct gp_discover *discover;                         /* NULL: named files only */
     struct gp_finder_file files[GP_FINDER_LIBRARIES + 1]; /* the installed one is the last */
     unsigned file_count;
     int epoll, stop;
-    uint64_t second_ns, sweep_ns; /* sweep: not before */
+    uint64_t second_ns, sweep_ns; /* sweep_ns: no sweep before */
     pthread_t thread;
     bool is_running;
-    pthread_mutex_t mutex; /* of what follows; held for copies alone */
+    pthread_mutex_t mutex; /* protects the fields below; held only to copy them */
     struct gp_finder_count count;
-    uint64_t round_ns; /* when the round began that is under way; 0: none is */
+    uint64_t round_ns; /* start of the current round; 0: no round is running */
 };
 
 static int finder_fail(char *why, size_t why_bytes, int error, const char *what)
@@ -58,7 +59,7 @@ static int finder_fail(char *why, size_t why_bytes, int error, const char *what)
 
 static bool finder_file_changed(struct gp_finder_file *file)
 {
-    struct stat about = {0}; /* none: like a file that is no file */
+    struct stat about = {0}; /* no file counts as a file of zeros */
     if (stat(file->path, &about) != 0)
         about = (struct stat){0};
     bool changed = about.st_dev != file->device || about.st_ino != file->inode ||
@@ -77,9 +78,9 @@ static int finder_file_arm(struct gp_finder *finder, struct gp_finder_file *file
     return file->error;
 }
 
-/* A package that is upgraded puts another file there, which new programs load; the old one stays armed for those that
- * run. */
-static void finder_files_look(struct gp_finder *finder)
+/* A package upgrade puts another file there, which new programs load. The old file stays armed for
+ * programs that run. */
+static void finder_files_check(struct gp_finder *finder)
 {
     char why[512];
     for (unsigned i = 0; i < finder->file_count; i++) {
@@ -108,17 +109,18 @@ static int finder_files(struct gp_finder *finder, char *why, size_t why_bytes)
         finder_file_changed(file);
         if (!finder_file_arm(finder, file, why, why_bytes))
             continue;
-        if (!file->is_installed || file->error == -EACCES) /* the kernel's no concerns every file */
+        if (!file->is_installed || file->error == -EACCES) /* -EACCES from the kernel applies to every file */
             return file->error == -EACCES ? file->error : -EINVAL;
-        gp_agent_log(GP_AGENTLOG_WARNING, "%s: waiting for programs that load another copy", why);
+        gp_agent_log(GP_AGENTLOG_WARNING, "%s; the agent waits for programs that load another copy", why);
     }
     return 0;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* Files whose processes have ended.  A forked child maps without a word, so all processes are looked at before a file
- * is let go: at most once a second, and for at most a twentieth of the time. */
+/* Disarms files whose processes have ended. A forked child maps a file without a record, so all
+ * processes are swept before a file is disarmed: at most once a second, and for at most a twentieth
+ * of the time. */
 static void finder_idle(struct gp_finder *finder)
 {
     uint64_t now = gp_clock_ns();
@@ -131,7 +133,7 @@ static void finder_idle(struct gp_finder *finder)
         gp_libraries_disarm_idle(finder->libraries);
 }
 
-static void finder_count_up(struct gp_finder *finder, uint64_t round_ns)
+static void finder_publish(struct gp_finder *finder, uint64_t round_ns)
 {
     struct gp_finder_count count = {.libraries = gp_libraries_count(finder->libraries),
                                     .is_searching = finder->discover != NULL};
@@ -146,16 +148,16 @@ static void finder_count_up(struct gp_finder *finder, uint64_t round_ns)
 static void finder_round(struct gp_finder *finder)
 {
     uint64_t now = gp_clock_ns();
-    finder_count_up(finder, now);
+    finder_publish(finder, now);
     gp_libraries_turn(finder->libraries);
     if (finder->discover)
         gp_discover_turn(finder->discover);
     finder_idle(finder);
     if (now - finder->second_ns >= GP_FINDER_SECOND) {
         finder->second_ns = now;
-        finder_files_look(finder);
+        finder_files_check(finder);
     }
-    finder_count_up(finder, 0);
+    finder_publish(finder, 0);
 }
 
 static void *finder_main(void *arg)
@@ -183,7 +185,7 @@ struct gp_finder_count gp_finder_count(struct gp_finder *finder)
     if (!since || now - since < finder->options.hangs_ns)
         return count;
     count.hangs_ns = now - since;
-    count.at = finder->discover ? gp_discover_looks_at(finder->discover) : 0;
+    count.at = finder->discover ? gp_discover_current(finder->discover) : 0;
     return count;
 }
 
@@ -200,9 +202,9 @@ static int finder_search(struct gp_finder *finder, char *why, size_t why_bytes)
     int error = gp_discover_open(&finder->discover, &options, why, why_bytes);
     if (!error)
         return 0;
-    if (!gp_libraries_count(finder->libraries).armed) /* nothing to listen to now, and nothing later */
+    if (!gp_libraries_count(finder->libraries).armed) /* no file is armed, and none can be found later */
         return error;
-    gp_agent_log(GP_AGENTLOG_WARNING, "%s: no other copies of the library than those named", why);
+    gp_agent_log(GP_AGENTLOG_WARNING, "%s; only the named copies of the library are used", why);
     return 0;
 }
 
@@ -218,12 +220,12 @@ static int finder_start(struct gp_finder *finder, char *why, size_t why_bytes)
     }
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the loop handles signals */
     if (!error)
         error = -pthread_create(&finder->thread, NULL, finder_main, finder);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     finder->is_running = !error;
-    return error ? finder_fail(why, why_bytes, error, "the thread that looks for libraries") : 0;
+    return error ? finder_fail(why, why_bytes, error, "the finder thread") : 0;
 }
 
 int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *options, char *why, size_t why_bytes)
@@ -246,7 +248,7 @@ int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *optio
     if (!error)
         error = finder_search(finder, why, why_bytes);
     if (!error) {
-        finder_count_up(finder, 0);
+        finder_publish(finder, 0);
         error = finder_start(finder, why, why_bytes);
     }
     if (error)
@@ -270,8 +272,8 @@ bool gp_finder_close(struct gp_finder *finder)
         return true;
     if (finder->is_running && !finder_join(finder)) {
         gp_agent_log(GP_AGENTLOG_WARNING,
-                     "process %d keeps the search for libraries waiting: its thread is left behind",
-                     finder->discover ? (int)gp_discover_looks_at(finder->discover) : 0);
+                     "reading the files of process %d blocks the finder thread: it is left running",
+                     finder->discover ? (int)gp_discover_current(finder->discover) : 0);
         return false;
     }
     gp_discover_close(finder->discover);

@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * finder.h: looks for copies of the library and keeps them armed, on a thread of its own.  It has to open files of
- * /proc/PID, and there the kernel waits for as long as the process likes: one that execs with a file of its own FUSE
- * server open holds everybody who asks what it maps.  Then new copies are not found until that process is ended, which
- * is said; the heart beats on, and what is armed goes on counting.
+ * finder.h: finds copies of the library and keeps them armed, on a thread of its own. It opens
+ * files of /proc/PID, and there the kernel may block for as long as a process likes: if a process
+ * calls exec while it holds a file on its own FUSE server, every reader of its maps blocks. Then
+ * new copies are not found until that process exits, which the agent logs; the heartbeat and the
+ * armed files are unaffected.
  */
 #ifndef GP_FIND_FINDER_H
 #define GP_FIND_FINDER_H
 
 #include <find/discover.h>
 
-#define GP_FINDER_LIBRARIES 16u /* that may be named */
+#define GP_FINDER_LIBRARIES 16u /* the most that may be named */
 
 struct gp_finder_options {
     struct gp_bpf *bpf;           /* must outlive it */
-    const char *const *libraries; /* armed from the start to the end; one that cannot be is an error */
+    const char *const *libraries; /* always armed; an error if one of these cannot be */
     unsigned library_count;       /* at most GP_FINDER_LIBRARIES */
-    const char *installed;        /* the same, but one that cannot be armed is said and waited for; NULL: none */
-    bool no_discover;             /* these alone */
+    const char *installed;        /* the same, but if it cannot be armed this is logged and tried again; NULL: none */
+    bool no_discover;             /* only these files */
     void (*mapped)(void *arg, pid_t pid); /* as in discover.h; on the finder's thread */
     void *arg;
-    uint64_t hangs_ns; /* of a round that is called hanging; 0: 5 s */
+    uint64_t hangs_ns; /* a round that takes longer counts as stalled; 0: 5 s */
     uint64_t slow_ns;  /* as in discover.h */
 };
 
 struct gp_finder;
 
-/* Arms what is named before it returns.  0, or -errno with a sentence in why. */
+/* Arms the named files before it returns. 0, or -errno with a sentence in why. */
 int gp_finder_open(struct gp_finder **out, const struct gp_finder_options *options, char *why, size_t why_bytes);
-/* Disarms all.  false: the thread hangs in somebody's files after 2 s, and is left behind with all that it uses, bpf
- * too: the caller ends the process. */
+/* Disarms all files. false: the thread still hangs in a file after 2 s and is left running with all
+ * that it uses, bpf included; the caller must end the process. */
 bool gp_finder_close(struct gp_finder *finder);
 
 struct gp_finder_count { /* as of the thread's last round */
     struct gp_libraries_count libraries;
     struct gp_discover_count discover;
-    bool is_searching; /* not: named files alone */
-    uint64_t hangs_ns; /* the round that is under way takes so long already, if that is more than any has to */
-    pid_t at;          /* the process that it looks at then */
+    bool is_searching; /* false: named files only */
+    uint64_t hangs_ns; /* how long the current round has taken, if it counts as stalled; else 0 */
+    pid_t at;          /* the process that it examines then */
 };
 struct gp_finder_count gp_finder_count(struct gp_finder *finder); /* any thread; never waits for the finder's */
 

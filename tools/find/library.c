@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * library.c: see library.h.  Three tables, all of fixed or bounded size whatever tenants do: files that are armed,
- * files that were seen (so that each is looked into once), and processes that map an armed one, a pidfd each.
+ * library.c: see library.h. It has three tables of fixed or bounded size, whatever tenants do:
+ * armed files, files seen before (so that each is examined once), and processes that map an armed
+ * file, with a pidfd each.
  */
 #include <common/agentlog.h>
 #include <find/candidate.h>
@@ -21,18 +22,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SEEN_SETS   256u /* x SEEN_WAYS files; a machine has one or two a container, the rest is for those who play */
+#define SEEN_SETS   256u /* x SEEN_WAYS files; a machine has one or two per container, plus hostile ones */
 #define SEEN_WAYS   4u
-#define HEADS       4096u /* of the chains of processes */
-#define TURN_DEATHS 256   /* processes that ended, in one turn */
-#define SAID_BURST  16u   /* lines about refused files at once, then one a second */
+#define HEADS       4096u /* of chains of processes */
+#define TURN_DEATHS 256   /* ended processes per turn */
+#define LINES_BURST 16u   /* log lines about refused files at once, then one per second */
 
-/* New files that are looked into, for each file system (so a container that makes thousands delays its own alone):
- * looking takes about 50 us, so 64 file systems that do their worst cost 2 % of a CPU. */
-#define LOOK_BURST     32u
-#define LOOK_PER_S     4u
-#define LOOK_BUCKETS   256u
-#define LOOK_OF_BUCKET (LOOK_BURST * 1000000000ull / LOOK_PER_S)
+/* New files that are examined, per file system: a container that creates thousands delays only its
+ * own. An examination takes about 50 us, so 64 file systems at their limit cost 2 % of a CPU. */
+#define EXAMINE_BURST   32u
+#define EXAMINE_PER_S   4u
+#define EXAMINE_BUCKETS 256u
+#define EXAMINE_ROOM    (EXAMINE_BURST * 1000000000ull / EXAMINE_PER_S)
 
 struct armed {
     int link; /* -1: the row is free */
@@ -41,13 +42,13 @@ struct armed {
     uint64_t device, size;
     struct gp_library_id id;
     struct gp_bpf_probe probe;
-    char base[64]; /* last part of its name, as it came */
+    char base[64]; /* last part of its name, unchanged */
     char name[160];
 };
 
 struct seen {
     uint64_t device, inode, size, changed_ns;
-    uint32_t generation; /* of the row `armed`; where there was no room: of `room` */
+    uint32_t generation; /* of the row `armed`; if there was no room, `room` at that time */
     int16_t armed;       /* -1: refused, for `error` */
     int16_t error;       /* 0: the entry is free */
 };
@@ -56,30 +57,30 @@ struct mapper {
     pid_t pid; /* 0: the entry is free */
     int pidfd;
     uint32_t armed, sweep;
-    int32_t next; /* in its chain, or of the free ones */
+    int32_t next; /* in its chain or in the free list */
 };
 
 struct bucket {
-    uint64_t full_ns; /* when it is full again */
+    uint64_t full_ns; /* the time at which it is full again */
 };
 
 struct gp_libraries {
     struct gp_bpf *bpf;
     int epoll;
-    unsigned top;  /* rows from here on were never used */
-    uint32_t room; /* counts what was disarmed: who found no room may try again */
+    unsigned top;  /* rows from `top` on were never used */
+    uint32_t room; /* counts disarmed files: a file refused for lack of room may be offered again */
     struct armed armed[GP_LIBRARY_ARMED];
     struct seen seen[SEEN_SETS][SEEN_WAYS];
-    uint8_t oldest[SEEN_SETS]; /* the way that is given up next */
+    uint8_t oldest[SEEN_SETS]; /* the way that is replaced next */
     struct mapper *mappers;
     uint32_t mapper_room, mapper_count, sweep;
     int32_t mapper_free, heads[HEADS];
-    struct bucket looks[LOOK_BUCKETS], said, postponed_said;
-    uint64_t refused, postponed, unsaid;
-    bool is_short_said;
+    struct bucket examinations[EXAMINE_BUCKETS], refused_lines, postponed_lines;
+    uint64_t refused, postponed, suppressed;
+    bool is_short_logged;
 };
 
-/* ---- words ----------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------------------------- */
 
 static bool bucket_take(struct bucket *bucket, uint64_t cost_ns, uint64_t room_ns)
 {
@@ -100,34 +101,34 @@ static int explain(char *why, size_t why_bytes, int error, const char *format, .
     return error;
 }
 
-static void refusal_say(struct gp_libraries *l, const struct gp_library_offer *offer, int error, const char *why)
+static void refusal_log(struct gp_libraries *l, const struct gp_library_offer *offer, int error, const char *why)
 {
     char name[160];
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
-    if (error == -ENOENT || error == -ENOEXEC) { /* the shim, programs that are named so: nothing is wrong with them */
+    if (error == -ENOENT || error == -ENOEXEC) { /* the shim, or programs of that name: not an error */
         gp_agent_log(GP_AGENTLOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
         return;
     }
-    if (!bucket_take(&l->said, 1000000000ull, SAID_BURST * 1000000000ull)) {
-        l->unsaid++;
+    if (!bucket_take(&l->refused_lines, 1000000000ull, LINES_BURST * 1000000000ull)) {
+        l->suppressed++;
         return;
     }
     gp_agent_log(GP_AGENTLOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
-    if (l->unsaid)
-        gp_agent_log(GP_AGENTLOG_WARNING, "%llu more files were refused and not named here",
-                     (unsigned long long)l->unsaid);
-    l->unsaid = 0;
+    if (l->suppressed)
+        gp_agent_log(GP_AGENTLOG_WARNING, "suppressed %llu further messages about refused files (rate limit)",
+                     (unsigned long long)l->suppressed);
+    l->suppressed = 0;
 }
 
-static void postponed_say(struct gp_libraries *l, const struct gp_library_offer *offer)
+static void postponed_log(struct gp_libraries *l, const struct gp_library_offer *offer)
 {
     char name[160];
     l->postponed++;
-    if (!bucket_take(&l->postponed_said, 60000000000ull, 60000000000ull))
+    if (!bucket_take(&l->postponed_lines, 60000000000ull, 60000000000ull))
         return;
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
     gp_agent_log(GP_AGENTLOG_NOTICE,
-                 "%s (process %d) and other new files of its file system are many at once: looked at later", name,
+                 "%s (process %d): too many new files on its file system at once, so they are examined later", name,
                  (int)offer->pid);
 }
 
@@ -170,7 +171,7 @@ void gp_libraries_close(struct gp_libraries *l)
     free(l);
 }
 
-/* ---- who maps -------------------------------------------------------------------------------------------------- */
+/* ---- processes that map a file --------------------------------------------------------------------------------- */
 
 static int32_t *head_of(struct gp_libraries *l, pid_t pid)
 {
@@ -201,13 +202,13 @@ static int mappers_grow(struct gp_libraries *l)
     return 0;
 }
 
-/* from: the chain's head or the `next` that names it. */
+/* from: the chain's head, or the `next` that points to the entry. */
 static void mapper_drop(struct gp_libraries *l, int32_t *from)
 {
     int32_t i = *from;
     struct mapper *mapper = &l->mappers[i];
     *from = mapper->next;
-    close(mapper->pidfd); /* leaves the epoll too: nobody else has a copy of it */
+    close(mapper->pidfd); /* also removes it from the epoll: there is no other copy of the descriptor */
     l->armed[mapper->armed].mappers--;
     *mapper = (struct mapper){.next = l->mapper_free};
     l->mapper_free = i;
@@ -216,8 +217,8 @@ static void mapper_drop(struct gp_libraries *l, int32_t *from)
 
 static bool has_ended(int pidfd)
 {
-    struct pollfd look = {.fd = pidfd, .events = POLLIN};
-    return poll(&look, 1, 0) > 0;
+    struct pollfd exited = {.fd = pidfd, .events = POLLIN};
+    return poll(&exited, 1, 0) > 0;
 }
 
 static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_library_offer *offer)
@@ -228,7 +229,8 @@ static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_li
     int pidfd = (int)syscall(SYS_pidfd_open, offer->pid, 0);
     if (pidfd < 0)
         return -errno;
-    /* Alive after the pidfd was made: so it is the one that the number meant all the time. */
+    /* The process is alive after the pidfd was opened, so the number meant this process all the
+     * time. */
     struct stat about;
     int32_t i = l->mapper_free;
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
@@ -249,14 +251,15 @@ static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_li
     return 0;
 }
 
-/* A file that has a mapper whom we cannot follow stays armed until a sweep does not find one. */
+/* Tracks a mapper. A file with a mapper that cannot be tracked stays armed until a sweep finds no
+ * such mapper. */
 static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_library_offer *offer)
 {
     if (l->armed[armed].is_kept)
         return 0;
     int32_t known = mapper_find(l, offer->pid, armed);
     if (known >= 0 && has_ended(l->mappers[known].pidfd)) {
-        gp_libraries_left(l, offer->pid); /* the number is another process's by now */
+        gp_libraries_left(l, offer->pid); /* the pid is another process's by now */
         known = -1;
     }
     if (known >= 0) {
@@ -267,11 +270,10 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
     if (!error || error == -ESRCH)
         return error;
     l->armed[armed].is_unwatched = true;
-    if (!l->is_short_said)
-        gp_agent_log(GP_AGENTLOG_WARNING,
-                     "cannot wait for the end of process %d: %s; files stay armed until a look through /proc",
+    if (!l->is_short_logged)
+        gp_agent_log(GP_AGENTLOG_WARNING, "cannot track process %d: %s; its files stay armed until a sweep of /proc",
                      (int)offer->pid, strerror(-error));
-    l->is_short_said = true;
+    l->is_short_logged = true;
     return 0;
 }
 
@@ -295,7 +297,7 @@ void gp_libraries_turn(struct gp_libraries *l)
     struct epoll_event events[TURN_DEATHS];
     int count = epoll_wait(l->epoll, events, TURN_DEATHS, 0);
     for (int i = 0; i < count; i++) {
-        /* One before it in this turn may have taken all of its process's entries. */
+        /* An earlier event of this turn may have removed all entries of its process. */
         const struct mapper *mapper = &l->mappers[events[i].data.u32];
         if (mapper->pid && has_ended(mapper->pidfd))
             gp_libraries_left(l, mapper->pid);
@@ -327,7 +329,7 @@ static const struct seen *seen_find(const struct gp_libraries *l, const struct g
     return NULL;
 }
 
-/* armed >= 0: it is this one; else it was refused for `error`. */
+/* armed >= 0: the file is this row; else it was refused for `error`. */
 static void seen_add(struct gp_libraries *l, const struct gp_candidate *file, int armed, int error)
 {
     unsigned set = seen_set(file);
@@ -349,9 +351,9 @@ static bool id_is(const struct gp_library_id *a, const struct gp_library_id *b)
     return a->bytes == b->bytes && !memcmp(a->id, b->id, a->bytes);
 }
 
-/* The row that this file is, by whatever name, or -1.  A breakpoint says that somebody armed the inode; of ours it can
- * only be one with the same contents.  (A tracer of somebody else's at our probe in an equal copy would be taken for
- * us.) */
+/* The row of this file under any name, or -1. A breakpoint shows that the inode is armed, and only
+ * a row with the same contents can be its own. (A breakpoint of another tracer in an equal copy
+ * would be taken for ours.) */
 static int armed_same(const struct gp_libraries *l, int fd, uint64_t size, const struct gp_library_id *id,
                       const struct gp_bpf_probe *probe)
 {
@@ -378,7 +380,7 @@ static int armed_room(const struct gp_libraries *l, uint64_t device, char *why, 
     if (room < 0)
         return explain(why, why_bytes, -ENOSPC, "%u files are armed already", GP_LIBRARY_ARMED);
     if (of_one >= GP_LIBRARY_OF_ONE)
-        return explain(why, why_bytes, -ENOSPC, "%u files are armed on its file system already", GP_LIBRARY_OF_ONE);
+        return explain(why, why_bytes, -ENOSPC, "%u files on its file system are armed already", GP_LIBRARY_OF_ONE);
     return room;
 }
 
@@ -392,35 +394,36 @@ static void armed_name(struct armed *row, const char *name)
 static void disarm(struct gp_libraries *l, uint32_t i)
 {
     struct armed *row = &l->armed[i];
-    gp_agent_log(GP_AGENTLOG_INFO, "disarmed %s: nobody maps it any more", row->name);
+    gp_agent_log(GP_AGENTLOG_INFO, "disarmed %s: no process maps it any more", row->name);
     close(row->link);
     l->room++;
     *row = (struct armed){.link = -1, .generation = row->generation + 1};
 }
 
-struct look {
+struct request {
     const struct gp_candidate *file;
     const char *name;
-    const struct gp_library_id *id; /* that it must have; NULL: any */
+    const struct gp_library_id *id; /* the id that it must have; NULL: any */
 };
 
-/* fd: open for reading.  The row or -errno; *is_new if it was armed now. */
-static int file_arm(struct gp_libraries *l, int fd, const struct look *look, bool *is_new, char *why, size_t why_bytes)
+/* fd is open for reading. Returns the row or -errno; *is_new is set if it was armed now. */
+static int file_arm(struct gp_libraries *l, int fd, const struct request *request, bool *is_new, char *why,
+                    size_t why_bytes)
 {
     struct gp_library_id id;
     struct gp_bpf_probe probe;
     int error = gp_library_id_read(fd, &id);
     if (error && error != -ENOENT)
         return explain(why, why_bytes, error, "not an ELF file of this machine");
-    if (look->id && look->id->bytes && !id_is(look->id, &id))
-        return explain(why, why_bytes, -ESTALE, "another file stands where it was mapped from");
+    if (request->id && request->id->bytes && !id_is(request->id, &id))
+        return explain(why, why_bytes, -ESTALE, "its path is another file by now");
     error = gp_bpf_probe_find(fd, &probe);
     if (error)
-        return explain(why, why_bytes, error, "there is no probe gpuprof:batch in it");
-    int same = armed_same(l, fd, look->file->size, &id, &probe);
+        return explain(why, why_bytes, error, "it has no probe gpuprof:batch");
+    int same = armed_same(l, fd, request->file->size, &id, &probe);
     if (same >= 0)
         return same;
-    int row = armed_room(l, look->file->device, why, why_bytes);
+    int row = armed_room(l, request->file->device, why, why_bytes);
     if (row < 0)
         return row;
     int link = gp_bpf_attach(l->bpf, fd, &probe, why, why_bytes);
@@ -428,30 +431,30 @@ static int file_arm(struct gp_libraries *l, int fd, const struct look *look, boo
         return link;
     l->armed[row] = (struct armed){.link = link,
                                    .generation = l->armed[row].generation,
-                                   .device = look->file->device,
-                                   .size = look->file->size,
+                                   .device = request->file->device,
+                                   .size = request->file->size,
                                    .id = id,
                                    .probe = probe};
-    armed_name(&l->armed[row], look->name);
+    armed_name(&l->armed[row], request->name);
     if ((unsigned)row >= l->top)
         l->top = (unsigned)row + 1;
     *is_new = true;
     return row;
 }
 
-/* Reopens and arms.  The row or -errno. */
-static int file_look_into(struct gp_libraries *l, int fd, const struct look *look, bool *is_new, char *why,
-                          size_t why_bytes)
+/* Reopens the file and arms it. Returns the row or -errno. */
+static int file_reopen_arm(struct gp_libraries *l, int fd, const struct request *request, bool *is_new, char *why,
+                           size_t why_bytes)
 {
     int file = gp_candidate_reopen(fd);
     if (file < 0)
         return explain(why, why_bytes, file, "cannot be opened: %s", strerror(-file));
-    int row = file_arm(l, file, look, is_new, why, why_bytes);
+    int row = file_arm(l, file, request, is_new, why, why_bytes);
     close(file);
     return row;
 }
 
-/* ---- what is named, what is offered ---------------------------------------------------------------------------- */
+/* ---- named and offered files ----------------------------------------------------------------------------------- */
 
 static int keep(struct gp_libraries *l, int fd, const char *path, char *why, size_t why_bytes)
 {
@@ -464,7 +467,8 @@ static int keep(struct gp_libraries *l, int fd, const char *path, char *why, siz
         return explain(why, why_bytes, -EPERM, "%s: %s: chown root FILE; chmod go-w FILE", path, refusal);
     bool is_new = false;
     char sentence[200];
-    int row = file_look_into(l, fd, &(struct look){.file = &file, .name = path}, &is_new, sentence, sizeof(sentence));
+    int row =
+        file_reopen_arm(l, fd, &(struct request){.file = &file, .name = path}, &is_new, sentence, sizeof(sentence));
     if (row < 0)
         return explain(why, why_bytes, row, "%s: %s", path, sentence);
     l->armed[row].is_kept = true;
@@ -482,26 +486,26 @@ int gp_libraries_keep(struct gp_libraries *l, const char *path, char *why, size_
     return error;
 }
 
-/* The row or -errno.  What it says is worth keeping unless the file may be asked for again: -EBUSY, -ESRCH, -EAGAIN (a
- * lease) and -ESTALE. */
-static int offer_look(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_candidate *file,
-                      bool *is_new, char *why, size_t why_bytes)
+/* Returns the row or -errno. The error is remembered unless the file may be offered again: -EBUSY,
+ * -ESRCH, -EAGAIN (a lease) and -ESTALE. */
+static int offer_examine(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_candidate *file,
+                         bool *is_new, char *why, size_t why_bytes)
 {
     const char *refusal = gp_candidate_refusal(file);
     if (refusal)
         return explain(why, why_bytes, -EPERM, "%s", refusal);
-    struct bucket *looks = &l->looks[(file->device * 0x9e3779b97f4a7c15ull >> 32) % LOOK_BUCKETS];
-    if (!bucket_take(looks, 1000000000ull / LOOK_PER_S, LOOK_OF_BUCKET))
+    struct bucket *examinations = &l->examinations[(file->device * 0x9e3779b97f4a7c15ull >> 32) % EXAMINE_BUCKETS];
+    if (!bucket_take(examinations, 1000000000ull / EXAMINE_PER_S, EXAMINE_ROOM))
         return -EBUSY;
     int served = gp_candidate_is_served(file, offer->proc);
     if (served == -ESRCH)
         return served;
     if (served)
         return explain(why, why_bytes, -EPERM,
-                       served > 0 ? "its file system is served by a process (FUSE), which could make us wait"
-                                  : "its file system is not mounted where the process is");
-    return file_look_into(l, offer->fd, &(struct look){.file = file, .name = offer->name, .id = offer->id}, is_new, why,
-                          why_bytes);
+                       served > 0 ? "a process serves its file system (FUSE) and could block the agent"
+                                  : "its file system is not among the mounts of the process");
+    return file_reopen_arm(l, offer->fd, &(struct request){.file = file, .name = offer->name, .id = offer->id}, is_new,
+                           why, why_bytes);
 }
 
 static bool is_final(int error)
@@ -514,14 +518,14 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
 {
     char why[256] = "";
     bool is_new = false;
-    int row = offer_look(l, offer, file, &is_new, why, sizeof(why));
+    int row = offer_examine(l, offer, file, &is_new, why, sizeof(why));
     if (row >= 0 || is_final(row))
         seen_add(l, file, row < 0 ? -1 : row, row < 0 ? row : 0);
     if (row == -EBUSY)
-        postponed_say(l, offer);
+        postponed_log(l, offer);
     else if (row < 0 && row != -ESRCH) {
         l->refused++;
-        refusal_say(l, offer, row, why);
+        refusal_log(l, offer, row, why);
     }
     if (row < 0)
         return row;
@@ -582,7 +586,7 @@ void gp_libraries_disarm_idle(struct gp_libraries *l)
     for (unsigned i = 0; i < l->top; i++) {
         if (is_idle(&l->armed[i]) && !l->armed[i].is_unwatched)
             disarm(l, i);
-        l->armed[i].is_unwatched = false; /* the next sweep says so again */
+        l->armed[i].is_unwatched = false; /* the next sweep sets it again */
     }
 }
 
@@ -591,7 +595,7 @@ void gp_libraries_sweep_begin(struct gp_libraries *l)
     l->sweep++;
 }
 
-void gp_libraries_sweep_still(struct gp_libraries *l, pid_t pid)
+void gp_libraries_sweep_keep(struct gp_libraries *l, pid_t pid)
 {
     for (int32_t i = *head_of(l, pid); i >= 0; i = l->mappers[i].next)
         if (l->mappers[i].pid == pid)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * loader.c: opens, loads, pins and attaches bpf/gpuprof.bpf.c.  The object is part of this program (a skeleton that
- * bpftool made of it), so what is loaded is what was built with it.
+ * loader.c: opens, loads, pins and attaches bpf/gpuprof.bpf.c. The BPF object is part of this
+ * program (a skeleton made by bpftool), so the programs loaded are those it was built with.
  */
 #include "kernel/loader.h"
 #include "kernel/probe.h"
@@ -26,9 +26,9 @@
 #include "gpuprof.skel.h"
 #include "loaderabi.h"
 
-/* Of kernel 6.6; the headers of Debian 12 do not know it. */
+/* From Linux 6.6; the headers of Debian 12 lack it. */
 #define ATTACH_UPROBE_MULTI 48
-struct multi_link { /* the part of union bpf_attr that BPF_LINK_CREATE takes for it */
+struct multi_link { /* the part of union bpf_attr that BPF_LINK_CREATE uses for uprobe_multi */
     uint32_t prog_fd, target_fd, attach_type, flags;
     uint64_t path, offsets, semaphore_offsets, cookies;
     uint32_t count, multi_flags, pid, pad_;
@@ -52,8 +52,9 @@ static const struct {
 };
 #define PINNED (sizeof pinned / sizeof pinned[0])
 
-static int say(char *why, size_t why_bytes, int error, const char *format, ...) __attribute__((format(printf, 4, 5)));
-static int say(char *why, size_t why_bytes, int error, const char *format, ...)
+static int explain(char *why, size_t why_bytes, int error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static int explain(char *why, size_t why_bytes, int error, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -65,9 +66,10 @@ static int say(char *why, size_t why_bytes, int error, const char *format, ...)
 
 static bool is_verbose;
 
-static int libbpf_says(enum libbpf_print_level level, const char *format, va_list list)
+static int libbpf_log(enum libbpf_print_level level, const char *format, va_list list)
 {
-    return is_verbose && level == LIBBPF_WARN ? vfprintf(stderr, format, list) : 0; /* the rest: each relocation */
+    /* Lower levels log each relocation. */
+    return is_verbose && level == LIBBPF_WARN ? vfprintf(stderr, format, list) : 0;
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
@@ -77,7 +79,7 @@ static uint32_t or_default(uint32_t asked, uint32_t otherwise)
     return asked ? asked : otherwise;
 }
 
-/* A ring is a power of two of pages; the kernel refuses others. */
+/* The kernel accepts only a power of two of pages as a ring's size. */
 static uint32_t ring_round(uint32_t bytes)
 {
     uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE), size = page;
@@ -122,7 +124,8 @@ static int link_multi(int program, const char *path, const struct gp_bpf_probe *
     return fd < 0 ? -errno : fd;
 }
 
-/* A kernel that knows the link looks at the file and finds that it is none; others do not get that far. */
+/* A kernel that has uprobe_multi opens the path and fails because it is not a regular file; others
+ * fail earlier. */
 static bool multi_works(int program)
 {
     struct gp_bpf_probe none = {.offset = 0};
@@ -151,17 +154,18 @@ static int load_once(struct gp_bpf *bpf, const struct gp_bpf_options *options, b
 static int load(struct gp_bpf *bpf, const struct gp_bpf_options *options, char *why, size_t why_bytes)
 {
     if (access("/sys/kernel/btf/vmlinux", R_OK))
-        return say(why, why_bytes, -ENOTSUP,
-                   "the kernel has no BTF (/sys/kernel/btf/vmlinux): one built with CONFIG_DEBUG_INFO_BTF is needed");
+        return explain(
+            why, why_bytes, -ENOTSUP,
+            "the kernel has no BTF (/sys/kernel/btf/vmlinux): use a kernel built with CONFIG_DEBUG_INFO_BTF");
     int error = options->by_perf ? -EOPNOTSUPP : load_once(bpf, options, true);
     if (error)
         error = load_once(bpf, options, false);
-    if (error == -EPERM) /* -EACCES is the verifier's */
-        return say(why, why_bytes, -EPERM,
-                   "may not load BPF programs: root, or the capabilities CAP_BPF and CAP_PERFMON, are needed");
+    if (error == -EPERM) /* the verifier returns -EACCES instead */
+        return explain(why, why_bytes, -EPERM,
+                       "no permission to load BPF programs: run as root or with CAP_BPF and CAP_PERFMON");
     if (error)
-        return say(why, why_bytes, error == -EINVAL ? -ENOTSUP : error,
-                   "the kernel does not take the programs (%s): Linux 5.15 or newer is needed", strerror(-error));
+        return explain(why, why_bytes, error == -EINVAL ? -ENOTSUP : error,
+                       "the kernel refuses the BPF programs (%s): Linux 5.15 or newer is needed", strerror(-error));
     return 0;
 }
 
@@ -171,7 +175,7 @@ static int attach_tracepoints(struct gp_bpf *bpf, char *why, size_t why_bytes)
     bpf->skeleton->links.gpuprof_exec = bpf_program__attach_trace(bpf->skeleton->progs.gpuprof_exec);
     if (bpf->skeleton->links.gpuprof_exit && bpf->skeleton->links.gpuprof_exec)
         return 0;
-    return say(why, why_bytes, -errno, "cannot attach to the tracepoints of exit and exec: %s", strerror(errno));
+    return explain(why, why_bytes, -errno, "cannot attach to the tracepoints of exit and exec: %s", strerror(errno));
 }
 
 static int meta_map(struct gp_bpf *bpf, char *why, size_t why_bytes)
@@ -181,7 +185,7 @@ static int meta_map(struct gp_bpf *bpf, char *why, size_t why_bytes)
     int fd = bpf_map__fd(bpf->skeleton->maps.meta);
     void *at = mmap(NULL, bpf->meta_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
-        return say(why, why_bytes, -errno, "cannot map the table meta: %s", strerror(errno));
+        return explain(why, why_bytes, -errno, "cannot map the table meta: %s", strerror(errno));
     bpf->meta = at;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -197,7 +201,8 @@ static int meta_map(struct gp_bpf *bpf, char *why, size_t why_bytes)
 
 /* ---- pins ------------------------------------------------------------------------------------------------------ */
 
-/* Under this name a map waits for its place: renamed over the old one it is there without a moment in between. */
+/* A map is pinned under this suffix first and then renamed over the old pin, so a reader always
+ * finds one. */
 #define NEXT "-new"
 #define LOCK "lock"
 
@@ -207,7 +212,8 @@ static int pin_path(char *path, size_t bytes, const char *pins, const char *name
     return length < 0 || (size_t)length >= bytes ? -ENAMETOOLONG : 0;
 }
 
-/* A map of this name made by us, of whatever version; what else lies there is not ours to replace. */
+/* Whether the pin is a map with this name of any version of ours; any other object must not be
+ * replaced. */
 static bool pin_is_ours(const char *path, const char *name)
 {
     char link[32], kind[32] = "";
@@ -225,32 +231,32 @@ static bool pin_is_ours(const char *path, const char *name)
     return is_ours;
 }
 
-/* /sys/fs/bpf may be a place where everybody makes names (it is sticky then): a directory of somebody else's there
- * would be his to change under us. */
+/* /sys/fs/bpf may be writable for all users (with the sticky bit): the owner of a directory there
+ * could change it while we use it. */
 static int pins_judge(int fd, const char *pins, char *why, size_t why_bytes)
 {
     struct statfs where;
     struct stat about;
     if (fstatfs(fd, &where) || (unsigned long)where.f_type != BPFFS_MAGIC)
-        return say(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
+        return explain(why, why_bytes, -ENOENT, "%s is not on a bpffs: mount -t bpf bpf /sys/fs/bpf", pins);
     if (fstat(fd, &about) || about.st_uid != geteuid() || (about.st_mode & 022))
-        return say(why, why_bytes, -EEXIST, "%s is another user's, or others may write there: take it away", pins);
+        return explain(why, why_bytes, -EEXIST, "%s is another user's, or others may write there: take it away", pins);
     return 0;
 }
 
-/* An open descriptor of the directory, which is made; or -errno. */
+/* Creates the directory if needed. Returns an open descriptor of it or -errno. */
 static int pins_open(const char *pins, char *why, size_t why_bytes)
 {
     bool is_made = mkdir(pins, 0755) == 0;
     if (!is_made && errno != EEXIST)
-        return say(why, why_bytes, -errno, "cannot make %s: %s (is a bpffs mounted at /sys/fs/bpf?)", pins,
-                   strerror(errno));
+        return explain(why, why_bytes, -errno, "cannot make %s: %s (is a bpffs mounted at /sys/fs/bpf?)", pins,
+                       strerror(errno));
     if (is_made)
-        chmod(pins, 0755); /* whatever the umask is */
+        chmod(pins, 0755); /* independent of the umask */
     int fd = open(pins, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return say(why, why_bytes, -errno, "cannot open %s: %s", pins,
-                   errno == ENOTDIR || errno == ELOOP ? "no directory, or a link to one" : strerror(errno));
+        return explain(why, why_bytes, -errno, "cannot open %s: %s", pins,
+                       errno == ENOTDIR || errno == ELOOP ? "not a directory, or a symbolic link" : strerror(errno));
     int error = pins_judge(fd, pins, why, why_bytes);
     if (!error)
         return fd;
@@ -268,7 +274,7 @@ static int pin_one(const struct gp_bpf *bpf, const char *pins, size_t index)
     struct bpf_map *map = bpf_object__find_map_by_name(bpf->skeleton->obj, pinned[index].name);
     if (!map)
         return -ENOENT;
-    if (unlink(path) && errno != ENOENT) /* of one that was killed here */
+    if (unlink(path) && errno != ENOENT) /* left by an agent that was killed here */
         return -errno;
     return bpf_obj_pin(bpf_map__fd(map), path) || chmod(path, pinned[index].mode) ? -errno : 0;
 }
@@ -279,8 +285,8 @@ static int pin_group(const char *pins, gid_t group, char *why, size_t why_bytes)
     if (group == (gid_t)-1)
         return 0;
     if (pin_path(path, sizeof path, pins, "process_device", NEXT) || chown(path, (uid_t)-1, group))
-        return say(why, why_bytes, -errno, "cannot give process_device to group %u: %s%s", (unsigned)group,
-                   strerror(errno), errno == EPERM ? " (CAP_CHOWN, or to be in that group, is needed)" : "");
+        return explain(why, why_bytes, -errno, "cannot give process_device to group %u: %s%s", (unsigned)group,
+                       strerror(errno), errno == EPERM ? " (needs CAP_CHOWN or membership in that group)" : "");
     return 0;
 }
 
@@ -292,8 +298,8 @@ static void pins_drop(const char *pins, const char *end)
             unlink(path);
 }
 
-/* Tables first, meta last: who reads meanwhile finds an old heartbeat beside new tables, never a fresh one beside
- * old. */
+/* Tables first, meta last: a reader in between sees an old heartbeat beside new tables, never a new
+ * heartbeat beside old tables. */
 static int pins_place(const char *pins, char *why, size_t why_bytes)
 {
     char from[4096], to[4096];
@@ -302,13 +308,13 @@ static int pins_place(const char *pins, char *why, size_t why_bytes)
             pin_path(to, sizeof to, pins, pinned[i].name, ""))
             return -ENAMETOOLONG;
         if (rename(from, to))
-            return say(why, why_bytes, -errno, "cannot pin %s: %s", to, strerror(errno));
+            return explain(why, why_bytes, -errno, "cannot pin %s: %s", to, strerror(errno));
     }
     return 0;
 }
 
-/* What is locked is a directory that nobody else may open: whoever can open a file can lock it, and for how long he
- * likes. */
+/* Any user that can open a file can lock it for any time, so the lock is on a directory that no
+ * other user may open. */
 static int lock_open(const char *pins, char *why, size_t why_bytes)
 {
     int fd = pins_open(pins, why, why_bytes);
@@ -321,8 +327,8 @@ static int lock_open(const char *pins, char *why, size_t why_bytes)
     close(fd);
     if (!error)
         error = pins_judge(lock, pins, why, why_bytes);
-    else if (error != -ENOENT) /* the directory was taken away meanwhile */
-        say(why, why_bytes, error, "cannot open %s/" LOCK ": %s", pins, strerror(-error));
+    else if (error != -ENOENT) /* the directory was removed meanwhile */
+        explain(why, why_bytes, error, "cannot open %s/" LOCK ": %s", pins, strerror(-error));
     else
         error = -EAGAIN;
     if (error && lock >= 0)
@@ -338,8 +344,8 @@ bool gp_bpf_pins_held(const char *pins, int lock)
            held.st_ino == there.st_ino && held.st_dev == there.st_dev;
 }
 
-/* The kernel gives the lock back whatever the holder died of.  A directory that was removed between open and flock is
- * nobody's any more: again. */
+/* The kernel releases the lock however the holder ends. If the directory was removed between open
+ * and flock, it is created and locked again. */
 int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes)
 {
     for (unsigned tries = 0; tries < 100; tries++) {
@@ -359,10 +365,11 @@ int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes)
         if (gp_bpf_pinned_meta(pins, &meta) == 0)
             snprintf(who, sizeof who, " (pid %u)", meta.agent_pid);
         if (error == -EWOULDBLOCK)
-            return say(why, why_bytes, -EEXIST, "another agent%s runs with the pins %s", who, pins);
-        return say(why, why_bytes, error, "cannot lock %s: %s", pins, strerror(-error));
+            return explain(why, why_bytes, -EEXIST, "another agent%s uses the pins %s", who, pins);
+        return explain(why, why_bytes, error, "cannot lock %s: %s", pins, strerror(-error));
     }
-    return say(why, why_bytes, -EAGAIN, "%s comes and goes: is another agent started again and again?", pins);
+    return explain(why, why_bytes, -EAGAIN, "%s is removed again and again: is another agent restarting in a loop?",
+                   pins);
 }
 
 int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, size_t why_bytes)
@@ -374,14 +381,14 @@ int gp_bpf_pin(struct gp_bpf *bpf, const char *pins, gid_t group, char *why, siz
     close(fd);
     for (size_t i = 0; i < PINNED; i++) {
         if (pin_path(path, sizeof path, pins, pinned[i].name, ""))
-            return say(why, why_bytes, -ENAMETOOLONG, "%s: too long a name", pins);
+            return explain(why, why_bytes, -ENAMETOOLONG, "%s: name too long", pins);
         if (access(path, F_OK) == 0 && !pin_is_ours(path, pinned[i].name))
-            return say(why, why_bytes, -EEXIST, "%s is there already and is not gpuprof's: take it away", path);
+            return explain(why, why_bytes, -EEXIST, "%s exists and is not gpuprof's: remove it", path);
     }
     for (size_t i = 0; !error && i < PINNED; i++) {
         error = pin_one(bpf, pins, i);
         if (error)
-            say(why, why_bytes, error, "cannot pin %s/%s: %s", pins, pinned[i].name, strerror(-error));
+            explain(why, why_bytes, error, "cannot pin %s/%s: %s", pins, pinned[i].name, strerror(-error));
     }
     if (!error)
         error = pin_group(pins, group, why, why_bytes);
@@ -405,7 +412,7 @@ int gp_bpf_unpin(const char *pins)
     pins_drop(pins, NEXT);
     if (!pin_path(path, sizeof path, pins, LOCK, ""))
         rmdir(path);
-    if (rmdir(pins) && errno != ENOENT && errno != ENOTEMPTY && errno != EBUSY) /* busy: the mount itself */
+    if (rmdir(pins) && errno != ENOENT && errno != ENOTEMPTY && errno != EBUSY) /* busy: it is the mount point */
         error = -errno;
     return error;
 }
@@ -418,8 +425,7 @@ int gp_bpf_pins_foreign(const char *pins, char *name, size_t name_bytes)
     if (!directory)
         return -errno;
     while ((entry = readdir(directory))) {
-        bool is_ours =
-            entry->d_name[0] == '.' || !strcmp(entry->d_name, LOCK); /* and names with dots cannot be made there */
+        bool is_ours = entry->d_name[0] == '.' || !strcmp(entry->d_name, LOCK); /* bpffs allows no names with dots */
         for (size_t i = 0; !is_ours && i < PINNED; i++)
             is_ours = !strcmp(entry->d_name, pinned[i].name);
         if (!is_ours && count++ == 0)
@@ -460,9 +466,9 @@ int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char 
     *out = NULL;
     struct gp_bpf *bpf = calloc(1, sizeof *bpf);
     if (!bpf)
-        return say(why, why_bytes, -ENOMEM, "out of memory");
+        return explain(why, why_bytes, -ENOMEM, "out of memory");
     is_verbose = options->verbose;
-    libbpf_set_print(libbpf_says);
+    libbpf_set_print(libbpf_log);
     int error = load(bpf, options, why, why_bytes);
     if (!error)
         error = meta_map(bpf, why, why_bytes);
@@ -505,7 +511,7 @@ static int link_perf(int program, const char *path, const struct gp_bpf_probe *p
     if (type < 0)
         return type;
     if (probe->semaphore_offset >> 32)
-        return -EFBIG; /* perf has 32 bits for it */
+        return -EFBIG; /* perf has only 32 bits for the offset */
     struct perf_event_attr attr = {
         .type = (uint32_t)type,
         .size = sizeof attr,
@@ -519,7 +525,7 @@ static int link_perf(int program, const char *path, const struct gp_bpf_probe *p
     LIBBPF_OPTS(bpf_link_create_opts, with, .perf_event.bpf_cookie = probe->cookie);
     int link = bpf_link_create(program, event, BPF_PERF_EVENT, &with);
     int error = link < 0 ? -errno : 0;
-    close(event); /* the link holds it */
+    close(event); /* the link keeps the event */
     return error ? error : link;
 }
 
@@ -530,10 +536,10 @@ int gp_bpf_attach(struct gp_bpf *bpf, int fd, const struct gp_bpf_probe *probe, 
     int program = bpf_program__fd(bpf->skeleton->progs.gpuprof_batch);
     int link = bpf->is_multi ? link_multi(program, path, probe) : link_perf(program, path, probe);
     if (link == -EPERM || link == -EACCES)
-        return say(why, why_bytes, link, "may not place the probe: %s",
-                   bpf->is_multi ? "CAP_PERFMON is needed" : "CAP_SYS_ADMIN is needed below Linux 6.6");
+        return explain(why, why_bytes, link, "no permission to place the probe: %s",
+                       bpf->is_multi ? "CAP_PERFMON is needed" : "CAP_SYS_ADMIN is needed below Linux 6.6");
     if (link < 0)
-        return say(why, why_bytes, link, "cannot place the probe: %s", strerror(-link));
+        return explain(why, why_bytes, link, "cannot place the probe: %s", strerror(-link));
     return link;
 }
 
@@ -542,7 +548,7 @@ bool gp_bpf_is_multi(const struct gp_bpf *bpf)
     return bpf->is_multi;
 }
 
-/* ---- what is in there ------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------------------------ */
 
 int gp_bpf_map(const struct gp_bpf *bpf, const char *name)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * mapwalk.c: walks through the maps in parts of bounded size, and takes away what removed cgroups left in them.  A part
- * is one system call; a hash map is read bucket by bucket, so what stays in it during a walk is seen, and seen once,
- * whatever comes and goes beside it.
+ * mapwalk.c: walks the maps in parts of bounded size and frees the rows of removed cgroups. A part
+ * is one system call. A hash map is read bucket by bucket, so an entry that stays in it during a
+ * walk is read exactly once, whatever other entries are added or removed.
  */
 #include "kernel/loader.h"
 #include <bpf/bpf.h>
@@ -22,7 +22,7 @@ static int walk_part(int fd, struct gp_bpf_walk *walk, void *keys, void *values,
     if (!error)
         return 1;
     if (errno == ENOENT)
-        return 0; /* with the last ones */
+        return 0; /* after the last entries */
     *count = 0;
     return -errno;
 }
@@ -63,7 +63,7 @@ int gp_bpf_idle_sums(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_
     return more;
 }
 
-/* ---- what removed cgroups left --------------------------------------------------------------------------------- */
+/* ---- rows of removed cgroups ----------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -71,10 +71,10 @@ static int compare(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-enum { LEFT_NOTHING, LEFT_TAKEN, LEFT_KEPT }; /* of a container's sums */
+enum { LEFT_NOTHING, LEFT_TAKEN, LEFT_KEPT }; /* the state of a container's sums */
 
-/* A sum that still counts a process stays: the process left the cgroup before it was removed, and is counted there
- * until its next batch. */
+/* A sum that still counts a process stays: the process left the cgroup before the removal and is
+ * counted there until its next batch. */
 static int forget_sums(int fd, const uint64_t *ids, uint32_t count, uint8_t *left)
 {
     struct gp_map_container_key keys[GP_BPF_PART];

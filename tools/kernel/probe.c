@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * probe.c: finds gpuprof:batch in an ELF file by its SystemTap note.  The file may be any container's: every offset is
- * checked against the file, every table has an end, and nothing is mapped (a file that shrinks would kill us).
+ * probe.c: finds gpuprof:batch in an ELF file by its SystemTap note. The file may come from any
+ * container: every offset is checked against the file, every table is bounded, and the file is not
+ * mapped (one that shrinks would kill the agent).
  */
 #include "kernel/probe.h"
 #include "kernel/loader.h"
@@ -15,7 +16,7 @@
 
 #define SECTIONS_MOST        4096u
 #define PROBE_SEGMENTS_LIMIT 256u
-#define PROBE_NOTES_LIMIT    65536u /* bytes; ours has one probe of under 100 */
+#define PROBE_NOTES_LIMIT    65536u /* bytes; the library has one note of less than 100 */
 #define NAMES_MOST           262144u
 
 #if defined(__x86_64__)
@@ -30,7 +31,7 @@ static const struct {
     {"rdx", "edx", 12}, {"rsi", "esi", 13}, {"rdi", "edi", 14}, {"rsp", "esp", 19},
 };
 #else
-#error "probe.c knows the registers of x86-64 alone"
+#error "probe.c supports only the registers of x86-64"
 #endif
 
 /* ---- arguments ------------------------------------------------------------------------------------------------- */
@@ -44,7 +45,7 @@ static int register_word(const char *text, size_t length)
     return -EINVAL;
 }
 
-/* One "SIZE@WHERE", WHERE being %reg, $number, number(%reg) or (%reg). */
+/* Parses one "SIZE@WHERE", where WHERE is %reg, $number, number(%reg) or (%reg). */
 static int argument(const char **text, uint32_t *spec)
 {
     char *end;
@@ -108,7 +109,7 @@ static int read_at(int fd, uint64_t offset, void *to, size_t bytes)
     return (size_t)got == bytes ? 0 : -ENOEXEC;
 }
 
-/* A table of the file, from malloc, with a NUL behind it. */
+/* Reads a table of the file into malloc'ed memory, followed by a NUL. */
 static int table_read(int fd, uint64_t offset, uint64_t bytes, uint64_t most, char **out)
 {
     if (bytes == 0)
@@ -127,7 +128,7 @@ static int table_read(int fd, uint64_t offset, uint64_t bytes, uint64_t most, ch
     return error;
 }
 
-/* Offset in the file of an address, or 0. */
+/* The file offset of an address, or 0. */
 static uint64_t offset_of(const Elf64_Phdr *segments, unsigned count, uint64_t address)
 {
     for (unsigned i = 0; i < count; i++)
@@ -137,7 +138,7 @@ static uint64_t offset_of(const Elf64_Phdr *segments, unsigned count, uint64_t a
     return 0;
 }
 
-/* The one note of ours among them: its three addresses and its arguments. */
+/* Finds our note and returns its three addresses and its arguments. */
 static int note_find(const char *notes, size_t bytes, uint64_t addresses[3], const char **arguments)
 {
     static const char ours[] = "gpuprof\0batch"; /* and its NUL */
@@ -163,7 +164,8 @@ static int note_find(const char *notes, size_t bytes, uint64_t addresses[3], con
 static int probe_fill(struct gp_bpf_probe *out, const Elf64_Phdr *segments, unsigned count, const uint64_t addresses[3],
                       uint64_t base, const char *arguments)
 {
-    /* Prelinking moves addresses, but not the notes; the section .stapsdt.base tells by how much. */
+    /* Prelinking moves addresses but not those in the notes; the section .stapsdt.base tells by how
+     * much. */
     uint64_t by = base ? base - addresses[1] : 0;
     out->offset = offset_of(segments, count, addresses[0] + by);
     out->semaphore_offset = addresses[2] ? offset_of(segments, count, addresses[2] + by) : 0;
@@ -172,8 +174,8 @@ static int probe_fill(struct gp_bpf_probe *out, const Elf64_Phdr *segments, unsi
     return 0;
 }
 
-static int sections_look(int fd, const Elf64_Ehdr *head, const Elf64_Shdr *sections, const Elf64_Phdr *segments,
-                         struct gp_bpf_probe *out)
+static int sections_search(int fd, const Elf64_Ehdr *head, const Elf64_Shdr *sections, const Elf64_Phdr *segments,
+                           struct gp_bpf_probe *out)
 {
     char *names = NULL, *notes = NULL;
     const Elf64_Shdr *table = &sections[head->e_shstrndx], *found = NULL;
@@ -219,7 +221,7 @@ int gp_bpf_probe_find(int fd, struct gp_bpf_probe *out)
         error = table_read(fd, head.e_shoff, head.e_shnum * sizeof(Elf64_Shdr), SECTIONS_MOST * sizeof(Elf64_Shdr),
                            &sections);
     if (!error)
-        error = sections_look(fd, &head, (const Elf64_Shdr *)sections, (const Elf64_Phdr *)segments, out);
+        error = sections_search(fd, &head, (const Elf64_Shdr *)sections, (const Elf64_Phdr *)segments, out);
     free(segments);
     free(sections);
     return error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * container.c: from a cgroup's number to the names people use, out of files alone: no API server, no gRPC, no runtime's
- * socket.  Called by the metrics and by whoever prints containers; must never trust what it reads: paths and documents
- * are bounded, names become harmless.  What is looked at, in this order, is docs/metrics.md's section "Names".
+ * container.c: finds the names of a container from its cgroup's number, reading files only: no API
+ * server, no gRPC, no runtime's socket. The metrics and the views call it. It trusts no file: paths
+ * and documents are bounded, names are cleaned. docs/metrics.md lists the sources in order.
  */
 #include <maps/maps.h>
 
@@ -17,25 +17,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GP_CONTAINER_ID 64 /* hex digits of an id, of every runtime */
-/* Containers in containers: a node of a cluster inside a container is two deep; who nests deeper gets the outer
- * names. */
+#define GP_CONTAINER_ID 64 /* hex digits of an id in every runtime */
+/* Nested containers: a node of a cluster inside a container is two deep. Deeper nesting gets the
+ * outer names. */
 #define GP_CONTAINER_IDS 3
-/* An OCI config.json is some 10 KiB, Podman's list of all containers a few hundred bytes each: 4 MiB is 10 000 of
- * them. */
+/* An OCI config.json has some 10 KiB, Podman's list a few hundred bytes per container: 4 MiB hold
+ * 10 000 containers. */
 #define GP_CONTAINER_FILE_BYTES (4u << 20)
-/* Kubernetes allows 110 pods a node by default and 500 by tuning, each with a handful of logs; cgroups likewise. */
+/* Kubernetes allows 110 pods per node by default and 500 by tuning, each with a handful of logs;
+ * cgroups likewise. */
 #define GP_CONTAINER_LOGS    16384
 #define GP_CONTAINER_CGROUPS 65536
 #define GP_CONTAINER_DEPTH   24
 
-struct gp_container_ids { /* found in a path, the innermost first */
+struct gp_container_ids { /* the ids in a path, the innermost first */
     unsigned count;
     char id[GP_CONTAINER_IDS][GP_CONTAINER_ID + 1];
-    char pod_uid[40]; /* of the innermost "pod..." part, with dashes; "" none */
+    char pod_uid[40]; /* of the innermost "pod..." part, with dashes; "" if there is none */
 };
 
-/* Letters, digits and "._-" are all that Kubernetes, Docker and Podman allow in names. */
+/* Kubernetes, Docker and Podman allow only letters, digits and "._-" in names. */
 static void container_clean(char *to, size_t to_bytes, const char *from)
 {
     size_t n = 0;
@@ -55,7 +56,7 @@ static bool container_hex(char c)
 
 /* ---- the path of a cgroup ---------------------------------------------------------------------------------------- */
 
-/* "podUID" as a part of the path, where systemd's driver writes '_' for '-'. */
+/* "podUID" as a part of the path; systemd's driver writes '_' for '-'. */
 static void container_pod_uid(struct gp_container_ids *ids, const char *at)
 {
     size_t n = 0;
@@ -77,7 +78,7 @@ static void container_keep(struct gp_container_ids *ids, const char *at)
         ids->count++;
 }
 
-/* conmon is the monitor of a container of Podman or CRI-O, not the container. */
+/* conmon is the monitor of a Podman or CRI-O container, not the container. */
 static void container_parse(const char *path, struct gp_container_ids *ids)
 {
     memset(ids, 0, sizeof(*ids));
@@ -94,7 +95,8 @@ static void container_parse(const char *path, struct gp_container_ids *ids)
     }
 }
 
-/* Where a hierarchy is mounted.  controller NULL: that of version 2, in the usual place or beside version 1. */
+/* Finds where a hierarchy is mounted. controller NULL: version 2, in the usual place or beside
+ * version 1. */
 static bool container_mount(const char *root, const char *controller, char *mount, size_t mount_bytes)
 {
     static const char *const places[] = {"", "/unified"};
@@ -120,7 +122,7 @@ static bool container_is(const char *mount, const char *path, uint64_t cgroup_id
     return S_ISDIR(st.st_mode) && st.st_ino == cgroup_id;
 }
 
-/* The text of /proc/PID/cgroup: bytes, or -errno. */
+/* Reads /proc/PID/cgroup. Returns the number of bytes or -errno. */
 static ssize_t container_of_process(const char *root, pid_t pid, char *text, size_t text_bytes)
 {
     char name[PATH_MAX];
@@ -138,7 +140,8 @@ static ssize_t container_of_process(const char *root, pid_t pid, char *text, siz
     return (ssize_t)n;
 }
 
-/* "N:CONTROLLER[,CONTROLLER]...:PATH", of version 2 "0::PATH": whether the line is the controller's. */
+/* "N:CONTROLLER[,CONTROLLER]...:PATH", or "0::PATH" for version 2: whether the line is the
+ * controller's. */
 static bool container_line_is(const char *line, const char *controller)
 {
     if (!controller)
@@ -153,9 +156,9 @@ static bool container_line_is(const char *line, const char *controller)
     return false;
 }
 
-/* The process's word for where it is: with cgroup_id, only if that is this very cgroup; without one the line that names
- * a container, or the longest.  The kernel writes these lines; a process chooses no more than the names of cgroups that
- * were delegated to it. */
+/* The path of the process's cgroup. With cgroup_id, only if it is exactly that cgroup; without it,
+ * the line that names a container, or the longest line. The kernel writes these lines; a process
+ * only chooses the names of cgroups delegated to it. */
 static bool container_path_of(const char *root, pid_t pid, const char *mount, const char *controller,
                               uint64_t cgroup_id, char out[PATH_MAX])
 {
@@ -188,7 +191,8 @@ static bool container_path_of(const char *root, pid_t pid, const char *mount, co
     return best != NULL;
 }
 
-/* The cgroup of a line of /proc/PID/cgroup: its directory's inode is the kernel's number.  0 unknown. */
+/* The number of the cgroup in a line of /proc/PID/cgroup, which is its directory's inode. 0:
+ * unknown. */
 static uint64_t container_number(const char *mount, const char *line)
 {
     char full[PATH_MAX];
@@ -225,7 +229,8 @@ unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTA
     return count;
 }
 
-/* The kernel opens a cgroup by its number (CAP_DAC_READ_SEARCH).  0; -ESTALE gone; another error: not possible here. */
+/* Opens a cgroup by its number (CAP_DAC_READ_SEARCH) to get its path. 0; -ESTALE: removed; another
+ * error: not possible here. */
 static int container_by_handle(const char *mount, uint64_t cgroup_id, char out[PATH_MAX])
 {
     struct {
@@ -237,7 +242,7 @@ static int container_by_handle(const char *mount, uint64_t cgroup_id, char out[P
     int top = open(mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return -errno;
-    /* Files in a cgroup's directory have numbers too. */
+    /* Files in a cgroup's directory have numbers too, hence O_DIRECTORY. */
     int fd = open_by_handle_at(top, &handle.head, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int error = errno == ENOTDIR ? ESTALE : errno;
     close(top);
@@ -259,11 +264,11 @@ static int container_by_handle(const char *mount, uint64_t cgroup_id, char out[P
 struct gp_container_walk {
     const char *mount;
     uint64_t cgroup_id;
-    unsigned left; /* directories that may still be looked at */
+    unsigned left; /* directories that may still be visited */
     char path[PATH_MAX];
 };
 
-/* Looks below walk->path, which is kept as it was unless found. */
+/* Searches below walk->path, which is unchanged unless the cgroup is found. */
 static bool container_search(struct gp_container_walk *walk, unsigned depth)
 {
     char full[PATH_MAX];
@@ -293,7 +298,7 @@ static bool container_search(struct gp_container_walk *walk, unsigned depth)
 
 static int container_path(const char *root, uint64_t cgroup_id, pid_t hint, char out[PATH_MAX])
 {
-    static const char *const controllers[] = {NULL, "memory", NULL, "pids"}; /* by the mark's two bits */
+    static const char *const controllers[] = {NULL, "memory", NULL, "pids"}; /* indexed by the mark's two bits */
     const char *controller = controllers[cgroup_id / GP_MAP_CGROUP_V1 % 4];
     bool marked = cgroup_id >= GP_MAP_CGROUP_V1;
     if (marked && (!controller || cgroup_id >= 4 * GP_MAP_CGROUP_V1 || cgroup_id % GP_MAP_CGROUP_V1 == 0))
@@ -321,7 +326,7 @@ static int container_path(const char *root, uint64_t cgroup_id, pid_t hint, char
 
 /* ---- documents of the runtimes ----------------------------------------------------------------------------------- */
 
-/* A regular file of bounded size, as JSON; NULL: not there, not that, or not readable. */
+/* Reads a regular file of bounded size as JSON; NULL: missing, unreadable or not JSON. */
 static json_t *container_document(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
@@ -341,7 +346,7 @@ static json_t *container_document(const char *path)
     return document;
 }
 
-/* Names out of annotations or labels; true if they say which pod. */
+/* Reads names from annotations or labels; true if they name the pod. */
 static bool container_pod(const json_t *words, struct gp_container_name *out)
 {
     static const char *const keys[][3] = {
@@ -389,7 +394,7 @@ static bool container_bundle(const char *root, const char *id, struct gp_contain
     return found;
 }
 
-/* Docker's own file: the name of the container, or the pod that cri-dockerd made it for. */
+/* Docker's own file: the container's name, or the pod that cri-dockerd created it for. */
 static bool container_docker(const char *root, const char *id, struct gp_container_name *out)
 {
     char path[PATH_MAX];
@@ -406,7 +411,7 @@ static bool container_docker(const char *root, const char *id, struct gp_contain
     return found;
 }
 
-/* Podman of root keeps one list of all containers, and one of those that end with the boot. */
+/* Root's Podman keeps one list of all containers, and one of those that end with the boot. */
 static bool container_podman(const char *root, const char *id, struct gp_container_name *out)
 {
     static const char *const lists[] = {"containers.json", "volatile-containers.json"};
@@ -431,7 +436,7 @@ static bool container_podman(const char *root, const char *id, struct gp_contain
 
 /* ---- the kubelet's logs ------------------------------------------------------------------------------------------ */
 
-/* "A_B_REST": copies A and B, returns REST; NULL if it is not so. */
+/* "A_B_REST": copies A and B, returns REST; NULL if the text has another form. */
 static const char *container_split(const char *text, char a[128], char b[128])
 {
     const char *first = strchr(text, '_');
@@ -461,7 +466,7 @@ static bool container_log(const char *name, const char *id, struct gp_container_
     return true;
 }
 
-/* NAMESPACE_POD_UID: says the pod, not which of its containers. */
+/* NAMESPACE_POD_UID names the pod, but not the container. */
 static bool container_pod_log(const char *name, const char *uid, struct gp_container_name *out)
 {
     char namespace_[128], pod[128];
@@ -490,7 +495,8 @@ static bool container_logs(const char *root, const char *folder, const char *wan
     return found;
 }
 
-/* A path longer than the field (clusters inside containers) keeps its end, which tells it from others. */
+/* A path that is too long (clusters inside containers) keeps its end, which distinguishes it from
+ * others. */
 static void container_take_path(struct gp_container_name *out, const char *path)
 {
     size_t length = strlen(path), room = sizeof(out->path) - 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * copy.c: copies the agent's maps; see maps.h.  Two system calls a map where the kernel reads in batches; what comes
- * and goes meanwhile is in the copy or not.  Each number in an entry is whole; two of one entry may be a batch apart.
+ * copy.c: copies the agent's maps; see maps.h. Two system calls per map where the kernel reads in
+ * batches. Entries that are added or removed meanwhile may be missing or present. Each number in an
+ * entry is whole; two numbers of one entry may be one batch apart.
  */
 #include <maps/maps.h>
 
@@ -15,12 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A table larger than this was not made by our agent. */
+/* Our agent creates no table larger than this. */
 #define GP_SYSTEM_MOST 262144u
-/* Twice a table, and for small ones so much more: under churn some entries are seen twice. */
+/* The copy has room for twice the table, plus this for small tables: while entries change, some are
+ * read twice. */
 #define GP_SYSTEM_SLACK 64u
 
-struct gp_map_table { /* a hash map, copied */
+struct gp_map_table { /* a copy of a hash map */
     uint32_t count, capacity, key_bytes, value_bytes;
     char *keys, *values;
 };
@@ -35,7 +37,7 @@ static void table_free(struct gp_map_table *table)
 static int table_copy_once(struct gp_map_table *table, int fd)
 {
     LIBBPF_OPTS(bpf_map_batch_opts, options);
-    uint32_t from = 0, next = 0; /* positions are the kernel's business: 4 bytes for a hash map */
+    uint32_t from = 0, next = 0; /* positions are opaque: 4 bytes for a hash map */
     table->count = 0;
     for (bool first = true; table->count < table->capacity; first = false) {
         uint32_t count = table->capacity - table->count;
@@ -46,14 +48,14 @@ static int table_copy_once(struct gp_map_table *table, int fd)
             return -errno;
         table->count += count;
         if (err)
-            return 0; /* ENOENT: that was the last part */
+            return 0; /* ENOENT: this was the last part */
         from = next;
     }
     return -ENOSPC;
 }
 
-/* What moves from the part that is read to one that is not yet is seen twice, so that there may be more than the table
- * has room for.  The kernel says ENOSPC when the next bucket would not fit. */
+/* An entry that moves to a part not read yet is read twice, so there may be more entries than the
+ * table has room for. The kernel returns ENOSPC if the next bucket does not fit. */
 static int table_copy(struct gp_map_table *table, int fd)
 {
     int err = -ENOSPC;
@@ -71,7 +73,7 @@ static int table_read(struct gp_map_table *table, const char *pins, const char *
         return fd;
     *table = (struct gp_map_table){.key_bytes = key_bytes, .value_bytes = value_bytes};
     table->capacity = (most < GP_SYSTEM_MOST ? most : GP_SYSTEM_MOST) * 2 + GP_SYSTEM_SLACK;
-    /* Untouched pages cost nothing: no second pass to learn how many there are. */
+    /* Untouched pages cost nothing, so no first pass counts the entries. */
     table->keys = calloc(table->capacity, key_bytes);
     table->values = calloc(table->capacity, value_bytes);
     int err = table->keys && table->values ? table_copy(table, fd) : -ENOMEM;
@@ -83,18 +85,19 @@ static int table_read(struct gp_map_table *table, const char *pins, const char *
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-/* Names are files to be read: kept for this long, a pod's name may become known later than its cgroup. */
+/* Names are read from files, so they are cached for this time; a pod's name may appear later than
+ * its cgroup. */
 #define GP_NAME_NS    10000000000ull
 #define GP_NAME_SLOTS 1024u
 
-static struct gp_name { /* direct mapped by cgroup id */
+static struct gp_name { /* direct-mapped cache by cgroup id */
     uint64_t cgroup_id, time_ns;
     char text[sizeof(((struct gp_system_sum *)0)->name)];
-} gp_names[GP_NAME_SLOTS];
+} name_cache[GP_NAME_SLOTS];
 static pthread_mutex_t names_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* "namespace/pod/container", "container", the first 12 digits of its id, or its cgroup's path; the end of what is too
- * long tells more than its beginning. */
+/* "namespace/pod/container", "container", the first 12 digits of its id, or its cgroup's path. A
+ * name that is too long keeps its end, which says more than its start. */
 static void system_name_make(uint64_t cgroup_id, pid_t hint, char *out, size_t out_bytes)
 {
     struct gp_container_name *name = calloc(1, sizeof(*name));
@@ -119,7 +122,7 @@ static void system_name_make(uint64_t cgroup_id, pid_t hint, char *out, size_t o
 
 static void system_name(uint64_t cgroup_id, pid_t hint, char *out, size_t out_bytes)
 {
-    struct gp_name *slot = &gp_names[cgroup_id % GP_NAME_SLOTS];
+    struct gp_name *slot = &name_cache[cgroup_id % GP_NAME_SLOTS];
     uint64_t now = gp_clock_ns();
     pthread_mutex_lock(&names_mutex);
     if (slot->cgroup_id != cgroup_id || slot->time_ns == 0 || now - slot->time_ns > GP_NAME_NS) {
@@ -171,7 +174,7 @@ static void system_process_peaks(struct gp_map_process *v, const struct gp_map_t
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* Not a mistake where it may not be read: processes_seen says so. */
+/* No permission to read this table is not an error: processes_seen stays false. */
 static int system_processes(struct gp_system_view *view, const char *pins, const struct gp_map_table *resets)
 {
     struct gp_map_table table;
@@ -199,7 +202,7 @@ static int system_processes(struct gp_system_view *view, const char *pins, const
     return 0;
 }
 
-/* A process of the container, where one is known: through it the cgroup's path is found without a search. */
+/* A process of the container if one is known: it gives the cgroup's path without a search. */
 static pid_t system_hint(const struct gp_system_view *view, uint64_t cgroup_id)
 {
     for (uint32_t i = 0; i < view->process_count; i++) {
@@ -209,7 +212,8 @@ static pid_t system_hint(const struct gp_system_view *view, uint64_t cgroup_id)
     return 0;
 }
 
-/* key_bytes tells the two tables of sums apart: containers have their cgroup before the device. */
+/* key_bytes distinguishes the two tables of sums: a container's key has its cgroup before the
+ * device. */
 static int system_sums(struct gp_system_view *view, const char *pins, const char *name, uint32_t key_bytes,
                        const struct gp_map_table *resets, struct gp_system_sum **out, uint32_t *count)
 {
@@ -266,7 +270,7 @@ static int system_read_all(struct gp_system_view *view, const char *pins, const 
     if (!err) {
         *part = "reset";
         err = table_read(&resets, pins, *part, sizeof(struct gp_map_device_key), sizeof(struct gp_map_reset));
-        if (err == -ENOENT) /* an agent without it: peaks are since its start */
+        if (err == -ENOENT) /* an older agent: peaks are since its start */
             err = 0;
     }
     if (!err) {

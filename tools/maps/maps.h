@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * maps.h: the whole machine as the pinned maps show it.  Needs no root where the pins' modes allow; never writes but
- * to begin peaks anew.  The maps are the kernel's, their values partly the processes' claims: names are made printable,
- * numbers are as they stand.
+ * maps.h: reads the whole machine from the pinned maps. Needs no root where the pins' modes allow
+ * it; writes only to reset peaks. The maps are the kernel's and their values partly claims of
+ * processes: names are made printable, numbers are returned unchanged.
  */
 #ifndef GP_MAPS_MAPS_H
 #define GP_MAPS_MAPS_H
@@ -18,7 +18,7 @@ struct gp_system_process {
     char comm[16];
 };
 struct gp_system_sum {
-    uint64_t cgroup_id; /* containers */
+    uint64_t cgroup_id; /* set for containers */
     uint8_t uuid[16];
     struct gp_map_sum value;
     char name[128]; /* container: its name, else its cgroup's path; device: its name if known */
@@ -26,43 +26,45 @@ struct gp_system_sum {
 struct gp_system_view {
     struct gp_map_meta meta;
     bool alive;          /* an agent's heartbeat is younger than 5 s */
-    bool processes_seen; /* false: the process table may not be read with our rights */
+    bool processes_seen; /* false: no permission to read the process table */
     uint32_t process_count, container_count, device_count;
     struct gp_system_process *processes;
     struct gp_system_sum *containers, *devices;
 };
 
-#define GP_SYSTEM_ALIVE_NS 5000000000ull /* the agent's heart beats every second */
+#define GP_SYSTEM_ALIVE_NS 5000000000ull /* the agent writes its heartbeat twice a second */
 #define GP_SYSTEM_WHY      256
 
-/* 0; -ENOENT no agent has run here; -EACCES; -EPROTO other version; another -errno.  A sentence in why, with what to
- * do.  Peaks are those since the last reset (gp_map_peak_of).  Any thread.  Free with the next. */
+/* 0; -ENOENT: no agent has run here; -EACCES; -EPROTO: another version; another -errno. `why` gets
+ * a sentence that says what to do. Peaks are those since the last reset (gp_map_peak_of). Any
+ * thread. Free the view with the next function. */
 int gp_system_view_read(struct gp_system_view **out, const char *pins, char *why, size_t why_bytes);
 void gp_system_view_free(struct gp_system_view *view);
 
-/* Machine-wide peaks begin anew (uuid NULL: of every device).  0, -ENOENT no agent has run here, -EACCES, -EPROTO (the
- * pins are of a version that knows no resets), another -errno. */
+/* Resets machine-wide peaks (uuid NULL: of every device). 0; -ENOENT: no agent has run here;
+ * -EACCES; -EPROTO: the pins are of a version without resets; another -errno. */
 int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved);
 
-/* pins.c, for the functions above. */
+/* pins.c; used by the functions above. */
 
-/* A descriptor of the map PINS/NAME, whose key and value have these sizes; max_entries may be NULL.  -ENOENT, -EACCES,
- * -EPROTO other sizes. */
+/* Opens the map PINS/NAME, whose key and value must have these sizes; max_entries may be NULL.
+ * Returns a descriptor; -ENOENT; -EACCES; -EPROTO: other sizes. */
 int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_bytes, uint32_t value_bytes,
                  uint32_t *max_entries);
-/* The sentence for what gp_pins_open answered. */
+/* Writes the sentence for an error of gp_pins_open. */
 void gp_pins_explain(int error, const char *pins, const char *name, char *why, size_t why_bytes);
 
-/* container.c: cgroup id -> names, from files alone (cgroup path, OCI config annotations, /var/log/containers).  root:
- * "" or a prefix for tests. */
+/* container.c: names of a cgroup by its number, from files only (cgroup path, OCI config
+ * annotations, /var/log/containers). root: "" or a prefix for tests. */
 struct gp_container_name {
     char path[256];                                 /* of the cgroup, below its mount */
     char id[72];                                    /* 64 hex digits, or "" */
     char pod[128], namespace_[128], container[128]; /* "" unknown */
 };
 #define GP_CONTAINER_HIERARCHIES 3u
-/* The numbers of the cgroups in which the kernel's side may see the process: of version 2, then the marked ones of
- * memory and pids under version 1.  How many; 0: the process is gone or may not be looked at. */
+/* The numbers of the cgroups under which the BPF program may count the process: of version 2, then
+ * the marked ones of memory and pids under version 1. Returns how many; 0: the process has ended or
+ * cannot be examined. */
 unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTAINER_HIERARCHIES]);
 int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct gp_container_name *out);
 

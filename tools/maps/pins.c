@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * pins.c: opens the agent's pinned maps and says in words why one cannot be opened.  Called by copy.c and resetpeaks.c.
+ * pins.c: opens the agent's pinned maps and explains why one cannot be opened. Called by copy.c and
+ * resetpeaks.c.
  */
 #include <maps/maps.h>
 
@@ -16,7 +17,7 @@ static int pins_check(int fd, uint32_t key_bytes, uint32_t value_bytes, uint32_t
     struct bpf_map_info info = {0};
     uint32_t info_bytes = sizeof(info);
     if (bpf_obj_get_info_by_fd(fd, &info, &info_bytes) != 0)
-        return errno == EINVAL ? -EPROTO : -errno; /* a program or a link under the name of a map */
+        return errno == EINVAL ? -EPROTO : -errno; /* the pin is a program or a link, not a map */
     if (info.key_size != key_bytes || info.value_size != value_bytes)
         return -EPROTO;
     if (max_entries)
@@ -28,7 +29,7 @@ int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_by
                  uint32_t *max_entries)
 {
     char path[PATH_MAX];
-    /* Without the flag the kernel asks for the right to write, too. */
+    /* Without this flag the kernel also requires write permission. */
     LIBBPF_OPTS(bpf_obj_get_opts, options, .file_flags = write ? 0 : BPF_F_RDONLY);
     if (snprintf(path, sizeof(path), "%s/%s", pins, name) >= (int)sizeof(path))
         return -ENAMETOOLONG;
@@ -42,7 +43,8 @@ int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_by
     return err;
 }
 
-/* Before 5.19 the kernel refuses bpf(2) as a whole to whoever has no CAP_BPF, if this is set; modes do not matter. */
+/* If this is set, kernels before 5.19 refuse bpf(2) to callers without CAP_BPF, whatever the modes
+ * are. */
 static bool pins_forbidden(void)
 {
     int value = 0;
@@ -60,7 +62,7 @@ static void pins_denied(const char *pins, const char *name, char *why, size_t wh
     snprintf(path, sizeof(path), "%s/%s", pins, name);
     if (access(path, F_OK) != 0)
         snprintf(why, why_bytes,
-                 "%s may not be looked into: run as root, or let others search it (chmod o+x on its parents)", pins);
+                 "no permission to search %s: run as root, or open it to other users (chmod o+x on its parents)", pins);
     else if (access(path, strcmp(name, "reset") == 0 ? R_OK | W_OK : R_OK) == 0 && pins_forbidden())
         snprintf(why, why_bytes,
                  "this kernel forbids bpf(2) without CAP_BPF (kernel.unprivileged_bpf_disabled): run as root");
@@ -73,7 +75,7 @@ void gp_pins_explain(int error, const char *pins, const char *name, char *why, s
     switch (error) {
     case -ENOENT:
         snprintf(why, why_bytes,
-                 "no agent has pinned its maps in %s: start it as root: 'gpuprof agent', or 'systemctl start "
+                 "no agent has pinned its maps in %s: start one as root with 'gpuprof agent' or 'systemctl start "
                  "gpuprof-agent'",
                  pins);
         break;
@@ -81,8 +83,7 @@ void gp_pins_explain(int error, const char *pins, const char *name, char *why, s
         pins_denied(pins, name, why, why_bytes);
         break;
     case -EPROTO:
-        snprintf(why, why_bytes,
-                 "%s/%s is not as this version of gpuprof makes it: restart the agent with the same version", pins,
+        snprintf(why, why_bytes, "%s/%s is from another version of gpuprof: restart the agent with this version", pins,
                  name);
         break;
     default:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * resetpeaks.c: machine-wide peaks begin anew; see maps.h.  A time is written, never a sum: what a batch adds at the same
- * moment is not lost, and the program needs no lock against us.
+ * resetpeaks.c: resets machine-wide peaks; see maps.h. It writes a time and never a sum, so a
+ * concurrent batch is not lost and the BPF program needs no lock.
  */
 #include <maps/maps.h>
 
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Somebody else may write the other of the two times between our look and our store, and lose ours: looked after. */
+/* Another viewer may write the other of the two times between our read and our store and undo ours,
+ * so the loop reads the row again until it holds our times. */
 static int reset_store(int fd, const struct gp_map_device_key *key, bool allocated, bool reserved)
 {
     uint64_t now = gp_clock_ns();
@@ -38,7 +39,7 @@ int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated,
     struct gp_map_meta meta;
     int fd = gp_pins_open(pins, "meta", false, sizeof(zero), sizeof(meta), NULL);
     if (fd < 0)
-        return fd; /* tells "no agent" from "an agent that knows no resets" */
+        return fd; /* distinguishes "no agent" from "an agent without resets" */
     close(fd);
     fd = gp_pins_open(pins, "reset", true, sizeof(key), sizeof(struct gp_map_reset), NULL);
     if (fd < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * sample.c: see sample.h.  Identity is the kernel's, from the maps; /proc adds the command line where the same process
- * (pid and start time) is still there.  Bytes below zero are the claims of a damaged map: unknown.
+ * sample.c: see sample.h. Identity comes from the kernel by way of the maps; /proc adds the command
+ * line if the same process (pid and start time) still exists. Bytes below zero come from a damaged
+ * map and count as unknown.
  */
 #include <maps/sample.h>
 
@@ -102,7 +103,7 @@ static bool sample_same(const struct gp_system_process *a, const struct gp_syste
     return a->key.tgid == b->key.tgid && a->value.start_ns == b->value.start_ns;
 }
 
-/* /proc counts in ticks of 10 ms on every architecture that NVIDIA's driver runs on. */
+/* /proc counts in ticks of 10 ms on every architecture that NVIDIA's driver supports. */
 static uint64_t sample_ticks(uint64_t start_ns)
 {
     long hz = sysconf(_SC_CLK_TCK);
@@ -127,7 +128,7 @@ static void sample_device(struct gp_device_view *device, const struct gp_system_
     stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed = sample_bytes(v->frees);
 }
 
-/* What /proc knows of the very same process.  Without an agent nobody takes the dead out of the tables. */
+/* Adds what /proc knows of the same process. Without an agent, ended processes stay in the tables. */
 static void sample_describe(const struct gp_system *system, struct gp_process *process, bool host_pids)
 {
     uint64_t start = process->start_time;
@@ -165,7 +166,7 @@ static int sample_process(struct gp_system *system, const struct gp_system_proce
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_map_process *one = &from[i].value;
         sample_device(&devices[i], &from[i]);
-        /* Each entry repeats what is the process's. */
+        /* These values belong to the process and repeat in each entry. */
         if (one->lost > process->lost[GP_LOST_UNSENT])
             process->lost[GP_LOST_UNSENT] = one->lost;
         if (one->last_ns > process->publish_ns)
@@ -199,13 +200,13 @@ static bool sample_asked(const struct gp_collect_options *options, uint32_t tgid
     return !options || !options->pids;
 }
 
-/* The table's processes but those that the system has already. */
+/* Adds the table's processes except those that the system has already. */
 static int sample_processes(struct gp_system *system, struct gp_system_view *view,
                             const struct gp_collect_options *options)
 {
     bool host_pids = gp_proc_host_pids();
     int err = 0, known = system->process_count;
-    if (!view->processes) /* qsort takes no null, of no size either */
+    if (!view->processes) /* qsort must not get a null pointer, even for 0 elements */
         return 0;
     qsort(view->processes, view->process_count, sizeof(*view->processes), sample_order);
     for (uint32_t i = 0, next; i < view->process_count && !err; i = next) {
@@ -218,8 +219,8 @@ static int sample_processes(struct gp_system *system, struct gp_system_view *vie
     return err;
 }
 
-/* The number under which the agent has the process's container: as its table says, or, where that may not be read, the
- * one of the process's cgroups that it has sums of.  0 unknown. */
+/* The number under which the agent counts the process's container: from its table, or, if that
+ * cannot be read, the first of the process's cgroups that has sums. 0: unknown. */
 static uint64_t sample_container_of(const struct gp_system *system, const struct gp_system_view *view,
                                     const struct gp_process *process)
 {
@@ -238,7 +239,7 @@ static uint64_t sample_container_of(const struct gp_system *system, const struct
     return 0;
 }
 
-/* Processes whose sessions were read hang in the same containers. */
+/* Assigns containers to the processes whose sessions were read. */
 static void sample_adopt(struct gp_system *system, const struct gp_system_view *view)
 {
     for (int i = 0; i < system->process_count; i++) {
@@ -254,8 +255,8 @@ static void sample_adopt(struct gp_system *system, const struct gp_system_view *
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-/* Numbers of GPUs that NVML does not know: given at first sight, in the order in which the programs number them, and
- * kept, so that a GPU does not change its number when a process ends. */
+/* GPUs unknown to NVML are numbered when first seen, in the order in which programs number them.
+ * The numbers are kept, so a GPU keeps its number when a process ends. */
 static char numbered[GP_MAPS_DEVICES][sizeof(((struct gp_gpu *)0)->uuid)];
 static int numbered_count;
 
@@ -331,9 +332,10 @@ static int sample_gpus(struct gp_system *system)
     return gp_machine_add_gpus(system);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the whole system -------------------------------------------------------------------------------------------- */
 
-/* The system from the view; with the table hidden from the sessions that we may read. */
+/* Builds the system from the view; if the process table is hidden, from the sessions that we may
+ * read. */
 static int sample_make(const struct gp_collect_options *options, struct gp_system_view *view, struct gp_system **out)
 {
     struct gp_system *system = NULL;
@@ -377,7 +379,7 @@ int gp_system_sample(const struct gp_collect_options *options, struct gp_system 
         gp_system_view_free(view);
     }
     if (err && !sentence[0])
-        snprintf(sentence, sizeof(sentence), "cannot look at processes: %s", strerror(-err));
+        snprintf(sentence, sizeof(sentence), "cannot read processes: %s", strerror(-err));
     if (why)
         snprintf(why, why_bytes, "%s", sentence);
     return err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * http.c: see http.h.  libmicrohttpd reads and writes; this thread runs its loop, because that is what makes deadlines
- * of whole requests possible: the library's own timeout begins anew with every byte, so that a client which sends one
- * byte now and then would never end.  One connection carries one request.
+ * http.c: see http.h. libmicrohttpd reads and writes, and this thread runs its loop. Only so can a
+ * whole request have a deadline: the library's own timeout restarts with every byte, so a client
+ * that sends a byte now and then would never time out. One connection carries one request.
  */
 #include <metrics/http.h>
 
@@ -22,7 +22,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A page is made at most so often; who asks again sooner gets the last one.  The shortest interval in use is 1 s. */
+/* A page is rendered at most this often; requests in between get the last one. The shortest
+ * interval in use is 1 s. */
 #define GP_HTTP_FRESH_NS 250000000ull
 
 struct gp_http_slot {
@@ -68,7 +69,7 @@ int gp_http_parse(const char *text, struct gp_http_address *out, char *why, size
     if (bracket)
         host[n - 1] = '\0';
     if (bracket ? inet_pton(AF_INET6, host + 1, &v6->sin6_addr) == 1 : colon && n == 0) {
-        /* Every address: of version 6, which answers for version 4 too. */
+        /* Every address: an IPv6 socket also accepts IPv4. */
         v6->sin6_family = AF_INET6;
         v6->sin6_port = htons((uint16_t)port);
         out->bytes = sizeof(*v6);
@@ -80,12 +81,13 @@ int gp_http_parse(const char *text, struct gp_http_address *out, char *why, size
         out->bytes = sizeof(*v4);
         return 0;
     }
-    snprintf(why, why_bytes, "'%s' is not an address in numbers (names are not looked up): 127.0.0.1:%d, [::1]:%d",
-             host, GP_HTTP_PORT, GP_HTTP_PORT);
+    snprintf(why, why_bytes,
+             "'%s' is not a numeric address (host names are not supported); examples: 127.0.0.1:%d, [::1]:%d", host,
+             GP_HTTP_PORT, GP_HTTP_PORT);
     return -EINVAL;
 }
 
-/* A socket that listens; the port in *port.  -errno. */
+/* Opens a listening socket and stores its port in *port. -errno. */
 static int http_listen(const struct gp_http_address *address, unsigned *port)
 {
     struct sockaddr_storage bound;
@@ -98,7 +100,7 @@ static int http_listen(const struct gp_http_address *address, unsigned *port)
     socklen_t to_bytes = address->bytes;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool every = family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)to)->sin6_addr);
-    if (fd < 0 && errno == EAFNOSUPPORT && every) { /* a kernel without version 6 */
+    if (fd < 0 && errno == EAFNOSUPPORT && every) { /* a kernel without IPv6 */
         to = (const struct sockaddr *)&any;
         to_bytes = sizeof(any);
         family = AF_INET;
@@ -115,7 +117,7 @@ static int http_listen(const struct gp_http_address *address, unsigned *port)
         close(fd);
         return -error;
     }
-    /* The port is at the same place in both. */
+    /* The port is at the same offset in both address types. */
     *port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
     return fd;
 }
@@ -126,10 +128,10 @@ static const char http_landing[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gpuprof</title></head><body>\n"
     "<h1>gpuprof</h1>\n<p>GPU memory of this machine, by device, container and process.</p>\n"
     "<ul><li><a href=\"/metrics\">/metrics</a>: for Prometheus</li>\n"
-    "<li><a href=\"/healthz\">/healthz</a>: whether the agent is at work</li></ul>\n</body></html>\n";
+    "<li><a href=\"/healthz\">/healthz</a>: whether the agent works</li></ul>\n</body></html>\n";
 
-/* Adds what every answer carries; NULL stays NULL. */
-static struct MHD_Response *http_dress(struct MHD_Response *response, const char *type)
+/* Adds the headers of every answer; NULL stays NULL. */
+static struct MHD_Response *http_add_headers(struct MHD_Response *response, const char *type)
 {
     if (!response)
         return NULL;
@@ -140,10 +142,10 @@ static struct MHD_Response *http_dress(struct MHD_Response *response, const char
     return response;
 }
 
-static enum MHD_Result http_say(struct MHD_Connection *connection, unsigned status, const char *type, const char *text)
+static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned status, const char *type, const char *text)
 {
-    struct MHD_Response *response =
-        http_dress(MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY), type);
+    struct MHD_Response *response = http_add_headers(
+        MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY), type);
     if (!response)
         return MHD_NO;
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
@@ -153,7 +155,7 @@ static enum MHD_Result http_say(struct MHD_Connection *connection, unsigned stat
     return done;
 }
 
-/* The page is shared by all who ask for it within GP_HTTP_FRESH_NS: a response counts its users. */
+/* All requests within GP_HTTP_FRESH_NS share one page: a response counts its users. */
 static enum MHD_Result http_metrics(struct gp_http *http, struct MHD_Connection *connection)
 {
     const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
@@ -164,12 +166,12 @@ static enum MHD_Result http_metrics(struct gp_http *http, struct MHD_Connection 
         char *text;
         size_t bytes;
         if (gp_metrics_render(http->metrics, format, &text, &bytes) != 0)
-            return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
-        struct MHD_Response *made = http_dress(MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE),
-                                               gp_metrics_content_type(format));
+            return http_send(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
+        struct MHD_Response *made = http_add_headers(
+            MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE), gp_metrics_content_type(format));
         if (!made) {
             free(text);
-            return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
+            return http_send(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "out of memory\n");
         }
         MHD_add_response_header(made, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT);
         if (page->response)
@@ -189,20 +191,20 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
     (void)version;
     (void)body;
     (void)state;
-    *body_bytes = 0; /* nothing here takes a body; the connection ends with the answer */
+    *body_bytes = 0; /* request bodies are ignored; the connection ends with the answer */
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return http_say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "GET and HEAD alone\n");
+        return http_send(connection, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "only GET and HEAD are allowed\n");
     if (strcmp(url, "/metrics") == 0)
         return http_metrics(http, connection);
     if (strcmp(url, "/healthz") == 0) {
         if (gp_metrics_healthy(http->metrics, why, sizeof(why)))
-            return http_say(connection, MHD_HTTP_OK, plain, "ok\n");
+            return http_send(connection, MHD_HTTP_OK, plain, "ok\n");
         snprintf(text, sizeof(text), "%s\n", why);
-        return http_say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, plain, text);
+        return http_send(connection, MHD_HTTP_SERVICE_UNAVAILABLE, plain, text);
     }
     if (strcmp(url, "/") == 0)
-        return http_say(connection, MHD_HTTP_OK, "text/html; charset=utf-8", http_landing);
-    return http_say(connection, MHD_HTTP_NOT_FOUND, plain, "not here: see /\n");
+        return http_send(connection, MHD_HTTP_OK, "text/html; charset=utf-8", http_landing);
+    return http_send(connection, MHD_HTTP_NOT_FOUND, plain, "not found: see /\n");
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -229,7 +231,8 @@ static void http_notice(void *arg, struct MHD_Connection *connection, void **soc
     }
 }
 
-/* Ends those that took too long.  The library sees a closed socket and cleans up in its own next round. */
+/* Ends connections that took too long. The library sees a closed socket and cleans up in its next
+ * round. */
 static void http_sweep(struct gp_http *http)
 {
     uint64_t now = gp_clock_ns();
@@ -255,8 +258,9 @@ static void *http_loop(void *arg)
     bool again = false;
     while (!(fds[0].revents & POLLIN)) {
         MHD_UNSIGNED_LONG_LONG ms;
-        /* Idle, it sleeps until somebody comes.  At its limit the library stops to listen, and begins again only in a
-         * round after the one in which connections ended: that round has no event to wait for. */
+        /* When idle, it waits for a client without a timeout. At its connection limit the library
+         * stops listening, and listens again only in the round after one in which connections
+         * ended; no event triggers that round. */
         int wait = again ? 0 : http->used ? 100 : -1;
         if (MHD_get_timeout(http->daemon, &ms) == MHD_YES && (wait < 0 || ms < (MHD_UNSIGNED_LONG_LONG)wait))
             wait = ms < 1000 ? (int)ms : 1000;
@@ -272,7 +276,7 @@ static void *http_loop(void *arg)
 
 static struct MHD_Daemon *http_daemon(struct gp_http *http, int fd)
 {
-    /* Its messages would go to stderr, about clients that went away. */
+    /* Its own messages would go to stderr, for clients that disconnected. */
     return MHD_start_daemon(
         MHD_USE_EPOLL, 0, NULL, NULL, http_answer, http, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)GP_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -282,7 +286,7 @@ static struct MHD_Daemon *http_daemon(struct gp_http *http, int fd)
 
 static int http_thread(struct gp_http *http)
 {
-    /* Signals are the agent's main thread's. */
+    /* The agent's main thread handles signals. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -310,13 +314,13 @@ int gp_http_start(struct gp_http **out, const struct gp_http_address *address, s
     }
     http->daemon = http_daemon(http, fd);
     if (!http->daemon) {
-        snprintf(why, why_bytes, "libmicrohttpd does not start");
+        snprintf(why, why_bytes, "cannot start libmicrohttpd");
         close(fd);
         goto undo_stop;
     }
     rc = http_thread(http);
     if (rc != 0) {
-        snprintf(why, why_bytes, "no thread: %s", strerror(-rc));
+        snprintf(why, why_bytes, "cannot create a thread: %s", strerror(-rc));
         MHD_stop_daemon(http->daemon);
         goto undo_stop;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * metrics.c: see metrics.h.  Rows into text, in the two formats that Prometheus reads: 0.0.4, and OpenMetrics 1.0 for
- * who asks.  Every family is a row of a table here, so that a page always names all of them.
+ * metrics.c: see metrics.h. Writes rows as text in the two formats that Prometheus reads: 0.0.4,
+ * and OpenMetrics 1.0 on request. Every family is a row of a table here, so a page always names all
+ * of them.
  */
 #include <metrics/metrics.h>
 #include <metrics/samples.h>
@@ -20,14 +21,14 @@
 #include <unistd.h>
 
 enum gp_family_type { GP_GAUGE, GP_COUNTER, GP_INFO };
-static const char *const type_text[] = {"gauge", "counter", "gauge"}; /* 0.0.4 knows no info */
+static const char *const type_text[] = {"gauge", "counter", "gauge"}; /* 0.0.4 has no info type */
 static const char *const type_open[] = {"gauge", "counter", "info"};
 
 struct gp_family {
     const char *name; /* counters end in _total, infos in _info */
     enum gp_family_type type;
     const char *help;
-    size_t offset; /* of the int64_t in the row; -1 there: no sample */
+    size_t offset; /* of the int64_t in the row; if it is -1, there is no sample */
 };
 
 /* ---- the agent's own --------------------------------------------------------------------------------------------- */
@@ -44,22 +45,23 @@ struct gp_row_agent {
 
 static const struct gp_family agent_families[] = {
     {"gpuprof_agent_up", GP_GAUGE, "1 while an agent's heartbeat is younger than 5 s.", GP_AT(alive)},
-    {"gpuprof_agent_batches_total", GP_COUNTER, "Batches of events that the kernel side took in.", GP_AT(batches)},
+    {"gpuprof_agent_batches_total", GP_COUNTER, "Batches received by the kernel side.", GP_AT(batches)},
     {"gpuprof_agent_events_total", GP_COUNTER, "Allocation events in these batches.", GP_AT(events)},
     {"gpuprof_batches_refused_total", GP_COUNTER, "Batches refused because they were malformed.", GP_AT(refused)},
-    {"gpuprof_batches_missing_total", GP_COUNTER, "Batches whose sequence number never came.", GP_AT(missing)},
+    {"gpuprof_batches_missing_total", GP_COUNTER, "Batches whose sequence number was never received.", GP_AT(missing)},
     {"gpuprof_values_clamped_total", GP_COUNTER, "Numbers of processes that were out of range.", GP_AT(clamped)},
     {"gpuprof_map_updates_refused_total", GP_COUNTER, "Updates that found no room in a table.", GP_AT(map_full)},
-    {"gpuprof_agent_libraries", GP_GAUGE, "Copies of the library that the agent listens to.", GP_AT(parts.armed)},
-    {"gpuprof_agent_libraries_refused_total", GP_COUNTER, "Files that it will not listen to.", GP_AT(parts.refused)},
-    {"gpuprof_agent_libraries_postponed_total", GP_COUNTER, "Files that were too many at once and looked at later.",
+    {"gpuprof_agent_libraries", GP_GAUGE, "Armed copies of the library.", GP_AT(parts.armed)},
+    {"gpuprof_agent_libraries_refused_total", GP_COUNTER, "Copies that were refused.", GP_AT(parts.refused)},
+    {"gpuprof_agent_libraries_postponed_total", GP_COUNTER, "Files postponed because too many were new at once.",
      GP_AT(parts.postponed)},
     {"gpuprof_agent_mapping_records_lost_total", GP_COUNTER,
-     "Records of mappings that were lost; a look at all processes makes up for them.", GP_AT(parts.records_lost)},
-    {"gpuprof_agent_search_up", GP_GAUGE, "1 while new copies of the library are found, 0 while a process prevents it.",
-     GP_AT(parts.searching)},
+     "Lost mapping records; a sweep of all processes makes up for them.", GP_AT(parts.records_lost)},
+    {"gpuprof_agent_search_up", GP_GAUGE,
+     "1 while new copies of the library are found, 0 while a process stalls discovery.", GP_AT(parts.searching)},
     {"gpuprof_exporter_read_success", GP_GAUGE, "1 if the tables could be read for this page.", GP_AT(readable)},
-    {"gpuprof_exporter_read_errors_total", GP_COUNTER, "Pages for which they could not be.", GP_AT(read_errors)},
+    {"gpuprof_exporter_read_errors_total", GP_COUNTER, "Pages for which the tables could not be read.",
+     GP_AT(read_errors)},
     {"gpuprof_exporter_series", GP_GAUGE, "Series of devices, containers and processes on this page.", GP_AT(series)},
     {"gpuprof_exporter_series_limit", GP_GAUGE, "The most series that a page may have.", GP_AT(series_limit)},
     {"process_resident_memory_bytes", GP_GAUGE, "Resident memory of the agent.", GP_AT(resident)},
@@ -69,7 +71,7 @@ static const struct gp_family agent_families[] = {
     {"process_max_fds", GP_GAUGE, "Limit of the agent's open file descriptors.", GP_AT(descriptor_limit)},
     {"process_threads", GP_GAUGE, "Threads of the agent.", GP_AT(threads)},
 };
-/* Kept in nanoseconds, shown in seconds. */
+/* Stored in nanoseconds, shown in seconds. */
 static const struct gp_family agent_times[] = {
     {"gpuprof_agent_heartbeat_age_seconds", GP_GAUGE, "Age of the agent's last heartbeat.", GP_AT(heartbeat_ns)},
     {"process_cpu_seconds_total", GP_COUNTER, "User and system CPU time of the agent.", GP_AT(cpu_ns)},
@@ -81,15 +83,15 @@ static const struct gp_family agent_times[] = {
 #define GP_AT(_field) offsetof(struct gp_row_device, _field)
 static const struct gp_family device_families[] = {
     {"gpuprof_device_memory_total_bytes", GP_GAUGE, "Memory of the GPU.", GP_AT(total_bytes)},
-    {"gpuprof_device_memory_used_bytes", GP_GAUGE, "Used memory of the GPU as NVML tells it, contexts included.",
+    {"gpuprof_device_memory_used_bytes", GP_GAUGE, "Used memory of the GPU according to NVML, contexts included.",
      GP_AT(used_bytes)},
-    {"gpuprof_device_memory_free_bytes", GP_GAUGE, "Free memory of the GPU as NVML tells it.", GP_AT(free_bytes)},
-    {"gpuprof_device_memory_allocated_bytes", GP_GAUGE, "Memory that programs on the GPU use now.",
+    {"gpuprof_device_memory_free_bytes", GP_GAUGE, "Free memory of the GPU according to NVML.", GP_AT(free_bytes)},
+    {"gpuprof_device_memory_allocated_bytes", GP_GAUGE, "Memory that profiled programs use on the GPU now.",
      GP_AT(allocated_bytes)},
     {"gpuprof_device_memory_allocated_peak_bytes", GP_GAUGE, "The most that they used at one time.",
      GP_AT(allocated_peak_bytes)},
-    {"gpuprof_device_memory_reserved_bytes", GP_GAUGE, "Memory that they hold from the driver, caches included.",
-     GP_AT(reserved_bytes)},
+    {"gpuprof_device_memory_reserved_bytes", GP_GAUGE,
+     "Memory that profiled programs hold from the driver, caches included.", GP_AT(reserved_bytes)},
     {"gpuprof_device_memory_reserved_peak_bytes", GP_GAUGE, "The most that they held at one time.",
      GP_AT(reserved_peak_bytes)},
     {"gpuprof_device_processes", GP_GAUGE, "Profiled processes on the GPU.", GP_AT(processes)},
@@ -97,7 +99,7 @@ static const struct gp_family device_families[] = {
     {"gpuprof_frees_total", GP_COUNTER, "Frees on the GPU.", GP_AT(frees)},
     {"gpuprof_alloc_failures_total", GP_COUNTER, "Allocations that failed: out of memory.", GP_AT(failures)},
 };
-_Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "and the info");
+_Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "with the info family");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_container, _field)
@@ -133,16 +135,16 @@ static const struct gp_family process_families[] = {
 _Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "samples.h");
 #undef GP_AT
 
-/* Families with labels of their own, written by hand below. */
+/* Families with their own labels, written by functions below. */
 static const struct gp_family family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
 static const struct gp_family family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
 static const struct gp_family family_dropped = {
     "gpuprof_events_dropped_total", GP_COUNTER,
-    "Events that no viewer saw: ring_full: no room in the kernel's ring; unsent: lost in the process.", 0};
+    "Events that no viewer received: ring_full: no room in the kernel's ring; unsent: lost in the process.", 0};
 static const struct gp_family family_folded = {"gpuprof_exporter_folded_rows", GP_GAUGE,
-                                               "Rows that share a row named other, for want of series.", 0};
+                                               "Rows summed into a row named other because of the series limit.", 0};
 
-/* Samples of the agent's own families: what the cap leaves to the rest. */
+/* Samples of the agent's own families; the limit leaves the rest to the machine. */
 #define GP_AGENT_SERIES                                                                                                \
     (sizeof(agent_families) / sizeof(struct gp_family) + sizeof(agent_times) / sizeof(struct gp_family) + 1 + 2 + 3)
 
@@ -156,7 +158,7 @@ struct gp_metrics {
     const char *version;
     uint32_t series;
     uint64_t read_errors;
-    int64_t start_ns; /* of this process since the epoch; 0 not yet known.  Once: the clocks that it is from drift */
+    int64_t start_ns; /* of this process since the epoch; 0: not read yet. Read once, as its two clocks drift */
     struct gp_row_memory *memory;
 };
 
@@ -206,7 +208,7 @@ void gp_metrics_close(struct gp_metrics *metrics)
 struct gp_page_out {
     FILE *out;
     enum gp_metrics_format format;
-    int64_t series; /* samples about the machine */
+    int64_t series; /* samples of GPUs, containers and processes */
 };
 
 static size_t family_stem(const struct gp_family *family)
@@ -215,7 +217,7 @@ static size_t family_stem(const struct gp_family *family)
     return strlen(family->name) - strlen(ends[family->type]);
 }
 
-/* OpenMetrics names a family without its samples' ending, and wants units spelled out. */
+/* OpenMetrics names a family without its samples' suffix, and requires units to be declared. */
 static void page_head(const struct gp_page_out *page, const struct gp_family *family)
 {
     static const char *const units[] = {"bytes", "seconds"};
@@ -250,7 +252,8 @@ static void page_device(const struct gp_page_out *page, const struct gp_row_devi
     page_label(page, ',', "UUID", device->uuid);
 }
 
-/* Empty outside a pod, as others have it, so that joins on these labels find nothing there rather than something. */
+/* Empty outside a pod, as in other exporters: a join on these labels then finds no match instead of
+ * a wrong one. */
 static void page_pod(const struct gp_page_out *page, const char *namespace_, const char *pod, const char *container)
 {
     page_label(page, ',', "namespace", namespace_);
@@ -334,7 +337,7 @@ static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
     }
 }
 
-/* One number per value of a label. */
+/* One sample per value of a label. */
 static void page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
                        const char *const *names, const int64_t *values, size_t count)
 {
@@ -425,7 +428,7 @@ static void agent_self(struct gp_metrics *metrics, struct gp_row_agent *agent)
     agent->descriptor_limit = agent_limit(RLIMIT_NOFILE);
     agent->virtual_limit = agent_limit(RLIMIT_AS);
     agent->start_ns = agent->resident = agent->virtual_ = agent->threads = -1;
-    /* The name may hold anything: fields are counted from its closing bracket. */
+    /* The process's name may contain any bytes, so fields are counted from its closing bracket. */
     const char *after = agent_file("/proc/self/stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
     if (!after ||
         sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %lld %llu %ld",
@@ -540,7 +543,7 @@ bool gp_metrics_healthy(struct gp_metrics *metrics, char *why, size_t why_bytes)
     return alive;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+/* ---- formats ----------------------------------------------------------------------------------------------------- */
 
 const char *gp_metrics_content_type(enum gp_metrics_format format)
 {
@@ -548,7 +551,8 @@ const char *gp_metrics_content_type(enum gp_metrics_format format)
                                             : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* One range of an Accept header, in place.  Its quality in thousandths; *version is what its parameter says, or "". */
+/* Parses one range of an Accept header in place. Returns its quality in thousandths; *version is
+ * its version parameter or "". */
 static int accept_range(char *range, char **type, char **version)
 {
     static char none[] = "";

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lookups of one update.  One costs 30 us where the files are in the cache: 256 are below 10 ms of one page. */
+/* Lookups per update. One costs 30 us if the files are cached: 256 take less than 10 ms of one
+ * page. */
 #define GP_NAMES_LOOKUPS 256u
-/* A container starts before its kubelet has written everything; what has no name after so many pages has none. */
+/* A container starts before its kubelet has written all files; one without a name after this many
+ * pages has none. */
 #define GP_NAMES_TRIES 20u
 
 void gp_names_fini(struct gp_names *names)
@@ -35,7 +37,7 @@ const struct gp_name *gp_names_find(const struct gp_names *names, uint64_t cgrou
     return low < names->count && names->sorted[low]->cgroup_id == cgroup_id ? names->sorted[low] : NULL;
 }
 
-static void name_look(const struct gp_names *names, struct gp_name *name, pid_t hint)
+static void name_lookup(const struct gp_names *names, struct gp_name *name, pid_t hint)
 {
     struct gp_container_name found;
     name->tries++;
@@ -44,13 +46,13 @@ static void name_look(const struct gp_names *names, struct gp_name *name, pid_t 
         if (!found.id[0] || found.pod[0] || found.container[0])
             name->whole = true;
     }
-    /* A cgroup may be gone, and its bytes not yet: what was found stays. */
+    /* A cgroup may be removed before its bytes are: a name found earlier stays. */
     if (names->off || name->tries >= GP_NAMES_TRIES)
         name->whole = true;
     if (name->found.path[0]) {
         snprintf(name->id, sizeof(name->id), "%s", name->found.path);
         for (char *at = name->id; (at = strchr(at, '#'));)
-            *at = '_'; /* '#' is ours: it parts those that are alike */
+            *at = '_'; /* '#' is reserved: it separates equal paths */
     } else
         snprintf(name->id, sizeof(name->id), "cgroup-%" PRIu64, name->cgroup_id);
 }
@@ -62,9 +64,9 @@ static int name_by_id(const void *a, const void *b)
     return order ? order : ((*x)->cgroup_id > (*y)->cgroup_id) - ((*x)->cgroup_id < (*y)->cgroup_id);
 }
 
-/* A cgroup that was removed and made again has the same path and another number, and both may have bytes for a while:
- * two series may not have the same labels. */
-static int names_part(struct gp_names *names)
+/* A cgroup that was removed and created again has the same path and another number, and both may
+ * have bytes for a while. Two series must not have the same labels. */
+static int names_make_unique(struct gp_names *names)
 {
     struct gp_name **by_id = malloc((names->count + 1) * sizeof(struct gp_name *));
     if (!by_id)
@@ -94,7 +96,7 @@ int gp_names_update(struct gp_names *names, const uint64_t *cgroups, const pid_t
         else
             sorted[i] = calloc(1, sizeof(struct gp_name));
         if (!sorted[i]) {
-            /* What is in neither list is freed; the old list goes on from where it is. */
+            /* Names in neither list are freed; the old list continues from its current position. */
             for (uint32_t k = 0; k < i; k++)
                 free(sorted[k]);
             memmove(names->sorted, names->sorted + old, (names->count - old) * sizeof(struct gp_name *));
@@ -104,7 +106,7 @@ int gp_names_update(struct gp_names *names, const uint64_t *cgroups, const pid_t
         }
         sorted[i]->cgroup_id = cgroups[i];
         if (!sorted[i]->whole && lookups++ < GP_NAMES_LOOKUPS)
-            name_look(names, sorted[i], hints[i]);
+            name_lookup(names, sorted[i], hints[i]);
         if (!sorted[i]->id[0])
             snprintf(sorted[i]->id, sizeof(sorted[i]->id), "cgroup-%" PRIu64, cgroups[i]);
     }
@@ -113,5 +115,5 @@ int gp_names_update(struct gp_names *names, const uint64_t *cgroups, const pid_t
     free(names->sorted);
     names->sorted = sorted;
     names->count = count;
-    return names_part(names);
+    return names_make_unique(names);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * samples.c: see samples.h.  Gauges are summed anew for every page, so their sums are those of the tables.  Counters of a
- * folded container must not jump when another one comes or goes, so "other" adds up what each of its containers moved
- * by since the page before.
+ * samples.c: see samples.h. Gauges are summed again for every page, so their sums are those of the
+ * tables. Counters of "other" must not jump when a container is folded or gets a row, so "other"
+ * sums up by how much each of its containers increased since the page before.
  */
 #include <metrics/names.h>
 #include <metrics/samples.h>
@@ -35,7 +35,6 @@ struct gp_folded { /* counters of "other" on one device */
 struct gp_row_memory {
     enum gp_metrics_processes how;
     uint32_t series;
-    bool begun;
     struct gp_names names;
     uint32_t container_count, folded_count;
     struct gp_seen_container *containers; /* by cgroup and uuid */
@@ -78,7 +77,7 @@ void gp_row_memory_free(struct gp_row_memory *memory)
     free(memory);
 }
 
-/* The machine's numbers are claims of processes: sums of them may not overflow. */
+/* The numbers are claims of processes, so sums must not overflow. */
 static void row_add(int64_t *sum, int64_t value)
 {
     if (value > 0 && __builtin_add_overflow(*sum, value, sum))
@@ -92,7 +91,8 @@ static int64_t row_known(int64_t value)
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* The map has the 16 bytes; NVML spells them "GPU-..." or "MIG-...", and its spelling is the one that others show. */
+/* The map has the UUID's 16 bytes; NVML spells them "GPU-..." or "MIG-...", which is the spelling
+ * other tools show. */
 static void row_identify(struct gp_row_device *row, const struct gp_nvml_gpu *gpus, int gpu_count)
 {
     char uuid[48];
@@ -119,7 +119,8 @@ static int row_device_order(const void *a, const void *b)
     return memcmp(x->key, y->key, sizeof(x->key));
 }
 
-/* Who gets a row: a GPU that NVML knows, before what a process may have made up. */
+/* Order in which devices get rows: GPUs that NVML knows come before those that a process may have
+ * invented. */
 static int row_device_rank(const void *a, const void *b)
 {
     const struct gp_row_device *x = a, *y = b;
@@ -132,7 +133,7 @@ static int row_key_order(const void *a, const void *b)
     return memcmp(a, b, 16);
 }
 
-/* value NULL: not in the table of devices, so nothing is known. */
+/* value NULL: not in the device table, so all is unknown. */
 static void row_device_fill(struct gp_row_device *row, const uint8_t key[16], const struct gp_map_sum *value)
 {
     memcpy(row->key, key, sizeof(row->key));
@@ -148,7 +149,7 @@ static void row_device_fill(struct gp_row_device *row, const uint8_t key[16], co
     row->failures = value ? row_known(value->failures) : -1;
 }
 
-/* Adds row `more` to the row that stands for several; no one knows their common peak. */
+/* Adds row `more` to a row that stands for several; their common peak is unknown. */
 static void row_device_fold(struct gp_row_device *into, const struct gp_row_device *more)
 {
     row_add(&into->allocated_bytes, more->allocated_bytes);
@@ -160,8 +161,8 @@ static void row_device_fold(struct gp_row_device *into, const struct gp_row_devi
     row_add(&into->total_bytes, more->total_bytes);
 }
 
-/* The devices of all three tables, without doubles, by key: a process's entry is made before its device's.
- * NULL: out of memory. */
+/* Collects the devices of all three tables without duplicates, ordered by key: a process's entry
+ * may exist before its device's. NULL: out of memory. */
 static struct gp_row_device *rows_gather(const struct gp_system_view *view, uint32_t *count)
 {
     uint32_t all = view->device_count + view->container_count + view->process_count, kept = 0;
@@ -191,7 +192,7 @@ static struct gp_row_device *rows_gather(const struct gp_system_view *view, uint
     return rows;
 }
 
-/* Devices take half of the room at most: 80 of them by default, and no machine has so many. */
+/* Devices take at most half of the room: 80 of them by default, more than any machine has. */
 static bool rows_devices(struct gp_row_memory *memory, const struct gp_system_view *view,
                          const struct gp_nvml_gpu *gpus, int gpu_count, uint32_t room)
 {
@@ -219,7 +220,7 @@ static bool rows_devices(struct gp_row_memory *memory, const struct gp_system_vi
     return true;
 }
 
-/* The row of a device: its own, or the last one, which stands for all that have none. */
+/* The row of a device: its own, or the last one, which stands for all devices without a row. */
 static const struct gp_row_device *rows_device(const struct gp_rows *rows, const uint8_t uuid[16])
 {
     uint32_t low = 0, high = rows->device_count - 1;
@@ -245,7 +246,7 @@ static int hint_order(const void *a, const void *b)
     const struct gp_hint *x = a, *y = b;
     if (x->cgroup_id != y->cgroup_id)
         return x->cgroup_id < y->cgroup_id ? -1 : 1;
-    return (x->pid < y->pid) - (x->pid > y->pid); /* a process before the 0 of a container's own row */
+    return (x->pid < y->pid) - (x->pid > y->pid); /* a process sorts before the 0 of a container's own row */
 }
 
 static bool rows_names(struct gp_row_memory *memory, const struct gp_system_view *view)
@@ -289,11 +290,11 @@ static int seen_order(const void *a, const void *b)
 struct gp_fold_candidate {
     const struct gp_system_sum *sum;
     struct gp_seen_container now;
-    bool before; /* it was shown */
+    bool before; /* it had a row on the last page */
     int64_t bytes;
 };
 
-/* Who gets a row: who has one already, then the largest. */
+/* Order in which containers get rows: those that have one already, then the largest. */
 static int candidate_order(const void *a, const void *b)
 {
     const struct gp_fold_candidate *x = a, *y = b;
@@ -304,7 +305,7 @@ static int candidate_order(const void *a, const void *b)
     return seen_order(&x->now, &y->now);
 }
 
-/* By how much a counter moved; an entry that is made anew begins at 0. */
+/* The increase of a counter; an entry that was created again restarts at 0. */
 static int64_t row_step(int64_t now, int64_t last)
 {
     return now >= last ? now - last : now;
@@ -315,8 +316,8 @@ static int folded_device(const void *key, const void *row)
     return memcmp(key, ((const struct gp_row_device *)row)->key, 16);
 }
 
-/* Forgets counters of devices that have no row any more.  Made-up ones come and go without end; one that comes back
- * begins at 0 together with its containers. */
+/* Drops counters of devices that have no row any more, since invented devices appear without end. A
+ * device that returns restarts at 0 together with its containers. */
 static void folded_tidy(struct gp_row_memory *memory)
 {
     const struct gp_rows *rows = &memory->rows;
@@ -366,7 +367,7 @@ static void row_container_show(struct gp_row_memory *memory, const struct gp_fol
     };
 }
 
-/* The "other" row of a device, made when first needed; rows of others may have come before it. */
+/* The "other" row of a device, created when first needed. Rows of containers come before `first`. */
 static struct gp_row_container *row_container_other(struct gp_row_memory *memory, const struct gp_row_device *device,
                                                     uint32_t first)
 {
@@ -386,7 +387,8 @@ static struct gp_row_container *row_container_other(struct gp_row_memory *memory
     return row;
 }
 
-/* Moves the counters of "other" by what this container moved since the page before.  False: out of memory. */
+/* Adds this container's increase since the page before to the counters of "other". False: out of
+ * memory. */
 static bool row_container_fold(struct gp_row_memory *memory, const struct gp_fold_candidate *one,
                                const struct gp_counts *last, uint32_t first)
 {
@@ -408,7 +410,7 @@ static bool row_container_fold(struct gp_row_memory *memory, const struct gp_fol
     return true;
 }
 
-/* Fills candidates from the view, in the order of who gets a row. */
+/* Fills candidates from the view, in the order in which they get rows. */
 static struct gp_fold_candidate *rows_candidates(const struct gp_row_memory *memory, const struct gp_system_view *view)
 {
     struct gp_fold_candidate *all = calloc(view->container_count + 1u, sizeof(*all));
@@ -431,7 +433,7 @@ static struct gp_fold_candidate *rows_candidates(const struct gp_row_memory *mem
     return all;
 }
 
-/* Remembers what this page showed. */
+/* Remembers which containers this page showed. */
 static bool rows_remember(struct gp_row_memory *memory, const struct gp_fold_candidate *all, uint32_t count)
 {
     struct gp_seen_container *seen = calloc(count + 1u, sizeof(*seen));
@@ -446,7 +448,7 @@ static bool rows_remember(struct gp_row_memory *memory, const struct gp_fold_can
     return true;
 }
 
-/* most: rows that may be shown, "other" ones not counted. */
+/* most: rows that may be shown, without "other" rows. */
 static bool rows_containers(struct gp_row_memory *memory, const struct gp_system_view *view, uint32_t most)
 {
     static const struct gp_counts nothing;
@@ -519,7 +521,7 @@ static void row_process_fill(const struct gp_row_memory *memory, struct gp_row_p
     gp_text_clean(row->comm, sizeof(row->comm), process->comm, sizeof(process->comm));
 }
 
-/* Adds `more` to `into`; the sum of two peaks is the peak of nothing. */
+/* Adds `more` to `into`. Peaks become unknown, since a sum of two peaks is not a peak. */
 static void row_process_add(struct gp_row_process *into, const struct gp_row_process *more)
 {
     row_add(&into->allocated_bytes, more->allocated_bytes);
@@ -527,8 +529,8 @@ static void row_process_add(struct gp_row_process *into, const struct gp_row_pro
     into->allocated_peak_bytes = into->reserved_peak_bytes = -1;
 }
 
-/* Rows with the same labels (in mode comm; one GPU under two numbers of a process; one pod's restarted container)
- * become one.  Returns how many are left. */
+/* Merges rows with the same labels (in mode comm; one GPU under two numbers of a process; a pod's
+ * restarted container). Returns the rows left. */
 static uint32_t row_process_merge(struct gp_row_process *rows, uint32_t count)
 {
     uint32_t kept = 0;
@@ -542,8 +544,8 @@ static uint32_t row_process_merge(struct gp_row_process *rows, uint32_t count)
     return kept;
 }
 
-/* The largest get rows, and what is left one for each device.  A process that calls itself "other" and has no container
- * has that row's labels: it is merged with it. */
+/* The largest get rows, and the rest one row per device. A process named "other" without a
+ * container has the labels of that row and is merged with it. */
 static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_view *view, uint32_t most)
 {
     struct gp_rows *rows = &memory->rows;
@@ -572,7 +574,7 @@ static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_
     return true;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- all rows ---------------------------------------------------------------------------------------------------- */
 
 const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
                                    const struct gp_nvml_gpu *gpus, int gpu_count)
@@ -585,7 +587,7 @@ const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp
         return NULL;
     folded_tidy(memory);
     room -= rows->device_count * GP_ROW_DEVICE_SERIES;
-    /* Each device may need an "other" row of both kinds, and so may the device that is in no table. */
+    /* Each device may need two "other" rows, and so may a device that is in no table. */
     uint32_t reserve =
         (rows->device_count + 1) * ((GP_ROW_CONTAINER_SERIES - 2) + (with_processes ? GP_ROW_PROCESS_SERIES - 2 : 0));
     room = room > reserve ? room - reserve : 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * samples.h: what the metrics show, before it is text: the machine's tables with names, without duplicates and within a
- * number of series.  What does not fit is summed into rows named "other", so that sums over rows stay what they were.
- * Called by metrics.c alone; not thread-safe.
+ * samples.h: the rows that the metrics show, before they are text: the machine's tables with names,
+ * without duplicates and within a number of series. Rows that do not fit are summed into rows named
+ * "other", so sums over rows stay exact. Only metrics.c calls it; not thread-safe.
  */
 #ifndef GP_METRICS_SAMPLES_H
 #define GP_METRICS_SAMPLES_H
 
 #include <metrics/metrics.h>
 
-/* Every number: -1 unknown, and then it has no series. */
+/* For every number, -1 means unknown, and there is no series. */
 struct gp_row_device {
     char uuid[48], gpu[16], model[64];
     int64_t total_bytes, used_bytes, free_bytes;
@@ -32,7 +32,7 @@ struct gp_row_process {
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
 };
 
-/* Series of one row, as metrics.c writes them; the tests count. */
+/* Series of one row, as metrics.c writes them; tests check the numbers. */
 #define GP_ROW_DEVICE_SERIES    12u
 #define GP_ROW_CONTAINER_SERIES 8u
 #define GP_ROW_PROCESS_SERIES   4u
@@ -42,16 +42,16 @@ struct gp_rows {
     struct gp_row_device *devices;
     struct gp_row_container *containers;
     struct gp_row_process *processes;
-    uint32_t folded_devices, folded_containers, folded_processes; /* that "other" rows stand for */
+    uint32_t folded_devices, folded_containers, folded_processes; /* rows summed into "other" */
 };
 
-struct gp_row_memory; /* what one page must know of the page before */
+struct gp_row_memory; /* state kept from one page to the next */
 /* NULL: out of memory. */
 struct gp_row_memory *gp_row_memory_new(const struct gp_metrics_options *options, uint32_t series);
 void gp_row_memory_free(struct gp_row_memory *memory);
 
-/* The rows of this view; they point into the memory and are valid until the next call or the memory's end.
- * NULL: out of memory.  gpus may be NULL. */
+/* Makes the rows of this view. They point into the memory and are valid until the next call or the
+ * memory's end. NULL: out of memory. gpus may be NULL. */
 const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
                                    const struct gp_nvml_gpu *gpus, int gpu_count);
 
