@@ -194,6 +194,7 @@ $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 include bpf/bpf.mk
 include tools/html/html.mk
 include tests/tests.mk
+include docs/pictures.mk
 
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)
 
