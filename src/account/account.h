@@ -59,6 +59,9 @@ void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *mo
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 
+/* contexttable.c: removes the context from the table.  False: it was not there, or with another device. */
+bool gp_context_forget(uint32_t ctx, int device);
+
 /* Blocks of a created pool went out (+) or came back (-). */
 void gp_pool_count(uint64_t pool, int blocks);
 

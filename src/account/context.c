@@ -5,18 +5,6 @@
 #include "base/thread.h"
 #include <string.h>
 
-/* Context numbers are CUPTI's: sequential and never reused, so a small direct table serves; a number that fell out of
- * it is asked for anew by the source.  Entry: (number << 8) | device + 1. */
-#define GP_CONTEXTS 1024u
-static uint64_t x_contexts[GP_CONTEXTS];
-
-void gp_feed_context_learned(uint32_t ctx, int device)
-{
-    if (gp_account_of(device))
-        __atomic_store_n(&x_contexts[ctx % GP_CONTEXTS], ((uint64_t)ctx << 8) | (uint64_t)(device + 1),
-                         __ATOMIC_RELAXED);
-}
-
 void gp_feed_context_created(uint32_t ctx, int device)
 {
     struct gp_account *account = gp_account_of(device);
@@ -25,12 +13,6 @@ void gp_feed_context_created(uint32_t ctx, int device)
     gp_feed_context_learned(ctx, device);
     __atomic_fetch_add(&account->x_context_count, 1, __ATOMIC_RELAXED);
     gp_feed_poll_want(GP_POLL_DEVICES);
-}
-
-int gp_feed_context_device(uint32_t ctx)
-{
-    uint64_t entry = __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word tells all */
-    return entry >> 8 == ctx && entry ? (int)(entry & 255) - 1 : GP_DEVICE_UNKNOWN;
 }
 
 static bool context_owned(struct gp_record *record, void *arg)
@@ -53,9 +35,8 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     gp_oom_context_gone(ctx);
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
-    uint64_t *entry = &x_contexts[ctx % GP_CONTEXTS], old = ((uint64_t)ctx << 8) | (uint64_t)(device + 1);
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
-    bool known = __atomic_compare_exchange_n(entry, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    bool known = gp_context_forget(ctx, device);
     if (!account || (!known && !announced))
         return;
     __atomic_fetch_sub(&account->x_context_count, 1, __ATOMIC_RELAXED);

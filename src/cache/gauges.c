@@ -6,6 +6,11 @@
  */
 #include "cache/internal.h"
 
+static bool block_is_small(const struct gp_cache *cache, const struct gp_block *block)
+{
+    return cache->policy.small_bytes ? block->segment->heap->small : block->bytes <= 1u << 20;
+}
+
 struct gp_moves {
     struct gp_delta deltas[GP_DELTAS];
     unsigned count;
@@ -30,7 +35,7 @@ static void moves_apply(struct gp_cache *cache, unsigned shard, enum gp_counter_
 
 static void moves_allocated(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
 {
-    bool small = gp_block_small(cache, block);
+    bool small = block_is_small(cache, block);
     moves_pools(moves, GP_GAUGE_ALLOCATION, small, 1);
     moves_pools(moves, GP_GAUGE_ALLOCATED_BYTES, small, block->bytes);
     moves_put(moves, GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR, block->requested_bytes);
@@ -41,7 +46,7 @@ static void moves_allocated(struct gp_cache *cache, struct gp_moves *moves, cons
 
 static void moves_active(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
 {
-    bool small = gp_block_small(cache, block);
+    bool small = block_is_small(cache, block);
     moves_pools(moves, GP_GAUGE_ACTIVE, small, 1);
     moves_pools(moves, GP_GAUGE_ACTIVE_BYTES, small, block->bytes);
     moves_pools(moves, GP_GAUGE_REQUESTED_BYTES, small, block->requested_bytes);
@@ -80,7 +85,7 @@ void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
 void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up)
 {
     struct gp_moves moves = {.count = 0};
-    bool small = gp_block_small(cache, block);
+    bool small = block_is_small(cache, block);
     moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT, small, 1);
     moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT_BYTES, small, block->bytes);
     moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);

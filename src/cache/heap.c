@@ -42,9 +42,9 @@ struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, u
 
 bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
 {
-    struct gp_heap *into = heap_like(cache, heap, GP_STREAM_GONE);
+    struct gp_heap *into = heap_like(cache, heap, GP_STREAM_DESTROYED);
     if (!into) {
-        heap->stream = GP_STREAM_GONE;
+        heap->stream = GP_STREAM_DESTROYED;
         return false;
     }
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
@@ -63,11 +63,6 @@ bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap
     *place = heap->next;
     gp_slab_give(&cache->heap_records, heap); /* `grow` is held: no thread is beyond its first look */
     return true;
-}
-
-bool gp_block_small(const struct gp_cache *cache, const struct gp_block *block)
-{
-    return cache->policy.small_bytes ? block->segment->heap->small : block->bytes <= 1u << 20;
 }
 
 bool gp_block_is_split(const struct gp_block *block)
@@ -127,8 +122,8 @@ static void block_swallow(struct gp_cache *cache, struct gp_block *block)
         block->born = gone->born;
     if (gone->epoch > block->epoch)
         block->epoch = gone->epoch;
-    if (GP_UNLIKELY(cache->tours))
-        gp_iterate_block_gone(cache, gone, block);
+    if (GP_UNLIKELY(cache->cursors))
+        gp_cursor_block_removed(cache, gone, block);
     gp_block_drop(cache, gone);
 }
 
@@ -230,6 +225,15 @@ static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *bloc
     return block;
 }
 
+/* May a thread keep the block in its cache when it is freed? */
+static bool block_suits_thread(const struct gp_cache *cache, const struct gp_block *block)
+{
+    const struct gp_heap *heap = block->segment->heap;
+    return cache->threads && heap->small && !heap->linear && !heap->pool && block->stream == heap->stream &&
+           heap->stream < GP_STREAM_DESTROYED && block->bytes <= cache->policy.thread_block_bytes &&
+           block->bytes <= (uint64_t)GP_BINS << GP_BIN_SHIFT;
+}
+
 struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
                                uint64_t bytes)
 {
@@ -238,7 +242,7 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
     __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
     gp_block_tag(cache, block, request);
     block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);
-    gp_block_become(block, gp_thread_suits(cache, block) ? GP_BLOCK_LOCAL | GP_BLOCK_LIVE : GP_BLOCK_LIVE);
+    gp_block_become(block, block_suits_thread(cache, block) ? GP_BLOCK_LOCAL | GP_BLOCK_LIVE : GP_BLOCK_LIVE);
     uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;
     if (used > cache->peak_bytes)
         cache->peak_bytes = used;

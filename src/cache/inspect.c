@@ -114,44 +114,6 @@ void gp_cache_reset_counts(struct gp_cache *cache)
         __atomic_store_n(counts[i], 0, __ATOMIC_RELAXED);
 }
 
-/* ---- walk -------------------------------------------------------------------------------------------------------- */
-
-static struct gp_segment *segment_after(struct gp_cache *cache, uint64_t address, bool first)
-{
-    struct gp_segment *next = NULL;
-    for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
-        if ((first || segment->address > address) && (!next || segment->address < next->address))
-            next = segment;
-    return next;
-}
-
-static bool segment_visit(const struct gp_segment *segment, void *arg,
-                          bool (*visit_segment)(void *, const struct gp_cache_segment *),
-                          bool (*visit_block)(void *, const struct gp_cache_block *))
-{
-    const struct gp_cache_segment shown = gp_segment_shown(segment);
-    if (visit_segment && !visit_segment(arg, &shown))
-        return false;
-    for (const struct gp_block *block = segment->first; block && visit_block; block = block->after) {
-        const struct gp_cache_block one = gp_block_shown(block);
-        if (!visit_block(arg, &one))
-            return false;
-    }
-    return true;
-}
-
-void gp_cache_walk(struct gp_cache *cache, void *arg,
-                   bool (*segment)(void *arg, const struct gp_cache_segment *segment),
-                   bool (*block)(void *arg, const struct gp_cache_block *block))
-{
-    gp_lock_take(&cache->lock);
-    gp_thread_flush(cache);
-    struct gp_segment *at = segment_after(cache, 0, true);
-    while (at && segment_visit(at, arg, segment, block))
-        at = segment_after(cache, at->address, false);
-    gp_lock_give(&cache->lock);
-}
-
 /* ---- check ------------------------------------------------------------------------------------------------------- */
 
 struct gp_check {

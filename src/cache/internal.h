@@ -33,7 +33,7 @@ enum gp_block_state {
 #define GP_BLOCK_FLAGS 0xffull /* addresses are multiples of 256 */
 
 /* A heap, or a use, whose stream was destroyed. */
-#define GP_STREAM_GONE (GP_STREAM_ANY - 1)
+#define GP_STREAM_DESTROYED (GP_STREAM_ANY - 1)
 
 struct gp_uses { /* other streams that work on a live block */
     struct gp_uses *next;
@@ -117,6 +117,10 @@ struct gp_index { /* by (bytes, address) */
     uint64_t count;
 };
 
+/* One bin of a thread's cache for each size of the small pool: multiples of 512 bytes to 1 MiB. */
+#define GP_BIN_SHIFT 9
+#define GP_BINS      2048
+
 struct gp_heap { /* idle memory of one stream, pool and class */
     struct gp_heap *next;
     uint64_t stream, pool;
@@ -158,11 +162,12 @@ struct gp_table {
     uint32_t granule_shift;
 };
 
-/* Where a tour of the cache rests (iterate.c): what it would look at next may be joined to others meanwhile, or go. */
-struct gp_iteration {
-    struct gp_iteration *next;
+/* The position of an iteration (iterate.c) while it does not hold the lock: cursor.c corrects it when the record that it
+ * points to is dropped. */
+struct gp_cursor {
+    struct gp_cursor *next;
     struct gp_segment *segment; /* the next one */
-    struct gp_block *block;     /* the next one; NULL: gone with its segment, or the last one was seen */
+    struct gp_block *block;     /* the next one; NULL: dropped with its segment, or the last one was visited */
 };
 
 struct gp_cache {
@@ -176,10 +181,10 @@ struct gp_cache {
     struct gp_lock grow, lock;
     struct gp_table table;
     struct gp_thread_set *threads; /* caches of threads, one set for each counter shard; NULL: none */
-    struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, batch_records, mids,
+    struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids,
         leaves;
     struct gp_segment *segments;
-    struct gp_iteration *tours; /* under way */
+    struct gp_cursor *cursors; /* of the iterations under way */
     struct gp_heap *heaps;
     struct gp_pool *pools;
 
@@ -244,7 +249,6 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
  * the next one; false: it is the first and stays.  Under grow too. */
 bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
 bool gp_block_is_split(const struct gp_block *block);
-bool gp_block_small(const struct gp_cache *cache, const struct gp_block *block);
 
 /* gauges.c */
 void gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
@@ -264,7 +268,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
 bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes);
 /* Gives idle segments and pages back until keep_bytes are idle or want_bytes were given; waits for the device's work
  * first. */
-uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_t want_bytes);
+uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes);
 /* PyTorch's release_available_cached_blocks: oversize ones alone. */
 uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes);
 /* PyTorch's garbage_collect_cached_blocks, before `bytes` more are reserved. */
@@ -272,14 +276,14 @@ void gp_segment_collect(struct gp_cache *cache);
 /* Dedicated segments beyond their share of idle memory, oldest first. */
 void gp_segment_trim_dedicated(struct gp_cache *cache);
 /* This one, which is idle as a whole: its records go under `lock`, its memory without. */
-struct gp_gone {
+struct gp_unlinked_segment {
     struct gp_heap heap; /* a copy: the heap itself may go meanwhile */
     uint64_t address, bytes;
     bool first_chunk;
 };
-void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_gone *out);
+void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out);
 /* False: the backend refused, and it is back. */
-bool gp_segment_free_gone(struct gp_cache *cache, const struct gp_gone *gone);
+bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *gone);
 /* One idle block, that may go back. */
 bool gp_segment_is_idle(const struct gp_segment *segment);
 struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes);
@@ -293,7 +297,7 @@ enum gp_growth { GP_GROW_MOVE, GP_GROW_AHEAD, GP_GROW_EXACT };
 uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                       enum gp_growth how, struct gp_block **out);
 /* Unmaps idle pages and gives them to the backend. */
-uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_t want_bytes);
+uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes);
 /* Pages that are idle as a whole. */
 uint64_t gp_page_idle(struct gp_cache *cache); /* under lock */
 /* Address ranges of destroyed streams that hold nothing any more. */
@@ -308,20 +312,17 @@ void gp_thread_close(struct gp_cache *cache);
 bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out);
 bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
                     struct gp_grant *out);
-/* May a block of this heap be cached? */
-bool gp_thread_suits(const struct gp_cache *cache, const struct gp_block *block);
 /* Under lock: every cached block becomes idle memory of its heap. */
 void gp_thread_flush(struct gp_cache *cache);
 /* Bytes that threads keep, more or less: nothing stands still meanwhile.  No lock. */
 uint64_t gp_thread_held(struct gp_cache *cache);
 
-/* iterate.c: under lock */
-/* As the outside sees them. */
-struct gp_cache_segment gp_segment_shown(const struct gp_segment *segment);
-struct gp_cache_block gp_block_shown(const struct gp_block *block);
-/* The record goes, `into` is what its addresses belong to now; NULL: nothing. */
-void gp_iterate_block_gone(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
-void gp_iterate_segment_gone(struct gp_cache *cache, const struct gp_segment *segment);
+/* cursor.c: under lock */
+void gp_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
+void gp_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
+/* The record is about to be dropped; `into` is the block that has its addresses now, NULL: none. */
+void gp_cursor_block_removed(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
+void gp_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
 
 /* wait.c */
 void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);
@@ -336,9 +337,23 @@ bool gp_wait_all(struct gp_cache *cache);
 void gp_wait_forget(struct gp_cache *cache); /* under lock: everything that waits is idle */
 
 /* Idle bytes now.  Takes lock. */
-uint64_t gp_cache_idle(struct gp_cache *cache);
-void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address, uint64_t bytes,
-                   uint64_t stream);
+static inline uint64_t gp_cache_idle(struct gp_cache *cache)
+{
+    gp_lock_take(&cache->lock);
+    uint64_t bytes = cache->idle_bytes;
+    gp_lock_give(&cache->lock);
+    return bytes;
+}
+
+/* Reports an event to the listener.  Under no lock that the listener needs (cache.h). */
+static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
+                                 uint64_t bytes, uint64_t stream)
+{
+    const struct gp_cache_event event = {type, address, bytes, stream};
+    if (cache->listen)
+        cache->listen(cache->listener, &event);
+}
+
 /* After the block's word said that it is the caller's. */
 static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
 {

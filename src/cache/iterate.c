@@ -12,13 +12,13 @@
 #include "cache/internal.h"
 #include <sys/mman.h>
 
-struct gp_iterating {
+struct gp_iteration {
     struct gp_cache *cache;
     void *arg;
     bool (*segment)(void *arg, const struct gp_cache_segment *segment);
     bool (*block)(void *arg, const struct gp_cache_block *block);
     void (*rest)(void *arg);
-    struct gp_iteration tour;
+    struct gp_cursor cursor;
     uint64_t *addresses;
     uint64_t count, room; /* of the addresses */
     unsigned visits;      /* since the last rest */
@@ -26,13 +26,13 @@ struct gp_iterating {
 
 /* ---- what the outside sees --------------------------------------------------------------------------------------- */
 
-struct gp_cache_segment gp_segment_shown(const struct gp_segment *segment)
+static struct gp_cache_segment segment_shown(const struct gp_segment *segment)
 {
     return (struct gp_cache_segment){segment->address,  segment->bytes,     segment->heap->stream, segment->heap->pool,
                                      segment->growable, segment->dedicated, segment->heap->small};
 }
 
-struct gp_cache_block gp_block_shown(const struct gp_block *block)
+static struct gp_cache_block block_shown(const struct gp_block *block)
 {
     static const enum gp_cache_state states[] = {
         [GP_BLOCK_LIVE] = GP_CACHE_LIVE,   [GP_BLOCK_WAITING] = GP_CACHE_WAITING,
@@ -51,84 +51,91 @@ struct gp_cache_block gp_block_shown(const struct gp_block *block)
     };
 }
 
+/* ---- everything under the lock -------------------------------------------------------------------------------------- */
+
+static struct gp_segment *segment_after(struct gp_cache *cache, uint64_t address, bool first)
+{
+    struct gp_segment *next = NULL;
+    for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
+        if ((first || segment->address > address) && (!next || segment->address < next->address))
+            next = segment;
+    return next;
+}
+
+static bool segment_visit(const struct gp_segment *segment, void *arg,
+                          bool (*visit_segment)(void *, const struct gp_cache_segment *),
+                          bool (*visit_block)(void *, const struct gp_cache_block *))
+{
+    const struct gp_cache_segment shown = segment_shown(segment);
+    if (visit_segment && !visit_segment(arg, &shown))
+        return false;
+    for (const struct gp_block *block = segment->first; block && visit_block; block = block->after) {
+        const struct gp_cache_block one = block_shown(block);
+        if (!visit_block(arg, &one))
+            return false;
+    }
+    return true;
+}
+
+void gp_cache_walk(struct gp_cache *cache, void *arg,
+                   bool (*segment)(void *arg, const struct gp_cache_segment *segment),
+                   bool (*block)(void *arg, const struct gp_cache_block *block))
+{
+    gp_lock_take(&cache->lock);
+    gp_thread_flush(cache);
+    struct gp_segment *at = segment_after(cache, 0, true);
+    while (at && segment_visit(at, arg, segment, block))
+        at = segment_after(cache, at->address, false);
+    gp_lock_give(&cache->lock);
+}
+
 /* ---- resting ----------------------------------------------------------------------------------------------------- */
 
-void gp_iterate_block_gone(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into)
+static void iterate_rest(struct gp_iteration *iteration)
 {
-    for (struct gp_iteration *tour = cache->tours; tour; tour = tour->next)
-        if (tour->block == block)
-            tour->block = into;
-}
-
-void gp_iterate_segment_gone(struct gp_cache *cache, const struct gp_segment *segment)
-{
-    for (struct gp_iteration *tour = cache->tours; tour; tour = tour->next) {
-        if (tour->block && tour->block->segment == segment)
-            tour->block = NULL;
-        if (tour->segment == segment)
-            tour->segment = segment->next;
-    }
-}
-
-static void iterate_begin(struct gp_iterating *touring)
-{
-    gp_lock_take(&touring->cache->lock);
-    touring->tour.next = touring->cache->tours;
-    touring->cache->tours = &touring->tour;
-}
-
-static void iterate_end(struct gp_iterating *touring)
-{
-    struct gp_iteration **place = &touring->cache->tours;
-    while (*place != &touring->tour)
-        place = &(*place)->next;
-    *place = touring->tour.next;
-    gp_lock_give(&touring->cache->lock);
-}
-
-static void iterate_rest(struct gp_iterating *touring)
-{
-    gp_lock_give(&touring->cache->lock);
-    if (touring->rest)
-        touring->rest(touring->arg);
-    gp_lock_pass(&touring->cache->lock);
-    gp_lock_take(&touring->cache->lock);
-    touring->visits = 0;
+    gp_lock_give(&iteration->cache->lock);
+    if (iteration->rest)
+        iteration->rest(iteration->arg);
+    gp_lock_pass(&iteration->cache->lock);
+    gp_lock_take(&iteration->cache->lock);
+    iteration->visits = 0;
 }
 
 /* ---- the segments' addresses ------------------------------------------------------------------------------------- */
 
 /* Room for one more batch.  Under no lock. */
-static bool iterate_room(struct gp_iterating *touring)
+static bool iterate_room(struct gp_iteration *iteration)
 {
-    uint64_t room = touring->room ? touring->room * 2 : 512;
-    if (touring->count + GP_CACHE_REST <= touring->room)
+    uint64_t room = iteration->room ? iteration->room * 2 : 512;
+    if (iteration->count + GP_CACHE_REST <= iteration->room)
         return true;
-    void *at = touring->room ? mremap(touring->addresses, touring->room * 8, room * 8, MREMAP_MAYMOVE)
-                             : mmap(NULL, room * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *at = iteration->room ? mremap(iteration->addresses, iteration->room * 8, room * 8, MREMAP_MAYMOVE)
+                               : mmap(NULL, room * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return false;
-    touring->addresses = at;
-    touring->room = room;
+    iteration->addresses = at;
+    iteration->room = room;
     return true;
 }
 
-static bool iterate_gather(struct gp_iterating *touring)
+static bool iterate_gather(struct gp_iteration *iteration)
 {
-    bool room = iterate_room(touring);
-    iterate_begin(touring);
-    touring->tour.segment = touring->cache->segments;
-    while (room && touring->tour.segment) {
-        for (unsigned i = 0; i < GP_CACHE_REST && touring->tour.segment; i++) {
-            touring->addresses[touring->count++] = touring->tour.segment->address;
-            touring->tour.segment = touring->tour.segment->next;
+    bool room = iterate_room(iteration);
+    gp_lock_take(&iteration->cache->lock);
+    gp_cursor_enter(iteration->cache, &iteration->cursor);
+    iteration->cursor.segment = iteration->cache->segments;
+    while (room && iteration->cursor.segment) {
+        for (unsigned i = 0; i < GP_CACHE_REST && iteration->cursor.segment; i++) {
+            iteration->addresses[iteration->count++] = iteration->cursor.segment->address;
+            iteration->cursor.segment = iteration->cursor.segment->next;
         }
-        gp_lock_give(&touring->cache->lock);
-        gp_lock_pass(&touring->cache->lock);
-        room = iterate_room(touring);
-        gp_lock_take(&touring->cache->lock);
+        gp_lock_give(&iteration->cache->lock);
+        gp_lock_pass(&iteration->cache->lock);
+        room = iterate_room(iteration);
+        gp_lock_take(&iteration->cache->lock);
     }
-    iterate_end(touring);
+    gp_cursor_leave(iteration->cache, &iteration->cursor);
+    gp_lock_give(&iteration->cache->lock);
     return room;
 }
 
@@ -160,54 +167,54 @@ static void iterate_sort(uint64_t *addresses, uint64_t count)
 /* ---- one segment ------------------------------------------------------------------------------------------------- */
 
 /* From `next` on: where the last piece ended, in whatever the block is now. */
-static bool iterate_block(struct gp_iterating *touring, const struct gp_block *block, uint64_t next)
+static bool iterate_block(struct gp_iteration *iteration, const struct gp_block *block, uint64_t next)
 {
-    struct gp_cache_block one = gp_block_shown(block);
+    struct gp_cache_block one = block_shown(block);
     if (one.address != next) { /* joined with what was shown before, or given out again with a part of it */
         one.bytes -= next - one.address;
         one.address = next;
         one.requested_bytes = one.tag = one.time_ns = 0;
         one.state = one.state == GP_CACHE_UNMAPPED ? GP_CACHE_UNMAPPED : GP_CACHE_IDLE;
     }
-    touring->visits++;
-    return touring->block(touring->arg, &one);
+    iteration->visits++;
+    return iteration->block(iteration->arg, &one);
 }
 
-static bool iterate_blocks(struct gp_iterating *touring, const struct gp_cache_segment *shown)
+static bool iterate_blocks(struct gp_iteration *iteration, const struct gp_cache_segment *shown)
 {
     uint64_t next = shown->address, end = shown->address + shown->bytes;
-    while (touring->tour.block) {
-        struct gp_block *block = touring->tour.block;
+    while (iteration->cursor.block) {
+        struct gp_block *block = iteration->cursor.block;
         /* What swallowed it may have been cut since. */
         if (block->address + block->bytes > next) {
-            if (!iterate_block(touring, block, next))
+            if (!iterate_block(iteration, block, next))
                 return false;
             next = block->address + block->bytes;
         }
-        touring->tour.block = block->after;
-        if (touring->visits >= GP_CACHE_REST)
-            iterate_rest(touring);
+        iteration->cursor.block = block->after;
+        if (iteration->visits >= GP_CACHE_REST)
+            iterate_rest(iteration);
     }
     if (next == end)
         return true;
-    touring->visits++;
-    return touring->block(touring->arg,
-                          &(struct gp_cache_block){
-                              .address = next, .bytes = end - next, .stream = shown->stream, .state = GP_CACHE_IDLE});
+    iteration->visits++;
+    return iteration->block(iteration->arg,
+                            &(struct gp_cache_block){
+                                .address = next, .bytes = end - next, .stream = shown->stream, .state = GP_CACHE_IDLE});
 }
 
-static bool iterate_segment(struct gp_iterating *touring, uint64_t address)
+static bool iterate_segment(struct gp_iteration *iteration, uint64_t address)
 {
-    struct gp_block *first = gp_table_at(touring->cache, address);
+    struct gp_block *first = gp_table_at(iteration->cache, address);
     struct gp_segment *segment = first && gp_block_state(first) != GP_BLOCK_SPARE ? first->segment : NULL;
     if (!segment || segment->address != address)
         return true; /* gone */
-    const struct gp_cache_segment shown = gp_segment_shown(segment);
-    touring->tour.block = first;
-    touring->visits++;
-    bool more = touring->segment(touring->arg, &shown) && iterate_blocks(touring, &shown);
-    if (more && touring->visits >= GP_CACHE_REST)
-        iterate_rest(touring);
+    const struct gp_cache_segment shown = segment_shown(segment);
+    iteration->cursor.block = first;
+    iteration->visits++;
+    bool more = iteration->segment(iteration->arg, &shown) && iterate_blocks(iteration, &shown);
+    if (more && iteration->visits >= GP_CACHE_REST)
+        iterate_rest(iteration);
     return more;
 }
 
@@ -215,17 +222,19 @@ void gp_cache_iterate(struct gp_cache *cache, void *arg,
                       bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                       bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg))
 {
-    struct gp_iterating touring = {.cache = cache, .arg = arg, .segment = segment, .block = block, .rest = rest};
-    bool more = iterate_gather(&touring);
+    struct gp_iteration iteration = {.cache = cache, .arg = arg, .segment = segment, .block = block, .rest = rest};
+    bool more = iterate_gather(&iteration);
     if (!more) /* no memory for the addresses: then rather all at once than not at all */
         gp_cache_walk(cache, arg, segment, block);
-    iterate_sort(touring.addresses, touring.count);
-    iterate_begin(&touring);
-    for (uint64_t i = 0; more && i < touring.count; i++)
-        more = iterate_segment(&touring, touring.addresses[i]);
-    iterate_end(&touring);
-    if (touring.room)
-        munmap(touring.addresses, touring.room * 8);
+    iterate_sort(iteration.addresses, iteration.count);
+    gp_lock_take(&cache->lock);
+    gp_cursor_enter(cache, &iteration.cursor);
+    for (uint64_t i = 0; more && i < iteration.count; i++)
+        more = iterate_segment(&iteration, iteration.addresses[i]);
+    gp_cursor_leave(cache, &iteration.cursor);
+    gp_lock_give(&cache->lock);
+    if (iteration.room)
+        munmap(iteration.addresses, iteration.room * 8);
     if (rest)
         rest(arg);
 }

@@ -72,7 +72,7 @@ static struct gp_segment *page_range(struct gp_cache *cache, struct gp_heap *hea
 static struct gp_segment *page_empty_range(struct gp_cache *cache)
 {
     struct gp_segment *segment = cache->segments;
-    while (segment && !(segment->growable && segment->heap->stream == GP_STREAM_GONE && !segment->pages &&
+    while (segment && !(segment->growable && segment->heap->stream == GP_STREAM_DESTROYED && !segment->pages &&
                         gp_block_state(segment->first) == GP_BLOCK_UNMAPPED && !segment->first->after))
         segment = segment->next;
     return segment;
@@ -154,7 +154,7 @@ static void page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block *
         page_choose(tree->right, bytes, best);
 }
 
-struct gp_site { /* what is being mapped: [at, at + bytes) */
+struct gp_place { /* what is being mapped: [at, at + bytes) */
     struct gp_segment *segment;
     struct gp_block *hole;
     struct gp_block *before, *after; /* idle memory beside it that the request counts on, or NULL */
@@ -186,7 +186,7 @@ static void page_let(struct gp_cache *cache, struct gp_block *block)
 /* Under lock: claims the idle block before the hole and cuts the hole to what is needed.  No idle block of the heap is
  * as large as the request. */
 static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
-                       struct gp_site *site)
+                       struct gp_place *place)
 {
     struct gp_heap *heap = hole->segment->heap;
     struct gp_block *before = page_is_idle(hole->before) ? hole->before : NULL;
@@ -214,13 +214,13 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     hole->stream = heap->stream;
     page_hold(before);
     page_hold(after);
-    *site = (struct gp_site){hole->segment, hole, before, after, need};
+    *place = (struct gp_place){hole->segment, hole, before, after, need};
     return true;
 }
 
 /* Finds or makes a place for `bytes`.  GP_BACKEND_BUSY: nothing is to be mapped, so much was freed meanwhile. */
-static uint32_t page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
-                          struct gp_site *site)
+static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
+                           struct gp_place *place)
 {
     for (int round = 0; round < 2; round++) {
         struct gp_block *hole = NULL;
@@ -230,7 +230,7 @@ static uint32_t page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t
         if (!freed)
             page_choose(heap->unmapped.root, bytes, &hole);
         if (hole)
-            claimed = page_claim(cache, hole, bytes, how, site);
+            claimed = page_claim(cache, hole, bytes, how, place);
         gp_lock_give(&cache->lock);
         if (freed)
             return GP_BACKEND_BUSY;
@@ -242,12 +242,12 @@ static uint32_t page_site(struct gp_cache *cache, struct gp_heap *heap, uint64_t
     return GP_BACKEND_OOM;
 }
 
-static void page_unclaim(struct gp_cache *cache, const struct gp_site *site)
+static void page_unclaim(struct gp_cache *cache, const struct gp_place *place)
 {
     gp_lock_take(&cache->lock);
-    page_let(cache, site->before);
-    page_let(cache, site->after);
-    gp_block_unmapped(cache, site->hole);
+    page_let(cache, place->before);
+    page_let(cache, place->after);
+    gp_block_unmapped(cache, place->hole);
     gp_lock_give(&cache->lock);
 }
 
@@ -448,10 +448,10 @@ uint64_t gp_page_idle(struct gp_cache *cache)
     return bytes;
 }
 
-uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_t want_bytes)
+uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes)
 {
     uint64_t given = 0;
-    while (given < want_bytes && gp_cache_idle(cache) > keep_bytes) {
+    while (gp_cache_idle(cache) > keep_bytes) {
         struct gp_page *page = page_take_out(cache, NULL, UINT64_MAX);
         if (!page)
             break;
@@ -477,22 +477,22 @@ void gp_page_end(struct gp_cache *cache, struct gp_segment *segment)
 
 /* ---- mapping ----------------------------------------------------------------------------------------------------- */
 
-/* Maps what was taken from the site's begin on; pages are accounted as they are mapped.  On an error the rest stays
+/* Maps what was taken from the place's begin on; pages are accounted as they are mapped.  On an error the rest stays
  * taken. */
-static uint32_t page_map(struct gp_cache *cache, const struct gp_site *site, struct gp_taken *taken, uint64_t *mapped)
+static uint32_t page_map(struct gp_cache *cache, const struct gp_place *place, struct gp_taken *taken, uint64_t *mapped)
 {
-    while (taken->pages && *mapped < site->bytes) {
+    while (taken->pages && *mapped < place->bytes) {
         uint64_t handles[GP_MAP_HANDLES], sizes[GP_MAP_HANDLES], bytes = 0;
         unsigned count = 0;
         struct gp_page *end = taken->pages;
-        for (; end && count < GP_MAP_HANDLES && *mapped + bytes + end->bytes <= site->bytes; end = end->next) {
+        for (; end && count < GP_MAP_HANDLES && *mapped + bytes + end->bytes <= place->bytes; end = end->next) {
             handles[count] = end->handle;
             sizes[count++] = end->bytes;
             bytes += end->bytes;
         }
         if (!count)
             return 0;
-        uint64_t at = site->hole->address + *mapped;
+        uint64_t at = place->hole->address + *mapped;
         gp_cache_called(cache);
         uint32_t error = cache->backend.map(cache->backend.self, at, bytes, handles, sizes, count);
         if (error)
@@ -504,7 +504,7 @@ static uint32_t page_map(struct gp_cache *cache, const struct gp_site *site, str
             taken->bytes -= page->bytes;
             page->address = at;
             at += page->bytes;
-            page_insert(site->segment, page);
+            page_insert(place->segment, page);
         }
         gp_lock_give(&cache->lock);
         *mapped += bytes;
@@ -513,14 +513,14 @@ static uint32_t page_map(struct gp_cache *cache, const struct gp_site *site, str
 }
 
 /* The mapped part becomes idle memory, what could not be mapped a hole again. */
-static void page_settle(struct gp_cache *cache, const struct gp_site *site, uint64_t mapped)
+static void page_settle(struct gp_cache *cache, const struct gp_place *place, uint64_t mapped)
 {
-    struct gp_heap *heap = site->segment->heap;
+    struct gp_heap *heap = place->segment->heap;
     gp_lock_take(&cache->lock);
-    struct gp_block *hole = site->hole, *rest = NULL;
-    page_let(cache, site->before);
-    page_let(cache, site->after);
-    if (mapped && mapped < site->bytes) {
+    struct gp_block *hole = place->hole, *rest = NULL;
+    page_let(cache, place->before);
+    page_let(cache, place->after);
+    if (mapped && mapped < place->bytes) {
         rest = gp_block_cut(cache, hole, mapped);
         GP_ASSERT(rest);
     }
@@ -551,26 +551,26 @@ static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint
 /* Maps what the request lacks of idle memory in one piece. */
 static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
 {
-    struct gp_site site;
+    struct gp_place place;
     struct gp_taken taken = {0};
     uint64_t mapped = 0;
-    uint32_t error = page_site(cache, heap, bytes, how, &site);
+    uint32_t error = page_place(cache, heap, bytes, how, &place);
     if (error)
         return error;
-    if (how != GP_GROW_MOVE && !gp_segment_allowed(cache, site.bytes)) {
-        page_unclaim(cache, &site);
+    if (how != GP_GROW_MOVE && !gp_segment_allowed(cache, place.bytes)) {
+        page_unclaim(cache, &place);
         return GP_BACKEND_OOM;
     }
     if (how == GP_GROW_MOVE)
-        page_gather(cache, heap, site.bytes, &taken);
-    if (taken.bytes < site.bytes) {
-        error =
-            gp_segment_allowed(cache, site.bytes) ? page_make(cache, heap->small, site.bytes, &taken) : GP_BACKEND_OOM;
+        page_gather(cache, heap, place.bytes, &taken);
+    if (taken.bytes < place.bytes) {
+        error = gp_segment_allowed(cache, place.bytes) ? page_make(cache, heap->small, place.bytes, &taken)
+                                                       : GP_BACKEND_OOM;
     }
     if (!error)
-        error = page_map(cache, &site, &taken, &mapped);
-    uint64_t at = site.hole->address;
-    page_settle(cache, &site, mapped);
+        error = page_map(cache, &place, &taken, &mapped);
+    uint64_t at = place.hole->address;
+    page_settle(cache, &place, mapped);
     taken_destroy(cache, &taken);
     if (mapped)
         gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream);

@@ -46,8 +46,8 @@ struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, 
 void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment)
 {
     struct gp_block *next;
-    if (GP_UNLIKELY(cache->tours))
-        gp_iterate_segment_gone(cache, segment);
+    if (GP_UNLIKELY(cache->cursors))
+        gp_cursor_segment_removed(cache, segment);
     for (struct gp_block *block = segment->first; block; block = next) {
         next = block->after;
         gp_block_drop(cache, block);
@@ -163,22 +163,22 @@ static bool segment_free(struct gp_cache *cache, uint64_t address, uint64_t byte
     return true;
 }
 
-void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_gone *out)
+void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out)
 {
-    *out = (struct gp_gone){*segment->heap, segment->address, segment->bytes, segment->first_chunk};
+    *out = (struct gp_unlinked_segment){*segment->heap, segment->address, segment->bytes, segment->first_chunk};
     gp_block_unidle(cache, segment->first);
     cache->reserved_bytes -= segment->bytes;
     gp_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
     gp_segment_drop(cache, segment);
 }
 
-bool gp_segment_free_gone(struct gp_cache *cache, const struct gp_gone *gone)
+bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *gone)
 {
     if (segment_free(cache, gone->address, gone->bytes, gone->heap.stream))
         return true;
     /* Still ours, then; as nobody waited for its work, it goes where a fence comes before every use. */
     gp_lock_take(&cache->lock);
-    struct gp_heap *after_fence = gp_heap_of(cache, &gone->heap, GP_STREAM_GONE);
+    struct gp_heap *after_fence = gp_heap_of(cache, &gone->heap, GP_STREAM_DESTROYED);
     if (after_fence)
         segment_link(cache, after_fence, gone->address, gone->bytes, gone->first_chunk);
     gp_lock_give(&cache->lock);
@@ -198,10 +198,10 @@ static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const st
         gp_lock_give(&cache->lock);
         return 0;
     }
-    struct gp_gone gone;
+    struct gp_unlinked_segment gone;
     gp_segment_unlink_idle(cache, best, &gone);
     gp_lock_give(&cache->lock);
-    return gp_segment_free_gone(cache, &gone) ? gone.bytes : 0;
+    return gp_segment_free_unlinked(cache, &gone) ? gone.bytes : 0;
 }
 
 static bool segment_any(const struct gp_segment *segment, void *arg)
@@ -226,15 +226,13 @@ static bool segment_is_dedicated(const struct gp_segment *segment, void *arg)
     return segment->dedicated;
 }
 
-uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes, uint64_t want_bytes)
+uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes)
 {
     uint64_t given = 0, once = 1;
-    while (once && given < want_bytes && gp_cache_idle(cache) > keep_bytes) {
+    while (once && gp_cache_idle(cache) > keep_bytes) {
         once = segment_free_one(cache, segment_any, segment_larger, NULL);
         given += once;
     }
-    if (given < want_bytes)
-        given += gp_page_release(cache, keep_bytes, want_bytes - given);
     return given;
 }
 

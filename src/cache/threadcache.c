@@ -14,9 +14,6 @@
 #include "cache/internal.h"
 #include <sys/mman.h>
 
-/* One bin for each size of the small pool: multiples of 512 bytes to 1 MiB. */
-#define GP_BIN_SHIFT 9
-#define GP_BINS      2048
 /* Streams of one thread that have bins at a time; a further one replaces bins that are empty, or goes the long way. */
 #define GP_THREAD_STREAMS 4
 /* An overflow sends a quarter of what may be held back to the heap: then it is rare. */
@@ -72,14 +69,6 @@ void gp_thread_close(struct gp_cache *cache)
     if (cache->threads)
         munmap(cache->threads, gp_counter_shards(cache->gauges) * sizeof(struct gp_thread_set));
     cache->threads = NULL;
-}
-
-bool gp_thread_suits(const struct gp_cache *cache, const struct gp_block *block)
-{
-    const struct gp_heap *heap = block->segment->heap;
-    return cache->threads && heap->small && !heap->linear && !heap->pool && block->stream == heap->stream &&
-           heap->stream < GP_STREAM_GONE && block->bytes <= cache->policy.thread_block_bytes &&
-           block->bytes <= (uint64_t)GP_BINS << GP_BIN_SHIFT;
 }
 
 /* ---- bins: the gate is held, or the counters are frozen ---------------------------------------------------------- */

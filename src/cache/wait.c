@@ -11,8 +11,8 @@
 
 /* An open batch is closed at 64 blocks or 32 MiB: a fence costs a few driver calls, which these share, and what waits
  * is not more than a large page. */
-#define GP_BATCH_BLOCKS 64
-#define GP_BATCH_BYTES  (32u << 20)
+#define GP_OPEN_BLOCKS 64
+#define GP_OPEN_BYTES  (32u << 20)
 /* Blocks that other streams used share a fence by four: each is one record and one question less, and a block waits for
  * three more frees at most; an allocation that finds nothing records at once.  A policy that stands for PyTorch: one
  * each. */
@@ -44,7 +44,7 @@ void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered)
 bool gp_wait_wants_record(const struct gp_cache *cache)
 {
     return cache->asked_count >= (cache->policy.moves_pages ? GP_ASKED_BLOCKS : 1) ||
-           cache->open.count >= GP_BATCH_BLOCKS || cache->open.bytes >= GP_BATCH_BYTES;
+           cache->open.count >= GP_OPEN_BLOCKS || cache->open.bytes >= GP_OPEN_BYTES;
 }
 
 void gp_uses_drop(struct gp_cache *cache, struct gp_block *block)
@@ -84,7 +84,7 @@ void gp_wait_forget(struct gp_cache *cache)
     for (struct gp_fenced_blocks *batch = cache->fenced; batch; batch = next) {
         next = batch->next;
         wait_over(cache, batch->blocks);
-        gp_slab_give(&cache->batch_records, batch);
+        gp_slab_give(&cache->fenced_records, batch);
     }
     cache->fenced = cache->fenced_last = NULL;
     cache->fences = 0;
@@ -98,7 +98,7 @@ struct gp_streams { /* of one fence */
 
 static void streams_add(struct gp_streams *streams, uint64_t stream)
 {
-    streams->all |= stream == GP_STREAM_GONE || stream == GP_STREAM_ANY;
+    streams->all |= stream == GP_STREAM_DESTROYED || stream == GP_STREAM_ANY;
     for (unsigned i = 0; i < streams->count; i++)
         if (streams->at[i] == stream)
             return;
@@ -139,7 +139,7 @@ static void wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
 static void wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
 {
     gp_lock_take(&cache->lock);
-    struct gp_fenced_blocks *batch = gp_slab_take(&cache->batch_records);
+    struct gp_fenced_blocks *batch = gp_slab_take(&cache->fenced_records);
     if (batch) {
         batch->blocks = blocks;
         batch->fence = fence;
@@ -250,7 +250,7 @@ static void wait_ask(struct gp_cache *cache, bool wait)
             wait_reopen(cache, batch->blocks);
         else
             wait_over(cache, batch->blocks);
-        gp_slab_give(&cache->batch_records, batch);
+        gp_slab_give(&cache->fenced_records, batch);
         cache->fences--;
         gp_lock_give(&cache->lock);
     }

@@ -18,6 +18,9 @@ struct gp_oom_page {
 /* "2.71 GiB", "100 MiB": two decimals at most, none that says nothing. */
 const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes);
 
+/* The first line: no label, cut at the page's width. */
+void gp_oom_title(struct gp_oom_page *page, const char *text);
+
 /* One labelled paragraph, wrapped at words.  label NULL: page->label, once. */
 void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format, ...) GP_PRINTF(3, 4);
 

@@ -1,81 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * oomtext.c: see oomtext.h.  The page; what would help is oomadvice.c. */
 #include "oom/oomtext.h"
-#include "base/compiler.h"
 #include "oom/oompage.h"
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- lines ---------------------------------------------------------------------------------------------------- */
-
-const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    size_t unit = 0;
-    double value = (double)bytes;
-    while (value >= 1023.995 && unit + 1 < GP_COUNT(units)) { /* 1023.995 would print as 1024.00 */
-        value /= 1024;
-        unit++;
-    }
-    if (bytes < 0) {
-        snprintf(text, GP_OOM_SIZE, "an unknown size");
-        return text;
-    }
-    int used = snprintf(text, GP_OOM_SIZE, "%.2f", value);
-    while (text[used - 1] == '0')
-        used--;
-    used -= text[used - 1] == '.';
-    snprintf(text + used, GP_OOM_SIZE - (size_t)used, " %s", units[unit]);
-    return text;
-}
-
-#define GP_PAGE_LABEL 12 /* "allocator" and a space beside it */
-
-static void page_line(struct gp_oom_page *page, int column, const char *label, const char *text, size_t length)
-{
-    size_t room = page->bytes - page->used;
-    if (page->lines == GP_OOM_PAGE_LINES || room < (size_t)column + length + 2)
-        return;
-    page->used += (size_t)snprintf(page->out + page->used, room, "%-*s%.*s\n", column, label, (int)length, text);
-    page->lines++;
-}
-
-/* Bytes of the first line of text that is not wider than width: up to a space, if there is one. */
-static size_t page_break(const char *text, size_t length, size_t width)
-{
-    if (length <= width)
-        return length;
-    for (size_t at = width; at > width / 2; at--)
-        if (text[at] == ' ')
-            return at;
-    while ((text[width] & 0xc0) == 0x80) /* not inside a character */
-        width--;
-    return width;
-}
-
-void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format, ...)
-{
-    char text[640];
-    va_list args;
-    va_start(args, format);
-    int printed = vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    size_t length = printed < (int)sizeof(text) ? (size_t)printed : sizeof(text) - 1;
-    const char *at = text;
-    if (!label) {
-        label = page->label;
-        page->label = "";
-    }
-    do {
-        size_t part = page_break(at, length, GP_OOM_PAGE_COLUMNS - GP_PAGE_LABEL);
-        page_line(page, GP_PAGE_LABEL, label, at, part);
-        for (at += part, length -= part; length && *at == ' '; length--)
-            at++;
-        label = "";
-    } while (length);
-}
 
 /* ---- parts ---------------------------------------------------------------------------------------------------- */
 
@@ -94,7 +23,7 @@ static void page_title(struct gp_oom_page *page, const struct gp_oom_facts *fact
                  gp_oom_size(asked, oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes));
     else
         snprintf(line, sizeof(line), "Out of memory on %s: %s failed", where, oom->api);
-    page_line(page, 0, "", line, page_break(line, strlen(line), GP_OOM_PAGE_COLUMNS));
+    gp_oom_title(page, line);
 }
 
 static void page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * alloc.c: the allocation of a block (cache.h has the contract).  An allocation climbs this ladder until a step serves it:
+ *
+ *      idle memory of its heap
+ *      what waits, if its fence is reached; an unordered request waits for it rather than grow, as cuMemFree would have
+ *      garbage collection (pytorch)
+ *      new memory, or idle pages from elsewhere (caching: whichever keeps reserved near the peak of what is used)
+ *      oversize segments given back, new memory (pytorch with max_split_size)
+ *      idle memory of other streams, after a fence
+ *      everything idle given back, new memory: a retry
+ *
+ * Every step but the first runs under `grow`.
+ */
+#include "cache/internal.h"
+
+#define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses an EB and more before it asks anybody */
+
+struct gp_attempt { /* a request on its way up the ladder */
+    struct gp_cache *cache;
+    struct gp_heap *heap;
+    const struct gp_request *request;
+    uint64_t bytes;
+    struct gp_block *block;
+    uint32_t error;
+};
+
+static void flush_threads(struct gp_cache *cache)
+{
+    gp_lock_take(&cache->lock);
+    gp_thread_flush(cache);
+    gp_lock_give(&cache->lock);
+}
+
+static bool try_idle(struct gp_attempt *attempt)
+{
+    gp_lock_take(&attempt->cache->lock);
+    attempt->block = gp_heap_give(attempt->cache, attempt->heap, attempt->request, attempt->bytes);
+    gp_lock_give(&attempt->cache->lock);
+    return attempt->block != NULL;
+}
+
+static bool try_waiting(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    gp_lock_take(&cache->lock);
+    bool waits = cache->waiting_bytes > 0;
+    bool any = attempt->heap->unordered_bytes >= attempt->bytes;
+    gp_lock_give(&cache->lock);
+    if (!waits)
+        return false;
+    gp_wait_settle(cache, any, false);
+    if (try_idle(attempt))
+        return true;
+    if (!any)
+        return false;
+    gp_wait_settle(cache, true, true);
+    return try_idle(attempt);
+}
+
+static bool attempt_may_grow(const struct gp_attempt *attempt)
+{
+    return attempt->cache->policy.growable && !attempt->heap->linear;
+}
+
+static uint32_t attempt_map(struct gp_attempt *attempt, bool make)
+{
+    enum gp_growth how = make ? GP_GROW_AHEAD : GP_GROW_MOVE;
+    for (;;) {
+        uint32_t error =
+            gp_page_grow(attempt->cache, attempt->heap, attempt->request, attempt->bytes, how, &attempt->block);
+        if (error == GP_BACKEND_BUSY) /* another thread was quicker; pages are moved once, then made */
+            how = how == GP_GROW_MOVE ? GP_GROW_AHEAD : how;
+        else if (error == GP_BACKEND_OOM && how == GP_GROW_AHEAD)
+            how = GP_GROW_EXACT;
+        else
+            return error;
+    }
+}
+
+static bool try_grow(struct gp_attempt *attempt, bool make)
+{
+    struct gp_cache *cache = attempt->cache;
+    if (!attempt_may_grow(attempt))
+        attempt->error = gp_segment_grow(cache, attempt->heap, attempt->request, attempt->bytes, &attempt->block);
+    else
+        attempt->error = attempt_map(attempt, make);
+    return attempt->error == 0;
+}
+
+/* What moving earns: pages moved 32 times cost about as much as so much memory kept for good.  It ends a workload's
+ * moving back and forth, whose demand does not fit its peak by a little. */
+#define GP_MOVES_EARN 32
+
+/* Is it better to map idle pages here than to make new ones?  Only while there are enough of them, and while new ones
+ * would make the reserve larger than the peak of use allows. */
+static bool attempt_moves(const struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    if (!cache->policy.moves_pages || !attempt_may_grow(attempt))
+        return false;
+    gp_lock_take(&cache->lock);
+    uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes + attempt->bytes;
+    uint64_t peak = used > cache->peak_bytes ? used : cache->peak_bytes;
+    uint64_t allowed =
+        (uint64_t)((1 + cache->policy.slack_fraction) * (double)peak) + cache->moved_bytes / GP_MOVES_EARN;
+    bool moves = cache->reserved_bytes + attempt->bytes > allowed && gp_page_idle(cache) >= attempt->bytes;
+    gp_lock_give(&cache->lock);
+    return moves;
+}
+
+/* Under lock: idle memory of another stream that would do.  gone: of destroyed streams alone.  quiet: that no work
+ * uses. */
+static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool gone, bool quiet)
+{
+    struct gp_cache *cache = attempt->cache;
+    for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
+        if (heap == attempt->heap || !gp_heap_alike(heap, attempt->heap) ||
+            (gone && heap->stream != GP_STREAM_DESTROYED))
+            continue;
+        struct gp_block *fit = gp_heap_find(cache, heap, attempt->bytes);
+        if (fit && (!quiet || fit->epoch <= cache->settled))
+            return fit;
+    }
+    return NULL;
+}
+
+/* Takes it after a fence.  The block stays where it belongs, and waits for this stream when it is freed. */
+static bool try_share(struct gp_attempt *attempt, bool gone)
+{
+    struct gp_cache *cache = attempt->cache;
+    gp_lock_take(&cache->lock);
+    bool there = attempt_foreign(attempt, gone, false) != NULL;
+    gp_lock_give(&cache->lock);
+    if (!there || !gp_wait_all(cache))
+        return false;
+    gp_lock_take(&cache->lock);
+    struct gp_block *fit = attempt_foreign(attempt, gone, true);
+    if (fit)
+        attempt->block = gp_block_give(cache, fit, attempt->request, attempt->bytes);
+    gp_lock_give(&cache->lock);
+    return fit != NULL;
+}
+
+/* What threads may keep while the reserve grows: 2 % of the smallest training run (1.7 GiB) among the traces, and
+ * enough that a loop over mixed sizes finds a block that fits. */
+#define GP_THREADS_KEEP (32u << 20)
+
+/* Where moving is due, memory of another stream that fits as it is comes first: it costs a fence and no mapping. */
+static bool try_memory(struct gp_attempt *attempt)
+{
+    /* What threads keep is idle memory that attempt_moves takes for used: the reserve does not grow because of it. */
+    if (gp_thread_held(attempt->cache) > GP_THREADS_KEEP) {
+        flush_threads(attempt->cache);
+        if (try_idle(attempt))
+            return true;
+    }
+    bool move = attempt_moves(attempt);
+    if (move && attempt->cache->policy.streams_share && try_share(attempt, false))
+        return true;
+    return try_grow(attempt, !(move && gp_wait_all(attempt->cache)));
+}
+
+static bool try_idle_pages(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    if (!attempt_may_grow(attempt) || !cache->policy.moves_pages)
+        return false;
+    gp_lock_take(&cache->lock);
+    bool there = gp_page_idle(cache) > 0;
+    gp_lock_give(&cache->lock);
+    return there && try_grow(attempt, false);
+}
+
+static bool try_again(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    if (attempt->error != GP_BACKEND_OOM)
+        return false;
+    if (cache->policy.max_split_bytes != UINT64_MAX && gp_segment_release_oversize(cache, attempt->bytes) &&
+        try_grow(attempt, true))
+        return true;
+    if (try_share(attempt, !cache->policy.streams_share))
+        return true;
+    flush_threads(cache);
+    gp_wait_settle(cache, true, true);
+    if (try_idle(attempt))
+        return true;
+    if (!gp_wait_all(cache))
+        return false;
+    if (try_idle_pages(attempt))
+        return true;
+    __atomic_fetch_add(&cache->x_retries, 1, __ATOMIC_RELAXED); /* a count */
+    gp_cache_tell(cache, GP_CACHE_RETRY, 0, attempt->bytes, attempt->request->stream);
+    gp_segment_release(cache, 0);
+    gp_page_release(cache, 0);
+    gp_page_drop_ranges(cache);
+    return try_grow(attempt, true);
+}
+
+/* Under grow. */
+static bool try_each_step(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    if (try_idle(attempt) || try_waiting(attempt) || try_share(attempt, !cache->policy.only_first))
+        return true;
+    gp_page_drop_ranges(cache);
+    if (attempt->heap->dedicated)
+        gp_segment_trim_dedicated(cache);
+    gp_segment_collect(cache);
+    return try_memory(attempt) || try_again(attempt);
+}
+
+/* Under lock. */
+static bool attempt_heap(struct gp_attempt *attempt)
+{
+    const struct gp_policy *policy = &attempt->cache->policy;
+    const struct gp_request *request = attempt->request;
+    bool dedicated = request->flags & GP_REQUEST_DEDICATED;
+    struct gp_heap like = {
+        .pool = request->pool,
+        .small = gp_policy_is_small(policy, attempt->bytes),
+        .linear = dedicated || request->flags & GP_REQUEST_LINEAR || !policy->growable,
+        .dedicated = dedicated,
+    };
+    attempt->heap = gp_heap_of(attempt->cache, &like, request->stream);
+    return attempt->heap != NULL;
+}
+
+static uint32_t alloc_slow(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    gp_lock_take(&cache->grow);
+    gp_lock_take(&cache->lock);
+    bool served = attempt_heap(attempt); /* again: the stream may have been destroyed since */
+    gp_lock_give(&cache->lock);
+    served = served && try_each_step(attempt);
+    gp_lock_give(&cache->grow);
+    if (served)
+        return 0;
+    if (attempt->error == GP_BACKEND_OOM)
+        gp_cache_tell(cache, GP_CACHE_OOM, 0, attempt->request->bytes, attempt->request->stream);
+    return attempt->error ? attempt->error : GP_BACKEND_OOM;
+}
+
+uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
+{
+    struct gp_attempt attempt = {.cache = cache, .request = request};
+    if (request->bytes > GP_REQUEST_MOST) {
+        gp_cache_tell(cache, GP_CACHE_OOM, 0, request->bytes, request->stream);
+        return GP_BACKEND_OOM;
+    }
+    attempt.bytes = gp_policy_round(&cache->policy, request->bytes);
+    if (cache->threads && gp_thread_give(cache, request, attempt.bytes, out))
+        return 0;
+    gp_lock_take(&cache->lock);
+    cache->clock++;
+    if (attempt_heap(&attempt))
+        attempt.block = gp_heap_give(cache, attempt.heap, request, attempt.bytes);
+    gp_lock_give(&cache->lock);
+    if (!attempt.block) {
+        uint32_t error = alloc_slow(&attempt);
+        if (error)
+            return error;
+    }
+    const struct gp_block *block = attempt.block;
+    gp_gauges_alloc(cache, request->shard, block);
+    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag};
+    return 0;
+}
