@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * allocator.c: the settings, the beginning and the end; see allocator.h. */
+ * allocator.c: checks the settings, starts and stops the allocator; see allocator.h. */
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/failed.h"
-#include "allocator/fence.h"
 #include "allocator/serve.h"
 #include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/log.h"
 #include "cache/policy.h"
 #include "source/hooks.h"
@@ -14,8 +14,8 @@
 static const struct gp_policy *allocator_policy;
 static uint32_t x_serving;
 
-/* Did the user ask for growable memory by name?  Our own policy grows where nobody can tell the difference; behind
- * cuMemAlloc a program can: peers, exports and RDMA work otherwise. */
+/* Did the user request growable memory by name?  Our own policy uses it where callers cannot tell the difference.
+ * Behind cuMemAlloc a program can: peer access, exports and RDMA behave differently. */
 static bool allocator_wants_growable(const struct gp_policy *found, const char *conf)
 {
     struct gp_policy probe = *found;
@@ -24,7 +24,7 @@ static bool allocator_wants_growable(const struct gp_policy *found, const char *
     return conf && gp_policy_configure(&probe, conf, why, sizeof(why)) == 0 && probe.growable;
 }
 
-/* cuMemAlloc aligns to 512 bytes (observed; CUDA promises 256), and programs have come to rely on it. */
+/* cuMemAlloc aligns to 512 bytes (observed; CUDA promises 256), and programs rely on it. */
 #define GP_SHIM_ALIGN 512
 
 static bool allocator_serve(enum gp_serve_kind kind, char *why, size_t why_bytes)
@@ -34,10 +34,10 @@ static bool allocator_serve(enum gp_serve_kind kind, char *why, size_t why_bytes
         return false;
     }
     if (!gp_driver_bind()) {
-        snprintf(why, why_bytes, "the driver lacks what it needs");
+        snprintf(why, why_bytes, "the driver lacks a function that the cache needs");
         return false;
     }
-    gp_fence_watch();
+    gp_stream_watch();
     if (!gp_serve_install(kind)) {
         snprintf(why, why_bytes, "the hooks lack an entry point");
         return false;
@@ -72,7 +72,7 @@ bool gp_allocator_start(const struct gp_allocator_setup *setup, char *why, size_
     allocator_policy = found;
     policy.granule_bytes = policy.granule_bytes < GP_SHIM_ALIGN ? GP_SHIM_ALIGN : policy.granule_bytes;
     gp_served_setup(&policy, setup->limit_bytes);
-    gp_oom_setup(conf);
+    gp_failed_setup(conf);
     enum gp_serve_kind kind = allocator_wants_growable(found, conf) ? GP_SERVE_GROWABLE
                               : policy.only_first                   ? GP_SERVE_LINEAR
                                                                     : GP_SERVE_DEDICATED;

@@ -14,7 +14,7 @@
 
 static uint64_t x_retained; /* bit per device */
 
-/* A primary context that nobody else retains would die under our memory. */
+/* Retains the primary context, which would otherwise die with our memory in it. */
 static GP_COLD uint32_t async_retain(int device, struct gp_served_context **out)
 {
     const struct gp_allocator_driver *d = &gp_driver_real;
@@ -30,54 +30,55 @@ static GP_COLD uint32_t async_retain(int device, struct gp_served_context **out)
     if (result)
         return result;
     *out = gp_served_add(ctx, device, true);
-    __atomic_fetch_or(&x_retained, 1ull << device, __ATOMIC_RELAXED); /* two threads may both retain: once too often */
+    __atomic_fetch_or(&x_retained, 1ull << device,
+                      __ATOMIC_RELAXED); /* two threads may both retain it, which does no harm */
     return *out ? 0 : GP_CU_OUT_OF_MEMORY;
 }
 
-static uint32_t async_find(struct gp_async *lend, int device)
+static uint32_t async_find(struct gp_async *async, int device)
 {
     uint32_t result = 0;
     if (device < 0 || device >= GP_ASYNC_DEVICES)
         return GP_CU_INVALID_VALUE;
-    lend->served = __atomic_load_n(&x_retained, __ATOMIC_RELAXED) >> device & 1 ? gp_served_primary(device) : NULL;
-    if (GP_UNLIKELY(!lend->served))
-        result = async_retain(device, &lend->served);
+    async->served = __atomic_load_n(&x_retained, __ATOMIC_RELAXED) >> device & 1 ? gp_served_primary(device) : NULL;
+    if (GP_UNLIKELY(!async->served))
+        result = async_retain(device, &async->served);
     if (result)
         return result;
-    lend->cache = gp_served_cache(lend->served);
-    return lend->cache ? 0 : GP_CU_OUT_OF_MEMORY;
+    async->cache = gp_served_make_cache(async->served);
+    return async->cache ? 0 : GP_CU_OUT_OF_MEMORY;
 }
 
-uint32_t gp_async_enter_any(struct gp_async *lend)
+uint32_t gp_async_enter_any(struct gp_async *async)
 {
-    *lend = (struct gp_async){.saved_errno = errno};
+    *async = (struct gp_async){.saved_errno = errno};
     if (GP_UNLIKELY(!gp_life_on()))
         InitializeInjection();
     if (!gp_driver_bind() || gp_driver_stopped() || !gp_thread_enter()) {
-        errno = lend->saved_errno;
+        errno = async->saved_errno;
         return GP_CU_NOT_INITIALIZED;
     }
     return 0;
 }
 
-uint32_t gp_async_enter(struct gp_async *lend, int device)
+uint32_t gp_async_enter(struct gp_async *async, int device)
 {
-    uint32_t result = gp_async_enter_any(lend);
+    uint32_t result = gp_async_enter_any(async);
     if (result)
         return result;
-    result = async_find(lend, device);
+    result = async_find(async, device);
     if (result)
-        gp_async_leave(lend);
+        gp_async_leave(async);
     return result;
 }
 
-void gp_async_leave(const struct gp_async *lend)
+void gp_async_leave(const struct gp_async *async)
 {
     gp_thread_leave();
-    errno = lend->saved_errno;
+    errno = async->saved_errno;
 }
 
-/* Work in each thread's own stream is not ordered by its handle. */
+/* The per-thread handle stands for many streams, so it orders nothing. */
 static uint64_t async_stream(uint64_t stream)
 {
     if (stream == GP_CU_STREAM_PER_THREAD)
@@ -85,24 +86,24 @@ static uint64_t async_stream(uint64_t stream)
     return stream == GP_CU_STREAM_LEGACY ? 0 : stream;
 }
 
-uint32_t gp_async_alloc(struct gp_async *lend, const char *api, uint64_t bytes, uint64_t stream, uint64_t *address)
+uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, uint64_t *address)
 {
     struct gp_request request = {.bytes = bytes, .stream = async_stream(stream), .shard = gp_thread.number};
     struct gp_grant grant;
-    gp_served_tag(lend->served, &request);
-    request.pool = gp_route_pool(lend->served->device, stream);
-    uint32_t result = gp_cache_alloc(lend->cache, &request, &grant);
+    gp_served_tag(async->served, &request);
+    request.pool = gp_route_pool(async->served->device, stream);
+    uint32_t result = gp_cache_alloc(async->cache, &request, &grant);
     if (GP_UNLIKELY(result)) {
-        gp_oom_tell(lend->served, api, result, bytes, request.stream);
+        gp_failed_report(async->served, api, result, bytes, request.stream);
         return result;
     }
     *address = grant.address;
-    gp_served_given(lend->served, &grant, stream, request.time_ns);
+    gp_served_event_alloc(async->served, &grant, stream, request.time_ns);
     return 0;
 }
 
-/* A block that was given for any stream (a program's own cuMemAlloc; each thread's own stream) is not free before a
- * fence. */
+/* A block that was allocated for any stream (by the program's own cuMemAlloc, or for the per-thread stream) is not free
+ * before a fence. */
 static enum gp_free_order async_order(struct gp_cache *cache, uint64_t address)
 {
     struct gp_grant grant;
@@ -115,10 +116,10 @@ bool gp_async_free(uint64_t address)
     struct gp_grant grant;
     for (unsigned i = 0; i < count; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
-        struct gp_cache *cache = gp_served_has(served);
+        struct gp_cache *cache = gp_served_cache(served);
         if (!cache || !gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant))
             continue;
-        gp_served_freed(served, &grant, grant.stream);
+        gp_served_event_free(served, &grant, grant.stream);
         return true;
     }
     return false;
@@ -128,7 +129,7 @@ bool gp_async_record_stream(uint64_t address, uint64_t stream)
 {
     unsigned count = gp_served_count();
     for (unsigned i = 0; i < count; i++) {
-        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         if (cache && gp_cache_record_stream(cache, address, async_stream(stream)))
             return true;
     }
@@ -140,20 +141,20 @@ bool gp_async_base(uint64_t address, uint64_t *base, uint64_t *bytes)
     struct gp_grant grant;
     bool dedicated;
     struct gp_served_context *served = gp_served_find(address, &grant);
-    return served && gp_cache_segment_of(gp_served_has(served), grant.address, base, bytes, &dedicated);
+    return served && gp_cache_segment_of(gp_served_cache(served), grant.address, base, bytes, &dedicated);
 }
 
-uint32_t gp_async_set_fraction(struct gp_async *lend, double fraction)
+uint32_t gp_async_set_fraction(struct gp_async *async, double fraction)
 {
     size_t total = 0;
-    if (!(fraction >= 0 && fraction <= 1)) /* also not a number */
+    if (!(fraction >= 0 && fraction <= 1)) /* false for NaN too */
         return GP_CU_INVALID_VALUE;
     uint8_t heed = gp_thread_ignore();
     uint32_t result = gp_driver_real.cuDeviceTotalMem_v2
-                          ? gp_driver_real.cuDeviceTotalMem_v2(&total, lend->served->device)
+                          ? gp_driver_real.cuDeviceTotalMem_v2(&total, async->served->device)
                           : GP_CU_NOT_SUPPORTED;
     gp_thread_heed(heed);
     if (!result)
-        gp_cache_set_limit(lend->cache, (uint64_t)(fraction * (double)total));
+        gp_cache_set_limit(async->cache, (uint64_t)(fraction * (double)total));
     return result;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * backend.c: the driver as the cache sees it (struct gp_backend of cache.h), for one context.  Every call runs on the
- * program's thread with the context current, unaccounted and without disturbing a capture (driver.h). */
+ * program's thread with the context current.  It is not accounted and does not disturb a capture (driver.h). */
 #include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/mapping.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
 
-/* Physical memory comes in multiples of this on every GPU so far; the driver is asked all the same. */
+/* The granularity of physical memory on every GPU so far.  backend_page asks the driver all the same. */
 #define GP_PAGE_BYTES (2ull << 20)
 
 static bool backend_enter(struct gp_served_context *served, struct gp_driver_guard *guard)
 {
-    return gp_served_lives(served) && gp_driver_enter(guard, served->x_ctx);
+    return gp_served_is_live(served) && gp_driver_enter(guard, served->x_ctx);
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
@@ -113,9 +113,9 @@ static uint32_t backend_destroy(void *self, uint64_t handle)
     return result;
 }
 
-/* Who may use this served's memory: its own device, and the devices of contexts that enabled access to it.  The mapping
- * is in the table before we look, gp_backend_share looks at the table after it set its bit: one of the two sees the
- * other. */
+/* Gives access to the context's own device and to the devices of contexts that enabled peer access.  The caller adds the
+ * mapping to the table before x_access is read here; gp_backend_share's caller sets its bit in x_access before it reads
+ * the table.  So one of the two sees the other. */
 static uint32_t backend_access(const struct gp_served_context *served, uint64_t address, uint64_t bytes)
 {
     struct gp_cu_access access[GP_SERVED_LIMIT];
@@ -127,7 +127,7 @@ static uint32_t backend_access(const struct gp_served_context *served, uint64_t 
     for (unsigned i = 0; i < GP_SERVED_LIMIT; i++) {
         bool is_new = peers >> i & 1;
         for (unsigned j = 0; is_new && j < count; j++)
-            is_new = access[j].location.id != gp_served_contexts[i].device; /* a device may be named once */
+            is_new = access[j].location.id != gp_served_contexts[i].device; /* the driver accepts a device only once */
         if (is_new)
             access[count++] =
                 (struct gp_cu_access){{GP_CU_LOCATION_DEVICE, gp_served_contexts[i].device}, GP_CU_ACCESS_READWRITE};
@@ -135,7 +135,7 @@ static uint32_t backend_access(const struct gp_served_context *served, uint64_t 
     return gp_driver_real.cuMemSetAccess(address, bytes, access, count);
 }
 
-/* Unmaps handle by handle, as they were mapped: the driver takes no part of a mapping. */
+/* Unmaps handle by handle, as they were mapped: the driver cannot unmap a part of a mapping. */
 static uint32_t backend_undo(uint64_t address, uint64_t end)
 {
     uint32_t result = 0;
@@ -188,32 +188,32 @@ void gp_backend_share(struct gp_served_context *served, int device)
 {
     const struct gp_cu_access access = {{GP_CU_LOCATION_DEVICE, device}, GP_CU_ACCESS_READWRITE};
     struct gp_driver_guard guard;
-    struct gp_mapping piece;
+    struct gp_mapping mapping;
     unsigned at = 0;
     if (!backend_enter(served, &guard))
         return;
-    /* One that was unmapped meanwhile gives an error that says just that. */
-    while (gp_mapping_next(GP_MAPPING_MAPPED, gp_served_index(served), &at, &piece))
-        gp_driver_real.cuMemSetAccess(piece.key, piece.bytes, &access, 1);
+    /* An error means that another thread has unmapped this one meanwhile. */
+    while (gp_mapping_next(GP_MAPPING_MAPPED, gp_served_index(served), &at, &mapping))
+        gp_driver_real.cuMemSetAccess(mapping.key, mapping.bytes, &access, 1);
     gp_driver_leave(&guard);
 }
 
 void gp_backend_clear(struct gp_served_context *served)
 {
-    unsigned mine = gp_served_index(served), at = 0;
+    unsigned index = gp_served_index(served), at = 0;
     struct gp_driver_guard guard;
-    struct gp_mapping piece;
+    struct gp_mapping mapping;
     if (!gp_driver_enter(&guard, NULL))
         return;
-    for (at = 0; gp_mapping_next(GP_MAPPING_MAPPED, mine, &at, &piece);)
-        backend_undo(piece.key, piece.key + piece.bytes);
-    for (at = 0; gp_mapping_next(GP_MAPPING_HANDLE, mine, &at, &piece);) {
-        gp_mapping_take(GP_MAPPING_HANDLE, piece.key);
-        gp_driver_real.cuMemRelease(piece.key);
+    for (at = 0; gp_mapping_next(GP_MAPPING_MAPPED, index, &at, &mapping);)
+        backend_undo(mapping.key, mapping.key + mapping.bytes);
+    for (at = 0; gp_mapping_next(GP_MAPPING_HANDLE, index, &at, &mapping);) {
+        gp_mapping_take(GP_MAPPING_HANDLE, mapping.key);
+        gp_driver_real.cuMemRelease(mapping.key);
     }
-    for (at = 0; gp_mapping_next(GP_MAPPING_RANGE, mine, &at, &piece);) {
-        gp_mapping_take(GP_MAPPING_RANGE, piece.key);
-        gp_driver_real.cuMemAddressFree(piece.key, piece.bytes);
+    for (at = 0; gp_mapping_next(GP_MAPPING_RANGE, index, &at, &mapping);) {
+        gp_mapping_take(GP_MAPPING_RANGE, mapping.key);
+        gp_driver_real.cuMemAddressFree(mapping.key, mapping.bytes);
     }
     gp_driver_leave(&guard);
 }
@@ -237,7 +237,7 @@ static uint32_t backend_wait(void *self, uint64_t fence)
 
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
-/* What one page of physical memory is here; 0: the driver has no virtual memory management. */
+/* Bytes of one page of physical memory; 0: the driver has no virtual memory management. */
 static uint64_t backend_page(struct gp_served_context *served)
 {
     const struct gp_allocator_driver *d = &gp_driver_real;

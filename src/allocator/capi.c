@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * capi.c: the allocator of include/gpuprof/gpuprof.h, and what it asks of the driver; statistics are in api/. */
+ * capi.c: the allocator and gpuprof_mem_get_info of include/gpuprof/gpuprof.h; statistics are in api/. */
 #include "allocator/async.h"
 #include "allocator/driver.h"
-#include "allocator/fence.h"
 #include "allocator/route.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -12,87 +12,87 @@
 
 GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stream)
 {
-    struct gp_async lend;
+    struct gp_async async;
     uint64_t address = 0;
     if (!pointer)
         return GP_CU_INVALID_VALUE;
     *pointer = NULL;
     if (!bytes)
         return 0;
-    uint32_t result = gp_async_enter(&lend, device);
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    result = gp_async_alloc(&lend, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
-    gp_async_leave(&lend);
+    result = gp_async_alloc(&async, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+    gp_async_leave(&async);
     *pointer = (void *)(uintptr_t)address;
     return (int)result;
 }
 
 GP_EXPORT int gpuprof_free(void *pointer)
 {
-    struct gp_async lend;
+    struct gp_async async;
     if (!pointer)
         return 0;
-    uint32_t result = gp_async_enter_any(&lend);
+    uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
     bool ours = gp_async_free((uint64_t)(uintptr_t)pointer);
-    gp_async_leave(&lend);
+    gp_async_leave(&async);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_record_stream(void *pointer, void *stream)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter_any(&lend);
+    struct gp_async async;
+    uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
     bool ours = gp_async_record_stream((uint64_t)(uintptr_t)pointer, (uint64_t)(uintptr_t)stream);
-    gp_async_leave(&lend);
+    gp_async_leave(&async);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_empty_cache(int device)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter(&lend, device);
+    struct gp_async async;
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    gp_cache_trim(lend.cache, 0);
-    gp_async_leave(&lend);
+    gp_cache_trim(async.cache, 0);
+    gp_async_leave(&async);
     return 0;
 }
 
 GP_EXPORT int gpuprof_set_memory_fraction(double fraction, int device)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter(&lend, device);
+    struct gp_async async;
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    result = gp_async_set_fraction(&lend, fraction);
-    gp_async_leave(&lend);
+    result = gp_async_set_fraction(&async, fraction);
+    gp_async_leave(&async);
     return (int)result;
 }
 
 GP_EXPORT int gpuprof_set_memory_limit(size_t bytes, int device)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter(&lend, device);
+    struct gp_async async;
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    gp_cache_set_limit(lend.cache, bytes);
-    gp_async_leave(&lend);
+    gp_cache_set_limit(async.cache, bytes);
+    gp_async_leave(&async);
     return 0;
 }
 
 GP_EXPORT int64_t gpuprof_driver_calls(int device)
 {
-    struct gp_async lend;
+    struct gp_async async;
     struct gp_cache_numbers numbers;
-    if (gp_async_enter(&lend, device) != 0)
+    if (gp_async_enter(&async, device) != 0)
         return -1;
-    gp_cache_numbers(lend.cache, &numbers);
-    gp_async_leave(&lend);
+    gp_cache_numbers(async.cache, &numbers);
+    gp_async_leave(&async);
     return (int64_t)numbers.backend_calls;
 }
 
@@ -102,52 +102,51 @@ GP_EXPORT int gpuprof_begin_pool(uint64_t id, int device, void *stream, int any_
 {
     struct gp_route route = {id, device, any_stream ? GP_ROUTE_THREAD : GP_ROUTE_STREAM, (uint64_t)(uintptr_t)stream,
                              NULL};
-    struct gp_async lend;
+    struct gp_async async;
     if (id == 0)
         return GP_CU_INVALID_VALUE;
-    uint32_t result = gp_async_enter(&lend, device);
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    int error = gp_cache_pool_begin(lend.cache, id);
+    int error = gp_cache_pool_begin(async.cache, id);
     if (!error) {
         error = gp_route_begin(&route);
         if (error)
-            gp_cache_pool_release(lend.cache, id);
+            gp_cache_pool_release(async.cache, id);
         else
             gp_capture_announce(1);
     }
-    gp_async_leave(&lend);
+    gp_async_leave(&async);
     return error ? (int)GP_CU_OUT_OF_MEMORY : 0;
 }
 
 GP_EXPORT int gpuprof_end_pool(uint64_t id, int device)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter_any(&lend);
+    struct gp_async async;
+    uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
     bool open = gp_route_end(id, device);
     if (open)
         gp_capture_announce(-1);
-    gp_async_leave(&lend);
+    gp_async_leave(&async);
     return open ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
 GP_EXPORT int gpuprof_release_pool(uint64_t id, int device)
 {
-    struct gp_async lend;
-    uint32_t result = gp_async_enter(&lend, device);
+    struct gp_async async;
+    uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    int error = gp_cache_pool_release(lend.cache, id);
-    gp_async_leave(&lend);
+    int error = gp_cache_pool_release(async.cache, id);
+    gp_async_leave(&async);
     return error ? (int)GP_CU_INVALID_VALUE : 0;
 }
 
 /* ---- the driver's own numbers ------------------------------------------------------------------------------------ */
 
-/* In the context that is current. */
-static uint32_t capi_info_here(size_t *free_bytes, size_t *total_bytes)
+static uint32_t capi_info_current(size_t *free_bytes, size_t *total_bytes)
 {
     return gp_driver_real.cuMemGetInfo_v2(free_bytes, total_bytes);
 }
@@ -163,7 +162,7 @@ static uint32_t capi_info_primary(int device, size_t *free_bytes, size_t *total_
         return result;
     result = d->cuCtxPushCurrent_v2(ctx);
     if (!result) {
-        result = capi_info_here(free_bytes, total_bytes);
+        result = capi_info_current(free_bytes, total_bytes);
         d->cuCtxPopCurrent_v2(&popped);
     }
     d->cuDevicePrimaryCtxRelease_v2(device);
@@ -179,7 +178,7 @@ static uint32_t capi_info(int ordinal, size_t *free_bytes, size_t *total_bytes)
         result = d->cuDeviceGet(&device, ordinal);
     if (result)
         return result;
-    return d->cuCtxGetDevice(&current) == 0 && current == device ? capi_info_here(free_bytes, total_bytes)
+    return d->cuCtxGetDevice(&current) == 0 && current == device ? capi_info_current(free_bytes, total_bytes)
                                                                  : capi_info_primary(device, free_bytes, total_bytes);
 }
 

@@ -67,7 +67,7 @@ void gp_driver_leave(struct gp_driver_guard *guard)
 
 void gp_driver_stop(void)
 {
-    __atomic_store_n(&x_stopped, 1, __ATOMIC_RELAXED); /* a flag: whoever is inside the driver finishes */
+    __atomic_store_n(&x_stopped, 1, __ATOMIC_RELAXED); /* calls that are inside the driver already finish */
 }
 
 bool gp_driver_stopped(void)

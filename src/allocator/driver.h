@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * driver.h: the driver as the cache calls it: its own functions, never a wrapper of ours, and the surroundings that
- * such a call needs on the program's thread.  Called by everything in shim/.
+ * driver.h: how the allocator calls the driver: the driver's own functions, never a wrapper of ours, and what must
+ * surround such a call on the program's thread.  Called by all files of allocator/.
  */
 #ifndef GP_ALLOCATOR_DRIVER_H
 #define GP_ALLOCATOR_DRIVER_H
@@ -32,7 +32,7 @@ struct gp_cu_access {
 #define GP_CU_INVALID_CONTEXT 201u
 #define GP_CU_NOT_FOUND       500u
 #define GP_CU_NOT_SUPPORTED   801u
-/* 900 .. 908: what a capture forbids. */
+/* 900 .. 908: errors of stream capture. */
 #define GP_CU_CAPTURE_FIRST    900u
 #define GP_CU_CAPTURE_LAST     908u
 #define GP_CU_CAPTURE_IMPLICIT 906u
@@ -44,15 +44,16 @@ struct gp_allocator_driver {
 #undef GP_DRIVER
 };
 
-/* Filled by driver_bind, constant from then on. */
+/* Filled by gp_driver_bind, constant from then on. */
 extern struct gp_allocator_driver gp_driver_real;
 
-/* Looks the functions up, once.  False: no driver in this process, or one without the least that is needed. */
+/* Looks the functions up, once.  False: no driver in this process, or it lacks a function that the allocator cannot do
+ * without.  Any thread. */
 bool gp_driver_bind(void);
 
-/* Around our own driver calls on the program's thread: nobody accounts them, they do not disturb a capture (relaxed
- * mode: cuda.h, cuThreadExchangeStreamCaptureMode), and `ctx` is current (NULL: whichever is).  False: not now, the
- * process is at its end or the context is gone; then there is nothing to leave. */
+/* Around our own driver calls on the program's thread.  The calls are not accounted, do not disturb a capture (relaxed
+ * mode: cuda.h, cuThreadExchangeStreamCaptureMode), and run with `ctx` current (NULL: the context that is current
+ * anyway).  False: the process is ending or the context is gone; make no call, and do not call gp_driver_leave. */
 struct gp_driver_guard {
     uint8_t heed;
     bool pushed, relaxed;
@@ -61,10 +62,10 @@ struct gp_driver_guard {
 bool gp_driver_enter(struct gp_driver_guard *guard, void *ctx);
 void gp_driver_leave(struct gp_driver_guard *guard);
 
-/* The context that is current on this thread, NULL none. */
+/* The context that is current on this thread, or NULL. */
 void *gp_driver_current(void);
 
-/* No gp_driver_enter succeeds any more. */
+/* From now on gp_driver_enter fails. */
 void gp_driver_stop(void);
 bool gp_driver_stopped(void);
 

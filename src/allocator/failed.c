@@ -6,43 +6,43 @@
 #include "allocator/driver.h"
 #include "cache/policy.h"
 
-static const char *oom_conf;
+static const char *failed_conf;
 
-struct gp_oom_walk {
+struct gp_failed_walk {
     void *arg;
     gp_feed_block_fn *visit;
 };
 
-static bool oom_segment(void *arg, const struct gp_cache_segment *segment)
+static bool failed_segment(void *arg, const struct gp_cache_segment *segment)
 {
     (void)arg, (void)segment;
     return true;
 }
 
-static bool oom_block(void *arg, const struct gp_cache_block *block)
+static bool failed_block(void *arg, const struct gp_cache_block *block)
 {
-    const struct gp_oom_walk *walk = arg;
+    const struct gp_failed_walk *walk = arg;
     if (block->state == GP_CACHE_LIVE)
         walk->visit(walk->arg, (uint32_t)block->tag, block->requested_bytes);
     return true;
 }
 
-static void oom_blocks(int device, void *arg, gp_feed_block_fn *visit)
+static void failed_blocks(int device, void *arg, gp_feed_block_fn *visit)
 {
-    struct gp_oom_walk walk = {arg, visit};
-    gp_allocator_walk(device, &walk, oom_segment, oom_block);
+    struct gp_failed_walk walk = {arg, visit};
+    gp_allocator_walk(device, &walk, failed_segment, failed_block);
 }
 
-void gp_oom_setup(const char *conf)
+void gp_failed_setup(const char *conf)
 {
-    oom_conf = conf;
-    gp_feed_oom_walker(oom_blocks);
+    failed_conf = conf;
+    gp_feed_oom_walker(failed_blocks);
 }
 
-/* The cache has just given everything back that it could, so what the driver says now is what it had. */
-static void oom_facts(struct gp_served_context *served, uint64_t stream)
+/* The cache has just given back all it could, so the driver's free bytes now are those that the request met. */
+static void failed_facts(struct gp_served_context *served, uint64_t stream)
 {
-    struct gp_cache *cache = gp_served_has(served);
+    struct gp_cache *cache = gp_served_cache(served);
     struct gp_cache_numbers numbers;
     struct gp_backend backend;
     uint64_t free = 0, total = 0;
@@ -61,13 +61,14 @@ static void oom_facts(struct gp_served_context *served, uint64_t stream)
                                           .waiting_bytes = numbers.waiting_bytes,
                                           .pinning_blocks = numbers.pinning_blocks,
                                           .policy = gp_cache_policy(cache)->name,
-                                          .conf = oom_conf,
+                                          .conf = failed_conf,
                                       });
 }
 
-void gp_oom_tell(struct gp_served_context *served, const char *api, uint32_t error, uint64_t bytes, uint64_t stream)
+void gp_failed_report(struct gp_served_context *served, const char *api, uint32_t error, uint64_t bytes,
+                      uint64_t stream)
 {
     gp_feed_failed(api, error, bytes, served->device);
     if (error == GP_ERROR_OUT_OF_MEMORY)
-        oom_facts(served, stream);
+        failed_facts(served, stream);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * mapping.c: see mapping.h.  A hash table over one reserved mapping: pages that are not used cost nothing. */
+ * mapping.c: see mapping.h.  A hash table in one reserved region: pages that are not used cost no memory. */
 #include "allocator/mapping.h"
 #include "allocator/served.h"
 #include <sys/mman.h>
 
-/* 2 MiB pages of a 1 TB machine would be half as many. */
+/* Twice the number of 2 MiB pages in 1 TB. */
 #define GP_MAPPINGS (1u << 20)
 #define GP_BUCKETS  4096
 
-static struct gp_mapping *mappings; /* under gp_served_lock, all of this */
+/* All of it under gp_served_lock. */
+static struct gp_mapping *mappings;
 static uint32_t mapping_buckets[GP_BUCKETS];
-static uint32_t gp_mapping_free, mapping_high;
+static uint32_t mapping_free, mapping_high;
 
 static uint32_t *mapping_bucket(enum gp_mapping_kind kind, uint64_t key)
 {
@@ -21,7 +22,7 @@ static uint32_t *mapping_bucket(enum gp_mapping_kind kind, uint64_t key)
 static bool mapping_room(void)
 {
     if (mappings)
-        return gp_mapping_free || mapping_high < GP_MAPPINGS;
+        return mapping_free || mapping_high < GP_MAPPINGS;
     void *at = mmap(NULL, GP_MAPPINGS * sizeof(struct gp_mapping), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -35,11 +36,11 @@ bool gp_mapping_add(enum gp_mapping_kind kind, unsigned served, uint64_t key, ui
     gp_lock_take(&gp_served_lock);
     bool room = mapping_room();
     if (room) {
-        uint32_t index = gp_mapping_free ? gp_mapping_free : ++mapping_high, *bucket = mapping_bucket(kind, key);
-        struct gp_mapping *piece = &mappings[index - 1];
-        if (gp_mapping_free)
-            gp_mapping_free = piece->next;
-        *piece = (struct gp_mapping){key, bytes, *bucket, (uint8_t)kind, (uint8_t)served};
+        uint32_t index = mapping_free ? mapping_free : ++mapping_high, *bucket = mapping_bucket(kind, key);
+        struct gp_mapping *mapping = &mappings[index - 1];
+        if (mapping_free)
+            mapping_free = mapping->next;
+        *mapping = (struct gp_mapping){key, bytes, *bucket, (uint8_t)kind, (uint8_t)served};
         *bucket = index;
     }
     gp_lock_give(&gp_served_lock);
@@ -51,15 +52,15 @@ uint64_t gp_mapping_take(enum gp_mapping_kind kind, uint64_t key)
     uint64_t bytes = 0;
     gp_lock_take(&gp_served_lock);
     for (uint32_t *at = mapping_bucket(kind, key); *at; at = &mappings[*at - 1].next) {
-        struct gp_mapping *piece = &mappings[*at - 1];
-        if (piece->kind != kind || piece->key != key)
+        struct gp_mapping *mapping = &mappings[*at - 1];
+        if (mapping->kind != kind || mapping->key != key)
             continue;
         uint32_t index = *at;
-        bytes = piece->bytes;
-        *at = piece->next;
-        piece->kind = GP_MAPPING_NONE;
-        piece->next = gp_mapping_free;
-        gp_mapping_free = index;
+        bytes = mapping->bytes;
+        *at = mapping->next;
+        mapping->kind = GP_MAPPING_NONE;
+        mapping->next = mapping_free;
+        mapping_free = index;
         break;
     }
     gp_lock_give(&gp_served_lock);

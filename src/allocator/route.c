@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * route.c: see route.h.  A filter asks the driver about its stream, so it is called with no lock held, pinned by a
- * count. */
+ * route.c: see route.h.  A filter calls the driver, so it runs with no lock held; a pin count keeps it alive. */
 #include "allocator/route.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
@@ -8,7 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#define GP_ROUTES 64 /* captures and pools that are open at one time */
+#define GP_ROUTES 64 /* captures and pools that are open at the same time */
 
 /* std::_Manager_operation (libstdc++, bits/std_function.h). */
 #define GP_FILTER_CLONE   2
@@ -18,14 +17,14 @@ struct gp_route_slot {
     struct gp_route route;
     struct gp_filter filter;
     const struct gp_thread *thread;
-    uint64_t turn; /* order of beginning; 0: free */
+    uint64_t turn; /* in order of gp_route_begin; 0: free */
     uint32_t pins;
     bool ended;
 };
 
 static struct gp_route_slot routes[GP_ROUTES]; /* under gp_served_lock */
 static uint64_t route_turn;
-static uint32_t x_open; /* begun and not ended: requests look at this alone */
+static uint32_t x_open; /* open routes; while it is 0, a request reads nothing else */
 
 bool gp_filter_is_usable(const struct gp_filter *filter)
 {
@@ -48,7 +47,7 @@ int gp_route_begin(const struct gp_route *route)
     if (slot) {
         *slot = (struct gp_route_slot){*route, copy, &gp_thread, ++route_turn, 0, false};
         slot->route.filter = &slot->filter;
-        __atomic_fetch_add(&x_open, 1, __ATOMIC_RELAXED); /* the lock has the order */
+        __atomic_fetch_add(&x_open, 1, __ATOMIC_RELAXED); /* relaxed: the lock orders it */
     }
     gp_lock_give(&gp_served_lock);
     if (!slot && copy.manager)
@@ -56,7 +55,7 @@ int gp_route_begin(const struct gp_route *route)
     return slot ? 0 : -ENOSPC;
 }
 
-/* The last one out takes the filter down. */
+/* The last unpin of an ended route destroys its filter. */
 static void route_unpin(struct gp_route_slot *slot)
 {
     struct gp_filter gone = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * route.h: which requests go to a private pool now: those between begin and end of the pool that come from its thread,
- * or for its stream, or that its filter accepts.  The first pool that was begun and matches takes the request, as in
- * PyTorch.  Called by async.c, torch.c and capi.c.
+ * route.h: which requests go to a private pool.  Between a pool's begin and end these are the requests of one thread,
+ * those for one stream, or those that a filter accepts.  If several pools match, the one that was begun first takes the
+ * request, as in PyTorch.  Called by async.c, torch.c and capi.c on any thread.
  */
 #ifndef GP_ALLOCATOR_ROUTE_H
 #define GP_ALLOCATOR_ROUTE_H
@@ -25,18 +25,18 @@ struct gp_route {
     int device;
     enum gp_route_kind kind;
     uint64_t stream;
-    const struct gp_filter *filter; /* copied; the caller's may go */
+    const struct gp_filter *filter; /* copied by gp_route_begin */
 };
 
-/* 0, -ENOSPC (64 at once). */
+/* 0, or -ENOSPC: 64 routes are open. */
 int gp_route_begin(const struct gp_route *route);
-/* False: no such pool is begun on that device. */
+/* False: no such pool is open on that device. */
 bool gp_route_end(uint64_t pool, int device);
-/* The pool for a request of this thread; 0 none. */
+/* The pool for a request of this thread; 0: none. */
 uint64_t gp_route_pool(int device, uint64_t stream);
 
-/* Can it be called?  Both functions must be code: a std::function of another library (libc++) has something else
- * there. */
+/* Can the filter be called?  Both of its functions must be code: a std::function of another C++ library (libc++) has
+ * other words in these places. */
 bool gp_filter_is_usable(const struct gp_filter *filter);
 
 #endif

@@ -4,56 +4,24 @@
 #include "account/feed.h"
 #include "allocator/driver.h"
 #include "allocator/failed.h"
-#include "allocator/fence.h"
 #include "allocator/mark.h"
+#include "allocator/stream.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "source/hooks.h"
 #include <errno.h>
 
-/* From here on a request is a driver allocation of its own: what the driver maps as whole pages, and NVIDIA advises for
- * memory that is exported (programming guide, interprocess communication: sizes aligned to 2 MiB). */
+/* A request of this size or more is a driver allocation of its own.  The driver maps it as whole pages, and NVIDIA
+ * recommends this size for memory that is exported (programming guide, interprocess communication). */
 #define GP_SERVE_WHOLE (2ull << 20)
 
 static enum gp_serve_kind serve_kind;
-
-struct gp_served_context *gp_serve_enter(struct gp_serve *serve)
-{
-    serve->saved_errno = errno;
-    if (GP_UNLIKELY(gp_driver_stopped()) || !gp_thread_enter())
-        return NULL;
-    struct gp_served_context *served = gp_served_of(gp_driver_current());
-    if (GP_UNLIKELY(!served))
-        gp_serve_leave(serve);
-    return served;
-}
-
-bool gp_serve_look(struct gp_serve *serve)
-{
-    serve->saved_errno = errno;
-    return gp_thread_enter();
-}
-
-uint32_t gp_serve_current(void)
-{
-    void *ctx = NULL;
-    if (gp_driver_stopped()) /* the process's end: nobody is asked */
-        return 0;
-    uint32_t result = gp_driver_real.cuCtxGetCurrent(&ctx);
-    return result || ctx ? result : GP_CU_INVALID_CONTEXT;
-}
-
-void gp_serve_leave(const struct gp_serve *serve)
-{
-    gp_thread_leave();
-    errno = serve->saved_errno;
-}
 
 /* ---- alloc ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t serve_alloc(struct gp_served_context *served, const char *api, size_t bytes, uint64_t *address)
 {
-    struct gp_cache *cache = gp_served_cache(served);
+    struct gp_cache *cache = gp_served_make_cache(served);
     struct gp_request request = {.bytes = bytes, .stream = GP_STREAM_ANY, .shard = gp_thread.number};
     struct gp_grant grant;
     if (GP_UNLIKELY(!cache))
@@ -64,20 +32,20 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
     if (serve_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
         request.flags |= GP_REQUEST_DEDICATED;
     uint32_t result = gp_cache_alloc(cache, &request, &grant);
-    /* The cache has given its own back; another context's may be in the way. */
+    /* The cache has given its idle memory back; the cache of another context may hold some too. */
     if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_yield(served->device, served))
         result = gp_cache_alloc(cache, &request, &grant);
     if (GP_UNLIKELY(result)) {
-        gp_oom_tell(served, api, result, bytes, GP_STREAM_ANY);
+        gp_failed_report(served, api, result, bytes, GP_STREAM_ANY);
         return result;
     }
     *address = grant.address;
-    gp_served_given(served, &grant, 0, request.time_ns);
+    gp_served_event_alloc(served, &grant, 0, request.time_ns);
     return 0;
 }
 
-/* While a capture is under way the driver judges whether memory may be allocated, and breaks the capture if not: every
- * call goes to it.  Only when it has no more memory does the cache help out. */
+/* While a capture is under way every call goes to the driver: it decides whether memory may be allocated, and breaks the
+ * capture if not.  The cache answers only if the driver is out of memory. */
 static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     struct gp_serve serve;
@@ -98,18 +66,19 @@ static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
     return result;
 }
 
-/* The pitch is the driver's secret: the first call of a width goes to the driver and shows it, later ones are served.
- * (It depends on width and element size alone: cuda.h gives no other input to it but the height, which counts rows.) */
+/* Only the driver knows the pitch.  The first call with a width goes to the driver and shows it; later calls are served.
+ * It depends on width and element size alone: the only other parameter, the height, counts rows (cuda.h). */
 static struct gp_pitch {
     size_t width, pitch;
     unsigned element;
     int device;
-} gp_pitches[256]; /* image sizes of one program; others are asked for anew.  Under gp_served_lock. */
+} pitches[256]; /* enough for one program's image sizes; on a collision the driver is asked again.  Under
+                  gp_served_lock. */
 
 static struct gp_pitch *pitch_slot(int device, size_t width, unsigned element)
 {
     size_t hash = (width * 31 + element) * 31 + (size_t)device;
-    return &gp_pitches[hash % GP_COUNT(gp_pitches)];
+    return &pitches[hash % GP_COUNT(pitches)];
 }
 
 static size_t pitch_known(int device, size_t width, unsigned element)
@@ -144,7 +113,7 @@ static uint32_t gp_serve_cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, si
         int device = served->device;
         gp_serve_leave(&serve);
         uint32_t result = gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
-        if (result == GP_CU_OUT_OF_MEMORY && gp_serve_again())
+        if (result == GP_CU_OUT_OF_MEMORY && gp_serve_retry())
             result = gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
         if (result == 0)
             pitch_learn(device, width, element, *pitch);
@@ -159,8 +128,8 @@ static uint32_t gp_serve_cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, si
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */
 
-/* Would the driver let this thread free memory now?  In the thread's own capture mode, so that a capture that forbids
- * it is broken as by the real call. */
+/* Would the driver let this thread free memory now?  Asked in the thread's own capture mode, so that a capture that
+ * forbids it is broken as by the real call. */
 static uint32_t serve_probe(void)
 {
     uint64_t address;
@@ -172,8 +141,8 @@ static uint32_t serve_probe(void)
     return result >= GP_CU_CAPTURE_FIRST && result <= GP_CU_CAPTURE_LAST ? result : 0;
 }
 
-/* True: the answer is *result.  An address that lies in memory of ours never reaches the driver, whatever is wrong with
- * the call: to the driver it may be a whole segment. */
+/* True: the call is answered by *result.  An address in memory of the cache never reaches the driver, even if the call is
+ * wrong: to the driver the address may be a whole segment. */
 static bool serve_release(const char *api, uint64_t address, uint32_t *result)
 {
     unsigned count = gp_served_count();
@@ -184,20 +153,19 @@ static bool serve_release(const char *api, uint64_t address, uint32_t *result)
         *result = serve_probe();
     for (unsigned i = 0; i < count && !*result; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
-        struct gp_cache *cache = gp_served_has(served);
+        struct gp_cache *cache = gp_served_cache(served);
         if (!cache)
             continue;
         gp_mark_drop(served, address);
         if (gp_cache_release(cache, address, GP_FREE_UNORDERED, gp_thread.number, &grant)) {
-            gp_served_freed(served, &grant, 0);
+            gp_served_event_free(served, &grant, 0);
             return true;
         }
     }
     owner = gp_served_owning(address);
     if (!owner)
         return false;
-    /* Freed twice, or an address inside a block: the driver must not hear of it, since to the driver it may be the
-     * segment that other blocks live in. */
+    /* Freed twice, or an address inside a block.  To the driver it may be a segment in which other blocks live. */
     if (!*result)
         *result = GP_CU_INVALID_VALUE;
     gp_feed_failed(api, *result, 0, owner->device);
@@ -209,15 +177,15 @@ static uint32_t gp_serve_cuMemFree_v2(uint64_t address)
     struct gp_serve serve;
     uint32_t result;
     bool answered = false;
-    if (address && gp_serve_look(&serve)) {
+    if (address && gp_serve_enter_any(&serve)) {
         answered = serve_release("cuMemFree_v2", address, &result);
         gp_serve_leave(&serve);
     }
     return answered ? result : gp_pass_cuMemFree_v2(address);
 }
 
-/* A plain allocation may be given to cuMemFreeAsync too.  The fence that every free waits for covers the stream.  A
- * stream that captures takes only what was allocated in a capture. */
+/* cuMemFreeAsync may free a plain allocation too.  The fence that every free waits for covers the stream.  In a stream
+ * that captures, only memory of the capture may be freed. */
 static bool serve_release_async(const char *api, uint64_t address, void *stream, uint32_t *result)
 {
     int status = 0;
@@ -236,7 +204,7 @@ static uint32_t gp_serve_cuMemFreeAsync(uint64_t address, void *stream)
     struct gp_serve serve;
     uint32_t result;
     bool answered = false;
-    if (address && gp_serve_look(&serve)) {
+    if (address && gp_serve_enter_any(&serve)) {
         answered = serve_release_async("cuMemFreeAsync", address, stream, &result);
         gp_serve_leave(&serve);
     }
@@ -249,7 +217,7 @@ static uint32_t gp_serve_cuMemFreeAsync_ptsz(uint64_t address, void *stream)
     uint32_t result;
     bool answered = false;
     void *named = stream ? stream : (void *)(uintptr_t)GP_CU_STREAM_PER_THREAD;
-    if (address && gp_serve_look(&serve)) {
+    if (address && gp_serve_enter_any(&serve)) {
         answered = serve_release_async("cuMemFreeAsync_ptsz", address, named, &result);
         gp_serve_leave(&serve);
     }
@@ -258,12 +226,12 @@ static uint32_t gp_serve_cuMemFreeAsync_ptsz(uint64_t address, void *stream)
 
 /* ---- memory info ------------------------------------------------------------------------------------------------- */
 
-/* What is reserved and not allocated would be free without us.  A limit shows as a smaller device. */
+/* Memory that is reserved but not allocated would be free without the cache.  A limit makes the device look smaller. */
 static void serve_info(const struct gp_served_context *current, size_t *free, size_t *total)
 {
     uint64_t idle = 0, allocated = 0, limit = gp_served_limit();
     for (unsigned i = 0; i < gp_served_count(); i++) {
-        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         struct gp_cache_numbers numbers;
         if (!cache || gp_served_contexts[i].device != current->device)
             continue;
@@ -309,13 +277,13 @@ static bool serve_put(const struct gp_serve_row *rows)
 {
     for (; rows->name; rows++)
         if (!gp_hooks_serve(rows->name, rows->server)) {
-            gp_log(GP_LOG_ERROR, "%s cannot be served", rows->name);
+            gp_log(GP_LOG_ERROR, "no hook for %s: the allocator cannot serve the program's calls", rows->name);
             return false;
         }
     return true;
 }
 
-/* Contexts and streams first: memory is served only where they are known. */
+/* Contexts and streams first: memory is served only in contexts that are known. */
 bool gp_serve_install(enum gp_serve_kind kind)
 {
     serve_kind = kind;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * serve.h: the program's own driver calls, answered with the cache in front.  Each gp_serve_<name> has the entry
- * point's type and is put before it by gp_serve_install; what is not ours goes on to gp_pass_<name>.  Called by
- * src/source/hooks.c on the program's thread, with nothing of ours running there.
+ * serve.h: answers the program's own driver calls from the cache.  Each gp_serve_<name> has the type of the entry point
+ * <name>, and gp_serve_install puts it in front of it.  A call that does not concern the cache goes on to
+ * gp_pass_<name>.  src/source/hooks.c calls these functions on the program's thread, outside the library's code.
  *
- * What a program sees of its own memory is what the driver would show: per block, never per segment.
+ * The program sees its memory as the driver would show it: by block, never by segment.
  */
 #ifndef GP_ALLOCATOR_SERVE_H
 #define GP_ALLOCATOR_SERVE_H
@@ -13,39 +13,43 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What memory programs get. */
+/* The kind of memory that programs get. */
 enum gp_serve_kind {
     GP_SERVE_DEDICATED, /* cuMemAlloc's; large blocks are whole driver allocations, so that they can be exported */
     GP_SERVE_LINEAR,    /* cuMemAlloc's; the user wants everything in one chunk */
     GP_SERVE_GROWABLE,  /* from growable segments: no legacy IPC, no copies between devices that are not peers */
 };
 
-/* Puts all of them in front. */
+/* Installs all servers.  False: the hooks lack an entry point. */
 bool gp_serve_install(enum gp_serve_kind kind);
 
-/* Enters our code on a thread of the program whose context we serve: its served, or NULL: pass the call on.  Every served
- * needs a leave.  errno is kept. */
+/* ---- serve_enter.c: around a served call ------------------------------------------------------------------------- */
+
 struct gp_serve {
     int saved_errno;
 };
+/* Enters the library's code.  Returns the served context that is current, and gp_serve_leave must follow; or NULL: pass
+ * the call on.  errno is kept. */
 struct gp_served_context *gp_serve_enter(struct gp_serve *serve);
-/* The same where the address says whose memory it is.  False: pass the call on. */
-bool gp_serve_look(struct gp_serve *serve);
-/* Such a call needs a context, whichever it is: 0, or what the driver says when there is none. */
-uint32_t gp_serve_current(void);
+/* The same for calls whose address identifies the context.  False: pass the call on. */
+bool gp_serve_enter_any(struct gp_serve *serve);
 void gp_serve_leave(const struct gp_serve *serve);
+/* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. */
+uint32_t gp_serve_current(void);
 
-/* A live block around the address, as the program asked for it: beyond requested_bytes nothing is found. */
+/* ---- */
+
+/* The context of the live block around the address.  A block ends after requested_bytes here. */
 struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out);
 
-/* Gives back what is idle in the caches of a device; the bytes. */
+/* Gives the idle memory of the device's caches back to the driver, except that of one context.  Returns the bytes. */
 uint64_t gp_serve_yield(int device, const struct gp_served_context *except);
 
-/* The driver has no more memory for the program, in the current context: is a second try worth it?  Outside our
- * code. */
-bool gp_serve_again(void);
+/* The driver is out of memory in the current context.  Gives idle memory back; true: try again.  Called outside the
+ * library's code. */
+bool gp_serve_retry(void);
 
-/* Rows of entry points, one table a file. */
+/* The entry points that a file serves; each table ends with a NULL name. */
 struct gp_serve_row {
     const char *name;
     void *server;
@@ -54,7 +58,6 @@ struct gp_serve_row {
     {                                                                                                                  \
 #_name, (void *)gp_serve_##_name                                                                               \
     }
-/* Each to a NULL name. */
 extern const struct gp_serve_row gp_serve_pointer_rows[], gp_serve_context_rows[], gp_serve_memory_rows[];
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * serve_context.c: the program's contexts, streams, captures and peers come and go; see serve.h.  Every call goes to
- * the driver; we take notice, before it where a handle is about to end. */
+ * serve_context.c: follows the program's contexts, streams, captures and peers; see serve.h.  Every call goes to the
+ * driver; we note it afterwards, or before the call if a handle is about to end. */
 #include "allocator/driver.h"
-#include "allocator/fence.h"
 #include "allocator/serve.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
 #include "source/hooks.h"
 #include <errno.h>
@@ -44,7 +44,7 @@ static uint32_t gp_serve_cuDevicePrimaryCtxRetain(void **ctx, int device)
     return context_made(gp_pass_cuDevicePrimaryCtxRetain(ctx, device), ctx, device, true);
 }
 
-/* From here on no driver call is made for the context; the records live until it is gone. */
+/* From here on no driver call is made for the context; its blocks are found until it is gone. */
 static struct gp_served_context *context_ending(struct gp_served_context *served)
 {
     if (served)
@@ -56,7 +56,7 @@ static uint32_t context_ended(struct gp_served_context *served, uint32_t result)
 {
     int saved_errno = errno;
     if (served && result == 0)
-        gp_served_die(served);
+        gp_served_remove(served);
     else if (served)
         __atomic_store_n(&served->x_state, GP_SERVED_LIVE, __ATOMIC_RELEASE);
     errno = saved_errno;
@@ -75,14 +75,14 @@ static uint32_t gp_serve_cuCtxDestroy(void *ctx)
     return context_ended(served, gp_pass_cuCtxDestroy(ctx));
 }
 
-/* Deprecated together with cuCtxAttach, whose count nobody can ask for: taken for the last reference. */
+/* Deprecated together with cuCtxAttach, whose count cannot be queried: we assume that this is the last reference. */
 static uint32_t gp_serve_cuCtxDetach(void *ctx)
 {
     struct gp_served_context *served = context_ending(gp_served_of(ctx));
     return context_ended(served, gp_pass_cuCtxDetach(ctx));
 }
 
-/* The handle of a primary context outlives its reset. */
+/* A primary context keeps its handle when it is reset. */
 static uint32_t context_reset(struct gp_served_context *served, uint32_t result)
 {
     void *ctx = served ? served->x_ctx : NULL;
@@ -105,7 +105,7 @@ static uint32_t gp_serve_cuDevicePrimaryCtxReset(int device)
     return context_reset(served, gp_pass_cuDevicePrimaryCtxReset(device));
 }
 
-/* Only the last reference ends it, and the driver alone knows which is the last. */
+/* Only the last release ends the context, and only the driver knows which release is the last. */
 static uint32_t context_released(int device, uint32_t result)
 {
     struct gp_served_context *served = gp_served_primary(device);
@@ -113,7 +113,7 @@ static uint32_t context_released(int device, uint32_t result)
     int active = 1, saved_errno = errno;
     if (served && result == 0 && gp_driver_real.cuDevicePrimaryCtxGetState &&
         gp_driver_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 && !active)
-        gp_served_die(served);
+        gp_served_remove(served);
     errno = saved_errno;
     return result;
 }
@@ -130,8 +130,8 @@ static uint32_t gp_serve_cuDevicePrimaryCtxRelease(int device)
 
 /* ---- peers ------------------------------------------------------------------------------------------------------- */
 
-/* The current context may use the peer's memory.  A later cuCtxDisablePeerAccess takes nothing back: waiting for one
- * context too many is right, and a mapping that nobody uses harms nobody. */
+/* The current context may use the peer's memory.  A later cuCtxDisablePeerAccess changes nothing here: waiting for one
+ * context too many is correct, and an unused mapping does no harm. */
 static uint32_t gp_serve_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
 {
     uint32_t result = gp_pass_cuCtxEnablePeerAccess(peer, flags);
@@ -144,7 +144,7 @@ static uint32_t gp_serve_cuCtxEnablePeerAccess(void *peer, unsigned int flags)
         gp_lock_give(&gp_served_lock);
         gp_backend_share(owner, user->device);
     } else if (owner) {
-        gp_stream_doubt(-1); /* work of a context that we do not know can touch it */
+        gp_stream_untracked(-1); /* a context that we do not know can touch the memory */
     }
     errno = saved_errno;
     return result;
@@ -157,9 +157,9 @@ static uint32_t stream_made(uint32_t result, void *const *stream, unsigned flags
     int saved_errno = errno, device = -1;
     struct gp_served_context *served = result ? NULL : gp_served_of(gp_driver_current());
     if (served)
-        gp_stream_born(served, *stream, flags);
+        gp_stream_add(served, *stream, flags);
     else if (result == 0 && gp_driver_real.cuCtxGetDevice && gp_driver_real.cuCtxGetDevice(&device) == 0)
-        gp_stream_doubt(device);
+        gp_stream_untracked(device);
     errno = saved_errno;
     return result;
 }
@@ -174,22 +174,22 @@ static uint32_t gp_serve_cuStreamCreateWithPriority(void **stream, unsigned int 
     return stream_made(gp_pass_cuStreamCreateWithPriority(stream, flags, priority), stream, flags);
 }
 
-/* An event of the primary context cannot be recorded in it. */
+/* We cannot record an event of the primary context in a green context's stream. */
 static uint32_t gp_serve_cuGreenCtxStreamCreate(void **stream, void *green, unsigned int flags, int priority)
 {
     uint32_t result = gp_pass_cuGreenCtxStreamCreate(stream, green, flags, priority);
     if (result == 0)
-        gp_stream_doubt(-1);
+        gp_stream_untracked(-1);
     return result;
 }
 
 static void stream_ending(void *stream)
 {
     int saved_errno = errno;
-    gp_stream_dying(stream);
+    gp_stream_remove(stream);
     for (unsigned i = 0; i < gp_served_count(); i++)
-        if (gp_served_has(&gp_served_contexts[i]))
-            gp_cache_stream_gone(gp_served_has(&gp_served_contexts[i]), (uint64_t)(uintptr_t)stream);
+        if (gp_served_cache(&gp_served_contexts[i]))
+            gp_cache_stream_gone(gp_served_cache(&gp_served_contexts[i]), (uint64_t)(uintptr_t)stream);
     errno = saved_errno;
 }
 
@@ -207,7 +207,7 @@ static uint32_t gp_serve_cuStreamDestroy(void *stream)
 
 /* ---- captures ---------------------------------------------------------------------------------------------------- */
 
-/* The door closes before the driver begins, so that no fence of ours can fall into the capture. */
+/* Fences are blocked before the driver begins the capture, so that none of our events can fall into it. */
 #define GP_SERVE_BEGIN(_name, _params, _args)                                                                          \
     static uint32_t gp_serve_##_name _params                                                                           \
     {                                                                                                                  \
@@ -227,7 +227,7 @@ GP_SERVE_BEGIN(cuStreamBeginCaptureToGraph_ptsz,
                (void *stream, void *graph, const void **dependencies, const void *data, size_t count, int mode),
                (stream, graph, dependencies, data, count, mode))
 
-/* A capture that was broken ends too; after any other error it goes on. */
+/* A capture that was broken ends as well; after any other error the capture goes on. */
 static uint32_t capture_end_seen(void *stream, uint32_t result)
 {
     if (result == 0 || result == GP_CU_CAPTURE_INVALIDATED || result == GP_CU_CAPTURE_UNJOINED)

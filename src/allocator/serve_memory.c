@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * serve_memory.c: memory that we do not serve, but that our cached bytes could stand in the way of: when the driver has
- * no more, idle memory is given back and the call made once again; see serve.h. */
+ * serve_memory.c: allocations that the cache does not serve, but that may fail because of its idle memory.  When the
+ * driver is out of memory, idle memory is given back and the call is made a second time; see serve.h. */
 #include "allocator/driver.h"
 #include "allocator/serve.h"
 #include "base/compiler.h"
@@ -12,14 +12,14 @@ uint64_t gp_serve_yield(int device, const struct gp_served_context *except)
 {
     uint64_t given = 0;
     for (unsigned i = 0; i < gp_served_count(); i++) {
-        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         if (cache && &gp_served_contexts[i] != except && gp_served_contexts[i].device == device)
             given += gp_cache_trim(cache, 0);
     }
     return given;
 }
 
-GP_COLD bool gp_serve_again(void)
+GP_COLD bool gp_serve_retry(void)
 {
     int saved_errno = errno, device = -1;
     bool given = false;
@@ -36,7 +36,7 @@ GP_COLD bool gp_serve_again(void)
     static uint32_t gp_serve_##_name _params                                                                           \
     {                                                                                                                  \
         uint32_t result = gp_pass_##_name _args;                                                                       \
-        return GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_again() ? gp_pass_##_name _args : result;        \
+        return GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_retry() ? gp_pass_##_name _args : result;        \
     }
 GP_SERVE_TWICE(cuMemAllocAsync, (uint64_t * address, size_t bytes, void *stream), (address, bytes, stream))
 GP_SERVE_TWICE(cuMemAllocAsync_ptsz, (uint64_t * address, size_t bytes, void *stream), (address, bytes, stream))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * serve_pointer.c: what the program asks about an address: ranges, attributes, IPC handles; see serve.h. */
+ * serve_pointer.c: queries about an address: its range, its attributes, its IPC handle; see serve.h. */
 #include "allocator/driver.h"
 #include "allocator/mark.h"
 #include "allocator/serve.h"
@@ -19,7 +19,7 @@ enum gp_attribute {
     GP_ATTRIBUTE_MAPPING_BASE = 19,
 };
 
-/* An address that belongs to nobody: what the driver says of it, it says of memory that was freed. */
+/* An address in no allocation.  The driver gives the same answer for it as for memory that was freed. */
 #define GP_NOWHERE 16u
 
 struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out)
@@ -28,13 +28,13 @@ struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out)
     return served && address - out->address < out->requested_bytes ? served : NULL;
 }
 
-/* Is a legacy IPC handle of this block right?  It stands for the driver's allocation, and the importer gets the base of
- * that: so the block must begin there. */
+/* Can this block have a legacy IPC handle?  The handle stands for the driver's allocation, and the importer gets the
+ * start of that, so the block must start there. */
 static bool block_exportable(const struct gp_served_context *served, const struct gp_grant *block)
 {
     uint64_t base, bytes;
     bool dedicated;
-    return gp_cache_segment_of(gp_served_has(served), block->address, &base, &bytes, &dedicated) &&
+    return gp_cache_segment_of(gp_served_cache(served), block->address, &base, &bytes, &dedicated) &&
            base == block->address;
 }
 
@@ -44,7 +44,7 @@ static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, 
 {
     struct gp_serve serve;
     struct gp_grant block;
-    if (!gp_serve_look(&serve))
+    if (!gp_serve_enter_any(&serve))
         return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);
     bool live = gp_serve_block(address, &block) != NULL, ours = live || gp_served_owning(address);
     uint32_t result = ours ? gp_serve_current() : 0;
@@ -62,13 +62,13 @@ static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, 
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
 
-/* The driver's answer about the segment, made one about the block. */
-static void attribute_mend(int attribute, void *data, const struct gp_served_context *served,
-                           const struct gp_grant *block)
+/* Turns the driver's answer, which is about the segment, into one about the block. */
+static void attribute_of_block(int attribute, void *data, const struct gp_served_context *served,
+                               const struct gp_grant *block)
 {
     uint64_t id;
     switch (attribute) {
-    case GP_ATTRIBUTE_CONTEXT: /* growable memory has none of its own */
+    case GP_ATTRIBUTE_CONTEXT: /* to the driver, growable memory has no context */
         *(void **)data = served->x_ctx;
         break;
     case GP_ATTRIBUTE_RANGE_START:
@@ -95,7 +95,7 @@ static void attribute_mend(int attribute, void *data, const struct gp_served_con
     }
 }
 
-/* What an address is to us.  Contexts do not matter here: the driver answers from any. */
+/* Any context may be current: the driver answers from any. */
 enum gp_address { GP_ADDRESS_FOREIGN, GP_ADDRESS_LIVE, GP_ADDRESS_DEAD };
 
 static enum gp_address serve_address(uint64_t address, struct gp_served_context **served, struct gp_grant *block)
@@ -119,7 +119,7 @@ static uint32_t gp_serve_cuPointerGetAttribute(void *data, int attribute, uint64
     enum gp_address what = serve_address(address, &served, &block);
     uint32_t result = gp_pass_cuPointerGetAttribute(data, attribute, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
     if (what == GP_ADDRESS_LIVE && data && (result == 0 || attribute == GP_ATTRIBUTE_CONTEXT)) {
-        attribute_mend(attribute, data, served, &block);
+        attribute_of_block(attribute, data, served, &block);
         result = 0;
     }
     return result;
@@ -133,7 +133,7 @@ static uint32_t gp_serve_cuPointerGetAttributes(unsigned int count, int *attribu
     uint32_t result =
         gp_pass_cuPointerGetAttributes(count, attributes, data, what == GP_ADDRESS_DEAD ? GP_NOWHERE : address);
     for (unsigned i = 0; result == 0 && what == GP_ADDRESS_LIVE && i < count; i++)
-        attribute_mend(attributes[i], data[i], served, &block);
+        attribute_of_block(attributes[i], data[i], served, &block);
     return result;
 }
 
@@ -151,9 +151,9 @@ static uint32_t gp_serve_cuPointerSetAttribute(const void *value, int attribute,
     if (what != GP_ADDRESS_LIVE || attribute != GP_ATTRIBUTE_SYNC_MEMOPS || !value)
         return gp_pass_cuPointerSetAttribute(value, attribute, address);
     bool on = *(const unsigned *)value != 0;
-    gp_cache_segment_of(gp_served_has(served), block.address, &base, &bytes, &dedicated);
+    gp_cache_segment_of(gp_served_cache(served), block.address, &base, &bytes, &dedicated);
     if (!on && !dedicated) {
-        gp_log(GP_LOG_INFO, "SYNC_MEMOPS stays on: the segment is shared with other blocks");
+        gp_log(GP_LOG_INFO, "SYNC_MEMOPS stays on for this memory: its segment is shared with other blocks");
         gp_mark_synced(served, block.address, false);
         return 0;
     }
@@ -173,11 +173,12 @@ static uint32_t gp_serve_cuIpcGetMemHandle(const void *handle, uint64_t address)
     if (what == GP_ADDRESS_DEAD)
         address = GP_NOWHERE;
     if (what == GP_ADDRESS_LIVE && !block_exportable(served, &block)) {
-        gp_log(GP_LOG_WARN,
-               "cuIpcGetMemHandle: a block of %llu bytes shares its driver allocation with others, and another process "
-               "would get the wrong address: refused.  Allocate at least 2 MiB for memory that is exported, or set "
-               "GPUPROF_ALLOCATOR=passthrough",
-               (unsigned long long)block.requested_bytes);
+        gp_log(
+            GP_LOG_WARN,
+            "cuIpcGetMemHandle refused: the block of %llu bytes shares its driver allocation with other blocks, so "
+            "another process would get a wrong address.  Allocate at least 2 MiB for memory that is exported, or set "
+            "GPUPROF_ALLOCATOR=passthrough",
+            (unsigned long long)block.requested_bytes);
         return GP_CU_NOT_SUPPORTED;
     }
     return gp_pass_cuIpcGetMemHandle(handle, address);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * stream.c: which streams there are and which captures are under way; see fence.h for the rules. */
+ * stream.c: see stream.h. */
 #include "allocator/stream.h"
 #include "allocator/driver.h"
-#include "allocator/fence.h"
+#include "allocator/gather.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/pause.h"
 #include "base/thread.h"
 #include "cache/cache.h"
 
-/* Programs have tens, a server with a pool for each model some hundreds; beyond, the context is waited for. */
+/* Programs have tens of streams, a server with a pool per model some hundreds.  If there are more, fences wait for the
+ * whole context. */
 #define GP_STREAMS  2048
 #define GP_CAPTURES 64
 
 struct gp_stream {
-    void *x_handle; /* NULL: a hole */
+    void *x_handle; /* NULL: a free row */
     uint8_t served;
     bool non_blocking;
 };
 
 struct gp_capture {
     void *stream;
-    const struct gp_thread *thread; /* handles may mean each thread's own stream */
+    const struct gp_thread *thread; /* for handles that mean each thread's own stream */
     uint8_t served;
     bool used;
 };
@@ -29,12 +30,12 @@ struct gp_capture {
 static struct gp_stream streams[GP_STREAMS];
 static uint32_t x_stream_high;
 static struct gp_capture captures[GP_CAPTURES];
-static uint32_t x_captures;  /* under way */
-static uint32_t x_closed;    /* who keeps the door closed */
-static uint32_t x_recording; /* who is inside */
+static uint32_t x_captures; /* under way */
+static uint32_t x_blocked;  /* captures and stream destructions that block fences */
+static uint32_t x_fencing;  /* fences that are being recorded */
 static uint32_t x_watched;
 
-void gp_fence_watch(void)
+void gp_stream_watch(void)
 {
     __atomic_store_n(&x_watched, 1, __ATOMIC_RELEASE);
 }
@@ -44,47 +45,47 @@ bool gp_stream_watched(void)
     return __atomic_load_n(&x_watched, __ATOMIC_ACQUIRE);
 }
 
-/* ---- the door ---------------------------------------------------------------------------------------------------- */
+/* ---- fences against captures ------------------------------------------------------------------------------------- */
 
-bool gp_door_enter(void)
+bool gp_fencing_begin(void)
 {
-    /* [door.B] our count, then theirs; door_close the other way round. */
-    __atomic_fetch_add(&x_recording, 1, __ATOMIC_SEQ_CST);
-    if (GP_LIKELY(__atomic_load_n(&x_closed, __ATOMIC_SEQ_CST) == 0))
+    /* [fencing.B] adds to x_fencing, then loads x_blocked; fencing_block does it the other way round. */
+    __atomic_fetch_add(&x_fencing, 1, __ATOMIC_SEQ_CST);
+    if (GP_LIKELY(__atomic_load_n(&x_blocked, __ATOMIC_SEQ_CST) == 0))
         return true;
-    gp_door_leave();
+    gp_fencing_end();
     return false;
 }
 
-void gp_door_leave(void)
+void gp_fencing_end(void)
 {
-    /* [door.R] release: the handles are not used any more; pairs with [door.A]. */
-    __atomic_fetch_sub(&x_recording, 1, __ATOMIC_RELEASE);
+    /* [fencing.R] release: the stream handles are not used any more; pairs with [fencing.A]. */
+    __atomic_fetch_sub(&x_fencing, 1, __ATOMIC_RELEASE);
 }
 
-/* Recorders are inside for some microseconds and never wait for a stream's work while watched. */
-static void door_close(void)
+/* Recording a fence takes some microseconds and, while streams are watched, never waits for a stream's work. */
+static void fencing_block(void)
 {
-    __atomic_fetch_add(&x_closed, 1, __ATOMIC_SEQ_CST); /* pairs with [door.B] */
-    /* [door.A] acquire and more, for [door.B]'s sake; pairs with [door.R]. */
-    for (unsigned spins = 0; __atomic_load_n(&x_recording, __ATOMIC_SEQ_CST) != 0; spins++)
+    __atomic_fetch_add(&x_blocked, 1, __ATOMIC_SEQ_CST); /* pairs with [fencing.B] */
+    /* [fencing.A] acquire: pairs with [fencing.R].  Sequentially consistent for [fencing.B]. */
+    for (unsigned spins = 0; __atomic_load_n(&x_fencing, __ATOMIC_SEQ_CST) != 0; spins++)
         gp_pause(spins);
 }
 
-static void door_open(void)
+static void fencing_unblock(void)
 {
-    __atomic_fetch_sub(&x_closed, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&x_blocked, 1, __ATOMIC_RELEASE);
 }
 
-static void capture_over(void)
+static void capture_count_down(void)
 {
     __atomic_fetch_sub(&x_captures, 1, __ATOMIC_RELAXED);
-    door_open();
+    fencing_unblock();
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-void gp_stream_born(struct gp_served_context *served, void *stream, unsigned flags)
+void gp_stream_add(struct gp_served_context *served, void *stream, unsigned flags)
 {
     gp_lock_take(&gp_served_lock);
     unsigned at = 0;
@@ -100,14 +101,14 @@ void gp_stream_born(struct gp_served_context *served, void *stream, unsigned fla
     }
     gp_lock_give(&gp_served_lock);
     if (at == GP_STREAMS)
-        __atomic_fetch_add(&served->x_doubts, 1, __ATOMIC_RELAXED); /* a flag that only rises */
+        __atomic_fetch_add(&served->x_untracked, 1, __ATOMIC_RELAXED); /* relaxed: it only rises */
 }
 
-void gp_stream_doubt(int device)
+void gp_stream_untracked(int device)
 {
     for (unsigned i = 0; i < gp_served_count(); i++)
         if (device < 0 || gp_served_contexts[i].device == device)
-            __atomic_fetch_add(&gp_served_contexts[i].x_doubts, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&gp_served_contexts[i].x_untracked, 1, __ATOMIC_RELAXED);
 }
 
 static struct gp_stream *stream_find(void *handle)
@@ -146,29 +147,30 @@ bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream)
     return known && known->served == gp_served_index(served);
 }
 
-/* The legacy stream waits for blocking streams, but whether for those that are destroyed, nobody says. */
-static void stream_bequeath(struct gp_served_context *served, void *stream)
+/* The legacy stream waits for blocking streams.  CUDA does not say whether it waits for destroyed ones too, so their
+ * work goes into the gather stream. */
+static void stream_keep_work(struct gp_served_context *served, void *stream)
 {
     struct gp_driver_guard guard;
     int status = 0;
-    if (!gp_served_lives(served) || !gp_served_has(served) || !gp_driver_enter(&guard, served->x_ctx))
-        return; /* no cached memory, nobody to wait for it */
+    if (!gp_served_is_live(served) || !gp_served_cache(served) || !gp_driver_enter(&guard, served->x_ctx))
+        return; /* no cached memory, so no fence will wait for this work */
     if (gp_driver_real.cuStreamIsCapturing(stream, &status) == 0 && status == 0 &&
-        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_gather_leave(served, stream) != 0)
-        __atomic_fetch_add(&served->x_doubts, 1, __ATOMIC_RELAXED);
+        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_gather_keep(served, stream) != 0)
+        __atomic_fetch_add(&served->x_untracked, 1, __ATOMIC_RELAXED);
     gp_driver_leave(&guard);
 }
 
-void gp_stream_dying(void *stream)
+void gp_stream_remove(void *stream)
 {
     struct gp_stream *known = stream_find(stream);
     gp_capture_ended(stream);
     if (!known)
         return;
-    stream_bequeath(&gp_served_contexts[known->served], stream);
+    stream_keep_work(&gp_served_contexts[known->served], stream);
     __atomic_store_n(&known->x_handle, NULL, __ATOMIC_RELEASE);
-    door_close(); /* a recorder may have read the handle before */
-    door_open();
+    fencing_block(); /* waits for fences that have read the handle already */
+    fencing_unblock();
 }
 
 /* The captures of a context end with it. */
@@ -183,7 +185,7 @@ static void captures_forget(const struct gp_served_context *served)
         }
     gp_lock_give(&gp_served_lock);
     while (ended--)
-        capture_over();
+        capture_count_down();
 }
 
 void gp_stream_forget(struct gp_served_context *served)
@@ -204,8 +206,8 @@ bool gp_capture_under_way(void)
 
 void gp_capture_begin(void)
 {
-    __atomic_fetch_add(&x_captures, 1, __ATOMIC_RELAXED); /* the door has the order */
-    door_close();
+    __atomic_fetch_add(&x_captures, 1, __ATOMIC_RELAXED); /* relaxed: fencing_block orders it */
+    fencing_block();
 }
 
 void gp_capture_began(void *stream, bool ok)
@@ -214,7 +216,7 @@ void gp_capture_began(void *stream, bool ok)
     struct gp_served_context *served = known ? NULL : gp_served_of(gp_driver_current());
     unsigned at = 0;
     if (!ok) {
-        capture_over();
+        capture_count_down();
         return;
     }
     gp_lock_take(&gp_served_lock);
@@ -227,8 +229,8 @@ void gp_capture_began(void *stream, bool ok)
                                                     : GP_SERVED_LIMIT,
                                            true};
     gp_lock_give(&gp_served_lock);
-    if (at == GP_CAPTURES) /* never seen: 64 at once.  Without its end we would believe in it for ever. */
-        capture_over();
+    if (at == GP_CAPTURES) /* the table is full: its end would go unnoticed, and fences would stay blocked for ever */
+        capture_count_down();
 }
 
 void gp_capture_ended(void *stream)
@@ -244,15 +246,15 @@ void gp_capture_ended(void *stream)
     }
     gp_lock_give(&gp_served_lock);
     if (found)
-        capture_over();
+        capture_count_down();
 }
 
 void gp_capture_announce(int delta)
 {
     if (gp_stream_watched())
-        return; /* seen with our own eyes */
+        return; /* the hooks see captures themselves */
     if (delta > 0)
-        door_close();
+        fencing_block();
     else
-        door_open();
+        fencing_unblock();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * torch.h: the functions of torch.def, declared: for torch.c, which defines them, and for src/shim, which exports
- * them a second time.  Nobody in this repository calls them.
+ * torch.h: declares the functions of torch.def: for torch.c, which defines them, and for src/shim, which exports them
+ * again.  Only PyTorch calls them.
  */
 #ifndef GP_ALLOCATOR_TORCH_H
 #define GP_ALLOCATOR_TORCH_H

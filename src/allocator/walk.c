@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * walk.c: every segment and block of our caches on a device (allocator.h). */
+ * walk.c: visits every segment and block of the caches on a device; see allocator.h. */
 #include "allocator/allocator.h"
 #include "allocator/served.h"
 
 void gp_allocator_walk(int device, void *arg, gp_allocator_segment_fn *segment, gp_allocator_block_fn *block)
 {
     for (unsigned i = 0; i < gp_served_count(); i++) {
-        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         if (cache && gp_served_contexts[i].device == device)
             gp_cache_walk(cache, arg, segment, block);
     }
@@ -16,7 +16,7 @@ void gp_allocator_iterate(int device, void *arg, gp_allocator_segment_fn *segmen
                           void (*rest)(void *arg))
 {
     for (unsigned i = 0; i < gp_served_count(); i++) {
-        struct gp_cache *cache = gp_served_has(&gp_served_contexts[i]);
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         if (cache && gp_served_contexts[i].device == device)
             gp_cache_iterate(cache, arg, segment, block, rest);
     }

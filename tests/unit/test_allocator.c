@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_allocator.c: the shim's own tables, without a driver: pieces, routes to private pools, the door between captures and
- * fences.  What needs a driver is in tests/integration/test_shim.c.  Run by the unit tests. */
+ * test_allocator.c: the allocator's own tables, without a driver: mappings, routes to private pools, and the exclusion of
+ * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
 #include "allocator/fence.h"
 #include "allocator/mapping.h"
 #include "allocator/route.h"
@@ -10,9 +10,9 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+/* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
-Test(shim, pieces_are_found_by_kind_and_key)
+Test(shim, mappings_are_found_by_kind_and_key)
 {
     cr_expect_eq(gp_mapping_find(GP_MAPPING_MAPPED, 4096), 0);
     cr_assert(gp_mapping_add(GP_MAPPING_MAPPED, 3, 4096, 10));
@@ -23,9 +23,9 @@ Test(shim, pieces_are_found_by_kind_and_key)
     cr_expect_eq(gp_mapping_take(GP_MAPPING_MAPPED, 4096), 10);
 }
 
-Test(shim, pieces_of_a_home_survive_churn)
+Test(shim, mappings_of_a_context_survive_churn)
 {
-    struct gp_mapping piece;
+    struct gp_mapping mapping;
     uint64_t sum = 0;
     unsigned at = 0, count = 0;
 
@@ -35,9 +35,9 @@ Test(shim, pieces_of_a_home_survive_churn)
         cr_assert_eq(gp_mapping_take(GP_MAPPING_HANDLE, i << 21), i);
     for (uint64_t i = 1; i <= 20000; i++)
         cr_assert_eq(gp_mapping_find(GP_MAPPING_HANDLE, i << 21), i % 3 == 1 ? 0 : i);
-    while (gp_mapping_next(GP_MAPPING_HANDLE, 1, &at, &piece)) {
-        cr_assert_eq(piece.bytes % 2, 1);
-        sum += piece.bytes;
+    while (gp_mapping_next(GP_MAPPING_HANDLE, 1, &at, &mapping)) {
+        cr_assert_eq(mapping.bytes % 2, 1);
+        sum += mapping.bytes;
         count++;
     }
     uint64_t want = 0, want_count = 0;
@@ -60,7 +60,7 @@ Test(shim, a_route_takes_its_thread_or_stream_until_it_ends)
     cr_expect_eq(gp_route_pool(0, 6), 0);
     cr_expect_eq(gp_route_pool(1, 5), 0);
     cr_assert_eq(gp_route_begin(&(struct gp_route){78, 0, GP_ROUTE_THREAD, 0, NULL}), 0);
-    cr_expect_eq(gp_route_pool(0, 5), 77, "the first that was begun wins");
+    cr_expect_eq(gp_route_pool(0, 5), 77, "the route that began first wins");
     cr_expect_eq(gp_route_pool(0, 6), 78);
     cr_expect_not(gp_route_end(77, 1));
     cr_expect(gp_route_end(77, 0));
@@ -122,7 +122,7 @@ Test(shim, a_filter_is_copied_asked_and_destroyed)
     cr_expect_eq(shim_alive, 0);
 }
 
-Test(shim, what_is_no_function_is_no_filter)
+Test(shim, a_filter_without_functions_is_refused)
 {
     struct gp_filter filter = {{0}, NULL, NULL};
     uint64_t data = 0;
@@ -134,15 +134,15 @@ Test(shim, what_is_no_function_is_no_filter)
     cr_expect_not(gp_filter_is_usable(&filter), "an address on the stack");
 }
 
-/* ---- the door ---------------------------------------------------------------------------------------------------- */
+/* ---- fences and captures ----------------------------------------------------------------------------------------- */
 
 Test(shim, nothing_is_recorded_while_a_capture_is_under_way)
 {
     uint64_t fence = 0;
     void *stream = &fence;
 
-    cr_assert(gp_door_enter());
-    gp_door_leave();
+    cr_assert(gp_fencing_begin());
+    gp_fencing_end();
     gp_capture_begin();
     cr_expect(gp_capture_under_way());
     cr_expect_eq(gp_fence_record(&gp_served_contexts[0], NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
@@ -150,15 +150,15 @@ Test(shim, nothing_is_recorded_while_a_capture_is_under_way)
     cr_expect_not(gp_capture_under_way());
     gp_capture_begin();
     gp_capture_began(stream, true);
-    cr_expect_not(gp_door_enter());
+    cr_expect_not(gp_fencing_begin());
     gp_capture_ended(&stream);
-    cr_expect_not(gp_door_enter(), "another stream's end changes nothing");
+    cr_expect_not(gp_fencing_begin(), "another stream's end changes nothing");
     gp_capture_ended(stream);
-    cr_expect(gp_door_enter());
-    gp_door_leave();
+    cr_expect(gp_fencing_begin());
+    gp_fencing_end();
     gp_capture_ended(stream);
-    cr_expect(gp_door_enter(), "an end is counted once");
-    gp_door_leave();
+    cr_expect(gp_fencing_begin(), "an end is counted once");
+    gp_fencing_end();
 }
 
 #define SHIM_ROUNDS 20000
@@ -169,15 +169,15 @@ static void *shim_record(void *arg)
 {
     (void)arg;
     for (int i = 0; i < SHIM_ROUNDS; i++)
-        if (gp_door_enter()) {
+        if (gp_fencing_begin()) {
             if (__atomic_load_n(&shim_capturing, __ATOMIC_RELAXED))
                 __atomic_store_n(&shim_broken, 1, __ATOMIC_RELAXED);
-            gp_door_leave();
+            gp_fencing_end();
         }
     return NULL;
 }
 
-Test(shim, the_door_keeps_recorders_out)
+Test(shim, a_capture_keeps_fences_out)
 {
     pthread_t threads[2];
     int stream;

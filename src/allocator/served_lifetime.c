@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * served_lifetime.c: the start and the end of a served context, and its cache; see served.h. */
+#include "account/feed.h"
+#include "allocator/fence.h"
+#include "allocator/mark.h"
+#include "allocator/served.h"
+#include "base/log.h"
+#include "cache/policy.h"
+#include "site/site.h"
+
+static struct gp_policy served_policy;
+static uint64_t served_limit_bytes;
+
+void gp_served_setup(const struct gp_policy *policy, uint64_t limit_bytes)
+{
+    served_policy = *policy;
+    served_limit_bytes = limit_bytes;
+}
+
+uint64_t gp_served_limit(void)
+{
+    return served_limit_bytes;
+}
+
+struct gp_served_context *gp_served_add(void *ctx, int device, bool primary)
+{
+    struct gp_served_context *served = gp_served_of(ctx);
+    if (served && served->device == device && served->primary && primary)
+        return served; /* retained once more */
+    if (served)        /* we missed its end: the driver gives a handle again only after that */
+        gp_served_remove(served);
+    served = gp_served_take(ctx, device, primary);
+    if (!served)
+        gp_log(GP_LOG_WARN, "more than %d contexts exist: memory of the newest one is not cached", GP_SERVED_LIMIT);
+    return served;
+}
+
+/* A live block dies with its context.  Runs under the cache's lock, which the ring and the sites never wait for. */
+static bool served_lost(void *arg, const struct gp_cache_block *block)
+{
+    const struct gp_grant grant = {block->address, block->bytes, block->requested_bytes, block->stream, block->tag};
+    if (block->state == GP_CACHE_LIVE)
+        gp_served_event_free(arg, &grant, 0);
+    return true;
+}
+
+void gp_served_remove(struct gp_served_context *served)
+{
+    struct gp_cache *cache = gp_served_cache(served);
+    __atomic_store_n(&served->x_state, GP_SERVED_DYING, __ATOMIC_RELEASE);
+    gp_fence_forget(served);
+    if (cache) {
+        gp_cache_walk(cache, served, NULL, served_lost);
+        gp_cache_forget(cache);
+    }
+    gp_mark_forget(served);
+    gp_backend_clear(served);
+    gp_served_release(served);
+}
+
+/* ---- the cache of a context -------------------------------------------------------------------------------------- */
+
+static void served_listen(void *listener, const struct gp_cache_event *event)
+{
+    static const uint8_t types[] = {
+        [GP_CACHE_SEGMENT_ALLOC] = GP_EVENT_SEGMENT_ALLOC,
+        [GP_CACHE_SEGMENT_FREE] = GP_EVENT_SEGMENT_FREE,
+        [GP_CACHE_SEGMENT_MAP] = GP_EVENT_SEGMENT_MAP,
+        [GP_CACHE_SEGMENT_UNMAP] = GP_EVENT_SEGMENT_UNMAP,
+        [GP_CACHE_OOM] = GP_EVENT_OOM,
+    };
+    const struct gp_served_context *served = listener;
+    if (event->type == GP_CACHE_RETRY)
+        gp_feed_cache_count(served->device, GP_FEED_RETRIES, 1);
+    else if (event->type == GP_CACHE_SYNC_ALL)
+        gp_feed_cache_count(served->device, GP_FEED_SYNCS, 1);
+    else if (event->type == GP_CACHE_SEGMENT_MAP)
+        gp_feed_cache_count(served->device, GP_FEED_DEVICE_ALLOCS, 1);
+    else if (event->type == GP_CACHE_SEGMENT_UNMAP)
+        gp_feed_cache_count(served->device, GP_FEED_DEVICE_FREES, 1);
+    /* An OOM is reported by the function that answers the program, with that function's name (gp_failed_report). */
+    if (event->type < GP_COUNT(types) && types[event->type] && event->type != GP_CACHE_OOM)
+        gp_feed_cache_event(&(struct gp_feed_event){.type = types[event->type],
+                                                    .device = served->device,
+                                                    .address = event->address,
+                                                    .bytes = event->bytes,
+                                                    .stream = event->stream});
+}
+
+static GP_COLD struct gp_cache *served_make(struct gp_served_context *served)
+{
+    struct gp_cache_setup setup = {
+        .policy = &served_policy,
+        .gauges = gp_feed_cache_gauges(served->device),
+        .limit_bytes = served_limit_bytes,
+        .tags = gp_site_on(),
+        .listener = served,
+        .listen = served_listen,
+    };
+    struct gp_cache *made, *none = NULL;
+    gp_backend_fill(served, &setup.backend);
+    if (gp_cache_new(&made, &setup) != 0)
+        return NULL;
+    gp_feed_cache_split_limit(served->device,
+                              served_policy.max_split_bytes > INT64_MAX ? -1 : (int64_t)served_policy.max_split_bytes);
+    /* [served.R] release: the cache is complete; pairs with [served.A]. */
+    if (__atomic_compare_exchange_n(&served->x_cache, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return made;
+    gp_cache_free(made); /* another thread was first; this one is empty */
+    return none;
+}
+
+struct gp_cache *gp_served_make_cache(struct gp_served_context *served)
+{
+    struct gp_cache *cache = gp_served_cache(served);
+    return GP_LIKELY(cache) ? cache : served_make(served);
+}
