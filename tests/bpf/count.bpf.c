@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * count.bpf.c: the least that can listen to gpuprof:batch, for tests and benches of the side that fires it: counts by
- * process, and, when asked to keep them, hands whole batches to user space.
+ * count.bpf.c: a minimal listener at gpuprof:batch, for tests and benchmarks of the side that fires
+ * it. It counts by process and, on request, passes whole batches to user space.
  *
- * Beside it what a profiler does that puts probes on the driver's own functions: an aggregation at each call.  It has
- * no return probes, so it neither learns addresses nor failures: less than such a profiler needs.
+ * It also does what a profiler with probes on the driver's own functions does: an aggregation at
+ * each call. It has no return probes, so it sees neither addresses nor failures: less than such a
+ * profiler needs.
  */
 #include <gpuprof/batch.h>
 #include <linux/bpf.h>
@@ -103,7 +104,7 @@ int BPF_USDT(on_batch, const void *pointer, unsigned long bytes)
     return 0;
 }
 
-/* ---- the other way ----------------------------------------------------------------------------------------------- */
+/* ---- probes on driver functions ---------------------------------------------------------------------------------- */
 
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);

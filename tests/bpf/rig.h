@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * rig.h: what the tests of the BPF program share: maps and cgroups of their own, a copy of a program that nobody else
- * arms, children that fire what they are told (tests/programs/probe_fire.c), and reads of the maps.  For one source
- * file a test binary: everything is static, and each test runs in a process of its own.
+ * rig.h: helpers shared by the tests of the BPF program: private maps and cgroups, a copy of a
+ * program that only this test arms, children that fire batches on request
+ * (tests/programs/probe_fire.c), and readers of the maps. Include it in one source file per test
+ * program: everything is static, and each test runs in its own process.
  */
 #ifndef GP_TEST_BPF_RIG_H
 #define GP_TEST_BPF_RIG_H
@@ -52,7 +53,7 @@ static void groups_make(void)
     }
 }
 
-/* A copy of a file: another inode, so nobody else's probes. */
+/* A copy of a file has another inode, so only this test's probes are in it. */
 static void copy_of(const char *from)
 {
     char command[3 * PATH_MAX];
@@ -118,7 +119,7 @@ static struct kid *kid_start(int cgroup)
     return kid;
 }
 
-/* The kernel lets a process that was waited for leave its cgroup a little later. */
+/* A process leaves its cgroup a little later than waitpid returns. */
 static void group_remove(const char *group)
 {
     for (int times = 0; *group && times < 500 && rmdir(group) && errno == EBUSY; times++)
@@ -140,7 +141,7 @@ static void end(void)
         group_remove(more[i]);
 }
 
-/* ---- what the maps say ----------------------------------------------------------------------------------------- */
+/* ---- readers of the maps --------------------------------------------------------------------------------------- */
 
 static struct gp_map_sum device_sum(int uuid)
 {

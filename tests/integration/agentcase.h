@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * agentcase.h: what the tests of the agent share: a place, an agent in it, programs that hold memory, and what the maps
- * and the commands say of them.  One copy in each test program.
+ * agentcase.h: fixtures shared by the tests of the agent: a place, an agent in it, programs that
+ * hold memory, and readers of the maps and of the commands' output. Each test program has one copy.
  */
 #ifndef GP_TEST_INTEGRATION_AGENTCASE_H
 #define GP_TEST_INTEGRATION_AGENTCASE_H
@@ -37,7 +37,7 @@ static struct agent agent;
 static struct kid kids[KIDS];
 static int kid_count, groups[4];
 static int process_fd = -1, container_fd = -1, device_fd = -1, share_fd = -1;
-static uint8_t uuids[2][16]; /* of the simulated GPUs, as the first process said */
+static uint8_t uuids[2][16]; /* of the simulated GPUs, as reported by the first process */
 static char why[1024];
 
 CASE static uint64_t now_ns(void)
@@ -52,7 +52,7 @@ CASE static bool ended_with(int status, int code)
     return WIFEXITED(status) && WEXITSTATUS(status) == code;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+/* ---- setup and teardown ------------------------------------------------------------------------------------------ */
 
 CASE static void open_maps(void)
 {
@@ -60,7 +60,7 @@ CASE static void open_maps(void)
     container_fd = agent_map(&place, "container_device");
     device_fd = agent_map(&place, "device");
     share_fd = agent_map(&place, "container");
-    cr_assert(process_fd >= 0 && container_fd >= 0 && device_fd >= 0 && share_fd >= 0, "the pins are not there");
+    cr_assert(process_fd >= 0 && container_fd >= 0 && device_fd >= 0 && share_fd >= 0, "the pins are missing");
 }
 
 CASE static void close_maps(void)
@@ -126,7 +126,7 @@ CASE static struct kid *walk(int group)
     return kid;
 }
 
-/* ---- what the maps say ------------------------------------------------------------------------------------------- */
+/* ---- readers of the maps ----------------------------------------------------------------------------------------- */
 
 CASE static bool row_of(pid_t pid, uint32_t device, struct gp_map_process *row)
 {
@@ -165,7 +165,7 @@ CASE static struct gp_map_container share(int group)
     return row;
 }
 
-/* Until the kernel has heard of that many calls of the process, and of which GPU it is. */
+/* Waits until the kernel has counted this many calls of the process and knows its GPU. */
 CASE static void settle(const struct kid *kid, int device, long long calls, long long frees)
 {
     static const uint8_t unknown[16];
@@ -181,7 +181,7 @@ CASE static void settle(const struct kid *kid, int device, long long calls, long
               (int)kid->pid, device, calls, frees, (long long)row.calls, (long long)row.frees);
 }
 
-/* One allocation of the first device's, known to the kernel. */
+/* Makes one allocation on the first device that the kernel has counted. */
 CASE static struct kid *walk_with(int group, long long bytes)
 {
     struct kid *kid = walk(group);
@@ -190,7 +190,7 @@ CASE static struct kid *walk_with(int group, long long bytes)
     return kid;
 }
 
-/* ---- what the commands say --------------------------------------------------------------------------------------- */
+/* ---- output of the commands -------------------------------------------------------------------------------------- */
 
 CASE static json_t *command_json(struct spawn_result *result, const char *schema)
 {
@@ -243,7 +243,7 @@ CASE static const json_t *top_device(const json_t *top, int device)
         if (text && !strcmp(text, uuid))
             return one;
     }
-    cr_assert(false, "top --system knows no %s", uuid);
+    cr_assert(false, "top --system does not list %s", uuid);
     return NULL;
 }
 
@@ -304,7 +304,7 @@ CASE static void ledger_add(const struct kid *kid, int64_t allocated[2], int64_t
     unlink(path);
 }
 
-/* Samples of one family whose labels hold the text: their sum. */
+/* The sum of one family's samples whose labels contain the text. */
 CASE static double page_sum(const char *page, const char *family, const char *text)
 {
     double sum = 0;
@@ -352,7 +352,7 @@ CASE static bool has_setpriv(void)
 
 CASE static const char *const four[] = {"setpriv", "--bounding-set=" FOUR, "--inh-caps=" FOUR, NULL};
 
-/* What uprobe_multi brought; before, placing a probe took CAP_SYS_ADMIN. */
+/* uprobe_multi needs no CAP_SYS_ADMIN to place a probe; older kernels do. */
 CASE static void begin_four(void)
 {
     char release[64] = "";

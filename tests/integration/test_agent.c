@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent.c: `gpuprof agent` from end to end: profiled programs on the simulated GPU in cgroups of the test's own,
- * the agent as a process with pins of its own, and what the commands and the metrics then say, against the simulator's
- * ledgers and an oracle; deaths of all kinds; resets.  Skips where BPF cannot be had.
+ * test_agent.c: tests `gpuprof agent` end to end. Profiled programs run on the simulated GPU in
+ * private cgroups, and the agent is a process with private pins. The commands and metrics are
+ * compared with the simulator's ledgers and an oracle, across all kinds of deaths and across
+ * resets. Skips without BPF.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -28,7 +29,8 @@ static void peak_raise(int64_t *peak, int64_t value)
         *peak = value;
 }
 
-/* One process moves at a time, and the next one only when the kernel has heard of it: so there is one true peak. */
+/* One process changes at a time, and the next one only after the kernel has counted it, so there is
+ * one true peak. */
 static void oracle_step(struct oracle *oracle, unsigned *seed)
 {
     int i = rand_r(seed) % WALKERS, d = rand_r(seed) % 2;
@@ -63,7 +65,7 @@ static void compare_maps(const struct oracle *oracle, const int64_t allocated[2]
         cr_assert(eq(i64, allocated[d], oracle->sum[d]), "the oracle and the simulator disagree");
         cr_assert(eq(i64, sum.allocated_bytes, allocated[d]));
         cr_assert(eq(i64, sum.reserved_bytes, reserved[d]));
-        cr_assert(eq(i64, sum.allocated_peak_bytes, oracle->peak[d]), "the exact peak of the machine");
+        cr_assert(eq(i64, sum.allocated_peak_bytes, oracle->peak[d]), "the machine's peak is not exact");
         for (int g = 0; g < 3; g++) {
             sum = container_sum(groups[g], d);
             cr_assert(eq(i64, sum.allocated_bytes, oracle->group_sum[g][d]));
@@ -121,7 +123,7 @@ static void compare_metrics(const struct oracle *oracle)
     free(page);
 }
 
-/* A process in the root of the version 2 hierarchy is told apart by its memory cgroup of version 1. */
+/* A process in the root of the version 2 hierarchy is identified by its memory cgroup of version 1. */
 static bool use_v1(void)
 {
 #ifdef GP_MAP_CGROUP_V1
@@ -186,8 +188,8 @@ Test(agent, all_at_once_and_half_of_them_killed, .init = begin)
     cr_assert(eq(i64, sum.allocated_bytes, allocated[0]));
     cr_assert(eq(i64, sum.reserved_bytes, reserved[0]));
     cr_assert(eq(u32, sum.processes, 3));
-    cr_assert(gt(i64, sum.calls, calls), "those of the dead stay in it");
-    /* Each of the living had its churned block at some time; nobody can have had more than all at once. */
+    cr_assert(gt(i64, sum.calls, calls), "calls of ended processes were removed");
+    /* Each living process had its block at some time, and no peak can exceed all blocks at once. */
     cr_assert(ge(i64, sum.allocated_peak_bytes, (8 + 12) * MIB));
     cr_assert(le(i64, sum.allocated_peak_bytes, (6 * 8 + 2 + 4 + 6 + 8 + 10 + 12) * MIB));
     for (int g = 0; g < 3; g++) {
@@ -200,7 +202,8 @@ Test(agent, all_at_once_and_half_of_them_killed, .init = begin)
 
 /* ---- deaths ------------------------------------------------------------------------------------------------------ */
 
-/* How late the last look was that still saw the dead one's bytes, after its parent knew: 0 if the first did not. */
+/* How long after its parent knew the dead process's bytes were last visible: 0 if the first read
+ * did not see them. */
 static double lateness_ms(uint64_t known_ns, int64_t right)
 {
     uint64_t wrong_ns = known_ns;
@@ -282,9 +285,9 @@ static uint64_t die_by_memory(struct kid *kid)
     return at;
 }
 
-/* Five deaths of a kind.  Any look that sees the dead 10 ms after its parent knew is an error, but for exec: there the
- * pipe's end is seen before the kernel's own mark, and a busy machine may stop the process between the two; so the best
- * of five counts. */
+/* Five deaths of one kind. Bytes visible 10 ms after the parent knew are an error. With exec the
+ * end of the pipe comes before the kernel's own mark, and a busy machine may stop the process
+ * between the two, so the best of five counts. */
 static bool deaths(const char *what, uint64_t (*die)(struct kid *kid), bool is_exec)
 {
     double worst = 0, best = 1e9;
@@ -304,7 +307,7 @@ static bool deaths(const char *what, uint64_t (*die)(struct kid *kid), bool is_e
         cr_assert(eq(i64, container_sum(groups[1], 0).allocated_bytes, 0));
         cr_assert(eq(u32, container_sum(groups[1], 0).processes, 0));
         cr_assert(eq(u64, share(groups[1]).entries, 0));
-        if (is_exec) { /* the new image is counted anew */
+        if (is_exec) { /* the new program is counted from its start */
             cr_assert(eq(i64, kid_answer(kid), 0));
             cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 4 * MIB), 0));
             settle(kid, 0, 1, 0);
@@ -324,29 +327,29 @@ static void begin_deaths(void)
     walk_with(groups[0], 2 * MIB);
 }
 
-Test(agent, a_killed_process_is_gone_within_10_ms, .init = begin_deaths)
+Test(agent, a_killed_process_is_removed_within_10_ms, .init = begin_deaths)
 {
     deaths("kill -9", die_by_signal, false);
 }
 
-Test(agent, one_that_exits_is_gone_within_10_ms, .init = begin_deaths)
+Test(agent, one_that_exits_is_removed_within_10_ms, .init = begin_deaths)
 {
     deaths("exit", die_by_exit, false);
     deaths("_exit", die_by_quick_exit, false);
 }
 
-Test(agent, one_that_executes_is_gone_within_10_ms, .init = begin_deaths)
+Test(agent, one_that_executes_is_removed_within_10_ms, .init = begin_deaths)
 {
     deaths("exec", die_by_exec, true);
 }
 
-Test(agent, one_killed_with_its_cgroup_is_gone_within_10_ms, .init = begin_deaths)
+Test(agent, one_killed_with_its_cgroup_is_removed_within_10_ms, .init = begin_deaths)
 {
     if (!deaths("cgroup.kill", die_by_cgroup, false))
         cr_skip_test("no cgroup.kill");
 }
 
-Test(agent, one_killed_for_want_of_memory_is_gone_within_10_ms, .init = begin_deaths)
+Test(agent, one_killed_out_of_memory_is_removed_within_10_ms, .init = begin_deaths)
 {
     if (!deaths("OOM kill", die_by_memory, false))
         cr_skip_test("no memory cgroup whose limit can be set");
@@ -354,13 +357,15 @@ Test(agent, one_killed_for_want_of_memory_is_gone_within_10_ms, .init = begin_de
 
 /* ---- resets ------------------------------------------------------------------------------------------------------ */
 
-/* By a user who may use BPF and see no session: other programs of this machine keep their peaks. */
+/* Runs as a user that may use BPF but read no session, so other programs of this machine keep their
+ * peaks. */
 static void reset_apart(const char *const *words)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/reset", place.pins);
     cr_assert(eq(int, chmod(path, 0666), 0));
-    /* dac_read_search: the way to the pins may be closed to users; sessions stay closed without sys_ptrace. */
+    /* dac_read_search: the path to the pins may be closed to users; sessions stay closed without
+     * sys_ptrace. */
     const char *argv[24] = {"/usr/bin/env",
                             "setpriv",
                             "--reuid=65534",
@@ -389,7 +394,7 @@ static void expect_peaks(int64_t device0, int64_t device1, int64_t container0)
     json_decref(top);
 }
 
-/* 40 MiB of GPU 0 were held at one time, 20 are; GPU 1 had 12 and has 4. */
+/* GPU 0 had 40 MiB at its peak and has 20; GPU 1 had 12 and has 4. */
 static void begin_reset(void)
 {
     begin();
@@ -411,7 +416,7 @@ static void begin_reset(void)
     expect_peaks(40 * MIB, 12 * MIB, 20 * MIB);
 }
 
-/* Peaks after it are exact again, from the very next move on. */
+/* Peaks are exact again from the first change after the reset. */
 static void move_after_reset(int64_t device1)
 {
     struct kid *a = &kids[0], *b = &kids[1];
@@ -428,14 +433,14 @@ static void move_after_reset(int64_t device1)
     expect_peaks(38 * MIB, device1, 6 * MIB);
 }
 
-Test(agent, a_reset_of_all_begins_every_peak_anew_exactly, .init = begin_reset)
+Test(agent, a_reset_of_all_restarts_every_peak_exactly, .init = begin_reset)
 {
     reset_apart((const char *[]){"--peaks", "--all", NULL});
     expect_peaks(20 * MIB, 4 * MIB, 0);
     move_after_reset(4 * MIB);
 }
 
-Test(agent, a_reset_of_one_device_begins_its_peak_anew_exactly, .init = begin_reset)
+Test(agent, a_reset_of_one_device_restarts_its_peak_exactly, .init = begin_reset)
 {
     reset_apart((const char *[]){"--peaks", "--all", "--device", "0", NULL});
     expect_peaks(20 * MIB, 12 * MIB, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_discover.c: an agent that nobody told of a library finds it in the programs that load it, with no more
- * than four capabilities.  A program of its own: it listens to every copy on the machine for a moment, so no test that
- * looks at a semaphore may run beside it.
+ * test_agent_discover.c: an agent started without a library finds it in the programs that load it,
+ * with only four capabilities. This is a separate test program: for a moment the agent arms every
+ * copy on the machine, so no test that checks a semaphore may run at the same time.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -12,7 +12,7 @@ static void begin_alone(void)
 {
     ELSEWHERE_SKIP();
     begin_four();
-    /* Under a name by which an agent that nobody told of it finds it. */
+    /* A name by which discovery finds the library. */
     const char *copy = place_copy(&place, path_library(), "libgpuprof.so");
     cr_assert(copy != NULL);
     snprintf(place.library, sizeof place.library, "%s", copy);
@@ -20,18 +20,18 @@ static void begin_alone(void)
 
 TestSuite(agent_discover, .fini = end, .timeout = 180);
 
-Test(agent_discover, four_capabilities_find_and_greet_what_runs, .init = begin_alone)
+Test(agent_discover, four_capabilities_find_and_query_running_programs, .init = begin_alone)
 {
     struct kid *before = walk(groups[0]);
     cr_assert(ge(i64, kid_tell(before, "a 0 %lld", 6 * MIB), 0));
-    usleep(300000); /* it sleeps: its numbers come because it is asked */
+    usleep(300000); /* the program is idle, so its numbers arrive only because it is queried */
     start_agent(&(struct agent_options){.before = four, .want_discover = true});
     expect_four();
     uint64_t ready = now_ns();
     settle(before, 0, 1, 0);
     cr_log_info("the numbers of a program that ran: %.1f ms after READY=1", (double)(now_ns() - ready) / 1e6);
     cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 6 * MIB));
-    /* Another copy, which nobody maps yet. */
+    /* Another copy that no process maps yet. */
     const char *copy = place_copy(&place, path_library(), "other.so");
     cr_assert(copy != NULL);
     struct kid *after = &kids[kid_count++];

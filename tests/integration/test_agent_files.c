@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_files.c: the agent's files and words: the library that a package replaces, the pins' group, names that are
- * not its own, ports that are taken, failed allocations in its log.
+ * test_agent_files.c: tests the agent's files and log: a library replaced by a package, the pins'
+ * group, foreign entries, ports in use, and failed allocations.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -12,10 +12,10 @@
 
 TestSuite(agent_files, .fini = end, .timeout = 180);
 
-/* It looks twice a second; a machine under load may take its time. */
+/* The agent checks twice a second; a loaded machine may take longer. */
 #define PATIENCE_MS 30000
 
-static unsigned said(const char *word)
+static unsigned logged(const char *word)
 {
     unsigned count = 0;
     char *words = agent_words(&agent);
@@ -25,11 +25,11 @@ static unsigned said(const char *word)
     return count;
 }
 
-static bool is_said_in_time(const char *word, unsigned times)
+static bool is_logged_in_time(const char *word, unsigned times)
 {
-    for (int ms = 0; ms < PATIENCE_MS && said(word) < times; ms += 50)
+    for (int ms = 0; ms < PATIENCE_MS && logged(word) < times; ms += 50)
         usleep(50000);
-    return said(word) >= times;
+    return logged(word) >= times;
 }
 
 static void expect_end(const char *const *more, int code, const char *word)
@@ -68,38 +68,38 @@ static bool is_counted_in_time(struct kid *kid, int64_t bytes)
     return allocated_by(kid) == bytes;
 }
 
-/* An upgrade: programs that run keep the old file, new ones load the new one; both count. */
+/* An upgrade: running programs keep the old file, new ones load the new one, and both are counted. */
 Test(agent_files, a_replaced_library_is_armed_beside_the_old_one, .init = begin)
 {
     struct kid *old = walk(groups[0]);
     cr_assert(ge(i64, kid_tell(old, "a 0 %lld", 2 * MIB), 0));
     cr_assert(is_counted_in_time(old, 2 * MIB));
-    cr_assert(eq(uint, said("armed /"), 1));
+    cr_assert(eq(uint, logged("armed /"), 1));
     replace_library();
-    cr_assert(is_said_in_time("armed /", 2));
+    cr_assert(is_logged_in_time("armed /", 2));
     struct kid *new = walk(groups[1]);
     cr_assert(ge(i64, kid_tell(new, "a 0 %lld", 4 * MIB), 0));
     cr_assert(is_counted_in_time(new, 4 * MIB));
     cr_assert(ge(i64, kid_tell(old, "a 0 %lld", 2 * MIB), 0));
-    cr_assert(is_counted_in_time(old, 4 * MIB), "the old one is heard no more");
+    cr_assert(is_counted_in_time(old, 4 * MIB), "the old one is no longer counted");
     sleep(2);
-    cr_assert(eq(uint, said("armed /"), 2), "a file that nobody touched is armed again");
+    cr_assert(eq(uint, logged("armed /"), 2), "an unchanged file was armed again");
 }
 
-Test(agent_files, one_that_others_may_write_is_refused, .init = make_place)
+Test(agent_files, a_library_that_others_may_write_is_refused, .init = make_place)
 {
     cr_assert(chmod(place.library, 0666) == 0);
     expect_end(NULL, 2, "may write it");
     cr_assert(chmod(place.library, 0644) == 0 && chown(place.library, OTHERS, OTHERS) == 0);
     expect_end(NULL, 2, "root");
-    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+    cr_assert(access(place.pins, F_OK) != 0, "pins remain");
 }
 
-Test(agent_files, one_without_the_probe_is_refused, .init = make_place)
+Test(agent_files, a_library_without_the_probe_is_refused, .init = make_place)
 {
     expect_end((const char *[]){"--library", "/proc/self/exe", NULL}, 2, "no probe");
     expect_end((const char *[]){"--library", "/nonexistent/libgpuprof.so", NULL}, 2, "No such file");
-    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+    cr_assert(access(place.pins, F_OK) != 0, "pins remain");
 }
 
 /* ---- pins -------------------------------------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ Test(agent_files, a_group_may_read_the_table_of_processes, .init = begin_group)
     cr_assert(ring.st_gid == 0 && (ring.st_mode & 0777) == 0600);
 }
 
-Test(agent_files, what_is_not_its_own_stays, .init = begin)
+Test(agent_files, foreign_entries_stay, .init = begin)
 {
     char ours[128], theirs[128];
     struct stat about;
@@ -129,10 +129,10 @@ Test(agent_files, what_is_not_its_own_stays, .init = begin)
     cr_assert(bpf_obj_pin(share_fd, theirs) == 0);
     close_maps();
     cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
-    cr_assert(stat(theirs, &about) == 0, "another's pin was taken away");
+    cr_assert(stat(theirs, &about) == 0, "a foreign pin was removed");
     snprintf(ours, sizeof ours, "%s/meta", place.pins);
-    cr_assert(stat(ours, &about) != 0, "a pin of the agent stayed");
-    /* Under one of its names it is not overwritten either. */
+    cr_assert(stat(ours, &about) != 0, "a pin of the agent remains");
+    /* A foreign map under one of the agent's names is not overwritten either. */
     snprintf(ours, sizeof ours, "%s/device", place.pins);
     cr_assert(rename(theirs, ours) == 0);
     expect_end(NULL, 1, ours);
@@ -146,15 +146,16 @@ Test(agent_files, without_its_pins_it_ends, .init = begin)
     int status = 0;
     snprintf(path, sizeof path, "%s/meta", place.pins);
     cr_assert(unlink(path) == 0);
-    cr_assert(is_said_in_time("another process removed", 1));
+    cr_assert(is_logged_in_time("another process removed", 1));
     cr_assert(waitpid(agent.pid, &status, 0) == agent.pid);
     agent.pid = 0;
     cr_assert(ended_with(status, 1), "%d", status);
-    cr_assert(access(place.pins, F_OK) != 0, "what was left of them is there");
+    cr_assert(access(place.pins, F_OK) != 0, "the remaining pins were not removed");
 }
 
-/* Somebody removes them, and a second agent begins there: the first one goes, and leaves the second one's alone. */
-Test(agent_files, it_takes_only_its_own_pins_away, .init = begin)
+/* The pins are removed and a second agent starts there: the first one exits and does not touch the
+ * second one's. */
+Test(agent_files, it_removes_only_its_own_pins, .init = begin)
 {
     char command[256];
     struct agent first = agent;
@@ -169,12 +170,13 @@ Test(agent_files, it_takes_only_its_own_pins_away, .init = begin)
     cr_assert(ended_with(status, 1), "%d", status);
     close(first.notify_fd);
     sleep(2);
-    cr_assert(agent_meta(&place, &meta) == 0 && meta.agent_pid == (uint32_t)agent.pid, "the second one's pins went");
+    cr_assert(agent_meta(&place, &meta) == 0 && meta.agent_pid == (uint32_t)agent.pid,
+              "the second one's pins were removed");
 }
 
 /* ---- the web server ---------------------------------------------------------------------------------------------- */
 
-Test(agent_files, a_port_that_is_taken_is_said_and_nothing_stays, .init = make_place)
+Test(agent_files, a_port_in_use_is_reported_and_no_pins_stay, .init = make_place)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
@@ -185,26 +187,27 @@ Test(agent_files, a_port_that_is_taken_is_said_and_nothing_stays, .init = make_p
     snprintf(port, sizeof port, "%u", ntohs(at.sin_port));
     expect_end((const char *[]){"--listen", port, NULL}, 1, "in use");
     close(fd);
-    cr_assert(access(place.pins, F_OK) != 0, "it left pins");
+    cr_assert(access(place.pins, F_OK) != 0, "pins remain");
 }
 
 /* ---- failed allocations ------------------------------------------------------------------------------------------ */
 
-Test(agent_files, a_failed_allocation_is_said_with_its_place, .init = begin)
+Test(agent_files, a_failed_allocation_is_logged_with_its_cgroup, .init = begin)
 {
     char word[256];
     struct kid *kid = walk(groups[0]);
     cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0));
-    cr_assert(eq(i64, kid_tell(kid, "a 0 %lld", 1024 * GIB), -2), "there is that much");
+    cr_assert(eq(i64, kid_tell(kid, "a 0 %lld", 1024 * GIB), -2), "the allocation did not fail");
     snprintf(word, sizeof word, "allocation failed: pid %d (agent_walk) in ", (int)kid->pid);
-    cr_assert(is_said_in_time(word, 1));
+    cr_assert(is_logged_in_time(word, 1));
     snprintf(word, sizeof word, "requested %lld bytes on its GPU 0 (GPU-", 1024 * GIB);
-    cr_assert(eq(uint, said(word), 1));
-    cr_assert(eq(uint, said(strrchr(place.groups[groups[0]].path, '/')), 1), "its cgroup is not named");
+    cr_assert(eq(uint, logged(word), 1));
+    cr_assert(eq(uint, logged(strrchr(place.groups[groups[0]].path, '/')), 1), "its cgroup is not named");
 }
 
-/* One container floods; another one's failure is said all the same, and every line that is not written is counted. */
-Test(agent_files, a_flood_of_failures_is_counted_and_hides_nobody, .init = begin)
+/* One container floods; another one's failure is logged all the same, and every suppressed line is
+ * counted. */
+Test(agent_files, a_flood_of_failures_is_counted_and_hides_no_other, .init = begin)
 {
     enum { MANY = 2000 };
     char word[256];
@@ -213,11 +216,11 @@ Test(agent_files, a_flood_of_failures_is_counted_and_hides_nobody, .init = begin
         cr_assert(eq(i64, kid_tell(flooder, "a 0 %lld", 1024 * GIB), -2));
     cr_assert(eq(i64, kid_tell(quiet, "a 0 %lld", 1024 * GIB), -2));
     snprintf(word, sizeof word, "allocation failed: pid %d ", (int)quiet->pid);
-    cr_assert(is_said_in_time(word, 1));
+    cr_assert(is_logged_in_time(word, 1));
     sleep(2);
     close_maps();
     cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
-    unsigned lines = said("allocation failed: ");
+    unsigned lines = logged("allocation failed: ");
     char *words = agent_words(&agent), *sums = strstr(words, "stats: events ");
     unsigned long long failures = 0, suppressed = 0, told = 0, one;
     cr_assert(sums != NULL);
@@ -229,7 +232,7 @@ Test(agent_files, a_flood_of_failures_is_counted_and_hides_nobody, .init = begin
     cr_log_info("%llu failures, %u lines, %llu suppressed", failures, lines, suppressed);
     cr_assert(eq(u64, failures, (uint64_t)MANY + 1));
     cr_assert(eq(u64, lines + suppressed, failures));
-    cr_assert(eq(u64, told, suppressed), "what was not said was not counted out loud");
+    cr_assert(eq(u64, told, suppressed), "suppressed lines were not logged as counted");
     cr_assert(suppressed > 0);
     free(words);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_hostile.c: the agent under pressure: tables and a ring that are too small, forgers, floods, and processes
- * without number.  What has room stays exact, what has none is counted and said.
+ * test_agent_hostile.c: tests the agent under pressure: tables and a ring that are too small,
+ * forged batches, floods and very many processes. Rows that have room stay exact; updates without
+ * room are counted and reported.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -22,7 +23,7 @@ static void wait_full(uint64_t above, struct gp_map_meta *meta)
     cr_assert(gt(u64, meta->map_full, above));
 }
 
-Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_say_what_is_not, .init = begin_tiny)
+Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_count_the_rest, .init = begin_tiny)
 {
     struct gp_map_meta meta;
     char said[64];
@@ -33,12 +34,12 @@ Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_say_what_is_no
     struct kid *fifth = walk(groups[2]);
     cr_assert(ge(i64, kid_tell(fifth, "a 0 %lld", 32 * MIB), 0));
     wait_full(0, &meta);
-    cr_assert(eq(i64, device_sum(0).allocated_bytes, 20 * MIB), "those who have a row");
+    cr_assert(eq(i64, device_sum(0).allocated_bytes, 20 * MIB), "wrong sum of the processes with a row");
     cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 8 * MIB));
     cr_assert(eq(i64, container_sum(groups[1], 0).allocated_bytes, 12 * MIB));
     cr_assert(gt(u64, share(groups[2]).map_full + (share(groups[2]).batches == 0), 0),
-              "its container knows, or has no row");
-    /* It sleeps now, so nothing moves the number while it is printed. */
+              "its container does not count it");
+    /* The processes are idle now, so the number does not change while it is printed. */
     usleep(300000);
     cr_assert(agent_meta(&place, &meta) == 0);
     json_t *top = top_json();
@@ -54,7 +55,7 @@ Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_say_what_is_no
     cr_assert(page != NULL);
     cr_assert(eq(dbl, agent_sample(page, "gpuprof_map_updates_refused_total"), (double)meta.map_full));
     free(page);
-    /* Room comes free: who waited is in with its next batch. */
+    /* When room is free, a process without a row gets one with its next batch. */
     kid_end(&kids[0], SIGKILL);
     kid_end(&kids[2], SIGKILL);
     cr_assert(ge(i64, kid_tell(fifth, "a 0 %lld", 2 * MIB), 0));
@@ -62,16 +63,17 @@ Test(agent_hostile, full_tables_are_exact_where_there_is_room_and_say_what_is_no
     cr_assert(eq(i64, device_sum(0).allocated_bytes, (12 + 34) * MIB));
 }
 
-/* The number that is said after these words. */
-static uint64_t said_number(const char *text, const char *words)
+/* The number printed after these words. */
+static uint64_t printed_number(const char *text, const char *words)
 {
     const char *at = strstr(text, words);
     cr_assert(at != NULL, "no '%s' in: %s", words, text);
     return strtoull(at + strlen(words), NULL, 10);
 }
 
-/* stat asks the processes, and one without a row finds no room once more: so between before and after. */
-Test(agent_hostile, stat_says_what_found_no_room, .init = begin_tiny)
+/* stat queries the processes, and one without a row is refused once more, so the number lies
+ * between before and after. */
+Test(agent_hostile, stat_reports_updates_without_room, .init = begin_tiny)
 {
     struct gp_map_meta before, after;
     for (int i = 0; i < 4; i++)
@@ -80,7 +82,7 @@ Test(agent_hostile, stat_says_what_found_no_room, .init = begin_tiny)
     wait_full(0, &before);
     char *words = command_words("stat", "--all", "--pins", place.pins, NULL);
     cr_assert(agent_meta(&place, &after) == 0);
-    uint64_t said = said_number(words, "the agent did not count ");
+    uint64_t said = printed_number(words, "the agent did not count ");
     free(words);
     cr_assert(ge(u64, said, before.map_full));
     cr_assert(le(u64, said, after.map_full));
@@ -91,12 +93,12 @@ static void begin_small_ring(void)
     begin_with((const char *[]){"--listen", "127.0.0.1:0", "--ring", "64KiB", NULL});
 }
 
-/* A ring of a thousand events that nobody reads: the agent is stopped for a moment. */
+/* A ring of a thousand events without a reader: the agent is stopped for a moment. */
 Test(agent_hostile, a_full_ring_loses_events_and_no_byte, .init = begin_small_ring)
 {
     struct gp_map_meta before, meta;
     struct kid *kid = walk_with(groups[0], 4 * MIB);
-    usleep(300000); /* it sleeps: all that it had to say is said */
+    usleep(300000); /* the program is idle: all its batches have been fired */
     cr_assert(agent_meta(&place, &before) == 0);
     kill(agent.pid, SIGSTOP);
     long long answer = kid_tell(kid, "c 5000 %lld", 2 * MIB);
@@ -105,13 +107,14 @@ Test(agent_hostile, a_full_ring_loses_events_and_no_byte, .init = begin_small_ri
     settle(kid, 0, 5001, 5000);
     struct gp_map_sum sum = device_sum(0);
     cr_assert(eq(i64, sum.allocated_bytes, 4 * MIB));
-    cr_assert(eq(i64, sum.allocated_peak_bytes, 6 * MIB), "the peak lost nothing either");
+    cr_assert(eq(i64, sum.allocated_peak_bytes, 6 * MIB), "the peak is wrong");
     cr_assert(eq(i64, sum.calls, 5001));
     usleep(300000);
     cr_assert(agent_meta(&place, &meta) == 0);
     cr_assert(gt(u64, meta.ring_dropped, 0));
     cr_assert(eq(u64, share(groups[0]).ring_dropped, meta.ring_dropped));
-    cr_assert(eq(u64, meta.events + meta.lost, before.events + before.lost + 10000), "each event came or is counted");
+    cr_assert(eq(u64, meta.events + meta.lost, before.events + before.lost + 10000),
+              "an event was neither received nor counted");
     json_t *top = top_json();
     cr_assert(eq(i64, number(json_object_get(top, "agent"), "ring_dropped"), (int64_t)meta.ring_dropped));
     json_decref(top);
@@ -126,7 +129,7 @@ Test(agent_hostile, a_full_ring_loses_events_and_no_byte, .init = begin_small_ri
 
 static char fire_file[160];
 
-/* The probe in another program, which is armed like a library. */
+/* The probe is in another program, which is armed like a library. */
 static void begin_firing(const char *const *more)
 {
     const char *all[16] = {"--library", fire_file};
@@ -153,7 +156,7 @@ static struct kid *firer(int group, int uid)
     return kid;
 }
 
-/* m takes one byte that is repeated as the UUID; no GPU of the simulator is called so. */
+/* `m` takes one byte that is repeated as the UUID; no GPU of the simulator has such a UUID. */
 #define FORGED 0x77
 
 static int64_t forged_bytes(void)
@@ -165,7 +168,7 @@ static int64_t forged_bytes(void)
     return sum.allocated_bytes;
 }
 
-Test(agent_hostile, a_liar_of_another_user_moves_its_own_containers_numbers_alone, .init = begin_hostile)
+Test(agent_hostile, a_forger_of_another_user_changes_only_its_own_containers_numbers, .init = begin_hostile)
 {
     struct kid *victim = walk_with(groups[0], 16 * MIB);
     struct gp_map_sum before = container_sum(groups[0], 0), device = device_sum(0), after;
@@ -175,7 +178,7 @@ Test(agent_hostile, a_liar_of_another_user_moves_its_own_containers_numbers_alon
     for (int how = 0; how <= 11; how++)
         kid_tell(liar, "h %d", how);
     kid_tell(liar, "m 0 %d %lld %lld %lld %lld 5 %lld", FORGED, 1ll << 62, 1ll << 62, 1ll << 62, 1ll << 62, 8 * GIB);
-    cr_assert(eq(i64, forged_bytes(), 8 * GIB), "cut to what the device is said to have");
+    cr_assert(eq(i64, forged_bytes(), 8 * GIB), "not cut to the claimed size of the device");
     kid_tell(liar, "m 0 %d %lld %lld %lld %lld 5 -7", FORGED, 1ll << 62, 1ll << 62, 1ll << 62, 1ll << 62);
     cr_assert(eq(i64, forged_bytes(), GP_MAPS_BYTES_LIMIT));
     kid_tell(liar, "m 0 %d %lld 0 %lld 0 -5 %lld", FORGED, -(1ll << 40), -(1ll << 62), 8 * GIB);
@@ -183,16 +186,16 @@ Test(agent_hostile, a_liar_of_another_user_moves_its_own_containers_numbers_alon
     kid_tell(liar, "r 20000");
     kid_tell(liar, "o");
     after = container_sum(groups[0], 0);
-    cr_assert(memcmp(&before, &after, sizeof before) == 0, "the victim's container moved");
+    cr_assert(memcmp(&before, &after, sizeof before) == 0, "the victim's container changed");
     after = device_sum(0);
-    cr_assert(memcmp(&device, &after, sizeof device) == 0, "a device moved that the liar did not name");
+    cr_assert(memcmp(&device, &after, sizeof device) == 0, "a device changed that the forger did not name");
     cr_assert(row_of(victim->pid, 0, &row_after));
-    row.seq = row_after.seq; /* it goes on saying the same for a while */
+    row.seq = row_after.seq; /* the victim repeats its batches for a while */
     row.last_ns = row_after.last_ns;
-    cr_assert(memcmp(&row, &row_after, sizeof row) == 0, "the victim's row moved");
+    cr_assert(memcmp(&row, &row_after, sizeof row) == 0, "the victim's row changed");
     struct gp_map_process_key key = {.tgid = (uint32_t)liar->pid};
     cr_assert(bpf_map_lookup_elem(process_fd, &key, &row) == 0);
-    cr_assert(eq(u32, row.uid, OTHERS), "who it is, is the kernel's word");
+    cr_assert(eq(u32, row.uid, OTHERS), "the identity is not the kernel's");
     cr_assert(eq(u64, row.cgroup_id, place.groups[groups[1]].id));
     cr_assert(ge(u64, share(groups[1]).refused, 12));
     cr_assert(eq(u64, share(groups[0]).refused, 0));
@@ -201,8 +204,9 @@ Test(agent_hostile, a_liar_of_another_user_moves_its_own_containers_numbers_alon
     cr_assert(agent_heartbeat_age_ns(&place) < 5000000000ull);
 }
 
-/* One that claims the victims' very GPU: the device's sum holds the claim while it lives, and not a byte after. */
-Test(agent_hostile, a_liar_about_a_real_gpu_leaves_no_trace_in_its_sum, .init = begin_hostile)
+/* The forger claims the victims' own GPU: the device's sum has the claim while the forger lives,
+ * and no byte after. */
+Test(agent_hostile, a_forged_claim_on_a_real_gpu_leaves_its_sum_unchanged, .init = begin_hostile)
 {
     walk_with(groups[0], 16 * MIB);
     struct gp_map_sum before = container_sum(groups[0], 0), after;
@@ -213,7 +217,7 @@ Test(agent_hostile, a_liar_about_a_real_gpu_leaves_no_trace_in_its_sum, .init = 
     kid_tell(liar, "x");
     kid_end(liar, SIGKILL);
     after = container_sum(groups[0], 0);
-    cr_assert(memcmp(&before, &after, sizeof before) == 0, "the victim's container moved");
+    cr_assert(memcmp(&before, &after, sizeof before) == 0, "the victim's container changed");
     cr_assert(eq(i64, device_sum(0).allocated_bytes, 16 * MIB));
     cr_assert(eq(u64, share(groups[1]).entries, 0));
 }
@@ -239,7 +243,7 @@ Test(agent_hostile, a_flood_costs_the_quiet_tenants_nothing, .init = begin_hosti
         cr_assert(eq(u64, share(group).events - before[i], (uint64_t)rounds * 20));
     }
     cr_assert(gt(u64, share(groups[1]).ring_dropped, 0), "the flood did not flood");
-    cr_assert(agent_heartbeat_age_ns(&place) < 5000000000ull, "the agent does not keep up with its heart");
+    cr_assert(agent_heartbeat_age_ns(&place) < 5000000000ull, "the agent's heartbeat is late");
 }
 
 static void begin_many(void)
@@ -304,7 +308,7 @@ static void begin_churn(void)
         (const char *[]){"--listen", "127.0.0.1:0", "--metrics-series", "200", "--max-containers", "64", NULL});
 }
 
-/* Containers come and go: more than three times what the tables hold. */
+/* Creates and removes more than three times the containers that the tables have room for. */
 Test(agent_hostile, many_short_containers_make_room_for_the_next, .init = begin_churn)
 {
     enum { TIMES = 200 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_kill.c: the agent is killed with SIGKILL again and again under load: nothing of it stays armed, a program
- * that allocates all the time is not held up, and the next agent sees what idle programs hold.
+ * test_agent_kill.c: kills the agent with SIGKILL repeatedly under load. No probe stays armed, a
+ * program that allocates all the time is not delayed, and the next agent sees the memory of idle
+ * programs.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -10,7 +11,7 @@
 
 TestSuite(agent_kill, .fini = end, .timeout = 900);
 
-/* ---- what a program feels ---------------------------------------------------------------------------------------- */
+/* ---- latency of a program's calls -------------------------------------------------------------------------------- */
 
 struct call { /* as agent_walk writes it */
     uint64_t start_ns, took_ns;
@@ -30,7 +31,7 @@ static long rounds_asked(void)
     return rounds < 1 ? 1 : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
 }
 
-/* The longest call that was on its way in that span, in ms. */
+/* The longest call in progress during that span, in ms. */
 static double longest(const struct call *calls, size_t count, const struct span *span)
 {
     uint64_t most = 0;
@@ -47,17 +48,17 @@ static int by_size(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-struct felt {
+struct latency {
     double median, ninth, worst; /* of the longest calls of each span, ms; ninth: nine of ten are below */
 };
 
-static struct felt feel(const struct call *calls, size_t count, const struct span *spans, long rounds)
+static struct latency latency_of(const struct call *calls, size_t count, const struct span *spans, long rounds)
 {
     static double most[ROUNDS_MOST];
     for (long i = 0; i < rounds; i++)
         most[i] = longest(calls, count, &spans[i]);
     qsort(most, (size_t)rounds, sizeof most[0], by_size);
-    return (struct felt){most[rounds / 2], most[rounds * 9 / 10], most[rounds - 1]};
+    return (struct latency){most[rounds / 2], most[rounds * 9 / 10], most[rounds - 1]};
 }
 
 static struct call *calls_of(struct kid *kid, size_t *count)
@@ -77,8 +78,8 @@ static struct call *calls_of(struct kid *kid, size_t *count)
 
 /* ---- one round --------------------------------------------------------------------------------------------------- */
 
-/* From kid number `from` on: looking at a process holds its address space for a moment, which the timed one may
- * feel. */
+/* From kid number `from` on. Reading a process's memory holds its address space for a moment, which
+ * may delay the timed process. */
 static void semaphores_fall(int from)
 {
     for (int i = from; i < kid_count; i++) {
@@ -99,13 +100,13 @@ static void kill_round(struct span *span)
     close_maps();
     span->from_ns = now_ns();
     int status = agent_stop(&agent, SIGKILL);
-    cr_assert(eq(int, status, SIGKILL)); /* as waitpid says it */
+    cr_assert(eq(int, status, SIGKILL)); /* as waitpid reports it */
     semaphores_fall(1);
-    cr_assert(eq(uint, agent_ids_left(&ids, true), 0), "programs or links of the dead agent are there");
+    cr_assert(eq(uint, agent_ids_left(&ids, true), 0), "programs or links of the dead agent remain");
     usleep(20000);
     span->to_ns = now_ns();
     semaphores_fall(0);
-    cr_assert(agent_meta(&place, &meta) == 0, "the pins outlive it");
+    cr_assert(agent_meta(&place, &meta) == 0, "the pins are gone");
     cr_assert(eq(u32, meta.agent_pid, (uint32_t)pid));
 }
 
@@ -117,7 +118,7 @@ static void start_round(struct span *span)
     span->to_ns = now_ns();
 }
 
-/* Programs that go on allocating as fast as they can, at ordinary priority: the load. */
+/* The load: programs that allocate as fast as they can at ordinary priority. */
 static void load_begin(void)
 {
     for (int i = 1; i <= 2; i++)
@@ -136,29 +137,30 @@ static void rounds_run(long rounds)
     }
 }
 
-/* Calls in calm spans of the same run are the control: they share the machine, its load and its moments, and the
- * program in them is listened to as it is before a kill.  A span of a kill may be longer than the calm one before it
- * and so collect more of what the machine does by itself: hence medians and nine of ten, not the worst.  A stall that
- * deaths cause comes with (nearly) every death, as each disarms the same probes in the same way: it shows in the
- * median; one that comes with one death in five shows in the nine of ten.  The timed thread runs in real time where it
- * may, so that it is not the neighbours' load that is measured; a virtual machine's host may still stop it: the best of
- * three tries counts. */
+/* The control is the calls in calm spans of the same run: same machine, same load, and the program
+ * is listened to as before a kill. A kill's span may be longer than the calm one before it and
+ * collect more of the machine's own delays, hence medians and nine of ten instead of the worst. A
+ * stall caused by deaths comes with nearly every death, since each disarms the same probes, and
+ * shows in the median; one in five deaths shows in nine of ten. The timed thread runs in real time
+ * where allowed, so that the neighbours' load is not measured. A virtual machine's host may still
+ * stop it, so the best of three tries counts. */
 static bool stalls_are_the_machines(const struct call *calls, size_t count, long rounds)
 {
-    struct felt at_kill = feel(calls, count, kills, rounds), at_start = feel(calls, count, starts, rounds);
-    struct felt control = feel(calls, count, calm, rounds);
+    struct latency at_kill = latency_of(calls, count, kills, rounds),
+                   at_start = latency_of(calls, count, starts, rounds);
+    struct latency control = latency_of(calls, count, calm, rounds);
     cr_log_info(
         "%ld kills: the longest call around a kill %.3f ms in the median, %.3f nine of ten, %.3f worst; around a "
         "start %.3f, %.3f, %.3f; in calm %.3f, %.3f, %.3f",
         rounds, at_kill.median, at_kill.ninth, at_kill.worst, at_start.median, at_start.ninth, at_start.worst,
         control.median, control.ninth, control.worst);
-    cr_assert(gt(dbl, control.median, 0), "no calls were timed in the calm");
+    cr_assert(gt(dbl, control.median, 0), "no calls were timed in calm spans");
     return at_kill.median <= control.median + 1 && at_kill.ninth <= control.ninth + 1 &&
            at_start.median <= control.median + 1 && at_start.ninth <= control.ninth + 10;
 }
 
-/* One test at a time keeps a thread in real time: two leave the agents, which run at ordinary priority, next to nothing
- * of two processors.  Let go by the test's end. */
+/* Only one test at a time has a real-time thread: two would leave the agents, at ordinary priority,
+ * almost no time on two processors. The lock is released when the test ends. */
 static void only_one(void)
 {
     int fd = open(path_command(), O_RDONLY | O_CLOEXEC);
@@ -168,7 +170,7 @@ static void only_one(void)
 static struct kid *timed_begin(long long bytes)
 {
     only_one();
-    struct kid *timed = walk_with(groups[0], bytes); /* it keeps one */
+    struct kid *timed = walk_with(groups[0], bytes); /* it keeps one block */
     load_begin();
     return timed;
 }
@@ -182,8 +184,8 @@ static struct call *timed_rounds(struct kid *timed, long long bytes, long rounds
     return calls_of(timed, count);
 }
 
-/* Small blocks: the simulated driver finds them without a system call, so what is timed is the library. */
-Test(agent_kill, no_program_is_held_up_and_nothing_stays_armed, .init = begin)
+/* Small blocks: the simulated driver needs no system call for them, so the library is timed. */
+Test(agent_kill, no_program_is_delayed_and_no_probe_stays_armed, .init = begin)
 {
     bool is_calm = false;
     struct kid *timed = timed_begin(4096);
@@ -195,28 +197,30 @@ Test(agent_kill, no_program_is_held_up_and_nothing_stays_armed, .init = begin)
     }
     cr_assert(is_calm, "calls take more than 1 ms longer around the death or the start of an agent");
     for (int i = 0; i < kid_count; i++)
-        cr_assert(eq(int, agent_semaphore(kids[i].pid, place.library), 1), "the last agent listens, once");
+        cr_assert(eq(int, agent_semaphore(kids[i].pid, place.library), 1),
+                  "the last agent is not attached exactly once");
 }
 
-/* Large blocks are mapped by the driver, and so wait for the lock of the address space, which the kernel holds while it
- * places or removes a probe: as long as whoever holds it is kept from a processor by the load (real time does not help
- * who waits for somebody at ordinary priority).  That is some time slices of the load, in the calm as well: printed.
- * Only a program that hangs is an error. */
+/* The driver maps large blocks and so waits for the lock of the address space, which the kernel
+ * holds while it places or removes a probe, for as long as the load keeps the holder from a
+ * processor (real time does not help). That is some time slices of the load, also in calm spans,
+ * and is printed. Only a program that hangs is an error. */
 Test(agent_kill, calls_that_map_memory_do_not_hang, .init = begin)
 {
     size_t count;
     long rounds = rounds_asked() < 20 ? rounds_asked() : 20;
     struct call *calls = timed_rounds(timed_begin(2 * MIB), 2 * MIB, rounds, &count);
     stalls_are_the_machines(calls, count, rounds);
-    struct felt at_kill = feel(calls, count, kills, rounds), at_start = feel(calls, count, starts, rounds);
+    struct latency at_kill = latency_of(calls, count, kills, rounds),
+                   at_start = latency_of(calls, count, starts, rounds);
     free(calls);
     cr_assert(lt(dbl, at_kill.worst, 2000.0));
     cr_assert(lt(dbl, at_start.worst, 2000.0));
 }
 
-/* ---- what the next one sees -------------------------------------------------------------------------------------- */
+/* ---- the next agent ---------------------------------------------------------------------------------------------- */
 
-Test(agent_kill, pins_outlive_it_and_are_said_to_be_old, .init = begin)
+Test(agent_kill, pins_outlive_it_and_are_reported_as_old, .init = begin)
 {
     walk_with(groups[0], 6 * MIB);
     close_maps();
@@ -227,20 +231,20 @@ Test(agent_kill, pins_outlive_it_and_are_said_to_be_old, .init = begin)
     const json_t *said = json_object_get(top, "agent");
     cr_assert(eq(int, json_is_false(json_object_get(said, "alive")), 1));
     cr_assert(ge(i64, number(said, "silent_ns"), 5000000000ll));
-    cr_assert(eq(i64, number(top_device(top, 0), "allocated_bytes"), 6 * MIB), "the last numbers stand");
+    cr_assert(eq(i64, number(top_device(top, 0), "allocated_bytes"), 6 * MIB), "the last numbers changed");
     json_decref(top);
     char *words = command_words("top", "--system", "--pins", place.pins, NULL);
     cr_assert(strstr(words, "not reported for") != NULL, "%s", words);
     free(words);
 }
 
-/* Programs that sleep: nothing moves but what the agent asks for. */
+/* The programs are idle, so numbers change only by the agent's queries. */
 Test(agent_kill, the_next_one_sees_what_idle_programs_hold_within_a_second, .init = begin)
 {
     double worst = 0;
     for (int i = 0; i < 6; i++)
         walk_with(groups[i % 3], (i + 1) * 2 * MIB);
-    usleep(500000); /* their threads are asleep, and so is the watch that listens for peaks */
+    usleep(500000); /* their threads sleep, and so does the watch for peaks */
     for (int round = 0; round < 3; round++) {
         struct span span;
         kill_round(&span);
@@ -259,7 +263,7 @@ Test(agent_kill, the_next_one_sees_what_idle_programs_hold_within_a_second, .ini
     cr_assert(le(dbl, worst, 1000.0));
 }
 
-/* Killed while it starts, at every stage: what it left behind does not stop the next one. */
+/* The agent is killed at every stage of its start; the next one must start all the same. */
 Test(agent_kill, one_that_dies_while_it_starts_leaves_room_for_the_next, .init = begin)
 {
     struct kid *kid = walk_with(groups[0], 2 * MIB);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_life.c: how an agent begins and ends: beside another one, without rights, with as few as it needs.
+ * test_agent_life.c: tests how an agent starts and ends: beside another one, without rights, and
+ * with minimal rights.
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
@@ -38,10 +39,10 @@ Test(agent_life, a_clean_end_leaves_nothing, .init = begin)
     close_maps();
     int status = agent_stop(&agent, SIGTERM);
     cr_assert(ended_with(status, 0), "%d", status);
-    cr_assert(ne(int, access(place.pins, F_OK), 0), "the pins are there");
-    cr_assert(eq(uint, agent_ids_left(&ids, false), 0), "programs, links or maps are there");
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "the pins remain");
+    cr_assert(eq(uint, agent_ids_left(&ids, false), 0), "programs, links or maps remain");
     cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 0));
-    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0), "the program goes on");
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0), "the program does not run on");
 }
 
 /* ---- rights ------------------------------------------------------------------------------------------------------ */
@@ -55,8 +56,9 @@ static void expect_impossible(const char *const *before)
     cr_assert(strstr(why, "gpuprof: agent: ") != NULL && strstr(why, "gpuprof doctor") != NULL, "%s", why);
 }
 
-/* systemd mounts /sys/fs/bpf 0700: modes of tables are no use to others then, and who opens it must know. */
-Test(agent_life, tables_behind_a_closed_directory_are_said, .init = make_place)
+/* systemd mounts /sys/fs/bpf with mode 0700: the modes of tables do not help other users then, so
+ * the agent logs it. */
+Test(agent_life, tables_behind_a_closed_directory_are_reported, .init = make_place)
 {
     char inner[160], said[256];
     int status;
@@ -83,15 +85,15 @@ Test(agent_life, tables_behind_a_closed_directory_are_said, .init = make_place)
     }
 }
 
-Test(agent_life, without_rights_it_says_so, .init = make_place)
+Test(agent_life, without_rights_it_reports_it, .init = make_place)
 {
     if (!has_setpriv())
         cr_skip_test("no setpriv");
     expect_impossible((const char *[]){"setpriv", "--bounding-set=-all", "--inh-caps=-all", NULL});
-    cr_assert(ne(int, access(place.pins, F_OK), 0), "it left pins");
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "pins remain");
 }
 
-Test(agent_life, as_another_user_it_says_so, .init = make_place)
+Test(agent_life, as_another_user_it_reports_it, .init = make_place)
 {
     char command[4200];
     if (!has_setpriv())
@@ -99,7 +101,7 @@ Test(agent_life, as_another_user_it_says_so, .init = make_place)
     snprintf(command, sizeof command, "setpriv --reuid=65534 --regid=65534 --clear-groups test -x '%s'",
              path_command());
     if (system(command) != 0)
-        cr_skip_test("another user may not execute what was built here");
+        cr_skip_test("another user cannot execute files of this build");
     expect_impossible((const char *[]){"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NULL});
 }
 
@@ -119,5 +121,5 @@ Test(agent_life, four_capabilities_are_enough, .init = begin_four)
     close_maps();
     int status = agent_stop(&agent, SIGTERM);
     cr_assert(ended_with(status, 0));
-    cr_assert(ne(int, access(place.pins, F_OK), 0), "it took its pins away");
+    cr_assert(ne(int, access(place.pins, F_OK), 0), "its pins remain");
 }

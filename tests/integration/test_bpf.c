@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_bpf.c: the BPF program in the running kernel, fed by tests/programs/probe_fire.c: its sums against an oracle
- * that adds up what was said, full tables, forgers, floods.  Each test has its own maps and arms
- * its own copy of the program, so tests that run beside each other, and a live agent, do not meet.  Skips where BPF
- * cannot be had.
+ * test_bpf.c: tests the BPF program in the running kernel, fed by tests/programs/probe_fire.c: its
+ * sums against an oracle of all claims, full tables, forged batches, floods. Each test has private
+ * maps and arms a private copy of the program, so concurrent tests and a live agent do not
+ * interfere. Skips without BPF.
  */
 #include "bpf/rig.h"
 #include "kernel/probe.h"
@@ -70,7 +70,7 @@ static void oracle_run(void)
     cr_assert(eq(u64, gp_bpf_meta(bpf)->refused_batches, 0));
 }
 
-Test(bpf, sums_and_peaks_are_the_oracles, .init = begin, .fini = end, .timeout = 120)
+Test(bpf, sums_and_peaks_agree_with_the_oracle, .init = begin, .fini = end, .timeout = 120)
 {
     oracle_run();
 }
@@ -86,7 +86,7 @@ Test(bpf, sums_are_the_same_through_perf, .init = begin_by_perf, .fini = end, .t
     oracle_run();
 }
 
-Test(bpf, identity_is_the_kernels, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, identity_comes_from_the_kernel, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(1);
     kid_tell(kid, "m 3 1 %lld %lld 0 0 1 %lld", MIB, 2 * MIB, GIB);
@@ -108,14 +108,14 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
 {
     struct kid *kid = kid_start(0);
     kid_tell(kid, "m 0 0 %lld %lld 0 0 5 -1", MIB, MIB);
-    cr_assert(eq(u32, device_sum(0).processes, 0), "unknown devices are in no sum");
+    cr_assert(eq(u32, device_sum(0).processes, 0), "an unknown device is in a sum");
     kid_tell(kid, "m 0 1 %lld %lld 0 0 6 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
     cr_assert(eq(i64, device_sum(1).calls, 6));
     cr_assert(enter(groups[2], kid->pid));
     kid_tell(kid, "m 0 1 %lld %lld 0 0 7 %lld", 3 * MIB, 3 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 3 * MIB));
-    cr_assert(eq(i64, device_sum(1).calls, 7), "calls are not counted twice");
+    cr_assert(eq(i64, device_sum(1).calls, 7), "calls were counted twice");
     cr_assert(eq(u32, device_sum(1).processes, 1));
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
     cr_assert(eq(u32, container_sum(0, 1).processes, 0));
@@ -123,15 +123,15 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
     cr_assert(eq(u64, container(0).entries, 0));
     cr_assert(eq(u64, container(2).entries, 1));
     kid_tell(kid, "m 0 2 %lld %lld 0 0 7 %lld", 4 * MIB, 4 * MIB, GIB);
-    cr_assert(eq(i64, device_sum(1).allocated_bytes, 0), "another device under the same index");
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, 0), "bytes stayed on the device that had the index before");
     cr_assert(eq(i64, device_sum(2).allocated_bytes, 4 * MIB));
     kid_end(kid, SIGKILL);
     cr_assert(eq(u64, container(2).entries, 0));
     cr_assert(gp_bpf_forget_container(bpf, group_id[2]) >= 2);
-    cr_assert(eq(i64, container_sum(2, 2).total_bytes, -99), "its rows are gone");
+    cr_assert(eq(i64, container_sum(2, 2).total_bytes, -99), "its rows remain");
 }
 
-Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, repeated_and_missing_batches, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
     kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
@@ -145,13 +145,13 @@ Test(bpf, batches_that_come_twice_or_never, .init = begin, .fini = end, .timeout
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
     cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, 0), 0));
     kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17), "what it lost before we knew it is not ours");
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 17), "losses before the first batch were counted");
     kid_tell(kid, "l 20");
     kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(u64, gp_bpf_meta(bpf)->lost, 20));
 }
 
-Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, peaks_restart_after_a_reset, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *a = kid_start(0), *b = kid_start(1);
     kid_tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 9 * MIB, MIB, 9 * MIB, GIB);
@@ -160,15 +160,16 @@ Test(bpf, peaks_begin_anew, .init = begin, .fini = end, .timeout = 60)
     struct gp_map_reset reset = {.allocated_ns = (uint64_t)now_ns()};
     cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &every, &reset, BPF_ANY) == 0);
     kid_tell(b, "m 0 1 %lld %lld %lld %lld 1 %lld", 0ll, MIB, MIB, MIB, GIB);
-    cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 2 * MIB), "what it stood at when it began anew");
-    cr_assert(eq(i64, device_sum(1).reserved_peak_bytes, 9 * MIB), "the other peak is left alone");
+    cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 2 * MIB),
+              "the peak did not restart from the value at the reset");
+    cr_assert(eq(i64, device_sum(1).reserved_peak_bytes, 9 * MIB), "the other peak changed");
     cr_assert(eq(i64, container_sum(1, 1).allocated_peak_bytes, MIB));
-    cr_assert(eq(i64, container_sum(0, 1).allocated_peak_bytes, 9 * MIB), "nothing moved it: readers apply the rule");
+    cr_assert(eq(i64, container_sum(0, 1).allocated_peak_bytes, 9 * MIB), "an unchanged row was changed by the reset");
     kid_tell(a, "m 0 1 %lld %lld %lld %lld 1 %lld", MIB, 4 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 4 * MIB));
 }
 
-/* All at once, half of them killed on the way: what is left is what the living say, to the byte. */
+/* All fire at once and half are killed meanwhile: the sums are those of the living, to the byte. */
 Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeout = 120)
 {
     enum { ALL = 6, KILLED = 3 };
@@ -189,8 +190,8 @@ Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeou
     cr_assert(eq(i64, sum.allocated_bytes, (ALL - KILLED) * 5 * MIB));
     cr_assert(eq(i64, sum.reserved_bytes, (ALL - KILLED) * 5 * MIB));
     cr_assert(eq(u32, sum.processes, ALL - KILLED));
-    /* Each had 1000 MiB at every batch, so one with the others at what they last said is the least peak there can
-     * be. */
+    /* Each had 1000 MiB at every batch, so the smallest possible peak is one at 1000 MiB and the
+     * others at their last value. */
     cr_assert(ge(i64, sum.allocated_peak_bytes, 1000 * MIB));
     cr_assert(le(i64, sum.allocated_peak_bytes, ALL * 1000 * MIB));
     for (int g = 0; g < 3; g++) {
@@ -204,7 +205,7 @@ Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeou
 
 /* ---- the library ----------------------------------------------------------------------------------------------- */
 
-/* The machine's only device, as the sums have it by now: calls and bytes come with the next batch. */
+/* The sum of the machine's only device, once the batch with these calls and bytes has arrived. */
 static struct gp_map_sum only_device(long long calls, long long bytes)
 {
     struct gp_map_device_key key;
@@ -217,7 +218,7 @@ static struct gp_map_sum only_device(long long calls, long long bytes)
     return sum;
 }
 
-/* What a program under the real library and the simulated GPU has is what the sums have, up to its kill -9. */
+/* The sums agree with a program under the real library and the simulated GPU, until its kill -9. */
 Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 120)
 {
     static const long long peaks[] = {1, 5, 5, 9};
@@ -257,14 +258,14 @@ static void begin_tiny(void)
     begin_with(&(struct gp_bpf_options){.processes = 4, .containers = 1, .devices = 1});
 }
 
-Test(bpf, full_tables_are_counted_and_what_is_in_stays_exact, .init = begin_tiny, .fini = end, .timeout = 60)
+Test(bpf, full_tables_are_counted_and_existing_rows_stay_exact, .init = begin_tiny, .fini = end, .timeout = 60)
 {
     for (int i = 0; i < 6; i++)
         kid_tell(kid_start(i % 2), "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 4 * MIB), "4 have room");
     cr_assert(eq(u32, device_sum(1).processes, 4));
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 2 * MIB));
-    cr_assert(eq(i64, container_sum(1, 1).total_bytes, -99), "no room for the other container");
+    cr_assert(eq(i64, container_sum(1, 1).total_bytes, -99), "the other container found room");
     cr_assert(gt(u64, gp_bpf_meta(bpf)->map_full, 0));
     uint64_t full = gp_bpf_meta(bpf)->map_full;
     kid_tell(&kids[0], "m 1 2 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
@@ -273,20 +274,20 @@ Test(bpf, full_tables_are_counted_and_what_is_in_stays_exact, .init = begin_tiny
         kid_end(&kids[i], SIGKILL);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
     kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 7 * MIB, 7 * MIB, GIB);
-    cr_assert(eq(i64, device_sum(1).allocated_bytes, 7 * MIB), "who waited has room now");
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, 7 * MIB), "the waiting process found no room");
     cr_assert(gp_bpf_forget_container(bpf, group_id[0]) == 2);
     kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 8 * MIB, 8 * MIB, GIB);
-    cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 8 * MIB), "and its container");
+    cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 8 * MIB), "its container found no room");
     kid_tell(&kids[5], "m 1 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    cr_assert(eq(u64, container(1).entries, 1), "one row is older than its container's entry");
+    cr_assert(eq(u64, container(1).entries, 1), "the row older than its container's entry was counted");
     kid_end(&kids[5], SIGKILL);
     cr_assert(eq(u64, container(1).entries, 0));
     cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 0));
 }
 
-/* ---- forgers --------------------------------------------------------------------------------------------------- */
+/* ---- forged batches -------------------------------------------------------------------------------------------- */
 
-Test(bpf, forged_batches_move_nothing, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, forged_batches_change_no_sum, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *honest = kid_start(0), *forger = kid_start(1);
     kid_tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
@@ -301,7 +302,7 @@ Test(bpf, forged_batches_move_nothing, .init = begin, .fini = end, .timeout = 60
     cr_assert(eq(u64, container(0).refused, 0));
 }
 
-Test(bpf, numbers_are_put_into_bounds, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, numbers_are_clamped, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *forger = kid_start(1);
     kid_tell(forger, "m 0 1 %lld %lld %lld %lld 5 %lld", LLONG_MAX, LLONG_MAX, LLONG_MIN, LLONG_MIN, 2 * GIB);
@@ -310,7 +311,7 @@ Test(bpf, numbers_are_put_into_bounds, .init = begin, .fini = end, .timeout = 60
     cr_assert(eq(i64, sum.allocated_peak_bytes, 2 * GIB));
     cr_assert(eq(i64, sum.reserved_bytes, 0));
     kid_tell(forger, "m 0 1 0 0 0 0 %lld %lld", LLONG_MIN, LLONG_MAX);
-    cr_assert(eq(i64, device_sum(1).calls, 5), "counters never fall");
+    cr_assert(eq(i64, device_sum(1).calls, 5), "a counter fell");
     kid_tell(forger, "m 0 1 %lld 0 0 0 5 -7", LLONG_MAX);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, GP_MAPS_BYTES_LIMIT));
     cr_assert(gt(u64, gp_bpf_meta(bpf)->clamped, 5));
@@ -337,7 +338,7 @@ Test(bpf, two_threads_that_fire_at_once_make_no_drift, .init = begin, .fini = en
     struct kid *forger = kid_start(1), *honest = kid_start(0);
     kid_tell(honest, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     kid_tell(forger, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
-    kid_tell(forger, "r %d", getenv("GPUPROF_TEST_SLOW") ? 2000 : 100000); /* an emulated machine */
+    kid_tell(forger, "r %d", getenv("GPUPROF_TEST_SLOW") ? 2000 : 100000); /* on an emulated machine */
     kid_tell(forger, "m 0 1 %lld %lld %lld %lld 1 %lld", 3 * MIB, 3 * MIB, MIB, MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 4 * MIB));
     cr_assert(eq(i64, device_sum(1).reserved_bytes, MIB));
@@ -348,7 +349,7 @@ Test(bpf, two_threads_that_fire_at_once_make_no_drift, .init = begin, .fini = en
     cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 0));
 }
 
-static uint64_t came[3];
+static uint64_t received[3];
 
 static int record_take(void *unused, void *data, size_t bytes)
 {
@@ -357,7 +358,7 @@ static int record_take(void *unused, void *data, size_t bytes)
     cr_assert(bytes >= sizeof *record + record->count * sizeof record->events[0]);
     for (int i = 0; i < 3; i++)
         if (record->cgroup_id == group_id[i])
-            came[i] += record->count;
+            received[i] += record->count;
     return 0;
 }
 
@@ -366,28 +367,29 @@ Test(bpf, a_flood_costs_only_itself, .init = begin, .fini = end, .timeout = 120)
     struct kid *flood = kid_start(0), *quiet = kid_start(1);
     struct ring_buffer *ring = ring_buffer__new(gp_bpf_map(bpf, "events"), record_take, NULL, NULL);
     cr_assert(ring != NULL);
-    for (int i = 0; i < 10; i++) { /* nobody reads: the ring is as full as the flood can make it */
+    for (int i = 0; i < 10; i++) { /* the ring has no reader, so the flood fills it as far as it can */
         kid_tell(flood, "e 256 200");
         kid_tell(quiet, "e 20 3");
     }
     while (ring_buffer__consume(ring) > 0) {
     }
     ring_buffer__free(ring);
-    cr_assert(eq(u64, came[1], 600), "the quiet one lost nothing");
+    cr_assert(eq(u64, received[1], 600), "the quiet one lost events");
     cr_assert(eq(u64, container(1).ring_dropped, 0));
     cr_assert(gt(u64, container(0).ring_dropped, 0), "the flood did not flood");
-    cr_assert(eq(u64, came[0] + container(0).ring_dropped, 256 * 200 * 10), "each event came or is counted");
+    cr_assert(eq(u64, received[0] + container(0).ring_dropped, 256 * 200 * 10),
+              "an event was neither received nor counted");
     cr_assert(eq(u64, gp_bpf_meta(bpf)->events, 256 * 200 * 10 + 600));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->ring_dropped, container(0).ring_dropped));
 }
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
 
-Test(bpf, the_verifier_is_at_ease, .init = begin, .fini = end, .timeout = 60)
+Test(bpf, the_verifiers_limit_is_far, .init = begin, .fini = end, .timeout = 60)
 {
     struct gp_bpf_costs costs;
     cr_assert(gp_bpf_costs(bpf, &costs) == 0);
-    cr_log_info("the verifier looked at %u of %u instructions; %s", costs.verified, costs.verified_limit,
+    cr_log_info("the verifier processed %u of %u instructions; %s", costs.verified, costs.verified_limit,
                 gp_bpf_is_multi(bpf) ? "uprobe_multi" : "perf");
     cr_assert(costs.verified > 0 && costs.verified <= costs.verified_limit / 2);
 }
@@ -410,7 +412,7 @@ Test(bpf, arguments_of_notes)
         cr_assert(gp_bpf_arguments(bad[i], &cookie) == -EINVAL, "%s", bad[i]);
 }
 
-/* Each byte of the parts of the file that say where things are, broken: an answer, and no crash. */
+/* Damages each byte of the file's headers and tables: an answer, and no crash. */
 Test(bpf, broken_files, .timeout = 120)
 {
     if (geteuid() != 0)

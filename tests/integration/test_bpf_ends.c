@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_bpf_ends.c: deaths of all kinds, numbers that are used again, and processes between the cgroup hierarchies of a
- * host of version 1: whatever happens to a process, the sums hold what the living have.
+ * test_bpf_ends.c: tests all kinds of deaths, reused pids, and moves between the cgroup hierarchies
+ * of a version 1 host: the sums always have exactly the bytes of the living processes.
  */
 #include "bpf/rig.h"
 #include "maps/maps.h"
 
 /* ---- ends ------------------------------------------------------------------------------------------------------ */
 
-Test(bpf_ends, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeout = 60)
+Test(bpf_ends, every_end_removes_the_bytes, .init = begin, .fini = end, .timeout = 60)
 {
     for (int how = 0; how < 3; how++) {
         struct kid *kid = kid_start(0);
@@ -26,19 +26,19 @@ Test(bpf_ends, every_end_takes_the_bytes_out, .init = begin, .fini = end, .timeo
             cr_assert(eq(i64, kid_tell(kid, "x"), 0));
         if (how != 2)
             cr_assert(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
-        /* Not within some time, but before anybody else can know of the end. */
+        /* The bytes are gone before any other process can know of the end, not some time later. */
         cr_assert(eq(u32, device_sum(1).processes, 0), "%d", how);
         kid_end(kid, SIGKILL);
         cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
         cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
-        cr_assert(eq(i64, device_sum(1).calls, 4 * (how + 1)), "calls of the dead stay");
+        cr_assert(eq(i64, device_sum(1).calls, 4 * (how + 1)), "calls of ended processes were removed");
         struct gp_map_process row;
         cr_assert(process_row(pid, 0, &row) != 0);
         cr_assert(eq(u64, container(0).entries, 0));
     }
 }
 
-/* A memory cgroup of either version, with 32 MiB; false: none can be had. */
+/* Creates a memory cgroup of either version with 32 MiB; false if that is not possible. */
 static bool memory_group(char *group, size_t bytes, const char **limit)
 {
     static const char *const at[][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
@@ -60,7 +60,7 @@ static bool memory_group(char *group, size_t bytes, const char **limit)
     return false;
 }
 
-Test(bpf_ends, killed_for_want_of_memory, .init = begin, .fini = end, .timeout = 60)
+Test(bpf_ends, killed_out_of_memory, .init = begin, .fini = end, .timeout = 60)
 {
     char group[256], path[300];
     const char *limit;
@@ -85,8 +85,8 @@ Test(bpf_ends, killed_for_want_of_memory, .init = begin, .fini = end, .timeout =
     cr_assert(eq(i64, left, 0));
 }
 
-/* The next process gets the number that the dead one had: a new row, and nothing of the old one in the sums. */
-Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 60)
+/* The next process gets the dead one's pid: a new row, and the sums have no byte of the old one. */
+Test(bpf_ends, a_reused_pid, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
     pid_t pid = kid->pid;
@@ -95,7 +95,7 @@ Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 
     struct gp_map_process before, after;
     cr_assert(process_row(pid, 0, &before) == 0);
     kid_end(kid, SIGKILL);
-    for (int i = 0; i < 50; i++) { /* somebody else may be quicker */
+    for (int i = 0; i < 50; i++) { /* another process may get it first */
         FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
         if (!file)
             cr_skip_test("no ns_last_pid");
@@ -108,7 +108,7 @@ Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 
         kid_end(kid, SIGKILL);
     }
     if (kid->pid != pid)
-        cr_skip_test("the number could not be had again");
+        cr_skip_test("the pid could not be reused");
     kid_tell(kid, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
     cr_assert(process_row(pid, 0, &after) == 0);
     cr_assert(ne(u64, before.start_ns, after.start_ns));
@@ -118,7 +118,7 @@ Test(bpf_ends, a_pid_that_is_used_again, .init = begin, .fini = end, .timeout = 
     cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, 0));
 }
 
-/* Should an end be missed and the number be used again, the next batch takes out what the dead one left. */
+/* If an end was missed and the pid is reused, the next batch removes the dead process's rows. */
 Test(bpf_ends, an_end_that_was_missed, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
@@ -167,27 +167,28 @@ Test(bpf_ends, a_process_lives_until_its_last_thread_ends, .init = begin, .fini 
     kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
     kid_tell(kid, "t");
     usleep(50000);
-    cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB), "its leader is gone, it is not");
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB), "removed although only its leader has ended");
     kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 2 * MIB));
     kid_end(kid, SIGKILL);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
 }
 
-Test(bpf_ends, the_sweepers_line, .init = begin, .fini = end, .timeout = 60)
+Test(bpf_ends, the_agents_fallback, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
     kid_tell(kid, "m 0 1 %lld %lld 0 0 2 %lld", MIB, MIB, GIB);
     struct gp_map_process row;
     cr_assert(process_row(kid->pid, 0, &row) == 0);
-    cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, row.start_ns + 1), -ENOENT), "another of that number");
+    cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, row.start_ns + 1), -ENOENT),
+              "another process with that pid was removed");
     cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB));
     cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, row.start_ns), 0));
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
     cr_assert(eq(int, gp_bpf_gone(bpf, (uint32_t)kid->pid, row.start_ns), -ENOENT));
 }
 
-Test(bpf_ends, disarmed_when_closed, .init = begin, .fini = end, .timeout = 60)
+Test(bpf_ends, closing_disarms, .init = begin, .fini = end, .timeout = 60)
 {
     struct kid *kid = kid_start(0);
     cr_assert(eq(i64, kid_tell(kid, "s"), 1));
@@ -200,7 +201,7 @@ Test(bpf_ends, disarmed_when_closed, .init = begin, .fini = end, .timeout = 60)
 
 Test(bpf_ends, many_short_processes, .init = begin, .fini = end, .timeout = 300)
 {
-    /* 100 000 take minutes under a simulator's load; GPUPROF_TEST_MANY asks for them. */
+    /* 100 000 processes take minutes on an emulator; GPUPROF_TEST_MANY asks for them. */
     const char *many = getenv("GPUPROF_TEST_MANY");
     long times = many ? atol(many) : 5000;
     struct kid *kid = kid_start(0);
@@ -215,7 +216,7 @@ Test(bpf_ends, many_short_processes, .init = begin, .fini = end, .timeout = 300)
 
 /* ---- hosts of version 1 ---------------------------------------------------------------------------------------- */
 
-/* One more cgroup, below this folder; its number. */
+/* Creates another cgroup below this folder; returns its number. */
 static uint64_t more_group(const char *below, const char *suffix)
 {
     char *path = more[more_count];
@@ -231,7 +232,7 @@ static uint64_t more_group(const char *below, const char *suffix)
 #define MEMORY "/sys/fs/cgroup/memory"
 #define PIDS   "/sys/fs/cgroup/pids"
 
-/* Where the process's next batch is counted. */
+/* The cgroup in which the process's next batch is counted. */
 static uint64_t counted_in(struct kid *kid, long long bytes)
 {
     struct gp_map_process row;
@@ -267,7 +268,7 @@ Test(bpf_ends, containers_of_version_1, .init = begin, .fini = end, .timeout = 6
     kid_tell(b, "m 0 1 %lld %lld 0 0 1 %lld", 2 * MIB, 2 * MIB, GIB);
     cr_assert(eq(u64, counted_in(a, MIB), a_id));
     cr_assert(eq(i64, sum_of_cgroup(b_id, 1).allocated_bytes, 2 * MIB));
-    for (int i = 0; i < 2; i++) { /* by a process in it, and by the hierarchy alone */
+    for (int i = 0; i < 2; i++) { /* by a process in it, then by the hierarchy only */
         path_is(a_id, i ? a->pid : 0, more[0], MEMORY);
         path_is(b_id, i ? a->pid : 0, more[1], MEMORY);
     }
@@ -293,16 +294,16 @@ Test(bpf_ends, which_of_two_hierarchies_counts, .init = begin, .fini = end, .tim
     uint64_t old = more_group(MEMORY, "-a") | GP_MAP_CGROUP_V1, service = more_group(root, ".service");
     struct kid *kid = kid_start(0);
     cr_assert(enter(more[0], kid->pid));
-    cr_assert(eq(u64, counted_in(kid, MIB), group_id[0]), "version 2 tells it apart");
+    cr_assert(eq(u64, counted_in(kid, MIB), group_id[0]), "not counted in its version 2 cgroup");
     cr_assert(enter(more[1], kid->pid));
-    cr_assert(eq(u64, counted_in(kid, 2 * MIB), old), "in version 2 it is where its runtime was started");
+    cr_assert(eq(u64, counted_in(kid, 2 * MIB), old), "counted in the cgroup of its runtime");
     cr_assert(enter(MEMORY, kid->pid));
     cr_assert(eq(u64, counted_in(kid, 3 * MIB), service), "a service");
     cr_assert(enter(root, kid->pid));
     if (access(PIDS "/cgroup.procs", W_OK))
         return;
     cr_assert(enter(PIDS, kid->pid));
-    cr_assert(eq(u64, counted_in(kid, 4 * MIB), 1), "in the root of all");
+    cr_assert(eq(u64, counted_in(kid, 4 * MIB), 1), "not counted in the root");
     uint64_t pids = more_group(PIDS, "-p") | GP_MAP_CGROUP_V1_PIDS;
     cr_assert(enter(more[2], kid->pid));
     cr_assert(eq(u64, counted_in(kid, 5 * MIB), pids));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_deaths.c: the second line behind the exit tracepoint (tools/agent/deaths.h), with the first one in place and
- * taken away, and containers whose cgroup is removed.  Processes are tests/programs/probe_fire.c or, where thousands
- * are wanted, sleepers that the test writes into the table itself.  Skips where BPF cannot be had.
+ * test_deaths.c: tests the fallback for missed exits (tools/agent/deaths.h), with the exit
+ * tracepoint attached and detached, and the removal of cgroups. Processes are
+ * tests/programs/probe_fire.c or, for thousands, sleepers whose rows the test writes itself. Skips
+ * without BPF.
  */
 #include "agent/deaths.h"
 #include "base/clock.h"
@@ -35,8 +36,9 @@
 #define MIB (1ll << 20)
 #define GIB (1ll << 30)
 #define MS  1000000ull
-/* For what takes some ms on a quiet machine: with 20 others for two processors it took more than a second.  Who waits
- * goes on at once when it comes, so the bound is for what never comes. */
+/* A bound for what takes some ms on a quiet machine; beside 20 others on two processors it took
+ * more than a second. A test continues as soon as its condition holds, so only a failure takes this
+ * long. */
 #define PATIENCE (20000 * MS)
 
 static struct gp_bpf *bpf;
@@ -47,16 +49,16 @@ static struct kid kids[64];
 static int kid_count;
 static pid_t sleepers[4096];
 static int sleeper_count;
-static int group_first, group_last; /* numbers of those that exist now */
+static int group_first, group_last; /* numbers of the existing ones */
 
-/* ---- begin, end -------------------------------------------------------------------------------------------------- */
+/* ---- setup, teardown --------------------------------------------------------------------------------------------- */
 
 static void group_path(char *path, size_t bytes, int number)
 {
     snprintf(path, bytes, "%s/gpuprof-test-deaths-%d-%d", v2, getpid(), number);
 }
 
-/* Its id; 0: cannot be made. */
+/* Creates the cgroup; returns its id, or 0 if that failed. */
 static uint64_t group_make(int number)
 {
     char path[PATH_MAX];
@@ -69,7 +71,7 @@ static uint64_t group_make(int number)
     return about.st_ino;
 }
 
-/* The kernel lets go of a process a little after its parent has heard of its end. */
+/* A process leaves its cgroup a little after its parent has learned of its end. */
 static bool group_remove(int number)
 {
     char path[PATH_MAX];
@@ -149,7 +151,7 @@ static void kid_kill(struct kid *kid)
     waitid(P_PID, (id_t)kid->pid, &info, WEXITED | WNOWAIT);
 }
 
-/* Children that do nothing; rows as the program makes them are written by hand. */
+/* Children that do nothing; the test writes rows for them as the BPF program would. */
 static void sleepers_start(int count)
 {
     for (; sleeper_count < count; sleeper_count++) {
@@ -188,7 +190,7 @@ static void end(void)
         group_remove(i);
 }
 
-/* From within a test: Criterion does not call `end` then. */
+/* Skips from within a test, where Criterion does not call `end`. */
 #define skip(...)                                                                                                      \
     do {                                                                                                               \
         end();                                                                                                         \
@@ -200,7 +202,7 @@ TestSuite(deaths_few_containers, .init = begin_few_containers, .fini = end, .tim
 
 /* ---- the agent's loop -------------------------------------------------------------------------------------------- */
 
-/* As the agent: waits for the descriptor, calls turns; true as soon as `is` holds. */
+/* Waits for the descriptor and calls turns, as the agent does; true as soon as `is` holds. */
 static bool loop_until(bool (*is)(const void *), const void *arg, uint64_t ns)
 {
     uint64_t until = gp_clock_ns() + ns;
@@ -223,12 +225,12 @@ static bool is_quiet(const void *unused)
     return poll(&ready, 1, 0) == 0;
 }
 
-/* One look, to its end. */
+/* One complete scan. */
 static void second(void)
 {
     gp_deaths_second(deaths);
     gp_deaths_turn(deaths);
-    cr_assert(loop_until(is_quiet, NULL, PATIENCE), "the look does not end");
+    cr_assert(loop_until(is_quiet, NULL, PATIENCE), "the scan does not end");
 }
 
 static struct gp_map_sum device_sum(void)
@@ -247,7 +249,7 @@ static bool sums_are(const void *bytes)
 
 static const long long none = 0;
 
-static uint64_t taken(void)
+static uint64_t removed_late(void)
 {
     return gp_deaths_count(deaths).removed_late;
 }
@@ -261,8 +263,8 @@ static uint32_t rows(const char *map)
     return count;
 }
 
-/* Takes the first line away: the link that this process holds on the program gpuprof_exit.  Its descriptor becomes
- * another file's, so that the loader closes what it thinks it has. */
+/* Detaches the exit tracepoint: replaces the descriptor of this process's link on gpuprof_exit by
+ * another file's, so that the loader still closes a valid descriptor. */
 static void tracepoint_off(void)
 {
     DIR *fds = opendir("/proc/self/fd");
@@ -294,7 +296,7 @@ static void tracepoint_off(void)
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-Test(deaths, with_the_tracepoint_nothing_is_left_to_do)
+Test(deaths, with_the_tracepoint_the_fallback_removes_no_process)
 {
     for (int i = 0; i < 20; i++)
         fire(kid_start(), MIB);
@@ -305,11 +307,11 @@ Test(deaths, with_the_tracepoint_nothing_is_left_to_do)
     cr_assert(loop_until(is_quiet, NULL, PATIENCE));
     loop_until(NULL, NULL, 50 * MS);
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0));
-    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, removed_late(), 0));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->gone, 20));
 }
 
-Test(deaths, sums_heal_where_the_tracepoint_is_missing)
+Test(deaths, sums_are_corrected_without_the_tracepoint)
 {
     long long left = 10 * MIB;
     for (int i = 0; i < 20; i++)
@@ -318,12 +320,13 @@ Test(deaths, sums_heal_where_the_tracepoint_is_missing)
     tracepoint_off();
     for (int i = 0; i < 10; i++)
         kid_kill(&kids[i]);
-    cr_assert(eq(i64, device_sum().allocated_bytes, 20 * MIB), "the tracepoint is there still: the test shows nothing");
+    cr_assert(eq(i64, device_sum().allocated_bytes, 20 * MIB),
+              "the tracepoint is still attached, so the test proves nothing");
     uint64_t from = gp_clock_ns();
     cr_assert(loop_until(sums_are, &left, PATIENCE), "%lld", (long long)device_sum().allocated_bytes);
     cr_log_info("healed %.1f ms after the last kill", (double)(gp_clock_ns() - from) / 1e6);
     cr_assert(eq(u32, device_sum().processes, 10));
-    cr_assert(eq(u64, taken(), 10), "and they were not even reaped");
+    cr_assert(eq(u64, removed_late(), 10), "ended processes that are not reaped stay");
     for (int i = 10; i < 20; i++)
         kid_end(&kids[i], SIGKILL);
     cr_assert(loop_until(sums_are, &none, PATIENCE));
@@ -331,8 +334,8 @@ Test(deaths, sums_heal_where_the_tracepoint_is_missing)
     cr_assert(eq(u32, rows("process"), 0));
 }
 
-/* It ends before anybody has taken it up: the next look finds a number without a process. */
-Test(deaths, a_short_one_is_found_by_the_next_look)
+/* The process ends before it is tracked: the next scan finds a pid without a process. */
+Test(deaths, a_short_process_is_found_by_the_next_scan)
 {
     tracepoint_off();
     struct kid *kid = kid_start();
@@ -343,7 +346,7 @@ Test(deaths, a_short_one_is_found_by_the_next_look)
     long long left = 2 * MIB;
     gp_deaths_second(deaths);
     cr_assert(loop_until(sums_are, &left, PATIENCE));
-    cr_assert(eq(u64, taken(), 1));
+    cr_assert(eq(u64, removed_late(), 1));
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 1));
 }
 
@@ -357,10 +360,10 @@ Test(deaths, it_lives_until_its_last_thread_ends)
     loop_until(NULL, NULL, 100 * MS);
     second();
     cr_assert(eq(i64, device_sum().allocated_bytes, MIB));
-    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, removed_late(), 0));
     kid_kill(kid);
     cr_assert(loop_until(sums_are, &none, PATIENCE));
-    cr_assert(eq(u64, taken(), 1));
+    cr_assert(eq(u64, removed_late(), 1));
 }
 
 Test(deaths, a_chain_of_a_thousand_execs)
@@ -379,20 +382,20 @@ Test(deaths, a_chain_of_a_thousand_execs)
             cr_assert(eq(u32, device_sum().processes, 0));
     }
     second();
-    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0), "what exec took out is let go");
-    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, gp_deaths_count(deaths).processes, 0), "a process removed by exec is still tracked");
+    cr_assert(eq(u64, removed_late(), 0));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->gone, 1000));
 }
 
-/* ---- numbers that are used again --------------------------------------------------------------------------------- */
+/* ---- reused pids ------------------------------------------------------------------------------------------------- */
 
-/* The next process of this number; false: another number, since that one is somebody else's for good now. */
+/* Starts a process with this pid; false: another process has the pid for good. */
 static bool kid_again(pid_t pid, struct kid **kid)
 {
     for (int i = 0; i < 30; i++) {
         FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
         if (!file || fprintf(file, "%d", pid - 1) < 0 || fclose(file))
-            skip("no number can be forced");
+            skip("a pid cannot be chosen");
         *kid = kid_start();
         if ((*kid)->pid == pid)
             return true;
@@ -402,8 +405,9 @@ static bool kid_again(pid_t pid, struct kid **kid)
     return false;
 }
 
-/* The tracepoint is off.  Each time the dead one may be held or not, its death noticed before or after its number is
- * another's, the other one may have fired or not; whatever the order, the sums come to hold the living and no other. */
+/* The tracepoint is detached. In each round the dead process may be tracked or not, its death
+ * noticed before or after its pid is reused, and the other process may have fired or not. In every
+ * order the sums end with exactly the living. */
 static void reuse(bool has_tracepoint, int times)
 {
     if (!has_tracepoint)
@@ -424,13 +428,13 @@ static void reuse(bool has_tracepoint, int times)
             loop_until(NULL, NULL, (how & 4 ? 1 : 14) * MS);
         if (!kid_again(pid, &kid)) {
             if (++others > 50)
-                skip("others take the numbers: %d reuses", i);
+                skip("other processes take the pids: %d reuses", i);
             pid_t theirs = pid;
             pid = kid->pid;
             i--;
-            second(); /* what the other number had is no part of the question */
+            second(); /* the rows of the other pid do not matter here */
             if (!loop_until(sums_are, &none, 3000 * MS) && elsewhere_start_ns(theirs) == born_ns)
-                skip("somebody else's process %d began in the clock tick of ours: they are one until it ends",
+                skip("a foreign process %d started in the clock tick of ours: the two cannot be told apart",
                      (int)theirs);
             second(); /* it may have ended meanwhile */
             cr_assert(loop_until(sums_are, &none, PATIENCE));
@@ -442,12 +446,12 @@ static void reuse(bool has_tracepoint, int times)
         }
         if (!(how & 1) || how & 16)
             gp_deaths_second(deaths);
-        /* Not held when it died, and its number another's in the same 10 ms: then the ticks are equal, and it stays
-         * until the other one fires or ends. */
+        /* Not tracked when it died, and its pid reused within the same 10 ms: the ticks are equal,
+         * so the rows stay until the other process fires or ends. */
         bool is_hidden = !(how & 8) && !loop_until(sums_are, &expected, how & 1 ? PATIENCE : 60 * MS);
         cr_assert(not(is_hidden && how & 1), "%d: %lld and not %lld", i, (long long)device_sum().allocated_bytes,
                   expected);
-        if (how & 8 || is_hidden) { /* stays so */
+        if (how & 8 || is_hidden) { /* the rows stay */
             if (is_hidden)
                 fire(kid, bytes = expected = 3 * MIB);
             loop_until(NULL, NULL, 12 * MS);
@@ -456,19 +460,19 @@ static void reuse(bool has_tracepoint, int times)
         } else if (how & 32)
             fire(kid, bytes);
     }
-    cr_log_info("%d reuses of %d, %llu taken", i, pid, (unsigned long long)taken());
+    cr_log_info("%d reuses of %d, %llu taken", i, pid, (unsigned long long)removed_late());
 }
 
-Test(deaths, a_thousand_reuses_of_one_number)
+Test(deaths, a_thousand_reuses_of_one_pid)
 {
     reuse(false, 1000);
-    cr_assert(gt(u64, taken(), 0));
+    cr_assert(gt(u64, removed_late(), 0));
 }
 
 Test(deaths, reuses_beside_the_tracepoint)
 {
     reuse(true, 200);
-    cr_assert(eq(u64, taken(), 0));
+    cr_assert(eq(u64, removed_late(), 0));
 }
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
@@ -526,7 +530,7 @@ Test(deaths, a_thousand_processes_cost_little)
     for (int i = 0; i < LOOKS; i++)
         second();
     double look = (cpu_ms() - from) / LOOKS;
-    cr_log_info("taken up in %.1f ms of CPU, then %.2f ms a second; %ld KiB", first, look, after - before);
+    cr_log_info("tracked in %.1f ms of CPU, then %.2f ms per second; %ld KiB", first, look, after - before);
     cr_assert(lt(dbl, look, 50.0), "%f ms of CPU for a look", look);
     cr_assert(lt(long, after - before, 8192l));
     from = cpu_ms();
@@ -534,13 +538,13 @@ Test(deaths, a_thousand_processes_cost_little)
     sleepers_end();
     double ending = cpu_ms() - from;
     cr_assert(loop_until(is_table_empty, NULL, PATIENCE), "%u left", rows("process"));
-    cr_assert(eq(u64, taken(), ALL));
-    cr_log_info("all killed and out of the tables after %.0f ms, %.1f ms of CPU", (double)(gp_clock_ns() - start) / 1e6,
-                cpu_ms() - from - ending);
+    cr_assert(eq(u64, removed_late(), ALL));
+    cr_log_info("all killed and removed from the tables after %.0f ms, %.1f ms of CPU",
+                (double)(gp_clock_ns() - start) / 1e6, cpu_ms() - from - ending);
 }
 
-/* The table full of what no longer exists, twice over. */
-Test(deaths, a_full_table_of_the_dead)
+/* The table is full of processes that no longer exist, twice over. */
+Test(deaths, a_full_table_of_ended_processes)
 {
     uint32_t no_process = 5000000; /* above the kernel's limit of 4 million numbers */
     for (int round = 1; round <= 2; round++) {
@@ -552,11 +556,12 @@ Test(deaths, a_full_table_of_the_dead)
         cr_assert(loop_until(is_table_empty, NULL, PATIENCE), "%u left", rows("process"));
         cr_log_info("%u dead out in %.0f ms, %.0f ms of CPU with the test's own counting", GP_MAPS_PROCESSES,
                     (double)(gp_clock_ns() - start) / 1e6, cpu_ms() - from);
-        cr_assert(eq(u64, taken(), (uint64_t)round * GP_MAPS_PROCESSES));
+        cr_assert(eq(u64, removed_late(), (uint64_t)round * GP_MAPS_PROCESSES));
     }
 }
 
-/* Descriptors for 60: the others are looked at each time, and their ends are noticed too. */
+/* Descriptors for 60 processes: the others are checked in each scan, and their ends are noticed
+ * too. */
 Test(deaths, few_descriptors)
 {
     tracepoint_off();
@@ -569,16 +574,17 @@ Test(deaths, few_descriptors)
     cr_assert(eq(u64, gp_deaths_count(deaths).unknown, 0));
     for (int i = 0; i < 100; i++) {
         kill(sleepers[i], SIGKILL);
-        siginfo_t info; /* not reaped: the number is still there */
+        siginfo_t info; /* not reaped: the pid still exists */
         waitid(P_PID, (id_t)sleepers[i], &info, WEXITED | WNOWAIT);
     }
     second();
     loop_until(NULL, NULL, 30 * MS);
-    cr_assert(eq(u64, taken(), 100));
+    cr_assert(eq(u64, removed_late(), 100));
     cr_assert(eq(u32, rows("process"), 100));
     second();
     cr_assert(eq(u64, gp_deaths_count(deaths).processes + gp_deaths_count(deaths).polled, 100));
-    /* None left at all: nobody is taken for dead, it is said, and later all is well again. */
+    /* With no descriptor left, no process is taken for dead, a warning is logged, and later all is
+     * well again. */
     int spent[4096], n = 0;
     while (n < 4096 && (spent[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
         n++;
@@ -591,7 +597,7 @@ Test(deaths, few_descriptors)
     second();
     loop_until(NULL, NULL, 30 * MS);
     cr_assert(eq(u64, gp_deaths_count(deaths).unknown, 0));
-    cr_assert(eq(u64, taken(), 100));
+    cr_assert(eq(u64, removed_late(), 100));
     cr_assert(eq(u32, rows("process"), 100));
 }
 
@@ -611,7 +617,7 @@ static bool has_sum(uint64_t id)
     return bpf_map_lookup_elem(gp_bpf_map(bpf, "container_device"), &key, &sum) == 0;
 }
 
-Test(deaths, a_removed_cgroup_makes_room_and_no_other)
+Test(deaths, only_a_removed_cgroup_loses_its_rows)
 {
     uint64_t removed = group_make(0), idle = group_make(1), left = group_make(2);
     if (!removed || !idle || !left)
@@ -623,14 +629,14 @@ Test(deaths, a_removed_cgroup_makes_room_and_no_other)
     fire(kid, MIB);
     cr_assert(group_enter(2, kid->pid));
     fire(kid, MIB);
-    cr_assert(group_enter(1, kid->pid)); /* says nothing there yet */
+    cr_assert(group_enter(1, kid->pid)); /* fires no batch there yet */
     cr_assert(group_remove(0) && group_remove(2));
     second();
-    cr_assert(has_container(removed), "not at the first look");
+    cr_assert(has_container(removed), "freed at the first scan");
     second();
     cr_assert(not(has_container(removed) || has_sum(removed)));
-    cr_assert(has_container(idle) && has_sum(idle), "nobody counts there, but it exists");
-    cr_assert(has_container(left) && has_sum(left), "its process says so still");
+    cr_assert(has_container(idle) && has_sum(idle), "an existing cgroup without processes lost its rows");
+    cr_assert(has_container(left) && has_sum(left), "a cgroup with a counted process lost its rows");
     cr_assert(eq(u64, gp_deaths_count(deaths).containers, 1));
     fire(kid, 2 * MIB);
     second();
@@ -663,14 +669,15 @@ Test(deaths_few_containers, ten_thousand_cgroups_made_and_removed)
     }
     cr_log_info("%u containers at most at once, %llu forgotten, %llu times no room", most,
                 (unsigned long long)gp_deaths_count(deaths).containers, (unsigned long long)gp_bpf_meta(bpf)->map_full);
-    cr_assert(eq(u64, gp_bpf_meta(bpf)->map_full, 0), "each later one found room");
+    cr_assert(eq(u64, gp_bpf_meta(bpf)->map_full, 0), "a later one found no room");
     cr_assert(le(u32, most, 3 * AT_ONCE));
     cr_assert(gt(u64, gp_deaths_count(deaths).containers, ALL - 3 * AT_ONCE));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->clamped, 0));
     cr_assert(eq(i64, device_sum().allocated_bytes, MIB));
 }
 
-/* Full tables of both kinds, sums without a container's row too: all out, by one walk for many. */
+/* Full tables of both kinds, including sums without a container's row: all rows are freed, with one
+ * walk for many. */
 Test(deaths, full_tables_of_removed_cgroups)
 {
     struct gp_map_container row = {.batches = 1};
@@ -682,7 +689,7 @@ Test(deaths, full_tables_of_removed_cgroups)
         cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "container_device"), &key, &sum, BPF_ANY) == 0);
     }
     double from = cpu_ms(), most = 0;
-    for (int i = 0; i < 9; i++) { /* sums alone are looked at in two looks of eight */
+    for (int i = 0; i < 9; i++) { /* sums without a container's row are scanned in two scans of eight */
         double before = cpu_ms();
         second();
         double took = cpu_ms() - before;
@@ -691,11 +698,11 @@ Test(deaths, full_tables_of_removed_cgroups)
     cr_assert(eq(u32, rows("container"), 0));
     cr_assert(eq(u32, rows("container_device"), 0));
     cr_assert(eq(u64, gp_deaths_count(deaths).containers, GP_MAPS_CONTAINERS / 2 * 3));
-    cr_log_info("two tables of %u: %.1f ms of CPU in all, %.1f ms in one look", GP_MAPS_CONTAINERS, cpu_ms() - from,
+    cr_log_info("two tables of %u: %.1f ms of CPU in all, %.1f ms in one scan", GP_MAPS_CONTAINERS, cpu_ms() - from,
                 most);
 }
 
-/* Version 1: numbers that the program marked, of living and of removed cgroups. */
+/* Version 1: marked numbers of existing and of removed cgroups. */
 Test(deaths, cgroups_of_version_1)
 {
     static const struct {
@@ -727,5 +734,5 @@ Test(deaths, cgroups_of_version_1)
         seen++;
     }
     if (!seen)
-        skip("no cgroup of version 1 can be made");
+        skip("cannot make a cgroup of version 1");
 }

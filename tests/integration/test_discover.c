@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_discover.c: copies of the library in mounts of all kinds are found, armed once, and let go; what must not be
- * armed is refused at a bounded cost.  Each test runs in a pid and a mount namespace of its own: so it finds the copies
- * of its own processes alone, and all that it mounts and starts ends with it.
+ * test_discover.c: tests that copies of the library in all kinds of mounts are found, armed once
+ * and disarmed, and that files which must not be armed are refused at a bounded cost. Each test
+ * runs in private pid and mount namespaces, so it finds only copies of its own processes, and its
+ * mounts and processes end with it.
  */
 #include "base/clock.h"
 #include "common/agentlog.h"
@@ -89,7 +90,7 @@ static int64_t now_ms(void)
     return (int64_t)(gp_clock_ns() / 1000000);
 }
 
-/* What the agent's loop does, for one round of at most ms. */
+/* One round of the agent's loop, of at most ms. */
 static void loop_once(int ms)
 {
     struct pollfd wait[2] = {{.fd = gp_discover_fd(discover), .events = POLLIN},
@@ -111,7 +112,7 @@ static void loop(int ms)
 
 #define armed() (gp_libraries_count(libraries).armed)
 
-/* Milliseconds until so many are armed, or -1 after 5 s (a loaded machine's second). */
+/* Milliseconds until this many are armed, or -1 after 5 s (a second on a loaded machine). */
 static int loop_until_armed(unsigned count)
 {
     int64_t since = now_ms();
@@ -122,7 +123,7 @@ static int loop_until_armed(unsigned count)
 
 /* ---- files and processes --------------------------------------------------------------------------------------- */
 
-/* A copy of probe_fire: it holds the probe, and its own file is mapped by its exec. */
+/* A copy of probe_fire: it has the probe, and its exec maps its own file. */
 static void fire_copy(const char *to)
 {
     inside_shell("mkdir -p $(dirname %s); cp %s %s; chmod 755 %s", to, path_program("probe_fire"), to, to);
@@ -137,7 +138,7 @@ static struct kid kid_start(const char *program)
     return kid;
 }
 
-/* `times` batches of one byte count each. */
+/* Fires `times` batches with one byte each. */
 static void fire(struct kid *kid, int times)
 {
     for (int i = 0; i < times; i++)
@@ -158,7 +159,7 @@ static int64_t allocated(void)
     return sum;
 }
 
-/* An agent of this machine arms these copies too, by whatever namespace, and holds their mounts. */
+/* An agent on this machine arms these copies too, in any namespace, and holds their mounts. */
 static void alone_or_skip(void)
 {
     ELSEWHERE_SKIP();
@@ -168,7 +169,7 @@ TestSuite(discover, .init = alone_or_skip);
 
 /* ---- found ----------------------------------------------------------------------------------------------------- */
 
-/* The product's library, copied into a mount namespace where nobody else sees it. */
+/* The real library, copied into a private mount namespace. */
 static void container_body(void)
 {
     char script[3 * PATH_MAX], ledger[PATH_MAX], injection[PATH_MAX];
@@ -190,7 +191,7 @@ static void container_body(void)
     NEED(mapped_last == spawn.held[0], "%d, not %d", (int)mapped_last, (int)spawn.held[0]);
     int64_t since = now_ms();
     struct ledger_diff diff = {0};
-    json_t *told = ledger_stat(&diff, spawn.held[0]); /* what the agent's greeting does: the process says a batch */
+    json_t *told = ledger_stat(&diff, spawn.held[0]); /* what the agent's query does: the process fires a batch */
     NEED(told, "%s", diff.text);
     while (allocated() == 0 && now_ms() - since < 5000)
         loop_once(20);
@@ -201,7 +202,7 @@ static void container_body(void)
     NEED(allocated() == 3 * MIB + 5 + MIB + 1 + 4097 + 512 + 1, "%lld", (long long)allocated());
     spawn_finish(&spawn, &result);
     NEED(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s", result.err);
-    NEED(allocated() == 0, "its end took it out");
+    NEED(allocated() == 0, "its bytes remain after its end");
     NEED(loop_until_armed(0) >= 0, "the copy of an ended container stays armed");
 }
 
@@ -224,7 +225,7 @@ static void before_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, what_was_mapped_before_is_found, .timeout = 60)
+Test(discover, an_existing_mapping_is_found, .timeout = 60)
 {
     INSIDE(before_body, finish);
 }
@@ -235,7 +236,7 @@ static void deleted_body(void)
     loop(50);
     fire_copy("libgpuprof.so");
     struct kid kid = kid_start("libgpuprof.so");
-    inside_shell("rm libgpuprof.so; mkfifo libgpuprof.so"); /* another thing at its name: only the mapping is right */
+    inside_shell("rm libgpuprof.so; mkfifo libgpuprof.so"); /* another file has its name: only the mapping is right */
     NEED(loop_until_armed(1) >= 0);
     fire(&kid, 3);
     NEED(gp_bpf_meta(bpf)->batches == 3);
@@ -261,13 +262,13 @@ static void renamed_body(void)
         _exit(INSIDE_SKIP);
     }
     struct kid second = kid_start("other");
-    NEED(loop_until_armed(2) >= 0, "another name, the same build id");
+    NEED(loop_until_armed(2) >= 0, "a copy with another name and the same build id was not found");
     fire(&second, 2);
     NEED(gp_bpf_meta(bpf)->batches == 2);
     kid_end(&first, SIGKILL);
     NEED(loop_until_armed(1) >= 0);
     loop(500);
-    NEED(armed() == 1, "the sweep knows the other name");
+    NEED(armed() == 1, "the sweep does not know the other name");
     kid_end(&second, SIGKILL);
     NEED(loop_until_armed(0) >= 0);
 }
@@ -299,7 +300,7 @@ static void same(const struct gp_bpf_options *options)
         {"bind/libgpuprof.so", 1},
         {"lower/libgpuprof-link.so", 1},
         {"lower/libgpuprof-copy.so", 2},
-        {"m2/libgpuprof.so", 3 /* a copy-up: the same numbers, another file */},
+        {"m2/libgpuprof.so", 3 /* a copy-up: the same numbers, but another file */},
     };
     enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
     struct kid kids[STEPS];
@@ -320,7 +321,7 @@ static void same(const struct gp_bpf_options *options)
         fire(&kids[i], 5);
     NEED(gp_bpf_meta(bpf)->batches == 5 * STEPS, "%llu", (unsigned long long)gp_bpf_meta(bpf)->batches);
     NEED(gp_bpf_meta(bpf)->old_batches == 0);
-    /* What would have been without: the same inode, armed a second time. */
+    /* The control: the same inode, armed a second time. */
     char path[PATH_MAX];
     struct gp_bpf_probe probe;
     snprintf(path, sizeof(path), "%s/m3/libgpuprof.so", top);
@@ -360,7 +361,8 @@ Test(discover, one_inode_is_armed_once_through_perf, .timeout = 60)
 
 #define refused() (gp_libraries_count(libraries).refused)
 
-/* A process that maps the file with this name from now on; no exec, so any file can be mapped. */
+/* Starts a process that maps the file with this name from now on; no exec, so any file can be
+ * mapped. */
 static pid_t mapper_start(const char *name, int times)
 {
     char path[PATH_MAX], byte;
@@ -407,7 +409,7 @@ static void refused_body(void)
         end(first);
         end(second);
     }
-    /* Put right, it is another matter. */
+    /* With corrected owner and mode it is armed. */
     inside_shell("chown 0 libgpuprof-0.so");
     pid_t pid = mapper_start("libgpuprof-0.so", 1);
     NEED(loop_until_armed(1) >= 0);
@@ -446,7 +448,7 @@ static void swapped_body(void)
         inside_admin(true);
         kid_end(&kid, SIGKILL);
     }
-    /* The control: by its path a file that nobody swapped is found. */
+    /* The control: a file that was not swapped is found by its path. */
     fire_copy("libgpuprof.so");
     struct kid kid = kid_start("libgpuprof.so");
     inside_admin(false);
@@ -456,7 +458,7 @@ static void swapped_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, a_name_that_means_another_thing_by_now, .timeout = 60)
+Test(discover, a_name_that_is_another_file_by_now, .timeout = 60)
 {
     INSIDE(swapped_body, finish);
 }
@@ -474,7 +476,8 @@ static long rss_kib(void)
     return kib;
 }
 
-/* One tenant makes thousands of files; another's copy, on its own file system, is armed all the same. */
+/* One tenant creates thousands of files; another tenant's copy, on its own file system, is still
+ * armed. */
 static void flood_body(void)
 {
     enum { FILES = 5000 };
@@ -508,8 +511,8 @@ static void flood_body(void)
                (unsigned long long)count.postponed, (unsigned long long)seen.lost, took, rss_kib() - before);
     NEED(took >= 0, "starved");
     NEED(seen.candidates + seen.lost >= FILES);
-    NEED(count.refused <= 32 + 4 * 12 && count.postponed > 0, "looked into too many");
-#ifndef __SANITIZE_ADDRESS__ /* keeps what was freed */
+    NEED(count.refused <= 32 + 4 * 12 && count.postponed > 0, "too many were examined");
+#ifndef __SANITIZE_ADDRESS__ /* it keeps freed memory */
     NEED(rss_kib() - before < 1024);
 #endif
     end(tenant);
@@ -535,7 +538,7 @@ static void many_copies_body(void)
     for (int64_t since = now_ms(); refused() < COPIES - GP_LIBRARY_OF_ONE && now_ms() - since < 10000;)
         loop_once(20);
     NEED(armed() == GP_LIBRARY_OF_ONE, "%u of one file system", armed());
-    NEED(refused() == COPIES - GP_LIBRARY_OF_ONE, "once a file: %llu", (unsigned long long)refused());
+    NEED(refused() == COPIES - GP_LIBRARY_OF_ONE, "not refused once per file: %llu", (unsigned long long)refused());
     gp_discover_sweep(discover);
     NEED(refused() == COPIES - GP_LIBRARY_OF_ONE, "again");
     for (int i = 0; i < COPIES; i++)
@@ -543,12 +546,12 @@ static void many_copies_body(void)
     NEED(loop_until_armed(0) >= 0);
 }
 
-Test(discover, one_file_system_has_its_share, .timeout = 60)
+Test(discover, a_file_system_has_a_limited_share, .timeout = 60)
 {
     INSIDE(many_copies_body, finish);
 }
 
-/* ---- let go ---------------------------------------------------------------------------------------------------- */
+/* ---- disarmed -------------------------------------------------------------------------------------------------- */
 
 static bool can_unmount(const char *name)
 {
@@ -564,7 +567,7 @@ static void unmount_body(void)
     inside_shell("mkdir u w m; mount -t overlay o -o lowerdir=lower,upperdir=u,workdir=w m");
     struct kid kid = kid_start("m/libgpuprof.so");
     NEED(loop_until_armed(1) >= 0);
-    /* Its only mapper ends; a child that it forked maps the file all the same, and nobody said so. */
+    /* Its only mapper ends, but a forked child still maps the file without any record. */
     pid_t first = kid.pid;
     NEED(kid_tell(&kid, "k") == 0);
     NEED(waitpid(first, NULL, 0) == first);
@@ -605,12 +608,12 @@ static void exec_body(void)
     usleep(300000);
     NEED(gp_libraries_idle(libraries) == 0, "it lives");
     NEED(gp_discover_sweep(discover) == 0);
-    NEED(gp_libraries_idle(libraries) == 1, "a sweep sees that it maps another program");
+    NEED(gp_libraries_idle(libraries) == 1, "the sweep did not see that it maps another program");
     NEED(loop_until_armed(0) >= 0);
     end(pid);
 }
 
-Test(discover, who_maps_it_no_more_is_forgotten, .timeout = 60)
+Test(discover, a_process_that_unmapped_the_copy_is_dropped, .timeout = 60)
 {
     INSIDE(exec_body, finish);
 }
@@ -623,12 +626,12 @@ static void kept_body(void)
     snprintf(path, sizeof(path), "%s/libgpuprof.so", top);
     NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == 0, "%s", why);
     struct kid kid = kid_start("libgpuprof.so");
-    NEED(kid_tell(&kid, "s") == 1, "armed before it is mapped");
+    NEED(kid_tell(&kid, "s") == 1, "not armed before it is mapped");
     loop(300);
     NEED(mapped_last == kid.pid && armed() == 1);
     kid_end(&kid, SIGKILL);
     loop(500);
-    NEED(armed() == 1, "to the end");
+    NEED(armed() == 1, "not armed until the end");
     inside_shell("mkfifo fifo; cp libgpuprof.so theirs; chown 1 theirs; cp /bin/true none");
     snprintf(path, sizeof(path), "%s/fifo", top);
     NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -EPERM && strstr(why, "not a regular file"), "%s",
@@ -651,13 +654,13 @@ Test(discover, a_named_file_stays, .timeout = 60)
 static void lost_body(void)
 {
     start();
-    loop(1100); /* the first sweep, and the pause behind it */
+    loop(1100); /* the first sweep, and the pause after it */
     uint64_t sweeps = gp_discover_count(discover).sweeps;
     fire_copy("libgpuprof.so");
     inside_shell("cp /bin/sh noise");
-    pid_t noise = mapper_start("noise", 20000); /* many times what all rings hold; nobody reads them */
+    pid_t noise = mapper_start("noise", 20000); /* many times the capacity of all rings, which have no reader */
     pid_t quiet = fork(), status = 0;
-    if (quiet == 0) { /* on each CPU, for each has a ring of its own: the last record there is lost */
+    if (quiet == 0) { /* on each CPU, since each has its own ring: the last record there is lost */
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/noise", top);
         int fd = open(path, O_RDONLY);
@@ -675,7 +678,7 @@ static void lost_body(void)
         _exit(0);
     }
     NEED(waitpid(quiet, &status, WUNTRACED) == quiet && WIFSTOPPED(status));
-    NEED(loop_until_armed(1) >= 0, "what was lost was not looked for");
+    NEED(loop_until_armed(1) >= 0, "no sweep followed the losses");
     struct gp_discover_count count = gp_discover_count(discover);
     inside_say("%llu records lost, %llu sweeps\n", (unsigned long long)count.lost,
                (unsigned long long)(count.sweeps - sweeps));
@@ -684,7 +687,7 @@ static void lost_body(void)
     end(quiet);
 }
 
-Test(discover, lost_records_are_made_good_by_a_sweep, .timeout = 60)
+Test(discover, a_sweep_makes_up_for_lost_records, .timeout = 60)
 {
     INSIDE(lost_body, finish);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_finder.c: the search for libraries goes on beside everything else, and a process that makes it wait is named.
- * In a pid and a mount namespace of its own, as test_discover.c.  What hangs does so for a second or two: agents
- * outside see the process too, and wait with their searches.
+ * test_finder.c: tests that the search for libraries runs beside the agent's loop, and that a
+ * process that stalls it is reported. It uses private pid and mount namespaces, as test_discover.c.
+ * A stall lasts a second or two, as agents outside see the process too and stall as well.
  */
 #define _GNU_SOURCE
 #include "common/agentlog.h"
@@ -46,7 +46,7 @@ static void bpf_start(void)
     NEED(error == 0, "%s", why);
 }
 
-/* A process that maps the file with this name. */
+/* Starts a process that maps the file with this name. */
 static pid_t mapper_start(const char *name)
 {
     char path[PATH_MAX];
@@ -80,17 +80,18 @@ static struct gp_finder *finder_start(void)
     return finder;
 }
 
-/* Whether its count comes to this: hangs at that process (0: not), and at least so many armed. */
-static bool finder_is(struct gp_finder *finder, pid_t hangs_at, unsigned least)
+/* Waits until the finder is stalled at that process (0: not stalled) and has armed at least so
+ * many. */
+static bool finder_is(struct gp_finder *finder, pid_t stalled_at, unsigned least)
 {
     struct gp_finder_count count = {.at = -1};
     for (int i = 0; i < 1000; i++) {
         count = gp_finder_count(finder);
-        if (!count.hangs_ns == !hangs_at && count.at == hangs_at && count.libraries.armed >= least)
+        if (!count.hangs_ns == !stalled_at && count.at == stalled_at && count.libraries.armed >= least)
             return true;
         usleep(10000);
     }
-    inside_say("hangs at %d, armed %u\n", (int)count.at, count.libraries.armed);
+    inside_say("stalled at %d, armed %u\n", (int)count.at, count.libraries.armed);
     return false;
 }
 
@@ -101,7 +102,7 @@ static bool finder_has(struct gp_finder *finder, unsigned armed)
     return gp_finder_count(finder).libraries.armed == armed;
 }
 
-/* ---- who maps it no more --------------------------------------------------------------------------------------- */
+/* ---- processes that unmapped the file -------------------------------------------------------------------------- */
 
 static void *sleeper(void *unused)
 {
@@ -111,7 +112,7 @@ static void *sleeper(void *unused)
 
 enum then { THEN_EXECS, THEN_LEADER_ENDS };
 
-/* Maps the file; what comes then begins with SIGCONT. */
+/* Starts a process that maps the file and does the rest at SIGCONT. */
 static pid_t changer_start(const char *name, enum then then)
 {
     char path[PATH_MAX];
@@ -133,7 +134,7 @@ static pid_t changer_start(const char *name, enum then then)
     return pid;
 }
 
-/* Nothing is idle, lost or asked for: the sweep that comes by itself. */
+/* No file is idle, no record lost, no sweep requested: the regular sweep runs. */
 static void slow_body(void)
 {
     slow_ns = 300000000;
@@ -143,12 +144,12 @@ static void slow_body(void)
     struct gp_finder *finder = finder_start();
     NEED(finder_is(finder, 0, 1));
     NEED(kill(pid, SIGCONT) == 0);
-    NEED(finder_has(finder, 0), "it maps another program and lives");
+    NEED(finder_has(finder, 0), "a process that maps another program keeps the file armed");
     end(pid);
     NEED(gp_finder_close(finder));
 }
 
-Test(finder, who_maps_it_no_more_is_found_by_and_by, .timeout = 60)
+Test(finder, a_regular_sweep_finds_a_process_that_unmapped_it, .timeout = 60)
 {
     INSIDE(slow_body, finish);
 }
@@ -166,7 +167,7 @@ static void wait_for_zombie(pid_t pid)
     NEED(strstr(text, ") Z "), "%s", text);
 }
 
-/* The first thread ends and another goes on: /proc shows no mappings then, and they are there. */
+/* The first thread ends and another runs on: /proc then hides the mappings, which still exist. */
 static void leader_body(void)
 {
     slow_ns = 100000000;
@@ -182,22 +183,22 @@ static void leader_body(void)
         usleep(10000);
     struct gp_finder_count count = gp_finder_count(finder);
     NEED(count.discover.sweeps >= sweeps + 3);
-    NEED(count.libraries.mappers == 1 && count.libraries.armed == 1, "its other thread maps it");
+    NEED(count.libraries.mappers == 1 && count.libraries.armed == 1, "the mapping of its other thread was dropped");
     end(pid);
     NEED(finder_has(finder, 0));
     NEED(gp_finder_close(finder));
 }
 
-Test(finder, whose_first_thread_has_ended_maps_it_still, .timeout = 60)
+Test(finder, a_process_whose_first_thread_ended_still_maps_it, .timeout = 60)
 {
     INSIDE(leader_body, finish);
 }
 
-/* ---- who makes others wait ------------------------------------------------------------------------------------- */
+/* ---- processes that stall the search --------------------------------------------------------------------------- */
 
-static int flushes[2]; /* a byte for each that waits */
+static int flushes[2]; /* one byte per waiter */
 
-/* A file system that answers everything but a flush. */
+/* A file system that answers every request except a flush. */
 static void fuse_serve(int fd)
 {
     static _Alignas(8) char in[1 << 17];
@@ -256,7 +257,8 @@ static void fuse_serve(int fd)
     }
 }
 
-/* The process that serves it.  Nobody else may keep the descriptor: with the last one what waits goes on. */
+/* Starts the process that serves it. No other process may keep the descriptor: waiters continue
+ * when the last one closes. */
 static pid_t fuse_start(void)
 {
     char options[96], path[PATH_MAX];
@@ -265,7 +267,7 @@ static pid_t fuse_start(void)
     inside_shell("mkdir fuse");
     snprintf(path, sizeof(path), "%s/fuse", top);
     if (fd < 0 || mount("none", path, "fuse", MS_NODEV | MS_NOSUID, options)) {
-        inside_say("no file system of one's own: %s", strerror(errno));
+        inside_say("cannot mount a FUSE file system: %s", strerror(errno));
         _exit(INSIDE_SKIP);
     }
     NEED(pipe2(flushes, O_CLOEXEC) == 0);
@@ -276,7 +278,8 @@ static pid_t fuse_start(void)
     return pid;
 }
 
-/* Execs, and the kernel closes its file there meanwhile: until that is answered nobody may look at its mappings. */
+/* Starts a process that execs while it has a file there open: until the flush is answered, its
+ * mappings cannot be read. */
 static pid_t holder_start(void)
 {
     char path[PATH_MAX];
@@ -300,18 +303,18 @@ static void holder_body(void)
     pid_t server = fuse_start(), first = mapper_start("libgpuprof.so");
     pid_t holder = holder_start();
     struct gp_finder *finder = finder_start();
-    NEED(finder_is(finder, holder, 0), "it cannot be said who makes us wait");
+    NEED(finder_is(finder, holder, 0), "the stalling process is not reported");
     end(server);
     NEED(finder_is(finder, 0, 1));
     pid_t second = mapper_start("libgpuprof-2.so");
-    NEED(finder_is(finder, 0, 2), "the search goes on");
+    NEED(finder_is(finder, 0, 2), "the search does not continue");
     end(holder);
     end(second);
     end(first);
     NEED(gp_finder_close(finder));
 }
 
-Test(finder, who_makes_others_wait_is_named_and_stops_the_search_alone, .timeout = 60)
+Test(finder, a_process_that_stalls_the_search_is_named, .timeout = 60)
 {
     INSIDE(holder_body, finish);
 }
@@ -322,13 +325,13 @@ static void held_close_body(void)
     pid_t server = fuse_start(), holder = holder_start();
     struct gp_finder *finder = finder_start();
     NEED(finder_is(finder, holder, 0));
-    NEED(!gp_finder_close(finder), "its thread hangs: it is left behind");
+    NEED(!gp_finder_close(finder), "close waited for a stalled thread");
     end(server);
     end(holder);
-    bpf = NULL; /* the thread's */
+    bpf = NULL; /* the thread still uses it */
 }
 
-Test(finder, an_agent_ends_though_its_search_hangs, .timeout = 60)
+Test(finder, an_agent_ends_despite_a_stalled_search, .timeout = 60)
 {
     INSIDE(held_close_body, finish);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_pins.c: where the agent's tables are pinned: modes, one owner, replaced without a gap, and what is not ours
- * stays.  In a bpffs of the test's own; skips where BPF cannot be had.
+ * test_pins.c: tests the pins of the agent's tables: modes, one owner, replacement without a gap,
+ * and foreign entries that stay. Uses a private bpffs; skips without BPF.
  */
 #include "kernel/loader.h"
 #include <bpf/bpf.h>
@@ -23,7 +23,7 @@
 static struct gp_bpf *bpf;
 static char why[512];
 
-/* A bpffs of the test's own, which ends with the test's process: mounted where nobody else sees it. */
+/* Mounts a private bpffs that ends with the test's process. */
 static void pins_begin(char at[80])
 {
     if (geteuid() != 0)
@@ -38,7 +38,7 @@ static void pins_begin(char at[80])
     cr_assert(error == 0, "%s", why);
 }
 
-Test(pins, are_made_and_taken_away, .timeout = 60)
+Test(pins, are_created_and_removed, .timeout = 60)
 {
     char at[80], path[128];
     pins_begin(at);
@@ -51,21 +51,21 @@ Test(pins, are_made_and_taken_away, .timeout = 60)
     cr_assert(stat(path, &events) == 0 && (events.st_mode & 0777) == 0600);
     snprintf(path, sizeof path, "%s/process_device", at);
     cr_assert(stat(path, &table) == 0 && (table.st_mode & 0777) == 0640);
-    cr_assert(table.st_gid == 1 && events.st_gid == 0, "the group has the table of processes alone");
+    cr_assert(table.st_gid == 1 && events.st_gid == 0, "the group owns another table than that of processes");
     char name[64];
     snprintf(path, sizeof path, "%s/mine", at);
     cr_assert(bpf_obj_pin(gp_bpf_map(bpf, "reset"), path) == 0);
     cr_assert(eq(int, gp_bpf_pins_foreign(at, name, sizeof name), 1));
     cr_assert_str_eq(name, "mine");
     gp_bpf_close(bpf);
-    cr_assert(eq(int, gp_bpf_pinned_meta(at, &meta), 0), "pins outlive their maker");
+    cr_assert(eq(int, gp_bpf_pinned_meta(at, &meta), 0), "pins do not outlive their agent");
     cr_assert(eq(int, gp_bpf_unpin(at), 0));
     cr_assert(eq(int, gp_bpf_pinned_meta(at, &meta), -ENOENT));
-    cr_assert(stat(path, &table) == 0, "what is not ours stays");
+    cr_assert(stat(path, &table) == 0, "a foreign entry was removed");
     cr_assert(unlink(path) == 0 && gp_bpf_unpin(at) == 0 && stat(at, &table) < 0);
 }
 
-/* One reader, in a process of its own, which sees each set of pins: at no moment there is none. */
+/* A reader in its own process sees each set of pins, and at no moment none. */
 Test(pins, are_replaced_without_a_gap, .timeout = 60)
 {
     char at[80];
@@ -98,7 +98,7 @@ Test(pins, are_replaced_without_a_gap, .timeout = 60)
     int status;
     waitpid(reader, &status, 0);
     cr_assert(error == 0, "%s", why);
-    cr_assert(status == 0, "the reader found no pins, or another's");
+    cr_assert(status == 0, "the reader found no pins or foreign ones");
     cr_assert(gp_bpf_unpin(at) == 0);
 }
 
@@ -120,23 +120,24 @@ Test(pins, have_one_owner, .timeout = 60)
     cr_assert(eq(int, gp_bpf_pins_held(at, lock), false));
     int next = gp_bpf_pins_lock(at, why, sizeof why);
     cr_assert(gp_bpf_pins_held(at, next) && !gp_bpf_pins_held(at, lock));
-    cr_assert(next >= 0, "a removed directory's lock holds nobody up: %s", why);
+    cr_assert(next >= 0, "the lock of a removed directory blocks the next one: %s", why);
     close(next);
     close(lock);
-    /* Somebody else's map under one of the names. */
+    /* A foreign map under one of the names. */
     snprintf(path, sizeof path, "%s/device", at);
     cr_assert(bpf_obj_pin(gp_bpf_map(bpf, "container"), path) == 0);
     cr_assert(eq(int, gp_bpf_pin(bpf, at, (gid_t)-1, why, sizeof why), -EEXIST));
     cr_assert(strstr(why, path) != NULL, "%s", why);
-    cr_assert(gp_bpf_unpin(at) == 0 && stat(path, &about) == 0, "nor is it taken away at the end");
+    cr_assert(gp_bpf_unpin(at) == 0 && stat(path, &about) == 0, "it was removed at the end");
     unlink(path);
     cr_assert(gp_bpf_unpin(at) == 0 && stat(at, &about) < 0);
     cr_assert(eq(int, gp_bpf_pins_lock("/tmp", why, sizeof why), -ENOENT));
     cr_assert(strstr(why, "bpffs") != NULL, "%s", why);
 }
 
-/* Another user does what he can: locks what he may open, makes the directory before us, lays a link there. */
-Test(pins, another_user_keeps_no_agent_away, .timeout = 60)
+/* Another user tries everything: locks what it can open, creates the directory first, and puts a
+ * symbolic link there. */
+Test(pins, another_user_cannot_block_an_agent, .timeout = 60)
 {
     char at[80], lock_at[96];
     int ready[2];
@@ -152,7 +153,7 @@ Test(pins, another_user_keeps_no_agent_away, .timeout = 60)
         if (setgid(65534) || setuid(65534))
             _exit(1);
         int fd = open(at, O_RDONLY | O_DIRECTORY);
-        result |= fd < 0 || flock(fd, LOCK_EX | LOCK_NB) ? 1 : 0; /* that he may: it must not matter */
+        result |= fd < 0 || flock(fd, LOCK_EX | LOCK_NB) ? 1 : 0; /* it may lock the directory; that must not matter */
         result |= open(lock_at, O_RDONLY | O_DIRECTORY) >= 0 ? 2 : 0;
         if (write(ready[1], &result, 1) != 1)
             _exit(1);
@@ -163,7 +164,7 @@ Test(pins, another_user_keeps_no_agent_away, .timeout = 60)
     lock = gp_bpf_pins_lock(at, why, sizeof why);
     kill(user, SIGKILL);
     waitpid(user, NULL, 0);
-    cr_assert(eq(int, result, 0), "1: he could not lock the directory; 2: he opened the lock");
+    cr_assert(eq(int, result, 0), "1: the user could not lock the directory; 2: the user opened the lock");
     cr_assert(lock >= 0, "%s", why);
     cr_assert(gp_bpf_unpin(at) == 0);
     close(lock);

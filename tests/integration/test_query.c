@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_query.c: processes that sleep when the agent comes (tools/agent/query.h): programs under the real library and
- * the simulated GPU, and sessions that the test makes hostile.  Skips where BPF cannot be had.
+ * test_query.c: tests queries of processes that are idle when the agent starts
+ * (tools/agent/query.h): programs under the real library and the simulated GPU, and hostile
+ * sessions made by the test. Skips without BPF.
  */
 #include "agent/deaths.h"
 #include "agent/query.h"
@@ -41,9 +42,9 @@ static int spawned_count;
 static pid_t hostile[64];
 static int hostile_count;
 
-/* ---- begin, end -------------------------------------------------------------------------------------------------- */
+/* ---- setup, teardown --------------------------------------------------------------------------------------------- */
 
-/* A copy of the library, which nobody arms but this test. */
+/* A copy of the library that only this test arms. */
 static void begin(void)
 {
     char why[512], command[4096 + 128];
@@ -88,9 +89,9 @@ static void end(void)
         unlink(library);
 }
 
-TestSuite(greet, .init = begin, .fini = end, .timeout = 120);
+TestSuite(query, .init = begin, .fini = end, .timeout = 120);
 
-/* Held after its first allocation: 1 MiB. */
+/* Starts a program that stops after its first allocation of 1 MiB. */
 static struct spawn *program_start(void)
 {
     char inject[96];
@@ -125,7 +126,7 @@ static int counted(void)
     return count;
 }
 
-/* Milliseconds until so many are in; -1: not within the time. */
+/* Milliseconds until this many are counted; -1: not in time. */
 static double until_counted(int count, int ms)
 {
     uint64_t from = gp_clock_ns();
@@ -147,7 +148,7 @@ static bool wait_for(bool (*is)(const struct gp_querier_count *), int ms)
     return false;
 }
 
-static bool nobody_waits(const struct gp_querier_count *count)
+static bool queue_is_empty(const struct gp_querier_count *count)
 {
     return count->waiting == 0;
 }
@@ -160,16 +161,16 @@ static double cpu_ms(void)
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
 }
 
-/* ---- who sleeps -------------------------------------------------------------------------------------------------- */
+/* ---- idle processes ---------------------------------------------------------------------------------------------- */
 
-Test(greet, idle_processes_are_in_the_tables_within_a_second)
+Test(query, idle_processes_are_in_the_tables_within_a_second)
 {
     for (int i = 0; i < PROGRAMS; i++)
         program_start();
     pid_t stopped = spawned[3].pid;
-    sleep(2); /* their drain threads went to sleep long ago */
+    sleep(2); /* their drain threads have been idle for long */
     arm();
-    cr_assert(lt(dbl, until_counted(1, 1500), 0.0), "one spoke without being asked: the test shows nothing");
+    cr_assert(lt(dbl, until_counted(1, 1500), 0.0), "a program fired without a query, so the test proves nothing");
     kill(stopped, SIGSTOP);
     cr_assert(gp_querier_open(&querier) == 0);
     uint64_t from = gp_clock_ns();
@@ -179,14 +180,15 @@ Test(greet, idle_processes_are_in_the_tables_within_a_second)
     cr_log_info("%d asked: %.2f ms to hand over, all but the stopped one in after %.1f ms", PROGRAMS, added, took);
     cr_assert(ge(dbl, took, 0.0), "%d after a second", counted());
     cr_assert(not(is_counted(stopped)));
-    /* It goes on when nobody waits for it any more: the last request lies in its mailbox. */
-    cr_assert(wait_for(nobody_waits, 20000));
+    /* The stopped process continues when the querier no longer waits: the last request is still in
+     * its mailbox. */
+    cr_assert(wait_for(queue_is_empty, 20000));
     struct gp_querier_count count = gp_querier_count(querier);
     cr_assert(eq(u64, count.answered, PROGRAMS - 1));
     cr_assert(eq(u64, count.silent, 1));
     cr_assert(not(is_counted(stopped)));
     kill(stopped, SIGCONT);
-    cr_assert(ge(dbl, until_counted(PROGRAMS, 5000), 0.0), "it was not told when it went on");
+    cr_assert(ge(dbl, until_counted(PROGRAMS, 5000), 0.0), "it did not fire when it continued");
     struct gp_map_device_key key;
     struct gp_map_sum sum = {0};
     cr_assert(bpf_map_get_next_key(gp_bpf_map(bpf, "device"), NULL, &key) == 0);
@@ -195,22 +197,22 @@ Test(greet, idle_processes_are_in_the_tables_within_a_second)
     cr_assert(eq(u32, sum.processes, PROGRAMS));
 }
 
-Test(greet, one_that_goes_on_after_a_while_is_asked_again)
+Test(query, one_that_continues_after_a_while_is_asked_again)
 {
     struct spawn *program = program_start();
     arm();
     kill(program->pid, SIGSTOP);
     cr_assert(gp_querier_open(&querier) == 0);
     gp_querier_add(querier, program->pid);
-    usleep(1500000); /* the first try is over, the second has not begun */
+    usleep(1500000); /* the first try is over, the second has not started */
     cr_assert(eq(u32, gp_querier_count(querier).waiting, 1));
     kill(program->pid, SIGCONT);
     cr_assert(ge(dbl, until_counted(1, 5000), 0.0));
-    cr_assert(wait_for(nobody_waits, 5000));
+    cr_assert(wait_for(queue_is_empty, 5000));
     cr_assert(eq(u64, gp_querier_count(querier).answered, 1));
 }
 
-Test(greet, nobody_is_asked_twice)
+Test(query, no_process_is_asked_twice)
 {
     struct spawn *program = program_start();
     arm();
@@ -218,19 +220,19 @@ Test(greet, nobody_is_asked_twice)
     for (int i = 0; i < 100; i++)
         gp_querier_add(querier, program->pid);
     cr_assert(ge(dbl, until_counted(1, 3000), 0.0));
-    cr_assert(wait_for(nobody_waits, 3000));
+    cr_assert(wait_for(queue_is_empty, 3000));
     uint64_t batches = gp_bpf_meta(bpf)->batches;
     for (int i = 0; i < 100; i++, usleep(1000))
         gp_querier_add(querier, program->pid);
     usleep(300000);
-    /* Far from one for each time; viewers that run beside this test may ask, too. */
+    /* Far fewer than one per call; viewers that run beside this test may ask, too. */
     cr_assert(lt(u64, gp_bpf_meta(bpf)->batches, batches + 50));
     cr_assert(eq(u64, gp_querier_count(querier).answered, 1));
     cr_assert(eq(u32, gp_querier_count(querier).waiting, 0));
 }
 
-/* Both lines with the real library; test_deaths.c has the first one taken away. */
-Test(greet, greeted_then_killed_leaves_the_sums)
+/* Tracepoint and fallback together with the real library; test_deaths.c detaches the tracepoint. */
+Test(query, a_queried_and_killed_process_leaves_the_sums)
 {
     struct gp_deaths *deaths;
     program_start();
@@ -251,10 +253,10 @@ Test(greet, greeted_then_killed_leaves_the_sums)
     struct gp_deaths_count count = gp_deaths_count(deaths);
     gp_deaths_close(deaths);
     cr_assert(eq(u64, count.processes, 0));
-    cr_assert(eq(u64, count.removed_late, 0), "the tracepoint was there");
+    cr_assert(eq(u64, count.removed_late, 0), "the fallback removed a process that the tracepoint should have removed");
 }
 
-/* ---- who does not answer, or lies -------------------------------------------------------------------------------- */
+/* ---- processes that do not answer, or forge answers -------------------------------------------------------------- */
 
 enum { NO_SESSION, NEVER_ANSWERS, NO_SLOT, NO_DRAIN, ALL_HOLES, RUBBISH, WRONG_STATES, MANY_FILES, HOSTILITIES };
 
@@ -264,7 +266,7 @@ static void session_write(int fd, uint64_t at, const void *from, size_t bytes)
         _exit(98);
 }
 
-/* A session as peer.c wants it, with nobody behind it. */
+/* A session as peer.c expects it, without a drain thread. */
 static void session_make(int how)
 {
     struct gp_wire_header header = {.magic = GP_WIRE_MAGIC, .abi = GP_WIRE_ABI, .header_bytes = sizeof header};
@@ -294,7 +296,7 @@ static void session_make(int how)
         session_write(fd, header.mailbox_offset + offsetof(struct gp_wire_mailbox, slots[i].state), &state, 4);
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         _exit(96);
-    for (uint32_t turn = 0; how == WRONG_STATES; turn++) { /* all that a slot can say, and more */
+    for (uint32_t turn = 0; how == WRONG_STATES; turn++) { /* all states that a slot can have, and more */
         session_write(fd, header.mailbox_offset + offsetof(struct gp_wire_mailbox, slots[turn % 2].state), &turn, 4);
         if (turn > 6)
             turn = 0, usleep(100);
@@ -314,7 +316,7 @@ static pid_t hostile_start(int how)
         for (int i = 0; how == MANY_FILES && i < 15000; i++)
             dup(0);
         if (how == WRONG_STATES)
-            write(ready[1], "x", 1); /* it never comes back */
+            write(ready[1], "x", 1); /* the next call does not return */
         if (how != NO_SESSION)
             session_make(how);
         write(ready[1], "x", 1);
@@ -328,7 +330,7 @@ static pid_t hostile_start(int how)
     return pid;
 }
 
-Test(greet, the_hostile_cost_their_bound_and_hold_up_nobody)
+Test(query, hostile_processes_have_a_bounded_cost_and_delay_no_other)
 {
     enum { OF_EACH = 4, HONEST = 3 };
     for (int how = 0; how < HOSTILITIES; how++)
@@ -342,25 +344,27 @@ Test(greet, the_hostile_cost_their_bound_and_hold_up_nobody)
     uint64_t start = gp_clock_ns();
     for (int i = 0; i < hostile_count; i++)
         gp_querier_add(querier, hostile[i]);
-    gp_querier_add(querier, 1 << 22); /* nobody */
+    gp_querier_add(querier, 1 << 22); /* no such process */
     for (int i = 0; i < HONEST; i++)
         gp_querier_add(querier, spawned[i].pid);
     double took = until_counted(HONEST, 3000);
-    cr_assert(ge(dbl, took, 0.0), "the honest ones wait for the others");
-    cr_assert(wait_for(nobody_waits, 60000));
+    cr_assert(ge(dbl, took, 0.0), "honest processes wait for hostile ones");
+    cr_assert(wait_for(queue_is_empty, 60000));
     struct gp_querier_count count = gp_querier_count(querier);
     double seconds = (double)(gp_clock_ns() - start) / 1e9, cpu = cpu_ms() - from;
-    cr_log_info("the honest in after %.0f ms; all over after %.1f s with %.0f ms of CPU; %llu answered, %llu silent",
-                took, seconds, cpu, (unsigned long long)count.answered, (unsigned long long)count.silent);
+    cr_log_info(
+        "honest processes counted after %.0f ms; all done after %.1f s with %.0f ms of CPU; %llu answered, %llu silent",
+        took, seconds, cpu, (unsigned long long)count.answered, (unsigned long long)count.silent);
     cr_assert(eq(u64, count.answered + count.silent, (uint64_t)hostile_count + HONEST));
-    cr_assert(ge(u64, count.silent, (HOSTILITIES - 1) * OF_EACH), "what changes its states all the time may look well");
-    /* Three tries, a second each, and pauses of 1 s and 4 s: 8 s, and what a loaded machine adds. */
+    cr_assert(ge(u64, count.silent, (HOSTILITIES - 1) * OF_EACH),
+              "too few did not answer (one that changes its states may seem to answer)");
+    /* Three tries of one second and pauses of 1 s and 4 s make 8 s; a loaded machine adds to that. */
     cr_assert(lt(dbl, seconds, 30.0));
     cr_assert(eq(u32, count.waiting, 0));
 }
 
-/* Pages that the process never made are not made by us. */
-Test(greet, holes_are_not_filled)
+/* The querier does not allocate pages that the process never created. */
+Test(query, holes_are_not_filled)
 {
     pid_t pid = hostile_start(ALL_HOLES);
     cr_assert(gp_querier_open(&querier) == 0);
@@ -382,8 +386,8 @@ Test(greet, holes_are_not_filled)
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
 
-/* More numbers than there is room for, all of them nobody's; then there is room again. */
-Test(greet, more_than_there_is_room_for)
+/* More pids than there is room for, none of them a process; then there is room again. */
+Test(query, more_than_there_is_room_for)
 {
     cr_assert(gp_querier_open(&querier) == 0);
     uint64_t from = gp_clock_ns(), most = 0;
@@ -394,7 +398,7 @@ Test(greet, more_than_there_is_room_for)
         most = took > most ? took : most;
     }
     double all = (double)(gp_clock_ns() - from) / 1e6;
-    cr_assert(wait_for(nobody_waits, 30000));
+    cr_assert(wait_for(queue_is_empty, 30000));
     struct gp_querier_count count = gp_querier_count(querier);
     cr_log_info("%d added in %.0f ms, the slowest took %.2f ms; %llu had no room", 3 * (int)GP_MAPS_PROCESSES, all,
                 (double)most / 1e6, (unsigned long long)count.refused);

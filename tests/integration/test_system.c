@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_system.c: the commands that look at the whole machine, against maps that the test makes and pins itself: what is
- * shown to root, to a user who may not read the table of processes, without an agent, after a reset.
+ * test_system.c: tests the commands that read the whole machine, against maps that the test creates
+ * and pins: as root, as a user who may not read the process table, without an agent, and after a
+ * reset.
  */
 #define _GNU_SOURCE /* pipe2 */
 #include <unit/cli.h>
@@ -15,13 +16,13 @@
 #include <sys/wait.h>
 
 #define MIB    (1ll << 20)
-#define OTHERS 65534 /* nobody: a user who is not root */
-#define NOBODY 61237 /* a user of whom no test has a process */
+#define OTHERS 65534 /* the user "nobody" */
+#define NOBODY 61237 /* a user without processes in any test */
 
 static struct gp_test_pins pins;
 
-/* Two GPUs, two containers; A holds 300 MiB on GPU 0 by two processes, B 50 MiB on GPU 1 by one.  Peaks of the sums are
- * of processes that have ended. */
+/* Two GPUs, two containers: A has 300 MiB on GPU 0 in two processes, B 50 MiB on GPU 1 in one. The
+ * peaks of the sums include ended processes. */
 static void machine(void)
 {
     char why[128];
@@ -43,14 +44,14 @@ static void end(void)
 
 TestSuite(system, .init = machine, .fini = end, .timeout = 60);
 
-/* By a user who is not root, with our pins. */
+/* Runs a command as a user other than root, with our pins. */
 static struct result run_by(uid_t user, const char *command)
 {
     char line[512];
     snprintf(line, sizeof(line), "%s --pins %s", command, pins.dir);
     struct result r = run_as(user, line);
     if (strstr(r.err, "CAP_BPF"))
-        cr_skip_test("this kernel lets no user look at maps");
+        cr_skip_test("this kernel lets only root read maps");
     return r;
 }
 
@@ -69,18 +70,18 @@ static void open_to_all(void)
     }
 }
 
-/* By a user of whom no other test has a process that a reset could touch. */
-static struct result run_nobody(const char *command)
+/* Runs a command as a user without processes that a reset could affect. */
+static struct result run_without_processes(const char *command)
 {
     return run_by(NOBODY, command);
 }
 
-/* By the same, who may read and write the maps, but no session of anybody else's: what else runs on this machine is
- * left alone. */
+/* As run_without_processes, with permission to read and write the maps but no other user's session,
+ * so other programs of this machine are not affected. */
 static struct result run_apart(const char *command)
 {
     open_to_all();
-    return run_nobody(command);
+    return run_without_processes(command);
 }
 
 static int64_t number(json_t *object, const char *key)
@@ -116,11 +117,12 @@ Test(system, the_table_the_sums_and_their_peaks_are_those_of_the_maps)
     cr_assert_eq(number(one, "cgroup_id"), 11);
     cr_assert_str_eq(json_string_value(json_object_get(one, "state")), "live");
     one = of(top, "processes", "pid", 900002);
-    cr_assert_str_eq(json_string_value(json_object_get(one, "comm")), "train?[2J", "no escapes of others");
+    cr_assert_str_eq(json_string_value(json_object_get(one, "comm")), "train?[2J",
+                     "escape sequences of a process were printed");
     cr_assert_eq(json_array_size(json_object_get(top, "containers")), 2);
     one = of(top, "containers", "cgroup_id", 11);
     cr_assert_eq(number(one, "allocated_bytes"), 300 * MIB);
-    cr_assert_eq(number(one, "allocated_peak_bytes"), 700 * MIB, "exact: of processes that have ended, too");
+    cr_assert_eq(number(one, "allocated_peak_bytes"), 700 * MIB, "the peak does not include ended processes");
     cr_assert_eq(number(one, "processes"), 2);
     cr_assert_eq(json_array_size(json_object_get(top, "devices")), 2);
     one = of(top, "devices", "device", 0);
@@ -130,9 +132,9 @@ Test(system, the_table_the_sums_and_their_peaks_are_those_of_the_maps)
     json_decref(top);
 }
 
-Test(system, a_user_sees_sums_and_is_told_that_others_are_not_named)
+Test(system, a_user_sees_sums_and_a_note_that_others_are_hidden)
 {
-    struct result r = run_nobody("top --system --json");
+    struct result r = run_without_processes("top --system --json");
     cr_assert(strstr(r.err, "only root may see them one by one"), "%s", r.err);
     json_t *top = expect_json(r, "gpuprof.top/1");
     cr_assert_eq(json_array_size(json_object_get(top, "processes")), 0);
@@ -148,7 +150,7 @@ Test(system, tables_by_process_container_and_device)
     expect(run("top --system --pins %s", pins.dir), 0, "900003", NULL);
     expect(run("top --system --by container --pins %s", pins.dir), 0, "cgroup 11: 2 processes", NULL);
     struct result r = run("top --system --by device --pins %s", pins.dir);
-    cr_assert_null(strstr(r.out, ">="), "peaks of sums are exact: %s", r.out);
+    cr_assert_null(strstr(r.out, ">="), "peaks of sums are shown as bounds: %s", r.out);
     cr_assert(strstr(r.out, "900M"), "%s", r.out);
     expect(r, 0, "GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a001: 1 process", NULL);
     r = run("top --system -p 900003 --pins %s", pins.dir);
@@ -156,7 +158,7 @@ Test(system, tables_by_process_container_and_device)
     expect(r, 0, "900003", NULL);
 }
 
-Test(system, no_agent_and_another_version_are_said)
+Test(system, no_agent_and_another_version_are_reported)
 {
     expect(run("top --system --pins %s/none", pins.dir), 77, NULL, "start one as root with 'gpuprof agent'");
     expect(run("top --system --json --pins %s/none", pins.dir), 77, NULL, "no agent has pinned");
@@ -166,24 +168,23 @@ Test(system, no_agent_and_another_version_are_said)
     expect(run("top --pins /x"), 2, NULL, "goes with --system");
 }
 
-Test(system, an_agent_without_a_heartbeat_is_said)
+Test(system, an_agent_without_a_heartbeat_is_reported)
 {
     struct gp_map_meta meta = {0};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 90), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, "exited", "not reported for 1m30s");
+    expect(run("top --system --pins %s", pins.dir), 0, "exited", "no sign of life for 1m30s");
     struct result r = run("top --system --json --pins %s", pins.dir);
-    cr_assert(strstr(r.err, "these numbers are not updated"), "%s", r.err);
+    cr_assert(strstr(r.err, "these numbers stand still"), "%s", r.err);
     json_t *top = expect_json(r, "gpuprof.top/1");
     cr_assert(json_is_false(json_object_get(json_object_get(top, "agent"), "alive")));
     json_decref(top);
 }
 
-Test(system, losses_of_the_agent_are_said)
+Test(system, losses_of_the_agent_are_reported)
 {
     struct gp_map_meta meta = {.map_full = 5, .refused_batches = 2};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, NULL,
-           "5 updates, because the agent's tables were full, and 2 refused");
+    expect(run("top --system --pins %s", pins.dir), 0, NULL, "5 updates without room in the agent's tables, 2 batches");
 }
 
 /* ---- resets ------------------------------------------------------------------------------------------------------ */
@@ -198,13 +199,13 @@ static void peaks(int64_t device0, int64_t device0_reserved, int64_t container, 
     json_decref(top);
 }
 
-Test(system, a_reset_of_all_begins_every_peak_anew)
+Test(system, a_reset_of_all_restarts_every_peak)
 {
     expect(run_apart("reset --allocated --all"), 0, "whole machine: reset allocated", NULL);
     peaks(300 * MIB, 901 * MIB, 300 * MIB, 50 * MIB);
     expect(run_apart("reset --reserved --all"), 0, "reserved_bytes.all.peak", NULL);
     peaks(300 * MIB, 301 * MIB, 300 * MIB, 50 * MIB);
-    /* What the program raises after that is a peak again. */
+    /* A value that the BPF program raises after that is a peak again. */
     cr_assert_eq(gp_test_pins_sum(&pins, 0, 0, 2, 310 * MIB, 800 * MIB), 0);
     peaks(800 * MIB, 801 * MIB, 300 * MIB, 50 * MIB);
 }
@@ -223,37 +224,37 @@ Test(system, a_reset_of_one_device_leaves_the_others)
 
 Test(system, without_a_process_a_device_is_the_machines)
 {
-    /* The maps decide who may. */
-    struct result r = run_nobody("reset --peaks --device 0");
-    expect(r, 1, NULL, "the machine-wide peaks were not reset");
+    /* The modes of the maps decide which user may reset. */
+    struct result r = run_without_processes("reset --peaks --device 0");
+    expect(r, 1, NULL, "the machine-wide peaks stay as they are");
     peaks(900 * MIB, 901 * MIB, 700 * MIB, 60 * MIB);
     open_to_all();
-    json_t *top = expect_json(run_nobody("reset --allocated --device 0 --json"), "gpuprof.reset/1");
+    json_t *top = expect_json(run_without_processes("reset --allocated --device 0 --json"), "gpuprof.reset/1");
     cr_assert_eq(json_array_size(json_object_get(top, "processes")), 0);
     json_t *list = json_object_get(top, "machine");
     cr_assert_eq(json_array_size(list), 1);
     cr_assert_eq(number(json_object_get(json_array_get(list, 0), "before"), "allocated_bytes.all.peak"), 900 * MIB);
     json_decref(top);
     peaks(300 * MIB, 901 * MIB, 300 * MIB, 60 * MIB);
-    expect(run_nobody("reset --peaks --device 1"), 0, "60.00 MiB -> 50.00 MiB", NULL);
-    expect(run_nobody("reset --peaks --device 7"), 2, NULL, "no such GPU (it knows: 0, 1)");
-    /* What is not the machine's is nobody's. */
-    expect(run_nobody("reset --peaks"), 3, NULL, "no process of yours");
-    expect(run_nobody("reset --peaks --device host"), 3, NULL, "no process of yours");
-    expect(run_nobody("reset --accumulated --device 0"), 3, NULL, "no process of yours");
+    expect(run_without_processes("reset --peaks --device 1"), 0, "60.00 MiB -> 50.00 MiB", NULL);
+    expect(run_without_processes("reset --peaks --device 7"), 2, NULL, "no such GPU (it knows: 0, 1)");
+    /* Without a process of the user, only machine-wide peaks can be reset. */
+    expect(run_without_processes("reset --peaks"), 3, NULL, "no process of yours");
+    expect(run_without_processes("reset --peaks --device host"), 3, NULL, "no process of yours");
+    expect(run_without_processes("reset --accumulated --device 0"), 3, NULL, "no process of yours");
     char line[256];
     snprintf(line, sizeof(line), "reset --peaks --device 0 --pins %s/none", pins.dir);
     expect(run_as(NOBODY, line), 3, NULL, "no process of yours");
     peaks(300 * MIB, 901 * MIB, 300 * MIB, 50 * MIB);
 }
 
-Test(system, who_may_not_reset_is_told)
+Test(system, a_user_without_permission_to_reset_gets_an_error)
 {
     char line[256];
     snprintf(line, sizeof(line), "reset --peaks --all --pins %s", pins.dir);
     struct result r = run_as(NOBODY, line);
-    cr_assert(strstr(r.err, "the machine-wide peaks were not reset"), "%s", r.err);
-    /* Where a user may look at maps at all, it is not the kernel that forbids. */
+    cr_assert(strstr(r.err, "the machine-wide peaks stay as they are"), "%s", r.err);
+    /* If a user may read maps at all, the kernel is not the reason. */
     struct result seen = run_user("top --system");
     cr_assert(strstr(r.err, "/reset: permission denied"), "%s", r.err);
     free(seen.out);
@@ -266,7 +267,7 @@ Test(system, who_may_not_reset_is_told)
 
 /* ---- stat -------------------------------------------------------------------------------------------------------- */
 
-Test(system, stat_adds_the_processes_that_no_session_tells_of)
+Test(system, stat_adds_processes_without_a_readable_session)
 {
     pid_t pid = start((struct gp_test_process_options){.devices = 1, .uid = OTHERS});
     open_to_all();
@@ -275,7 +276,7 @@ Test(system, stat_adds_the_processes_that_no_session_tells_of)
     cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "agent");
     json_t *stats = json_object_get(json_array_get(json_object_get(one, "devices"), 0), "stats");
     cr_assert_eq(number(stats, "allocated_bytes.all.peak"), 400 * MIB);
-    cr_assert(json_is_null(json_object_get(stats, "active_bytes.all.peak")), "unknown differs from zero");
+    cr_assert(json_is_null(json_object_get(stats, "active_bytes.all.peak")), "an unknown value is not null");
     cr_assert_eq(json_object_size(stats), 122);
     one = of(top, "processes", "pid", pid);
     cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "session");
@@ -307,14 +308,14 @@ Test(system, stat_does_not_show_a_process_twice)
     json_array_foreach(json_object_get(top, "processes"), i, one) found += number(one, "pid") == pid;
     cr_assert_eq(found, 1);
     json_decref(top);
-    /* top names the command line of the very process. */
+    /* top shows the command line of exactly this process. */
     expect(run("top --system -p %d --pins %s", (int)pid, pins.dir), 0, "boxfort-worker", NULL);
     gp_test_process_stop(pid);
 }
 
-Test(system, stat_of_a_user_says_what_the_hidden_ones_hold)
+Test(system, stat_of_a_user_sums_hidden_processes)
 {
-    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, peak 900.0 MiB, in 2 processes: only root");
+    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */
@@ -334,14 +335,15 @@ Test(system, a_full_table_is_read_whole_and_fast)
     cr_assert_lt(took, 20000000000ull);
 }
 
-/* Rows go and come while the table is copied, and one may be seen where it was and where it is now. */
-Test(system, a_full_table_is_read_while_it_moves)
+/* Rows are removed and added while the table is copied, and one may be read both at its old and its
+ * new place. */
+Test(system, a_full_table_is_read_while_it_changes)
 {
     char why[GP_SYSTEM_WHY];
     for (unsigned i = 0; i < GP_MAPS_PROCESSES - 3; i++)
         cr_assert_eq(gp_test_pins_process(&pins, 2000000 + i, 1000000000ull * i, i % 8, i, 11, "many", MIB), 0);
     pid_t churn = fork();
-    if (churn == 0) { /* one goes and another comes, so the table is full but for one moment each */
+    if (churn == 0) { /* a row is removed and another added, so the table is full except for one moment each */
         static unsigned tgids[GP_MAPS_PROCESSES - 3];
         for (unsigned n = 0;; n++) {
             unsigned i = n * 7919 % (GP_MAPS_PROCESSES - 3), was = tgids[i] ? tgids[i] : 2000000 + i;
@@ -387,6 +389,6 @@ Test(system, doctor_advises_the_right_to_open_what_is_mapped)
 {
     static const char advice[] = "without CAP_CHECKPOINT_RESTORE";
     if (!doctor_says("", "this user may run the agent") || doctor_says("", advice))
-        cr_skip_test("this user lacks rights of its own");
+        cr_skip_test("this user lacks other rights");
     cr_assert(doctor_says("setpriv --bounding-set -sys_admin,-checkpoint_restore --", advice));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * serve.c: serves the metrics of a made-up machine until its stdin ends, for tests that need a real scraper.
+ * serve.c: serves the metrics of a simulated machine until its stdin ends, for tests that need a real scraper.
  *
  *      serve [off|comm|pid]    says "port N"; then takes lines: "set PID BYTES", "end PID", "fail N", "beat", and
  * answers "ok"

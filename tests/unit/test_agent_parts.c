@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_agent_parts.c: the agent's small parts by themselves: its log, what it tells the service manager, and failed
- * allocations from records that nobody vouches for.
+ * test_agent_parts.c: tests the agent's small parts in isolation: its log, its messages to the
+ * service manager, and the handling of failed allocations in untrusted records.
  */
 #include <agent/failures.h>
 #include <agent/notify.h>
@@ -24,7 +24,7 @@
 
 #define RECORD_EVENTS 256u
 
-/* ---- stderr, caught ---------------------------------------------------------------------------------------------- */
+/* ---- captured stderr --------------------------------------------------------------------------------------------- */
 
 static int caught = -1, stderr_before = -1;
 
@@ -40,7 +40,7 @@ static void catch_memory(void)
     catch (memfd_create("log", MFD_CLOEXEC));
 }
 
-/* Lets stderr be itself again, so that a failed assertion is seen. */
+/* Restores stderr, so that a failed assertion is visible. */
 static char *caught_text(void)
 {
     static char text[1 << 17];
@@ -61,7 +61,7 @@ static unsigned lines_with(const char *text, const char *word)
 
 /* ---- log --------------------------------------------------------------------------------------------------------- */
 
-Test(agent_log, says_what_matters)
+Test(agent_log, writes_lines_up_to_its_level)
 {
     catch_memory();
     unsetenv("JOURNAL_STREAM");
@@ -74,7 +74,7 @@ Test(agent_log, says_what_matters)
     cr_assert_eq(left, 7);
 }
 
-Test(agent_log, speaks_to_the_journal)
+Test(agent_log, uses_the_journals_priorities)
 {
     struct stat about;
     char stream[64];
@@ -85,7 +85,7 @@ Test(agent_log, speaks_to_the_journal)
     gp_agent_log_open(GP_AGENTLOG_DEBUG);
     gp_agent_log(GP_AGENTLOG_WARNING, "w");
     gp_agent_log(GP_AGENTLOG_DEBUG, "d");
-    /* stderr was sent elsewhere after the journal's stream was made: a person reads it. */
+    /* stderr was redirected after the journal's stream was opened, so the plain format is used. */
     snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)about.st_dev,
              (unsigned long long)about.st_ino + 1);
     setenv("JOURNAL_STREAM", stream, 1);
@@ -94,7 +94,7 @@ Test(agent_log, speaks_to_the_journal)
     cr_assert_str_eq(caught_text(), "<4>w\n<7>d\ngpuprof: agent: w\n");
 }
 
-Test(agent_log, a_long_line_ends)
+Test(agent_log, a_long_line_is_cut)
 {
     static char words[5000];
     memset(words, 'x', sizeof(words) - 1);
@@ -108,8 +108,9 @@ Test(agent_log, a_long_line_ends)
     cr_assert_str_eq(end, "\ngpuprof: agent: next\n");
 }
 
-/* Nobody reads: nobody waits, and what was lost is said to the next who does. */
-Test(agent_log, a_full_pipe_loses_lines_and_says_so, .timeout = 20)
+/* If the pipe is full, the writer does not wait, and the number of lost lines is logged once there
+ * is room. */
+Test(agent_log, a_full_pipe_loses_lines_and_reports_it, .timeout = 20)
 {
     int ends[2];
     static char read_back[1 << 17];
@@ -164,18 +165,18 @@ Test(agent_notify, tells_the_manager)
     snprintf(name, sizeof(name), "/tmp/gpuprof-test-notify-%d", (int)getpid());
     cr_assert_eq(manager(name, got, sizeof(got)), 0);
     cr_assert_str_eq(got, "READY=1\nSTATUS=3 of them");
-    cr_assert(gp_notify("WATCHDOG=1") < 0, "the manager is gone, and that is known");
+    cr_assert(gp_notify("WATCHDOG=1") < 0, "the manager has ended and notify does not fail");
     snprintf(name, sizeof(name), "@gpuprof-test-notify-%d", (int)getpid());
     cr_assert_eq(manager(name, got, sizeof(got)), 0);
     cr_assert_str_eq(got, "READY=1\nSTATUS=3 of them");
     unsetenv("NOTIFY_SOCKET");
-    cr_assert_eq(gp_notify("READY=1"), 0, "nobody to tell");
+    cr_assert_eq(gp_notify("READY=1"), 0, "no manager is an error");
     char longer[200];
     memset(longer, 'x', sizeof(longer) - 1);
     longer[0] = '/';
     longer[199] = '\0';
     setenv("NOTIFY_SOCKET", longer, 1);
-    cr_assert_eq(gp_notify("READY=1"), 0, "a name that is no address is none");
+    cr_assert_eq(gp_notify("READY=1"), 0, "an invalid address is an error");
 }
 
 Test(agent_notify, watchdog)
@@ -253,8 +254,9 @@ Test(agent_failures, a_failure_is_one_line)
     cr_assert(count.records == 2 && count.events == 16 && count.failures == 2 && count.suppressed == 0);
 }
 
-/* Of a flood each container has its ten lines and all together a hundred; what is left out is counted and said. */
-Test(agent_failures, a_flood_is_told_in_few_lines, .timeout = 20)
+/* In a flood each container has ten lines and all together a hundred; suppressed lines are counted
+ * and logged. */
+Test(agent_failures, a_flood_is_logged_in_few_lines, .timeout = 20)
 {
     struct gp_failures *failures = failures_begin();
     struct record record = record_of(1ull << 40, RECORD_EVENTS);
@@ -272,7 +274,7 @@ Test(agent_failures, a_flood_is_told_in_few_lines, .timeout = 20)
     usleep(1100000);
     gp_failures_turn(failures);
     usleep(1100000);
-    gp_failures_turn(failures); /* nothing new: nothing said again */
+    gp_failures_turn(failures); /* no new failures: no further line */
     struct record after = record_of(1ull << 40, 1);
     fail(&after, 0, 3);
     gp_failures_take(failures, &after, bytes_of(1));
@@ -285,7 +287,7 @@ Test(agent_failures, a_flood_is_told_in_few_lines, .timeout = 20)
     cr_assert(flooder == 10 || flooder == 20, "%u", flooder);
     cr_assert(all == 101 || all == 201, "%u", all);
     cr_assert_eq(count.failures - count.suppressed, all - 1);
-    cr_assert(strstr(text, "requested 3 bytes"), "a new second, new lines");
+    cr_assert(strstr(text, "requested 3 bytes"), "no line in a new second");
     unsigned long long told = 0;
     for (char *at = text; (at = strstr(at, "suppressed ")); at++)
         told += strtoull(at + strlen("suppressed "), NULL, 10);
@@ -299,7 +301,7 @@ Test(agent_failures, claims_are_checked_against_the_length)
     for (uint32_t i = 0; i < RECORD_EVENTS; i++)
         fail(&record, i, 1);
     catch_memory();
-    /* Each on the heap with exactly its bytes: the sanitizer sees who looks beyond. */
+    /* Each record is on the heap with exactly its size, so the sanitizer detects reads beyond it. */
     static const uint32_t claims[] = {0, 1, 2, 7, 8, 9, 255, 256, 257, 1u << 26, 1u << 31, UINT32_MAX};
     uint64_t want_broken = 0, want_events = 0, looks = 0;
     for (size_t bytes = 0; bytes <= bytes_of(9); bytes += 4) {
@@ -331,8 +333,8 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-/* The promise is 200 ns of the agent's CPU an event.  CPU time, the best of five: other work on the machine counts
- * little; a build without optimisation or with a sanitizer takes more and is only run. */
+/* The goal is 200 ns of the agent's CPU time per event. CPU time, the best of five, depends little
+ * on other load. A build without optimisation or with a sanitizer takes more and is only run. */
 Test(agent_failures, an_event_costs_little, .timeout = 60)
 {
     enum { RECORDS = 256, TURNS = 16 }; /* 4 MiB of records as in the ring, a million events */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_container.c: names of cgroups, out of files as each runtime leaves them. */
+ * test_container.c: tests the names of cgroups, from files as each runtime writes them. */
 #include <maps/maps.h>
 
 #include <criterion/criterion.h>
@@ -61,7 +61,7 @@ static void put(const char *path, const char *text)
     fclose(file);
 }
 
-/* A cgroup of version 2 at this path; its number. */
+/* Creates a cgroup of version 2 at this path; returns its number. */
 static uint64_t cgroup(const char *path)
 {
     char full[PATH_MAX];
@@ -128,7 +128,7 @@ Test(container, crio_and_its_monitor)
     struct gp_container_name name = look(cgroup("/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope"), 0);
     expect(&name, "prod", "infer-7", "model");
     name = look(cgroup("/kubepods.slice/kubepods-pod" UID_ ".slice/crio-conmon-" ID ".scope"), 0);
-    cr_assert_str_eq(name.id, "", "the monitor is not the container");
+    cr_assert_str_eq(name.id, "", "the monitor counts as the container");
 }
 
 Test(container, docker_by_name_and_by_pod)
@@ -161,7 +161,7 @@ Test(container, the_kubelets_logs_when_there_is_no_bundle)
     expect(&name, "team-a", "train-er-1", "main-gpu");
 }
 
-Test(container, the_pods_folder_says_the_pod_alone)
+Test(container, the_pods_folder_names_only_the_pod)
 {
     make_folders("/var/log/pods/team-b_serve-2_" UID);
     struct gp_container_name name = look(cgroup(KUBE_SYSTEMD), 0);
@@ -177,7 +177,8 @@ Test(container, a_systemd_slice_has_a_path_and_no_names)
     cr_assert_str_eq(name.path, "/user.slice/user-1000.slice/session-3.scope");
 }
 
-/* A cluster in a container (kind): the innermost id has no files out here, the outer one has. */
+/* A cluster in a container (kind): the innermost id has no files on this machine, the outer one
+ * has. */
 Test(container, an_inner_container_without_files_has_the_outer_name)
 {
     put("/var/lib/docker/containers/" ID2 "/config.v2.json", "{\"Name\":\"/kind-worker\"}");
@@ -186,7 +187,7 @@ Test(container, an_inner_container_without_files_has_the_outer_name)
     struct gp_container_name name = look(cgroup(path), 0);
     expect(&name, "", "", "kind-worker");
     cr_assert_str_eq(name.id, ID2);
-    cr_assert_eq(strncmp(name.path, "...", 3), 0, "a long path keeps its end: %s", name.path);
+    cr_assert_eq(strncmp(name.path, "...", 3), 0, "a long path does not keep its end: %s", name.path);
     cr_assert_str_eq(name.path + strlen(name.path) - 70, ID ".scope");
 }
 
@@ -199,10 +200,10 @@ Test(container, version_1_goes_by_the_process)
     expect(&name, "", "", "old");
     name = look(0, 78);
     cr_assert_str_eq(name.path, "/user.slice");
-    cr_assert_eq(gp_container_lookup(root, 0, 79, &name), -ENOENT, "no such process");
+    cr_assert_eq(gp_container_lookup(root, 0, 79, &name), -ENOENT, "a process that does not exist");
 }
 
-/* A cgroup of version 1 at this path; its marked number. */
+/* Creates a cgroup of version 1 at this path; returns its marked number. */
 static uint64_t old_cgroup(const char *controller, const char *path, uint64_t mark)
 {
     char full[PATH_MAX];
@@ -231,9 +232,9 @@ Test(container, marked_numbers_are_of_version_1)
         name = look(pids, hint);
         expect(&name, "", "", "older");
         name = look(other, hint);
-        cr_assert_str_eq(name.path, "/docker/other", "the hint is in another one");
+        cr_assert_str_eq(name.path, "/docker/other", "the hint's cgroup was taken");
     }
-    /* Names that only contain the controller's: the answer is the walk's, never a wrong path. */
+    /* Names that only contain the controller's name: the walk answers, never with a wrong path. */
     static const char *const lines[] = {"4:memory2:/docker/other\n",
                                         "4:amemory:/docker/other\n",
                                         "4:x:memory:/docker/other\n",
@@ -251,12 +252,14 @@ Test(container, marked_numbers_are_of_version_1)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_eq(gp_container_lookup(root, bad[i], 77, &name), -ENOENT, "%zu", i);
     uint64_t absent = memory % GP_MAP_CGROUP_V1 | GP_MAP_CGROUP_V1_PIDS;
-    cr_assert_eq(gp_container_lookup(root, absent, 77, &name), -ENOENT, "the number is of another hierarchy");
-    cr_assert_eq(gp_container_lookup(root, memory % GP_MAP_CGROUP_V1, 77, &name), -ENOENT, "no version 2 here");
+    cr_assert_eq(gp_container_lookup(root, absent, 77, &name), -ENOENT, "a number of another hierarchy was found");
+    cr_assert_eq(gp_container_lookup(root, memory % GP_MAP_CGROUP_V1, 77, &name), -ENOENT,
+                 "found in version 2, which is not mounted");
 }
 
-/* A process may have moved, or its number be another's: a cgroup's name is never taken from another cgroup. */
-Test(container, a_hint_is_believed_only_for_its_own_cgroup)
+/* A process may have moved, or its pid be another process's: a cgroup's name is never taken from
+ * another cgroup. */
+Test(container, a_hint_is_used_only_for_its_own_cgroup)
 {
     uint64_t here = cgroup("/system.slice/docker-" ID ".scope"), there = cgroup("/system.slice/docker-" ID2 ".scope");
     put("/proc/77/cgroup", "0::/system.slice/docker-" ID ".scope\n");
@@ -283,7 +286,7 @@ Test(container, the_unified_mount_of_a_hybrid_host)
     cr_assert_str_eq(name.path, "/");
 }
 
-/* Documents that are not what they should be: no name, no crash, no wait. */
+/* Malformed documents cause no name, no crash and no wait. */
 Test(container, hostile_documents)
 {
     static const char place[] = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" ID "/config.json";
@@ -313,7 +316,7 @@ Test(container, hostile_documents)
     put(place, deep);
     name = look(id, 0);
     expect(&name, "", "", "");
-    /* Too large; a pipe that nobody writes; a link to somewhere. */
+    /* A file that is too large, a pipe without a writer, and a symbolic link. */
     cr_assert_eq(truncate(full, 5 << 20), 0);
     name = look(id, 0);
     expect(&name, "", "", "");
@@ -345,7 +348,7 @@ Test(container, names_that_are_too_long_are_cut)
     expect(&name, "", "", "");
 }
 
-/* On this machine: a cgroup of its own, found by its number, by the kernel or by the walk. */
+/* On this machine: finds a private cgroup by its number, through the kernel or the walk. */
 static void real_cgroup(const char *mount, uint64_t mark)
 {
     char path[PATH_MAX], want[256];
@@ -353,7 +356,7 @@ static void real_cgroup(const char *mount, uint64_t mark)
     snprintf(want, sizeof(want), "/gpuprof-test-%d", (int)getpid());
     snprintf(path, sizeof(path), "%s%s", mount, want);
     if (mkdir(path, 0755) != 0)
-        cr_skip_test("no cgroup can be made at %s: %s", mount, strerror(errno));
+        cr_skip_test("cannot make a cgroup at %s: %s", mount, strerror(errno));
     int rc = stat(path, &st);
     struct gp_container_name name;
     int found = gp_container_lookup("", st.st_ino | mark, 0, &name);
@@ -361,7 +364,7 @@ static void real_cgroup(const char *mount, uint64_t mark)
     cr_assert_eq(rc, 0);
     cr_assert_eq(found, 0);
     cr_assert_str_eq(name.path, want);
-    cr_assert_eq(gp_container_lookup("", st.st_ino | mark, 0, &name), -ENOENT, "it is gone");
+    cr_assert_eq(gp_container_lookup("", st.st_ino | mark, 0, &name), -ENOENT, "a removed cgroup was found");
     cr_assert_eq(gp_container_lookup("", 0, getpid(), &name), 0);
 }
 
@@ -371,8 +374,8 @@ Test(container, a_real_cgroup)
     real_cgroup(is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified", 0);
 }
 
-/* Held open, so that the kernel knows the file's name when it is asked by number. */
-Test(container, a_file_of_a_cgroup_is_none)
+/* Held open, so that the kernel knows the file's name when looked up by number. */
+Test(container, a_file_of_a_cgroup_is_not_a_cgroup)
 {
     static const char *const files[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/unified/cgroup.procs"};
     struct gp_container_name found;

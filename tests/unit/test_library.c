@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_library.c: one file that may hold the probe, looked at: its build id, who owns it, what its file system is. */
+ * test_library.c: tests the examination of one candidate file: build id, owner and file system. */
 #include "find/candidate.h"
 #include "lib/paths.h"
 
@@ -19,7 +19,8 @@
 static uint8_t own[1 << 22];
 static size_t own_bytes;
 
-/* This very program, as bytes: an ELF file with a build id and with all that the linker makes. */
+/* The bytes of this program: an ELF file with a build id and everything else that the linker
+ * writes. */
 static void own_read(void)
 {
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -36,7 +37,7 @@ static int memory_file(const void *bytes, size_t n)
     return fd;
 }
 
-Test(library, the_build_id_is_readelfs)
+Test(library, the_build_id_agrees_with_readelf)
 {
     char command[256], line[256], ours[2 * GP_LIBRARY_ID + 1] = "", *theirs = NULL;
     struct gp_library_id id;
@@ -58,7 +59,7 @@ Test(library, the_build_id_is_readelfs)
     cr_assert(eq(str, ours, theirs));
 }
 
-Test(library, what_is_no_elf_file_has_no_build_id)
+Test(library, other_files_have_no_build_id)
 {
     struct gp_library_id id;
     int fd = memory_file("#!/bin/sh\n", 10);
@@ -75,7 +76,8 @@ Test(library, what_is_no_elf_file_has_no_build_id)
     close(fd);
 }
 
-/* Every byte of the headers and of the notes, and every length: whatever comes out is an error or a whole id. */
+/* Damages every byte of the headers and notes, and tries every length: the result is an error or a
+ * whole id. */
 Test(library, damaged_headers, .timeout = 120)
 {
     static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
@@ -103,7 +105,7 @@ Test(library, damaged_headers, .timeout = 120)
     cr_assert(answers[0] > 100 && answers[1] > 100, "%u %u", answers[0], answers[1]);
 }
 
-Test(library, who_may_be_armed)
+Test(library, which_files_may_be_armed)
 {
     const struct gp_candidate good = {.mode = S_IFREG | 0755, .size = 4096};
     struct gp_candidate file = good;
@@ -150,15 +152,16 @@ Test(library, file_systems_that_a_process_serves)
     cr_assert(eq(int, served(mounts, 31, 0), 1));
     cr_assert(eq(int, served(mounts, 32, 0), 1));
     cr_assert(eq(int, served(mounts, 33, 0), 1));
-    cr_assert(eq(int, served(mounts, 34, 0), 0), "the control file system is none");
-    cr_assert(eq(int, served(mounts, 99, 42), 1), "by its device: who mapped it has left that namespace");
-    enum { NOWHERE = 1 << 30 }; /* no mount of ours has these numbers */
+    cr_assert(eq(int, served(mounts, 34, 0), 0), "the control file system counts as FUSE");
+    cr_assert(eq(int, served(mounts, 99, 42), 1), "not found by its device after the process left that namespace");
+    enum { NOWHERE = 1 << 30 }; /* none of our mounts has these numbers */
     cr_assert(eq(int, served(mounts, NOWHERE, makedev(0, 0xfffff)), -ENOENT));
-    cr_assert(eq(int, served(mounts, NOWHERE, makedev(4095, 77)), 0), "a disk's, behind the root of a chroot");
+    cr_assert(eq(int, served(mounts, NOWHERE, makedev(4095, 77)), 0),
+              "a disk's file system, outside the root of a chroot");
     cr_assert(eq(int, served("", 22, 0), -ESRCH), "an ended process shows no mounts");
 }
 
-Test(library, a_file_that_nobody_armed)
+Test(library, a_file_that_is_not_armed)
 {
     int fd = open(path_library(), O_RDONLY | O_CLOEXEC);
     cr_assert(fd >= 0);

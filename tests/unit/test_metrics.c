@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_metrics.c: pages of metrics from made-up machines, and the server that serves them to friend and foe. */
+ * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
 #include <lib/fakeview.h>
 #include <metrics/http.h>
 #include <metrics/metrics.h>
@@ -43,7 +43,7 @@ static char *render(struct gp_metrics *metrics, enum gp_metrics_format format)
     return text;
 }
 
-/* Calls each sample line of the family: sum of the values whose line holds `with` ("" all), -1 if there is none. */
+/* The sum of the family's samples whose line contains `with` ("": all); -1 if there is no sample. */
 static int64_t sum(const char *text, const char *name, const char *with)
 {
     size_t n = strlen(name);
@@ -68,7 +68,7 @@ static int order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Samples on the page, after checking that no two have the same name and labels. */
+/* Counts the samples on the page and checks that no two have the same name and labels. */
 static unsigned samples(const char *text)
 {
     char *copy = strdup(text), *save = NULL;
@@ -140,7 +140,7 @@ static int two_gpus(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_
     return 0;
 }
 
-Test(metrics, gpus_are_called_as_nvml_calls_them)
+Test(metrics, gpus_have_the_names_of_nvml)
 {
     struct gp_fake_machine machine = {.count = 0};
     gp_fake_add(&machine, 10, 100, 0, GIB, GIB, "a");
@@ -155,7 +155,8 @@ Test(metrics, gpus_are_called_as_nvml_calls_them)
     cr_assert_eq(sum(text, "gpuprof_device_memory_used_bytes", "gpu=\"0\""), 5 * GIB);
     cr_assert_eq(sum(text, "gpuprof_device_memory_free_bytes", ""), 135 * GIB);
     cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"0\""), 140 * GIB);
-    cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"1\""), 80 * GIB, "what processes say");
+    cr_assert_eq(sum(text, "gpuprof_device_memory_total_bytes", "gpu=\"1\""), 80 * GIB,
+                 "the size that processes report");
     cr_assert_eq(sum(text, "gpuprof_container_memory_reserved_bytes", "gpu=\"1\""), GIB);
     free(text);
     gp_metrics_close(metrics);
@@ -190,14 +191,14 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
     machine.past[machine.past_count++] = machine.processes[0];
     machine.processes[0] = machine.processes[--machine.count];
     text = render(pid, GP_METRICS_TEXT);
-    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"10\""), -1, "its series end with it");
-    cr_assert_eq(sum(text, "gpuprof_allocations_total", ""), 50, "what it did stays counted");
+    cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"10\""), -1, "its series outlive it");
+    cr_assert_eq(sum(text, "gpuprof_allocations_total", ""), 50, "its calls are no longer counted");
     free(text);
     gp_metrics_close(comm);
     gp_metrics_close(pid);
 }
 
-/* More containers, processes and devices than the cap has room for. */
+/* More containers, processes and devices than the limit has room for. */
 static void crowd(struct gp_fake_machine *machine, uint32_t containers, uint32_t devices)
 {
     char comm[16];
@@ -264,7 +265,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The largest have rows; a row that is shown stays when a larger one comes; counters of "other" never go down. */
+/* The largest containers have rows; a row stays when a larger container starts; counters of "other"
+ * never fall. */
 Test(metrics, other_counts_up_while_containers_come_and_go)
 {
     struct gp_fake_machine machine = {.count = 0};
@@ -280,7 +282,8 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     unsigned folded = (unsigned)sum(text, "gpuprof_exporter_folded_rows", "kind=\"container\"");
     cr_assert_eq(before, 10 * folded);
     free(text);
-    /* A shown one and a folded one end: nobody's counter moves by that, and a folded one moves up into the free row. */
+    /* A shown and a folded container end: no counter changes, and another folded one gets the free
+     * row. */
     machine.processes[59].cgroup_id = 5058;
     machine.processes[0].cgroup_id = 5058;
     text = render(metrics, GP_METRICS_TEXT);
@@ -288,12 +291,12 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     cr_assert_eq(sum(text, "gpuprof_exporter_folded_rows", "kind=\"container\""), folded - 2);
     cr_assert_eq(sum(text, name, other), before, "%lld", (long long)sum(text, name, other));
     free(text);
-    /* The calls of a folded one since then, alone. */
+    /* Only the calls of a folded container since then. */
     machine.processes[1].calls += 7;
     text = render(metrics, GP_METRICS_TEXT);
     cr_assert_eq(sum(text, name, other), before + 7);
     free(text);
-    /* A giant comes: who has a row keeps it. */
+    /* A very large container starts: containers with a row keep it. */
     gp_fake_add(&machine, 9999, 9999, 0, 100 * GIB, 100 * GIB, "giant");
     text = render(metrics, GP_METRICS_TEXT);
     cr_assert_eq(sum(text, name, "id=\"cgroup-9999\""), -1);
@@ -308,13 +311,13 @@ static void parts(void *arg, struct gp_metrics_agent *out)
     out->armed = 3;
     out->refused = 4;
     out->postponed = 5;
-    if (*(bool *)arg) { /* else it does not search */
+    if (*(bool *)arg) { /* otherwise discovery is off */
         out->records_lost = 6;
         out->searching = 0;
     }
 }
 
-Test(metrics, what_the_search_for_libraries_lost_is_on_the_page)
+Test(metrics, losses_of_discovery_are_on_the_page)
 {
     struct gp_fake_machine machine = {.count = 0};
     bool is_searching = true;
@@ -338,8 +341,8 @@ Test(metrics, what_the_search_for_libraries_lost_is_on_the_page)
     gp_metrics_close(metrics);
 }
 
-/* Made-up devices come and go without end: what is known of one ends with its row. */
-Test(metrics, a_device_that_comes_back_begins_anew)
+/* Invented devices appear without end, so the state of a device ends with its row. */
+Test(metrics, a_device_that_returns_restarts_at_zero)
 {
     struct gp_fake_machine machine = {.count = 0};
     crowd(&machine, 60, 1);
@@ -362,8 +365,9 @@ Test(metrics, a_device_that_comes_back_begins_anew)
     gp_metrics_close(metrics);
 }
 
-/* "#" and a number part two cgroups of one path; a cgroup that is called so itself is another one. */
-Test(metrics, a_cgroup_with_our_mark_in_its_name_has_a_label_of_its_own)
+/* "#" and a number separate two cgroups of one path; a cgroup whose name looks like that is a third
+ * one. */
+Test(metrics, a_cgroup_with_our_mark_in_its_name_has_its_own_label)
 {
     char root[] = "/tmp/gpuprof-test-names-XXXXXX", command[1024];
     cr_assert_not_null(mkdtemp(root));
@@ -379,7 +383,8 @@ Test(metrics, a_cgroup_with_our_mark_in_its_name_has_a_label_of_its_own)
     uint64_t one[] = {first};
     cr_assert_eq(gp_names_update(&names, one, (pid_t[]){0}, 1), 0);
     cr_assert_str_eq(gp_names_find(&names, first)->id, "/a");
-    /* Removed and made again, so that it has another number; and one that looks like the two of them together. */
+    /* A cgroup that was removed and created again has another number; a third one looks like both
+     * together. */
     snprintf(command, sizeof(command), "cd %s/sys/fs/cgroup && mv a ../old && mkdir a && stat -c %%i a", root);
     from = popen(command, "r");
     unsigned long long second;
@@ -417,7 +422,7 @@ Test(metrics, claims_cannot_overflow_a_sum)
     gp_metrics_close(metrics);
 }
 
-Test(metrics, without_an_agent_the_page_says_so)
+Test(metrics, without_an_agent_the_page_reports_it)
 {
     struct gp_fake_machine machine = {.error = -ENOENT};
     struct gp_metrics *metrics = open_metrics(&machine, (struct gp_metrics_options){0});
@@ -485,7 +490,7 @@ Test(metrics, accept_decides_the_format)
         cr_assert_eq(gp_metrics_negotiate(cases[i].accept), cases[i].want, "%s", cases[i].accept);
 }
 
-Test(metrics, words_of_the_flag)
+Test(metrics, values_of_the_flag)
 {
     enum gp_metrics_processes how;
     cr_assert(gp_metrics_processes_parse("off", &how) == 0 && how == GP_METRICS_PROCESSES_OFF);
@@ -529,7 +534,7 @@ static double seconds(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* What comes until the other side closes, at most `limit` seconds: bytes, -1 if it did not close. */
+/* Reads until the other side closes, for at most `limit` seconds: bytes, or -1 if it did not close. */
 static long drain(int fd, char *text, size_t text_bytes, double limit)
 {
     size_t n = 0;
@@ -552,7 +557,7 @@ static long drain(int fd, char *text, size_t text_bytes, double limit)
     return (long)n;
 }
 
-/* The status of the answer (0: none) with the whole of it in text. */
+/* The status of the answer (0: none); text gets the whole answer. */
 static int ask(const struct gp_http *http, const char *request, char *text, size_t text_bytes)
 {
     int fd = dial(http), status = 0;
@@ -595,7 +600,7 @@ Test(http, pages, .timeout = 60)
     gp_metrics_close(metrics);
 }
 
-Test(http, rubbish_and_huge_headers_are_turned_away, .timeout = 60)
+Test(http, malformed_and_huge_headers_are_refused, .timeout = 60)
 {
     struct gp_metrics *metrics;
     struct gp_http *http = serve(&metrics);
@@ -605,11 +610,11 @@ Test(http, rubbish_and_huge_headers_are_turned_away, .timeout = 60)
     memset(request + n, 'a', 60000);
     strcpy(request + n + 60000, "\r\n\r\n");
     int fd = dial(http);
-    /* The server may close before all of it was sent. */
+    /* The server may close before the whole request was sent. */
     if (send(fd, request, strlen(request), MSG_NOSIGNAL) > 0)
-        cr_assert_geq(drain(fd, text, sizeof(text), 5), 0, "it went on reading");
+        cr_assert_geq(drain(fd, text, sizeof(text), 5), 0, "the server kept reading");
     close(fd);
-    cr_assert_null(strstr(text, "gpuprof_device"), "60 kB of headers were taken");
+    cr_assert_null(strstr(text, "gpuprof_device"), "60 kB of headers were accepted");
     n = snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 4000; i++)
         n += snprintf(request + n, sizeof(request) - (size_t)n, "A%d: b\r\n", i);
@@ -619,13 +624,15 @@ Test(http, rubbish_and_huge_headers_are_turned_away, .timeout = 60)
     if (send(fd, request, strlen(request), MSG_NOSIGNAL) > 0)
         cr_assert_geq(drain(fd, text, sizeof(text), 5), 0);
     close(fd);
-    cr_assert_null(strstr(text, "gpuprof_device"), "4000 headers were taken");
-    cr_assert_eq(ask(http, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200, "and it goes on");
+    cr_assert_null(strstr(text, "gpuprof_device"), "4000 headers were accepted");
+    cr_assert_eq(ask(http, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof(text)), 200,
+                 "the server does not answer any more");
     gp_http_stop(http);
     gp_metrics_close(metrics);
 }
 
-/* A byte a moment keeps the library's own timeout away for ever; the deadline of the whole request does not care. */
+/* A byte now and then keeps the library's own timeout from expiring, but not the deadline of the
+ * whole request. */
 Test(http, a_request_in_drops_ends_at_the_deadline, .timeout = 60)
 {
     struct gp_metrics *metrics;
@@ -649,9 +656,9 @@ Test(http, a_request_in_drops_ends_at_the_deadline, .timeout = 60)
     gp_metrics_close(metrics);
 }
 
-/* All connections taken by clients that say nothing, and as many in the queue: a scrape is answered within its timeout,
- * and the server holds no more than its limit. */
-Test(http, a_crowd_of_silent_clients_keeps_nobody_out, .timeout = 120)
+/* With all connections taken by idle clients, and as many in the queue, a scrape is answered within
+ * its timeout and the server keeps to its connection limit. */
+Test(http, many_idle_clients_do_not_block_a_scrape, .timeout = 120)
 {
     struct gp_metrics *metrics;
     struct gp_http *http = serve(&metrics);
@@ -674,7 +681,7 @@ Test(http, a_crowd_of_silent_clients_keeps_nobody_out, .timeout = 120)
     gp_metrics_close(metrics);
 }
 
-/* Who asks a hundred times a moment gets answers, and the tables are read but a few times. */
+/* A client with a hundred requests at once gets answers, but the tables are read only a few times. */
 Test(http, a_flood_of_scrapes_reads_the_tables_seldom, .timeout = 60)
 {
     struct gp_metrics *metrics;
@@ -697,7 +704,7 @@ Test(http, addresses)
     struct sockaddr_in *v4 = (struct sockaddr_in *)&a.address;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a.address;
     cr_assert_eq(gp_http_parse("9949", &a, why, sizeof(why)), 0);
-    cr_assert_eq(v4->sin_addr.s_addr, htonl(INADDR_LOOPBACK), "a bare port is this machine's alone");
+    cr_assert_eq(v4->sin_addr.s_addr, htonl(INADDR_LOOPBACK), "a bare port is not bound to loopback");
     cr_assert_eq(gp_http_parse(":9949", &a, why, sizeof(why)), 0);
     cr_assert(v6->sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) && v6->sin6_port == htons(9949));
     cr_assert_eq(gp_http_parse("10.1.2.3:80", &a, why, sizeof(why)), 0);
@@ -725,7 +732,7 @@ Test(http, addresses)
     }
 }
 
-Test(http, a_port_that_is_taken_is_an_error_with_words, .timeout = 60)
+Test(http, a_port_in_use_is_an_error_with_a_sentence, .timeout = 60)
 {
     struct gp_metrics *metrics, *second = open_metrics(&served, (struct gp_metrics_options){0});
     struct gp_http *http = serve(&metrics), *other = NULL;
@@ -736,7 +743,7 @@ Test(http, a_port_that_is_taken_is_an_error_with_words, .timeout = 60)
     cr_assert_eq(gp_http_start(&other, &address, second, why, sizeof(why)), -EADDRINUSE);
     cr_assert_not_null(strstr(why, "in use"), "%s", why);
     gp_http_stop(http);
-    cr_assert_eq(gp_http_start(&other, &address, second, why, sizeof(why)), 0, "the port is free again: %s", why);
+    cr_assert_eq(gp_http_start(&other, &address, second, why, sizeof(why)), 0, "the port is still in use: %s", why);
     gp_http_stop(other);
     gp_metrics_close(metrics);
     gp_metrics_close(second);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_system.c: the agent's sums in the views: exact peaks, containers told apart by their cgroup, what is hidden. */
+ * test_system.c: tests the agent's sums in the views: exact peaks, containers by cgroup, hidden processes. */
 #include "view_fixture.h"
 
 #include <view/print.h>
@@ -33,23 +33,23 @@ static struct gp_system *whole(uint64_t tick)
                                .processes = i == 0 ? 3 : i};
         snprintf(sum->uuid, sizeof(sum->uuid), "GPU-%08d", 0);
         if (i)
-            snprintf(sum->container, sizeof(sum->container), "team/train"); /* the same name twice */
+            snprintf(sum->container, sizeof(sum->container), "team/train"); /* two containers with the same name */
     }
     return system;
 }
 
-Test(system, sums_of_the_agent_are_exact_and_hold_what_is_hidden)
+Test(system, sums_of_the_agent_are_exact_and_include_hidden_processes)
 {
     struct fix_view view;
     fix_open(&view, whole, 2);
     const struct gp_row *gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
-    cr_assert_eq(gpu->allocated, (int64_t)(9 * GIB), "not the 4 of the one process that is seen");
+    cr_assert_eq(gpu->allocated, (int64_t)(9 * GIB), "only the 4 of the one visible process");
     cr_assert_eq(gpu->allocated_peak, (int64_t)(50 * GIB));
     cr_assert_not(gpu->seen_peak);
     cr_assert_eq(gpu->members, 3);
     cr_assert(fabs(gpu->allocs_per_s - 100) < 1e-6);
     cr_assert(fabs(gpu->frees_per_s - 50) < 1e-6);
-    cr_assert_eq(view.model.lists[GP_LIST_DEVICES].count, 2, "the idle GPU is a row too");
+    cr_assert_eq(view.model.lists[GP_LIST_DEVICES].count, 2, "the idle GPU has no row");
     fix_close(&view);
 }
 
@@ -66,7 +66,7 @@ Test(system, containers_of_one_name_are_two)
     fix_close(&view);
 }
 
-Test(system, a_sum_that_goes_back_has_no_rate)
+Test(system, a_sum_that_falls_has_no_rate)
 {
     struct fix_view view;
     fix_open(&view, whole, 2);
