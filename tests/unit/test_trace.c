@@ -258,8 +258,8 @@ static const struct {
     PICKLE("names a function",
            "\x80\x02"
            "cos\nsystem\nX\x02\0\0\0ls\x85R.",
-           "nothing is executed"),
-    PICKLE("by the stack", "\x80\x04\x8c\x02os\x8c\x06system\x93.", "nothing is executed"),
+           "nothing was executed"),
+    PICKLE("by the stack", "\x80\x04\x8c\x02os\x8c\x06system\x93.", "nothing was executed"),
     PICKLE("no dictionary", "\x80\x02K\x05.", "no PyTorch snapshot"),
     PICKLE("another dictionary", "\x80\x02}X\x01\0\0\0aK\x01s.", "no 'device_traces'"),
     PICKLE("two values", "\x80\x02K\x01K\x02.", "more or less than one value"),
