@@ -6,8 +6,8 @@
  * string is written as soon as it is known, as a Profile message with nothing else in it.  Only the
  * keys of written parts stay in memory.
  */
-#include <export/formats.h>
 #include <common/keys.h>
+#include <export/formats.h>
 #include <write/stats.h>
 
 #include <errno.h>
