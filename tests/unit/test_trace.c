@@ -333,33 +333,6 @@ Test(trace, unknown)
     cr_assert(strstr(problem.text, "No such file"), "%s", problem.text);
 }
 
-/* ---- the map ----------------------------------------------------------------------------------------------------- */
-
-Test(trace, map_against_a_table)
-{
-    enum { KEYS = 512 };
-    struct gp_hash map = {0};
-    uint32_t table[KEYS], value;
-    uint64_t random = 1;
-    memset(table, 0xff, sizeof(table));
-    for (unsigned i = 0; i < 200000; i++) {
-        random = random * 6364136223846793005ull + 1442695040888963407ull;
-        uint32_t key = (uint32_t)(random >> 40) % KEYS;
-        bool there = table[key] != UINT32_MAX;
-        if (random >> 63) {
-            cr_assert_eq(gp_hash_set(&map, key * 512ull, i), 0);
-            table[key] = i;
-        } else {
-            cr_assert_eq(gp_hash_remove(&map, gp_hash_of_number(key * 512ull), NULL, NULL), there);
-            table[key] = UINT32_MAX;
-        }
-        uint32_t look = (uint32_t)(random >> 20) % KEYS;
-        bool found = gp_hash_get(&map, look * 512ull, &value);
-        cr_assert(found == (table[look] != UINT32_MAX) && (!found || value == table[look]));
-    }
-    gp_hash_free(&map);
-}
-
 /* ---- gpuprof's recordings ---------------------------------------------------------------------------------------- */
 
 static struct gp_recording *recorded(void)
