@@ -79,7 +79,7 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c tools/write/*.c)
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
-$(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
 $(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/trace: $(foreach f,build torch textread rmm open unpickle fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)

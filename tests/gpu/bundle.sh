@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# `make gpu-bundle`: everything that a GPU machine needs to check gpuprof, in one folder of at most 60 MiB: the same tree as the repository's, with
-# what was built here and the shared libraries that such a machine may lack.  There: `cd gpu-bundle && tests/gpu/run.sh`.
+# `make gpu-bundle`: collects everything that a GPU machine needs to check gpuprof in one folder of at most 60 MiB.  The
+# folder has the tree of the repository, the files built here, and the shared libraries that such a machine may lack.
+# Run it there with `cd gpu-bundle && tests/gpu/run.sh`.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
@@ -18,7 +19,7 @@ cp -a tests/gpu tests/programs tests/bench "$out/tests/"
 cp -a src/sim/include "$out/src/sim/"
 cp -a include "$out/"
 cp Makefile LICENSE README.md "$out/"
-# The command finds these through its run path; libc and the loader are the machine's own.
+# The command finds these through its run path.  libc and the loader come from the GPU machine.
 ldd "$build/bin/gpuprof" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $3}' |
     while read -r library; do cp -L "$library" "$out/build/lib/gpuprof/bundled/"; done
 find "$out" -name '*.d' -delete

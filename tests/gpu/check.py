@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """check.py: the checks of run.sh, on a real GPU or (--dry-run) on the simulated one.
 
-Called by run.sh alone, which has compiled the programs into WORK/real and WORK/sim.  Each check prints one line; the last
-line is "N passed, N failed, N skipped".  Every figure that was seen goes into one JSON.  It must never print a figure
-that was not measured in this run, and never count a check that did not run as passed.
+Only run.sh calls it, after it has compiled the programs into WORK/real and WORK/sim.  Each check prints one line; the
+last line is "N passed, N failed, N skipped".  All measured figures go into one JSON.  It must never print a figure that
+was not measured in this run, and never count a check that did not run as passed.
 """
 import argparse
 import json
@@ -17,17 +17,17 @@ import sys
 import tempfile
 import time
 
-TIMEOUT_S = 60  # a program takes seconds at most; the first CUDA call on a machine with many GPUs some ten
+TIMEOUT_S = 60  # programs need a few seconds; the first CUDA call on a machine with many GPUs needs about ten
 
-# Programs that are not run plainly: they never end, need arguments, or ask gpuprof itself.
+# Programs with checks of their own: they never end, need arguments, or call gpuprof.
 SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "hook_caller_srt", "oom_fail", "lend",
            "leak_branch", "nvtx", "snapshot", "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk",
            "agent_walk", "probe_fire", "rude"}
-# More than one process holds at the end.
+# Programs with more than one process that is held at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
-# Threads allocate at the same time: peaks differ from run to run.
+# Programs whose threads allocate at the same time, so their peaks differ from run to run.
 CONCURRENT = {"reuse", "short_threads", "fork", "killed", "shim_exit", "shim_fork", "shim_threads"}
-# What the two machines may print differently: another API's memory exists on the simulated GPU alone.
+# Kinds that may differ between the two machines: only the simulated GPU has memory of another API.
 MACHINE_DEPENDENT = {"external", "oom", "devices", "devices_rt", "pool_devices", "harmless", "mixed"}
 
 PYTHON_TORCH = """
@@ -80,7 +80,7 @@ class Report:
         self.figures = {}
 
     def check(self, name, problem):
-        """problem: "" passed, else what is wrong."""
+        """problem: the error, or "" if the check passed."""
         if problem:
             self.failed += 1
             print(f"FAIL {name}: {problem}")
@@ -97,7 +97,7 @@ class Report:
 
 
 class Machine:
-    """Where programs run: the real driver's environment or the simulator's."""
+    """The environment of programs: that of the real driver or of the simulator."""
 
     def __init__(self, build, folder, is_sim):
         self.folder = folder
@@ -122,7 +122,7 @@ class Machine:
 
 
 class Run:
-    """One program, held at its documented end (or at each of its holds)."""
+    """A program that is held at its documented end (or at each of its holds)."""
 
     def __init__(self, machine, argv, library=None, env=None):
         self.machine = machine
@@ -145,7 +145,7 @@ class Run:
         self.deadline = time.monotonic() + TIMEOUT_S
 
     def wait_held(self, count=1):
-        """Pids of the processes that hold now; fewer when they ended instead."""
+        """Pids of the processes that are held now; fewer if some have ended instead."""
         pids = []
         while len(pids) < count:
             line, newline, rest = self.held_text.partition(b"\n")
@@ -173,7 +173,7 @@ class Run:
         try:
             code = self.process.wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, 9)  # a session of its own: it and its children alone
+            os.killpg(self.process.pid, 9)  # a session that contains only the program and its children
             code = self.process.wait()
         os.close(self.hold)
         self.err.seek(0)
@@ -181,7 +181,7 @@ class Run:
 
 
 def held_stat(machine, name, argv, env=None):
-    """stat of every held process, by order of holding, with the program's result."""
+    """stat of every held process, in the order of their holds, with the program's result."""
     run = Run(machine, argv, library=machine.library, env=env)
     pids = run.wait_held(PROCESSES.get(name, 1))
     stats = [machine.stat(pid) for pid in pids]
@@ -220,7 +220,7 @@ def check_odd_libraries(report, machine, work):
 
 
 def kinds_of(stat):
-    """{(device, kind): (current, peak, calls)} without zeros and without what is measured."""
+    """{(device, kind): (current, peak, calls)} without zeros and without measured kinds."""
     rows = {}
     places = [(d["device"], d["kinds"]) for d in stat["devices"]] + [("host", (stat.get("host") or {}).get("kinds", {}))]
     for device, kinds in places:
@@ -338,7 +338,7 @@ def check_cost(report, machine, rounds, scale):
         report.check("cost", "cost_rt was not built")
         return
     without, with_ = [], []
-    for _ in range(rounds):  # alternating, so that clocks and neighbours weigh on both
+    for _ in range(rounds):  # alternating, so that clocks and other programs affect both
         without.append(cost_once(machine, None, scale))
         with_.append(cost_once(machine, machine.library, scale))
     for name in ("malloc_free", "malloc_async_free_async", "launch"):
@@ -352,7 +352,7 @@ def check_cost(report, machine, rounds, scale):
         report.figure(f"cost {name}", {"without_ns": a, "with_ns": b, "added_ns": b - a, "noise": noise,
                                        "without_all_ns": off, "with_all_ns": on})
         if name == "launch" and not machine.is_sim:
-            # Nothing is enabled on the launch path: what exceeds both 0.5 % and this run's own noise is ours.
+            # Nothing is enabled on the launch path: a difference above 0.5 % and above this run's noise is gpuprof's cost.
             report.check("launches are not slower than 0.5 %",
                          "" if b / a - 1 <= max(0.005, noise) else f"{a:.0f} ns without, {b:.0f} ns with")
         else:
@@ -369,7 +369,7 @@ def check_python(report, machine):
             report.skip(f"injection into {module}", "on a real GPU only" if machine.is_sim else "not installed")
             continue
         run = Run(machine, [sys.executable, "-c", text], library=machine.library)
-        run.deadline += 120  # importing a framework on a cold machine
+        run.deadline += 120  # a cold machine needs this to import a framework
         pids = run.wait_held()
         stat = machine.stat(pids[0]) if pids else None
         code, out, err = run.finish()
@@ -379,7 +379,7 @@ def check_python(report, machine):
         theirs = int(out.split()[-1])
         ours = stat["devices"][0]["stats"]["reserved_bytes.all.current"]
         report.figure(f"{module} reserved", {"framework_bytes": theirs, "gpuprof_bytes": ours, "source": stat["source"]})
-        # Libraries of the framework (cuBLAS, NCCL) may hold more; less is wrong.
+        # Libraries of the framework (cuBLAS, NCCL) may hold more memory; less is an error.
         report.check(f"injection into {module}", "" if ours >= theirs > 0 else f"{ours} against {theirs}")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh: what `make check-gpu` runs.  Builds the test programs against the toolkit of this machine, then check.py runs
-# them with and without the profiler, compares, measures, and writes one JSON of figures.
+# run.sh: `make check-gpu` runs it.  It builds the test programs with the toolkit of this machine.  Then check.py runs
+# them with and without the profiler, compares the results, measures, and writes the figures to one JSON.
 #
-#   run.sh [--dry-run] [--json FILE]      --dry-run: the same against the simulated GPU
+#   run.sh [--dry-run] [--json FILE]      --dry-run: use the simulated GPU instead
 #
 # Environment: CUDA_HOME (default /usr/local/cuda), GPUPROF_BUILD (default: build beside this tree).
 # Needs bash, gcc (or nvcc), python3, coreutils.  Exit: 0 all passed, 1 something failed, 77 no GPU here.
@@ -51,7 +51,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/sim" "$work/real"
 : "${json:=$work/figures.json}"
 
-# compile FOLDER INCLUDE LIBDIR SOURCE: a program that does not compile is reported by check.py as failed, by its absence.
+# compile FOLDER INCLUDE LIBDIR SOURCE.  If a program does not compile, check.py misses it and reports a failure.
 compile() {
     local name
     name=$(basename "$4" .c)
@@ -70,7 +70,7 @@ compile() {
 
 sources=("$top"/tests/programs/*.c "$here"/reconcile.c "$here"/cost_rt.c)
 if [ $dry -eq 0 ]; then
-    [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || absent "there is no /dev/nvidiactl"
+    [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || absent "/dev/nvidiactl is missing"
     cuda=${CUDA_HOME:-/usr/local/cuda}
     nvcc=$(command -v nvcc || true)
     [ -x "${nvcc:-}" ] || nvcc=$cuda/bin/nvcc

@@ -28,8 +28,9 @@
 #include "kernel/loader.h"
 #include "lib/paths.h"
 
-/* Loading takes the verifier a second on a busy machine, ten under an emulator; where others run in real time beside
- * it, more than a minute was seen.  Who waits goes on at once when it is ready: this is for one that hangs. */
+/* The verifier needs a second to load the programs on a busy machine and ten under an emulator. Beside
+ * real-time processes it took more than a minute. The limit is for an agent that hangs: a test goes on as soon
+ * as the agent is ready. */
 #define AGENT_READY_MS 200000
 
 static long long agent_now_ms(void)
@@ -88,7 +89,7 @@ static int agent_notify_open(const char *path)
     return fd;
 }
 
-/* What has come: READY, the last STATUS. */
+/* Reads the messages that have arrived: READY, the last STATUS. */
 static void agent_notified(struct agent *agent)
 {
     char text[1024], *line, *state;
@@ -140,7 +141,7 @@ pid_t agent_launch(struct agent *agent, struct place *place, const struct agent_
     char notify[96];
     int error;
     *agent = (struct agent){.notify_fd = -1};
-    /* One cgroup for all agents of the place. */
+    /* All agents of the place are in one cgroup. */
     if (place->agent_group < 0)
         place->agent_group = place_group(place, false);
     agent->group = place->agent_group;
@@ -188,7 +189,7 @@ int agent_stop(struct agent *agent, int with)
             break;
         status = -1;
     }
-    if (status == -1) { /* reported as a failure by the caller; no reason to leave it running */
+    if (status == -1) { /* the caller reports the failure */
         kill(agent->pid, SIGKILL);
         waitpid(agent->pid, NULL, 0);
     }
@@ -312,7 +313,7 @@ uint64_t agent_heartbeat_age_ns(const struct place *place)
     return now_ns > meta.heartbeat_ns ? now_ns - meta.heartbeat_ns : 0;
 }
 
-/* The mapping of the file that holds this offset of it and is the data's: 0 none. */
+/* Address of the file's data mapping that contains this offset of the file; 0: no such mapping. */
 static uint64_t agent_address(pid_t pid, const char *file, uint64_t offset)
 {
     char path[64], line[512], mode[8], name[256];

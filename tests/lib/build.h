@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * build.h: small shared objects that tests compile for themselves (tests/lib/preload), in a folder of their own that is
- * removed at the end.
+ * build.h: compiles small shared objects for tests (from tests/lib/preload) into a temporary folder.
  */
 #ifndef GP_TEST_LIB_BUILD_H
 #define GP_TEST_LIB_BUILD_H
 
-/* A fresh folder under /tmp, absolute; from malloc: give it to build_remove. */
+/* Makes a folder under /tmp. Returns its absolute path from malloc; pass it to build_remove. */
 char *build_folder(void);
 /* Compiles tests/lib/preload/SOURCE into FOLDER/NAME with one more compiler argument (or NULL).  0 or -errno. */
 int build_shared(const char *folder, const char *source, const char *name, const char *extra);
-/* Another file with the same contents (the loader tells libraries apart by file).  0 or -errno. */
+/* Copies the file: the loader identifies libraries by file, not by contents. 0 or -errno. */
 int build_copy(const char *from, const char *to);
 void build_remove(char *folder);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cachejudge.c: after an operation, does everything agree?  Called by
- * cachemodel.c after each step; changes nothing in the cache.
+ * cachejudge.c: checks after an operation that the cache, the model and the fake device agree.
+ * cachemodel.c calls it after each step. It changes nothing in the cache.
  */
 #include "lib/cachejudge.h"
 
@@ -63,8 +63,8 @@ bool cachejudge_grant(struct cachemodel *model, const struct gp_request *request
     return true;
 }
 
-/* Was there really no room?  What could have been given back is gone, and what is held leaves no place for a
- * segment. */
+/* Checks that a refusal was right: the cache has released all memory that it could, and the rest leaves no
+ * room for a segment. */
 bool cachejudge_oom(struct cachemodel *model, const struct gp_request *request)
 {
     struct gp_cache_numbers numbers;
@@ -99,7 +99,7 @@ struct walk {
     struct cachemodel_sums *sums;
     struct gp_cache_segment segment;
     enum gp_cache_state before; /* of the block before, in the same segment */
-    uint64_t at;                /* where the next block must begin; segment end: the segment is covered */
+    uint64_t at;                /* where the next block must start; the segment is covered at its end */
     uint64_t last_end;
     unsigned next; /* of the model's blocks */
     uint64_t live, idle;
@@ -111,8 +111,8 @@ static void sum_pools(struct walk *walk, unsigned gauge, bool small, uint64_t am
     walk->sums->gauges[gauge + (small ? GP_POOL_SMALL : GP_POOL_LARGE)] += (int64_t)amount;
 }
 
-/* A policy with one pool for all has none to tell, so its blocks count by their size, as plain driver allocations
- * do. */
+/* A policy with a single pool cannot report a block's pool, so its blocks count by their size, as plain driver
+ * allocations do. */
 static bool block_is_small(const struct walk *walk, const struct gp_cache_block *block)
 {
     return walk->model->policy.small_bytes ? walk->segment.small : block->bytes <= 1u << 20;
@@ -239,7 +239,7 @@ static bool walk_block(void *arg, const struct gp_cache_block *block)
         right = walk_idle(walk, block);
     else {
         sum_active(walk, block);
-        walk->live++; /* it pins as a live one does */
+        walk->live++; /* it pins the segment as a live block does */
         walk->sums->waiting += block->bytes;
         walk->sums->waiting_pieces++;
     }
@@ -273,14 +273,15 @@ static const char *gauge_name(unsigned gauge)
                                                   : "kind";
 }
 
-/* Gauges that an allocation only raises and a free only lowers: their peak is the greatest value after any step. */
+/* An allocation only raises these gauges and a free only lowers them, so their peak is the greatest value after
+ * any step. */
 static bool gauge_is_plain(unsigned gauge)
 {
     return gauge < GP_GAUGE_ACTIVE || gauge == GP_GAUGE_OVERSIZE_ALLOCATIONS ||
            gauge == GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR || gauge == GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR;
 }
 
-/* Those whose greatest value the model knows also between checks. */
+/* The model knows the greatest value of these between checks too. */
 static bool gauge_is_running(unsigned gauge)
 {
     return gauge == GP_GAUGE_ALLOCATION || gauge == GP_GAUGE_ALLOCATED_BYTES ||
@@ -327,7 +328,7 @@ static bool judge_gauges(struct cachemodel *model)
                                 (long long)model->totals[GP_GAUGE_ALLOCATED_BYTES],
                                 (long long)model->totals[GP_GAUGE_ALLOCATION]);
     const struct gp_gauge_value *reserved = &values[GP_GAUGE_RESERVED_BYTES];
-    /* A growth that fails half-way gives back handles that were never part of the reserve. */
+    /* A growth that fails half-way releases handles that never counted as reserved. */
     if (!model->troubled && !model->policy.growable && (uint64_t)reserved->peak != model->dev.held_peak)
         return cachejudge_wrong(model, "reserved: peak %lld, the device gave %llu at most", (long long)reserved->peak,
                                 (unsigned long long)model->dev.held_peak);

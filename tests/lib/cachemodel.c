@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cachemodel.c: bytes become operations on a cache. */
+ * cachemodel.c: turns bytes into operations on a cache; see cachemodel.h. */
 #include "lib/cachejudge.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 
 #define MIB (1ull << 20)
 
-/* A calm run: so many operations only allocate, then there are never more than half as many blocks; and the blocks that
- * a thread may keep, so few that it has too many now and then. */
+/* A calm run: its first CALM_RISE operations only allocate; after that there are never more than half as many
+ * blocks. A thread may keep so few blocks that it exceeds the limit now and then. */
 #define CALM_RISE  150
 #define CALM_LOCAL 12
 
@@ -33,7 +33,7 @@ const struct cachemodel_setup cachemodel_places[CACHEMODEL_PLACES] = {
     {.policy = "auto_growth", .conf = "expandable_segments:True", .page_bytes = 2 * MIB},
 };
 
-/* One operation's bytes: what, which, a few bits, how much. */
+/* The bytes of one operation: its kind, the block, a few flags, the size. */
 struct step {
     unsigned what, which, bits, shard, kind;
     uint32_t amount;
@@ -57,7 +57,7 @@ static unsigned stream_number(const struct cachemodel *model, uint64_t id)
 
 /* ---- allocations ------------------------------------------------------------------------------------------------- */
 
-/* Every border of the rules, and both sides of it. */
+/* Every boundary of the rules, and the sizes on both sides of it. */
 static uint64_t step_size(const struct step *step)
 {
     static const uint64_t borders[] = {1,        256,      512,     1024,     4096,      512 * 1024, MIB,
@@ -92,7 +92,7 @@ static uint64_t step_size(const struct step *step)
     }
 }
 
-/* What an allocation moves at once and a free takes back, and so has an exact peak whenever it is looked at. */
+/* Counters that an allocation raises at once and a free lowers: their peak is exact at any time. */
 static void live_move(struct cachemodel *model, const struct gp_grant *grant, int sign)
 {
     model->live_bytes += sign * (int64_t)grant->bytes;
@@ -175,7 +175,7 @@ static bool step_alloc(struct cachemodel *model, const struct step *step)
         return cachejudge_wrong(model, "alloc: more than there is");
     bool unordered = request.stream == GP_STREAM_ANY || kind >= 24;
     if (!block_add(model, &request, &grant, unordered))
-        return true; /* the check will tell */
+        return true; /* the check will report it */
     if (step->amount >> 30)
         fakeuse_work(&model->use, grant.address,
                      request.stream == GP_STREAM_ANY
@@ -216,7 +216,7 @@ static bool step_free(struct cachemodel *model, const struct step *step)
     return block_release(model, i, step->shard);
 }
 
-/* Half of all blocks go: far below the peak a cache may take short ways. */
+/* Frees half of all blocks: far below the peak a cache may take its short paths. */
 static bool step_ebb(struct cachemodel *model, const struct step *step)
 {
     snprintf(model->last, sizeof model->last, "ebb");
@@ -226,7 +226,7 @@ static bool step_ebb(struct cachemodel *model, const struct step *step)
     return true;
 }
 
-/* Work on a stream that may use the block: its own, a recorded one, or any when the free will wait for all. */
+/* Submits work on a stream that may use the block: its own, a recorded one, or any if the free waits for all. */
 static bool step_work(struct cachemodel *model, const struct step *step)
 {
     if (model->count == 0)
@@ -249,7 +249,7 @@ static bool step_record(struct cachemodel *model, const struct step *step)
     unsigned index = fakedev_stream_index(&model->dev, model->stream_ids[stream]);
     snprintf(model->last, sizeof model->last, "record_stream %#llx on %llx", (unsigned long long)block->grant.address,
              (unsigned long long)model->stream_ids[stream]);
-    /* A number whose first owner is gone means another stream now, which nobody can tell from the block's own. */
+    /* The number of a destroyed stream may belong to a new stream now; the cache cannot tell the two apart. */
     if (block->grant.stream == model->stream_ids[stream] && block->home != index)
         return true;
     if (!gp_cache_record_stream(model->cache, block->grant.address, model->stream_ids[stream]))
@@ -266,7 +266,7 @@ static bool step_unknown(struct cachemodel *model, const struct step *step)
     snprintf(model->last, sizeof model->last, "unknown pointers");
     if (step->which % 2 && model->count) {
         struct gp_grant *live = &model->blocks[step->amount % model->count].grant;
-        address = live->address + live->bytes / 2; /* the inside of a block is none that could be freed */
+        address = live->address + live->bytes / 2; /* an address inside a block cannot be freed */
     } else if (gp_cache_owns(model->cache, address) || gp_cache_find(model->cache, address, &grant) ||
                gp_cache_segment_of(model->cache, address, &base, &bytes, &dedicated))
         return cachejudge_wrong(model, "knows memory that is not its own");
@@ -311,7 +311,7 @@ static bool step_stream_gone(struct cachemodel *model, const struct step *step)
         model->blocks[i].orphan |= model->blocks[i].grant.stream == id;
     gp_cache_stream_gone(model->cache, id);
     fakedev_stream_close(&model->dev, id);
-    if (step->bits & 1) /* another number; else the same one again, as a driver likes to give */
+    if (step->bits & 1) /* another number; otherwise the same one again, as drivers often do */
         model->stream_ids[stream] = 0x55d000000000ull + model->dev.stream_count * 0x400;
     fakedev_stream_open(&model->dev, model->stream_ids[stream]);
     return true;
@@ -326,7 +326,7 @@ static bool step_pool(struct cachemodel *model, const struct step *step)
         return gp_cache_pool_begin(model->cache, pool) == 0 || cachejudge_wrong(model, "refused");
     }
     int rc = gp_cache_pool_release(model->cache, pool);
-    if (model->pool_refs[pool] == 0) /* it may still know the pool for its live blocks' sake */
+    if (model->pool_refs[pool] == 0) /* the cache keeps the pool while blocks of it are live */
         return rc == -ENOENT || rc == 0 || cachejudge_wrong(model, "error %d", rc);
     model->pool_refs[pool]--;
     return rc == 0 || cachejudge_wrong(model, "error %d", rc);
@@ -398,7 +398,7 @@ static bool step_trouble(struct cachemodel *model, const struct step *step)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* No lock of the cache is held here, so it may be asked. */
+/* The cache holds no lock here, so its functions may be called. */
 static void listen(void *listener, const struct gp_cache_event *event)
 {
     struct cachemodel *model = listener;
@@ -558,9 +558,9 @@ bool cachemodel_fini(struct cachemodel *model, bool free_blocks)
     for (unsigned i = 0; i < model->count && right; i++)
         fakeuse_release(&model->use, model->blocks[i].grant.address, true);
     struct gp_cache *cache = model->cache;
-    model->cache = NULL; /* the listener must not ask now */
+    model->cache = NULL; /* the listener must not call the cache now */
     if (right)
-        gp_cache_free(cache); /* a broken one is left alone: its end could hang */
+        gp_cache_free(cache); /* a broken cache is not ended: that could hang */
     right = right && fini_look(model, free_blocks);
     gp_counter_free(model->gauges);
     fakeuse_fini(&model->use);

@@ -47,7 +47,7 @@ const struct catalog_entry catalog[] = {
     {.name = "devices", .sim = "devices=20,memory=1GiB", .note = "20"},
     {.name = "devices", .sim = "devices=2", .note = "2"},
     {.name = "static_tls"},
-    /* Slack: what the calls in flight on all threads can weigh together. */
+    /* Slack: the most bytes that the calls in flight on all threads can have together. */
     {.name = "reuse", .has_threads = true, .rules = {.peak_slack_bytes = 8 * 2 * MIB}},
     {.name = "short_threads", .has_threads = true, .rules = {.peak_slack_bytes = 10 * 8 * KIB}},
     {.name = "fork", .has_threads = true, .rules = {.peak_slack_bytes = MIB / 2 + 64 * KIB}},
@@ -67,7 +67,7 @@ const struct catalog_entry catalog[] = {
     {.name = "devices_rt", .sim = "devices=3", .note = "3"},
     {.name = "hook_lookup", .rules = {.is_reserved_polled = true}},
     {.name = "hook_contexts"},
-    /* Written for the caching allocator; without it they are programs like the others. */
+    /* Programs for the caching allocator; they run without it too. */
     {.name = "shim_streams"},
     {.name = "shim_async_free_use", .has_threads = true},
     {.name = "shim_capture"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * catalog.h: every test program with how it is run and what may be expected of it.  One table, read by the accounting,
- * fault and harmlessness tests.
+ * catalog.h: one table of all test programs: how each is run and its properties. The accounting, fault and
+ * harmlessness tests read it.
  */
 #ifndef GP_TEST_LIB_CATALOG_H
 #define GP_TEST_LIB_CATALOG_H
@@ -20,7 +20,7 @@ struct catalog_entry {
     const char *args[CATALOG_ARGS];
     const char *sim;  /* GPUPROF_SIM; NULL for one device of 16 GiB */
     const char *note; /* distinguishes entries of one program */
-    int processes;    /* that hold at their end with a ledger each; 0 means 1 */
+    int processes;    /* processes that stop at their end, each with a ledger; 0 means 1 */
     int exit_code;
     struct ledger_rules rules;
     bool has_threads; /* the order of calls differs from run to run: fault scripts by number hit different calls */
@@ -31,10 +31,10 @@ extern const size_t catalog_count;
 
 /* "name note": for messages and test names.  Static buffer. */
 const char *catalog_title(const struct catalog_entry *entry);
-/* Fills argv (of CATALOG_ARGS + 2) and the options that come from the entry. */
+/* Fills argv (CATALOG_ARGS + 2 entries) and those options that the entry defines. */
 void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options);
 
-/* For ParameterizedTestParameters: the index of each entry that is wanted (NULL: of all), as int. */
+/* For ParameterizedTestParameters: the indexes, as int, of the entries that the function selects (NULL: all). */
 static inline struct criterion_test_params catalog_each(bool (*is_wanted)(const struct catalog_entry *entry))
 {
     int *index = cr_malloc(sizeof(*index) * catalog_count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * elsewhere.h: what runs on this machine beside the tests.
+ * elsewhere.h: finds an agent that runs on this machine outside the tests, and reads start times.
  */
 #ifndef GP_TEST_LIB_ELSEWHERE_H
 #define GP_TEST_LIB_ELSEWHERE_H
@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The pid of an agent that somebody else runs on this machine and that looks for copies of the library: it arms those
- * of the tests too, and holds their mounts.  0: there is none. */
+/* The pid of an agent that runs on this machine outside the tests and searches for copies of the library.
+ * It arms the tests' copies too, and keeps their mounts busy. 0: no such agent. */
 pid_t elsewhere_agent(void);
-/* For a Criterion test: what such an agent has armed is armed already, for whoever looks as well as for itself. */
+/* Skips a Criterion test if such an agent runs: the copies that it armed are armed for every process. */
 #define ELSEWHERE_SKIP()                                                                                               \
     do {                                                                                                               \
         pid_t _other = elsewhere_agent();                                                                              \
@@ -19,8 +19,8 @@ pid_t elsewhere_agent(void);
             cr_skip_test("an agent runs here (pid %d), which finds the same copies", (int)_other);                     \
     } while (0)
 
-/* When a process began, as the library in it would say: some time in the clock tick that /proc shows.  0: there is
- * none. */
+/* Start time of a process on the library's clock: a time within the clock tick that /proc shows. 0: no such
+ * process. */
 uint64_t elsewhere_start_ns(pid_t pid);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fakedev.c: the backend that trusts nobody. */
+ * fakedev.c: the backend that checks every call; see fakedev.h. */
 #include "lib/fakedev.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACKED_BYTES (1ull << 20) /* up to here the driver puts several allocations into one 2 MiB block */
+#define PACKED_BYTES (1ull << 20) /* the driver puts several allocations up to this size into one 2 MiB block */
 #define PACKED_ALIGN 512ull
 #define LARGE_ALIGN  (2ull << 20)
 
@@ -24,7 +24,7 @@ void fakedev_fault(struct fakedev *dev, const char *format, ...)
 
 /* ---- lists of ranges -------------------------------------------------------------------------------------------- */
 
-/* The first range that ends behind the address. */
+/* The first range that ends after the address. */
 static size_t list_seek(const struct fakedev_list *list, uint64_t address)
 {
     size_t low = 0, high = list->count;
@@ -76,7 +76,7 @@ static bool list_touches(const struct fakedev_list *list, uint64_t address, uint
     return i < list->count && list->at[i].address < address + bytes;
 }
 
-/* Lowest free place of the arena: addresses come back as soon as they can. */
+/* The lowest free place of the arena, so addresses are reused as early as possible. */
 static uint64_t arena_place(const struct fakedev *dev, uint64_t bytes, uint64_t align)
 {
     uint64_t at = FAKEDEV_BASE;
@@ -95,7 +95,7 @@ static uint64_t arena_place(const struct fakedev *dev, uint64_t bytes, uint64_t 
 
 /* ---- every call ------------------------------------------------------------------------------------------------- */
 
-/* Counts, runs the hook, and answers for the script; on 0 the mutex is held. */
+/* Counts the call, runs the hook, and returns the script's error. If it returns 0, the mutex is held. */
 static uint32_t call_begin(struct fakedev *dev, enum fakedev_call call)
 {
     if (dev->enter)
@@ -171,7 +171,7 @@ static uint32_t fake_free(void *self, uint64_t address)
     struct fakedev_range *range = list_at(&dev->linear, address);
     if (!range || range->address != address)
         return call_fault(dev, "free: no allocation begins there", address, 0);
-    /* cuMemFree waits for the device where it must; nothing else that gives memory back does. */
+    /* cuMemFree waits for the device if it must. No other call that releases memory does. */
     if (dev->leave && !dev->lies && dev->leave(dev->arg, range->address, range->bytes))
         fakedev_complete_all(dev);
     leave(dev, range->address, range->bytes);
@@ -198,7 +198,7 @@ static uint32_t fake_reserve(void *self, uint64_t bytes, uint64_t *address)
     uint64_t at = arena_place(dev, bytes, LARGE_ALIGN);
     if (!at)
         return call_end(dev, GP_BACKEND_OOM);
-    /* arena_place begins at BASE, which is aligned, and steps aligned. */
+    /* arena_place starts at BASE, which is aligned, and advances by aligned steps. */
     list_put(&dev->ranges, (struct fakedev_range){.address = at, .bytes = bytes});
     *address = at;
     return call_end(dev, 0);
@@ -260,7 +260,7 @@ static uint32_t fake_destroy(void *self, uint64_t handle)
     return call_end(dev, 0);
 }
 
-/* What is wrong with a call of map, or NULL. */
+/* The text of the error in a call of map, or NULL. */
 static const char *map_wrong(struct fakedev *dev, uint64_t address, uint64_t bytes, const uint64_t *handles,
                              const uint64_t *handle_bytes, unsigned count)
 {
@@ -317,7 +317,7 @@ static uint32_t fake_unmap(void *self, uint64_t address, uint64_t bytes)
         return rc;
     size_t first = list_seek(&dev->mappings, address), i = first;
     uint64_t at = address;
-    /* Handle by handle without gap, and no handle in part. */
+    /* The range must consist of whole handles, without a gap. */
     for (; i < dev->mappings.count && at < address + bytes && dev->mappings.at[i].address == at; i++)
         at += dev->mappings.at[i].bytes;
     if (bytes == 0 || at != address + bytes)
@@ -356,7 +356,7 @@ unsigned fakedev_stream_index(struct fakedev *dev, uint64_t id)
 {
     unsigned index = stream_index(dev, id);
     if (index == FAKEDEV_STREAMS)
-        abort(); /* the test's own mistake */
+        abort(); /* a mistake of the test */
     return index;
 }
 
@@ -424,8 +424,8 @@ static struct fakedev_fence *fence_find(struct fakedev *dev, uint64_t id)
     return NULL;
 }
 
-/* A refused call leaves the fence where it is, and whoever made it may count it gone.  Any other error means that the
- * device has failed: the fence is gone, and no work touches memory any more. */
+/* A refused call leaves the fence as it is, but its maker may treat it as gone. Any other error means that
+ * the device has failed: the fence is gone, and no work accesses memory any more. */
 static uint32_t fence_refused(struct fakedev *dev, uint64_t id, uint32_t rc)
 {
     pthread_mutex_lock(&dev->mutex);
@@ -455,7 +455,7 @@ static uint32_t fake_query(void *self, uint64_t id)
     return call_end(dev, 0);
 }
 
-/* Time passes: exactly the work that the fence names gets done. */
+/* Simulates the wait: completes exactly the work that the fence covers. */
 static uint32_t fake_wait(void *self, uint64_t id)
 {
     struct fakedev *dev = self;

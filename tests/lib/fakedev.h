@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * fakedev.h: a backend for the caching allocator that trusts nobody.  Memory is numbers: driver allocations, address
- * ranges, physical handles and mappings are records, streams are pairs of counters, a fence is what was submitted when
- * it was made.  Whatever the cache does that a driver would refuse, or that would let the device write into somebody
- * else's memory, is a fault; the first one is kept as text.
+ * fakedev.h: a backend for the caching allocator that checks every call. It has no memory, only records:
+ * of driver allocations, address ranges, physical handles and mappings. A stream is a pair of counters; a fence
+ * has the counters' values at the time when it was made. A call that a driver would refuse, or that would let
+ * the device write into memory of another owner, is a fault. The text of the first fault is kept.
  *
- * Small driver allocations are packed closely and addresses are used again at once (as the driver does): two segments
- * can share a 2 MiB page, and a stale record meets new memory.
+ * As the driver does, it packs small allocations closely and reuses addresses at once. So two segments can
+ * share a 2 MiB page, and a stale record can match new memory.
  *
- * Threads: all functions lock; the hooks run unlocked.
+ * Threads: all functions lock; the hooks run without the lock.
  */
 #ifndef GP_TEST_LIB_FAKEDEV_H
 #define GP_TEST_LIB_FAKEDEV_H
@@ -19,10 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAKEDEV_STREAMS 64 /* incarnations: a stream that was destroyed and made again is another one */
+#define FAKEDEV_STREAMS 64 /* counts incarnations: a stream that is destroyed and made again is another stream */
 #define FAKEDEV_BASE    (1ull << 40)
 #define FAKEDEV_ARENA   (1ull << 44) /* all addresses lie in [BASE, BASE + ARENA) */
-#define FAKEDEV_FAILED  999u         /* what a scripted failure returns when nothing else is said */
+#define FAKEDEV_FAILED  999u         /* the error of a scripted failure, by default */
 
 enum fakedev_call {
     FAKEDEV_ALLOCATE,
@@ -58,7 +58,7 @@ struct fakedev_handle {
 
 struct fakedev_fence {
     uint64_t id;
-    bool excused; /* a call about it was refused, so nobody can say whose it is now */
+    bool excused; /* a call about it was refused, so its owner is unknown */
     uint64_t submitted[FAKEDEV_STREAMS];
 };
 
@@ -83,21 +83,21 @@ struct fakedev {
     uint64_t held, held_peak;
     uint64_t calls[FAKEDEV_CALLS], call_count;
     bool capturing; /* atomic: every call answers GP_BACKEND_FORBIDDEN */
-    bool lies;      /* every fence is called reached at once: the negative control of tests that look for early reuse */
+    bool lies;      /* every fence counts as reached at once: the negative control of tests for early reuse */
 
-    /* Script: the call with this number (1 is the first, of all kinds, or of one kind) fails with code. */
+    /* Script: the call with this number (1: the first) fails with code. Counts calls of all kinds, or of one. */
     uint64_t fail_at, fail_kind_at[FAKEDEV_CALLS];
     uint32_t fail_code;
     uint64_t failed;
 
-    /* Hooks; arg is handed through.  enter: at the start of every call.  leave: device memory is about to leave; it
-     * must not be in use.  Returns NULL or what is wrong. */
+    /* Hooks, which get arg. enter: called at the start of every call. leave: called before device memory is
+     * released, which must not be in use; returns NULL or the text of an error. */
     void *arg;
     void (*enter)(void *arg, enum fakedev_call call);
     const char *(*leave)(void *arg, uint64_t address, uint64_t bytes);
 
     uint64_t faults; /* atomic */
-    char fault[256]; /* the first */
+    char fault[256]; /* of the first fault */
 };
 
 int fakedev_init(struct fakedev *dev, uint64_t capacity, uint64_t page_bytes);
@@ -105,22 +105,22 @@ void fakedev_fini(struct fakedev *dev);
 struct gp_backend fakedev_backend(struct fakedev *dev);
 void fakedev_fault(struct fakedev *dev, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Streams.  index is what the counters go by; a number that nobody opened is a fault. */
+/* Streams. The counters are per index. A number that was not opened is a fault. */
 unsigned fakedev_stream_open(struct fakedev *dev, uint64_t id);
 void fakedev_stream_close(struct fakedev *dev, uint64_t id);
 unsigned fakedev_stream_index(struct fakedev *dev, uint64_t id);
-uint64_t fakedev_submit(struct fakedev *dev, unsigned index); /* one piece of work; its number */
+uint64_t fakedev_submit(struct fakedev *dev, unsigned index); /* submits one piece of work; returns its number */
 void fakedev_complete(struct fakedev *dev, unsigned index, uint64_t upto);
 void fakedev_complete_all(struct fakedev *dev);
 bool fakedev_done(struct fakedev *dev, unsigned index, uint64_t number);
 
-/* Is every byte there?  linear: inside one driver allocation. */
+/* Whether all bytes are mapped. linear: inside one driver allocation. */
 bool fakedev_holds(struct fakedev *dev, uint64_t address, uint64_t bytes);
 bool fakedev_linear(struct fakedev *dev, uint64_t address, uint64_t bytes, struct fakedev_range *out);
 bool fakedev_holds_any(struct fakedev *dev, uint64_t address, uint64_t bytes);
-/* The context died: everything is gone. */
+/* The context is destroyed, and everything in it. */
 void fakedev_die(struct fakedev *dev);
-/* Says what is still held (ranges: also address ranges); 0 when nothing. */
+/* Counts the objects that are still held (ranges: address ranges too) and describes them. */
 size_t fakedev_left(struct fakedev *dev, bool ranges, char *what, size_t what_bytes);
 
 #endif

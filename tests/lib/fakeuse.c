@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fakeuse.c: the order of uses. */
+ * fakeuse.c: see fakeuse.h. */
 #include "lib/fakeuse.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static size_t extent_seek(const struct fakeuse *use, uint64_t address)
 
 static void extent_put(struct fakeuse *use, size_t i, const struct fakeuse_extent *extent)
 {
-    struct fakeuse_extent copy = *extent; /* it may lie in the array that grows */
+    struct fakeuse_extent copy = *extent; /* it may point into the array that grows */
     if (use->count == use->room) {
         use->room = use->room ? use->room * 2 : 64;
         use->at = realloc(use->at, use->room * sizeof use->at[0]);
@@ -56,7 +56,8 @@ static unsigned extent_pending(const struct fakeuse *use, const struct fakeuse_e
     return FAKEUSE_MOST;
 }
 
-/* Cuts [address, address + bytes) out of extent i, which overlaps it; what is left stays.  Returns where to go on. */
+/* Cuts [address, address + bytes) out of extent i, which overlaps it, and keeps the rest. Returns the index
+ * of the next extent. */
 static size_t extent_cut(struct fakeuse *use, size_t i, uint64_t address, uint64_t bytes)
 {
     struct fakeuse_extent tail = use->at[i];
@@ -80,7 +81,7 @@ static bool extent_touches(const struct fakeuse *use, size_t i, uint64_t address
     return i < use->count && use->at[i].address < address + bytes;
 }
 
-/* Work of the old owner against the new owner's stream. */
+/* Checks that the old owner's work is done or ordered before the new owner's stream. */
 static void judge(struct fakeuse *use, struct fakeuse_extent *made, const struct fakeuse_extent *old, unsigned stream)
 {
     for (unsigned w = 0; w < old->count; w++) {
@@ -117,7 +118,7 @@ static struct fakeuse_extent *extent_live(struct fakeuse *use, uint64_t address)
 {
     size_t i = extent_seek(use, address);
     if (i == use->count || use->at[i].address != address || !use->at[i].live)
-        abort(); /* the test's own mistake */
+        abort(); /* a mistake of the test */
     return &use->at[i];
 }
 

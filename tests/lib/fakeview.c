@@ -34,7 +34,7 @@ struct gp_fake_process *gp_fake_add(struct gp_fake_machine *machine, uint32_t tg
     return process;
 }
 
-/* The sum of (cgroup, device), or of the device with cgroup 0; made when it is new. */
+/* The sum of (cgroup, device); cgroup 0: of the device. Makes it if it is new. */
 static struct gp_map_sum *sum_of(struct gp_system_sum *sums, uint32_t *count, uint64_t cgroup_id, uint32_t device)
 {
     uint8_t uuid[16];
@@ -49,7 +49,7 @@ static struct gp_map_sum *sum_of(struct gp_system_sum *sums, uint32_t *count, ui
     return &sums[(*count)++].value;
 }
 
-/* The tables wrap or clamp as they like: what is made of it must stand any number. */
+/* The real tables may wrap or clamp, so readers must accept any number. */
 static int64_t plus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);

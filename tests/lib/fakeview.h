@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fakeview.h: a machine as the agent's tables would show it, made by tests: what is put in is what must come out. */
+ * fakeview.h: a machine's processes and GPUs as the agent's tables would show them, for tests. */
 #ifndef GP_TEST_LIB_FAKEVIEW_H
 #define GP_TEST_LIB_FAKEVIEW_H
 
@@ -19,16 +19,16 @@ struct gp_fake_process {
 struct gp_fake_machine {
     struct gp_map_meta meta;
     bool dead;
-    int error; /* what read returns instead */
+    int error; /* if set, read returns this error */
     uint32_t count;
     struct gp_fake_process *processes;
-    struct gp_fake_process past[64]; /* the dead: counters alone */
+    struct gp_fake_process past[64]; /* of processes that have ended: counters only */
     uint32_t past_count;
     unsigned reads;
 };
 
 void gp_fake_uuid(uint8_t uuid[16], uint32_t device);
-/* What the tables would hold: sums over containers and devices of all processes.  As gp_system_view_read. */
+/* Fills the view with the tables' sums over all processes, by container and device. As gp_system_view_read. */
 int gp_fake_read(void *machine, struct gp_system_view **out, char *why, size_t why_bytes);
 void gp_fake_free(struct gp_system_view *view);
 struct gp_fake_process *gp_fake_add(struct gp_fake_machine *machine, uint32_t tgid, uint64_t cgroup_id, uint32_t device,

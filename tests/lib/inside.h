@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * inside.h: a test's body in a pid and a mount namespace of its own, as its first process: whatever it starts, mounts
- * or opens ends with it, and what looks through /proc there finds the test's own processes alone.
+ * inside.h: runs a test's body as the first process of new pid and mount namespaces. Its processes, mounts
+ * and files end with it, and a search through /proc finds only the test's own processes there.
  */
 #ifndef GP_TEST_LIB_INSIDE_H
 #define GP_TEST_LIB_INSIDE_H
@@ -10,18 +10,18 @@
 #include <stddef.h>
 #include <unistd.h>
 
-#define INSIDE_SKIP 77 /* _exit(INSIDE_SKIP): skips, for what was said */
+#define INSIDE_SKIP 77 /* _exit(INSIDE_SKIP) skips the test; the reason is the body's output */
 
-/* Runs body, then finish (may be NULL).  What body exits with, INSIDE_SKIP also where it is not root; text gets what
- * was said. */
+/* Runs body, then finish (may be NULL). Returns the body's exit status, or INSIDE_SKIP without root; text gets
+ * the output. */
 int inside_run(void (*body)(void), void (*finish)(void), char *text, size_t bytes);
-/* A folder, inside an empty tmpfs. */
+/* A folder in an empty tmpfs. */
 const char *inside_top(void);
 void inside_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Commands, run in that folder; the test fails if one does. */
+/* Runs commands in that folder. The test fails if one fails. */
 void inside_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* With, or without, the capabilities that open /proc/PID/map_files: CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE. */
+/* Adds or drops the capabilities for /proc/PID/map_files: CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE. */
 void inside_admin(bool has);
 
 /* For a Criterion test. */

@@ -28,7 +28,7 @@ static const char *const keeper_forms[] = {
 
 static void keeper_remove(const char *path)
 {
-    /* A killed process leaves its cgroup a little later. */
+    /* A killed process stays in its cgroup for a moment. */
     for (int tries = 0; tries < 500 && unlink(path) != 0 && rmdir(path) != 0 && errno == EBUSY; tries++)
         usleep(10000);
 }
@@ -51,7 +51,7 @@ void keeper_outlive(int fd)
 {
     char byte;
     setsid();
-    /* The runner waits for the end of its own pipes: nothing of it may stay open here. */
+    /* The test runner waits until its pipes are closed, so this process must not hold them open. */
     dup2(fd, 3);
     syscall(SYS_close_range, 4u, ~0u, 0);
     int null = open("/dev/null", O_RDWR);
@@ -77,7 +77,7 @@ void keeper_start(const char *file)
     pid_t pid = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0)
         return;
-    /* No child of the test's: it may wait for any of its own. */
+    /* Not a child of the test, which may wait for any child. */
     pid_t between = fork();
     if (between == 0) {
         if (fork() == 0)
@@ -86,5 +86,5 @@ void keeper_start(const char *file)
     }
     while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR) {
     }
-    close(ends[0]); /* the other end is closed by the end of the test */
+    close(ends[0]); /* the other end is closed when the test ends */
 }

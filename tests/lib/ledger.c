@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ledger.c: see ledger.h.  Called by the accounting, fault and session tests; derives nothing from the product's code.
+ * ledger.c: see ledger.h.  Called by the accounting, fault and session tests; it shares no code with the product.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Kinds that only the profiler knows: it measures or estimates them, so no ledger has them. */
+/* The profiler measures or estimates these kinds, so the ledger does not have them. */
 static const char *const ledger_unknown_kinds[] = {"context", "module", "untracked"};
 
 void ledger_diff_add(struct ledger_diff *diff, const char *form, ...)
@@ -94,7 +94,7 @@ static void ledger_compare_kind(struct ledger_diff *diff, const char *where, con
     }
 }
 
-/* Kinds that either side has: one that the other lacks counts as zero there. */
+/* Compares the kinds of both sides: a kind that one side lacks counts as zero there. */
 static void ledger_compare_kinds(struct ledger_diff *diff, const char *where, const json_t *profiler,
                                  const json_t *truth, long long slack)
 {
@@ -192,7 +192,7 @@ void ledger_compare(struct ledger_diff *diff, const json_t *process, const json_
 
 /* ---- reading the two ----------------------------------------------------------------------------------------- */
 
-/* Numbers of a session that did not answer are unknown, not zero: say so instead of comparing them. */
+/* Numbers of a session that did not answer are unknown, not zero: reports that instead of comparing them. */
 static void ledger_state(struct ledger_diff *diff, const json_t *process)
 {
     const char *state = json_string_value(json_object_get(process, "state"));

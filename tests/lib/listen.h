@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * listen.h: a listener to gpuprof:batch in one file, through count.bpf.c.  Included by who links libbpf; nothing is
- * pinned, so all of it is gone with its process.
+ * listen.h: a listener to the probe gpuprof:batch, in one header, through count.bpf.c. For programs that link
+ * libbpf. Nothing is pinned, so all of it ends with the process.
  */
 #ifndef GP_TEST_LIB_LISTEN_H
 #define GP_TEST_LIB_LISTEN_H
@@ -37,7 +37,7 @@ static inline void listen_close(struct listen *listen)
     *listen = (struct listen){0};
 }
 
-/* build/tests/bpf/count.bpf.o, beside the running test's folder. */
+/* Path of build/tests/bpf/count.bpf.o, found from the running test's folder. */
 static inline const char *listen_object(void)
 {
     static char path[4096];
@@ -53,7 +53,8 @@ static inline int listen_map(const struct listen *listen, const char *name)
     return bpf_object__find_map_fd_by_name(listen->object, name);
 }
 
-/* Loads; attaches nothing.  keep: every batch goes to visit, in listen_poll.  0 or -errno: -EPERM, no BPF here. */
+/* Loads the program; attaches nothing. keep: listen_poll passes every batch to visit. 0 or -errno; -EPERM: BPF
+ * is not available. */
 static inline int listen_open(struct listen *listen, int (*visit)(void *arg, void *kept, size_t bytes), void *arg)
 {
     struct { /* of .rodata, in the order of count.bpf.c */
@@ -91,7 +92,7 @@ static inline int listen_arm(struct listen *listen, const char *file)
     return listen_arm_in(listen, file, -1);
 }
 
-/* The caller's own program and process: the same file may run in others that are being tested meanwhile. */
+/* Attaches to the caller's own program, in this process only: other tested processes may run the same file. */
 static inline int listen_arm_here(struct listen *listen)
 {
     return listen_arm_in(listen, "/proc/self/exe", getpid());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * mounts.h: where the test's process sees a file system of a kind.
+ * mounts.h: finds a mount of a given file system type.
  */
 #ifndef GP_TEST_LIB_MOUNTS_H
 #define GP_TEST_LIB_MOUNTS_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The first mount of this type; with option, that has it among its options.  False: none, or its path does not fit. */
+/* The first mount of this type that has the option (NULL: any). False: no such mount, or its path does not fit. */
 bool mounts_find(const char *type, const char *option, char *path, size_t bytes);
 
 #endif

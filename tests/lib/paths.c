@@ -62,7 +62,8 @@ const char *path_sim(void)
     return path_product(buffer, "lib/gpuprof/sim");
 }
 
-/* Programs are never sanitized, but each build tree has its own: the test's own tree is the one that make built. */
+/* Programs are never sanitized, but each build tree has its own copies. Use those of the test's own tree, which
+ * make has built. */
 const char *path_program(const char *name)
 {
     static char buffer[PATH_BYTES + 64];

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The group is not root's: a test that gives up its user id keeps that group. */
+/* Not root's group: a test that gives up its user id keeps that group. */
 static int gp_test_pin(struct gp_test_pins *pins, const char *name, enum bpf_map_type type, unsigned key,
                        unsigned value, unsigned entries, mode_t mode)
 {
@@ -39,7 +39,7 @@ static int gp_test_pins_mount(struct gp_test_pins *pins, char *why, size_t why_b
         snprintf(why, why_bytes, "needs root");
         return -EPERM;
     }
-    /* Over a folder that every machine has, and that nobody but us sees so: a test that dies leaves nothing behind. */
+    /* Mounts over a folder that every machine has, in a private namespace: a test that dies leaves nothing. */
     snprintf(pins->top, sizeof(pins->top), "/mnt");
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("bpf", pins->top, "bpf", 0, "mode=0755") != 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * pins.h: the agent's maps, made by hand with libbpf and pinned in a bpffs of their own, which ends with the test
- * process: it is mounted in a mount namespace that nobody else has.  Nothing of the product but the layouts of maps.h.
+ * pins.h: makes the agent's maps with libbpf and pins them in a bpffs of the test's own. It is mounted in a
+ * private mount namespace, so it ends with the test process. Of the product it uses only the layouts of maps.h.
  */
 #ifndef GP_TEST_LIB_PINS_H
 #define GP_TEST_LIB_PINS_H
@@ -15,7 +15,7 @@ struct gp_test_pins {
     int meta, process, container_device, device, container, reset; /* descriptors */
 };
 
-/* 0; else a test that needs it must be skipped, with the reason in why (no root, no bpffs, no bpf(2)). */
+/* 0; otherwise the caller skips the test, and why has the reason (no root, no bpffs, no bpf(2)). */
 int gp_test_pins_make(struct gp_test_pins *pins, char *why, size_t why_bytes);
 void gp_test_pins_free(struct gp_test_pins *pins);
 
@@ -23,10 +23,10 @@ void gp_test_pins_free(struct gp_test_pins *pins);
 int gp_test_pins_meta(struct gp_test_pins *pins, struct gp_map_meta *meta, unsigned age_s);
 /* GPU number n's uuid. */
 void gp_test_pins_uuid(uint8_t uuid[16], unsigned n);
-/* A process on a GPU; peaks are twice what is held and were made now. */
+/* Adds a process on a GPU. Its peaks are twice the current bytes, and their time is now. */
 int gp_test_pins_process(struct gp_test_pins *pins, unsigned tgid, uint64_t start_ns, unsigned gpu, unsigned uid,
                          uint64_t cgroup_id, const char *comm, int64_t allocated);
-/* Sum of a container (cgroup_id) or of a GPU (0), with a peak that no process here explains. */
+/* Sets the sum of a container (cgroup_id) or of a GPU (0), with a peak that no process here explains. */
 int gp_test_pins_sum(struct gp_test_pins *pins, uint64_t cgroup_id, unsigned gpu, unsigned processes, int64_t allocated,
                      int64_t peak);
 

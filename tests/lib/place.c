@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * place.c: see place.h.  Kills only what stands in cgroups of its own making.
+ * place.c: see place.h.  It kills only processes in cgroups that it made.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static void place_kill_group(const char *path)
         fclose(procs);
 }
 
-/* A folder of files and of folders of files, as an agent that was killed leaves its pins. */
+/* Removes a folder of files and of folders of files: a killed agent leaves its pins so. */
 static void place_clear_folder(const char *path, bool want_below)
 {
     char name[512];
@@ -71,7 +71,7 @@ static void place_clear_folder(const char *path, bool want_below)
     rmdir(path);
 }
 
-/* Those of this place, by their names. */
+/* Removes the cgroups of this place, which it finds by their names. */
 static bool place_clear_groups(const char *at, pid_t pid)
 {
     char pattern[192];
@@ -83,7 +83,7 @@ static bool place_clear_groups(const char *at, pid_t pid)
     if (glob(pattern, GLOB_ONLYDIR, NULL, &found) != 0)
         return true;
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        /* A killed process leaves its cgroup a little later. */
+        /* A killed process stays in its cgroup for a moment. */
         for (int tries = 0; rmdir(found.gl_pathv[i]) != 0 && errno == EBUSY && tries < 500; tries++) {
             place_kill_group(found.gl_pathv[i]);
             usleep(10000);
@@ -106,7 +106,7 @@ static void place_keep(const struct place *place, pid_t pid, int fd)
 
 /* ---- the place --------------------------------------------------------------------------------------------------- */
 
-/* Another build id: an agent that runs here and has armed the file that this is a copy of knows it by that. */
+/* Changes the build id: an agent on this machine that has armed the original would recognise the copy by it. */
 static bool place_make_unknown(const char *path)
 {
     struct gp_library_id id;
@@ -225,7 +225,7 @@ int place_group(struct place *place, bool want_v1)
 
 int place_group_remove(struct place *place, int group)
 {
-    /* The last process in it may still be on its way out. */
+    /* The last process in it may still be exiting. */
     for (int tries = 0; rmdir(place->groups[group].path) != 0; tries++) {
         if (errno != EBUSY || tries == 500)
             return -errno;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * place.h: where a test of the agent does its work: a folder with a copy of the library (another inode, name and
- * build id: nobody else's probes), a name for pins on the machine's bpffs, cgroups, and programs in them that do what
- * they are told.
+ * place.h: the surroundings of a test of the agent: a folder with a copy of the library, a name for pins on the
+ * machine's bpffs, cgroups, and programs in them that execute commands. The copy has its own inode, name and
+ * build id, so no other agent's probes are in it.
  *
- * A keeper process takes all of it away when the test has ended, however it ended: what stands in the place's cgroups
- * is killed, the cgroups, the pins and the folder go.  So what a test starts belongs into one of its cgroups.
+ * When the test has ended in any way, a keeper process kills the processes in the place's cgroups and removes
+ * the cgroups, the pins and the folder. So a test must start its processes in one of these cgroups.
  */
 #ifndef GP_TEST_LIB_PLACE_H
 #define GP_TEST_LIB_PLACE_H
@@ -21,44 +21,44 @@
 
 struct place_group {
     char path[160];
-    uint64_t id; /* as the kernel's side knows it */
+    uint64_t id; /* as BPF programs see it */
     bool is_v1;  /* of the memory controller */
 };
 
 struct place {
-    char dir[64], library[96], pins[64], group_at[2][96]; /* where cgroups are made: v2, v1 memory ("" none) */
+    char dir[64], library[96], pins[64], group_at[2][96]; /* parents of new cgroups: v2, and v1 memory ("": none) */
     struct place_group groups[PLACE_GROUPS];
-    int group_count, agent_group; /* -1: no agent was started yet */
+    int group_count, agent_group; /* -1: no agent has been started */
     pid_t keeper;
     int keeper_fd;
 };
 
-/* 0; else the test is to be skipped, or (-EIO and the like) has failed, with a sentence in why: -EPERM no root,
- * -ENOTSUP no bpffs or no cgroup v2. */
+/* 0 or -errno, with the reason in why. -EPERM (no root) and -ENOTSUP (no bpffs, or no cgroup v2): the caller
+ * skips the test. Other errors: the test fails. */
 int place_make(struct place *place, char *why, size_t why_bytes);
-/* 0, or -EBUSY with what could not be taken away. */
+/* 0, or -EBUSY with a description of what could not be removed. */
 int place_free(struct place *place, char *why, size_t why_bytes);
 
-/* The number of a new cgroup, or -errno. */
+/* Makes a cgroup. Returns its number or -errno. */
 int place_group(struct place *place, bool want_v1);
-/* Removes one: -errno as rmdir.  The last one's number is used again. */
+/* Removes a cgroup. -errno as rmdir. The number of the last one is reused. */
 int place_group_remove(struct place *place, int group);
-/* DIR/name of a copy of that library, with a build id of this place's; static buffer.  NULL: could not.  An agent that
- * somebody else runs on this machine takes no interest in it unless the name begins with "libgpuprof". */
+/* Copies the library to DIR/name with a new build id. Returns the path in a static buffer; NULL: failed. An agent
+ * that runs outside the tests ignores the copy unless its name starts with "libgpuprof". */
 const char *place_copy(const struct place *place, const char *file, const char *name);
-/* Moves the calling process. */
+/* Moves the calling process into the cgroup. */
 int place_enter(const struct place_group *group);
 
 /* ---- programs in it ---------------------------------------------------------------------------------------------- */
 
 struct kid_options {
-    const char *file; /* what is executed */
+    const char *file; /* the program's file */
     int group;
-    const char *library; /* CUDA_INJECTION64_PATH; NULL: the place's; "": not profiled */
+    const char *library; /* CUDA_INJECTION64_PATH; NULL: the place's library; "": not profiled */
     const char *sim;     /* GPUPROF_SIM */
 };
 
-/* As kid_begin, in one of the place's cgroups, with exec_fd. */
+/* As kid_begin, but in one of the place's cgroups, and executes exec_fd. */
 int kid_start(struct kid *kid, const struct place *place, const struct kid_options *options);
 
 #endif

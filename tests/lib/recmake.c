@@ -13,7 +13,7 @@ struct recmake {
     uint64_t now_ns;
 };
 
-/* Room for one more in an array that grows by doubling: at counts that are powers of two. */
+/* Makes room for one more row. The array doubles at counts that are powers of two. */
 static void *recmake_room(void *array, size_t count, size_t bytes)
 {
     if (count & (count - 1)) {
@@ -139,7 +139,7 @@ void recmake_free(struct recmake *make, uint32_t device, uint8_t kind, uint64_t 
                                  .device = (uint8_t)device};
     size_t i;
 
-    for (i = recording->event_count; i-- > 0;) { /* a free says how much, and whose it was */
+    for (i = recording->event_count; i-- > 0;) { /* a free has the size and the site of its allocation */
         const struct gp_rec_event *old = &recording->events[i];
         if (old->type == GP_EVENT_ALLOC && old->address == address && old->device == device) {
             event.bytes = old->bytes;

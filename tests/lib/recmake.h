@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * recmake.h: recordings by hand, for tests of analyses, exports and the report.  No function fails: out of memory
- * aborts.
+ * recmake.h: builds recordings for tests of analyses, exports and the report. Functions abort when memory is
+ * exhausted; they have no other errors.
  */
 #ifndef GP_TEST_LIB_RECMAKE_H
 #define GP_TEST_LIB_RECMAKE_H
@@ -10,7 +10,7 @@
 
 struct recmake;
 
-/* One device (index 0, "Test GPU", total_bytes), nothing else. */
+/* A recording with one device (index 0, "Test GPU", total_bytes) and nothing else. */
 struct recmake *recmake_new(int64_t total_bytes);
 uint32_t recmake_string(struct recmake *make, const char *text);
 uint32_t recmake_device(struct recmake *make, uint8_t index, int64_t total_bytes); /* its index in devices */
@@ -20,16 +20,17 @@ struct recmake_frame {
     uint32_t line;
 };
 uint32_t recmake_site(struct recmake *make, uint8_t kind, const struct recmake_frame *frames);
-/* Time of what follows; begins with 1 s. */
+/* Sets the time of the next events, which starts at 1 s. */
 void recmake_at(struct recmake *make, uint64_t time_ns);
 void recmake_alloc(struct recmake *make, uint32_t device, uint8_t kind, uint64_t address, uint64_t bytes,
                    uint32_t site);
 void recmake_free(struct recmake *make, uint32_t device, uint8_t kind, uint64_t address);
 void recmake_mark(struct recmake *make, const char *name);
-/* Any event, with everything said. */
+/* Adds an event as it is. */
 void recmake_event(struct recmake *make, const struct gp_rec_event *event);
 void recmake_sample(struct recmake *make, const struct gp_rec_sample *sample);
-/* Ends it 1 ms after the last event, matches frees, counts the sites' numbers.  Free with gp_recording_free. */
+/* Ends the recording 1 ms after the last event, matches frees and sums up the sites. The caller frees it with
+ * gp_recording_free. */
 struct gp_recording *recmake_done(struct recmake *make);
 
 #endif

@@ -57,7 +57,7 @@ void same_run(struct ledger_diff *diff, const char *title, const struct spawn_op
 
 /* ---- functions that fail in the library -------------------------------------------------------------------------- */
 
-/* What fail.c counted, or -1 where it was not there. */
+/* fail.c's counter, or -1 if fail.c was not loaded. */
 static long same_count(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -70,7 +70,7 @@ static long same_count(const char *path)
     return calls;
 }
 
-/* How often the library called the function. */
+/* Number of the library's calls of the function. */
 static long same_fail_once(struct ledger_diff *diff, const struct same_failures *failures, const struct same_row *row,
                            const char *program, const char *folder, long number, const char *more)
 {

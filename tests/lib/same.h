@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * same.h: a program with the library against the same program without it: what it prints on both outputs and how it
- * ends must not differ, not even when functions of the C library fail inside the library.
+ * same.h: compares a program with the library and without it. Its stdout, its stderr and its exit status must be
+ * equal, even when functions of the C library fail inside the library.
  */
 #ifndef GP_TEST_LIB_SAME_H
 #define GP_TEST_LIB_SAME_H
@@ -11,11 +11,12 @@
 #include "lib/ledger.h"
 #include "lib/spawn.h"
 
-/* Runs `plain` as it is, then with the library and these two settings of spawn_options; env NULL: plain's own. */
+/* Runs `plain`, then again with the library and these two settings of spawn_options; env NULL: plain's own. */
 void same_run(struct ledger_diff *diff, const char *title, const struct spawn_options *plain, const char *source,
               const char *const *env);
 
-/* A function that fails in the library (see preload/fail.c), and one whose failures lead to its calls, or NULL. */
+/* A function whose calls by the library fail (see preload/fail.c), and a function whose failure makes the
+ * library call it, or NULL. */
 struct same_row {
     const char *function, *after;
 };
@@ -26,13 +27,13 @@ struct same_failures {
     const char *const *programs; /* NULL-terminated */
     const char *source;
     const char *const *env; /* more settings for the library; NULL-terminated, or NULL */
-    long most;              /* so many calls of one function are tried one by one */
-    long all_from;          /* then all fail from this one on */
+    long most;              /* this many calls of a function fail one by one */
+    long all_from;          /* then all calls from this one on fail */
 };
 
-/* Each call of each row fails once; then all of them do.  A row whose function no
- * program makes the library call, or that fail.c has no wrapper for, is a difference: it tests nothing.  Returns how
- * many calls failed one by one. */
+/* Makes each call of each row fail once, then all of them. A row counts as a difference if no program makes the
+ * library call its function, or if fail.c has no wrapper for it: such a row tests nothing. Returns the number of
+ * calls that failed one by one. */
 long same_failures(struct ledger_diff *diff, const struct same_failures *failures);
 
 static inline void same_expect(const char *title, const struct spawn_options *plain, const char *source,

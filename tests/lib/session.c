@@ -292,7 +292,7 @@ static void test_process(const struct gp_test_process_options *o, int ready)
     struct gp_test_session s;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, o->comm ? o->comm : "profiled");
-    /* A change of user makes a process undumpable, and its descriptors root's. */
+    /* A change of user makes a process undumpable, and root the owner of its descriptors. */
     if (o->uid && (setresuid(o->uid, o->uid, o->uid) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0))
         _exit(1);
     if (gp_test_session_make(&s, 64, !o->no_seal) != 0)

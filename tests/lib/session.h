@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * session.h: makes well-formed sessions for tests of the reading side, and a thread that answers the mailbox as a
- * profiled process does.  Shares nothing with the library's own session code: only wire.h.
+ * session.h: makes well-formed sessions for tests of readers, and a thread that answers the mailbox as a profiled
+ * process does. It shares only wire.h with the library's session code.
  */
 #ifndef GP_TEST_LIB_SESSION_H
 #define GP_TEST_LIB_SESSION_H
@@ -30,11 +30,11 @@ struct gp_test_session {
     uint32_t used;
 };
 
-/* Unsealed tests set seal = false.  0 or -errno. */
+/* seal = false: for tests of unsealed sessions. 0 or -errno. */
 int gp_test_session_make(struct gp_test_session *session, uint32_t chunk_count, bool seal);
 void gp_test_session_free(struct gp_test_session *session);
 
-/* Device row with plausible numbers: linear memory, current = bytes, peak = 2 x bytes. */
+/* Adds a device row with plausible numbers: linear memory, current = bytes, peak = 2 x bytes. */
 void gp_test_session_device(struct gp_test_session *session, int index, const char *name, int64_t bytes);
 void gp_test_session_host(struct gp_test_session *session, int64_t bytes);
 void gp_test_session_scope(struct gp_test_session *session, int slot, const char *name, int64_t peak);
@@ -44,21 +44,22 @@ void gp_test_session_publish(struct gp_test_session *session);
 void gp_test_session_event(struct gp_test_session *session, int type, int kind, int device, uint64_t address,
                            uint64_t bytes);
 
-/* Drain thread: answers snapshot, reset, scope begin and end, mark. */
+/* A drain thread, which answers snapshot, reset, scope begin and end, mark. */
 int gp_test_drain_start(struct gp_test_session *session);
 void gp_test_drain_stop(struct gp_test_session *session);
 
 struct gp_test_process_options {
     int devices;   /* 0: one */
-    bool no_drain; /* nobody answers, though drain_tid says so */
+    bool no_drain; /* does not answer, although drain_tid is set */
     bool no_publish;
     bool no_seal;
-    bool close_soon; /* ends itself after 300 ms, as a program does: CLOSED, exit status 7 */
+    bool close_soon; /* exits after 300 ms as a program does: CLOSED, exit status 7 */
     const char *comm;
-    uid_t uid; /* 0: the caller's */
+    uid_t uid; /* 0: that of the caller */
 };
 
-/* A child process that owns such a session and sleeps.  Its pid (the session is complete), or -1. */
+/* Starts a child process that has such a session and sleeps. Returns its pid when the session is complete, or
+ * -1. */
 pid_t gp_test_process_start(const struct gp_test_process_options *options);
 void gp_test_process_stop(pid_t pid);
 

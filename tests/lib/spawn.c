@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * spawn.c: see spawn.h.  Called by the integration tests; kills only what it started.
+ * spawn.c: see spawn.h.  Called by the integration tests; kills only processes that it started.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "lib/paths.h"
 
-/* High, so that the numbers that the program's own open() returns are the ones it gets without a harness. */
+/* High numbers, so that the program's open() returns the same numbers as without the harness. */
 #define SPAWN_FD_HOLD 200
 #define SPAWN_FD_GO   201
 
@@ -41,7 +41,7 @@ static long long spawn_now_ms(void)
 
 /* ---- in the child, between fork and exec --------------------------------------------------------------------- */
 
-/* A whole-program refusal of one way to make a thread or a memory file.  Children inherit it. */
+/* Makes one way to make a thread or a memory file fail in the whole program. Children inherit the filter. */
 static void spawn_seccomp(bool want_thread, bool want_memfd)
 {
 #define SPAWN_LOAD(_field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, _field))
@@ -76,11 +76,11 @@ static void spawn_setenv(const char *entry)
     setenv(name, equals + 1, 1);
 }
 
-/* Nothing of the caller's CUDA or gpuprof settings reaches the program, only what the test asks for. */
+/* The program gets only the test's CUDA and gpuprof settings, none of the caller's environment. */
 static void spawn_environment(const struct spawn_options *options)
 {
     static const char *const ours[] = {"CUDA_", "GPUPROF_", "LD_PRELOAD=", "LD_LIBRARY_PATH=", "NVTX_"};
-    const char *library = path_library(), *sim = path_sim(); /* before GPUPROF_BUILD goes too */
+    const char *library = path_library(), *sim = path_sim(); /* before GPUPROF_BUILD is removed too */
     char number[16], shim[PATH_MAX];
     size_t i;
     char **entry;
@@ -124,7 +124,7 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
     int null = open("/dev/null", O_RDONLY), fd;
 
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is itself killed leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the program does not survive a killed test */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(null, 0);
@@ -134,7 +134,7 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
         dup2(hold_write, SPAWN_FD_HOLD);
         dup2(go_read, SPAWN_FD_GO);
     }
-    /* Whatever the test runner left open would change the program's numbers. */
+    /* Descriptors that the test runner left open would change the program's numbers. */
     for (fd = 3; fd < 1024; fd++) {
         if (!options->want_hold || (fd != SPAWN_FD_HOLD && fd != SPAWN_FD_GO)) {
             close(fd);
@@ -183,7 +183,7 @@ int spawn_start(struct spawn *spawn, const struct spawn_options *options)
     return spawn->pidfd < 0 ? -errno : 0;
 }
 
-/* Readable within the deadline: 1, time is up: 0. */
+/* 1: readable within the deadline; 0: the deadline has passed. */
 static int spawn_poll(const struct spawn *spawn, int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -205,7 +205,7 @@ int spawn_wait_held(struct spawn *spawn, int count)
             return -ETIMEDOUT;
         }
         if (read(spawn->hold_fd, line + len, 1) != 1) {
-            return -ESRCH; /* every writer is gone */
+            return -ESRCH; /* all writers have closed it */
         }
         if (line[len] == '\n') {
             line[len] = '\0';

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * abi.c: compares every number that src/source declares by itself with NVIDIA's headers.  Compiled, never run: a
- * difference is a failed static assertion.  check-abi skips where the headers are not installed.
+ * abi.c: compares every number that src/source declares itself with NVIDIA's headers. It is compiled, never run: a
+ * difference is a failed static assertion. check-abi skips if the headers are not installed.
  */
 #include "source/params.h"
-/* Those of wrap.def, which CUPTI describes too: the product makes structs of a part of them only.  Before cuda.h, which
- * gives some of these names another meaning. */
+/* The rows of wrap.def, which CUPTI describes too; the product makes structs only of some of them. This must
+ * precede cuda.h, which gives some of these names another meaning. */
 #define GP_ABI_STRUCT(_name, ...)                                                                                      \
     struct gp_params_##_name {                                                                                         \
         GP_EACH(GP_PARAMS_FIELD, __VA_ARGS__)                                                                          \

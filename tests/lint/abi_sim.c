@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * abi_sim.c: facts of the driver's public interface that programs are compiled against.  Built twice by check-abi, with
+ * abi_sim.c: prints facts of the driver's public interface that programs compile in. check-abi builds it twice, with
  * the simulator's cuda.h and with NVIDIA's; the two outputs must be equal.
  */
 #include <cuda.h>

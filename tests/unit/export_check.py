@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Judges the files that test_export.c wrote: export_check.py FOLDER BLOCKS
+"""Checks the files that test_export.c wrote: export_check.py FOLDER BLOCKS
 
-Reads each format as its own readers do (csv, json and sqlite3 of Python, the sqlite3 command, protobuf by its wire
-rules and by protoc-c, collapsed stacks by flamegraph.pl's expression, traces by Perfetto's rules) and computes what must
-be in it from truth.json: the raw events, which our code only copied.  Uses nothing of the product.
+Reads each format as its own readers do: csv, json and sqlite3 of Python, the sqlite3 command, protobuf by its wire
+rules and by protoc-c, collapsed stacks by flamegraph.pl's expression, traces by Perfetto's rules.  Computes the expected
+contents from truth.json, which has the raw events as the test copied them.  Uses no code of the product.
 """
 import csv
 import gzip
@@ -110,7 +110,7 @@ def check_jsonl():
 
 # ---- collapsed stacks -----------------------------------------------------------------------------------------------
 def as_frame(text):
-    """What a reader without any escape can keep of a name."""
+    """The part of a name that a format without escapes can keep."""
     return re.sub(r"[\x00-\x20\x7f\x85\xa0\u2028\u2029]", " ", text).strip().replace(";", ":") or "?"
 
 
@@ -119,12 +119,12 @@ def check_collapsed():
         text = open(path("collapsed." + weight), encoding="utf-8", newline="").read()
         found = Counter()
         for line in text.split("\n")[:-1]:
-            match = re.match(r"^(.*)\s+?(\d+(?:\.\d*)?)$", line)  # flamegraph.pl's
+            match = re.match(r"^(.*)\s+?(\d+(?:\.\d*)?)$", line)  # the expression of flamegraph.pl
             must(match, "collapsed: flamegraph.pl would not take", repr(line))
             must(len(line.splitlines()) == 1, "collapsed: a line that is two:", repr(line))
             must(int(match[2]) > 0, "collapsed: no weight:", line)
             found[match[1]] += int(match[2])
-        if weight == "leaked":  # whom 'leaks' suspects is tested there
+        if weight == "leaked":  # the tests of 'leaks' check its suspects
             must(all(found[k] <= v for k, v in collapse(live).items() if k in found), "collapsed: more leaked than live")
             continue
         must(found == collapse(last[weight]), "collapsed", weight, found, collapse(last[weight]))
@@ -248,7 +248,7 @@ def check_sample(sample, table, types, functions, locations, mappings, sums):
     must(set(labels) == {"device", "kind", "pid"} and labels["pid"] == truth["pid"], "pprof: labels", labels)
     for (name, _), value in zip(types, values):
         sums[name][tuple(frames), labels["device"], labels["kind"]] += value
-    for stack in stacks:  # addresses, and inlined lines in the location of the code that they are in
+    for stack in stacks:  # addresses; inlined lines belong to the location of the code around them
         if [(f["function"], f["file"], f["line"]) for f in stack] == frames and any(f["pc"] for f in stack):
             groups, size = [], 0
             for f in stack:
@@ -322,7 +322,7 @@ def check_sqlite():
                           stdout=subprocess.PIPE, check=True).stdout.decode()
     must(said == "ok\n%d\n" % len(events), "sqlite:", said)
     db = sqlite3.connect(path("sqlite"))
-    db.text_factory = lambda raw: raw.decode("utf-8")  # strict
+    db.text_factory = lambda raw: raw.decode("utf-8")  # fails on invalid UTF-8
     rows = db.execute("SELECT event, time_ns, type, kind, address, bytes, site, peer FROM event ORDER BY event")
     for row, (number, e) in zip(rows, enumerate(events)):
         sized = e["type"] in (ALLOC, FREE)

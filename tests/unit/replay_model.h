@@ -5,7 +5,7 @@
  * MiB comes from 2 MiB segments, below 10 MiB from 20 MiB ones, larger ones from segments of their
  * own size rounded to 2 MiB; best fit per stream and pool, lowest address among equals; the rest of
  * a block is kept when it is at least 512 bytes (small) or more than 1 MiB (large); idle neighbours
- * join.  There is no limit, so no retries.  Work completes at once: a recorded block is idle when
+ * join.  It has no limit and therefore no retries.  Work completes at once: a recorded block is idle when
  * it is freed.
  */
 #ifndef GP_TEST_UNIT_REPLAY_MODEL_H

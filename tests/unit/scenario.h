@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * scenario.h: a stage for the cache: a device made of numbers, and steps with what each one changes.  Every statistic
- * is compared after every step, also those that a step does not mention: they may not move.  Included by
- * test_scenario*.c alone.
+ * scenario.h: runs the cache on a simulated device, step by step. Each step lists the statistics that it changes.
+ * After every step all statistics are compared; those that a step does not mention must not change. Only
+ * test_scenario*.c include it.
  */
 #ifndef GP_TEST_UNIT_SCENARIO_H
 #define GP_TEST_UNIT_SCENARIO_H
@@ -14,13 +14,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What one step adds to the statistics of one pool. */
+/* The changes by one step in the statistics of one pool. */
 struct scene_change {
     int64_t count, bytes;         /* allocation, allocated_bytes */
-    int64_t active, active_bytes; /* as above, plus freed blocks that wait */
+    int64_t active, active_bytes; /* as above, plus freed blocks that wait for pending work */
     int64_t requested;            /* follows active */
-    int64_t segments, reserved;   /* segments: driver allocations alone, not pages */
-    int64_t splits, split_bytes;  /* idle parts of segments that are in use in part */
+    int64_t segments, reserved;   /* segments: only driver allocations, not pages */
+    int64_t splits, split_bytes;  /* idle parts of segments that are partly in use */
 };
 #define SCENE_FIELDS 9
 _Static_assert(sizeof(struct scene_change) == SCENE_FIELDS * sizeof(int64_t), "seen as an array");
@@ -32,7 +32,7 @@ static const unsigned scene_gauges[SCENE_FIELDS] = {
     GP_GAUGE_ACTIVE_BYTES,   GP_GAUGE_REQUESTED_BYTES, GP_GAUGE_SEGMENT,
     GP_GAUGE_RESERVED_BYTES, GP_GAUGE_INACTIVE_SPLIT,  GP_GAUGE_INACTIVE_SPLIT_BYTES};
 
-/* A block comes to life; is freed and idle at once; is freed and waits; waited long enough. */
+/* A block is allocated; is freed and idle at once; is freed and waits; stops waiting. */
 #define GIVES(block, wanted)                                                                                           \
     .count = 1, .bytes = (int64_t)(block), .active = 1, .active_bytes = (int64_t)(block), .requested = (int64_t)(wanted)
 #define TAKES(block, wanted)                                                                                           \
@@ -40,7 +40,7 @@ static const unsigned scene_gauges[SCENE_FIELDS] = {
     .requested = -(int64_t)(wanted)
 #define FREED(block)         .count = -1, .bytes = -(int64_t)(block)
 #define IDLED(block, wanted) .active = -1, .active_bytes = -(int64_t)(block), .requested = -(int64_t)(wanted)
-/* Segments, and idle parts of them. */
+/* Changes of the segments and of their idle parts. */
 #define SEGMENTS(n, total) .segments = (n), .reserved = (int64_t)(total)
 #define SPLITS(n, total)   .splits = (n), .split_bytes = (int64_t)(total)
 
@@ -49,13 +49,13 @@ enum scene_op {
     FREE,
     FREE_UNORDERED,
     RECORD,  /* the block is used on a stream too */
-    REACH,   /* all work submitted so far is done; the cache does not know yet */
-    PENDING, /* from here on fences are reached when waited for, or by REACH */
+    REACH,   /* all work submitted so far is done, but the cache has not seen that yet */
+    PENDING, /* from now on a fence is reached only by a wait or by REACH */
     EMPTY,
     LIMIT,
     POOL_BEGIN,
     POOL_RELEASE,
-    FORBID, /* bytes 1: the driver may not be called (capture); 0: it may */
+    FORBID, /* bytes 1: driver calls are forbidden (capture); 0: allowed */
 };
 
 struct scene_step {
@@ -63,13 +63,13 @@ struct scene_step {
     char name; /* of the block */
     uint64_t bytes, stream, pool;
     uint32_t result;
-    char where; /* the block begins `offset` behind where this one began, when it was last allocated */
+    char where; /* the block starts `offset` bytes after the last start of this one */
     uint64_t offset;
     struct scene_change small, large;
     int64_t oversize, oversize_segments;
     int64_t retries, ooms;
-    int64_t swapped; /* segments made and given back beyond what `segments` shows */
-    int64_t waits;   /* at least that many waits; 0: none at all */
+    int64_t swapped; /* segments made and released in addition to the change in `segments` */
+    int64_t waits;   /* at least this many waits; 0: exactly none */
 };
 
 struct scene {
@@ -92,7 +92,7 @@ static inline void scene_listen(void *arg, const struct gp_cache_event *event)
     scene->seen_retries += event->type == GP_CACHE_RETRY;
 }
 
-/* device_bytes: what the device has; limit_bytes: what may be reserved of it (0: all). */
+/* device_bytes: the device's memory; limit_bytes: the most that may be reserved of it (0: all). */
 static inline void scene_open(struct scene *scene, const char *title, const char *policy, const char *conf,
                               uint64_t device_bytes, uint64_t limit_bytes)
 {

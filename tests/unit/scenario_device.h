@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * scenario_device.h: a device made of numbers, behind struct gp_backend.  It checks what a driver would: that nothing
- * is freed, unmapped or destroyed that is not there, and that its memory is enough.  Included by scenario.h.
+ * scenario_device.h: a simulated device, without memory, behind struct gp_backend. As a driver does, it checks that
+ * what is freed, unmapped or destroyed exists, and that the memory suffices. Included by scenario.h.
  */
 #ifndef GP_TEST_UNIT_SCENARIO_DEVICE_H
 #define GP_TEST_UNIT_SCENARIO_DEVICE_H
@@ -27,7 +27,7 @@ struct scene_device {
     uint64_t total, used, next_address, next_handle;
     uint64_t fences, reached; /* fence n is reached when n <= reached, or always unless pending */
     uint64_t records, queries, waits, allocates;
-    uint64_t fence_streams; /* of the last record: how many it named */
+    uint64_t fence_streams; /* number of streams in the last record */
     bool pending, forbidden;
     struct scene_item items[SCENE_ITEMS];
 };
@@ -49,7 +49,7 @@ static inline struct scene_item *scene_item_add(struct scene_device *device, enu
     return item;
 }
 
-/* A gap behind each, so that neighbours are no accident. */
+/* A gap after each, so that two are adjacent only on purpose. */
 static inline uint64_t scene_address(struct scene_device *device, uint64_t bytes)
 {
     uint64_t address = device->next_address;
@@ -75,7 +75,7 @@ static inline uint32_t scene_free(void *self, uint64_t address)
 {
     struct scene_device *device = self;
     struct scene_item *item = scene_item_find(device, SCENE_ALLOCATION, address);
-    cr_assert(item, "free of %lx, which is no allocation", address);
+    cr_assert(item, "free of %lx, which was not allocated", address);
     device->used -= item->bytes;
     item->kind = SCENE_NONE;
     return 0;
@@ -187,7 +187,7 @@ static inline uint32_t scene_query(void *self, uint64_t fence)
 static inline uint32_t scene_wait(void *self, uint64_t fence)
 {
     struct scene_device *device = self;
-    /* Where fences are reached by themselves, waiting for one is no event. */
+    /* If fences are reached without a wait, waiting for one does not count. */
     device->waits += device->pending && fence > device->reached;
     if (fence > device->reached)
         device->reached = fence;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_export.c: recordings in other tools' formats.  Escapes of text are tested here; whole files
- * are written for random recordings with hostile names and checked by export_check.py, which reads
- * each format with a third-party reader and computes every number again from the raw events.  Run
- * by the unit tests. */
+ * test_export.c: recordings in the formats of other tools. Escapes of text are tested here. Random
+ * recordings with hostile names are written as whole files, which export_check.py checks: it reads each
+ * format with a third-party reader and recomputes every number from the raw events. */
 #include <export/formats.h>
 #include <lib/paths.h>
 #include <lib/recmake.h>
@@ -172,7 +171,7 @@ static struct gp_recording *random_recording(uint64_t from, unsigned steps)
     for (unsigned i = 0; i < SITES; i++)
         sites[i] = random_site(make, kinds[i % 5]);
     for (unsigned i = 0; i < steps; i++) {
-        recmake_at(make, now += chance(4) * 777); /* several at one time, too */
+        recmake_at(make, now += chance(4) * 777); /* some have the same time */
         unsigned what = chance(20);
         if (what < 10 && live_count < 256) {
             uint32_t site = chance(SITES), device = kinds[site % 5] == GP_KIND_PINNED ? 2 : chance(2);
@@ -188,7 +187,7 @@ static struct gp_recording *random_recording(uint64_t from, unsigned steps)
         } else if (what == 18) {
             recmake_mark(make, chance(2) ? "nvtx:step" : "/nvtx:step");
         } else {
-            recmake_free(make, 0, GP_KIND_LINEAR, 0x100 + i); /* of something from before */
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x100 + i); /* of a block from before the recording */
         }
         if (i % 100 == 50)
             recmake_sample(make,
@@ -497,7 +496,7 @@ __attribute__((noinline)) static void export_outer(void)
     export_inlined();
 }
 
-/* The mapping of this program that has the address, as the recorder writes it. */
+/* The mapping of this program that contains the address, as the recorder writes it. */
 static struct gp_rec_module own_module(struct recmake *make, uint64_t pc)
 {
     struct gp_modules modules;

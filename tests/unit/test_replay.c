@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay.c: the generators: the same everywhere, of the size and the fragmentation that they
- * claim, judged by a small model of PyTorch's allocator (replay_model.h).  Run by the unit tests. */
+ * test_replay.c: the generators make the same traces on every machine, of the documented size and
+ * fragmentation. A small model of PyTorch's allocator (replay_model.h) measures that. */
 #include "replay_model.h"
 
 #include <replay/gen.h>
@@ -85,8 +85,8 @@ Test(replay, generators_are_the_same_everywhere)
     }
 }
 
-/* The seed matters, the scale makes it longer, and a steady state is there: PyTorch's rules need no
- * new segment in the second half of a training. */
+/* The seed changes a trace, the scale makes it longer, and it has a steady state: under PyTorch's
+ * rules the second half of a training needs no new segment. */
 Test(replay, generators_seed_scale_steady)
 {
     struct model model;
@@ -106,7 +106,7 @@ Test(replay, generators_seed_scale_steady)
     gp_replay_trace_free(&trace);
 }
 
-/* The figures of the article, at the mark before the request that fails. */
+/* The article's figures, at the mark before the failing request. */
 Test(replay, article_to_the_byte)
 {
     struct model model;
@@ -120,7 +120,7 @@ Test(replay, article_to_the_byte)
     model_run(&model, &trace);
     cr_assert_eq(model.reserved, 10886 * GP_MIB);
     cr_assert_eq(model.allocated, 8110 * GP_MIB);
-    cr_assert_gt(model.reserved + GP_GIB, trace.ops[0].bytes, "it would fit beside what is reserved");
+    cr_assert_gt(model.reserved + GP_GIB, trace.ops[0].bytes, "it would fit beside the reserved memory");
     cr_assert_lt(model.allocated + GP_GIB, trace.ops[0].bytes, "no allocator could serve it");
     uint64_t largest = 0;
     for (uint32_t i = 0; i < model.idle_count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as people and scripts run them: the
- * built command, library and simulated GPU.  Run by the unit tests. */
+ * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as users and scripts run them, with the
+ * built command, library and simulated GPU. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 #include "replay_model.h"
@@ -94,7 +94,7 @@ Test(replay_run, generate_writes_what_replay_reads, .init = begin, .fini = end)
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
-/* 256 MiB, then 160 MiB that fit in none of two holes of 100. */
+/* 256 MiB, then 160 MiB, which fit in neither of two holes of 100 MiB. */
 Test(replay_run, gmlake_by_hand)
 {
     json_t *r = replay("generate:gmlake", "pytorch", "");
@@ -114,7 +114,7 @@ Test(replay_run, gmlake_by_hand)
     json_decref(r);
 }
 
-/* The article's request fails as reported, and need not. */
+/* The request of the article fails with PyTorch's default rules, as reported, but not with others. */
 Test(replay_run, article)
 {
     static const struct {
@@ -131,7 +131,8 @@ Test(replay_run, article)
     }
 }
 
-/* The product's pytorch policy equals, to the byte, a model written only from the documentation. */
+/* The product's pytorch policy agrees to the byte with a model that was written only from the
+ * documentation. */
 Test(replay_run, pytorch_is_the_model, .timeout = 120)
 {
     static const char *const names[] = {"llm-lora", "llm-varlen", "cnn", "kv-inference", "diffusion", "leak"};
@@ -192,7 +193,7 @@ Test(replay_run, verified, .timeout = 120, .init = begin, .fini = end)
     }
 }
 
-/* Blocks change hands between threads and streams at every operation. */
+/* Blocks pass between threads and streams at every operation. */
 Test(replay_run, threads_and_devices, .timeout = 60, .init = begin, .fini = end)
 {
     FILE *file = fopen(path, "w");
@@ -227,7 +228,7 @@ Test(replay_run, rmm_log, .init = begin, .fini = end)
                               "2,10:00:00:000004,free,0x2000,700,0x77\n";
     write_trace(log, sizeof(log) - 1);
     json_t *r = replay(path, "pytorch", " --verify");
-    /* Two allocations, two frees, and the free on another stream is a use of it. */
+    /* Two allocations and two frees. The free on another stream counts as a use of that stream. */
     cr_assert_eq(number(r, "operations"), 5);
     cr_assert_eq(number(r, "peak_allocated_bytes"), 3000320 + 1024);
     cr_assert_eq(number(r, "peak_reserved_bytes"), 22 * MIB);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_replay_verify.c: the replay's own judge, tried on an allocator that is wrong in known ways:
- * verify.c over a driver made of host memory.  Run by the unit tests. */
+ * test_replay_verify.c: checks that the replay's verification (verify.c) detects an allocator that is
+ * wrong in known ways. The driver is simulated with host memory. */
 #include <replay/simdriver.h>
 
 #include <criterion/criterion.h>
@@ -78,7 +78,7 @@ Test(verify, neighbours_are_fine, .init = begin, .fini = end)
     born(2, 101376, 3);
     born(3, 101888, 1);
     dies(1, 512, 100000);
-    born(4, 512, 50000); /* its place again */
+    born(4, 512, 50000); /* its address again */
     gp_replay_verify_use(verify, 4, (uint64_t)memory + 512, 50000, NULL, &context);
     dies(0, 0, 512);
     dies(2, 101376, 3);
@@ -115,7 +115,7 @@ Test(verify, damage_is_seen, .init = begin, .fini = end)
         dies(i, 0, 65536);
         is(i + 1, i + 1, 0, 0);
     }
-    born(9, 0, 4); /* another block's pattern is damage, too */
+    born(9, 0, 4); /* the pattern of another block counts as damage too */
     set32((uint64_t)memory, 1, 1, NULL);
     dies(9, 0, 4);
     is(5, 5, 0, 0);
@@ -131,7 +131,7 @@ Test(verify, alignment, .init = begin, .fini = end)
     is(2, 0, 0, 1);
 }
 
-/* More reads than the ring has places: none is compared against another's bytes. */
+/* More reads than the ring has entries: no read is compared with the bytes of another. */
 Test(verify, many, .init = begin, .fini = end)
 {
     for (uint32_t i = 0; i < 5000; i++) {

@@ -237,8 +237,8 @@ static struct gp_wire_event event(uint8_t type, uint64_t address, uint64_t bytes
                                   .requested_bytes = bytes};
 }
 
-/* The trace begins in the middle: one segment goes in it, one comes, one is there all the time, and
- * what lies in none is the program's own. */
+/* The trace starts in the middle of a run: one segment is released in it, one is made, and one exists
+ * all the time. Blocks outside all segments belong to the program itself. */
 Test(snapshot, memory_of_the_cache_is_told_from_the_program_s)
 {
     const struct gp_wire_extent pieces[] = {SEGMENT(2000, 100, 0), BLOCK(2000, 100, GPUPROF_IDLE, 0),

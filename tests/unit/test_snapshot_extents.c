@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_extents.c: the reader of a process's pieces (tools/collect/extents.c) against files
- * that are damaged in every field, and processes that answer with something else.
+ * test_snapshot_extents.c: the reader of a process's extents (tools/collect/extents.c) with files that
+ * are damaged in every field, and with processes that send wrong answers.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -137,7 +137,7 @@ Test(pieces, every_cut_is_found)
         cr_expect_eq(read_back(&file, bytes, NULL, 0), -EPROTO, "%zu bytes", bytes);
 }
 
-/* Any bytes give an answer, without an access that the address sanitizer reports. */
+/* The reader returns for any bytes, without an access that the address sanitizer reports. */
 Test(pieces, no_change_of_a_byte_does_harm)
 {
     struct layout file = sound();
@@ -175,7 +175,7 @@ static int lying_file(enum lie lie)
     return fd;
 }
 
-/* Answers every request with the lie; a child process. */
+/* A child process that answers every request with the wrong file. */
 static void lying_process(enum lie lie, int ready)
 {
     struct gp_test_session session;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_iterate.c: the walk over a cache that others go on using (src/cache/iterate.c): at
- * rest it shows what gp_cache_walk shows; whatever happens while it rests, each segment it shows is
- * filled without gap, and what lived all the time is shown, live, once.
+ * test_snapshot_iterate.c: the iteration over a cache that other threads keep using
+ * (src/cache/iterate.c). Over an unused cache it shows the same as gp_cache_walk. If the cache changes
+ * while the iteration holds no lock, each segment that it shows is still filled without a gap, and each
+ * block that was live all the time is shown once, as live.
  */
 #include "cache/cache.h"
 #include "cache/policy.h"
@@ -131,7 +132,7 @@ static struct view view_of(struct gp_cache *cache)
     return (struct view){.cache = cache, .seen = calloc(SEEN, sizeof(struct shown))};
 }
 
-/* Half of them go again, so that idle blocks lie between. */
+/* Frees half of them, so that idle blocks lie between the live ones. */
 static void fill(struct gp_cache *cache, uint64_t *kept, uint64_t *sizes, struct view *view)
 {
     for (unsigned i = 0; i < KEPT; i++) {
@@ -205,7 +206,7 @@ Test(tour, what_stays_is_seen_whatever_else_comes_and_goes)
     }
 }
 
-/* The segments vanish in the middle: everything is loose, and the trim takes all of it. */
+/* The segments vanish during the iteration: all blocks are idle, and the trim releases all segments. */
 Test(tour, segments_that_go_are_filled_with_idle_memory)
 {
     random_state = 521288629;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_trace.c: traces as files: gpuprof's text format, RMM logs, PyTorch snapshots, and files of
- * other kinds.
+ * test_trace.c: reads traces from files: gpuprof's text format, RMM logs, PyTorch snapshots, gpuprof's
+ * recordings, and files of other kinds.
  */
 #include <lib/recmake.h>
 #include <replay/trace.h>
@@ -60,7 +60,7 @@ Test(trace, text)
     op_is(1, GP_REPLAY_ALLOC, 1, 5, 0);
     op_is(2, GP_REPLAY_RECORD, 0, 0, 3);
     op_is(3, GP_REPLAY_FREE, 0, 0, GP_REPLAY_ANY);
-    op_is(4, GP_REPLAY_ALLOC, 2, 20, 0); /* the name 7 again: a new block */
+    op_is(4, GP_REPLAY_ALLOC, 2, 20, 0); /* the name 7 is reused: a new block */
     op_is(5, GP_REPLAY_FREE, 2, 0, 3);
     op_is(6, GP_REPLAY_POOL_BEGIN, 0, 4, GP_REPLAY_ANY);
     op_is(9, GP_REPLAY_SYNC, 0, 0, GP_REPLAY_ANY);
@@ -174,7 +174,7 @@ Test(trace, rmm)
     cr_assert_eq(trace.ops[2].kind, GP_REPLAY_MARK);
     op_is(3, GP_REPLAY_FREE, 0, 0, 1); /* freed after work on another stream */
     op_is(4, GP_REPLAY_ALLOC, 2, 8, 0);
-    /* Skipped: a failed request, one of zero bytes, a block from before the log. */
+    /* Skipped: a failed request, a request of zero bytes, a block from before the log. */
     cr_assert_eq(trace.left_out, 3);
     gp_replay_trace_free(&trace);
 }
@@ -310,8 +310,8 @@ Test(trace, torch_hostile)
 
 Test(trace, torch_contains_itself)
 {
-    /* A list that contains only itself, as the trace of a device: it is read and has nothing
-     * useful. */
+    /* The trace of a device is a list that contains only itself: the reader accepts it and finds no
+     * events. */
     static const char data[] = "\x80\x02}X\x0d\0\0\0device_traces]q\0h\0as.";
     cr_assert_eq(gp_replay_read(&trace, (const uint8_t *)data, sizeof(data) - 1, &problem), 0, "%s", problem.text);
     cr_assert_eq(trace.blocks, 0);
@@ -331,33 +331,6 @@ Test(trace, unknown)
     cr_assert(strstr(problem.text, "gunzip"));
     cr_assert_lt(gp_replay_load(&trace, "/nonexistent/trace", &problem), 0);
     cr_assert(strstr(problem.text, "No such file"), "%s", problem.text);
-}
-
-/* ---- the map ----------------------------------------------------------------------------------------------------- */
-
-Test(trace, map_against_a_table)
-{
-    enum { KEYS = 512 };
-    struct gp_hash map = {0};
-    uint32_t table[KEYS], value;
-    uint64_t random = 1;
-    memset(table, 0xff, sizeof(table));
-    for (unsigned i = 0; i < 200000; i++) {
-        random = random * 6364136223846793005ull + 1442695040888963407ull;
-        uint32_t key = (uint32_t)(random >> 40) % KEYS;
-        bool there = table[key] != UINT32_MAX;
-        if (random >> 63) {
-            cr_assert_eq(gp_hash_set(&map, key * 512ull, i), 0);
-            table[key] = i;
-        } else {
-            cr_assert_eq(gp_hash_remove(&map, gp_hash_of_number(key * 512ull), NULL, NULL), there);
-            table[key] = UINT32_MAX;
-        }
-        uint32_t look = (uint32_t)(random >> 20) % KEYS;
-        bool found = gp_hash_get(&map, look * 512ull, &value);
-        cr_assert(found == (table[look] != UINT32_MAX) && (!found || value == table[look]));
-    }
-    gp_hash_free(&map);
 }
 
 /* ---- gpuprof's recordings ---------------------------------------------------------------------------------------- */
@@ -380,7 +353,7 @@ static struct gp_recording *recorded(void)
     recmake_mark(make, "  two\nlines ");
     recmake_mark(make, "\n");
     recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 700, 0); /* the address again: a new block */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 700, 0); /* the address is reused: a new block */
     recmake_free(make, host, GP_KIND_PINNED, 0x2000);
     recmake_free(make, 0, GP_KIND_LINEAR, 0x7777); /* from before the recording */
     recmake_free(make, second, GP_KIND_POOL, 0x9000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * train_fixture.h: recordings of a training program, with a leak and without. */
+ * train_fixture.h: makes recordings of a training program, with a leak and without. */
 #ifndef GP_TEST_UNIT_TRAIN_FIXTURE_H
 #define GP_TEST_UNIT_TRAIN_FIXTURE_H
 
@@ -33,9 +33,10 @@ struct training {
     uint64_t seed;
 };
 
-/* Several hundred sites that work as a training program does: parameters that stay, activations of changing sizes,
- * double buffers, caches that fill in the first steps, workspaces that are made when first needed.  With `leak` also a
- * branch that keeps what it made, about 100 MB in two of three steps. Returns its site. */
+/* Several hundred sites that allocate as a training program does: parameters that stay, activations of changing
+ * sizes, double buffers, caches that fill in the first steps, workspaces that are made when first needed. With
+ * `leak` there is also a branch that never frees its blocks, about 100 MB in two of three steps. Returns the
+ * branch's site. */
 static struct gp_recording *train(const struct training *setup, uint32_t *leaker)
 {
     struct recmake *make = recmake_new(16 * GIB);
@@ -59,12 +60,12 @@ static struct gp_recording *train(const struct training *setup, uint32_t *leaker
             recmake_at(make, at++ * MS);
             uint64_t bytes = (uint64_t)MIB + (setup->noise ? random_next(&seed) % (4 * MIB) : i * 4096);
             unsigned role = i % 8;
-            if (role == 7 && step > (i / 8) % 7) /* a cache: one entry a step until it is full */
+            if (role == 7 && step > (i / 8) % 7) /* a cache: one entry per step until it is full */
                 continue;
-            if (role == 6 && random_next(&seed) % 4) /* now and then */
+            if (role == 6 && random_next(&seed) % 4) /* in some steps */
                 continue;
             recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, bytes, sites[i]);
-            if (role == 5 && buffer[i]) /* the next is made before the last goes */
+            if (role == 5 && buffer[i]) /* the next buffer is made before the last one is freed */
                 recmake_free(make, 0, GP_KIND_LINEAR, buffer[i]);
             buffer[i] = address;
             out[i] = role == 5 || role == 7 ? 0 : address;

@@ -6,20 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t diff_hash(const char *text, uint64_t seed)
-{
-    uint64_t hash = 0xcbf29ce484222325ull ^ seed; /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return hash;
-}
-
-/* A row for each name; two names with one hash get different ones by trying the next seed. */
+/* The row of a name. If another name has the key, the next key is tried. */
 static struct gp_tally_row *diff_row(struct gp_tally *rows, const char *name, const char *const **names,
                                      struct gp_diff *diff)
 {
-    for (uint64_t seed = 0;; seed++) {
-        struct gp_tally_row *row = gp_tally_at(rows, diff_hash(name, seed));
+    for (uint64_t step = 0;; step++) {
+        struct gp_tally_row *row = gp_tally_at(rows, gp_hash_of_text(name) + step);
         if (!row || row->count == 0)
             return row;
         const struct gp_diff_row *old = &diff->rows[row->extra];

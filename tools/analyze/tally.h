@@ -5,9 +5,7 @@
 #ifndef GP_ANALYZE_TALLY_H
 #define GP_ANALYZE_TALLY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <common/hash.h>
 
 struct gp_tally_row {
     uint64_t key;
@@ -17,8 +15,8 @@ struct gp_tally_row {
 
 struct gp_tally {
     struct gp_tally_row *rows;
-    uint32_t *slots; /* index of a row + 1 */
-    size_t count, room, mask;
+    struct gp_hash map; /* key -> index of its row */
+    size_t count, room;
 };
 
 /* The row of the key, made if it is new; NULL: out of memory.  Valid until the next call. Begin with a zeroed table. */

@@ -78,11 +78,9 @@ uint32_t *gp_hash_add(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same,
     return &slot->number;
 }
 
-bool gp_hash_remove(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same, const void *key)
+void gp_hash_remove_at(struct gp_hash *map, uint32_t *number)
 {
-    struct gp_hash_slot *slot = map->room ? slot_of(map, hash, same, key) : NULL;
-    if (!slot || !slot->used)
-        return false;
+    const struct gp_hash_slot *slot = (void *)((char *)number - offsetof(struct gp_hash_slot, number));
     uint32_t mask = map->room - 1, hole = (uint32_t)(slot - map->slots);
     /* Entries that follow without a gap move back over the hole, unless that would pass their first
      * slot. */
@@ -95,7 +93,14 @@ bool gp_hash_remove(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same, c
     }
     map->slots[hole].used = 0;
     map->count--;
-    return true;
+}
+
+bool gp_hash_remove(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same, const void *key)
+{
+    uint32_t *number = gp_hash_find(map, hash, same, key);
+    if (number)
+        gp_hash_remove_at(map, number);
+    return number != NULL;
 }
 
 int gp_hash_set(struct gp_hash *map, uint64_t key, uint32_t number)

@@ -36,6 +36,8 @@ uint32_t *gp_hash_add(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same,
                       bool *added);
 /* Removes a key.  False if it was not in the map. */
 bool gp_hash_remove(struct gp_hash *map, uint64_t hash, gp_hash_same_fn *same, const void *key);
+/* Removes the entry whose number is there, as find and add return it. */
+void gp_hash_remove_at(struct gp_hash *map, uint32_t *number);
 void gp_hash_free(struct gp_hash *map);
 
 uint64_t gp_hash_of_bytes(const void *bytes, size_t count);

@@ -2,15 +2,21 @@
  *
  * match.c: finds the free that ends each allocation; see recording.h.
  */
+#include <common/hash.h>
 #include <errno.h>
 #include <recording/recording.h>
-#include <stdlib.h>
-#include <string.h>
 
+/* The map has the index of each live allocation. It grows with their number, not with that of all
+ * allocations: that fits into a processor's caches. */
 struct gp_match {
-    uint32_t *slots; /* index of a live allocation + 1; open addressing, linear probing */
-    uint64_t mask, live;
+    struct gp_hash live;
+    struct gp_recording *recording;
+};
+
+struct gp_match_key {
     const struct gp_recording *recording;
+    const struct gp_rec_event *event;
+    uint64_t hash;
 };
 
 /* Whether another event can end this one. Segments of a growable cache are mapped in runs and
@@ -55,43 +61,17 @@ static const struct gp_rec_event *match_event(const struct gp_recording *recordi
                                           : &recording->baseline[index - recording->event_count];
 }
 
-static uint64_t match_hash(const struct gp_rec_event *event)
+static struct gp_match_key match_key(const struct gp_recording *recording, const struct gp_rec_event *event)
 {
-    uint64_t key = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << 48;
-    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
-    return key ^ key >> 29;
+    uint64_t number = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << 48;
+    return (struct gp_match_key){recording, event, gp_hash_of_number(number)};
 }
 
-static bool match_same(const struct gp_rec_event *one, const struct gp_rec_event *other)
+static bool match_same(const void *key, uint32_t index)
 {
+    const struct gp_match_key *wanted = key;
+    const struct gp_rec_event *one = match_event(wanted->recording, index), *other = wanted->event;
     return one->address == other->address && one->device == other->device && match_space(one) == match_space(other);
-}
-
-/* The slot of the event's key, or the empty one where it would be. */
-static uint32_t *match_slot(const struct gp_match *match, const struct gp_rec_event *event)
-{
-    uint64_t at = match_hash(event) & match->mask;
-    while (match->slots[at] && !match_same(match_event(match->recording, match->slots[at] - 1), event))
-        at = (at + 1) & match->mask;
-    return &match->slots[at];
-}
-
-/* Linear probing without tombstones: each following entry of the run moves into the gap if its own
- * place is at or before the gap. */
-static void match_remove(const struct gp_match *match, uint32_t *slot)
-{
-    uint64_t gap = (uint64_t)(slot - match->slots), at = gap;
-    for (;;) {
-        at = (at + 1) & match->mask;
-        if (!match->slots[at])
-            break;
-        uint64_t ideal = match_hash(match_event(match->recording, match->slots[at] - 1)) & match->mask;
-        if (((at - ideal) & match->mask) < ((at - gap) & match->mask))
-            continue;
-        match->slots[gap] = match->slots[at];
-        gap = at;
-    }
-    match->slots[gap] = 0;
 }
 
 /* A free is recorded after the driver has freed, so another thread may have got the address, and
@@ -111,90 +91,59 @@ static bool match_late(const struct gp_recording *recording, uint32_t alloc, siz
            recording->events[close].time_ns - recording->events[alloc].time_ns < GP_MATCH_LATE_NS;
 }
 
-static void match_open(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static bool match_open(struct gp_match *match, const struct gp_match_key *key, uint32_t index)
 {
-    uint32_t old = *slot - 1;
-    match->live += !*slot;
-    if (*slot && old < recording->event_count) {
-        recording->peer[old] = i;
-        recording->peer[i] = old;
+    struct gp_recording *recording = match->recording;
+    bool added;
+    uint32_t *live = gp_hash_add(&match->live, key->hash, match_same, key, index, &added);
+    if (live && !added && *live < recording->event_count) {
+        recording->peer[*live] = index;
+        recording->peer[index] = *live;
     }
-    *slot = i + 1;
+    if (live)
+        *live = index;
+    return live;
 }
 
-static void match_close(struct gp_match *match, struct gp_recording *recording, uint32_t *slot, uint32_t i)
+static void match_close(struct gp_match *match, const struct gp_match_key *key, uint32_t index)
 {
-    uint32_t alloc = *slot - 1;
-    if (match_late(recording, alloc, i)) {
-        recording->peer[i] = recording->peer[alloc];
+    struct gp_recording *recording = match->recording;
+    uint32_t *live = gp_hash_find(&match->live, key->hash, match_same, key);
+    if (!live)
+        return;
+    uint32_t alloc = *live;
+    if (match_late(recording, alloc, index)) {
+        recording->peer[index] = recording->peer[alloc];
         recording->peer[alloc] = GP_REC_NONE;
         return;
     }
-    recording->peer[i] = alloc;
+    recording->peer[index] = alloc;
     if (alloc < recording->event_count)
-        recording->peer[alloc] = i;
-    match_remove(match, slot);
-    match->live--;
-}
-
-/* Makes room for one more; half of the table stays empty. The table grows with the number of live
- * allocations, not of all: that number fits into a processor's caches. */
-static bool match_room(struct gp_match *match)
-{
-    if (match->slots && (match->live + 1) * 2 <= match->mask + 1)
-        return true;
-    struct gp_match old = *match;
-    match->mask = old.slots ? old.mask * 2 + 1 : 1023;
-    match->slots = calloc(match->mask + 1, sizeof(uint32_t));
-    if (!match->slots) {
-        *match = old;
-        return false;
-    }
-    for (uint64_t i = 0; old.slots && i <= old.mask; i++) {
-        if (old.slots[i])
-            *match_slot(match, match_event(match->recording, old.slots[i] - 1)) = old.slots[i];
-    }
-    free(old.slots);
-    return true;
-}
-
-static bool match_baseline(struct gp_match *match)
-{
-    const struct gp_recording *recording = match->recording;
-    for (size_t i = 0; i < recording->baseline_count; i++) {
-        if (!match_room(match))
-            return false;
-        uint32_t *slot = match_slot(match, &recording->baseline[i]);
-        match->live += !*slot;
-        *slot = (uint32_t)(recording->event_count + i + 1);
-    }
-    return true;
+        recording->peer[alloc] = index;
+    gp_hash_remove_at(&match->live, live);
 }
 
 int gp_recording_match(struct gp_recording *recording)
 {
     struct gp_match match = {.recording = recording};
-    bool ok = match_room(&match) && match_baseline(&match);
+    bool ok = true;
+    for (size_t i = 0; ok && i < recording->baseline_count; i++) {
+        const struct gp_match_key key = match_key(recording, &recording->baseline[i]);
+        ok = match_open(&match, &key, (uint32_t)(recording->event_count + i));
+    }
     for (size_t i = 0; ok && i < recording->event_count; i++) {
-        const struct gp_rec_event *event = &recording->events[i];
-        bool opens = match_opens(event);
+        const struct gp_match_key key = match_key(recording, &recording->events[i]);
         recording->peer[i] = GP_REC_NONE;
-        if (!opens && !match_closes(event))
-            continue;
-        ok = match_room(&match);
-        if (!ok)
-            break;
-        uint32_t *slot = match_slot(&match, event);
-        if (opens)
-            match_open(&match, recording, slot, (uint32_t)i);
-        else if (*slot)
-            match_close(&match, recording, slot, (uint32_t)i);
+        if (match_opens(key.event))
+            ok = match_open(&match, &key, (uint32_t)i);
+        else if (match_closes(key.event))
+            match_close(&match, &key, (uint32_t)i);
     }
-    for (uint64_t i = 0; ok && i <= match.mask; i++) {
-        uint32_t live = match.slots[i] - 1;
-        if (match.slots[i] && live < recording->event_count)
-            recording->peer[live] = GP_REC_NONE;
+    for (uint32_t i = 0; ok && i < match.live.room; i++) {
+        const struct gp_hash_slot *slot = &match.live.slots[i];
+        if (slot->used && slot->number < recording->event_count)
+            recording->peer[slot->number] = GP_REC_NONE;
     }
-    free(match.slots);
+    gp_hash_free(&match.live);
     return ok ? 0 : -ENOMEM;
 }

@@ -226,9 +226,9 @@ static void reader_end(struct gp_reader *reader)
     free(reader->read.site_strings);
     free(reader->read.work);
     free(reader->read.mapped);
-    gp_read_map_free(&reader->read.interned);
-    gp_read_map_free(&reader->read.tids);
-    gp_read_map_free(&reader->read.streams);
+    gp_hash_free(&reader->read.interned);
+    gp_hash_free(&reader->read.tids);
+    gp_hash_free(&reader->read.streams);
 }
 
 static int reader_run(struct gp_recording **out, const struct gp_source *source, char *why, size_t why_bytes,

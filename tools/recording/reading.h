@@ -6,6 +6,7 @@
 #ifndef GP_RECORDING_READING_H
 #define GP_RECORDING_READING_H
 
+#include <common/hash.h>
 #include <record/format.h>
 #include <record/pack.h>
 #include <recording/recording.h>
@@ -19,12 +20,6 @@
 #define GP_READ_GAP              (1u << 20)   /* rows that damaged blocks may have lost, at a time */
 #define GP_READ_ALLOCATION_LIMIT (1ull << 50) /* largest allocation: a petabyte */
 
-struct gp_read_map { /* key -> number, open addressing */
-    uint64_t *keys;
-    uint32_t *values; /* + 1 */
-    uint32_t count, room;
-};
-
 struct gp_read_work; /* events.c: the block that is being decoded; from malloc */
 
 struct gp_read {
@@ -36,8 +31,8 @@ struct gp_read {
      * end. */
     char *site_strings;
     size_t site_string_bytes, site_strings_room;
-    struct gp_read_map interned; /* hash -> offset in strings */
-    struct gp_read_map tids, streams;
+    struct gp_hash interned; /* text -> offset in strings */
+    struct gp_hash tids, streams;
     uint8_t device_of[256]; /* index in the session -> + 1 in devices */
     struct gp_read_work *work;
     uint32_t *mapped; /* indexes of modules, by address */
@@ -51,10 +46,6 @@ struct gp_read {
 bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_t need, size_t limit, size_t row_bytes);
 #define GP_READ_ROOM(_read, _array, _room, _need, _limit)                                                              \
     gp_read_room((_read), &(_array), &(_room), (_need), (_limit), sizeof(*(_array)))
-
-/* The value of the key; a new key gets `fresh` (*added). UINT32_MAX: out of memory. */
-uint32_t gp_read_map(struct gp_read *read, struct gp_read_map *map, uint64_t key, uint32_t fresh, bool *added);
-void gp_read_map_free(struct gp_read_map *map);
 
 /* Stores the text, cleaned for output, and returns its offset in the recording's strings. */
 uint32_t gp_read_string(struct gp_read *read, const void *text, size_t length);

@@ -34,58 +34,13 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static uint32_t read_hash(uint64_t key)
+/* The number of the key; a new key gets `fresh` (*added). UINT32_MAX: out of memory. */
+static uint32_t read_number(struct gp_read *read, struct gp_hash *map, uint64_t key, uint32_t fresh, bool *added)
 {
-    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
-    return (uint32_t)(key ^ key >> 29);
-}
-
-static bool read_map_grow(struct gp_read_map *map)
-{
-    struct gp_read_map grown = {.room = map->room ? map->room * 2 : 64, .count = map->count};
-    grown.keys = calloc(grown.room, sizeof(*grown.keys));
-    grown.values = calloc(grown.room, sizeof(*grown.values));
-    if (!grown.keys || !grown.values) {
-        gp_read_map_free(&grown);
-        return false;
-    }
-    for (uint32_t i = 0; i < map->room; i++) {
-        uint32_t at = read_hash(map->keys[i]) & (grown.room - 1);
-        if (!map->values[i])
-            continue;
-        while (grown.values[at])
-            at = (at + 1) & (grown.room - 1);
-        grown.keys[at] = map->keys[i];
-        grown.values[at] = map->values[i];
-    }
-    gp_read_map_free(map);
-    *map = grown;
-    return true;
-}
-
-uint32_t gp_read_map(struct gp_read *read, struct gp_read_map *map, uint64_t key, uint32_t fresh, bool *added)
-{
-    *added = false;
-    if (map->count * 2 >= map->room && !read_map_grow(map)) {
+    const uint32_t *number = gp_hash_add(map, gp_hash_of_number(key), NULL, NULL, fresh, added);
+    if (!number)
         read->error = -ENOMEM;
-        return UINT32_MAX;
-    }
-    uint32_t at = read_hash(key) & (map->room - 1);
-    for (; map->values[at]; at = (at + 1) & (map->room - 1))
-        if (map->keys[at] == key)
-            return map->values[at] - 1;
-    map->keys[at] = key;
-    map->values[at] = fresh + 1;
-    map->count++;
-    *added = true;
-    return fresh;
-}
-
-void gp_read_map_free(struct gp_read_map *map)
-{
-    free(map->keys);
-    free(map->values);
-    memset(map, 0, sizeof(*map));
+    return number ? *number : UINT32_MAX;
 }
 
 /* ---- strings, threads, streams, devices -------------------------------------------------------------------------- */
@@ -93,34 +48,45 @@ void gp_read_map_free(struct gp_read_map *map)
 /* Paths are the longest recorded strings. */
 #define GP_READ_TEXT 4096
 
+struct gp_read_text {
+    const char *strings, *text;
+};
+
+static bool read_text_same(const void *key, uint32_t offset)
+{
+    const struct gp_read_text *wanted = key;
+    return strcmp(wanted->strings + offset, wanted->text) == 0;
+}
+
 uint32_t gp_read_string(struct gp_read *read, const void *text, size_t length)
 {
     struct gp_recording *r = read->recording;
     char clean[GP_READ_TEXT];
-    uint64_t hash = 14695981039346656037ull; /* FNV-1a */
     bool added;
     gp_text_clean(clean, sizeof(clean), text, length);
     size_t bytes = strlen(clean) + 1;
-    if (bytes == 1)
+    /* After an error the map may hold an offset where no text was stored. */
+    if (bytes == 1 || read->error)
         return 0;
-    for (const char *at = clean; *at; at++)
-        hash = (hash ^ (uint8_t)*at) * 1099511628211ull;
-    uint32_t offset = gp_read_map(read, &read->interned, hash, r->string_bytes, &added);
-    if (read->error || (!added && strcmp(r->strings + offset, clean) == 0))
-        return read->error ? 0 : offset;
-    offset = r->string_bytes;
+    const struct gp_read_text wanted = {r->strings, clean};
+    const uint32_t *offset = gp_hash_add(&read->interned, gp_hash_of_bytes(clean, bytes - 1), read_text_same, &wanted,
+                                         r->string_bytes, &added);
+    if (!offset)
+        read->error = -ENOMEM;
+    if (!offset || !added)
+        return offset ? *offset : 0;
     if (!GP_READ_ROOM(read, r->strings, read->strings_room, r->string_bytes + bytes, GP_READ_STRINGS))
         return 0;
-    memcpy(r->strings + offset, clean, bytes);
+    memcpy(r->strings + r->string_bytes, clean, bytes);
     r->string_bytes += (uint32_t)bytes;
-    return offset;
+    return *offset;
 }
 
 uint32_t gp_read_thread(struct gp_read *read, uint32_t tid)
 {
     struct gp_recording *r = read->recording;
     bool added;
-    uint32_t index = gp_read_map(read, &read->tids, tid, r->thread_count, &added);
+    uint32_t index = read_number(read, &read->tids, tid, r->thread_count, &added);
     if (read->error || !added)
         return read->error ? 0 : index;
     if (!GP_READ_ROOM(read, r->threads, read->threads_room, r->thread_count + 1, GP_READ_ROWS))
@@ -134,7 +100,7 @@ uint16_t gp_read_stream(struct gp_read *read, uint64_t stream)
     struct gp_recording *r = read->recording;
     bool added;
     uint32_t fresh = r->stream_count < GP_REC_OTHERS ? r->stream_count : GP_REC_OTHERS;
-    uint32_t index = gp_read_map(read, &read->streams, stream, fresh, &added);
+    uint32_t index = read_number(read, &read->streams, stream, fresh, &added);
     if (read->error || !added || index == GP_REC_OTHERS)
         return read->error ? 0 : (uint16_t)index;
     if (!GP_READ_ROOM(read, r->streams, read->streams_room, r->stream_count + 1, GP_READ_ROWS))

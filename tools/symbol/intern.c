@@ -31,37 +31,28 @@ void *gp_intern_room(struct gp_intern *intern, size_t bytes)
     return intern->pages->bytes + intern->left;
 }
 
-static uint64_t intern_hash(const char *text)
+struct gp_intern_search {
+    const char *const *texts;
+    const char *text;
+};
+
+static bool intern_same(const void *search, uint32_t number)
 {
-    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a; crafted collisions only cost time, in proportion to the input */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return hash ^ hash >> 29;
+    const struct gp_intern_search *s = search;
+    return strcmp(s->texts[number], s->text) == 0;
 }
 
-static const char **intern_slot(const struct gp_intern *intern, const char *text)
+static bool intern_grow(struct gp_intern *intern)
 {
-    uint32_t at = (uint32_t)intern_hash(text) & (intern->slot_count - 1);
-    while (intern->slots[at] && strcmp(intern->slots[at], text) != 0)
-        at = (at + 1) & (intern->slot_count - 1);
-    return &intern->slots[at];
-}
-
-static int intern_grow(struct gp_intern *intern)
-{
-    struct gp_intern larger = *intern;
-    if (intern->slot_count && intern->used < intern->slot_count / 2)
-        return 0;
-    larger.slot_count = intern->slot_count ? 2 * intern->slot_count : 1024;
-    larger.slots = calloc(larger.slot_count, sizeof(*larger.slots));
-    if (!larger.slots)
-        return -1;
-    for (uint32_t i = 0; i < intern->slot_count; i++)
-        if (intern->slots[i])
-            *intern_slot(&larger, intern->slots[i]) = intern->slots[i];
-    free(intern->slots);
-    *intern = larger;
-    return 0;
+    if (intern->map.count < intern->room)
+        return true;
+    uint32_t room = intern->room ? 2 * intern->room : 512;
+    const char **texts = realloc(intern->texts, room * sizeof(*texts));
+    if (!texts)
+        return false;
+    intern->texts = texts;
+    intern->room = room;
+    return true;
 }
 
 const char *gp_intern(struct gp_intern *intern, const char *text)
@@ -70,19 +61,20 @@ const char *gp_intern(struct gp_intern *intern, const char *text)
     gp_text_clean(clean, sizeof(clean), text, strlen(text));
     if (!clean[0])
         return "";
-    if (intern_grow(intern) != 0)
+    if (!intern_grow(intern))
         return "?";
-    const char **slot = intern_slot(intern, clean);
-    if (*slot)
-        return *slot;
-    size_t bytes = strlen(clean) + 1;
-    char *kept = gp_intern_room(intern, bytes);
-    if (!kept)
+    bool added;
+    const struct gp_intern_search search = {intern->texts, clean};
+    const uint32_t *number =
+        gp_hash_add(&intern->map, gp_hash_of_text(clean), intern_same, &search, intern->map.count, &added);
+    if (!number)
         return "?";
-    memcpy(kept, clean, bytes);
-    intern->used++;
-    *slot = kept;
-    return kept;
+    if (added) {
+        size_t bytes = strlen(clean) + 1;
+        char *kept = gp_intern_room(intern, bytes);
+        intern->texts[*number] = kept ? memcpy(kept, clean, bytes) : "?";
+    }
+    return intern->texts[*number];
 }
 
 const char *gp_intern_name(struct gp_intern *intern, const char *name)
@@ -98,6 +90,7 @@ void gp_intern_free(struct gp_intern *intern)
         intern->pages = page->next;
         free(page);
     }
-    free(intern->slots);
+    gp_hash_free(&intern->map);
+    free(intern->texts);
     *intern = (struct gp_intern){0};
 }

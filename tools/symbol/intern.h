@@ -6,16 +6,16 @@
 #ifndef GP_SYMBOL_INTERN_H
 #define GP_SYMBOL_INTERN_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <common/hash.h>
 
 #define GP_SYMBOL_TEXT 1024u /* longest text kept: C++ names of template libraries are cut there */
 
 struct gp_intern {
     struct gp_intern_page *pages;
     size_t left;        /* in the newest page */
-    const char **slots; /* open addressing; a power of two */
-    uint32_t slot_count, used;
+    struct gp_hash map; /* text -> index in texts */
+    const char **texts;
+    uint32_t room; /* of texts; their count is that of the map */
 };
 
 /* A cleaned copy: printable UTF-8, cut to GP_SYMBOL_TEXT. Never NULL; "?" when out of memory. */

@@ -4,7 +4,7 @@
  */
 #include <view/track.h>
 
-#include <base/compiler.h>
+#include <common/hash.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +18,10 @@ bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 
 static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
-    /* FNV-1a: keys are short, and a chain of all rows, which an adversary could provoke, takes only
-     * microseconds. */
-    uint64_t hash = 0xcbf29ce484222325ull;
-    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid, id->start_time, (uint64_t)id->device,
-                              id->cgroup_id};
-    for (size_t i = 0; i < GP_COUNT(parts); i++)
-        hash = (hash ^ parts[i]) * 0x100000001b3ull;
-    for (const char *p = id->container; !id->cgroup_id && *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 0x100000001b3ull;
-    return &model->tracks[(hash ^ hash >> 32) % GP_TRACK_BUCKETS];
+    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid,
+                              id->start_time,     (uint64_t)id->device,
+                              id->cgroup_id,      id->cgroup_id ? 0 : gp_hash_of_text(id->container)};
+    return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
 }
 
 struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id)

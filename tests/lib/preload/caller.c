@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * caller.c: a plug-in, opened RTLD_LOCAL, whose lookups are answered by where they come from: its own symbol is in its
- * own scope alone, and what comes next is what the library that it needs (this file with CALLER_SECOND) has.
+ * caller.c: a plug-in that is opened with RTLD_LOCAL, for lookups whose result depends on the caller. Its own
+ * symbol is only in its own scope, and RTLD_NEXT finds the symbol of the library that it needs (this file
+ * with CALLER_SECOND).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

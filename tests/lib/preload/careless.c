@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * careless.c: a caching allocator that does everything wrong, preloaded into the shim_* programs to show that they
- * would notice.  Built by the tests with cc; loaded into test programs alone.
+ * careless.c: a caching allocator that does everything wrong. It is preloaded into the shim_* programs to show
+ * that they detect it. The tests build it with cc and load it only into test programs.
  *
- *   GPUPROF_TEST_CARELESS=cache   freed blocks go to whoever asks next: no order between streams, no thought of
- * captures, contexts, forks, other kinds of memory, blocks freed twice; sizes are powers of two
- *   GPUPROF_TEST_CARELESS=slab    pieces of one mapping, 256 bytes apart at the least, never given back
- *   GPUPROF_TEST_CARELESS=short   as cache, but a block may serve a request that is a little larger
+ *   GPUPROF_TEST_CARELESS=cache   the next request gets a freed block: without order between streams, and without
+ *                                 regard to captures, contexts, forks, other kinds of memory and blocks that
+ *                                 are freed twice; sizes are powers of two
+ *   GPUPROF_TEST_CARELESS=slab    blocks of one mapping, at least 256 bytes apart, never released
+ *   GPUPROF_TEST_CARELESS=short   as cache, but a block may be smaller than the request
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,7 +32,7 @@ static int careless_count;
 static CUdeviceptr careless_slab;
 static size_t careless_used;
 
-/* Careless it is, but it shall answer: a child that waits for the parent's lock would only cost the test its time. */
+/* It must not hang: a child that waits for the parent's lock would only delay the test. */
 static void careless_child(void)
 {
     pthread_mutex_init(&careless_lock, NULL);

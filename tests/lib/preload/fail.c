@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * fail.c: a preloaded library that makes the Nth call fail which one library makes of one libc function.
+ * fail.c: a preloaded library that makes the Nth call of a libc function by one library fail.
  *
  *   GPUPROF_TEST_FAIL=FUNCTION:N[+]:SUBSTRING[,FUNCTION:N[+]:SUBSTRING]
  *      The Nth (N+: and every later) call of FUNCTION from a library whose path contains SUBSTRING fails with the
- *      function's usual error.  A second rule makes something else fail too, which may be what leads to the first.
+ *      function's usual error.  A second rule makes another function fail too, for example one whose failure leads to
+ *      the first call.
  *   GPUPROF_TEST_FAIL_COUNT=FILE
- *      Holds, as a long, how many calls the first rule has met in all processes that came of this one.  It is counted
- *      in the file itself: the library still works when our destructor has run, and a process may end without one.
+ *      Holds, as a long, the number of calls that matched the first rule, in this process and its descendants.
+ *      The counter is in the file itself: the library still works after our destructor, and a process may end
+ *      without running it.
  *
- * The host's own calls are never touched, so what the host then does must be what it always does.  Built by the tests
- * with cc; loaded into test programs alone.
+ * The program's own calls never fail, so the program must behave as it always does. The tests build this file
+ * with cc and load it only into test programs.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -75,7 +77,7 @@ __attribute__((constructor)) static void fail_init(void)
     }
 }
 
-/* The rule that this call is counted for, or -1. */
+/* Index of the rule that counts this call, or -1. */
 static int fail_rule(const char *function, const void *caller)
 {
     Dl_info where;
@@ -104,8 +106,8 @@ static int fail_now(const char *function, const void *caller)
     return rule >= 0 && fail_is_hit(rule, __atomic_add_fetch(&fail_calls[rule], 1, __ATOMIC_RELAXED));
 }
 
-/* A name that a library does not have is never found, and one that was found always is: what counts is the name.  Never
- * inlined: a wrapper that jumps needs its stack empty. */
+/* Counts distinct names instead of calls, because lookups of one name must all have the same result. Not
+ * inlined: a wrapper that jumps must have no stack frame. */
 __attribute__((noinline)) static int fail_name(const char *function, const char *name, const void *caller)
 {
     static char names[64][48];
@@ -126,8 +128,8 @@ __attribute__((noinline)) static int fail_name(const char *function, const char 
     return fail_is_hit(rule, i + 1);
 }
 
-/* What stands behind us.  libc's own dlsym is asked: ours is in front of it, and what it is asked by a library in front
- * of a library depends on who asks. */
+/* The next definition of the function. Uses libc's dlsym, because ours precedes it, and its result depends on
+ * the library that calls it. */
 __attribute__((noinline)) static void *fail_next(const char *name)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
@@ -162,7 +164,7 @@ FAIL(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p,
 FAIL(int, madvise, (void *a, size_t n, int advice), (a, n, advice), -1, EINVAL)
 FAIL(int, pthread_create, (pthread_t * t, const pthread_attr_t *a, void *(*f)(void *), void *arg), (t, a, f, arg),
      EAGAIN, 0)
-/* What pthread_atfork becomes in the library that calls it; no header declares it. */
+/* pthread_atfork calls this in the library that uses it; no header declares it. */
 int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 FAIL(int, __register_atfork, (void (*a)(void), void (*b)(void), void (*c)(void), void *dso), (a, b, c, dso), ENOMEM, 0)
 FAIL(int, pthread_setname_np, (pthread_t t, const char *name), (t, name), ERANGE, 0)
@@ -200,7 +202,7 @@ FAIL(ssize_t, write, (int fd, const void *buffer, size_t n), (fd, buffer, n), -1
 FAIL_VARIADIC(open, (const char *path, int flags, ...), flags, (path, flags, extra), EMFILE)
 FAIL_VARIADIC(fcntl, (int fd, int command, ...), command, (fd, command, extra), EBADF)
 
-/* The descriptor is gone all the same, as it is after every error but EBADF. */
+/* The descriptor is closed nevertheless, as after every error but EBADF. */
 __attribute__((visibility("default"))) int close(int fd)
 {
     static int (*real)(int);
@@ -217,7 +219,7 @@ __attribute__((visibility("default"))) int close(int fd)
     return error;
 }
 
-/* What old kernels and filters do not know.  What every program needs is not among it: no filter refuses it. */
+/* System calls that old kernels lack and that filters refuse. Calls that every program needs are not in the list. */
 __attribute__((visibility("default"))) long syscall(long number, ...)
 {
     static long (*real)(long, ...);
@@ -241,8 +243,8 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* RTLD_NEXT and RTLD_DEFAULT are answered by the return address: whoever asked must still be the one who asks, so this
- * has to be left by a jump. */
+/* RTLD_NEXT and RTLD_DEFAULT depend on the return address. This wrapper leaves by a jump, so that libc sees the
+ * original caller. */
 __attribute__((visibility("default"), optimize("O2"))) void *dlsym(void *handle, const char *name)
 {
     static void *(*real)(void *, const char *);

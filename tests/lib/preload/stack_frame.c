@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * stack_frame.c: a library whose one function has a frame of STACK_BYTES.  Two of them have the same code at the same
- * places, but for that number, and different unwind tables. */
+ * addresses except for that number, but different unwind tables. */
 #ifndef STACK_BYTES
 #define STACK_BYTES 1000
 #endif

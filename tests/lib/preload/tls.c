@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tls.c: a library that needs TLS_BYTES of static thread-local storage, for the test that uses all of it up.  Built by
- * the test several times, each copy another file: the loader counts a library once.
+ * tls.c: a library that needs TLS_BYTES of static thread-local storage, for the test that exhausts it. The test
+ * builds it several times under different names, because the loader loads a file once.
  */
 #ifndef TLS_BYTES
 #define TLS_BYTES 256
