@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * place.h: where a test of the agent does its work: a folder with a copy of the library (another inode, name and
- * build id: nobody else's probes), a name for pins on the machine's bpffs, cgroups, and programs in them that do what
- * they are told.
+ * build id: nobody else's probes), a name for pins on a bpffs of its own (the test is in a mount namespace of its own from
+ * then on), cgroups, and programs in them that do what they are told.
  *
  * A keeper process takes all of it away when the test has ended, however it ended: what stands in the place's cgroups
  * is killed, the cgroups, the pins and the folder go.  So what a test starts belongs into one of its cgroups.
@@ -38,6 +38,9 @@ struct place {
 int place_make(struct place *place, char *why, size_t why_bytes);
 /* 0, or -EBUSY with what could not be taken away. */
 int place_free(struct place *place, char *why, size_t why_bytes);
+
+/* Takes the bpffs away from the test's mount namespace, as on a machine that mounts none.  -errno. */
+int place_unmount(void);
 
 /* The number of a new cgroup, or -errno. */
 int place_group(struct place *place, bool want_v1);

@@ -25,9 +25,9 @@ struct gp_agent_options {
 };
 
 /* Runs until SIGTERM or SIGINT, then takes its pins away.  0; -errno, with a sentence in why: -EPERM (capabilities),
- * -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs), -EINVAL (a library or group that is none), -EEXIST (another
- * agent has the pins; its pid is in the sentence), ...  The caller's thread; makes
- * threads for the server, the querier and the finder. */
+ * -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs, and none could be mounted), -EINVAL (a library or group that is
+ * none), -EEXIST (another agent has the pins; its pid is in the sentence), ...  The caller's thread; makes threads for
+ * the server, the querier and the finder. */
 int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_bytes);
 
 #endif

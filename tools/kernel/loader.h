@@ -31,6 +31,11 @@ int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char 
  * grows old.  gp_bpf_unpin takes them away. */
 void gp_bpf_close(struct gp_bpf *bpf);
 
+/* Mounts a BPF file system at /sys/fs/bpf where pins lie below it and only sysfs is there.  The mount stays: pins of
+ * others may lie there by the time the caller ends.  Its mode lets other users through to tables that they may read, and
+ * not list it.  1 mounted, 0 nothing to do; -ENOENT with a sentence that says what to do. */
+#define GP_BPF_MOUNT_MODE "0711"
+int gp_bpf_mount(const char *pins, char *why, size_t why_bytes);
 /* One agent a directory of pins: makes it, and locks it until the descriptor is closed, also by a kill -9.  >= 0, or
  * -errno with a sentence: -EEXIST another agent has it (its pid is said), or another user, -ENOENT no bpffs. */
 int gp_bpf_pins_lock(const char *pins, char *why, size_t why_bytes);
