@@ -7,7 +7,7 @@ build=${1:-build}
 PATH=$PATH:$PWD/build/aside/usr/bin
 export PATH
 for tool in python3 prometheus promtool; do
-    command -v $tool > /dev/null || { echo "no $tool here: deploy/needs.sh check brings it"; exit 77; }
+    command -v $tool > /dev/null || { echo "no $tool here: deploy/needs.sh all installs it"; exit 77; }
 done
 # The agent mounts a missing BPF file system: in a mount namespace of the test's own it leaves none on the machine.
 alone=
