@@ -207,27 +207,33 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check demo check bench install gpu-bundle check-gpu format
+.PHONY: needs-build needs-check needs-all demo check check-all bench install gpu-bundle check-gpu format
 needs-build:
 	$(Q)deploy/needs.sh build
 needs-check:
 	$(Q)deploy/needs.sh check
+needs-all:
+	$(Q)deploy/needs.sh all
 
 demo: needs-build ## build, then watch a simulated training run live
 	$(again) all
 	$(Q)examples/demo.sh $(B)
 
-check: needs-check ## build everything and prove it; ends with "N passed, N failed, N skipped"
-	$(again) all unit integration programs testtools benches
-	$(again) MODE=asan unit fuzz
-	$(again) MODE=tsan torture
+check: needs-check ## build and run the tests of every command and promise (5 minutes); ends with "N passed, N failed, N skipped"
+	$(again) all unit integration programs testtools torture
 	$(Q)tests/check
 
-bench: needs-check ## measure against named peers, in one run
+check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prometheus and the model (45 minutes); what CI runs
+	$(again) all unit integration programs testtools torture benches
+	$(again) MODE=asan unit fuzz
+	$(again) MODE=tsan torture
+	$(Q)tests/check all
+
+bench: needs-all ## measure against named peers, in one run
 	$(again) all benches
 	$(Q)tests/bench/run $(B)
 
-gpu-bundle: needs-check ## gather what a GPU machine needs in build/gpu-bundle
+gpu-bundle: needs-all ## gather what a GPU machine needs in build/gpu-bundle
 	$(again) all programs benches
 	$(Q)tests/gpu/bundle.sh $(B)
 

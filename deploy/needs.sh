@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs the missing packages to build gpuprof (`needs.sh build`), or also to test it (`needs.sh check`), on Debian 12 and
-# Ubuntu 22.04 or newer. Idempotent: runs the package manager only if a package is missing. Without root it prints the
-# command to run.
+# Installs the missing packages on Debian 12 and Ubuntu 22.04 or newer: to build gpuprof (`needs.sh build`), for `make check`
+# (`needs.sh check`), or for `make check-all`, the benches and the GPU bundle (`needs.sh all`). Idempotent: runs the package
+# manager only if a package is missing. Without root it prints the command to run.
 set -eu
 cd "$(dirname "$0")/.."
 build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev libiberty-dev libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libmicrohttpd-dev clang libbpf-dev bpftool systemtap-sdt-dev"
-check="g++ qemu-system-x86 cpio clang-format libclang-rt-dev libcriterion-dev tmux python3 spin binutils procps util-linux sqlite3 chromium libunwind8"
+check="clang-format libcriterion-dev tmux python3 binutils procps util-linux sqlite3"
+all="g++ qemu-system-x86 cpio libclang-rt-dev spin chromium libunwind8"
 case "${1:-build}" in
 build) want=$build ;;
 check) want="$build $check" ;;
-*) echo "usage: needs.sh build|check" >&2; exit 2 ;;
+all) want="$build $check $all" ;;
+*) echo "usage: needs.sh build|check|all" >&2; exit 2 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "needs.sh: not a Debian or Ubuntu system: please install the equivalents of: $want" >&2
@@ -23,7 +25,7 @@ done
 # Unpacks Prometheus's binaries for the test of the metrics into the build tree, since the installed package would start a
 # server. Without them that test is skipped.
 aside() {
-    [ "${1:-}" = check ] || return 0
+    [ "${1:-}" = all ] || return 0
     command -v prometheus >/dev/null && command -v promtool >/dev/null && return 0
     [ -x build/aside/usr/bin/promtool ] && return 0
     mkdir -p build/aside

@@ -2,7 +2,7 @@
 # How tests are built and found.  One binary per source, found by wildcard:
 #   unit/test_X.c        Criterion, linked with the target's and the tools' objects
 #   integration/test_X.c Criterion, spawns programs under the library and the simulated GPU
-#   torture/X.c          plain programs for races (TSan): MODE=tsan; print "N passed, N failed"
+#   torture/X.c          plain programs for races, short as they are, long with MODE=tsan; print "N passed, N failed"
 #   programs/X.c         CUDA programs (X_rt.c: runtime API), run by integration tests
 #   bench/X.c            benches: TSV on stdout
 

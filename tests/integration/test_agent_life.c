@@ -5,6 +5,9 @@
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 TestSuite(agent_life, .fini = end, .timeout = 180);
 
@@ -45,8 +48,6 @@ Test(agent_life, a_clean_end_leaves_nothing, .init = begin)
     cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0), "the program does not run on");
 }
 
-/* ---- rights ------------------------------------------------------------------------------------------------------ */
-
 static void expect_impossible(const char *const *before)
 {
     int status = -1;
@@ -84,6 +85,56 @@ Test(agent_life, tables_behind_a_closed_directory_are_reported, .init = make_pla
             break;
     }
 }
+
+/* ---- the BPF file system ----------------------------------------------------------------------------------------- */
+
+static bool is_bpffs_there(void)
+{
+    struct statfs about;
+    return statfs("/sys/fs/bpf", &about) == 0 && about.f_type == (typeof(about.f_type))BPF_FS_MAGIC;
+}
+
+static void make_place_without_bpffs(void)
+{
+    make_place();
+    int error = place_unmount();
+    if (error)
+        cr_skip_test("the bpffs stays mounted: %s", strerror(-error));
+}
+
+Test(agent_life, it_mounts_a_missing_bpffs_which_stays, .init = make_place_without_bpffs)
+{
+    struct stat top;
+    start_agent(&(struct agent_options){0});
+    cr_assert(is_bpffs_there());
+    cr_assert(zero(int, stat("/sys/fs/bpf", &top)));
+    cr_assert(eq(int, (int)top.st_mode & 0777, 0711), "other users reach the tables and cannot list them");
+    char *words = agent_words(&agent);
+    cr_expect(strstr(words, "gpuprof: agent: mounted a BPF file system at /sys/fs/bpf (mode 0711)\n") != NULL, "%s",
+              words);
+    cr_expect(strstr(words, "is closed to others") == NULL, "%s", words);
+    free(words);
+    walk_with(groups[0], 2 * MIB);
+    close_maps();
+    cr_assert(ended_with(agent_stop(&agent, SIGTERM), 0));
+    cr_assert(is_bpffs_there());
+    start_agent(&(struct agent_options){0});
+    words = agent_words(&agent);
+    cr_expect(strstr(words, "mounted a BPF") == NULL, "the second agent mounts nothing: %s", words);
+    free(words);
+}
+
+Test(agent_life, it_reports_why_it_cannot_mount_a_bpffs, .init = begin_four)
+{
+    cr_assert(zero(int, place_unmount()));
+    expect_impossible(four);
+    cr_assert(strstr(why, "no BPF file system is mounted at /sys/fs/bpf, and mounting one needs CAP_SYS_ADMIN: run "
+                          "'mount -t bpf bpf /sys/fs/bpf' as root") != NULL,
+              "%s", why);
+    cr_assert(not(is_bpffs_there()));
+}
+
+/* ---- rights ------------------------------------------------------------------------------------------------------ */
 
 Test(agent_life, without_rights_it_reports_it, .init = make_place)
 {

@@ -8,6 +8,7 @@
 #include "agent/deaths.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"
+#include "lib/full.h"
 #include "lib/keeper.h"
 #include "lib/kid.h"
 #include "lib/mounts.h"
@@ -465,13 +466,13 @@ static void reuse(bool has_tracepoint, int times)
 
 Test(deaths, a_thousand_reuses_of_one_pid)
 {
-    reuse(false, 1000);
+    reuse(false, test_is_full() ? 1000 : 200);
     cr_assert(gt(u64, removed_late(), 0));
 }
 
 Test(deaths, reuses_beside_the_tracepoint)
 {
-    reuse(true, 200);
+    reuse(true, test_is_full() ? 200 : 50);
     cr_assert(eq(u64, removed_late(), 0));
 }
 

@@ -21,7 +21,7 @@ TestSuite(harmless, .timeout = 90);
 
 ParameterizedTestParameters(harmless, every_program_is_the_same)
 {
-    return catalog_each(NULL);
+    return catalog_each(catalog_is_light);
 }
 
 ParameterizedTest(int *index, harmless, every_program_is_the_same)

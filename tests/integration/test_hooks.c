@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/catalog.h"
+#include "lib/full.h"
 #include "lib/paths.h"
 
 TestSuite(hooks, .timeout = 90);
@@ -38,7 +39,7 @@ static void hooks_check_ledger(const struct catalog_entry *entry, const char *so
 
 ParameterizedTestParameters(hooks, each_program_equals_the_ledger)
 {
-    return catalog_each(NULL);
+    return catalog_each(catalog_is_light);
 }
 
 ParameterizedTest(int *index, hooks, each_program_equals_the_ledger)
@@ -110,7 +111,7 @@ static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool
 
 ParameterizedTestParameters(hooks, each_program_is_as_with_cupti)
 {
-    return catalog_each(NULL);
+    return catalog_each(catalog_is_light);
 }
 
 ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)
@@ -198,7 +199,7 @@ Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
 {
     int seed;
 
-    for (seed = 200; seed < 215; seed++) {
+    for (seed = 200; seed < (test_is_full() ? 215 : 205); seed++) {
         char number[16];
         struct catalog_entry entry = {.name = "mixed",
                                       .args = {"--seed", number, "--steps", "600"},

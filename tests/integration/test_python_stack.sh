@@ -5,7 +5,8 @@
 #
 #   tests/integration/test_python_stack.sh [BUILD_DIR]
 #
-# PYTHON names the interpreter (python3), STRESS_SECONDS how long the disturbance lasts (2).
+# PYTHON names the interpreter (python3), STRESS_SECONDS how long the disturbance lasts (2).  Only with GPUPROF_TEST_FULL also with
+# AddressSanitizer, and each shutdown five times.
 set -u
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3} seconds=${STRESS_SECONDS:-2}
@@ -37,7 +38,9 @@ case $version in
 3.1[0-4]) ;;
 *) echo "Python $version is not one of 3.10 to 3.14"; exit 77 ;;
 esac
-for mode in plain asan; do
+modes=plain times="1 2"
+[ -z "${GPUPROF_TEST_FULL:-}" ] || { modes="plain asan"; times="1 2 3 4 5"; }
+for mode in $modes; do
     if [ $mode = plain ]; then
         flags="-O2 -DNDEBUG" settings=(PYTHONDONTWRITEBYTECODE=1)
     else
@@ -54,7 +57,7 @@ for mode in plain asan; do
         check "objects held by frames stay after shutdown, $allocator ($mode)" env "${settings[@]}" PYTHONMALLOC="$allocator" "$python" \
             tests/python/stack_held.py "$work/$mode.so"
     done
-    for i in 1 2 3 4 5; do
+    for i in $times; do
         check "daemon threads at shutdown, $i ($mode)" env "${settings[@]}" "$python" tests/python/stack_daemon.py "$work/$mode.so"
     done
 done

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/catalog.h"
+#include "lib/full.h"
 #include "lib/paths.h"
 
 TestSuite(shim, .timeout = 600); /* for a machine with much else to do: alone no test takes a minute */
@@ -108,26 +109,32 @@ static void shim_look(const struct catalog_entry *entry, const char *policy, pid
     json_decref(process);
 }
 
-/* Entries of programs that were written for this; the others run once more only where it is quick. */
+/* Entries of programs that were written for this. */
 static bool shim_is_ours(const struct catalog_entry *entry)
 {
     return strncmp(entry->name, "shim_", 5) == 0;
 }
 
-static void shim_run(const struct catalog_entry *entry, const char *policy, const char *conf, const char *sim)
+static void shim_options(const struct catalog_entry *entry, const char *sim, const char **argv,
+                         struct spawn_options *options)
+{
+    catalog_options(entry, argv, options);
+    if (sim != NULL) {
+        options->sim = sim;
+    }
+}
+
+static void shim_run(const struct catalog_entry *entry, const char *policy, const char *conf, const char *sim,
+                     const struct spawn_result *without)
 {
     const char *argv[CATALOG_ARGS + 2];
     struct spawn_options options;
-    struct spawn_result with = {0}, without = {0};
+    struct spawn_result with = {0};
     struct shim_env env;
     struct spawn spawn;
     int i;
 
-    catalog_options(entry, argv, &options);
-    if (sim != NULL) {
-        options.sim = sim;
-    }
-    cr_assert_eq(spawn_run(&options, &without), 0);
+    shim_options(entry, sim, argv, &options);
     shim_env(&env, policy, conf);
     options.env = env.env;
     options.want_library = true;
@@ -138,8 +145,35 @@ static void shim_run(const struct catalog_entry *entry, const char *policy, cons
         shim_look(entry, policy, spawn.held[i], false);
     }
     spawn_finish(&spawn, &with);
-    shim_same(catalog_title(entry), policy, &with, &without);
+    shim_same(catalog_title(entry), policy, &with, without);
     spawn_result_free(&with);
+}
+
+static void shim_plain(const struct catalog_entry *entry, const char *sim, struct spawn_result *without)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+
+    shim_options(entry, sim, argv, &options);
+    cr_assert_eq(spawn_run(&options, without), 0);
+}
+
+/* Under each policy; in a short run under the first, and under one other where that is quick. */
+static void shim_policies_run(int index, const char *sim)
+{
+    const struct catalog_entry *entry = &catalog[index];
+    struct spawn_result without = {0};
+    size_t i;
+
+    shim_plain(entry, sim, &without);
+    for (i = 0; i < SHIM_POLICIES; i++) {
+        bool is_other = catalog_is_light(entry) && i == 1 + (size_t)index % (SHIM_POLICIES - 1);
+        bool is_wanted = test_is_full() || i == 0 || is_other;
+        bool is_crowded = strcmp(shim_policies[i], "prealloc") == 0 && SHIM_IS_ONE_OF(entry->name, shim_crowded);
+        if (is_wanted && !is_crowded) {
+            shim_run(entry, shim_policies[i], NULL, sim, &without);
+        }
+    }
     spawn_result_free(&without);
 }
 
@@ -150,47 +184,46 @@ ParameterizedTestParameters(shim, every_program_is_the_same)
 
 ParameterizedTest(int *index, shim, every_program_is_the_same)
 {
-    size_t i;
+    shim_policies_run(*index, NULL);
+}
 
-    for (i = 0; i < SHIM_POLICIES; i++) {
-        if (strcmp(shim_policies[i], "prealloc") != 0 || !SHIM_IS_ONE_OF(catalog[*index].name, shim_crowded)) {
-            shim_run(&catalog[*index], shim_policies[i], NULL, NULL);
-        }
-    }
+ParameterizedTestParameters(shim, with_unfinished_work)
+{
+    return catalog_each(shim_is_ours);
 }
 
 /* Work takes time: what was submitted is still under way when memory is freed and given again. */
-Test(shim, with_unfinished_work)
+ParameterizedTest(int *index, shim, with_unfinished_work)
 {
+    const char *own = catalog[*index].sim;
     char sim[128];
-    size_t i, k;
 
-    for (i = 0; i < catalog_count; i++) {
-        if (!shim_is_ours(&catalog[i])) {
-            continue;
-        }
-        snprintf(sim, sizeof(sim), "%s%slatency=typical", catalog[i].sim != NULL ? catalog[i].sim : "",
-                 catalog[i].sim != NULL ? "," : "");
-        for (k = 0; k < SHIM_POLICIES; k++) {
-            if (strcmp(shim_policies[k], "prealloc") != 0 || !SHIM_IS_ONE_OF(catalog[i].name, shim_crowded)) {
-                shim_run(&catalog[i], shim_policies[k], NULL, sim);
-            }
-        }
-    }
+    snprintf(sim, sizeof(sim), "%s%slatency=typical", own != NULL ? own : "", own != NULL ? "," : "");
+    shim_policies_run(*index, sim);
 }
 
-/* Growable segments by request.  Some programs then see what such memory is: it has no legacy IPC, and is copied
- * between devices only where they are peers. */
-Test(shim, with_growable_segments)
+/* Programs that see what growable segments are: such memory has no legacy IPC, and is copied between devices only where
+ * they are peers.  A short run has the programs that were written for the cache, and every fourth of the others. */
+static bool shim_may_grow(const struct catalog_entry *entry)
 {
     static const char *const apart[] = {"shim_ipc", "shim_range", "ipc", "shim_peer"};
-    size_t i;
+    bool is_wanted = shim_is_ours(entry) ? catalog_is_light(entry) : test_is_full() || (entry - catalog) % 4 == 0;
 
-    for (i = 0; i < catalog_count; i++) {
-        if (!SHIM_IS_ONE_OF(catalog[i].name, apart)) {
-            shim_run(&catalog[i], "caching", "expandable_segments:True", NULL);
-        }
-    }
+    return is_wanted && !SHIM_IS_ONE_OF(entry->name, apart);
+}
+
+ParameterizedTestParameters(shim, with_growable_segments)
+{
+    return catalog_each(shim_may_grow);
+}
+
+ParameterizedTest(int *index, shim, with_growable_segments)
+{
+    struct spawn_result without = {0};
+
+    shim_plain(&catalog[*index], NULL, &without);
+    shim_run(&catalog[*index], "caching", "expandable_segments:True", NULL, &without);
+    spawn_result_free(&without);
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
@@ -235,6 +268,16 @@ static const char *const shim_calls[] = {
     "cuStreamCreate",    "cuMemGetInfo_v2",     "cuDevicePrimaryCtxGetState"};
 #define SHIM_CALLS (sizeof(shim_calls) / sizeof(shim_calls[0]))
 
+static const struct catalog_entry *shim_entry(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < catalog_count && strcmp(catalog[i].name, name) != 0; i++) {
+    }
+    cr_assert(i < catalog_count);
+    return &catalog[i];
+}
+
 ParameterizedTestParameters(shim, any_driver_call_may_fail)
 {
     int *index = cr_malloc(sizeof(*index) * SHIM_CALLS);
@@ -246,20 +289,24 @@ ParameterizedTestParameters(shim, any_driver_call_may_fail)
     return cr_make_param_array(int, index, SHIM_CALLS, (void (*)(struct criterion_test_params *))NULL);
 }
 
+/* Each program and each number; in a short run each call fails once in one program, and every third call for good in
+ * another. */
 ParameterizedTest(int *index, shim, any_driver_call_may_fail)
 {
-    static const char *const programs[] = {"shim_streams", "shim_oom_retry", "shim_context", "shim_capture"};
+    static const char *const programs[] = {"shim_streams", "shim_capture", "shim_context", "shim_oom_retry"};
     static const int numbers[] = {1, 3, 20};
-    size_t i, k;
+    size_t count = sizeof(programs) / sizeof(programs[0]), i, k, call = (size_t)*index;
 
-    for (i = 0; i < catalog_count; i++) {
-        if (!SHIM_IS_ONE_OF(catalog[i].name, programs)) {
-            continue;
-        }
+    for (i = 0; i < count; i++) {
+        const struct catalog_entry *entry = shim_entry(programs[i]);
         for (k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
-            shim_fault(&catalog[i], shim_calls[*index], numbers[k], "", k % 2 == 0 ? 2 : 999);
+            if (test_is_full() || (i == call % count && k == call % 3)) {
+                shim_fault(entry, shim_calls[call], numbers[k], "", k % 2 == 0 ? 2 : 999);
+            }
         }
-        shim_fault(&catalog[i], shim_calls[*index], 4, "+", 2);
+        if (test_is_full() || (call % 3 == 0 && i == (call + 1) % count)) {
+            shim_fault(entry, shim_calls[call], 4, "+", 2);
+        }
     }
 }
 

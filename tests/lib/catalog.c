@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/full.h"
 #include "lib/paths.h"
 
 #define KIB 1024ll
@@ -68,16 +69,16 @@ const struct catalog_entry catalog[] = {
     {.name = "hook_lookup", .rules = {.is_reserved_polled = true}},
     {.name = "hook_contexts"},
     /* Programs for the caching allocator; they run without it too. */
-    {.name = "shim_streams"},
-    {.name = "shim_async_free_use", .has_threads = true},
+    {.name = "shim_streams", .is_heavy = true},
+    {.name = "shim_async_free_use", .has_threads = true, .is_heavy = true},
     {.name = "shim_capture"},
     {.name = "shim_capture_long", .sim = "memory=1GiB"},
     {.name = "shim_meminfo", .sim = "memory=1GiB"},
-    {.name = "shim_oom_retry", .sim = "memory=1GiB"},
+    {.name = "shim_oom_retry", .sim = "memory=1GiB", .is_heavy = true},
     {.name = "shim_range"},
     {.name = "shim_ipc", .has_threads = true /* two processes: each counts its own calls */},
     {.name = "shim_peer", .sim = "devices=2"},
-    {.name = "shim_context"},
+    {.name = "shim_context", .is_heavy = true},
     {.name = "shim_pass", .rules = {.is_reserved_polled = true}},
     {.name = "shim_zero"},
     {.name = "shim_align"},
@@ -92,6 +93,11 @@ const struct catalog_entry catalog[] = {
 };
 /* clang-format on */
 const size_t catalog_count = sizeof(catalog) / sizeof(catalog[0]);
+
+bool catalog_is_light(const struct catalog_entry *entry)
+{
+    return test_is_full() || !entry->is_heavy;
+}
 
 const char *catalog_title(const struct catalog_entry *entry)
 {

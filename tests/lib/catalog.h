@@ -23,6 +23,8 @@ struct catalog_entry {
     int processes;    /* processes that stop at their end, each with a ledger; 0 means 1 */
     int exit_code;
     struct ledger_rules rules;
+    bool
+        is_heavy; /* takes a second of processor time: a short run has it in the tests of the accounting and the shim */
     bool has_threads; /* the order of calls differs from run to run: fault scripts by number hit different calls */
 };
 
@@ -33,6 +35,9 @@ extern const size_t catalog_count;
 const char *catalog_title(const struct catalog_entry *entry);
 /* Fills argv (CATALOG_ARGS + 2 entries) and those options that the entry defines. */
 void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options);
+
+/* For catalog_each: all entries in a full run, those that are not heavy in a short one. */
+bool catalog_is_light(const struct catalog_entry *entry);
 
 /* For ParameterizedTestParameters: the indexes, as int, of the entries that the function selects (NULL: all). */
 static inline struct criterion_test_params catalog_each(bool (*is_wanted)(const struct catalog_entry *entry))

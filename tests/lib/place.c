@@ -13,10 +13,12 @@
 #include <glob.h>
 #include <gpuprof/maps.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -146,19 +148,44 @@ const char *place_copy(const struct place *place, const char *file, const char *
     return is_whole && place_make_unknown(path) ? path : NULL;
 }
 
+static bool place_has_bpffs(void)
+{
+    struct statfs about;
+    return statfs(PLACE_BPFFS, &about) == 0 && about.f_type == (typeof(about.f_type))BPF_FS_MAGIC;
+}
+
+/* A bpffs that only the test and its children see.  In a chroot no mount can be made private; then the machine's is
+ * used, where there is one. */
+static int place_mount(char *why, size_t why_bytes)
+{
+    bool is_private = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+    if (is_private ? mount("bpf", PLACE_BPFFS, "bpf", 0, "mode=0755") == 0 : place_has_bpffs())
+        return 0;
+    snprintf(why, why_bytes, "no bpffs at " PLACE_BPFFS ", and none can be mounted: %s", strerror(errno));
+    return -ENOTSUP;
+}
+
+int place_unmount(void)
+{
+    while (place_has_bpffs()) {
+        if (umount2(PLACE_BPFFS, MNT_DETACH) != 0)
+            return -errno;
+    }
+    return 0;
+}
+
 int place_make(struct place *place, char *why, size_t why_bytes)
 {
     struct statfs about;
-    int ends[2];
+    int ends[2], error;
     *place = (struct place){.keeper_fd = -1, .agent_group = -1};
     if (geteuid() != 0) {
         snprintf(why, why_bytes, "not root");
         return -EPERM;
     }
-    if (statfs(PLACE_BPFFS, &about) != 0 || about.f_type != (typeof(about.f_type))BPF_FS_MAGIC) {
-        snprintf(why, why_bytes, "no bpffs at " PLACE_BPFFS);
-        return -ENOTSUP;
-    }
+    error = place_mount(why, why_bytes);
+    if (error)
+        return error;
     if (!mounts_find("cgroup2", NULL, place->group_at[0], sizeof(place->group_at[0]))) {
         snprintf(why, why_bytes, "no cgroup v2 hierarchy is mounted");
         return -ENOTSUP;

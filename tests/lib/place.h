@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * place.h: the surroundings of a test of the agent: a folder with a copy of the library, a name for pins on the
- * machine's bpffs, cgroups, and programs in them that execute commands. The copy has its own inode, name and
- * build id, so no other agent's probes are in it.
+ * place.h: the surroundings of a test of the agent: a folder with a copy of the library, a name for pins on a
+ * private bpffs (the test moves to a mount namespace of its own), cgroups, and programs in them that execute
+ * commands. The copy has its own inode, name and build id, so no other agent's probes are in it.
  *
  * When the test has ended in any way, a keeper process kills the processes in the place's cgroups and removes
  * the cgroups, the pins and the folder. So a test must start its processes in one of these cgroups.
@@ -38,6 +38,9 @@ struct place {
 int place_make(struct place *place, char *why, size_t why_bytes);
 /* 0, or -EBUSY with a description of what could not be removed. */
 int place_free(struct place *place, char *why, size_t why_bytes);
+
+/* Unmounts the bpffs in the test's mount namespace, as on a machine that mounts none.  0 or -errno. */
+int place_unmount(void);
 
 /* Makes a cgroup. Returns its number or -errno. */
 int place_group(struct place *place, bool want_v1);

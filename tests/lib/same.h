@@ -11,9 +11,15 @@
 #include "lib/ledger.h"
 #include "lib/spawn.h"
 
-/* Runs `plain`, then again with the library and these two settings of spawn_options; env NULL: plain's own. */
-void same_run(struct ledger_diff *diff, const char *title, const struct spawn_options *plain, const char *source,
-              const char *const *env);
+/* A run with the library: two settings of spawn_options; env NULL: the plain program's. */
+struct same_way {
+    const char *source;
+    const char *const *env;
+};
+
+/* Runs `plain` as it is, then with the library in each of these ways. */
+void same_run(struct ledger_diff *diff, const char *title, const struct spawn_options *plain,
+              const struct same_way *ways, size_t way_count);
 
 /* A function whose calls by the library fail (see preload/fail.c), and a function whose failure makes the
  * library call it, or NULL. */
@@ -27,7 +33,7 @@ struct same_failures {
     const char *const *programs; /* NULL-terminated */
     const char *source;
     const char *const *env; /* more settings for the library; NULL-terminated, or NULL */
-    long most;              /* this many calls of a function fail one by one */
+    long most;              /* this many calls of a function fail one by one (in a short run, two at most) */
     long all_from;          /* then all calls from this one on fail */
 };
 
@@ -41,7 +47,16 @@ static inline void same_expect(const char *title, const struct spawn_options *pl
 {
     struct ledger_diff diff = {0};
 
-    same_run(&diff, title, plain, source, env);
+    same_run(&diff, title, plain, &(struct same_way){source, env}, 1);
+    cr_expect_eq(diff.count, 0, "%s", diff.text);
+}
+
+static inline void same_expect_ways(const char *title, const struct spawn_options *plain, const struct same_way *ways,
+                                    size_t way_count)
+{
+    struct ledger_diff diff = {0};
+
+    same_run(&diff, title, plain, ways, way_count);
     cr_expect_eq(diff.count, 0, "%s", diff.text);
 }
 

@@ -177,9 +177,9 @@ static void listen(bool is_on)
 /* A thread's first event may count as lost where the listener came between its time and its write. */
 static uint64_t heard_now(void)
 {
-    gp_lock_take(&gp_batch_lock);
+    gp_lock_take(&batch_lock);
     uint64_t now = carried + lost;
-    gp_lock_give(&gp_batch_lock);
+    gp_lock_give(&batch_lock);
     return now;
 }
 
@@ -190,10 +190,10 @@ static void one_more(struct gp_ring_cursor *cursor)
     event_make(cursor, THREADS, number++);
     while (heard_now() == before && gp_clock_ns() < until)
         usleep(200);
-    gp_lock_take(&gp_batch_lock);
+    gp_lock_take(&batch_lock);
     if (carried + lost == before)
         blame("a bell that nobody heard");
-    gp_lock_give(&gp_batch_lock);
+    gp_lock_give(&batch_lock);
 }
 
 static void nobody(void)
@@ -201,15 +201,15 @@ static void nobody(void)
     listen(false);
     drain_ring();
     for (int i = 0; i < 5000; i++, usleep(1000)) {
-        gp_lock_take(&gp_batch_lock);
+        gp_lock_take(&batch_lock);
         bool is_gone = !is_watched && !gp_batching.reader && !gp_batching.listening;
-        gp_lock_give(&gp_batch_lock);
+        gp_lock_give(&batch_lock);
         if (is_gone)
             return;
     }
-    gp_lock_take(&gp_batch_lock);
+    gp_lock_take(&batch_lock);
     blame("something stays behind the listener");
-    gp_lock_give(&gp_batch_lock);
+    gp_lock_give(&batch_lock);
 }
 
 /* always: somebody listens from before the start to the end.  In a process of its own: batch.c lives once. */

@@ -64,7 +64,7 @@ struct change {
 
 struct tally {
     uint64_t batches, allocs, ooms, crossed, recorded, ordered, wrong;
-    char why[256];
+    char why[320];
 };
 
 struct batch {

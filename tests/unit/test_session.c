@@ -2,6 +2,7 @@
  * test_session.c: the reader of sessions reports every damage and survives everything.  Run by the unit tests. */
 #define _GNU_SOURCE /* memfd_create */
 #include <collect/peer.h>
+#include <lib/full.h>
 #include <lib/session.h>
 
 #include <criterion/criterion.h>
@@ -350,7 +351,7 @@ Test(session, live_mutator, .timeout = 300)
 {
     struct gp_test_session s;
     const char *count = getenv("GP_TEST_MUTATOR_READS");
-    int reads = count ? atoi(count) : 100000, damaged = 0, refused = 0;
+    int reads = count ? atoi(count) : test_is_full() ? 100000 : 20000, damaged = 0, refused = 0;
     make(&s);
     struct mutator m = {.s = &s, .bytes = (size_t)s.header->mailbox_offset, .running = 1};
     pthread_t thread;

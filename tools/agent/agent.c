@@ -303,6 +303,14 @@ static void daemon_log_closed_path(const char *pins)
     }
 }
 
+static int daemon_mount(struct gp_daemon *daemon)
+{
+    int mounted = gp_bpf_mount(daemon->options->pins, daemon->why, daemon->why_bytes);
+    if (mounted > 0)
+        gp_agent_log(GP_AGENTLOG_NOTICE, "mounted a BPF file system at /sys/fs/bpf (mode " GP_BPF_MOUNT_MODE ")");
+    return mounted < 0 ? mounted : 0;
+}
+
 static int daemon_maps(struct gp_daemon *daemon)
 {
     const struct gp_agent_options *asked = daemon->options;
@@ -311,6 +319,9 @@ static int daemon_maps(struct gp_daemon *daemon)
                                      .ring_bytes = asked->ring_bytes,
                                      .verbose = asked->verbose};
     int error = gp_bpf_open(&daemon->bpf, &options, daemon->why, daemon->why_bytes);
+    if (error)
+        return error;
+    error = daemon_mount(daemon);
     if (error)
         return error;
     daemon->lock = gp_bpf_pins_lock(asked->pins, daemon->why, daemon->why_bytes);

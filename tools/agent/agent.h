@@ -26,10 +26,10 @@ struct gp_agent_options {
 };
 
 /* Runs until SIGTERM, SIGINT or SIGHUP, then removes its pins. 0; -errno, with a sentence in why:
- * -EPERM (capabilities), -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs), -EINVAL (unusable
- * library or unknown group), -EEXIST (another agent has the pins; the sentence names its pid), ...
- * Runs on the caller's thread and creates threads for the metrics server, the querier and the
- * finder. */
+ * -EPERM (capabilities), -ENOTSUP (kernel, pid namespace), -ENOENT (no bpffs, and it could not mount
+ * one), -EINVAL (unusable library or unknown group), -EEXIST (another agent has the pins; the
+ * sentence names its pid), ...  Runs on the caller's thread and creates threads for the metrics
+ * server, the querier and the finder. */
 int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_bytes);
 
 #endif

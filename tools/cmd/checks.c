@@ -65,7 +65,7 @@ static void checks_bpffs(struct gp_doctor *doctor)
         gp_check(doctor, "bpffs", GP_OK, NULL, "mounted on /sys/fs/bpf");
     else
         gp_check(doctor, "bpffs", GP_NO, "mount -t bpf bpf /sys/fs/bpf (as root; systemd does it at boot)",
-                 "no BPF file system on /sys/fs/bpf, so the agent cannot pin its tables");
+                 "no BPF file system on /sys/fs/bpf; the agent mounts one if it has CAP_SYS_ADMIN");
 }
 
 static void checks_sysctls(struct gp_doctor *doctor)

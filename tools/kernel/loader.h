@@ -32,6 +32,12 @@ int gp_bpf_open(struct gp_bpf **out, const struct gp_bpf_options *options, char 
  * state, with a heartbeat that gets old; gp_bpf_unpin removes them. */
 void gp_bpf_close(struct gp_bpf *bpf);
 
+/* Mounts a BPF file system at /sys/fs/bpf if the pins lie below it and only sysfs is there.  The mount
+ * stays, since it may hold the pins of other programs when the caller ends.  Its mode lets other users
+ * pass to tables that they may read, but not list it.  1 mounted, 0 nothing to do; -ENOENT with a
+ * sentence that says what to do. */
+#define GP_BPF_MOUNT_MODE "0711"
+int gp_bpf_mount(const char *pins, char *why, size_t why_bytes);
 /* Creates the directory of pins and locks it until the descriptor is closed, also by a kill -9: one
  * agent per directory. >= 0, or -errno with a sentence: -EEXIST another agent has it (the sentence
  * names its pid), or another user owns it; -ENOENT no bpffs. */
