@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * init.c: where the stages are put together, and how we live and die inside somebody's process.
+ * init.c: puts the stages together, and handles start, fork and exit inside the profiled process.
  *
- * Start    InitializeInjection, inside the first cuInit, on the application's thread: session, accounts, our two
- * threads, then the source; any failure before the source switches us off and says so in the session if there is one.
- * Fork     CUDA is unusable in a forked child and so are we: gp_life_on() is false there (the page behind it is wiped),
- * also after a raw fork.  The atfork handler only closes the child's copy of our descriptor, so that no viewer finds it
- * twice. Exec     The descriptor is close-on-exec; the new program starts anew. Threads  A thread that dies leaves
- * nothing to clean: counters are shared by number, a ring chunk is taken over by whoever needs it. dlclose  The library
- * is linked nodelete: callbacks may be under way when somebody closes the last handle. Exit     The destructor runs
- * after every atexit handler of the program, publishes the final numbers and switches us off.  No CUDA and no CUPTI
- * there: the driver may be gone.  _exit and signals skip it, and the session dies with the process.
+ *   Start    InitializeInjection runs inside the first cuInit, on a thread of the program: session,
+ *            accounts, our two threads, then the source.  A failure before the source switches
+ *            gpuprof off and is written into the session if there is one.
+ *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
+ *            also after a raw fork, since the kernel wipes its page.  The atfork handler only
+ *            closes the child's copy of the descriptor, so no viewer finds the session twice.
+ *   Exec     The descriptor is close-on-exec; the new program starts again.
+ *   Threads  A thread that ends needs no cleanup: counters are shared by number, and any thread may
+ *            take over a ring chunk.
+ *   dlclose  The library is linked nodelete: callbacks may run when the last handle is closed.
+ *   Exit     The destructor runs after every atexit handler of the program, publishes the final
+ *            numbers and switches gpuprof off.  It calls neither CUDA nor CUPTI: the driver may be
+ *            gone.  _exit and signals skip it, and the session ends with the process.
  */
 #include "account/feed.h"
 #include "allocator/allocator.h"
@@ -38,15 +42,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* 2^24 live allocations take 2.6 GB of our own memory at worst: far beyond what a GPU's 512 B granules make sensible,
- * and still a bound. */
+/* 2^24 live allocations take at most 2.6 GB of our own memory.  No sensible program has so many,
+ * and it is a bound. */
 #define GP_MAP_LIMIT (1ull << 24)
 
 static struct gp_session session_mine;
 static struct gp_ring ring_mine;
-static uint64_t x_starter; /* process << 32 | thread that starts us; 0: nobody yet */
-static uint32_t x_through; /* start is over, whatever came of it */
-static uint32_t x_ready;   /* start went well: the exit path may use everything */
+static uint64_t x_starter; /* process << 32 | thread that starts gpuprof; 0: none yet */
+static uint32_t x_through; /* the start is over, successful or not */
+static uint32_t x_ready;   /* the start was successful: the exit path may use everything */
 
 static void inject_trouble(const char *what, int error)
 {
@@ -101,7 +105,7 @@ static void inject_drain(void)
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
 
-/* auto: CUPTI, which sees more; where it cannot be had, what is in front of the driver anyway. */
+/* auto: CUPTI, which sees more; without it the hooks, if they are in front of the driver anyway. */
 static void inject_source(enum gp_option_source wanted)
 {
     struct gp_wire_header *header = session_mine.header;
@@ -133,7 +137,7 @@ static void inject_shim(const struct gp_options *options)
     snprintf(header->allocator, sizeof(header->allocator), "%s", gp_allocator_in_use());
 }
 
-/* A recording without call sites would leave out what it is made for: all stacks, unless something was said. */
+/* A recording needs call sites, so it has all stacks unless the user chose otherwise. */
 static uint32_t inject_stacks(const struct gp_options *options)
 {
     return options->stacks_set || !options->record ? options->stacks : GP_SITES_NATIVE | GP_SITES_PYTHON;
@@ -220,24 +224,24 @@ static void inject_start(void)
     gp_thread_leave();
     gp_nvtx_start();
     inject_poller();
-    gp_call_timed = options.record; /* what a call costs is worth two looks at the clock to who records */
+    gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
     inject_source(options.source);
     inject_shim(&options);
     inject_drain();
     inject_record(&options);
     gp_thread_enter();
-    gp_session_publish(); /* from here on a viewer sees zeros that are known, and the source */
+    gp_session_publish(); /* from here on viewers see known zeros, and the source */
     gp_thread_leave();
     /* [ready.R] release: all of the above; pairs with [ready.A]. */
     __atomic_store_n(&x_ready, 1, __ATOMIC_RELEASE);
 }
 
-/* Another thread's start: its caller may return to a program that allocates at once, and those calls are the program's
- * too.  Bounded, because who starts us opens CUPTI, and this thread may be in a constructor, under the loader's
- * lock. */
+/* Waits for another thread's start, since the caller may allocate at once and those calls count
+ * too.  The wait is bounded, because the start opens CUPTI, and this thread may be in a constructor
+ * that holds the loader's lock. */
 static void inject_wait(void)
 {
-    const uint64_t patience_ns = 5000000000ull; /* ten times what the slowest CUPTI takes to load from a cold disk */
+    const uint64_t patience_ns = 5000000000ull; /* ten times the load time of the slowest CUPTI from a cold disk */
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
     /* [through.A] acquire: pairs with [through.R]. */
     while (!__atomic_load_n(&x_through, __ATOMIC_ACQUIRE) && now < deadline) {
@@ -254,10 +258,11 @@ GP_EXPORT int InitializeInjection(void)
     uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;
     if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         inject_start();
-        /* [through.R] release: all that start did; pairs with [through.A]. */
+        /* [through.R] release: the state that the start made; pairs with [through.A]. */
         __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
         gp_futex_wake(&x_through);
-    } else if (starter != me && starter >> 32 == process >> 32) { /* not our own start's cuInit, nor a forked child */
+    } else if (starter != me &&
+               starter >> 32 == process >> 32) { /* not the cuInit of our own start, nor a forked child */
         inject_wait();
     }
     errno = saved_errno;
@@ -272,12 +277,12 @@ GP_EXPORT const char *gpuprof_version(void)
 __attribute__((destructor)) static void gp_inject_end(void)
 {
     int saved_errno = errno;
-    /* A signal handler that calls exit() may have interrupted our own code, whose locks it would wait for:
-     * gp_thread_enter says no. */
+    /* A signal handler that calls exit() may have interrupted our own code, which holds locks: then
+     * gp_thread_enter fails. */
     /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
-        gp_record_stop(); /* what a viewer finds in a closed session is final */
+        gp_record_stop(); /* a closed session has final numbers */
         gp_session_close(&session_mine);
         gp_batch_last();
         gp_life_end();

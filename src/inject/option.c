@@ -40,7 +40,7 @@ static bool parse_log(struct gp_options *out, const char *value, const char **wh
     return false;
 }
 
-/* Both are judged by shim/, which knows the policies. */
+/* allocator/ checks both, since it knows the policies. */
 static bool parse_allocator(struct gp_options *out, const char *value, const char **why)
 {
     (void)why;
@@ -69,7 +69,7 @@ static bool parse_stacks(struct gp_options *out, const char *value, const char *
     return false;
 }
 
-/* Whether the file can be written is seen when it is opened (record/). */
+/* Opening the file shows whether it can be written (record/). */
 static bool parse_record(struct gp_options *out, const char *value, const char **why)
 {
     (void)why;

@@ -9,10 +9,10 @@
 
 enum gp_option_source { GP_OPTION_AUTO, GP_OPTION_CUPTI, GP_OPTION_HOOKS };
 
-/* What was set and understood; the strings are the environment's own. */
+/* The valid settings; the strings belong to the environment. */
 struct gp_options {
     enum gp_option_source source;
-    const char *allocator; /* NULL: none was asked for.  It and conf are read by shim/ */
+    const char *allocator; /* NULL: none requested.  allocator/ parses it and conf */
     const char *conf;
     uint64_t limit_bytes; /* 0: none */
     uint32_t stacks;      /* GP_SITES_*; 0 off */
@@ -20,8 +20,8 @@ struct gp_options {
     const char *record; /* NULL: none */
 };
 
-/* Reads every row of option.def with secure_getenv.  What could not be used is described in complaint ("" if
- * nothing). */
+/* Reads every row of option.def with secure_getenv.  complaint describes the settings that cannot
+ * be used ("": none). */
 void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes);
 
 /* Adds one sentence to complaint, and logs it. */

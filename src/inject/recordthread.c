@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * record.c: the recorder's thread inside the program; see record.h.  Its descriptors are its own: the program can
- * neither close the file nor find its number taken, and pipes that the program closes are closed.  A fork copies the
- * descriptors of the thread that forks, so no child has the file.
+ * recordthread.c: the recorder's thread inside the program; see recordthread.h.  It has a
+ * descriptor table of its own: the program can neither close the file nor find its number in use,
+ * and pipes that the program closes are closed.  A fork copies the descriptors of the forking
+ * thread, so no child has the file.
  */
 #include "inject/recordthread.h"
 #include "base/clock.h"
@@ -24,19 +25,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How long a busy, an ordinary and an idle ring are left alone.  The ring for recorders holds half a million events:
- * at two million a second, 5 ms are 2 % of it. */
+/* Pauses between reads of a busy, an ordinary and an idle ring.  The ring for recorders holds half
+ * a million events: at two million a second, 5 ms are 2 % of it. */
 #define GP_RECORD_BUSY_NS         5000000ull
 #define GP_RECORD_THREAD_PAUSE_NS 20000000ull
 #define GP_RECORD_IDLE_NS         100000000ull
-/* The file is opened, or not, within that; a network file system that hangs must not hang cuInit. */
+/* Limit for opening the file: a network file system that hangs must not block cuInit. */
 #define GP_RECORD_START_NS 2000000000ull
-/* The exit is held up for a second at most, and half of it is for reading: the other half is for the end. Sixteen
- * processes with 64 threads each that end at once on two CPUs come to theirs in time (test_record.c). */
+/* The exit waits for one second at most: half for reading, half for the end of the file.  Sixteen
+ * processes with 64 threads each that end at once on two CPUs finish in time (test_record.c). */
 #define GP_RECORD_READ_NS 500000000ull
 #define GP_RECORD_STOP_NS 1000000000ull
-/* Until a device is known the ring is looked at this often, in the first second: a program that lives for some
- * milliseconds shall have its GPU's name in the recording, and only the driver can tell it. */
+/* Interval of reads in the first second until a device is known: only the driver knows the GPU's
+ * name, and a program that runs for a few milliseconds must have it in its recording. */
 #define GP_RECORD_FIRST_NS 2000000ull
 #define GP_RECORD_SECOND   1000000000ull
 
@@ -45,19 +46,20 @@ enum gp_record_stage { GP_STAGE_NONE, GP_STAGE_OPENING, GP_STAGE_RUNNING, GP_STA
 static struct gp_record {
     struct gp_record_setup setup;
     char path[PATH_MAX];
-    uint32_t x_stage;       /* enum gp_record_stage; the thread's */
-    uint32_t x_stop;        /* asked to end; the program's */
+    uint32_t x_stage;       /* enum gp_record_stage; written by the thread */
+    uint32_t x_stop;        /* request to end; written by the program */
     uint64_t x_deadline_ns; /* of reading; 0 none */
     uint32_t x_appeared;    /* a device is known */
     int error;              /* of the start */
     pid_t pid;
     struct gp_recorder *recorder;
-    /* As they were at the start: who maps the session may write anything into its header. */
+    /* Copies from the start: a process that maps the session may write anything into its header. */
     const struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
 } gp_record_mine;
 
-/* Who tells what became of the recording: the thread, or a program that waited for it in vain. */
+/* Decides which side reports the end of the recording: the thread, or the program after its wait
+ * timed out. */
 static struct gp_lock record_lock = GP_LOCK_INIT(GP_RANK_RECORD);
 
 static void record_stage(enum gp_record_stage stage)
@@ -81,8 +83,8 @@ static uint32_t record_wait(enum gp_record_stage leave, uint64_t patience_ns)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* A table of descriptors with nothing in it but /dev/null at 0, 1 and 2: what writes to these on this thread must not
- * write into the recording. */
+/* Makes a descriptor table that has only /dev/null at 0, 1 and 2, so output of this thread to these
+ * cannot reach the recording. */
 static int record_private(void)
 {
     if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) != 0) {
@@ -99,7 +101,7 @@ static int record_private(void)
     return 0;
 }
 
-/* Another process of the same run may have the file: then ours is FILE.PID. */
+/* If another process of the same run has the file, ours is FILE.PID. */
 static int record_open(char path[PATH_MAX])
 {
     size_t length = strlen(path);
@@ -111,12 +113,13 @@ static int record_open(char path[PATH_MAX])
     return gp_file_open(path, false);
 }
 
-/* The session is ours; words of it change while we look (ring, numbers). */
+/* The session is ours; its words (ring, numbers) change while they are read. */
 static int record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
     uint64_t *to = into;
-    /* [ring.A1] [ring.A2] [ring.A3] [site.A] acquire; pairs with the releases of who wrote the words. */
+    /* [ring.A1] [ring.A2] [ring.A3] [site.A] acquire; pairs with the releases of the threads that
+     * wrote the words. */
     for (size_t i = 0; i < bytes / sizeof(*to); i++)
         to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
     return 0;
@@ -151,7 +154,8 @@ static void record_tell(const struct gp_recorder_stats *stats, enum gp_wire_reco
     __atomic_store_n(&header->recorded, stats->recorded, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_lost, stats->lost, __ATOMIC_RELAXED);
     __atomic_store_n(&header->record_errno, error, __ATOMIC_RELAXED);
-    /* [state.R] release: the numbers above; pairs with the viewer's copy, which comes through the kernel. */
+    /* [state.R] release: the numbers above; pairs with the viewer's copy, which comes through the
+     * kernel. */
     __atomic_store_n(&header->record_state, state, __ATOMIC_RELEASE);
     gp_lock_give(&record_lock);
 }
@@ -234,13 +238,13 @@ static const char *record_why(int error)
 {
     switch (error) {
     case -EEXIST:
-        return "the file is there already";
+        return "the file exists already";
     case -ELOOP:
         return "the file is a link, which is not followed";
     case -EPERM:
         return getauxval(AT_SECURE) ? "a program with the rights of another user is not recorded" : strerror(EPERM);
     case -ENXIO:
-        return "nobody reads this pipe";
+        return "no process reads this pipe";
     default:
         return strerror(-error);
     }
@@ -260,7 +264,7 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     }
     if (!error) {
         switch (record_wait(GP_STAGE_OPENING, GP_RECORD_START_NS)) {
-        case GP_STAGE_OPENING: /* it goes on by itself when the file is there */
+        case GP_STAGE_OPENING: /* the thread continues when the file is open */
             return 0;
         case GP_STAGE_FAILED:
             error = record->error;
@@ -275,8 +279,8 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     return error;
 }
 
-/* A disk that hangs: what is not in the file is not, as far as anybody will see.  If the thread comes to its end after
- * all, its own numbers take the place of these. */
+/* The disk hangs: events that are not in the file count as missing.  If the thread still finishes,
+ * its own numbers replace these. */
 static void record_leave(void)
 {
     struct gp_wire_header *header = gp_record_mine.setup.header;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * shimtable.c: the table behind libgpuprof-shim.so, and cuInit, where a process that has it preloaded begins. */
+ * shimtable.c: the table that libgpuprof-shim.so calls, and cuInit, where gpuprof starts in a
+ * process that preloads it. */
 #include "inject/shimtable.h"
 #include "base/compiler.h"
 #include <gpuprof/gpuprof.h>
 
-/* The driver may have injected us by then (CUDA_INJECTION64_PATH): InitializeInjection does its work once. */
+/* The driver may have injected the library before (CUDA_INJECTION64_PATH): InitializeInjection does
+ * its work once. */
 uint32_t gp_wrap_cuInit(unsigned int flags)
 {
     uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");

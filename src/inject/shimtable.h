@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * shimtable.h: what libgpuprof-shim.so (src/shim) calls in libgpuprof.so: one table, the only symbol of the version
- * GPUPROF_PRIVATE.  Both libraries are built and installed together; nobody else may look in here.
+ * shimtable.h: the functions of libgpuprof.so that libgpuprof-shim.so (src/shim) calls: one table,
+ * the only symbol of the version GPUPROF_PRIVATE.  Both libraries are built and installed together;
+ * no other program may use it.
  */
 #ifndef GP_INJECT_SHIMTABLE_H
 #define GP_INJECT_SHIMTABLE_H

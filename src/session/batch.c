@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.c: see batch.h and docs/batches.md.  Called by the drain thread, at exit by the thread that ends the program,
- * and, for the one word that says whether there is work, by every thread that has an event.  Nothing here waits for
- * who listens: a probe is a trap that returns, whatever its program does.
+ * batch.c: see batch.h and docs/batches.md.  Called by the drain thread, by the thread that ends
+ * the program, and by every thread with an event, which reads the one word that says whether there
+ * is work.  It never waits for a listener: a probe is a trap that returns, whatever its BPF program
+ * does.
  *
- * Compiled without a red zone (Makefile): Linux 6.18 calls its trampoline through the program's stack where a probe's
- * instruction allows it, and what a leaf function keeps below the stack pointer would be overwritten.
+ * Compiled without a red zone (Makefile): where a probe's instruction allows it, Linux 6.18 calls
+ * its trampoline through the program's stack, which would overwrite the data of a leaf function
+ * below the stack pointer.
  */
 #include "session/batch.h"
 #include "account/tap.h"
@@ -24,31 +26,33 @@
 
 uint16_t gpuprof_batch_semaphore __attribute__((section(".probes"), used, visibility("hidden")));
 
-/* Between two rounds while events come.  The session's ring holds 32 256 of them, 16 ms at two million a second: a
- * round that finds an eighth of it comes back sooner, a full one at once. */
+/* Pause between two rounds while there are events.  The session's ring holds 32 256, which is 16 ms
+ * at two million per second.  After a round that found an eighth of the ring the pause is shorter,
+ * after a full one there is none. */
 #define GP_BATCH_PAUSE_NS 4000000ull
 #define GP_BATCH_BUSY_NS  1000000ull
-/* No event for so long: the thread goes to sleep.  Waking it is a system call of the program's thread, so it should be
- * rare in a program that allocates in every step. */
+/* After this time without an event the thread goes to sleep.  Waking it costs a thread of the
+ * program a system call, so it should be rare in a program that allocates in every step. */
 #define GP_BATCH_SILENCE_NS 100000000ull
-/* A thread of the program that looks at x_state just before it says ASLEEP has its event in the ring long before this
- * is over: a store becomes visible within microseconds.  The alternatives are a full barrier in every event or a
- * membarrier, which a program's seccomp filter may forbid at the price of its life. */
+/* A thread that reads x_state just before it becomes ASLEEP has its event in the ring long before
+ * this time is over: a store becomes visible within microseconds.  The alternatives are a full
+ * barrier in every event, or a membarrier, for which a seccomp filter may kill the program. */
 #define GP_BATCH_SETTLE_NS 2000000ull
-/* A device of which the driver has not said yet who it is (its poll may take a while behind a long call) is asked
- * about again before the thread sleeps for ever. */
+/* The driver may not have reported the identity of a device yet (the poll may wait behind a long
+ * call).  It is asked again before the thread sleeps without a limit. */
 #define GP_BATCH_ASKS 50
-/* The kernel wakes nobody when the last listener goes.  While somebody listened the sleeping thread looks this often:
- * rare enough for an idle machine, and what a listener leaves behind (the watch, the reader's memory, events that are
- * nobody's but would count as lost) is gone before the next one is likely to come. */
+/* The kernel does not wake the thread when the last listener goes, so it checks this often while
+ * there was one.  That is rare enough for an idle machine, and the state of a listener that went
+ * (the watch, the reader's memory, events that would count as lost) is released before the next one
+ * is likely to come. */
 #define GP_BATCH_LOOK_NS 10000000000ull
 /* Rings up to the ordinary one's size are read from their oldest event. */
 #define GP_BATCH_CHUNKS 512u
 
 enum gp_batch_state {
-    GP_BATCH_ASLEEP, /* the thread sleeps: who has an event rings the bell */
-    GP_BATCH_QUIET,  /* it will look by itself; nothing has come since the last round */
-    GP_BATCH_HEARD,  /* something has */
+    GP_BATCH_ASLEEP, /* the thread sleeps: a thread with an event rings the bell */
+    GP_BATCH_QUIET,  /* it will look by itself; no event since the last round */
+    GP_BATCH_HEARD,  /* it will look by itself; there are events */
 };
 
 static struct gp_session *x_batch_session; /* set once */
@@ -56,30 +60,30 @@ static struct gp_lock batch_lock = GP_LOCK_INIT(GP_RANK_BATCH);
 
 static GP_ALIGNED_LINE uint32_t x_state; /* enum gp_batch_state */
 static GP_ALIGNED_LINE uint64_t x_since_ns =
-    UINT64_MAX;                            /* the first event that somebody listens to; 0: he is being told ... */
-static uint64_t x_since_made = UINT64_MAX; /* ... and how many were made before it */
+    UINT64_MAX;                            /* time of the first event for a new listener; 0: none is new */
+static uint64_t x_since_made = UINT64_MAX; /* the number of events before it */
 
-static struct { /* under the lock: the highest that was said of a device without a uuid */
+static struct { /* under the lock: the highest peak sent for a device without a uuid */
     int64_t allocated, reserved;
 } gp_batch_said[GP_WIRE_GPUS];
 
 static struct {                 /* under the lock */
-    struct gp_ringread *reader; /* NULL: nobody listened, or no memory for it */
+    struct gp_ringread *reader; /* NULL: no listener yet, or no memory for it */
     bool ended, listening;
-    bool unknown;      /* a device that was told of had no uuid */
+    bool unknown;      /* a device in a batch had no uuid */
     uint64_t since_ns; /* earlier events are not for this reader */
-    uint64_t told_ns;  /* up to here earlier readers were given what there was */
-    uint64_t skipped;  /* that it had */
-    uint64_t base;     /* events that were made before somebody listened, those included that the ring dropped */
-    uint64_t lost;     /* with earlier readers */
+    uint64_t told_ns;  /* earlier readers were given the events up to here */
+    uint64_t skipped;  /* events that this reader had */
+    uint64_t base;     /* events from before the first listener, including those that the ring dropped */
+    uint64_t lost;     /* events lost with earlier readers */
     bool fresh;
-    uint64_t last_ns;  /* of the last round that found something */
-    uint32_t settling; /* rounds of saying good night */
+    uint64_t last_ns;  /* of the last round that found an event */
+    uint32_t settling; /* rounds of going to sleep */
 } gp_batching;
 
-/* The probe's argument: in one place, which is never anything else.  The program at the probe cannot fault a page in:
- * the part that is read whole (header and rows) lies in the page of the header, and events only where some were
- * written. */
+/* The probe's argument, always at the same place.  The BPF program cannot fault a page in: the part
+ * that it reads completely (header and rows) lies in the page of the header, and events only where
+ * some were written. */
 #define GP_BATCH_PAGE 4096
 _Static_assert(offsetof(struct gp_batch, events) <= GP_BATCH_PAGE, "rows that were never written are read too");
 static _Alignas(GP_BATCH_PAGE) struct gp_batch batch_out;
@@ -103,8 +107,9 @@ static void batch_least(uint64_t *word, uint64_t value)
         ;
 }
 
-/* Since when somebody listens, in case he is new.  Before the event is written: of the threads that come at once the
- * first to write has counted none of theirs, and the least of all counts is taken. */
+/* Notes the time and the event count at which a new listener starts.  It runs before the event is
+ * written: of several threads at once, the first to write has counted no event of the others, and
+ * the smallest count is taken. */
 static GP_COLD void batch_since(uint64_t time_ns)
 {
     batch_least(&x_since_made, gp_tap_events());
@@ -121,8 +126,9 @@ void gp_batch_coming(uint64_t time_ns)
 
 static GP_COLD void batch_wake(void)
 {
-    /* [batch.R] release: since when; pairs with [batch.A].  Whoever finds ASLEEP, alone, rings.  The session after it:
-     * if there is none yet, the thread that it is made for finds HEARD when it first looks. */
+    /* [batch.R] release: the start of the listener; pairs with [batch.A].  Only the thread that
+     * finds ASLEEP rings. The session is read after it: if there is none yet, its drain thread
+     * finds HEARD when it first looks. */
     if (__atomic_exchange_n(&x_state, GP_BATCH_HEARD, __ATOMIC_ACQ_REL) != GP_BATCH_ASLEEP)
         return;
     GP_TESTPOINT("batch.wake");
@@ -135,7 +141,8 @@ static GP_COLD void batch_wake(void)
 
 void gp_batch_heard(void)
 {
-    /* The event before the look: the compiler may not turn them round.  For the processor see GP_BATCH_SETTLE_NS. */
+    /* The event before the look: the compiler must not reorder them.  For the processor see
+     * GP_BATCH_SETTLE_NS. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(__atomic_load_n(&x_state, __ATOMIC_RELAXED) != GP_BATCH_HEARD))
         batch_wake();
@@ -161,12 +168,13 @@ static void batch_fire(uint32_t flags)
 
 /* ---- the events ------------------------------------------------------------------------------------------------ */
 
-/* The ring is ours; words of it change while we look. */
+/* The ring is ours; its words change while it is read. */
 static int batch_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
     uint64_t *to = into;
-    /* [ring.A1] [ring.A2] [ring.A3] acquire; pairs with the releases of who wrote the words. */
+    /* [ring.A1] [ring.A2] [ring.A3] acquire; pairs with the releases of the threads that wrote the
+     * words. */
     for (size_t i = 0; i < bytes / sizeof(*to); i++)
         to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
     return 0;
@@ -177,15 +185,15 @@ static uint64_t batch_ring_full(void)
     return __atomic_load_n(&batch_session()->header->lost[GP_LOST_RING], __ATOMIC_RELAXED);
 }
 
-/* Somebody listens who did not before. */
+/* A new listener. */
 static void batch_open(void)
 {
     const struct gp_session *session = batch_session();
-    /* Before the exchanges: an event that comes after them says nothing of itself any more, and belongs to this
-     * reader. */
+    /* Before the exchanges: an event after them does not note its time any more, and belongs to
+     * this reader. */
     uint64_t made_now = gp_tap_events(), now = gp_clock_ns();
     GP_TESTPOINT("batch.open");
-    /* [batch.A] of the caller: since when. */
+    /* [batch.A] of the caller: the start of the listener. */
     uint64_t since = __atomic_exchange_n(&x_since_ns, 0, __ATOMIC_ACQ_REL);
     GP_TESTPOINT("batch.since");
     uint64_t made = __atomic_exchange_n(&x_since_made, UINT64_MAX, __ATOMIC_ACQUIRE);
@@ -193,21 +201,23 @@ static void batch_open(void)
     gp_tap_batch_begin();
     gp_batching.listening = gp_batching.fresh = true;
     gp_batching.since_ns = since == UINT64_MAX ? now : since;
-    /* Whoever said since when may have taken the time of his event while the last listener was still there. */
+    /* The thread that noted the start may have taken the time of its event while the last listener
+     * was still there. */
     if (gp_batching.since_ns <= gp_batching.told_ns)
         gp_batching.since_ns = gp_batching.told_ns + 1;
     gp_batching.base = made < made_now ? made : made_now;
     gp_batching.skipped = 0;
-    /* The event that woke us is in the ring already.  In a recorder's ring of 32 MiB what came before it would be
-     * copied for nothing: there the reader begins with what comes next, and the few events in between count as lost. */
+    /* The event that woke this thread is in the ring already.  In a recorder's ring of 32 MiB the
+     * events before it would be copied for nothing: there the reader starts with the next event,
+     * and the few in between count as lost. */
     bool oldest = since != UINT64_MAX && session->chunk_count <= GP_BATCH_CHUNKS;
-    /* Without a reader the numbers go out all the same, and every event counts as lost. */
+    /* Without a reader the numbers are still sent, and every event counts as lost. */
     if (gp_ringread_new(&gp_batching.reader, batch_copy, session->chunks, session->chunk_count,
                         oldest ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW) != 0)
         gp_batching.reader = NULL;
 }
 
-/* Events that were made since somebody listened and that no batch carried, not counting those that the reader holds. */
+/* Events since the first listener that no batch carried, without those that the reader holds. */
 static uint64_t batch_lost(void)
 {
     struct gp_ringread_stats stats = {0};
@@ -215,7 +225,8 @@ static uint64_t batch_lost(void)
     if (gp_batching.reader) {
         gp_ringread_stats(gp_batching.reader, &stats);
         missed = stats.before + gp_batching.skipped + stats.overwritten + stats.damaged + batch_ring_full();
-        /* Events of threads that had not seen the listener yet when the first that had took its count. */
+        /* Events of threads that had not seen the listener when the first thread that had seen it
+         * took its count. */
         if (gp_batching.fresh && missed < gp_batching.base)
             gp_batching.base = missed;
     } else {
@@ -224,7 +235,7 @@ static uint64_t batch_lost(void)
     return gp_batching.lost + (missed > gp_batching.base ? missed - gp_batching.base : 0);
 }
 
-/* Nobody listens any more: what comes until somebody does again is not lost, but nobody's. */
+/* The last listener has gone: events until the next one belong to no listener and are not lost. */
 static uint64_t batch_close(void)
 {
     if (gp_batching.listening)
@@ -233,11 +244,12 @@ static uint64_t batch_close(void)
     gp_batching.reader = NULL;
     gp_batching.listening = gp_batching.unknown = false;
     gp_batching.settling = 0;
-    memset(gp_batch_said, 0, sizeof(gp_batch_said)); /* a peak of then is not the next listener's */
+    memset(gp_batch_said, 0, sizeof(gp_batch_said)); /* a peak from before is not for the next listener */
     gp_tap_batch_end();
-    /* A thread that still saw HEARD does not ring for its event; the next one does, or the listener, who asks every
-     * process when it comes.  ASLEEP first: a thread that took the old listener for a new one says since when after the
-     * stores below, so it finds ASLEEP, and this runs again.  Else its time would be taken for the next one's. */
+    /* A thread that still saw HEARD does not ring for its event; the next event rings, or the
+     * listener, which asks every process when it starts.  ASLEEP first: a thread that took the old
+     * listener for a new one notes its time after the stores below, so it finds ASLEEP, and this
+     * runs again.  Otherwise its time would be used for the next listener. */
     GP_TESTPOINT("batch.close");
     __atomic_store_n(&x_state, GP_BATCH_ASLEEP, __ATOMIC_SEQ_CST);
     GP_TESTPOINT("batch.asleep");
@@ -245,15 +257,16 @@ static uint64_t batch_close(void)
     __atomic_store_n(&x_since_made, UINT64_MAX, __ATOMIC_SEQ_CST);
     if (!batch_armed() || gp_batching.ended)
         return UINT64_MAX;
-    /* Somebody came meanwhile, and an event may have said so in the word that was just overwritten. */
+    /* A listener came meanwhile, and an event may have noted it in the word that was just
+     * overwritten. */
     __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELEASE);
     return 0;
 }
 
 /* ---- a round: where every device stands, and what happened ------------------------------------------------------ */
 
-/* Who listens may have nowhere to book the high-water of a device that has no name yet: it is said again until the
- * device has one. */
+/* A listener cannot store the peak of a device without a uuid, so it is sent again until the device
+ * has one. */
 static void batch_unnamed(unsigned index, struct gp_batch_device *row)
 {
     int64_t *allocated = &gp_batch_said[index].allocated, *reserved = &gp_batch_said[index].reserved;
@@ -288,8 +301,8 @@ static void batch_event(const struct gp_wire_event *event)
     out->events[out->event_count++] = *event;
 }
 
-/* Events of before somebody listened, which a reader that began with the oldest has too; later, those that were
- * stamped before and written after.  They are ordered by time. */
+/* Skips events from before the listener: a reader that started with the oldest event has them, and
+ * later ones may have been stamped before and written after.  Events are ordered by time. */
 static ssize_t batch_skip(const struct gp_wire_event *events, ssize_t count)
 {
     ssize_t skip = 0;
@@ -299,8 +312,8 @@ static ssize_t batch_skip(const struct gp_wire_event *events, ssize_t count)
     return skip;
 }
 
-/* Number of new events.  The numbers are taken after the events, so they are never older than the events beside
- * them. */
+/* Returns the number of new events.  The counters are read after the events, so they are never
+ * older than the events of the same batch. */
 static size_t batch_round(uint32_t flags)
 {
     struct gp_batch *out = &batch_out;
@@ -335,7 +348,7 @@ static bool batch_held(void)
 static uint64_t batch_awake(uint64_t now)
 {
     size_t room = (size_t)batch_session()->chunk_count * GP_RING_EVENTS;
-    /* QUIET before the round: what comes from here on is said again. */
+    /* QUIET before the round: events from here on set the state again. */
     __atomic_exchange_n(&x_state, GP_BATCH_QUIET, __ATOMIC_ACQ_REL); /* [batch.A] pairs with [batch.R] */
     GP_TESTPOINT("batch.quiet");
     size_t count = batch_round(0);
@@ -346,7 +359,7 @@ static uint64_t batch_awake(uint64_t now)
     return count > room / 4 ? 0 : count > room / 8 ? GP_BATCH_BUSY_NS : GP_BATCH_PAUSE_NS;
 }
 
-/* Nothing has come since the last round. */
+/* No event since the last round. */
 static uint64_t batch_silent(uint64_t now)
 {
     uint32_t quiet = GP_BATCH_QUIET;
@@ -359,8 +372,8 @@ static uint64_t batch_silent(uint64_t now)
                : 0;
 }
 
-/* From here on who has an event rings.  One more round: for an event that was on its way (GP_BATCH_SETTLE_NS), and for
- * what the poller has learned since the last one. */
+/* From here on a thread with an event rings.  One more round follows, for an event that was being
+ * written (GP_BATCH_SETTLE_NS) and for news of the poller. */
 static uint64_t batch_settle(void)
 {
     batch_round(0);
@@ -408,7 +421,7 @@ void gp_batch_tell(void)
         batch_round(0);
         if (batch_held() || gp_batching.unknown)
             gp_batching.settling = 0;
-        else if (new) /* else the thread may be in the middle of it */
+        else if (new) /* otherwise the thread may be in the middle of a round */
             gp_batching.settling = GP_BATCH_ASKS;
     }
     gp_lock_give(&batch_lock);
@@ -434,7 +447,7 @@ void gp_batch_start(struct gp_session *session)
     if (!batch_armed())
         return;
     gp_tap_batch_begin();
-    /* The thread looks at once: whoever listens may be gone by then, and the watch would stay. */
+    /* The thread looks at once: otherwise the listener might go before, and the watch would stay. */
     gp_batch_coming(gp_clock_ns());
     __atomic_store_n(&x_state, GP_BATCH_HEARD, __ATOMIC_RELAXED);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.h: what the process tells the kernel (gpuprof/batch.h): numbers of every device and the events since, through
- * the USDT probe gpuprof:batch, while somebody listens.  Nobody listens: nothing here costs a thread of the program
- * more than a look at the probe's semaphore.  How and why: docs/batches.md.
+ * batch.h: sends batches (gpuprof/batch.h) to the kernel through the USDT probe gpuprof:batch while
+ * there is a listener: the numbers of every device and the events since the last batch.  Without a
+ * listener it costs a thread of the program one load of the probe's semaphore.  docs/batches.md
+ * explains the design.
  */
 #ifndef GP_SESSION_BATCH_H
 #define GP_SESSION_BATCH_H
@@ -11,28 +12,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The semaphore: how many listen.  The kernel writes it, so it is loaded anew each time (relaxed: it publishes
- * nothing). */
+/* The semaphore: the number of listeners.  The kernel writes it, so it is loaded each time
+ * (relaxed: it publishes nothing). */
 extern uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
 
-/* Somebody listens, and an event is about to go into the ring; is in it (feed.h).  Any thread; one system call where a
- * burst begins. */
+/* Call these while there is a listener: before an event goes into the ring, and after (feed.h).
+ * Any thread; the first event of a burst costs one system call. */
 void gp_batch_coming(uint64_t time_ns);
 void gp_batch_heard(void);
 
-/* Before the drain thread runs.  Somebody who listens already misses no peak. */
+/* Call it before the drain thread runs, so that an early listener misses no peak. */
 void gp_batch_start(struct gp_session *session);
 
 /* ---- the drain thread ------------------------------------------------------------------------------------------- */
 
-/* What is to be done now; how long the thread may sleep then, unless the doorbell rings: UINT64_MAX for ever. */
+/* Does the work that is due.  Returns how long the thread may sleep then, unless the doorbell
+ * rings; UINT64_MAX: no limit. */
 uint64_t gp_batch_work(void);
-/* Numbers and events as of now, if somebody listens. */
+/* Sends the current numbers and events, if there is a listener. */
 void gp_batch_tell(void);
 
 /* ---- the exit path ---------------------------------------------------------------------------------------------- */
 
-/* The last batch; afterwards there is none. */
+/* Sends the last batch; later calls do nothing. */
 void gp_batch_last(void);
 
 #endif

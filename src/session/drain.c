@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * drain.c: answers the mailbox.  Viewers are not trusted either: a slot is read once, its fields are bounded, and
- * nothing that a viewer writes is used as an address or a length.
+ * drain.c: answers the mailbox.  Viewers are not trusted: a slot is read once, its fields are
+ * bounded, and no value of a viewer is used as an address or a length.
  */
 #include "account/tap.h"
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static int answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *slot
     return count || device < 0 ? 0 : -ENODEV;
 }
 
-/* A viewer ends a scope by its name alone, so it may not begin a second one of that name. */
+/* A viewer ends a scope by its name, so it must not start a second one with the same name. */
 static int answer_begin(const char *name)
 {
     int handle = gp_scope_begin(name, false);
@@ -53,7 +53,7 @@ static int answer_end(const char *name, struct gp_wire_slot *slot)
     return error;
 }
 
-/* The slot that the pieces are lent to, and whose request that was. */
+/* The slot whose viewer has the extents, and the id of its request. */
 static struct {
     struct gp_wire_slot *slot;
     uint64_t request_id;
@@ -70,7 +70,7 @@ static int answer_pieces(struct gp_wire_slot *slot)
     return 0;
 }
 
-/* Its viewer has opened them, or died and the slot was taken back. */
+/* The viewer has opened them, or it died and the slot was taken back. */
 static void extents_sweep(void)
 {
     struct gp_wire_slot *slot = gp_async_caller.slot;
@@ -128,8 +128,9 @@ static int answer(struct gp_wire_slot *slot)
 static void slot_serve(struct gp_wire_slot *slot)
 {
     uint32_t requested = GP_SLOT_REQUESTED;
-    /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From SERVING on the slot
-     * is ours: a viewer that gives up leaves it, so no other one's request can stand where this answer is written. */
+    /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From
+     * SERVING on the slot is ours: a viewer that gives up leaves it, so no other request can be in
+     * the slot when this answer is written. */
     if (!__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return;
@@ -139,8 +140,9 @@ static void slot_serve(struct gp_wire_slot *slot)
     gp_futex_wake(&slot->state);
 }
 
-/* Takes back slots whose viewer died: one request must stand in one state for GP_SLOT_STALE_NS.  The id tells a request
- * from the next one in the same slot, which a sweep may find in the same state. */
+/* Takes back the slots of viewers that died: a request must be in one state for GP_SLOT_STALE_NS.
+ * The id distinguishes a request from the next one in the same slot, which may be in the same
+ * state. */
 static bool slots_sweep(void)
 {
     static struct {
@@ -174,10 +176,10 @@ static void *drain_main(void *arg)
     while (gp_life_on()) {
         uint32_t seen = __atomic_load_n(&mailbox->doorbell, __ATOMIC_ACQUIRE);
         for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
-            extents_sweep(); /* one who waits for his turn has it at once */
+            extents_sweep(); /* a waiting viewer gets the slot at once */
             slot_serve(&mailbox->slots[i]);
         }
-        /* No request under way and nobody who listens to batches: sleep until the bell rings, however long. */
+        /* Without a request and without a listener: sleep until the bell rings. */
         bool waiting = slots_sweep();
         extents_sweep();
         uint64_t pause = gp_batch_work();

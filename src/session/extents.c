@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * extents.c: lays every piece of memory out for a viewer (extents.h).  Under the locks pieces are only copied into a
- * buffer; the kernel is called between them, so nobody waits for it.  write() into the memfd and no mapping: half the
- * cost of page faults, and where there is no memory it says so instead of raising SIGBUS.
+ * extents.c: writes every extent into a memfd for a viewer (extents.h).  Under the locks extents
+ * are only copied into a buffer; system calls happen between them, so no thread waits for the
+ * kernel.  It uses write() instead of a mapping: that costs half as much as page faults, and
+ * without memory it fails instead of raising SIGBUS.
  *
- * One at a time: a million pieces are 64 MiB of the program's memory, for as long as it takes the viewer to open the
- * file.
+ * There is one memfd at a time: a million extents are 64 MiB of the program's memory until the
+ * viewer has opened it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* seals */
@@ -26,23 +27,25 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Written when this many have come: 256 KiB, over which a system call costs nothing. */
+/* Extents per write: 256 KiB, for which the cost of a system call is negligible. */
 #define GP_EXTENTS_FULL 4096u
-/* 4 GiB: beyond, what comes is counted. */
+/* 4 GiB: further extents are only counted. */
 #define GP_EXTENTS_MOST (1u << 26)
 
-/* The descriptor that is lent; the program may have closed it and got its number for something else. */
+/* The descriptor of the memfd that a viewer has; the program may have closed it and reused its
+ * number. */
 static struct {
     int x_fd; /* -1 none; read by a forked child, whose memory is that of the moment of the fork */
     uint64_t inode, device;
 } gp_extents_lent = {.x_fd = -1};
 
-/* Closed while a descriptor exists that gp_extents_lent does not know, and while the program forks: the child would keep
- * it.  Holds the thread id of who closed it. */
+/* Taken while a descriptor exists that gp_extents_lent does not have yet, and while the program
+ * forks, since the child would keep the descriptor.  Holds the id of the thread that took it. */
 static uint32_t extents_door;
 
-/* A fork waits here some 50 us at most, unless our thread was preempted between two system calls: then 40 ms, and
- * rather a descriptor too many in the child than a program that hangs.  A raw clone does not ask. */
+/* A fork waits here for about 50 us at most, or 40 ms if our thread was preempted between two
+ * system calls.  After that a descriptor too many in the child is better than a program that
+ * hangs.  A raw clone does not wait. */
 #define GP_DOOR_ROUNDS 2000
 
 static bool door_close(void)
@@ -73,11 +76,11 @@ void gp_extents_fork_end(void)
     door_open();
 }
 
-static struct gp_extents_laying { /* the drain thread's */
+static struct gp_extents_laying { /* only the drain thread uses it */
     struct gp_wire_extent pieces[GP_EXTENTS_FULL + GP_EXTENTS_REST];
     uint32_t held;
     int fd, error;
-    uint64_t count, missed; /* written; and not */
+    uint64_t count, missed; /* extents written, and extents left out */
 } gp_extents_laying;
 
 static void extents_visit(void *arg, const struct gp_wire_extent *piece)
@@ -140,7 +143,7 @@ static void extents_lend(int fd)
     gp_extents_lent.inode = (uint64_t)status.st_ino;
     gp_extents_lent.device = (uint64_t)status.st_dev;
     __atomic_store_n(&gp_extents_lent.x_fd, fd,
-                     __ATOMIC_RELAXED); /* this thread's, and a child's that has one thread */
+                     __ATOMIC_RELAXED); /* this thread's value, also in a child, which has one thread */
 }
 
 static bool extents_ours(int fd)
@@ -170,8 +173,8 @@ void gp_extents_forget(void)
     __atomic_store_n(&extents_door, 0, __ATOMIC_RELAXED); /* the child has one thread, of another id */
 }
 
-/* F_SEAL_FUTURE_WRITE is new; F_SEAL_WRITE may wait a tenth of a second for pages that are still on their way into the
- * kernel's lists. */
+/* F_SEAL_FUTURE_WRITE needs Linux 5.1; F_SEAL_WRITE may wait a tenth of a second for pages that are
+ * not yet on the kernel's lists. */
 static bool extents_seal(int fd)
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -186,7 +189,7 @@ int gp_extents_lay(void)
     door_close();
     int fd = gp_session_memfd(GP_WIRE_EXTENTS_NAME);
     if (fd >= 0)
-        extents_lend(fd); /* at once: a child that is forked now has it too */
+        extents_lend(fd); /* set at once: a child that is forked now has the descriptor too */
     door_open();
     if (fd < 0)
         return fd;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * extents.h: the memory of the process piece by piece: the one walker over the cache and the accounts (extentwalk.c; api/ uses
- * it too), and the memfd by which a viewer takes the pieces away (extents.c; the drain thread alone).
+ * extents.h: the memory of the process as extents (struct gp_wire_extent): a walker over the cache
+ * and the accounts (extentwalk.c, also used by api/), and the memfd by which a viewer gets the
+ * extents (extents.c, drain thread only).
  */
 #ifndef GP_SESSION_EXTENTS_H
 #define GP_SESSION_EXTENTS_H
@@ -9,31 +10,32 @@
 #include <gpuprof/wire.h>
 #include <stdint.h>
 
-/* visit runs under a lock of the cache or of the pointer map: short, no waiting, no call into either.  rest (may be
- * NULL) runs under none, after GP_EXTENTS_REST pieces at most. */
+/* visit runs under a lock of the cache or of the pointer map: it must be short, must not wait, and
+ * must not call into either.  rest (may be NULL) runs without a lock, after at most GP_EXTENTS_REST
+ * extents. */
 typedef void gp_extent_fn(void *arg, const struct gp_wire_extent *piece);
 #define GP_EXTENTS_REST 2048u
 
-/* index: a device, GP_WIRE_HOST, or GP_EXTENTS_EVERY.  The cache's segments by address, each followed by its blocks;
- * then the program's own memory in no order, see struct gp_wire_extents. */
+/* index: a device, GP_WIRE_HOST, or GP_EXTENTS_EVERY.  Visits the cache's segments by address, each
+ * followed by its blocks, then the program's own memory in no order; see struct gp_wire_extents. */
 #define GP_EXTENTS_EVERY UINT32_MAX
 void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest)(void *arg));
 
 /* ---- the drain thread ------------------------------------------------------------------------------------------- */
 
-/* Lays the pieces of every device and the host out in a sealed memfd.  Its descriptor; -EBUSY: the last one is still
- * lent; -errno. */
+/* Writes the extents of every device and the host into a sealed memfd.  Returns its descriptor;
+ * -EBUSY: a viewer still has the last one; -errno. */
 int gp_extents_lay(void);
-/* The viewer has it, or is gone: closes it.  Nothing if none is out. */
+/* Closes the memfd when the viewer has opened it or has died.  Does nothing if there is none. */
 void gp_extents_drop(void);
 
 /* ---- fork ------------------------------------------------------------------------------------------------------- */
 
-/* Around a fork, in the program's thread: no descriptor is made or closed meanwhile, so that the child knows what it
- * has. */
+/* Around a fork, in the program's thread: no descriptor is created or closed in between, so the
+ * child knows its descriptors. */
 void gp_extents_fork_begin(void);
 void gp_extents_fork_end(void);
-/* The child closes its copy. */
+/* In the child: closes its copy. */
 void gp_extents_forget(void);
 
 #endif

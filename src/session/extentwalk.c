@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * extentwalk.c: every segment and block of a device, or of all: our caches', then what the program holds itself (extents.h).
- */
+ * extentwalk.c: walks every segment and block of one device or of all: first those of our caches,
+ * then the program's own allocations (extents.h). */
 #include "account/tap.h"
 #include "allocator/allocator.h"
 #include "base/compiler.h"
@@ -13,7 +13,7 @@ _Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAIT
                "gpuprof.h");
 _Static_assert(GP_EXTENT_SEGMENT == GPUPROF_SEGMENT && GP_EXTENT_BLOCK == GPUPROF_BLOCK, "gpuprof.h");
 
-/* Each of the tap's blocks may be three pieces. */
+/* Each block of the tap may become three extents. */
 _Static_assert(GP_EXTENTS_REST >= 3 * GP_TAP_REST && GP_EXTENTS_REST >= 2 * GP_CACHE_REST, "extents.h");
 
 struct gp_extents_walking {
@@ -21,10 +21,11 @@ struct gp_extents_walking {
     gp_extent_fn *visit;
     void (*rest)(void *arg);
     unsigned index;
-    uint64_t pool; /* of the segment whose blocks come */
+    uint64_t pool; /* of the segment whose blocks follow */
 };
 
-/* The cache's marks for "any" and "gone" lie at the end of the range; no driver's stream does. */
+/* The cache's marks for "any" and "gone" lie at the end of the range, where no stream of a driver
+ * lies. */
 static uint64_t extent_stream(uint64_t stream)
 {
     return stream > INT64_MAX ? 0 : stream;
@@ -67,7 +68,7 @@ static bool extents_block(void *arg, const struct gp_cache_block *block)
     return true;
 }
 
-/* A handle that is mapped in part: what is mapped first, though nobody knows which part that is. */
+/* A handle that is mapped in part: shown as mapped at its start, since the real part is unknown. */
 static void extents_parts(const struct gp_extents_walking *walk, const struct gp_tap_block *block,
                           struct gp_wire_extent piece)
 {
@@ -103,7 +104,7 @@ static void extents_own(void *arg, const struct gp_tap_block *block)
     };
     if (block->live_bytes < block->bytes)
         extents_parts(walk, block, piece);
-    else if (piece.bytes) /* sparse arrays hold nothing */
+    else if (piece.bytes) /* sparse arrays own no memory */
         walk->visit(walk->arg, &piece);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * publish.c: the numbers that viewers read, and the table of scopes.  Called by drain.c for viewers, by api/ for the
- * program, by inject/ at the start and the end.  Nothing here waits for a viewer.
+ * publish.c: publishes the numbers that viewers read, and keeps the table of scopes.  Called by
+ * drain.c for viewers, by api/ for the program, and by inject/ at the start and the end.  It never
+ * waits for a viewer.
  */
 #include "account/tap.h"
 #include "base/clock.h"
@@ -10,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The driver may hold its locks for a long call; the viewer's own deadline is a second. */
+/* The driver may hold its locks during a long call; the viewer's own deadline is one second. */
 #define GP_POLL_PATIENCE_NS 50000000ull
 
 static struct gp_session *x_session;
@@ -49,14 +50,14 @@ void gp_session_poll(void)
 
 /* ---- publishing ----------------------------------------------------------------------------------------------- */
 
-/* Between the two, devices[] and scopes[] change.  Readers copy between two equal even values of publish_seq.  The
- * words in between are plain: a torn copy is thrown away. */
+/* Between these two calls devices[] and scopes[] change.  Readers copy between two equal even
+ * values of publish_seq.  The words in between are plain: a torn copy is thrown away. */
 static struct gp_session *publish_begin(void)
 {
     struct gp_session *session = publish_session();
     gp_lock_take(&publish_lock);
-    /* [publish.W] the odd value must be seen before any word changes: exchange is a full barrier; pairs with the
-     * reader's first load. */
+    /* [publish.W] the odd value must be seen before any word changes: exchange is a full barrier;
+     * pairs with the reader's first load. */
     __atomic_exchange_n(&session->header->publish_seq, session->header->publish_seq + 1, __ATOMIC_SEQ_CST);
     return session;
 }
@@ -70,8 +71,7 @@ static void publish_end(struct gp_session *session)
 
 void gp_session_publish(void)
 {
-    static struct gp_wire_device
-        device; /* 2 KiB, too much for a small thread's stack beside the rest; under the lock */
+    static struct gp_wire_device device; /* 2 KiB, too much for a small stack; under the lock */
     struct gp_session *session = publish_begin();
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         if (gp_tap_device(i, &device))
@@ -91,8 +91,8 @@ void gp_session_close(struct gp_session *session)
 
 /* ---- scopes --------------------------------------------------------------------------------------------------- */
 
-/* handle = turn of the row x GP_WIRE_SCOPES + row.  27 bits of turns: an old handle is mistaken only if its row was
- * taken 134 million times since. */
+/* handle = use count of the row x GP_WIRE_SCOPES + row.  The count has 27 bits: an old handle is
+ * mistaken for a new one only after 134 million uses of its row. */
 #define GP_SCOPE_TURNS (1u << 27)
 
 static uint32_t scope_turns[GP_WIRE_SCOPES]; /* under the lock, as all below */

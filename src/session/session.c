@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * session.c: one memfd per process.  It dies with the process, whatever kills it; no file system sees it.  Sealed
- * against shrinking, so that no reader can be hit by SIGBUS, and against growing and further seals, so that its size is
- * a fact.
+ * session.c: one memfd per process.  It ends with the process, however that ends, and is in no file
+ * system.  It is sealed against shrinking, so a reader never gets SIGBUS, and against growing and
+ * further seals, so its size is fixed.
  */
 #include "session/session.h"
 #include "base/clock.h"
@@ -17,16 +17,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 2 MiB of events, 32 256 of them: at ten looks a second a reader keeps up with 320 000 events a second, and an
- * untouched ring costs nothing.  With the rest the session stays under 3 MiB. */
+/* 2 MiB of events, 32 256 of them: a reader that polls ten times per second keeps up with 320 000
+ * events per second, and an untouched ring costs nothing.  With the rest the session stays under 3
+ * MiB. */
 #define GP_SESSION_CHUNKS 512u
-/* For the recorder 32 MiB, half a million events: a quarter of a second at two million a second, which a writer that is
- * kept from running for a moment makes up again. */
+/* For the recorder 32 MiB, half a million events: a quarter of a second at two million per second,
+ * enough for a writer that is preempted for a moment. */
 #define GP_SESSION_CHUNKS_WIDE 8192u
 
 #define GP_PAGE 4096u
 
-/* Low descriptor numbers are the program's own business: some print them, some count on the next one. */
+/* Low descriptor numbers belong to the program: some programs print them or rely on the next one. */
 #define GP_FD_HIGH 800
 
 static uint64_t page_up(uint64_t bytes)
@@ -76,11 +77,11 @@ int gp_session_memfd(const char *name)
         floor = (int)limit.rlim_cur / 2;
     int fd = fcntl(low, F_DUPFD_CLOEXEC, floor), moved = errno;
     close(low);
-    return fd < 0 ? -moved : fd; /* rather none than the program's next number */
+    return fd < 0 ? -moved : fd; /* no session is better than the program's next number */
 }
 
-/* Beyond the program's limit for files ftruncate would not only fail: this thread, the program's, would get SIGXFSZ and
- * with it the program would die. */
+/* Above the program's file size limit ftruncate would not only fail: this thread would get SIGXFSZ,
+ * which kills the program. */
 static bool session_allowed(uint64_t bytes)
 {
     struct rlimit limit;
@@ -113,7 +114,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         close(fd);
         return -error;
     }
-    /* A child must not write the parent's numbers; gp_life_on() tells it that it may not, this makes sure. */
+    /* A child must not write the parent's numbers.  gp_life_on() prevents it; this makes sure. */
     madvise(base, header.total_bytes, MADV_DONTFORK);
     fstat(fd, &status);
     if (getrandom(header.session_id, sizeof(header.session_id), GRND_NONBLOCK) < 0)
@@ -136,9 +137,9 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .inode = (uint64_t)status.st_ino,
         .device = (uint64_t)status.st_dev,
     };
-    /* Somebody will answer: a viewer that comes before the drain thread runs waits for it instead of giving up. */
+    /* Set now: a viewer that comes before the drain thread runs waits for it instead of giving up. */
     session->mailbox->drain_tid = header.pid;
-    /* The magic last: a reader that finds it finds the rest. */
+    /* The magic last: a reader that finds it finds complete contents. */
     memcpy((char *)session->header + sizeof(header.magic), (char *)&header + sizeof(header.magic),
            sizeof(header) - sizeof(header.magic));
     __atomic_store_n(&session->header->magic, header.magic, __ATOMIC_RELEASE);

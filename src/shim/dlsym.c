@@ -2,11 +2,13 @@
  *
  * dlsym.c: dlsym, for programs that open the driver by name, as every CUDA runtime does.
  *
- * dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) answer by who calls: libc looks at the return address.  So the function
- * below is a jump that leaves registers, stack and return address as the caller made them; what it jumps to is chosen
- * by gp_preload_pick.  A lookup by handle does not depend on the caller and may be answered by a function of ours.
+ * The answer of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depends on the caller: libc reads the
+ * return address.  So the function below is a jump that keeps registers, stack and return address
+ * of the caller; gp_preload_pick chooses its target.  A lookup by handle does not depend on the
+ * caller and may be answered by a function of ours.
  *
- * Runs in any process, from the first constructor on, on any thread: nothing here may allocate or take a lock of ours.
+ * It runs in any process, from the first constructor on, on any thread, so it must not allocate or
+ * take a lock of ours.
  */
 #include "base/compiler.h"
 #include "inject/shimtable.h"
@@ -31,7 +33,7 @@ static void *preload_nothing(void *handle, const char *name)
     return NULL;
 }
 
-/* libc's: by version, because ours has none. */
+/* libc's dlsym, found by version, because ours has none. */
 static gp_dlsym_fn preload_real(void)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
@@ -45,7 +47,8 @@ static gp_dlsym_fn preload_real(void)
     return real;
 }
 
-/* From this library on.  The barrier keeps the call from becoming a jump, with which libc would see another caller. */
+/* Searches after this library.  The barrier keeps the call from becoming a jump, which would show
+ * libc another caller. */
 static void *preload_after(void *handle, const char *name)
 {
     (void)handle;
@@ -74,13 +77,14 @@ static void *preload_by_handle(void *handle, const char *name)
     void *found = preload_real()(handle, name);
     if (!found || name[0] != 'c' || name[1] != 'u')
         return found;
-    if (preload_is_mine(found)) /* what the driver has not, we have not either: the answer is what comes after us */
+    if (preload_is_mine(found)) /* the driver does not have it, so the next library answers */
         return gpuprof_private.is_missing(name) ? preload_after(handle, name) : found;
     return gpuprof_private.wrap_symbol(name, found, __builtin_return_address(0));
 }
 
-/* Does the caller's RTLD_NEXT meet this library?  Only what was linked or preloaded before it looks this way.  Those
- * before us never change, those behind us may at any time: so the walk is backwards. */
+/* Whether the caller's RTLD_NEXT finds this library: only for objects that precede it in the search
+ * order.  Objects before this one never change, later ones may at any time, so the walk goes
+ * backwards. */
 static bool preload_is_next(const void *caller)
 {
     Dl_info info;
@@ -120,7 +124,7 @@ __asm__(".text\n"
         "   .cfi_adjust_cfa_offset 8\n"
         "   pushq %rsi\n"
         "   .cfi_adjust_cfa_offset 8\n"
-        "   subq $8, %rsp\n" /* calls are made on 16 bytes */
+        "   subq $8, %rsp\n" /* the stack is aligned to 16 bytes at a call */
         "   .cfi_adjust_cfa_offset 8\n"
         "   call gp_preload_pick\n"
         "   addq $8, %rsp\n"

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * stub.c: every wrapped driver entry point under its own name, for programs that are linked with the driver, and
- * PyTorch's functions for programs that load this library by its path.  Each is a jump through libgpuprof.so's table.
+ * stub.c: every wrapped driver entry point under its own name, for programs that are linked with
+ * the driver, and PyTorch's functions for programs that load this library by its path.  Each is a
+ * jump through libgpuprof.so's table.
  *
- * libgpuprof-shim.so is inherited by every process below a preload, most of which never see a GPU: no constructor, no
- * thread, no memory, and the driver is not loaded.  A weak reference to one of these names is no longer empty in a
- * process without a driver: a call through it answers CUDA_ERROR_NO_DEVICE.
+ * Every child process inherits libgpuprof-shim.so from a preload, and most never use a GPU: so it
+ * has no constructor, no thread and no memory, and does not load the driver.  A weak reference to
+ * one of these names is not empty in a process without a driver: a call through it returns
+ * CUDA_ERROR_NO_DEVICE.
  */
 #include "base/compiler.h"
 #include "inject/shimtable.h"
