@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * abi.h: the part of NVIDIA's binary interface that gpuprof reads, declared by us so that no toolkit is needed to
- * build.  Facts from cuda.h, cupti_callbacks.h and cupti_result.h of CUDA 13.0; tests/lint/abi.c compares every size,
- * offset and constant here with those headers where they are installed.
+ * abi.h: the part of NVIDIA's binary interface that gpuprof reads, declared by us so that no
+ * toolkit is needed to build.  Facts from cuda.h, cupti_callbacks.h and cupti_result.h of CUDA
+ * 13.0; tests/lint/abi.c compares every size, offset and constant here with those headers where
+ * they are installed.
  */
 #ifndef GP_SOURCE_ABI_H
 #define GP_SOURCE_ABI_H

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cupti.c: CUPTI as the source of events.  CUPTI is never linked: which copy is the right one is known at run time
- * only.  The first subscriber's copy decides for the whole process, so a copy that is already mapped comes first; then
- * the loader's own search, then the places where NVIDIA's packages put it.
+ * cupti.c: CUPTI as the source of events.  CUPTI is never linked, since the right copy is known
+ * only at run time.  The copy of the first subscriber decides for the whole process, so a mapped
+ * copy is tried first, then the loader's own search, then the places where NVIDIA's packages put
+ * it.
  *
- * One subscriber exists per process before CUPTI 13.3: when it is taken we say who has it and stay silent.
+ * Before CUPTI 13.3 a process can have one subscriber.  If another tool has it, gpuprof reports the
+ * tool and does nothing else.
  */
 #include "account/feed.h"
 #include "base/thread.h"
@@ -118,8 +120,8 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
     }
 }
 
-/* Runs on the application's threads, inside driver calls, possibly with the driver's locks held: no CUDA calls, no
- * malloc, errno kept. */
+/* Runs on the application's threads, inside driver calls, possibly with the driver's locks held: no
+ * CUDA calls, no malloc, errno kept. */
 static void cupti_callback(void *user, int domain, uint32_t id, const void *data)
 {
     (void)user;
@@ -136,18 +138,19 @@ static void cupti_callback(void *user, int domain, uint32_t id, const void *data
 
 /* ---- finding the library -------------------------------------------------------------------------------------- */
 
-/* Newest first: an older CUPTI under a newer driver works, a newer one under an older driver answers
- * NOT_INITIALIZED. */
+/* Newest first: an older CUPTI under a newer driver works, a newer one under an older driver
+ * answers NOT_INITIALIZED. */
 static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
 
-/* Below the folder of an environment variable, of the usual installation, and of a pip wheel's libcudart. */
+/* Below the folder of an environment variable, of the usual installation, and of a pip wheel's
+ * libcudart. */
 static const char *const cupti_below[] = {"extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib",
                                           "targets/sbsa-linux/lib"};
 static const char *const cupti_beside[] = {"", "/../../cuda_cupti/lib", "/../../cu13/lib"};
 
 struct gp_cupti_search {
     void *handle;
-    unsigned skip; /* candidates that were tried and would not do */
+    unsigned skip; /* candidates that were tried and failed */
     char path[PATH_MAX];
 };
 
@@ -157,7 +160,8 @@ static bool cupti_try(struct gp_cupti_search *search, const char *path, int flag
     if (!handle)
         return false;
     if (!dlsym(handle, "cuptiSubscribe") || !dlsym(handle, "cuptiEnableCallback") || search->skip) {
-        /* Not CUPTI at all, or one that an earlier round refused: leave it mapped, unmapping runs its code. */
+        /* Not CUPTI at all, or one that an earlier round refused: leave it mapped, unmapping runs
+         * its code. */
         if (search->skip)
             search->skip--;
         return false;
@@ -186,7 +190,7 @@ static bool cupti_try_home(struct gp_cupti_search *search, const char *home)
     return false;
 }
 
-/* PyTorch and JAX wheels carry CUPTI beside the runtime that they load. */
+/* PyTorch and JAX wheels have CUPTI next to the runtime that they load. */
 static int cupti_note_runtime(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
     (void)bytes;
@@ -237,7 +241,7 @@ static int cupti_subscribe(char *holder, size_t holder_bytes)
         holder[holder_bytes - 1] = '\0';
         if (status == GP_CUPTI_OK || status == GP_CUPTI_MULTIPLE_SUBSCRIBERS)
             return status;
-        /* Another version of the parameters, perhaps: the first form takes none. */
+        /* The parameters may have another version: the first form has none. */
     }
     return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
 }
@@ -251,7 +255,7 @@ static uint32_t cupti_enable_rows(void)
         GP_CUPTI_GRAPHNODE_CREATED, GP_CUPTI_GRAPHNODE_DESTROY_STARTING,
     };
     uint32_t enabled = 0;
-    /* A row newer than this CUPTI answers INVALID_PARAMETER and sleeps. */
+    /* A row newer than this CUPTI answers INVALID_PARAMETER and stays disabled. */
     for (unsigned i = 0; i < gp_hook_count; i++)
         enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, gp_hooks[i].id) == GP_CUPTI_OK;
     for (unsigned i = 0; i < sizeof(resources); i++)
@@ -274,7 +278,7 @@ void gp_cupti_start(struct gp_source_status *out)
 {
     char holder[128];
     snprintf(out->detail, sizeof(out->detail), "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
-    /* Each round takes the next candidate; 8 is more than one machine has copies of. */
+    /* Each round tries the next candidate; no machine has 8 copies. */
     for (unsigned round = 0; round < 8; round++) {
         struct gp_cupti_search search = {.skip = round};
         if (!cupti_find(&search))

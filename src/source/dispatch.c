@@ -14,7 +14,8 @@ const struct gp_hook gp_hooks[] = {
 #undef GP_HOOK
 const unsigned gp_hook_count = GP_COUNT(gp_hooks);
 
-/* Row number + 1 by callback id.  1024 holds all ids of CUDA 13.0 (807) and room for the years of a minor version. */
+/* Row number + 1 by callback id.  1024 holds all ids of CUDA 13.0 (807) and room for the years of a
+ * minor version. */
 #define GP_IDS                             1024
 #define GP_HOOK(_id, _name, _handler, ...) GP_ROW_##_name,
 enum {
@@ -50,7 +51,8 @@ void gp_dispatch_enter(struct gp_call *call)
 void gp_dispatch_exit(struct gp_call *call)
 {
     call->device = -1;
-    /* Half a clock is enough: a call of more than four seconds is the driver's trouble, not a cost of allocating. */
+    /* 32 bits are enough: a call of more than four seconds is a problem of the driver, not the cost
+     * of an allocation. */
     if (GP_UNLIKELY(gp_call_timed))
         gp_thread.cost = gp_wire_cost((uint32_t)gp_clock_ns() - gp_thread.call_ns);
     if (call->hook->handler->exit)

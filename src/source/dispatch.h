@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * dispatch.h: from "this driver entry point is entered / has returned" to the handler of its row in hooks.def.  It does
- * not know who says so: CUPTI's callbacks call it, and any other source of driver events can.
+ * dispatch.h: calls the handler of a row in hooks.def when its driver entry point is entered or has
+ * returned.  It is independent of the source: CUPTI's callbacks and the hooks call it.
  */
 #ifndef GP_SOURCE_DISPATCH_H
 #define GP_SOURCE_DISPATCH_H
@@ -41,13 +41,15 @@ extern const unsigned gp_hook_count;
 /* The row of a driver callback id, or NULL. */
 const struct gp_hook *gp_hook_find(uint32_t id);
 
-/* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or parameters. */
+/* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
+ * parameters. */
 void gp_dispatch_enter(struct gp_call *call);
 void gp_dispatch_exit(struct gp_call *call);
 
 /* For handlers: device index of the current context, or -1. */
 int gp_call_device(const struct gp_call *call);
-/* Asks the source for a context's device when the accounts do not know it; set by the source.  -1 unknown. */
+/* Asks the source for a context's device when the accounts do not know it; set by the source.  -1
+ * unknown. */
 extern int (*gp_call_ask_device)(void *context, uint32_t ctx);
 /* Asks the source for a context's number; 0 unknown. */
 extern uint32_t (*gp_call_ask_number)(void *context);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * each.h: what to do with the parameters of a row of hooks.def, which are (type, name) pairs: GP_EACH(macro, pairs...)
- * gives macro(type, name) for each, GP_LIST the same with commas between.  Up to 8: no row has more.
+ * each.h: what to do with the parameters of a row of hooks.def, which are (type, name) pairs:
+ * GP_EACH(macro, pairs...) gives macro(type, name) for each, GP_LIST the same with commas between.
+ * Up to 8: no row has more.
  */
 #ifndef GP_SOURCE_EACH_H
 #define GP_SOURCE_EACH_H

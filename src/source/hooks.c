@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks.c: one wrapper and one pass per row of hooks.def and wrap.def, and what surrounds an accounted call.  Called by
- * programs, through libgpuprof-shim.so and the pointers that hooks_lookup.c hands out, on their threads, at any time
- * from before cuInit to after exit handlers: as long as nobody serves or accounts, a wrapper costs three loads.
+ * hooks.c: one wrapper and one pass function per row of hooks.def and wrap.def, and the steps
+ * around an accounted call. Programs call it through libgpuprof-shim.so and through the pointers of
+ * hooks_lookup.c, on any thread, at any time from before cuInit to after exit handlers.  Without a
+ * server and without accounting a wrapper costs three loads.
  */
 #include "base/thread.h"
 #include "source/hooks_row.h"
@@ -27,7 +28,7 @@ bool gp_hooks_serve(const char *name, void *server)
 {
     for (size_t i = 0; i < GP_COUNT(hooks_names); i++)
         if (strcmp(hooks_names[i], name) == 0) {
-            /* [serve.R] release: what the server uses; pairs with [serve.A]. */
+            /* [serve.R] release: the data of the server; pairs with [serve.A]. */
             __atomic_store_n(&x_servers[i], server, __ATOMIC_RELEASE);
             return true;
         }
@@ -51,8 +52,8 @@ static inline bool hooks_sourced(void)
 
 /* ---- around an accounted call ------------------------------------------------------------------------------------ */
 
-/* False: not ours to look at.  The thread is ignored until the end: what the driver calls by itself is not the
- * program's. */
+/* False: the call is not accounted.  The thread is ignored until the end of the call: calls that
+ * the driver makes by itself are not the program's. */
 static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
 {
     const struct gp_hooks_resource *resource = &gp_hooks_resources[row];

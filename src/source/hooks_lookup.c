@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks_lookup.c: the driver's own functions, and what programs get that ask for them: by dlsym, by cuGetProcAddress.
- * Never guesses: a wrapper takes the place of a function only where the answer is, by address, that very function of
- * the driver.  Never loads a driver.  Leaves no dlerror and no errno behind: a program may look at them after a call
- * that succeeded.
+ * hooks_lookup.c: finds the driver's own functions, and answers programs that look them up with
+ * dlsym or cuGetProcAddress.  A wrapper replaces a function only if the answer is, by address, that
+ * function of the driver. Never loads a driver.  Keeps dlerror and errno: a program may read them
+ * after a successful call.
  */
 #include "base/compiler.h"
 #include "source/hooks_row.h"
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In libgpuprof-shim.so: the next definition of a symbol after that library.  NULL where it is not loaded. */
+/* In libgpuprof-shim.so: the next definition of a symbol after that library.  NULL where it is not
+ * loaded. */
 extern void *gpuprof_preload_next(const char *name) __attribute__((weak));
 
 static const struct {
@@ -33,7 +34,7 @@ static char hooks_none;
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
 
-/* dlsym is in front of libc's when libgpuprof-shim.so is: ask for libc's by its version. */
+/* With libgpuprof-shim.so its dlsym precedes libc's, so libc's is looked up by version. */
 static void *hooks_dlsym(void *handle, const char *name)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
@@ -78,12 +79,12 @@ void *gp_hooks_driver(const char *name)
     void *handle = hooks_driver_handle();
     if (GP_LIKELY(handle))
         return hooks_dlsym(handle, name);
-    return gpuprof_preload_next ? gpuprof_preload_next(name) : NULL; /* dlopen may fail for its own reasons */
+    return gpuprof_preload_next ? gpuprof_preload_next(name) : NULL; /* dlopen may fail for other reasons */
 }
 
 static GP_COLD void *hooks_real_find(enum gp_hooks_row row)
 {
-    bool known = hooks_have_driver(); /* before: another thread may be loading it, and a NULL be old news */
+    bool known = hooks_have_driver(); /* read before: another thread may be loading it, so a NULL may be outdated */
     void *real = gp_hooks_driver(gp_hooks_table[row].name);
     if (known)
         __atomic_store_n(&x_reals[row], real ? real : &hooks_none, __ATOMIC_RELAXED);
@@ -120,15 +121,16 @@ bool gp_hooks_present(void)
     void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
     if (!program)
         return false;
-    /* A library that came with dlopen may be global, but stands behind libc, and what is linked does not see it. */
+    /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
+     * objects do not see it. */
     const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
     const void *lookup = hooks_object(hooks_dlsym(program, "dlsym"));
     dlclose(program);
     return init == shim && lookup != libc;
 }
 
-/* CUPTI and the driver's companions look the driver up too: what they do with it is not the program's, and a server in
- * front of them could call them back. */
+/* CUPTI and the driver's companion libraries look the driver up too.  Their calls are not the
+ * program's, and a server in front of them could call them back. */
 static bool hooks_is_insider(const void *caller)
 {
     static const char *const insiders[] = {"libcuda.so", "libcupti.so", "libnvidia-", "libcudadebugger", "libgpuprof"};
@@ -190,7 +192,8 @@ void *gp_hooks_wrap(const char *name, void *real)
 
 /* ---- cuGetProcAddress -------------------------------------------------------------------------------------------- */
 
-/* Both forms: the driver answers first, whatever it says stands, and only a function that it found is looked at. */
+/* Both forms: the driver answers first, whatever it says stands, and only a function that it found
+ * is looked at. */
 uint32_t gp_wrap_cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags)
 {
     uint32_t (*real)(const char *, void **, int, uint64_t) = gp_hooks_real(GP_HOOKS_cuGetProcAddress);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks_number.c: handle -> number, read on every accounted call, written when an object appears or dies.
+ * hooks_number.c: handle -> number, read on every accounted call, written when an object appears or
+ * dies.
  *
- * Open addressing.  A slot keeps its handle after the object died (number 0) until another handle needs the place, so
- * a search may go on over it.  Writers hold the lock; a reader looks at the handle, the number and the handle again:
+ * Open addressing.  A slot keeps its handle after the object died (number 0) until another handle
+ * needs the place, so a search may go on over it.  Writers hold the lock; a reader looks at the
+ * handle, the number and the handle again:
  *
  *      handle == H before and after  =>  the number read belongs to H
  *
- * because a slot that changes hands has number 0 from before its handle changes until after ([number.W1] to
- * [number.W3]).
+ * because a slot that changes hands has number 0 from before its handle changes until after
+ * ([number.W1] to [number.W3]).
  */
 #include "account/feed.h"
 #include "source/hooks_row.h"
@@ -19,9 +21,9 @@ struct gp_hooks_slot {
     uint32_t x_number; /* 0: the handle's object is gone */
 };
 
-/* Contexts: a few per device, and at most GP_WIRE_GPUS devices.  Modules: cuModuleLoad is called once for each of a
- * program's images; 4096 is four times what the largest JIT caches keep loaded.  Both stay untouched pages until
- * used. */
+/* Contexts: a few per device, and at most GP_WIRE_GPUS devices.  Modules: cuModuleLoad is called
+ * once for each of a program's images; 4096 is four times what the largest JIT caches keep loaded.
+ * Both stay untouched pages until used. */
 #define GP_HOOKS_NUMBERS 4096u
 
 struct gp_hooks_numbers {

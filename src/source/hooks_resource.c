@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks_resource.c: what CUPTI's resource callbacks say, found out from the entry points themselves: contexts, streams,
- * modules and the nodes that a capture makes.  Called by hooks.c around the driver's call, on the program's thread,
- * outside of it: so the driver may be asked, with questions that are allowed during a capture.
+ * hooks_resource.c: derives the events of CUPTI's resource callbacks from the entry points:
+ * contexts, streams, modules and the nodes that a capture makes.  hooks.c calls it before and after
+ * the driver's call, on the program's thread, so it may query the driver with calls that are
+ * allowed during a capture.
  *
- * What CUPTI sees and this does not: modules of libraries (cuLibraryLoad*: loaded lazily, by launches), and modules
- * whose image is no ELF (PTX and fat binaries: the driver alone knows what it made of them); streams that die with
- * their context without a call.
+ * CUPTI also sees modules of libraries (cuLibraryLoad*: loaded lazily, by launches), modules whose
+ * image is not ELF (PTX and fat binaries: only the driver knows the result), and streams that end
+ * with their context without a call.
  */
 #include "account/feed.h"
 #include "base/thread.h"
@@ -41,7 +42,7 @@ static struct {
     uint32_t x_number; /* under which it was counted as created; 0 not */
 } gp_primaries[GP_WIRE_GPUS];
 
-/* Handlers ask about the current context alone. */
+/* Handlers ask only about the current context. */
 static int hooks_ask_device(void *context, uint32_t ctx)
 {
     int device = -1;
@@ -61,7 +62,7 @@ void gp_hooks_current(struct gp_call *call)
     call->ctx = gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
     if (GP_LIKELY(call->ctx))
         return;
-    /* Made before we looked; or dead and still current, then it has no device. */
+    /* Created before the hooks, or destroyed and still current; then it has no device. */
     int device = hooks_ask_device(context, 0);
     if (device >= 0) {
         call->ctx = gp_hooks_number_learn(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
@@ -94,7 +95,8 @@ GP_CONTEXT_MADE(cuCtxCreate_v2)
 GP_CONTEXT_MADE(cuCtxCreate_v3)
 GP_CONTEXT_MADE(cuCtxCreate_v4)
 
-/* The number goes before the driver can give the handle away again; what it owned goes when the driver says so. */
+/* The number is removed before the driver can reuse the handle; its allocations are removed when
+ * the call succeeded. */
 static void before_destroy(struct gp_hooks_call *call)
 {
     call->own =
@@ -140,7 +142,7 @@ static bool primary_is_active(int device)
     return gp_ask.primary_state && gp_ask.primary_state(device, &flags, &active) == 0 && active;
 }
 
-/* One reference less, never below none: those that were taken before we looked are not counted. */
+/* One reference less, never below zero: references from before the hooks are not counted. */
 static void primary_let(int device)
 {
     uint32_t *refs = &gp_primaries[device].x_refs, count = __atomic_load_n(refs, __ATOMIC_RELAXED);
@@ -148,7 +150,8 @@ static void primary_let(int device)
     }
 }
 
-/* Is this the last one?  By our own count, because another thread may retain it again before we could look. */
+/* Whether this is the last one, by our own count: another thread may retain it again before a
+ * query. */
 static void before_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
@@ -180,15 +183,15 @@ static void after_release(struct gp_hooks_call *call)
     }
     primary_let(device);
     bool active = primary_is_active(device);
-    /* Active under a new number: another thread's retain came between.  Active without one: somebody holds it whom we
-     * did not see, and it lives on. */
+    /* Active under a new number: another thread's retain came between.  Active without one: it has
+     * a holder that we did not see, and stays alive. */
     if (call->own && active && !gp_hooks_number_of(&gp_hooks_contexts, handle))
         gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
     else if (call->own || !active)
         primary_ended(call, device);
 }
 
-/* Takes effect whoever holds it; the references stay with their holders. */
+/* A reset takes effect for all holders; they keep their references. */
 static void before_reset(struct gp_hooks_call *call)
 {
     uint64_t handle = primary_handle(GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev);
@@ -209,7 +212,8 @@ static void after_reset(struct gp_hooks_call *call)
     __atomic_store_n(&gp_primaries[device].x_refs, 0, __ATOMIC_RELAXED);
 }
 
-/* A green context retains the primary one and owns no memory: its handle is a second one of the primary context. */
+/* A green context retains the primary one and owns no memory: its handle is a second one of the
+ * primary context. */
 static void after_green(struct gp_hooks_call *call)
 {
     const struct gp_params_cuGreenCtxCreate *params = GP_PARAMS(&call->call, cuGreenCtxCreate);
@@ -260,7 +264,7 @@ static void after_green_stream(struct gp_hooks_call *call)
         gp_feed_stream_created((uint64_t)(uintptr_t)*params->phStream, hooks_ask_number(context));
 }
 
-/* Before: the handle is free for another thread's stream as soon as the driver returns. */
+/* Before the call: another thread's stream may get the handle as soon as the driver returns. */
 static void before_stream_end(struct gp_hooks_call *call)
 {
     gp_feed_stream_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuStreamDestroy)->hStream);
@@ -272,7 +276,7 @@ static void after_node_end(struct gp_hooks_call *call)
         gp_feed_graph_node_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuGraphDestroyNode)->hNode);
 }
 
-/* A call in a capturing stream made a node, and the stream's next node depends on that one alone. */
+/* A call in a capturing stream made a node, and the stream's next node depends only on that one. */
 static void hooks_captured(const struct gp_hooks_call *call, void *stream, int twin, uint16_t type)
 {
     int status = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks_row.h: what the files of the hooks share: rows by number, parameters of the rows that wrap.def adds, one call
- * under way, and what stands in for CUPTI's resource callbacks.  Included by hooks*.c alone.
+ * hooks_row.h: what the files of the hooks share: rows by number, parameters of the rows that
+ * wrap.def adds, one call under way, and what stands in for CUPTI's resource callbacks.  Included
+ * by hooks*.c alone.
  */
 #ifndef GP_SOURCE_HOOKS_ROW_H
 #define GP_SOURCE_HOOKS_ROW_H
@@ -45,8 +46,8 @@ struct gp_hooks_call {
     uint8_t heed;
 };
 
-/* Both run inside gp_thread_enter/leave.  before: the call has not been made, call.ctx is not known yet.  after: it
- * has, and the row's own handler comes next. */
+/* Both run inside gp_thread_enter/leave.  before: the call has not been made, call.ctx is not known
+ * yet.  after: it has, and the row's own handler comes next. */
 struct gp_hooks_resource {
     void (*before)(struct gp_hooks_call *call); /* may be NULL */
     void (*after)(struct gp_hooks_call *call);  /* may be NULL */
@@ -63,8 +64,8 @@ void gp_hooks_current(struct gp_call *call);
 
 /* ---- numbers for handles (hooks_number.c) ------------------------------------------------------------------------ */
 
-/* Handles come again after their object died; numbers never do, as CUPTI's context and module ids.  Any thread, inside
- * gp_thread_enter/leave. */
+/* Handles come again after their object died; numbers never do, as CUPTI's context and module ids.
+ * Any thread, inside gp_thread_enter/leave. */
 struct gp_hooks_numbers;
 extern struct gp_hooks_numbers gp_hooks_contexts, gp_hooks_modules;
 
@@ -76,7 +77,8 @@ uint32_t gp_hooks_number_learn(struct gp_hooks_numbers *numbers, uint64_t handle
 uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle);
 /* The handle means nothing from now on; its number so far, or 0. */
 uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle);
-/* It means `number`: after a take whose object lives on, or a second handle of one object.  false: full. */
+/* It means `number`: after a take whose object lives on, or a second handle of one object.  false:
+ * full. */
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
 
 #endif

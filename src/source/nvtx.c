@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * nvtx.c: see nvtx.h.  NVTX is a header: each object that includes it has a table of function pointers, and hands us a
- * function that finds the table.  Numbers and layouts here are those that the header keeps for tools (version 3).
+ * nvtx.c: see nvtx.h.  NVTX is a header: each object that includes it has a table of function
+ * pointers, and hands us a function that finds the table.  Numbers and layouts here are those that
+ * the header keeps for tools (version 3).
  *
- * The end of a range does not say its name, so the names of open ranges are kept: in one table for the process, a
- * record for each range that is open.  A thread's records form a list from the innermost outwards.
+ * The end of a range does not say its name, so the names of open ranges are kept: in one table for
+ * the process, a record for each range that is open.  A thread's records form a list from the
+ * innermost outwards.
  */
 #include "source/nvtx.h"
 #include "account/feed.h"
@@ -27,12 +29,12 @@
 #define GP_NVTX_DOMAINS 256u   /* libraries have one each; those beyond share the last */
 #define GP_NVTX_PROBES  64u    /* places tried before a table counts as full */
 
-#define GP_NVTX_UNTRACKED (-2) /* what push and pop answer where nobody counts levels, as without a tool */
+#define GP_NVTX_UNTRACKED (-2) /* the result of push and pop without a tool that counts levels */
 #define GP_NVTX_NAMELESS  (1ull << 63)
 
 struct gp_nvtx_range {
     uint64_t x_state; /* generation x 2 + 1 if in use: an id that has ended is not found again */
-    uint32_t tid;     /* that pushed it; 0: nobody did, it is free or was started, and any thread may end it */
+    uint32_t tid;     /* that pushed it; 0: it is free, or it was started and any thread may end it */
     uint16_t below;   /* next of the thread's list, + 1; 0 none */
     uint8_t domain;
     char name[GP_NVTX_NAME + 1];
@@ -71,7 +73,7 @@ enum { GP_MESSAGE_ASCII = 1, GP_MESSAGE_WIDE, GP_MESSAGE_STRING };
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
-/* Whole characters; readers clean what is none. */
+/* Cuts at a character; readers clean invalid ones. */
 static void nvtx_ascii(char name[GP_NVTX_NAME + 1], const char *text)
 {
     if (!text)
@@ -105,7 +107,7 @@ static void nvtx_wide(char name[GP_NVTX_NAME + 1], const wchar_t *text)
         nvtx_ascii(name, NULL);
 }
 
-/* A program may hand us what another tool, or nobody, gave it. */
+/* A program may pass a handle that another tool or no tool gave it. */
 static const char *nvtx_string_name(const struct gp_nvtx_string *string)
 {
     uintptr_t offset = (uintptr_t)string - (uintptr_t)x_strings;
@@ -150,8 +152,9 @@ static const struct gp_nvtx_string *nvtx_register(const char name[GP_NVTX_NAME +
 
 /* ---- open ranges ----------------------------------------------------------------------------------------------- */
 
-/* gp_thread.range: the innermost open range of this thread, + 1 (0 none) in the low half; in the high half how many
- * ranges inside of that one found no room, whose names are not known at their end. */
+/* gp_thread.range: the innermost open range of this thread, + 1 (0 none) in the low half; in the
+ * high half how many ranges inside of that one found no room, whose names are not known at their
+ * end. */
 #define GP_RANGE_TOP(_range)    ((_range)&0xffffu)
 #define GP_RANGE_UNKEPT(_range) ((_range) >> 16)
 #define GP_RANGE_ONE_UNKEPT     0x10000u
@@ -166,14 +169,14 @@ static bool nvtx_try(struct gp_nvtx_range *range)
            __atomic_compare_exchange_n(&range->x_state, &state, state + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* False: somebody else has ended it. */
+/* False: another thread has ended it. */
 static bool nvtx_give(struct gp_nvtx_range *range, uint64_t state)
 {
-    /* [range.R] release: what was read of it; pairs with [range.A]. */
+    /* [range.R] release: the reads of the record; pairs with [range.A]. */
     return __atomic_compare_exchange_n(&range->x_state, &state, state + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-/* Threads that ended inside of their ranges leave them behind. */
+/* Threads that ended inside their ranges leave records behind. */
 static GP_COLD void nvtx_reclaim(uint32_t from)
 {
     int saved_errno = errno;
@@ -183,7 +186,7 @@ static GP_COLD void nvtx_reclaim(uint32_t from)
         uint32_t tid = __atomic_load_n(&range->tid, __ATOMIC_RELAXED);
         if (!(state & 1) || !tid || syscall(SYS_tgkill, getpid(), tid, 0) == 0 || errno != ESRCH)
             continue;
-        /* Ours before it is free, so that nobody takes it with the dead thread's number in it. */
+        /* Taken before it is free, so no thread gets it with the number of the dead thread in it. */
         if (__atomic_compare_exchange_n(&range->x_state, &state, state + 2, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
             __atomic_store_n(&range->tid, 0, __ATOMIC_RELAXED);
@@ -196,7 +199,8 @@ static GP_COLD void nvtx_reclaim(uint32_t from)
 /* Index + 1; 0: no room. */
 static uint32_t nvtx_take(void)
 {
-    /* Threads begin at places of their own; 61 is prime to the size and more than most threads nest. */
+    /* Threads begin at places of their own; 61 is prime to the size and more than most threads
+     * nest. */
     uint32_t from = gp_thread.number * 61u;
     for (int again = 0; again < 2; again++) {
         for (uint32_t i = 0; i < GP_NVTX_PROBES; i++)
@@ -251,7 +255,8 @@ static void nvtx_push(const void *domain, const char *name)
     }
 }
 
-/* Ranges nest in each domain by itself.  A pop without a push, or of a push before our start, is none of ours. */
+/* Ranges nest in each domain by itself.  A pop without a push, or of a push before our start, is
+ * none of ours. */
 static void nvtx_pop(const void *handle)
 {
     struct gp_thread *me = &gp_thread;
@@ -480,7 +485,8 @@ static const struct gp_nvtx_slot {
 
 struct gp_nvtx_callbacks { /* export table 1 */
     size_t bytes;
-    /* A table of pointers to the caller's function pointers; how many.  0: there is no such module. */
+    /* Gets the table of pointers to the caller's function pointers, and returns its length.  0: no
+     * such module. */
     int (*table_of)(uint32_t module, gp_nvtx_function ****table, uint32_t *count);
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * nvtx.h: NVTX ranges and marks as marks among the events: "nvtx:NAME" where a range begins, "/nvtx:NAME" where it
- * ends, "nvtx.NAME" for an instant.  A program with NVTX version 3 in it loads us for that, if NVTX_INJECTION64_PATH
- * says so (InitializeInjectionNvtx2, gpuprof.h), whether or not it ever calls CUDA; docs/nvtx.md.
+ * nvtx.h: NVTX ranges and marks as marks among the events: "nvtx:NAME" where a range begins,
+ * "/nvtx:NAME" where it ends, "nvtx.NAME" for an instant.  A program with NVTX version 3 in it
+ * loads us for that, if NVTX_INJECTION64_PATH says so (InitializeInjectionNvtx2, gpuprof.h),
+ * whether or not it ever calls CUDA; docs/nvtx.md.
  */
 #ifndef GP_SOURCE_NVTX_H
 #define GP_SOURCE_NVTX_H

@@ -54,7 +54,8 @@ static void on_external_array_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_external_array = {NULL, on_external_array_exit};
 
-/* Which context is a device's primary one: needed where a reset does not announce the context that dies. */
+/* Which context is a device's primary one: needed where a reset does not announce the context that
+ * dies. */
 static void on_primary_retain_exit(struct gp_call *call)
 {
     const struct gp_params_cuDevicePrimaryCtxRetain *params = GP_PARAMS(call, cuDevicePrimaryCtxRetain);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * on_graph.c: graphs with memory nodes, and stream capture (table F).  Launches are not looked at: the physical side is
- * polled. */
+ * on_graph.c: graphs with memory nodes, and stream capture (table F).  Launches are not looked at:
+ * the physical side is polled. */
 #include "account/feed.h"
 #include "base/thread.h"
 #include "source/dispatch.h"

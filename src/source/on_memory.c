@@ -158,8 +158,8 @@ const struct gp_handler gp_on_unregister = {on_unregister_enter, on_unregister_e
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
-/* Bits per element and channel of the formats whose channel count the descriptor gives; the packed and planar ones
- * count their average bits per pixel (cuda.h: CUarray_format). */
+/* Bits per element and channel of the formats whose channel count the descriptor gives; the packed
+ * and planar ones count their average bits per pixel (cuda.h: CUarray_format). */
 static uint64_t array_bits(int format, unsigned channels)
 {
     switch (format) {
@@ -263,7 +263,8 @@ static void on_mipmapped_exit(struct gp_call *call)
 {
     const struct gp_params_cuMipmappedArrayCreate *params = GP_PARAMS(call, cuMipmappedArrayCreate);
     const struct gp_cu_array3d_desc *desc = params->pMipmappedArrayDesc;
-    /* The driver clamps the number of levels to 1 + log2 of the largest side (cuda.h: cuMipmappedArrayCreate). */
+    /* The driver clamps the number of levels to 1 + log2 of the largest side (cuda.h:
+     * cuMipmappedArrayCreate). */
     unsigned levels = 1;
     for (size_t side = desc ? desc->width | desc->height | desc->depth : 0;
          side > 1 && levels < params->numMipmapLevels; side /= 2)
@@ -285,7 +286,8 @@ const struct gp_handler gp_on_array_free = {on_array_free_enter, on_array_free_e
 
 /* ---- the rest ------------------------------------------------------------------------------------------------- */
 
-/* Entry points from before CUDA 3.2 hold 32-bit addresses: no program of this century's second decade calls them. */
+/* Entry points from before CUDA 3.2 hold 32-bit addresses: no program of this century's second
+ * decade calls them. */
 static void on_legacy_exit(struct gp_call *call)
 {
     (void)call;
@@ -293,5 +295,5 @@ static void on_legacy_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_legacy = {NULL, on_legacy_exit};
 
-/* Looked at for their failures alone. */
+/* Handled only for their failures. */
 const struct gp_handler gp_on_note = {NULL, NULL};

@@ -4,7 +4,8 @@
 #include "base/thread.h"
 #include "source/dispatch.h"
 
-/* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD). */
+/* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY,
+ * CU_STREAM_PER_THREAD). */
 static int stream_device(const struct gp_call *call, uint64_t stream)
 {
     int device = stream > 2 ? gp_feed_stream_device(stream) : GP_DEVICE_UNKNOWN;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * params.h: the parameter structs of every row of hooks.def, as CUPTI hands them over: struct gp_params_<name>. */
+ * params.h: the parameter structs of every row of hooks.def, as CUPTI hands them over: struct
+ * gp_params_<name>. */
 #ifndef GP_SOURCE_PARAMS_H
 #define GP_SOURCE_PARAMS_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * poll.c: what only the driver can tell: how much pools and graphs hold, how large an import is, which devices these
- * are. CUDA forbids such calls in callbacks, so a thread of ours makes them, in relaxed capture mode (a query must not
- * invalidate somebody's capture) and with its own callbacks ignored.  It sleeps until a callback or a viewer wants
- * something.
+ * poll.c: queries that only the driver can answer: the reserve of pools and graphs, the size of an
+ * import, the identity of devices.  CUDA forbids such calls in callbacks, so a thread of ours makes
+ * them, in relaxed capture mode (a query must not invalidate a capture) and with its own callbacks
+ * ignored.  It sleeps until a callback or a viewer needs it.
  */
 #include "account/feed.h"
 #include "base/clock.h"
@@ -19,9 +19,9 @@
 #include <sched.h>
 #include <string.h>
 
-/* Reserves change after the last event too (a pool gives memory back at the next synchronisation): look again at these
- * steps, then sleep.  10 looks a second is what a person can see; three looks cover the synchronisation that follows a
- * step's last free. */
+/* Reserves change after the last event too (a pool gives memory back at the next synchronisation):
+ * query again at these steps, then sleep.  A person can see 10 updates per second; three queries
+ * cover the synchronisation after the last free of a step. */
 #define GP_POLL_PERIOD_NS 100000000ull
 #define GP_POLL_TRAIL     3
 
@@ -84,7 +84,7 @@ static bool driver_bind(void)
     return driver.version != NULL;
 }
 
-/* False until this thread is in relaxed mode: before that a question could invalidate somebody's capture. */
+/* False until this thread is in relaxed mode: before that a query could invalidate a capture. */
 static bool driver_relaxed(void)
 {
     static bool relaxed;
@@ -136,7 +136,8 @@ static void poll_pools(uint64_t devices)
 {
     struct gp_poll_pool
         pools[256]; /* more pools than that in one process are polled in part: none is known to make ten */
-    /* Default pools alone are looked up: they cannot be destroyed.  Every other pool was created before our eyes. */
+    /* Only default pools are looked up: they cannot be destroyed.  Every other pool's creation was
+     * seen. */
     for (int i = 0; i < (int)GP_WIRE_GPUS; i++) {
         void *pool = NULL;
         if (!(devices >> i & 1))
@@ -178,7 +179,7 @@ static void poll_imports(void)
     }
 }
 
-/* What was free when a request failed: as soon after it as can be, and in its context. */
+/* Reads the free memory after a failed request: as soon as possible, and in its context. */
 static void poll_oom(void)
 {
     uint64_t context;
@@ -214,8 +215,8 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
             note(i);
 }
 
-/* Pools and graphs are asked about only once something happened with them: the first question may make the driver
- * create them. */
+/* Pools and graphs are asked about only once something happened with them: the first question may
+ * make the driver create them. */
 static void poll_once(unsigned wanted, unsigned *ever)
 {
     uint64_t devices = gp_feed_devices();
@@ -242,8 +243,8 @@ static void poll_round(unsigned *ever, unsigned *trail)
         *trail = GP_POLL_TRAIL;
     else if (*trail)
         (*trail)--;
-    /* [stop.B] the flag, then the look at x_stopped; gp_poll_stop does it the other way round: one of the two sees the
-     * other. */
+    /* [stop.B] the flag, then the look at x_stopped; gp_poll_stop does it the other way round: one
+     * of the two sees the other. */
     __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST))
         poll_once(wanted, ever);
@@ -251,7 +252,7 @@ static void poll_round(unsigned *ever, unsigned *trail)
     if (wanted & GP_POLL_OOM)
         poll_oom_log();
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
-        /* [poll.R] release: what the poll found; pairs with [poll.A]. */
+        /* [poll.R] release: the results of the poll; pairs with [poll.A]. */
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
         gp_futex_wake(&x_answered);
     }
@@ -273,8 +274,8 @@ static void *poll_main(void *arg)
             poll_round(&ever, &trail);
             last = gp_clock_ns();
         }
-        /* Events that come while we work rang the bell: look again, but not sooner than a period after the last
-         * look. */
+        /* Events that come while we work rang the bell: look again, but not sooner than a period
+         * after the last look. */
         if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
             gp_futex_wait(&x_ring, seen, trail ? GP_POLL_PERIOD_NS : UINT64_MAX);
         now = gp_clock_ns();
