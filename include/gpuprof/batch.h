@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.h: what a profiled process hands to the kernel: the argument of the USDT probe gpuprof:batch(batch, bytes),
- * which its drain thread fires while the probe's semaphore is not 0.  Fixed-width integers and no includes beyond them,
- * so that BPF programs can use the file.
+ * batch.h: what a profiled process hands to the kernel: the argument of the USDT probe
+ * gpuprof:batch(batch, bytes), which its drain thread fires while the probe's semaphore is not 0.
+ * Fixed-width integers and no includes beyond them, so that BPF programs can use the file.
  *
- * All of it is the process's claim.  Counters are absolute, so a lost batch loses no bytes: the next one says where the
- * process stands.  Events are for viewers; no sum is made of them.
+ * All of it is the process's claim.  Counters are absolute, so a lost batch loses no bytes: the
+ * next one says where the process stands.  Events are for viewers; no sum is made of them.
  */
 #ifndef GPUPROF_BATCH_H
 #define GPUPROF_BATCH_H
@@ -23,7 +23,8 @@ struct gp_batch_device {
     uint32_t flags;      /* GP_DEVICE_* */
     int64_t total_bytes; /* -1 unknown */
     int64_t allocated_bytes, reserved_bytes;
-    /* The most since the batch before (of this session, for this device): so a peak between two batches counts. */
+    /* The most since the batch before (of this session, for this device): so a peak between two
+     * batches counts. */
     int64_t allocated_high_bytes, reserved_high_bytes;
     int64_t calls, frees, failures; /* since the start */
 };

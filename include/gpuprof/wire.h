@@ -2,15 +2,16 @@
  *
  * wire.h: every byte that crosses a process border.
  *
- * A profiled process owns one session: a memfd named "gpuprof-session", sized at start and sealed (shrink, grow,
- * seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and check the copy; the one part that
- * a viewer maps and writes is the mailbox.  Layout, every part at the offset that the header names:
+ * A profiled process owns one session: a memfd named "gpuprof-session", sized at start and sealed
+ * (shrink, grow, seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and
+ * check the copy; the one part that a viewer maps and writes is the mailbox.  Layout, every part at
+ * the offset that the header names:
  *
  *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | mailbox | ring chunks | sites
  *
- * Everything but the mailbox is written by the profiled process alone.  The reader trusts nothing in here: see
- * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF programs and other
- * languages can use the file.  An incompatible change raises GP_WIRE_ABI.
+ * Only the profiled process writes the parts except the mailbox.  A reader must trust no value: see
+ * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF
+ * programs and other languages can use the file.  An incompatible change raises GP_WIRE_ABI.
  */
 #ifndef GPUPROF_WIRE_H
 #define GPUPROF_WIRE_H
@@ -21,7 +22,8 @@
 #define GP_WIRE_ABI          1u
 #define GP_WIRE_SESSION_NAME "gpuprof-session"
 
-/* 64 is what CUDA_VISIBLE_DEVICES can name on the largest machines today (8 GPUs x 7 MIG slices = 56). */
+/* 64 is what CUDA_VISIBLE_DEVICES can name on the largest machines today (8 GPUs x 7 MIG slices =
+ * 56). */
 #define GP_WIRE_GPUS     64u
 #define GP_WIRE_HOST     64u /* index of the host "device": pinned and registered memory */
 #define GP_WIRE_DEVICES  (GP_WIRE_GPUS + 1u)
@@ -131,7 +133,8 @@ struct gp_wire_failure { /* failed calls by API and error */
 
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
 
-/* 12 groups name nearly all the bytes of real programs, whose sizes repeat, and leave room for the rest of a page. */
+/* 12 groups name nearly all the bytes of real programs, whose sizes repeat, and leave room for the
+ * rest of a page. */
 #define GP_OOM_HOLDERS 12u
 
 #define GP_OOM_CACHE   1u /* our cache served the request: the idle numbers are known */
@@ -147,10 +150,11 @@ struct gp_wire_oom_holder { /* live blocks of one kind and size */
     uint8_t pad_[3];
 };
 
-/* The last failed request of the process, as it was then.  Unknown numbers are -1.  An OOM that another thread reports
- * at the same instant may be the one that is kept; count has them all. */
+/* The last failed request of the process, as it was then.  Unknown numbers are -1.  An OOM that
+ * another thread reports at the same instant may be the one that is kept; count has them all. */
 struct gp_wire_oom {
-    /* Odd while the rest is being written ([oom.W]); a reader does as with publish_seq ([oom.R]). 0: there was none. */
+    /* Odd while the rest is being written ([oom.W]); a reader does as with publish_seq ([oom.R]).
+     * 0: there was none. */
     uint64_t seq;
     uint64_t count; /* out-of-memory errors of the process so far */
     uint64_t time_ns;
@@ -172,7 +176,7 @@ struct gp_wire_oom {
     int64_t idle_bytes, largest_idle_bytes, releasable_bytes, waiting_bytes, idle_pieces, pinning_blocks;
     char policy[16];
     char conf[128];
-    /* By bytes, the largest first; what they leave out is the rest. */
+    /* By bytes, the largest first; the remaining groups are the rest. */
     uint32_t holder_count;
     uint32_t pad_;
     struct gp_wire_oom_holder holders[GP_OOM_HOLDERS];
@@ -193,7 +197,7 @@ enum gp_wire_lost {
     GP_LOST_LEGACY,       /* "legacy": pre-3.2 entry points, counted but not decoded */
     GP_LOST_DEVICE,       /* "device_unknown": could not be charged to a device */
     GP_LOST_FAILURE,      /* "failures_full": a failed call that the table of failures had no row for */
-    GP_LOST_UNSENT, /* "unsent": no batch carried it to the kernel; known of processes that the agent alone sees */
+    GP_LOST_UNSENT,       /* "unsent": no batch carried it to the kernel; only known from the agent */
     GP_LOSTS = 16
 };
 
@@ -226,14 +230,14 @@ struct gp_wire_header {
     uint32_t source;         /* enum gp_wire_source */
     uint32_t driver_version; /* cuDriverGetVersion; 0 unknown */
     uint32_t cupti_version;
-    char source_detail[128]; /* who holds the subscriber, why there is no source */
+    char source_detail[128]; /* which tool holds the subscriber, or why there is no source */
     char trouble[128];       /* last reason why a part switched itself off; "" none */
     char options[128];       /* unknown or malformed settings, once each; "" none */
     char allocator[32];      /* "off" or the policy's name */
 
-    /* Odd while devices[] and scopes[] are being written ([publish.W] shows the odd value before any word changes).  A
-     * reader loads it (acquire, pairs with [publish.R]), copies, loads it again and throws the copy away unless both
-     * are equal and even. */
+    /* Odd while devices[] and scopes[] are being written ([publish.W] shows the odd value before
+     * any word changes).  A reader loads it (acquire, pairs with [publish.R]), copies, loads it
+     * again and throws the copy away unless both are equal and even. */
     uint64_t publish_seq;
     uint64_t publish_ns; /* CLOCK_MONOTONIC of the last publication; 0 never */
 
@@ -258,15 +262,17 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 
 /* ---- call sites ------------------------------------------------------------------------------------------------ */
 
-/* Everything here is written once, before the count that covers it (release, [site.R]; a reader loads the count first,
- * acquire, [site.A]), but for the live numbers of a row. A site is one stack on one device with one kind of memory; its
- * id is its row's index, and row 0 is "unknown".  Memory that the device's allocated bytes leave out (managed, graph,
- * imported, virtual) has rows of its own, not `summed`.
+/* Everything here is written once, before the count that covers it (release, [site.R]; a reader
+ * loads the count first, acquire, [site.A]), but for the live numbers of a row. A site is one stack
+ * on one device with one kind of memory; its id is its row's index, and row 0 is "unknown".  Memory
+ * that the device's allocated bytes leave out (managed, graph, imported, virtual) has rows of its
+ * own, not `summed`.
  *
  *      at the last peak of the device's bytes, a site held   row.peak_seq == devices[row.device].peak_seq
  *                                                            ? row.at_peak_bytes : row.live_bytes
  *
- * exactly if no call was in flight at that instant; with n threads inside a call then, give or take their n blocks. */
+ * exactly if no call was in flight at that instant; with n threads inside a call then, give or take
+ * their n blocks. */
 
 #define GP_SITE_FRAMES 128u /* deepest stack kept: PyTorch's with Python and C++ frames take about 100 */
 
@@ -311,7 +317,7 @@ struct gp_wire_sites {
     uint32_t row_bytes, frame_bytes;
     uint32_t row_limit, frame_limit, string_limit;
     uint32_t modes;
-    uint64_t rows_offset, frames_offset, strings_offset; /* from the begin of this struct */
+    uint64_t rows_offset, frames_offset, strings_offset; /* from the start of this struct */
     uint32_t rows, frames, strings;                      /* in use; strings in bytes */
     uint32_t pad_;
     uint64_t lost_rows, lost_frames, lost_strings; /* calls that got site 0, or a shorter stack, for want of room */
@@ -364,7 +370,7 @@ struct gp_wire_event { /* one cache line */
 /* A time in one byte: an eighth of a power of two, rounded down, so 6 % off at the middle. */
 static inline uint8_t gp_wire_cost(uint64_t ns)
 {
-    ns = ns < 8 ? 8 : ns >> 32 ? UINT32_MAX : ns; /* four seconds are as good as for ever */
+    ns = ns < 8 ? 8 : ns >> 32 ? UINT32_MAX : ns; /* four seconds and more are one value */
     unsigned power = 63u - (unsigned)__builtin_clzll(ns);
     return (uint8_t)(power * 8 + (ns >> (power - 3) & 7));
 }
@@ -375,9 +381,9 @@ static inline uint64_t gp_wire_cost_ns(uint8_t cost)
     return power < 3 ? 0 : ((uint64_t)(8 + cost % 8) << (power - 3)) + ((1ull << (power - 3)) >> 1);
 }
 
-/* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the oldest), fills it
- * and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs everything a reader must see at
- * once. */
+/* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the
+ * oldest), fills it and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs
+ * everything a reader must see at once. */
 #define GP_RING_EVENTS 63u
 
 struct gp_wire_chunk {
@@ -397,12 +403,13 @@ struct gp_wire_chunk {
 
 /* ---- mailbox ------------------------------------------------------------------------------------------------- */
 
-/* A viewer maps this part alone.  It takes a slot (FREE -> CLAIMED by compare-and-swap), fills the request, stores
- * REQUESTED (release, pairs with [mail.A]), adds one to `doorbell` and futex-wakes it (shared futex), then waits on
- * `state` with a deadline.  The drain thread takes it to SERVING, answers in `reply` and stores DONE; the viewer loads
- * it (acquire, pairs with [mail.R]), reads the answer and stores FREE.  A viewer that gives up takes REQUESTED back to
- * FREE and leaves SERVING alone.  A slot that stands in one state for GP_SLOT_STALE_NS, because its
- * viewer died, is taken back by the drain thread. */
+/* A viewer maps only this part.  It takes a slot (FREE -> CLAIMED by compare-and-swap), fills the
+ * request, stores REQUESTED (release, pairs with [mail.A]), adds one to `doorbell` and futex-wakes
+ * it (shared futex), then waits on `state` with a deadline.  The drain thread takes it to SERVING,
+ * answers in `reply` and stores DONE; the viewer loads it (acquire, pairs with [mail.R]), reads the
+ * answer and stores FREE.  A viewer that gives up takes REQUESTED back to FREE and does not change
+ * SERVING.  The drain thread takes back a slot that is in one state for GP_SLOT_STALE_NS, because
+ * its viewer died. */
 #define GP_SLOT_STALE_NS 5000000000ull /* five times the viewers' deadline of one second */
 
 enum gp_wire_slot_state { GP_SLOT_FREE, GP_SLOT_CLAIMED, GP_SLOT_REQUESTED, GP_SLOT_DONE, GP_SLOT_SERVING };
@@ -415,7 +422,7 @@ enum gp_wire_command {
     GP_COMMAND_SCOPE_END,
     GP_COMMAND_MARK,
     GP_COMMAND_YIELD,   /* give up the CUPTI subscriber */
-    GP_COMMAND_EXTENTS, /* lay out every piece of memory, for a viewer to take away: see struct gp_wire_extents */
+    GP_COMMAND_EXTENTS, /* write every extent of memory for a viewer: see struct gp_wire_extents */
     GP_COMMANDS
 };
 
@@ -441,15 +448,16 @@ struct gp_wire_slot {
     uint64_t request_id;
     char name[40]; /* scope or mark */
     uint32_t reply_count;
-    int32_t fd; /* pieces: descriptor of the memfd in the process, until the slot is FREE again */
+    int32_t fd; /* extents: descriptor of the memfd in the process, until the slot is FREE again */
     struct gp_wire_scope_value scope[GP_WIRE_DEVICES]; /* scope end: final peaks, by device */
     struct gp_wire_before_after reply[GP_WIRE_DEVICES];
 };
 
-/* A memfd named GP_WIRE_EXTENTS_NAME: this, then `count` pieces: a segment, then its blocks by address without a gap;
- * memory that is no segment of our cache is one piece, segment and live block at once (a handle of cuMemCreate that is
- * mapped in part is a segment and two blocks).  Others go on meanwhile: what comes or goes during the walk may be
- * missing, what comes where a freed block was counts as idle. */
+/* A memfd named GP_WIRE_EXTENTS_NAME: this header, then `count` extents: a segment, then its blocks
+ * by address without a gap.  Memory outside our cache's segments is one extent, segment and live
+ * block at once (a handle of cuMemCreate that is mapped in part is a segment and two blocks).
+ * Other threads continue during the walk: memory that is allocated or freed meanwhile may be
+ * missing, and a new block at the place of a freed one counts as idle. */
 #define GP_WIRE_EXTENTS_NAME "gpuprof-pieces"
 /* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
 #define GP_EXTENT_SEGMENT 0u
@@ -461,7 +469,7 @@ struct gp_wire_extents {
     uint64_t begin_ns, end_ns;
     uint32_t piece_bytes;
     uint32_t pad_;
-    uint64_t missed; /* pieces that the room did not suffice for: the program allocated faster than we laid out */
+    uint64_t missed; /* extents for which there was no room: the program allocated faster than they were written */
     uint64_t reserved_[2];
 };
 
@@ -480,7 +488,7 @@ struct gp_wire_extent {
 
 struct gp_wire_mailbox {
     uint32_t doorbell;
-    uint32_t drain_tid; /* 0: nobody answers, nor will */
+    uint32_t drain_tid; /* 0: no thread answers, now or later */
     uint8_t reserved_[56];
     struct gp_wire_slot slots[GP_WIRE_SLOTS];
 };
