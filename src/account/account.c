@@ -164,9 +164,8 @@ static uint32_t x_ever; /* everything that was ever requested */
 
 void gp_feed_poll_want(unsigned bits)
 {
-    if (GP_UNLIKELY(bits &
-                    ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* read first: pools request polls at every call */
-        __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);       /* flags; they publish nothing */
+    if (GP_UNLIKELY(bits & ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* read first: pools ask at every call */
+        __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);              /* flags; they publish nothing */
     /* One system call per change from idle to busy, none while the poller has not yet read the
      * flags. */
     if (__atomic_fetch_or(&x_wanted, bits, __ATOMIC_ACQ_REL) == 0 && gp_accounts.setup.wake_poller)

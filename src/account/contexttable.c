@@ -20,8 +20,7 @@ void gp_feed_context_learned(uint32_t ctx, int device)
 
 int gp_feed_context_device(uint32_t ctx)
 {
-    uint64_t entry =
-        __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word holds the whole entry */
+    uint64_t entry = __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word: no tearing */
     return entry >> 8 == ctx && entry ? (int)(entry & 255) - 1 : GP_DEVICE_UNKNOWN;
 }
 

@@ -47,8 +47,8 @@ uint32_t gp_event_here(int device, enum gp_wire_kind kind)
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
 {
     struct gp_wire_event event = {
-        .time_ns = type == GP_EVENT_ALLOC ? record->time_ns
-                                          : 0, /* read once: reading the clock costs more than the rest of the event */
+        /* Read the clock once: it costs more than the rest of the event. */
+        .time_ns = type == GP_EVENT_ALLOC ? record->time_ns : 0,
         .type = (uint8_t)type,
         .kind = record->kind,
         .device = record->device,

@@ -133,8 +133,8 @@ static bool oom_is_mine(void)
  * a program whose request failed may exit a moment later. */
 static void oom_await(void)
 {
-    static uint32_t
-        x_impatient; /* the poller once did not answer: the driver makes it wait for this thread, which waits for it */
+    /* The poller once did not answer: the driver makes it wait for this thread, which waits for it. */
+    static uint32_t x_impatient;
     gp_feed_poll_want(GP_POLL_OOM);
     if (!gp_accounts.setup.poll_now)
         return;

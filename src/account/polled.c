@@ -48,8 +48,8 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
         gauge->current += part.current;
         gauge->allocated += part.allocated;
         gauge->freed += part.freed;
-        account->polled.peaks[0][i] =
-            larger(account->polled.peaks[0][i], gauge->current); /* no peak may be below the value shown */
+        /* No peak may be below the value shown. */
+        account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], gauge->current);
         gauge->peak = larger(gauge->peak, account->polled.peaks[0][i]);
     }
     gp_lock_give(&gp_accounts.lock);

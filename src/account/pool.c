@@ -153,8 +153,8 @@ void gp_pool_count(uint64_t pool, int blocks)
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 {
     const uint64_t last_look_ns = 10000000; /* 10 ms: a poll takes microseconds unless the driver delays it */
-    const uint64_t patience_ns =
-        1000000000; /* the driver must not be asked about a dead pool; after a second it will not answer */
+    /* The driver must not be asked about a dead pool; after a second it will not answer. */
+    const uint64_t patience_ns = 1000000000;
     struct gp_frame *frame;
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.uses &&

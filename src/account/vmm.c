@@ -265,8 +265,8 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->uses = change.crossed;
         mapping->refs = change.died;
-        mapping->ctx = (uint32_t)(change.after.bytes >
-                                  (1u << 20)); /* its pool, small or large, in case the handle is gone by then */
+        /* Its pool, small or large, in case the handle is gone by then. */
+        mapping->ctx = (uint32_t)(change.after.bytes > (1u << 20));
     }
     if (change.died) {
         struct gp_record dead = change.after;

@@ -38,8 +38,8 @@ static void *worker_main(void *arg)
 
 int gp_worker_start(void *(*main)(void *), const char *name)
 {
-    static struct gp_worker
-        workers[3]; /* drain, poll and record: the thread that injects the library starts each once */
+    /* Drain, poll and record: the thread that injects the library starts each once. */
+    static struct gp_worker workers[3];
     static unsigned count;
     pthread_t thread;
     pthread_attr_t attr;
