@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * account.c: the devices' accounts, frames for calls under way, and starting up. */
+ *
+ * account.c: the accounts of the devices, the frames of calls under way, and the start of the
+ * module.
+ */
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
@@ -28,8 +31,9 @@ static struct gp_account *account_new(void)
     return account;
 }
 
-/* Scopes and the batches' watch that are under way.  One that ends meanwhile looks for the account before its watch has
- * begun; so who begins it looks again.  The loads pair with the read-modify-writes of tap.c. */
+/* Starts the watches that are under way (scopes, and the batches' watch) on a new account. A
+ * watch that ends at the same time looks for the account before it is started here, so this
+ * function checks again after each start. The loads pair with the read-modify-writes of tap.c. */
 static void account_watch(struct gp_account *account)
 {
     uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
@@ -109,19 +113,19 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
 
 /* ---- frames --------------------------------------------------------------------------------------------------- */
 
-/* Tokens fit 12 bits (vmm.c).  As many as calls that can be inside the driver at once: one per thread, and 4095 threads
- * in cuMemFree is beyond what a process does. */
+/* Tokens fit 12 bits (vmm.c). One frame is needed per call inside the driver, so per thread; no
+ * real process has 4095 threads in cuMemFree at once. */
 #define GP_FRAMES 4095u
 
 static struct gp_frame frames[GP_FRAMES];
 
 uint32_t gp_frame_get(struct gp_frame **out)
 {
-    uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search elsewhere */
+    uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search at another frame */
     for (uint32_t i = 0; i < GP_FRAMES; i++) {
         uint32_t slot = (first + i) % GP_FRAMES, idle = 0;
         struct gp_frame *frame = &frames[slot];
-        /* [frame.A] acquire: the last owner is done with it; pairs with [frame.R]. */
+        /* [frame.A] acquire: the last owner has finished with it; pairs with [frame.R]. */
         if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 &&
             __atomic_compare_exchange_n(&frame->x_busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
             *out = frame;
@@ -156,13 +160,14 @@ void gp_feed_lost(enum gp_wire_lost cause)
 }
 
 static uint32_t x_wanted;
-static uint32_t x_ever; /* all that was ever wanted */
+static uint32_t x_ever; /* everything that was ever requested */
 
 void gp_feed_poll_want(unsigned bits)
 {
-    if (GP_UNLIKELY(bits & ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* a look first: pools want at every call */
-        __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);              /* flags, publish nothing */
-    /* One system call per idle-to-busy change, none while the poller has not looked yet. */
+    if (GP_UNLIKELY(bits & ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* read first: pools ask at every call */
+        __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);              /* flags; they publish nothing */
+    /* One system call per change from idle to busy, none while the poller has not yet read the
+     * flags. */
     if (__atomic_fetch_or(&x_wanted, bits, __ATOMIC_ACQ_REL) == 0 && gp_accounts.setup.wake_poller)
         gp_accounts.setup.wake_poller();
 }
@@ -179,7 +184,7 @@ bool gp_tap_polled(void)
 
 int gp_feed_start(const struct gp_feed_setup *setup)
 {
-    /* Objects are handles, pools, streams: a million of them is a runaway program. */
+    /* Objects are handles, pools and streams: a program with a million of them has a leak. */
     const uint64_t object_limit = 1u << 20;
     static const uint16_t nobody;
     gp_accounts.setup = *setup;

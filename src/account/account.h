@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * account.h: what the files of account/ share, and nobody else sees.
+ * account.h: what the files of account/ share. No other folder includes it.
  */
 #ifndef GP_ACCOUNT_ACCOUNT_H
 #define GP_ACCOUNT_ACCOUNT_H
@@ -16,7 +16,7 @@
  * a shard's lines are touched only when used. */
 #define GP_SHARDS 64
 
-struct gp_forgotten { /* what resets of the totals took away */
+struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
 };
 
@@ -24,10 +24,10 @@ struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
     uint64_t x_ooms;
     uint64_t x_counts[GP_FEED_COUNTS];
-    int64_t x_split_limit; /* max_split_size; -1 none */
+    int64_t x_split_limit; /* max_split_size; -1: no limit */
     uint32_t x_flags;      /* GP_DEVICE_* */
     uint32_t x_context_count;
-    uint64_t x_pool;    /* the device's current pool if the program set one, else 0 */
+    uint64_t x_pool;    /* the device's current pool if the program has set one, else 0 */
     uint32_t x_primary; /* primary context's number */
     /* Under gp_accounts.lock: identity, polled peaks, and resets of the totals. */
     uint8_t uuid[16];
@@ -43,26 +43,28 @@ struct gp_accounts {
     struct gp_map *objects;                        /* the rest: few */
     struct gp_feed_setup setup;
     struct gp_lock lock;
-    uint32_t x_scopes; /* bit per watch that is begun: scopes, GP_BATCH_WATCH */
+    uint32_t x_scopes; /* a bit per watch under way: scopes, GP_BATCH_WATCH */
 };
 
 extern struct gp_accounts gp_accounts;
 
-/* The counters' watch for the high-water between two batches, beyond those of the scopes. */
+/* The counters' watch for the high-water mark between two batches. The scopes use the others. */
 #define GP_BATCH_WATCH GP_WIRE_SCOPES
 _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
 
-/* The account of a device index; creates it.  Unknown or out of range: counted, and NULL. */
+/* The account of a device index; creates it. Returns NULL, and counts it, if the index is
+ * unknown or out of range. */
 struct gp_account *gp_account_of(int device);
 
 void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 
-/* contexttable.c: removes the context from the table.  False: it was not there, or with another device. */
+/* contexttable.c: removes the context from the table. False: it was not in the table, or
+ * belonged to another device. */
 bool gp_context_forget(uint32_t ctx, int device);
 
-/* Blocks of a created pool went out (+) or came back (-). */
+/* Blocks of a created pool were allocated (+) or freed (-). */
 void gp_pool_count(uint64_t pool, int blocks);
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
@@ -70,23 +72,25 @@ void gp_event_write(struct gp_wire_event *event);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 
-/* oomfacts.c: keeps the facts of a request that failed; a context is about to die. */
+/* oomfacts.c: keeps the facts of a failed request; tells it that a context is about to be
+ * destroyed. */
 void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);
 void gp_oom_context_gone(uint32_t ctx);
 
-/* A frame keeps what a begin took until its end.  Its number + 1 is the token. */
+/* A frame keeps what a begin removed from the map until the matching end. Its number + 1 is the
+ * token. */
 struct gp_frame {
     uint32_t x_busy;
-    uint32_t what; /* enum gp_space: what kind of begin */
+    uint32_t what; /* enum gp_space: the kind of begin */
     uint64_t address, bytes;
     struct gp_record record;
-    bool died; /* vmm: the record left the map */
+    bool died; /* vmm: the record has left the map */
 };
 
-/* Takes a free frame: its token, or 0 when all are in use (counted). */
+/* Takes a free frame and returns its token, or 0 if all are in use (counted). */
 uint32_t gp_frame_get(struct gp_frame **out);
-/* The frame of a token that a begin returned; NULL for a token that is none (the end of a call whose begin we did not
- * see). */
+/* The frame of a token that a begin returned. NULL if the token is not valid, as at the end of a
+ * call whose begin was not seen. */
 struct gp_frame *gp_frame_of(uint32_t token, uint32_t what);
 void gp_frame_put(uint32_t token);
 

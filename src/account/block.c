@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * block.c: allocations that are one address with one owner.  The bytes leave the totals when the free begins and not
- * when it ends: between the two the driver may hand the same memory to another thread, whose allocation would then
- * stand beside the one that is gone, and the peak would show bytes that never existed at once.
+ * block.c: allocations with one address and one owner. The bytes leave the totals when the free
+ * begins, not when it ends: in between the driver may hand the same memory to another thread.
+ * Both allocations would then count, and the peak would show bytes that never existed at once.
  */
 #include "account/account.h"
 #include "base/clock.h"
@@ -22,7 +22,8 @@ static void block_move(const struct gp_record *record, enum gp_counter_op op)
     gp_account_move(record->device, op, &move);
 }
 
-/* A created pool must know how many of its blocks are out, because it lives until the last returns. */
+/* A created pool must know how many of its blocks are live, because it lives until the last one
+ * is freed. */
 static void block_pool(const struct gp_record *record, int change)
 {
     if (record->kind == GP_KIND_POOL) {
@@ -32,8 +33,8 @@ static void block_pool(const struct gp_record *record, int change)
     }
 }
 
-/* The driver gave an address that we hold as live: its free went past us (a private entry point, a context that died
- * unseen). */
+/* The driver returned an address that is live in the map: its free was not seen (a private entry
+ * point, or a context that was destroyed unseen). */
 static GP_COLD void block_missed(const struct gp_record *old)
 {
     gp_feed_lost(GP_LOST_MISSED_FREE);
@@ -89,7 +90,7 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
         gp_frame_put(token);
         return 0;
     }
-    frame->what = GP_SPACE_DEVICE; /* any block space: the record knows which */
+    frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
     block_move(&frame->record, GP_TAKE);
     return token;
 }

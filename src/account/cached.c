@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * cached.c: what our own cache tells beside the gauges that it moves by itself.  Called by shim/. */
+ *
+ * cached.c: takes what our own cache reports beside the gauges, which it moves itself. Called by
+ * shim/.
+ */
 #include "account/account.h"
 
 struct gp_counter *gp_feed_cache_gauges(int device)
@@ -27,7 +30,7 @@ void gp_feed_cache_event(const struct gp_feed_event *fed)
     struct gp_wire_event event = {
         .time_ns = fed->time_ns,
         .type = (uint8_t)fed->type,
-        .kind = GP_KIND_LINEAR, /* what the program asked for; where the cache keeps it is a segment event */
+        .kind = GP_KIND_LINEAR, /* the bytes that the program requested; where the cache puts them is a segment event */
         .device = fed->device < 0 ? 255 : (uint8_t)fed->device,
         .site = fed->site,
     };

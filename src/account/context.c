@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * context.c: contexts, streams and modules: who owns what, and what dies together. */
+ *
+ * context.c: contexts, streams and modules: which memory each owns, and what is freed with each.
+ */
 #include "account/account.h"
 #include "base/clock.h"
 #include "base/thread.h"
@@ -60,8 +62,9 @@ uint32_t gp_feed_primary_of(int device)
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
-/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way (2: into a graph of the
- * program's own), link = the graph being captured, once an allocation showed it. */
+/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way
+ * (2: into a graph that the program made), link = the graph being captured, once an allocation
+ * has shown it. */
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 {
     struct gp_record record = {
@@ -73,7 +76,8 @@ void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 void gp_feed_stream_destroyed(uint64_t stream)
 {
     struct gp_record record;
-    /* A capture that never ended goes with its stream, and so does the graph that nobody has seen. */
+    /* A capture that never ended is discarded with its stream, together with its graph, which
+     * was never handed out. */
     if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs == 1 && record.link)
         gp_feed_graph_gone(record.link);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * contexttable.c: the device of each context.  Read on the hot path by the sources and by context.c, and by oomfacts.c
- * when a request fails; takes no lock.
+ * contexttable.c: the device of each context. The sources and context.c read it on the hot path,
+ * and oomfacts.c when a request fails. It takes no lock.
  */
 #include "account/account.h"
 
-/* Context numbers are CUPTI's: sequential and never reused, so a small direct table serves; a number that fell out of
- * it is asked for anew by the source.  Entry: (number << 8) | device + 1. */
+/* Context numbers are CUPTI's, sequential and never reused, so a small direct-mapped table is
+ * enough. If a number has been replaced in it, the source asks the driver again. Entry: (number
+ * << 8) | device + 1. */
 #define GP_CONTEXTS 1024u
 static uint64_t x_contexts[GP_CONTEXTS];
 
@@ -19,7 +20,7 @@ void gp_feed_context_learned(uint32_t ctx, int device)
 
 int gp_feed_context_device(uint32_t ctx)
 {
-    uint64_t entry = __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word tells all */
+    uint64_t entry = __atomic_load_n(&x_contexts[ctx % GP_CONTEXTS], __ATOMIC_RELAXED); /* one word: no tearing */
     return entry >> 8 == ctx && entry ? (int)(entry & 255) - 1 : GP_DEVICE_UNKNOWN;
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * event.c: events into the ring, and failed calls into their table. */
+ *
+ * event.c: writes events into the ring, and failed calls into their table.
+ */
 #include "account/account.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "site/site.h"
 #include <string.h>
 
-/* Whatever has a site is told here when it comes and when it is gone for good, and nowhere else. */
+/* This is the only place that reports allocations and frees to the call sites. */
 static void event_site(const struct gp_wire_event *event)
 {
     if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
@@ -28,7 +30,7 @@ void gp_event_write(struct gp_wire_event *event)
         gp_accounts.setup.coming(event->time_ns);
     if (GP_UNLIKELY(event->site))
         event_site(event);
-    gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* a drop is counted there */
+    gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* the ring counts drops */
     me->chunk_turn = cursor.turn;
     me->chunk_used = (uint16_t)cursor.used;
     if (GP_UNLIKELY(armed))
@@ -38,15 +40,15 @@ void gp_event_write(struct gp_wire_event *event)
 uint32_t gp_event_here(int device, enum gp_wire_kind kind)
 {
     const unsigned summed = GP_PART_ALLOCATED | GP_PART_RESERVED;
-    /* Imports are another process's, and their size is learned later. */
+    /* An imported block belongs to another process, and its size is learned later. */
     return gp_site_on() && kind != GP_KIND_IMPORTED ? gp_site_here(device, kind, gp_gauge_parts(kind) & summed) : 0;
 }
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
 {
     struct gp_wire_event event = {
-        .time_ns =
-            type == GP_EVENT_ALLOC ? record->time_ns : 0, /* read once: a clock costs more than the rest of the event */
+        /* Read the clock once: it costs more than the rest of the event. */
+        .time_ns = type == GP_EVENT_ALLOC ? record->time_ns : 0,
         .type = (uint8_t)type,
         .kind = record->kind,
         .device = record->device,
@@ -73,8 +75,8 @@ static bool failure_matches(const struct gp_wire_failure *row, const char *api, 
     return row->error == error && strncmp(row->api, api, sizeof(row->api)) == 0;
 }
 
-/* Rows are claimed once and never change their name: error 0 -> busy -> error.  A reader that sees the error sees the
- * name. */
+/* A row is claimed once and its name never changes: error 0 -> busy -> error. A reader that sees
+ * the error also sees the name. */
 static void failure_count(const char *api, uint32_t error)
 {
     const uint32_t busy = UINT32_MAX;

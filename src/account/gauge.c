@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * gauge.c: from an event to the gauges that it moves. */
+ *
+ * gauge.c: maps an event to the gauges that it moves.
+ */
 #include "account/gauge.h"
 
-#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: up to here a block belongs to the small pool */
+#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
 
 struct gp_deltas {
     struct gp_delta *out;
@@ -55,9 +57,9 @@ unsigned gp_gauge_parts(enum gp_wire_kind kind)
     case GP_KIND_PINNED:
     case GP_KIND_REGISTERED:
         return GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
-    case GP_KIND_POOL: /* its reserve is polled */
+    case GP_KIND_POOL: /* the pool's reserve is polled */
         return GP_PART_ALLOCATED | GP_PART_KIND;
-    case GP_KIND_VMM: /* creation; mapping moves GP_PART_ALLOCATED by itself */
+    case GP_KIND_VMM: /* creation; a mapping moves GP_PART_ALLOCATED by itself */
         return GP_PART_RESERVED | GP_PART_KIND;
     default:
         return GP_PART_KIND;
@@ -84,7 +86,8 @@ uint64_t gp_gauge_mask(unsigned what)
         mask |= gauge_bits(GP_GAUGE_ALLOCATION, GP_GAUGE_SEGMENT - GP_GAUGE_ALLOCATION);
     if (what & GP_RESET_RESERVED)
         mask |= gauge_bits(GP_GAUGE_SEGMENT, GP_GAUGE_OVERSIZE_ALLOCATIONS - GP_GAUGE_SEGMENT);
-    /* Both resets together also start what is neither allocated nor reserved alone: oversize ones, kinds. */
+    /* When both are reset, the gauges that belong to neither alone restart too: oversize ones
+     * and kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
         mask |= gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
     return mask;

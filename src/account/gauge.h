@@ -10,7 +10,8 @@
 #include <stdbool.h>
 
 enum gp_gauge {
-    /* Each of the first nine has GP_POOLS gauges: all, small, large.  What one allocation moves lies together. */
+    /* Each of the first nine has GP_POOLS gauges: all, small, large. Gauges that one allocation
+     * moves are adjacent. */
     GP_GAUGE_ALLOCATION = 0,
     GP_GAUGE_ALLOCATED_BYTES = GP_GAUGE_ALLOCATION + GP_POOLS,
     GP_GAUGE_ACTIVE = GP_GAUGE_ALLOCATED_BYTES + GP_POOLS,
@@ -18,7 +19,7 @@ enum gp_gauge {
     GP_GAUGE_REQUESTED_BYTES = GP_GAUGE_ACTIVE_BYTES + GP_POOLS,
     GP_GAUGE_SEGMENT = GP_GAUGE_REQUESTED_BYTES + GP_POOLS,
     GP_GAUGE_RESERVED_BYTES = GP_GAUGE_SEGMENT + GP_POOLS,
-    GP_GAUGE_INACTIVE_SPLIT = GP_GAUGE_RESERVED_BYTES + GP_POOLS, /* this one and the next: our cache alone */
+    GP_GAUGE_INACTIVE_SPLIT = GP_GAUGE_RESERVED_BYTES + GP_POOLS, /* this one and the next: only our cache moves them */
     GP_GAUGE_INACTIVE_SPLIT_BYTES = GP_GAUGE_INACTIVE_SPLIT + GP_POOLS,
     GP_GAUGE_OVERSIZE_ALLOCATIONS = GP_GAUGE_INACTIVE_SPLIT_BYTES + GP_POOLS,
     GP_GAUGE_OVERSIZE_SEGMENTS,
@@ -32,10 +33,11 @@ enum gp_gauge {
 };
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
 
-/* The most gauges that one event moves: seven statistics in two pools, kind bytes and count, the rounded estimate. */
+/* The most gauges that one event moves: seven statistics in two pools, the kind's bytes and
+ * count, the rounded estimate. */
 #define GP_DELTAS 20
 
-/* Parts of an event: what it moves. */
+/* Parts of an event: which statistics it moves. */
 #define GP_PART_ALLOCATED 1u /* allocation, allocated_bytes, active, active_bytes, requested_bytes */
 #define GP_PART_RESERVED  2u /* segment, reserved_bytes */
 #define GP_PART_KIND      4u /* the kind's bytes and count */
@@ -45,22 +47,23 @@ struct gp_move {
     unsigned parts;
     int64_t bytes;
     int64_t requested_bytes;
-    int64_t class_bytes; /* the size that decides small or large: the whole block's */
+    int64_t class_bytes; /* the size that decides between small and large: that of the whole block */
     int64_t count;       /* 1, or 0 when only bytes move */
 };
 
-/* Fills out[] with the gauges that move; returns how many.  Amounts are positive. */
+/* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
 
-/* Which parts a plain block of this kind moves (accounting: managed, graph, imported and virtual bytes are never
- * summed). */
+/* The parts that a plain block of this kind moves (managed, graph, imported and virtual bytes
+ * are never added to the totals). */
 unsigned gp_gauge_parts(enum gp_wire_kind kind);
 
-/* The driver's footprint of a linear allocation, an estimate: up to 1 MiB in 512 B steps inside shared 2 MiB blocks,
- * larger ones in whole 2 MiB pages (addresses observed in ROCm/hip issue 2257). */
+/* An estimate of the driver's footprint of a linear allocation: up to 1 MiB in 512 B steps
+ * inside shared 2 MiB blocks, larger ones in whole 2 MiB pages (addresses observed in ROCm/hip
+ * issue 2257). */
 int64_t gp_gauge_rounded(int64_t bytes);
 
-/* Bits of gauges whose peaks `--allocated` and `--reserved` reset; all of them for totals. */
+/* Bits of the gauges whose peaks `--allocated` and `--reserved` reset; for totals, all of them. */
 uint64_t gp_gauge_mask(unsigned what);
 
 #endif

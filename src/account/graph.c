@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * graph.c: memory of CUDA graphs: virtual addresses of allocation nodes, known from the calls, and physical memory,
- * which the driver reports per device.
+ * graph.c: memory of CUDA graphs. The calls show the virtual addresses of allocation nodes; the
+ * driver reports the physical memory per device.
  */
 #include "account/account.h"
 #include "base/clock.h"
 
-/* Record of an allocation node: key = address, link = graph, requested_bytes = node, bytes = virtual size. */
+/* Record of an allocation node: key = address, link = graph, requested_bytes = node, bytes =
+ * virtual size. */
 static uint64_t x_graph_nodes;
 
 #define GP_GRAPH_TAG_SHIFT                                                                                             \
-    52 /* a graph being destroyed: its number carries the token, so a new graph at the same address is another */
+    52 /* a graph being destroyed: its number carries the token, so a new graph at the same address differs */
 
 static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
@@ -140,7 +141,7 @@ void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t res
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
     if (!account)
         return;
-    gp_counter_snapshot(account->counter, gauges); /* the poller alone moves these two */
+    gp_counter_snapshot(account->counter, gauges); /* only the poller moves these two */
     gp_polled_set(account, GP_GAUGE_GRAPH_RESERVED, gauges[GP_GAUGE_GRAPH_RESERVED].current, reserved,
                   &account->polled.graph_reserved_high, reserved_high);
     gp_polled_set(account, GP_GAUGE_GRAPH_USED, gauges[GP_GAUGE_GRAPH_USED].current, used,

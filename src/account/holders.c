@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * holders.c: who holds the memory: live blocks of one device grouped by kind and size, the largest groups first. Called
- * by oomfacts.c on the thread whose request failed.  Its table is one for the process and of a fixed size, since nothing may
- * be allocated when memory is out: one thread at a time walks, and another one that fails meanwhile keeps its hands
- * off.
+ * holders.c: groups the live blocks of one device by kind and size, the largest groups first, to
+ * show what holds the memory. oomfacts.c calls it on the thread whose request failed. The
+ * process has one table of a fixed size, since nothing may be allocated when memory is out. Only
+ * one thread walks at a time; a second thread that fails meanwhile skips the walk.
  */
 #include "account/account.h"
 #include "account/oomfacts.h"
 #include "base/clock.h"
 #include <string.h>
 
-/* Distinct sizes that are told apart: training programs have some hundreds; 96 KiB that are touched only here. */
+/* Distinct sizes that are kept apart: training programs have some hundreds. The table has 96
+ * KiB, touched only here. */
 #define GP_OOM_GROUPS 4096u
-/* Slots that a size may lie in, beginning at its hash.  With half of the table in use one of 16 is free nearly
- * always. */
+/* Slots that a size may occupy, starting at its hash. With half of the table in use, one of 16
+ * is almost always free. */
 #define GP_OOM_WINDOW 16u
-/* A program that fails again and again, as one does that looks for its largest batch, spends at most a tenth of its
- * time here. */
+/* Share of time: a program that fails again and again, for example while it searches for its
+ * largest batch, spends at most a tenth of its time here. */
 #define GP_OOM_REST 10u
 
 struct gp_oom_group {
@@ -31,7 +32,7 @@ static struct {
     int device;
     uint64_t rest_bytes, rest_count;
     struct gp_oom_group groups[GP_OOM_GROUPS];
-} gp_oom_walk; /* by the thread that set x_busy */
+} gp_oom_walk; /* written by the thread that set x_busy */
 
 static gp_feed_cache_walk_fn *x_walker;
 
@@ -51,7 +52,7 @@ static void oom_rest(const struct gp_oom_group *group)
     gp_oom_walk.rest_count += group->count;
 }
 
-/* Where the window is full the smallest group goes to the rest: what is large stays. */
+/* If the window is full, the smallest group joins the rest, so that large groups stay. */
 static void oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
 {
     struct gp_oom_group one = {bytes, 1, site, kind}, *smallest = NULL;
@@ -93,7 +94,8 @@ static void oom_visit_cached(void *arg, uint32_t site, uint64_t bytes)
     oom_group_add(GP_KIND_LINEAR, site, bytes);
 }
 
-/* Puts one group at its place among the largest; the one that falls off the end is rest. */
+/* Inserts one group at its place among the largest; the group that drops off the end joins the
+ * rest. */
 static void oom_rank(struct gp_wire_oom *report, const struct gp_oom_group *group)
 {
     uint32_t at = report->holder_count;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * import.c: memory of other processes: 0 owned bytes.  Its size is not told by the calls; the poller asks the driver.
+ * import.c: memory of other processes, which owns 0 bytes here. The calls do not report its
+ * size; the poller asks the driver.
  */
 #include "account/account.h"
 #include "base/clock.h"
 
-/* Record: key = address, refs = opens, bytes = 0 until the poller learned them. */
+/* Record: key = address, refs = opens, bytes = 0 until the poller has learned them. */
 static void import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
 {
     struct gp_move move = {.kind = GP_KIND_IMPORTED, .parts = GP_PART_KIND, .bytes = bytes, .count = count};
@@ -64,8 +65,8 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok)
     gp_frame_put(token);
 }
 
-/* Imports that wait for the poller to learn their size.  Past 256 between two polls the rest stays unknown (bytes 0),
- * which loses nothing of what this process owns. */
+/* Imports whose size the poller has yet to learn. Beyond 256 between two polls the size stays
+ * unknown (bytes 0), which loses nothing that this process owns. */
 static struct {
     uint32_t count;
     struct {
@@ -129,7 +130,7 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
 {
     int more = 1;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more) == 0)
-        return; /* the driver gives the same address again and counts */
+        return; /* the driver returns the same address again and counts */
     struct gp_record old, record = {
                               .key = address,
                               .space = GP_SPACE_IPC,
@@ -146,7 +147,7 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
         gp_feed_lost(GP_LOST_MAP);
         return;
     }
-    if (status == 1) { /* another thread opened it in between: one import with both references */
+    if (status == 1) { /* another thread opened it in between: merge both references into one import */
         more = (int)old.refs;
         gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more);
         import_move(&old, GP_SUB, (int64_t)old.bytes, 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * oomfacts.c: what was true when a request for memory failed.  The failing thread writes the facts down at once, since the
- * program may be gone a moment later; what only the driver knows is added by the poller, because a callback may not
- * ask. Called by event.c, the shim and the poller.  Allocates nothing.
+ * oomfacts.c: records what was true when a request for memory failed. The failing thread writes
+ * the facts at once, since the program may exit a moment later. The poller adds what only the
+ * driver knows, because a callback must not query it. Called by event.c, the shim and the
+ * poller. Allocates nothing.
  */
 #include "account/oomfacts.h"
 #include "account/account.h"
@@ -11,18 +12,18 @@
 #include <sched.h>
 #include <string.h>
 
-/* The poller answers in some tens of microseconds; 5 ms cover a machine that is short of CPUs, and a request that has
- * failed is not in a hurry. */
+/* The poller answers within some tens of microseconds. 5 ms cover a machine that is short of
+ * CPUs, and a failed request is not in a hurry. */
 #define GP_OOM_PATIENCE_NS 5000000ull
-/* cuMemGetInfo takes microseconds: who destroys a context waits for one that is under way, and not for a stuck
- * driver. */
+/* cuMemGetInfo takes microseconds: a thread that destroys a context waits for a query under way,
+ * but not for a stuck driver. */
 #define GP_OOM_DESTROY_NS 20000000ull
 
 static struct {
     struct gp_wire_oom report; /* what the session shows */
-    uint32_t ctx;              /* to be asked about; 0 none */
+    uint32_t ctx;              /* to be queried; 0: none */
     uint64_t context;
-    uint64_t logged;   /* count of the last report that was given to the log */
+    uint64_t logged;   /* count of the last report that was passed to the log */
     uint32_t x_asking; /* the poller is inside the driver with this context; written under the lock */
 } gp_oom;              /* under gp_accounts.lock */
 
@@ -33,8 +34,8 @@ static void oom_publish(void)
     uint64_t seq = gp_oom.report.seq;
     if (!wire)
         return;
-    /* [oom.W] the odd value must be seen before any word changes: exchange is a full barrier; pairs with the reader's
-     * first load. */
+    /* [oom.W] a reader must see the odd value before any word changes: exchange is a full
+     * barrier; pairs with the reader's first load. */
     __atomic_exchange_n(&wire->seq, seq + 1, __ATOMIC_SEQ_CST);
     memcpy((char *)wire + sizeof(wire->seq), (const char *)&gp_oom.report + sizeof(wire->seq),
            sizeof(*wire) - sizeof(wire->seq));
@@ -43,7 +44,7 @@ static void oom_publish(void)
     __atomic_store_n(&wire->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* Readers refuse more than a machine can have. */
+/* Readers reject numbers that exceed what a machine can have. */
 static int64_t oom_number(uint64_t number)
 {
     const uint64_t most = 1ull << 60;
@@ -62,9 +63,9 @@ static void oom_gauges(struct gp_wire_oom *report)
         return;
     gp_counter_snapshot(account->counter, gauges);
     for (unsigned i = 0; i < GP_GAUGES; i++)
-        if (gauges[i].current < 0) /* a free overtook its allocation's exit callback: nothing is what it then means */
+        if (gauges[i].current < 0) /* a free overtook its allocation's exit callback: a negative value means 0 */
             gauges[i].current = 0;
-    /* Not gp_polled_fold: it raises peaks, and a poll that is not fresh has no say in those. */
+    /* Not gp_polled_fold: that raises peaks, and a poll that is not fresh must not. */
     report->reserved_bytes = gauges[GP_GAUGE_RESERVED_BYTES].current + gauges[GP_GAUGE_POOL_RESERVED].current +
                              gauges[GP_GAUGE_GRAPH_RESERVED].current;
     report->allocated_bytes = gauges[GP_GAUGE_ALLOCATED_BYTES].current + gauges[GP_GAUGE_GRAPH_USED].current;
@@ -72,11 +73,11 @@ static void oom_gauges(struct gp_wire_oom *report)
     report->graph_reserved_bytes = gauges[GP_GAUGE_GRAPH_RESERVED].current;
     report->graph_used_bytes = gauges[GP_GAUGE_GRAPH_USED].current;
     for (unsigned kind = 1; kind < GP_KINDS; kind++)
-        if (kind != GP_KIND_CONTEXT) /* how much a context takes is not known */
+        if (kind != GP_KIND_CONTEXT) /* the size of a context is not known */
             report->kinds[kind] = oom_number((uint64_t)gauges[GP_GAUGE_KIND_BYTES + kind].current);
 }
 
-/* The earlier list of who holds what, if it is about the same device. */
+/* Keeps the earlier list of holders if it is about the same device. */
 static void oom_keep_holders(struct gp_wire_oom *report)
 {
     const struct gp_wire_oom *last = &gp_oom.report;
@@ -122,17 +123,18 @@ GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_byte
     gp_lock_give(&gp_accounts.lock);
 }
 
-/* Under the lock: the report is this thread's. */
+/* Call it under the lock. True: the report belongs to this thread. */
 static bool oom_is_mine(void)
 {
     return gp_oom.report.count && gp_oom.report.tid == gp_thread.tid;
 }
 
-/* Lets the poller learn what it can (the driver's numbers, the device's name) and write the log: a program that fails
- * may be gone in a moment. */
+/* Lets the poller learn what it can (the driver's numbers, the device's name) and write the log:
+ * a program whose request failed may exit a moment later. */
 static void oom_await(void)
 {
-    static uint32_t x_impatient; /* the poller did not answer once: the driver makes it wait for us, who wait for it */
+    /* The poller once did not answer: the driver makes it wait for this thread, which waits for it. */
+    static uint32_t x_impatient;
     gp_feed_poll_want(GP_POLL_OOM);
     if (!gp_accounts.setup.poll_now)
         return;
@@ -192,7 +194,7 @@ void gp_oom_context_gone(uint32_t ctx)
     bool asking = gp_oom.x_asking == ctx;
     gp_lock_give(&gp_accounts.lock);
     uint64_t deadline = asking ? gp_clock_ns() + GP_OOM_DESTROY_NS : 0;
-    /* [asking.A] acquire: the poller is out of the driver; pairs with [asking.R]. */
+    /* [asking.A] acquire: the poller has left the driver; pairs with [asking.R]. */
     while (asking && __atomic_load_n(&gp_oom.x_asking, __ATOMIC_ACQUIRE) == ctx && gp_clock_ns() < deadline)
         sched_yield();
 }
@@ -205,7 +207,7 @@ bool gp_feed_poll_oom_enter(uint64_t *context)
     uint32_t ctx = gp_oom.ctx;
     *context = gp_oom.context;
     gp_oom.ctx = 0;
-    __atomic_store_n(&gp_oom.x_asking, ctx, __ATOMIC_RELAXED); /* read under the lock first */
+    __atomic_store_n(&gp_oom.x_asking, ctx, __ATOMIC_RELAXED); /* read again under the lock */
     gp_lock_give(&gp_accounts.lock);
     return ctx != 0;
 }
@@ -214,7 +216,7 @@ void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes)
 {
     gp_lock_take(&gp_accounts.lock);
     struct gp_wire_oom *report = &gp_oom.report;
-    /* A newer failure waits for an answer of its own, or has one. */
+    /* A newer failure waits for its own answer, or already has one. */
     if (report->flags & GP_OOM_PENDING && gp_oom.ctx == 0) {
         report->flags &= ~GP_OOM_PENDING;
         if (free_bytes >= 0) {

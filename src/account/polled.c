@@ -48,8 +48,8 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
         gauge->current += part.current;
         gauge->allocated += part.allocated;
         gauge->freed += part.freed;
-        account->polled.peaks[0][i] =
-            larger(account->polled.peaks[0][i], gauge->current); /* no peak below what is shown */
+        /* No peak may be below the value shown. */
+        account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], gauge->current);
         gauge->peak = larger(gauge->peak, account->polled.peaks[0][i]);
     }
     gp_lock_give(&gp_accounts.lock);
@@ -97,7 +97,8 @@ void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_v
     gp_lock_give(&gp_accounts.lock);
 }
 
-/* Raises the folded peaks of the reset's period and of every scope under way.  Under the lock. */
+/* Call it under the lock. Raises the folded peaks of the reset's period and of every scope under
+ * way. */
 static void polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
 {
     uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
@@ -116,7 +117,7 @@ void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int
         gp_counter_apply(account->counter, 0, now > last ? GP_ADD : GP_SUB, &delta, 1);
     if (high <= *last_high)
         return;
-    /* The watermark rose since the last poll: at some instant at least this much was held. */
+    /* The watermark has risen since the last poll: at some instant at least this much was held. */
     *last_high = high;
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)

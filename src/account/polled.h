@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * polled.h: quantities that no call tells: what pools and graphs hold.  They stand in gauges of their own and are
- * folded into the reserved and allocated statistics when those are read.
+ * polled.h: quantities that no call reports: what pools and graphs hold. They have gauges of
+ * their own, which are folded into the reserved and allocated statistics when those are read:
  *
- *      reserved = own + pools' reserve + graphs' reserve          allocated = own + graphs' memory in use
+ * reserved = own + pools' reserve + graphs' reserve; allocated = own + graphs' memory in use.
  *
- * A peak of such a sum is known only at the instants of polls.  It is kept as a lower bound that never shows bytes
- * which did not exist at once: the largest sum seen at a poll (with the smaller of the own bytes just before and just
- * after it), the driver's own high watermark, and the own bytes' exact peak.
+ * A peak of such a sum is known only at the instants of polls. It is kept as a lower bound that
+ * never shows bytes which did not exist at once: the largest sum seen at a poll (with the
+ * smaller of the own bytes just before and just after it), the driver's own high watermark, and
+ * the own bytes' exact peak.
  */
 #ifndef GP_ACCOUNT_POLLED_H
 #define GP_ACCOUNT_POLLED_H
@@ -30,10 +31,11 @@ struct gp_polled {                                /* under gp_accounts.lock */
 void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges);
 /* The same for a scope's peaks; gauges: an unfolded snapshot. */
 void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks);
-/* Folded peaks that the mask's gauges cover start anew at the folded current values. */
+/* Restarts the folded peaks that the mask's gauges cover at the folded current values. */
 void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_gauge_value *folded);
 void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
-/* For a watch that turned (ds/counter.h): folds both, and the slot's folded peaks start anew at the current values. */
+/* For a watch that turned (ds/counter.h): folds both, and restarts the slot's folded peaks at
+ * the current values. */
 void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks);
 /* Moves a polled gauge to `now`; `high` (the driver's watermark) may raise the folded peak. */
 void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,

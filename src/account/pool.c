@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * pool.c: stream-ordered pools.  What is handed out of them is told by the calls; what they hold, only a poll can tell.
+ * pool.c: stream-ordered pools. The calls show what is allocated from them; only a poll shows
+ * what they hold.
  *
- * Record of a pool: refs = 1 while the program holds it, 2 while a destroy is under way, 0 after it; uses = blocks out;
- * bytes = reserved at the last poll; requested_bytes = the highest reserve that the driver reported.  A destroyed pool
- * lives, with its last known reserve, until its last block returns (cuda.h: cuMemPoolDestroy), and is not asked about
- * any more.
+ * Record of a pool: refs = 1 while the program holds it, 2 while a destroy is under way, 0 after
+ * it; uses = live blocks; bytes = reserved at the last poll; requested_bytes = the highest
+ * reserve that the driver reported. A destroyed pool lives, with its last known reserve, until
+ * its last block is freed (cuda.h: cuMemPoolDestroy), and is no longer polled.
  */
 #include "account/account.h"
 #include "base/clock.h"
@@ -13,10 +14,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a pool that no longer exists still counts as reserved. */
+/* What a pool that the program has destroyed still counts as reserved. */
 static void pool_gone(const struct gp_record *pool)
 {
-    int64_t high = INT64_MAX; /* no watermark: nobody can be asked */
+    int64_t high = INT64_MAX; /* no watermark: the driver cannot be asked */
     struct gp_account *account = gp_account_of(pool->device);
     if (account)
         gp_polled_set(account, GP_GAUGE_POOL_RESERVED, (int64_t)pool->bytes, 0, &high, 0);
@@ -45,7 +46,7 @@ void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
     gp_feed_poll_want(GP_POLL_POOLS);
 }
 
-static uint64_t x_polling; /* the pool that the poller is asking the driver about */
+static uint64_t x_polling; /* the pool that the poller is querying */
 
 bool gp_feed_poll_enter(uint64_t pool)
 {
@@ -117,10 +118,10 @@ unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max)
 }
 
 struct gp_pool_change {
-    int uses;           /* blocks that went out (+) or came back (-) */
-    uint32_t refs_from; /* if not equal: the new state */
+    int uses;           /* blocks that were allocated (+) or freed (-) */
+    uint32_t refs_from; /* the new state, if it is not equal */
     uint32_t refs_to;
-    struct gp_record gone; /* refs == 1: the record left the map, this is what it held */
+    struct gp_record gone; /* refs == 1: the record left the map; this is what it held */
 };
 
 static bool pool_changed(struct gp_record *pool, void *arg)
@@ -151,9 +152,9 @@ void gp_pool_count(uint64_t pool, int blocks)
 
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 {
-    const uint64_t last_look_ns = 10000000; /* 10 ms: a poll takes microseconds unless the driver holds it up */
-    const uint64_t patience_ns =
-        1000000000; /* the driver must not be asked about a dead pool; past a second it will not answer at all */
+    const uint64_t last_look_ns = 10000000; /* 10 ms: a poll takes microseconds unless the driver delays it */
+    /* The driver must not be asked about a dead pool; after a second it will not answer. */
+    const uint64_t patience_ns = 1000000000;
     struct gp_frame *frame;
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.uses &&
@@ -175,7 +176,8 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
     return token;
 }
 
-/* The driver makes the default pool current again where the destroyed one was (cuda.h: cuMemPoolDestroy). */
+/* The driver makes the default pool current again if the destroyed pool was current (cuda.h:
+ * cuMemPoolDestroy). */
 static void pool_not_current(uint64_t pool)
 {
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
@@ -203,7 +205,7 @@ void gp_feed_pool_use(int device, uint64_t pool)
     struct gp_account *account = gp_account_of(device);
     if (account)
         __atomic_store_n(&account->x_pool, pool,
-                         __ATOMIC_RELAXED); /* the program orders this against its allocations */
+                         __ATOMIC_RELAXED); /* the program orders this relative to its allocations */
 }
 
 uint64_t gp_feed_pool_of(int device)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * tap.c: from gauges to the statistics that people know. */
+ *
+ * tap.c: computes the public statistics from the gauges.
+ */
 #include "account/tap.h"
 #include "account/account.h"
 #include "site/site.h"
@@ -17,8 +19,8 @@ bool gp_tap_known(unsigned index)
     return tap_account(index) != NULL;
 }
 
-/* A thread may free what another one's call has returned before that call's exit callback ran: the gauge is below zero
- * for that instant, and no memory is what it then means. */
+/* A thread may free what another thread's call has returned before the exit callback of that
+ * call ran. The gauge is then negative for an instant, which is shown as 0. */
 static int64_t tap_memory(int64_t current)
 {
     return current > 0 ? current : 0;
@@ -29,7 +31,7 @@ static struct gp_wire_value tap_value(const struct gp_gauge_value *gauge)
     return (struct gp_wire_value){tap_memory(gauge->current), gauge->peak, gauge->allocated, gauge->freed};
 }
 
-/* Which gauge a statistic is. */
+/* The gauge of each statistic. */
 static const uint8_t tap_gauges[GP_STATS] = {
     [GP_STAT_ALLOCATION] = GP_GAUGE_ALLOCATION,
     [GP_STAT_SEGMENT] = GP_GAUGE_SEGMENT,
@@ -70,7 +72,8 @@ static void tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_d
     out->kinds[GP_KIND_POOL].reserved_bytes = tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
     out->kinds[GP_KIND_GRAPH].reserved_bytes = tap_memory(gauges[GP_GAUGE_GRAPH_RESERVED].current);
     out->linear_rounded_bytes = tap_memory(gauges[GP_GAUGE_LINEAR_ROUNDED].current);
-    /* Every driver allocation is a segment here, as every cudaMalloc is one in PyTorch's own count. */
+    /* Every driver allocation counts as a segment, as every cudaMalloc does in PyTorch's own
+     * count. */
     out->num_device_alloc = gauges[GP_GAUGE_SEGMENT].allocated;
     out->num_device_free = gauges[GP_GAUGE_SEGMENT].freed;
 }
@@ -108,7 +111,7 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     out->num_sync_all_streams = (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_SYNCS], __ATOMIC_RELAXED);
     out->num_device_alloc += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_ALLOCS], __ATOMIC_RELAXED);
     out->num_device_free += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_FREES], __ATOMIC_RELAXED);
-    /* How much a context takes is for a measurement to say (-1 unknown); how many there are, we know. */
+    /* The size of a context must be measured (-1: unknown); the number of contexts is known. */
     out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};
     out->kinds[GP_KIND_CONTEXT].live = __atomic_load_n(&account->x_context_count, __ATOMIC_RELAXED);
     gp_lock_take(&gp_accounts.lock);
@@ -148,7 +151,8 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     out->device = (int32_t)index;
     uint64_t mask = gp_gauge_mask(what);
     if (what == GP_RESET_ACCUMULATED) {
-        /* Under the lock, so that gp_tap_batch sees the totals and what was taken from them as of one instant. */
+        /* Under the lock, so that gp_tap_batch sees the totals and what was subtracted from them
+         * as of one instant. */
         gp_lock_take(&gp_accounts.lock);
         gp_counter_reset_totals(account->counter, mask, before, after);
         account->forgotten.calls += before[GP_GAUGE_ALLOCATION].allocated;
@@ -176,7 +180,8 @@ int gp_tap_scope_begin(unsigned slot)
     uint32_t bit = 1u << slot;
     if (slot >= GP_WIRE_SCOPES)
         return -EINVAL;
-    /* The bit first: a device made from here on begins the scope itself (account.c), where -EBUSY says that it did. */
+    /* The bit comes first: an account created from now on starts the scope itself (account.c),
+     * and -EBUSY then reports that it did. */
     if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
         return -EBUSY;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
@@ -217,7 +222,7 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 void gp_tap_batch_begin(void)
 {
     uint32_t bit = 1u << GP_BATCH_WATCH;
-    /* The bit first, as in gp_tap_scope_begin. */
+    /* The bit comes first, as in gp_tap_scope_begin. */
     if (__atomic_fetch_or(&gp_accounts.x_scopes, bit, __ATOMIC_ACQ_REL) & bit)
         return;
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tap.h: the only door out of the accounts: exact numbers, resets, scopes.  Called by export/ on our own threads (and
- * once at exit).
+ * tap.h: the only way out of the accounts: exact numbers, resets, scopes. Called by export/ on
+ * our own threads (and once at exit).
  */
 #ifndef GP_ACCOUNT_TAP_H
 #define GP_ACCOUNT_TAP_H
@@ -10,33 +10,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The index was used. */
+/* True if the index has been used. */
 bool gp_tap_known(unsigned index);
 
-/* One device at one instant.  False: the index was never used. */
+/* Reads one device at one instant. False: the index was never used. */
 bool gp_tap_device(unsigned index, struct gp_wire_device *out);
 
-/* what: GP_RESET_*.  Fills before/after of the `all` pools.  False: the index was never used. */
+/* what: GP_RESET_*. Fills before/after of the `all` pools. False: the index was never used. */
 bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out);
 
-/* Scopes by slot, on every device at once.  begin: 0, -EBUSY.  end: fills the peaks of each device; 0, -ENOENT. */
+/* Scopes by slot, on every device at once. begin: 0, or -EBUSY. end: fills the peaks of each
+ * device; 0, or -ENOENT. */
 int gp_tap_scope_begin(unsigned slot);
 int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES]);
 /* One device's peaks so far: 0, -ENODEV (index never used), -ENOENT. */
 int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value *out);
 
-/* The program has used pools or graphs: parts of the numbers are as of the last poll. */
+/* The program has used pools or graphs, so parts of the numbers are as of the last poll. */
 bool gp_tap_polled(void);
 
-/* Every block that counts as allocated, and every physical allocation, once each, in no order; what comes or goes
- * meanwhile may be left out.  index: GP_TAP_EVERY for all devices in one walk.  visit runs under the map's locks:
- * short, and no call into the accounts.  rest runs under none, every GP_TAP_REST blocks or fewer. */
+/* Visits every block that counts as allocated, and every physical allocation, once each, in no
+ * order; blocks that are allocated or freed meanwhile may be left out. index: GP_TAP_EVERY for
+ * all devices in one walk. visit runs under the map's locks: it must be short and must not call
+ * the accounts. rest runs under no lock, at least once every GP_TAP_REST blocks. */
 #define GP_TAP_EVERY UINT32_MAX
 #define GP_TAP_REST  64u
 struct gp_tap_block {
     uint64_t address; /* kind vmm: the handle */
     uint64_t bytes, requested_bytes;
-    uint64_t live_bytes; /* handed out of it; less than bytes only where vmm memory is not mapped */
+    uint64_t live_bytes; /* bytes of it in use; less than bytes only where vmm memory is not mapped */
     uint64_t time_ns;    /* when it was allocated */
     uint32_t site;
     uint8_t kind, device;
@@ -44,17 +46,18 @@ struct gp_tap_block {
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
 
-/* What a batch says of a device; the high-water is since the last call, or since batches began.  calls, frees and
- * failures only rise, whatever is reset.  False: the index was never used, or is the host's. */
+/* What a batch reports of a device. The high-water mark counts since the last call, or since
+ * batches began. calls, frees and failures only rise, whatever is reset. False: the index was
+ * never used, or is the host's. */
 struct gp_batch_device;
 bool gp_tap_batch(unsigned index, struct gp_batch_device *out);
-/* From here on the high-water is kept, of devices yet to come too; until the end. */
+/* Start and end tracking of the high-water mark, also for devices that are used later. */
 void gp_tap_batch_begin(void);
 void gp_tap_batch_end(void);
 
 /* Events in the ring so far. */
 uint64_t gp_tap_written(void);
-/* Events tried so far (written and lost). */
+/* Events attempted so far (written and lost). */
 uint64_t gp_tap_events(void);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * tapwalk.c: every block of a device, for those who draw them (tap.h).  Called by export/. */
+ *
+ * tapwalk.c: visits every block of a device, for viewers that draw them (tap.h). Called by
+ * export/.
+ */
 #include "account/account.h"
 #include "account/tap.h"
 
@@ -38,7 +41,7 @@ static bool tap_visit_block(struct gp_record *record, void *arg)
     return false;
 }
 
-/* What of it is mapped is handed out (vmm.c: link is the sum of its mappings). */
+/* The mapped part is in use (vmm.c: link is the sum of its mappings). */
 static bool tap_visit_handle(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;

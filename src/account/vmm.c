@@ -6,13 +6,12 @@
  *                       link = sum of its mappings' sizes.
  * Record of a mapping:  key = address, bytes = size, link = handle.
  *
- * The memory lives while refs + uses > 0.  What it hands out is share(link) = min(bytes, link), so that two mappings of
- * one handle count once.  An imported handle owns nothing here: its kind is `imported`, its size is what mappings show
- * of it.
+ * The memory lives while refs + uses > 0.  Its allocated bytes are share(link) = min(bytes, link), so that two
+ * mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
+ * is what its mappings show of it.
  *
- * An unmap may cover many mappings and may fail; between begin and end they stand in GP_SPACE_PENDING, their
- * keys made unlike any other by the token in the top 12 bits (addresses end at bit 52 on every system that CUDA runs
- * on).
+ * An unmap may cover many mappings and may fail.  Between begin and end they are kept in GP_SPACE_PENDING; the
+ * token in the top 12 bits makes their keys unique (addresses end at bit 52 on every system with CUDA).
  */
 #include "account/account.h"
 #include "base/clock.h"
@@ -30,15 +29,15 @@ static int64_t vmm_share(const struct gp_record *handle)
     return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
 }
 
-/* What a change of a handle's mappings moves. */
+/* What a change of a handle's mappings moves in the totals. */
 struct gp_vmm_change {
     /* in */
-    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which hands out nothing */
-    uint64_t extent; /* offset + bytes: the least that an imported handle's size can be */
+    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */
+    uint64_t extent; /* offset + bytes: a lower bound of an imported handle's size */
     /* out */
     struct gp_record after;
-    int64_t share;    /* allocated bytes that come or go, >= 0 */
-    bool crossed;     /* first mapping came, or last one went */
+    int64_t share;    /* allocated bytes that are added or removed, >= 0 */
+    bool crossed;     /* the first mapping was added, or the last one removed */
     bool died;        /* the record left the map: memory is free */
     int64_t imported; /* bytes by which an imported handle grew or shrank */
 };
@@ -126,7 +125,7 @@ void gp_feed_vmm_object(uint64_t handle, int device)
 
 void gp_feed_vmm_import(uint64_t handle, int device)
 {
-    /* Importing what this process exported gives the same memory: one more reference. */
+    /* An import of what this process exported gives the same memory: one more reference. */
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_reference, NULL) != 0)
         vmm_insert(handle, GP_KIND_IMPORTED, 0, device);
 }
@@ -245,8 +244,9 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address)
 {
     struct gp_record mapping;
-    /* An address inside a mapping is allowed, but only its start is a key: walk down by the 2 MiB that every mapping
-     * starts on, at most 64 GiB, the size of the largest single mapping worth a linear search. */
+    /* The program may pass an address inside a mapping, but only the start is a key. Walk down
+     * in steps of 2 MiB, on which every mapping starts, for at most 64 GiB: the largest single
+     * mapping for which a linear search pays. */
     const uint64_t page = 2u << 20;
     for (uint64_t start = address & ~(page - 1), i = 0; i < 32768 && start; i++, start -= page)
         if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, start, &mapping) == 0)
@@ -254,7 +254,7 @@ uint64_t gp_feed_vmm_handle_at(uint64_t address)
     return 0;
 }
 
-/* Moves one mapping into GP_SPACE_PENDING and takes its part out of the totals. */
+/* Moves one mapping into GP_SPACE_PENDING and subtracts its part from the totals. */
 static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
 {
     struct gp_vmm_change change = {.bytes = mapping->bytes};
@@ -265,8 +265,8 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->uses = change.crossed;
         mapping->refs = change.died;
-        mapping->ctx =
-            (uint32_t)(change.after.bytes > (1u << 20)); /* its class, small or large, if the handle is gone by then */
+        /* Its pool, small or large, in case the handle is gone by then. */
+        mapping->ctx = (uint32_t)(change.after.bytes > (1u << 20));
     }
     if (change.died) {
         struct gp_record dead = change.after;
@@ -341,7 +341,8 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
 {
     struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead;
-    /* The handle may have died at a later mapping of the same range: bring it back at the first one that misses it. */
+    /* The handle may have died at a later mapping of the same range: restore it at the first
+     * mapping that misses it. */
     if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) == 0) {
         dead.space = GP_SPACE_VMM;
         dead.key = mapping->link;
@@ -377,14 +378,14 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 
 /* ---- multicast ------------------------------------------------------------------------------------------------ */
 
-/* A binding is a mapping that hands out nothing.  One per device of the team: the device is part of its key, which is
- * odd, unlike every address that a mapping starts on. */
+/* A binding is a mapping that adds no allocated bytes. There is one per device of the team: the
+ * device is part of its key, which is odd, unlike any address at which a mapping starts. */
 static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 {
     return (object ^ ((offset + (uint64_t)(unsigned)device + 1) * 0x9e3779b97f4a7c15ull)) | 1ull;
 }
 
-/* Takes one use off a handle for good; the memory is free if it was the last. */
+/* Takes one use off a handle for good; if it was the last, the memory is free. */
 static void vmm_use_gone(uint64_t handle, uint64_t bytes)
 {
     struct gp_vmm_change change = {.bytes = bytes};
@@ -397,7 +398,7 @@ static void vmm_use_gone(uint64_t handle, uint64_t bytes)
     }
 }
 
-/* Enters a mapping or binding; one that stood there before was undone without our seeing it. */
+/* Enters a mapping or binding; an older one at this address was undone without being seen. */
 static void vmm_place(const struct gp_record *mapping)
 {
     struct gp_record old;

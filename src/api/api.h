@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api.h: what the functions of gpuprof.h in this folder share.  They are called by the program, on any of its threads,
- * and never start the library, never call CUDA, never allocate and never print.
+ * api.h: what the functions of gpuprof.h in this folder share. The program calls them on any of
+ * its threads. They never start the library, call CUDA, allocate or print.
  */
 #ifndef GP_API_API_H
 #define GP_API_API_H
@@ -10,24 +10,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* False: nothing is known in this process (not injected, switched off, a forked child, start not through, or a signal
- * handler that interrupted our own code).  True needs a leave with the same variable, which gives errno back. */
+/* False: nothing is known in this process (not injected, switched off, a forked child, start not
+ * finished, or a signal handler that interrupted our own code). After true, call the leave
+ * function with the same variable; it restores errno. */
 bool gp_api_enter(int *saved_errno);
 void gp_api_leave(int saved_errno);
 
-/* Inside the two: polled parts of the numbers are brought up to date, where there are any. */
+/* Call it between the two: brings the polled parts of the numbers up to date, if there are any. */
 void gp_api_poll(void);
 
-/* A row of gp_wire_device[] at one instant, polled parts fresh; or a reset of it (GP_RESET_*).  False: not known. */
+/* Reads a row of gp_wire_device[] at one instant, with fresh polled parts; or resets it
+ * (GP_RESET_*). False: the device is not known. */
 bool gp_api_device(unsigned index, struct gp_wire_device *out);
 bool gp_api_reset(unsigned index, unsigned what);
 
-/* A statistic: its public name, and where it stands in struct gp_wire_device. */
+/* A statistic: its public name, and its place in struct gp_wire_device. */
 struct gp_api_stat {
     const char *name;
     uint16_t offset;
 };
-#define GP_API_DEVICE_STATS 122u /* as torch.cuda.memory_stats */
+#define GP_API_DEVICE_STATS 122u /* as in torch.cuda.memory_stats */
 #define GP_API_HOST_STATS   18u
 extern const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS];
 extern const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * name.c: the statistics' names and places.  The order is part of the interface (sorted, as PyTorch's dictionaries are;
- * what is added later comes last), and tests/golden/api keeps it.
+ * name.c: the names and places of the statistics. The order is part of the interface: sorted, as
+ * in PyTorch's dictionaries; later additions go to the end. tests/golden/api records it.
  */
 #include "api/api.h"
 #include <stddef.h>
@@ -38,8 +38,8 @@ const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS] = {
     GP_POOLED("segment", GP_STAT_SEGMENT),
 };
 
-/* PyTorch's host allocator calls what it holds pinned `allocated`, what the program uses of it `active`: on a device
- * these are reserved and allocated. */
+/* PyTorch's host allocator calls the memory that it holds pinned `allocated`, and the part that
+ * the program uses `active`. On a device these are reserved and allocated. */
 const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS] = {
     GP_VALUE("active_bytes", stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]),
     GP_VALUE("active_requests", stats[GP_STAT_ALLOCATION][GP_POOL_ALL]),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * scope.c: the scopes and marks of gpuprof.h.  The table of scopes is export/'s: `gpuprof scope` works on the same. */
+ *
+ * scope.c: the scopes and marks of gpuprof.h. The table of scopes belongs to export/; `gpuprof
+ * scope` works on the same table.
+ */
 #include "account/feed.h"
 #include "api/api.h"
 #include "base/compiler.h"
@@ -8,7 +11,8 @@
 #include <gpuprof/gpuprof.h>
 #include <string.h>
 
-/* As much of a name as a field holds beside its NUL; a character of UTF-8 is kept whole or left out. */
+/* Copies as much of a name as a field holds beside its NUL; a UTF-8 character is copied whole or
+ * left out. */
 static void api_name(char *out, size_t bytes, const char *name)
 {
     size_t length = strnlen(name, bytes);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * stat.c: the memory statistics of gpuprof.h: devices and host. */
+ *
+ * stat.c: the memory statistics of gpuprof.h, of devices and of the host.
+ */
 #include "account/feed.h"
 #include "account/tap.h"
 #include "api/api.h"
@@ -26,7 +28,8 @@ void gp_api_leave(int saved_errno)
     errno = saved_errno;
 }
 
-/* A question to the driver costs thirty times the read itself, and most programs have nothing to ask about. */
+/* A query of the driver costs thirty times the read itself, and most programs have nothing to
+ * query. */
 void gp_api_poll(void)
 {
     if (gp_tap_polled())
@@ -44,7 +47,7 @@ bool gp_api_device(unsigned index, struct gp_wire_device *out)
     return known;
 }
 
-/* A reset is an event, whoever asks for it (drain.c). */
+/* Every reset writes an event, whichever interface requests it (drain.c). */
 bool gp_api_reset(unsigned index, unsigned what)
 {
     struct gp_wire_before_after values;
@@ -66,7 +69,8 @@ static bool api_is_gpu(int device)
 
 /* ---- is there anybody ----------------------------------------------------------------------------------------- */
 
-/* Without a source the program's own calls go uncounted; what our allocator hands out makes a device known. */
+/* Without a source the program's own calls are not counted; memory that our allocator hands out
+ * makes a device known. */
 GP_EXPORT int gpuprof_active(void)
 {
     int saved_errno;

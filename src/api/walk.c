@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * walk.c: gpuprof_walk: the memory of a device piece by piece, into the caller's array.  Writes there under the locks
- * of the cache and of the pointer map, and so calls nothing that could wait for somebody who waits for them.
+ * walk.c: gpuprof_walk copies the memory of a device, piece by piece, into the caller's array.
+ * It writes there under the locks of the cache and of the pointer map, so it calls nothing that
+ * could wait for a thread that waits for these locks.
  */
 #include "account/tap.h"
 #include "api/api.h"

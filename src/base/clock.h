@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * clock.h: the one clock of events and deadlines (vDSO: no system call). */
+ *
+ * clock.h: the one clock for events and deadlines (vDSO: no system call).
+ */
 #ifndef GP_BASE_CLOCK_H
 #define GP_BASE_CLOCK_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * compiler.h: the few compiler words that the project uses. */
+ *
+ * compiler.h: the few compiler attributes that the project uses.
+ */
 #ifndef GP_BASE_COMPILER_H
 #define GP_BASE_COMPILER_H
 
@@ -12,7 +14,8 @@
 #define GP_EXPORT              __attribute__((visibility("default")))
 #define GP_PRINTF(_fmt, _args) __attribute__((format(printf, _fmt, _args)))
 
-/* Adjacent-line prefetch fetches pairs of 64-byte lines on x86-64, so a line that one thread owns is padded to two. */
+/* On x86-64 the adjacent-line prefetcher fetches pairs of 64-byte lines, so a line that belongs
+ * to one thread is padded to two. */
 #define GP_LINE         128
 #define GP_ALIGNED_LINE __attribute__((aligned(GP_LINE)))
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * futex.h: wait and wake on a word that two processes share (so never FUTEX_PRIVATE_FLAG). */
+ *
+ * futex.h: wait and wake on a word that two processes share (so never FUTEX_PRIVATE_FLAG).
+ */
 #ifndef GP_BASE_FUTEX_H
 #define GP_BASE_FUTEX_H
 
@@ -10,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sleeps while *word == seen, at most timeout_ns (UINT64_MAX: for ever).  Spurious returns are allowed: the caller
- * looks at the word again. */
+/* Sleeps while *word == seen, for at most timeout_ns (UINT64_MAX: without limit). It may return
+ * spuriously: the caller must read the word again. */
 static inline void gp_futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
     struct timespec ts = {(time_t)(timeout_ns / 1000000000ull), (long)(timeout_ns % 1000000000ull)};

@@ -8,15 +8,16 @@
 #include "base/testpoint.h"
 #include <stdint.h>
 
-/* 40 ms (pause.h).  A look takes microseconds; a fork of a process of many gigabytes tens of milliseconds.  A program's
- * own atfork handler may wait for a thread that waits here: rather a stack too few than a program that hangs. */
+/* 40 ms (pause.h). A walk takes microseconds; the fork of a process of many gigabytes takes tens
+ * of milliseconds. A program's own atfork handler may wait for a thread that waits here, so the
+ * wait is bounded: a missing stack is better than a program that hangs. */
 #define GP_LOADER_ROUNDS 2000
 
-static uint32_t x_looking; /* threads that look */
+static uint32_t x_looking; /* threads that walk the list */
 static uint32_t x_forking; /* threads that fork */
 
-/* Each side first says what it does and then looks at the other: all four are sequentially consistent, so that not both
- * can miss each other. */
+/* Each side first announces what it does and then reads the other's word. All four accesses are
+ * sequentially consistent, so at least one side sees the other. */
 static bool loader_enter(void)
 {
     for (unsigned round = 0; round < GP_LOADER_ROUNDS; round++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock.h: locks with ranks.  A thread takes locks in rising rank only; debug builds check it.  All of them are leaves
- * of the host's locks: nothing is called under them that could call back into the host (no CUDA, no CUPTI, no malloc).
+ * lock.h: locks with ranks. A thread takes locks only in rising rank; debug builds check it. All
+ * of them are leaves of the host's locks: code that holds one calls nothing that could call back
+ * into the host (no CUDA, no CUPTI, no malloc).
  */
 #ifndef GP_BASE_LOCK_H
 #define GP_BASE_LOCK_H
@@ -12,19 +13,19 @@
 #include <stdint.h>
 
 enum gp_lock_rank {
-    GP_RANK_GROW = 1, /* cache: who asks the driver for memory, or gives some back; the backend runs inside */
+    GP_RANK_GROW = 1, /* cache: driver memory requested or released; the backend runs inside */
     GP_RANK_PUBLISH,  /* export: one publisher at a time; takes account's locks inside */
     GP_RANK_BATCH,    /* export: one batch at a time; takes account's locks inside */
     GP_RANK_ACCOUNT,  /* account: device identities, polled parts */
     GP_RANK_CACHE,    /* cache: blocks and indexes; the counters' mutex is taken inside */
     GP_RANK_SITE,     /* site: new call sites and names; nothing inside */
-    GP_RANK_RECORD,   /* record: what became of the recording; nothing inside */
+    GP_RANK_RECORD,   /* record: the result of the recording; nothing inside */
 };
 
 struct gp_lock {
     pthread_mutex_t mutex;
     enum gp_lock_rank rank;
-    uint32_t x_waiting; /* threads that found it held */
+    uint32_t x_waiting; /* threads that found the lock held */
 };
 
 #define GP_LOCK_INIT(_rank)                                                                                            \
@@ -33,7 +34,7 @@ struct gp_lock {
     }
 
 #ifdef GP_DEBUG
-extern __thread unsigned gp_lock_held; /* bit per rank; debug builds only, so outside the 64-byte budget */
+extern __thread unsigned gp_lock_held; /* a bit per rank; debug builds only, so outside the 64-byte budget */
 #endif
 
 static inline void gp_lock_take(struct gp_lock *lock)
@@ -57,9 +58,9 @@ static inline void gp_lock_give(struct gp_lock *lock)
 #endif
 }
 
-/* For who holds it again and again: lets those who wait have it first.  A mutex is not fair: its holder can take it
- * again before the one whom it woke has come.  Under heavy use somebody always waits: after a millisecond or so it is
- * our turn. */
+/* Call this between repeated acquisitions, so that waiters get a turn: a mutex is unfair, and
+ * its holder can take it again before the thread that it woke runs. Under heavy use some thread
+ * always waits, so the wait ends after about a millisecond. */
 static inline void gp_lock_pass(struct gp_lock *lock)
 {
     for (unsigned round = 0; round < 160 && __atomic_load_n(&lock->x_waiting, __ATOMIC_RELAXED); round++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * log.c: one line, one write. */
+ *
+ * log.c: writes each log line with one system call.
+ */
 #include "base/log.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +15,11 @@ static int log_fd = STDERR_FILENO;
 int gp_log_open(enum gp_log_level level, const char *file)
 {
     if (file) {
-        /* In a folder that others may write, a planted link must not choose the file. */
+        /* In a folder that others can write, a planted link must not redirect the file. */
         int low = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (low < 0)
             return -errno;
-        int high = fcntl(low, F_DUPFD_CLOEXEC, 200), error = errno; /* low numbers are the program's */
+        int high = fcntl(low, F_DUPFD_CLOEXEC, 200), error = errno; /* low descriptor numbers belong to the program */
         close(low);
         if (high < 0)
             return -error;
@@ -43,6 +45,6 @@ void gp_log(enum gp_log_level level, const char *format, ...)
         used = (int)sizeof(line) - 2;
     line[used++] = '\n';
     ssize_t written = write(log_fd, line, (size_t)used);
-    (void)written; /* a log that cannot be written is not the program's problem */
+    (void)written; /* a failure to write the log must not affect the program */
     errno = saved_errno;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * log.h: what the library says about itself: nothing, unless GPUPROF_LOG=LEVEL[:FILE] asks.  Not for callbacks. */
+ *
+ * log.h: the library's own log: empty unless GPUPROF_LOG=LEVEL[:FILE] is set. Do not call it
+ * from callbacks.
+ */
 #ifndef GP_BASE_LOG_H
 #define GP_BASE_LOG_H
 
@@ -7,7 +10,7 @@
 
 enum gp_log_level { GP_LOG_OFF, GP_LOG_ERROR, GP_LOG_WARN, GP_LOG_INFO, GP_LOG_DEBUG };
 
-/* file NULL: stderr.  0, or -errno of opening the file (then nothing is logged). */
+/* file NULL: stderr. Returns 0, or -errno of opening the file (then nothing is logged). */
 int gp_log_open(enum gp_log_level level, const char *file);
 void gp_log(enum gp_log_level level, const char *format, ...) GP_PRINTF(2, 3);
 

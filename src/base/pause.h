@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * pause.h: how to wait for somebody who holds something for nanoseconds. */
+ *
+ * pause.h: how to wait for a thread that holds something for nanoseconds.
+ */
 #ifndef GP_BASE_PAUSE_H
 #define GP_BASE_PAUSE_H
 
@@ -10,10 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* round: 0, 1, 2 ... of one wait.  Spins first: the holder needs some 100 ns unless it was preempted.  Then yields,
- * which gives it the CPU, but not past a waiter of higher real-time priority: for that, sleeps 20 us.  The sleep is a
- * raw system call, because libc's is a cancellation point, and unwinding from here would go through the driver's
- * frames.  Keeps errno. */
+/* round: 0, 1, 2 ... of one wait. It spins first: the holder needs some 100 ns unless it was
+ * preempted. Then it yields the CPU to the holder. A yield does not help if the waiter has a
+ * higher real-time priority, so it finally sleeps 20 us. The sleep is a raw system call, because
+ * libc's is a cancellation point, and unwinding from here would go through the driver's frames.
+ * Keeps errno. */
 static inline void gp_pause(unsigned round)
 {
     if (GP_LIKELY(round < 128)) {

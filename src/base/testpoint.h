@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * testpoint.h: named windows in concurrent code.  Built without GP_TESTPOINTS they are nothing; with it the test
- * supplies gp_testpoint() and may yield, sleep or stop the thread there.  Put one after each observable side effect
- * that another thread can race with. */
+ * testpoint.h: named windows in concurrent code. Without GP_TESTPOINTS they compile to nothing.
+ * With it the test supplies gp_testpoint(), which may yield, sleep or stop the thread there. Put
+ * one after each observable side effect that another thread can race with.
+ */
 #ifndef GP_BASE_TESTPOINT_H
 #define GP_BASE_TESTPOINT_H
 

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * text.h: makes strings of other processes harmless.  Called by every reader before a string is kept; must never pass
- * on a byte that a terminal would act upon. */
+ *
+ * text.h: makes strings from other processes harmless. Every reader calls it before it keeps a
+ * string; it must never pass on a byte that a terminal would act upon.
+ */
 #ifndef GP_BASE_TEXT_H
 #define GP_BASE_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the UTF-8 character at `at` (left > 0), its code in *code; 0 if it is not valid (overlong, surrogate, cut
- * off). */
+/* Length in bytes of the UTF-8 character at `at` (left > 0), with its code in *code; 0 if it is
+ * not valid (overlong, surrogate, cut off). */
 size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code);
-/* 0: control characters, and the invisible ones that reorder a line (bidirectional overrides). */
+/* Returns 0 for control characters and for the invisible ones that reorder a line (bidirectional
+ * overrides). */
 int gp_utf8_printable(uint32_t code);
 
-/* Copies at most from_bytes of `from` (up to its NUL) into to[to_bytes], always terminated.  What is not printable or
- * not valid becomes '?'.  A character that does not fit whole is left out. */
+/* Copies at most from_bytes of `from` (up to its NUL) into to[to_bytes], always terminated.
+ * Characters that are not printable or not valid become '?'. A character that does not fit whole
+ * is left out. */
 void gp_text_clean(char *to, size_t to_bytes, const char *from, size_t from_bytes);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * thread.c: per-thread record, and whether we are alive in this process. */
+ *
+ * thread.c: the per-thread record, and whether the library is active in this process.
+ */
 #include "base/thread.h"
 #include <errno.h>
 #include <sys/mman.h>
@@ -9,8 +11,9 @@
 __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 uint64_t *gp_thread_nested;
 
-/* A private page that the kernel empties in every child, however it was made (fork, clone, raw syscall): 0 means "not
- * ours".  Costs one load; getpid() costs a system call, pthread_atfork misses raw forks. */
+/* A private page that the kernel clears in every child, however it was made (fork, clone, raw
+ * system call): 0 means that the process is not ours. The check costs one load; getpid() costs a
+ * system call, and pthread_atfork misses raw forks. */
 static uint32_t *x_alive;
 static uint32_t x_thread_count;
 
@@ -61,7 +64,8 @@ bool gp_thread_enter(void)
         return false;
     }
     me->inside = 1;
-    /* The compiler must not move our work before the guard: a signal handler on this thread looks at it. */
+    /* The compiler must not move our work before the guard, because a signal handler on this
+     * thread reads it. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(me->number == 0))
         thread_first(me);

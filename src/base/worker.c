@@ -7,12 +7,13 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* CUDA's own frames run on the poller's stack; measured needs are far below, and the pages are touched only when
- * used. */
+/* CUDA's own frames run on the poller's stack; measured needs are far below this, and pages are
+ * touched only when used. */
 #define GP_WORKER_STACK (256 << 10)
 
-/* The C library takes the program's static TLS, which may be larger than that, out of the stack, and says how much it
- * takes in a function that has no header (glibc; other ones add it to the stack themselves). */
+/* The C library takes the program's static TLS, which may be larger than this, out of the stack.
+ * A function without a header reports how much (glibc; other libraries add it to the stack
+ * themselves). */
 static size_t worker_stack(const pthread_attr_t *attr)
 {
     size_t (*taken)(const pthread_attr_t *attr);
@@ -29,15 +30,16 @@ static void *worker_main(void *arg)
 {
     const struct gp_worker *worker = arg;
     pthread_setname_np(pthread_self(), worker->name);
-    gp_thread_enter(); /* gives the thread its number and tid ... */
+    gp_thread_enter(); /* gives the thread its number and tid first ... */
     gp_thread_leave();
-    gp_thread.ignored = 1; /* ... before its callbacks are ignored */
+    gp_thread.ignored = 1; /* ... and only then ignores its callbacks */
     return worker->main(NULL);
 }
 
 int gp_worker_start(void *(*main)(void *), const char *name)
 {
-    static struct gp_worker workers[3]; /* drain, poll and record: started once each, by the thread that injects us */
+    /* Drain, poll and record: the thread that injects the library starts each once. */
+    static struct gp_worker workers[3];
     static unsigned count;
     pthread_t thread;
     pthread_attr_t attr;
@@ -47,11 +49,11 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, worker_stack(&attr));
-    /* A thread inherits its maker's mask: it must be born with every signal blocked. */
+    /* A thread inherits the mask of its creator, and it must start with every signal blocked. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = pthread_create(&thread, &attr, worker_main, worker);
-    if (error == EINVAL) { /* it takes more than it says */
+    if (error == EINVAL) { /* it takes more than it reports */
         pthread_attr_destroy(&attr);
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * oomadvice.c: what would help, each piece of advice with its condition.  A hint that does not help costs a person a
- * day, so each one is computed: it is given only if the numbers of this failure say that the request would then have
- * been served.
+ * oomadvice.c: the advice on the page, each piece with its condition. A hint that does not help
+ * costs its reader a day, so each one is computed: it is given only if the numbers of this
+ * failure show that the request would then have succeeded.
  */
 #include "oom/oompage.h"
 #include <stdio.h>
 #include <string.h>
 
-/* A context with its kernels loaded takes 0.2 to 0.8 GiB, which the driver counts and we cannot see: what may be our
- * own context is not blamed on others. */
+/* A context with its kernels loaded takes 0.2 to 0.8 GiB, which the driver counts and the
+ * library cannot see. Memory that may be our own context is not attributed to others. */
 #define GP_OOM_CONTEXT_BYTES (1ll << 30)
 /* A page of device memory: the granularity of cuMemCreate. */
 #define GP_OOM_PAGE (2ll << 20)
@@ -33,7 +33,7 @@ static bool oom_has_limit(const struct gp_wire_oom *oom)
 
 static int64_t oom_asked(const struct gp_wire_oom *oom)
 {
-    return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* sums stay in range */
+    return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* the sums stay in range */
 }
 
 void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
@@ -78,7 +78,7 @@ static bool advice_too_large(const struct gp_oom_case *c)
     return c->sums->total_bytes > 0 && c->asked > c->sums->total_bytes;
 }
 
-/* The limit refused, and the driver would not have. */
+/* The limit refused the request, and the driver would not have. */
 static bool advice_limit(const struct gp_oom_case *c)
 {
     const struct gp_wire_oom *oom = c->oom;
@@ -87,8 +87,9 @@ static bool advice_limit(const struct gp_oom_case *c)
            c->sums->missing_bytes <= 0;
 }
 
-/* Physical memory can be taken out of the middle of a segment in whole pages: of every idle piece all but two pages,
- * its ends, for certain.  What is idle within a page that holds a live block can move nowhere. */
+/* Physical memory can be taken out of the middle of a segment only in whole pages. Of every idle
+ * piece all but two pages, its ends, are certain. Idle memory within a page that holds a live
+ * block cannot move. */
 static int64_t oom_movable(const struct gp_wire_oom *oom)
 {
     int64_t loss, pieces = oom_positive(oom->idle_pieces);
@@ -98,7 +99,8 @@ static int64_t oom_movable(const struct gp_wire_oom *oom)
     return oom_positive(all > one ? all : one);
 }
 
-/* Idle memory, with what the driver still had, would have made up the request, had its pages lain together. */
+/* Idle memory, together with the driver's free memory, would have covered the request if its
+ * pages had been adjacent. */
 static bool oom_is_fragmented(const struct gp_oom_case *c)
 {
     const struct gp_wire_oom *oom = c->oom;
@@ -118,13 +120,13 @@ static bool advice_expandable(const struct gp_oom_case *c)
     return oom_is_fragmented(c) && knows && !oom_is_expandable(c->oom);
 }
 
-/* For those whose segments cannot grow, or were not enough. */
+/* For allocators whose segments cannot grow, or if growing was not enough. */
 static bool advice_caching(const struct gp_oom_case *c)
 {
     return oom_is_fragmented(c) && strcmp(c->oom->policy, "caching") != 0 && !advice_expandable(c);
 }
 
-/* Blocks of half the request and more stay whole. */
+/* Blocks of at least half the request stay whole. */
 static int64_t oom_split_bytes(const struct gp_oom_case *c)
 {
     return c->asked / 2 >> 20 << 20;
@@ -257,8 +259,8 @@ static void say_less(struct gp_oom_page *page, const struct gp_oom_case *c)
 
 static const struct {
     const char *name;
-    bool alone; /* nothing after it is worth saying */
-    bool last;  /* only if nothing before it applied */
+    bool alone; /* advice after it adds nothing */
+    bool last;  /* only if no advice before it applied */
     bool (*applies)(const struct gp_oom_case *c);
     void (*say)(struct gp_oom_page *page, const struct gp_oom_case *c);
 } gp_advices[GP_ADVICES] = {

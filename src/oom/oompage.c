@@ -28,7 +28,7 @@ const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
     return text;
 }
 
-#define GP_PAGE_LABEL 12 /* "allocator" and a space beside it */
+#define GP_PAGE_LABEL 12 /* "allocator" and a space after it */
 
 static void page_line(struct gp_oom_page *page, int column, const char *label, const char *text, size_t length)
 {
@@ -39,7 +39,8 @@ static void page_line(struct gp_oom_page *page, int column, const char *label, c
     page->lines++;
 }
 
-/* Bytes of the first line of text that is not wider than width: up to a space, if there is one. */
+/* Length of the first line of text that is not wider than width: it ends at a space, if there is
+ * one. */
 static size_t page_break(const char *text, size_t length, size_t width)
 {
     if (length <= width)

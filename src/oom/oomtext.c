@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * oomtext.c: see oomtext.h.  The page; what would help is oomadvice.c. */
+ *
+ * oomtext.c: the page of the out-of-memory report (oomtext.h). The advice on it is in
+ * oomadvice.c.
+ */
 #include "oom/oomtext.h"
 #include "oom/oompage.h"
 #include <inttypes.h>
@@ -90,7 +93,7 @@ static void page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
     gp_oom_say(page, "process", "%s", line);
 }
 
-/* Why idle memory did not serve. */
+/* Why idle memory could not serve the request. */
 static void page_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom)
 {
     char idle[GP_OOM_SIZE], largest[GP_OOM_SIZE], waiting[GP_OOM_SIZE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fuzz_cache.c: bytes become a policy, a device and operations on the caching allocator, judged after each one by the
- * model of lib/cachemodel.h.  Aborts at the first disagreement and says which.
+ * fuzz_cache.c: turns the input into a policy, a device and operations on the caching allocator, and checks it after
+ * each operation against the model of lib/cachemodel.h.  Aborts at the first difference and prints it.
  *
  *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files and folders named as arguments, then inputs of its own making.
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define MIB       (1ull << 20)
-#define MOST      4000 /* operations: what does not show in so many is the random test's affair */
+#define MOST      4000 /* operations; cases that need more are left to the random test */
 #define HEAD      4
 #define OWN_TRIES 32 /* inputs for each place that the replaying main makes itself */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * fuzz_cfi.c: unwind tables from anywhere.  Nothing outside the given bytes may be read, whatever they say, and a rule
- * that comes out must be one that native.c can apply.
+ * fuzz_cfi.c: feeds arbitrary unwind tables to the reader.  It must read nothing outside the given bytes, and a rule
+ * that it returns must be one that native.c can apply.
  *
  *   clang -fsanitize=fuzzer,address,undefined ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files and folders named as arguments, each also with every byte of it
  *   changed in turn and cut off after every byte.  Prints "N inputs".
  *
- * Input: {where .eh_frame_hdr is, which pc: 4 bytes each, little-endian}, then a segment.  Asked for are that pc and
- * some behind each of the first places that the search table names.
+ * Input: {where .eh_frame_hdr is, which pc: 4 bytes each, little-endian}, then a segment.  The test looks up that pc and
+ * some after each of the first locations in the search table.
  */
 #include "site/cfi.h"
 
@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size -= HEAD;
     if (header >= size)
         return 0;
-    /* Of its own, so that the sanitizer sees its end; no more aligned than a section is. */
+    /* A mapping of its own, so that the sanitizer sees its end; aligned no better than a section
+     * is. */
     uint8_t *copy = malloc(size);
     if (!copy)
         abort();
@@ -71,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifdef GP_FUZZ_REPLAY
 #include "fuzz/files.h"
 
-/* What a fuzzer would begin with. */
+/* The inputs that a fuzzer starts from. */
 static void damage(const char *path)
 {
     static uint8_t data[1 << 16], damaged[1 << 16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fuzz_library.c: ELF files from any container, as the agent reads them: the build id and the note of the probe.
- * Nothing may crash, hang, leak or read out of bounds; what comes out lies inside the file.
+ * fuzz_library.c: reads arbitrary ELF files as the agent does: the build id and the note of the probe.  Nothing may
+ * crash, hang, leak or read out of bounds, and every result lies inside the file.
  *
  *   clang -fsanitize=fuzzer,address,undefined ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, each also with every byte of it changed in

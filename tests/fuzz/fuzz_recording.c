@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * fuzz_recording.c: feeds bytes to the reader of recordings.  Nothing may crash, hang, leak or read out of bounds, and
- * what is accepted keeps every promise of recording.h.  An input is one of
+ * an accepted recording keeps every promise of recording.h.  An input is one of
  *
- *      a recording       read as it is, and again with every checksum made right, or no change would get past them
- *      'B' blocks        of which a recording is made: type, rows (2 bytes), length (2 bytes), payload; so that changes
+ *      a recording       read as it is, and again with all checksums corrected, since they reject other changes
+ *      'B' blocks        from which a recording is built: type, rows (2 bytes), length (2 bytes), payload; so that changes
  *                        reach the payloads, which are packed in real recordings
  *
  * With -DGP_FUZZ_REPLAY it runs the files named as arguments, each with every third byte changed in four ways and cut

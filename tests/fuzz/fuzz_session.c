@@ -27,7 +27,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct gp_test_session good;
-static void *spare; /* a copy of the good session, to mend what an input broke */
+static void *spare; /* a copy of the good session, to restore what an input changed */
 static FILE *nowhere;
 static uint64_t damaged, refused, accepted;
 
@@ -55,7 +55,7 @@ static void fuzz_show(struct gp_process *process)
     struct gp_system system = {.process_count = 1, .processes = process};
     json_t *top = gp_stat_json(&system, -1);
     if (!top)
-        abort(); /* a string that is not UTF-8 would do this */
+        abort(); /* an invalid UTF-8 string would cause this */
     json_dumpf(top, nowhere, JSON_COMPACT);
     json_decref(top);
     gp_stat_table(nowhere, &system, -1);
@@ -90,7 +90,7 @@ static void fuzz_session(void)
     int rc = gp_peer_load(&session, dup(good.fd), problem);
     if (rc) {
         if (rc == -EPROTO && !problem[0])
-            abort(); /* damage must have a reason */
+            abort(); /* damage must be reported with a reason */
         refused++;
         return;
     }
@@ -122,7 +122,7 @@ static void fuzz_file(const uint8_t *data, size_t size)
 static void fuzz_patches(const uint8_t *data, size_t size)
 {
     const uint8_t *at = data, *end = data + size;
-    for (int pass = 0; pass < 2; pass++) { /* break it, then mend it */
+    for (int pass = 0; pass < 2; pass++) { /* damage it, then restore it */
         for (at = data; end - at >= 4;) {
             size_t offset = at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16, length = at[3];
             at += 4;
@@ -153,7 +153,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifdef GP_FUZZ_REPLAY
 #include "fuzz/files.h"
 
-/* Every byte of [from, from + bytes) gets values that are off by one bit, all zero, all one. */
+/* Every byte of [from, from + bytes) is set to values that differ in one bit, to zero, and to
+ * all ones. */
 static void flip(size_t from, size_t bytes)
 {
     static const uint8_t flips[] = {0x01, 0x80, 0xff};
@@ -161,7 +162,7 @@ static void flip(size_t from, size_t bytes)
         for (size_t i = 0; i < sizeof(flips); i++) {
             uint8_t was = ((uint8_t *)spare)[at];
             uint8_t patch[] = {0, (uint8_t)at, (uint8_t)(at >> 8), (uint8_t)(at >> 16), 1, (uint8_t)(was ^ flips[i])};
-            /* An odd publish_seq is 5 ms of patience: once will do. */
+            /* An odd publish_seq costs 5 ms of waiting, so it is tried only once. */
             if (at == offsetof(struct gp_wire_header, publish_seq) && i)
                 continue;
             LLVMFuzzerTestOneInput(patch, sizeof(patch));

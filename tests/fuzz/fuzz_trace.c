@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fuzz_trace.c: feeds bytes to the readers of traces.  Nothing may crash, hang, leak or read out of bounds; a trace
- * that is accepted keeps every promise of trace.h, and its text form is read back to the same text.
+ * that is accepted keeps every promise of trace.h, and its text form reads back as the same text.
  *
  *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itools -Itests ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
@@ -24,7 +24,7 @@ static void promise(bool kept)
         abort();
 }
 
-/* Blocks are born once, in order, die at most once, and are used only between. */
+/* Block ids are allocated once, in order, freed at most once, and used only in between. */
 static void check(const struct gp_replay_trace *trace)
 {
     uint8_t *state = calloc(trace->blocks + 1u, 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter.pml: a spin model of src/ds/counter.c, one gauge.  UPDATERS threads allocate and free through SHARDS shards, one
- * observer takes snapshots, resets the peak, begins, reads and ends a watch.  The ghosts truth/top/watch_top move in the
- * same step as the write that makes an update final, and every value the set reports is compared with them.
- * What is left out: how long the set stays closed (here: any time), how credit is dealt (here: all to one shard, halves, or
- * kept), totals.  M_* are mutants: each must make an assertion fail (run.sh). */
+ * counter.pml: a spin model of src/ds/counter.c, one gauge.  UPDATERS threads allocate and free through SHARDS shards.
+ * One observer takes snapshots, resets the peak, and begins, reads and ends a watch.  The ghosts truth/top/watch_top
+ * change in the same step as the write that makes an update final; every value that the set reports is compared with them.
+ * The model leaves out the totals, how long the set stays closed (here: any time) and how credit is dealt (here: all to
+ * one shard, halves, or kept).  M_* are mutants: each must make an assertion fail (run.sh). */
 #ifndef UPDATERS
 #define UPDATERS 2
 #endif
@@ -84,7 +84,7 @@ inline apply_owned(s, change, got)
         if
         :: change > 0 && seen < change -> got = false; seen = 0
         :: else ->
-#ifdef M_EARLY_RELEASE /* the shard is given back before the credit is written */
+#ifdef M_EARLY_RELEASE /* the shard is released before the credit is written */
             state[s] = OPEN;
 #endif
             d_step { credit[s] = seen - (change); ghost(change); seen = 0 }
@@ -101,7 +101,8 @@ inline apply_owned(s, change, got)
     fi
 }
 
-/* Shard after shard, with everybody running in between.  The drain itself is one step: the shard belongs to the closer. */
+/* Closes shard after shard; all other threads may run in between.  The drain
+ * itself is one step, because the closer then owns the shard. */
 inline close_one(s)
 {
     atomic {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run.sh: checks counter.pml and that every mutant is refuted.  Exit 0: as it must be; 1: not; 77: spin or a C compiler is
-# missing.  `run.sh` takes some minutes of one processor; `run.sh quick` checks the smaller of the two layouts.
+# run.sh: checks that counter.pml holds and that every mutant fails.  Exit 0: all checks passed; 1: a check failed; 77: spin
+# or a C compiler is missing.  `run.sh` uses one processor for some minutes; `run.sh quick` checks the smallest layout only.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 command -v spin >/dev/null 2>&1 && command -v "${CC:-cc}" >/dev/null 2>&1 || {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.c: threads make events while listeners come and go.  Run by hand and by `make check`; usage: batch [seconds]
- * [seed].
+ * batch.c: threads make events while listeners start and stop. Run by hand and by `make check`;
+ * usage: batch [seconds] [seed].
  *
- * The code under test is compiled in here with its probe replaced by a function, so no kernel is needed and every batch
- * is seen.  The oracle: no event comes twice, numbers of batches have no gap, `lost` never falls; while somebody
- * listened all the time, carried + lost = made to the last event; when nobody does any more the watch and the reader's
- * memory are gone; and after all of it a single event is still told of at once: no bell was missed.
+ * The code under test is compiled in here with its probe replaced by a function, so no kernel is
+ * needed and every batch is seen. The oracle: no event arrives twice; the numbers of batches
+ * have no gap; `lost` never falls; while a listener is present all the time, carried + lost =
+ * made up to the last event; after the last listener stops, the watch and the reader's memory
+ * are released; and after all of it a single event is still reported at once, so no wake-up was
+ * missed.
  */
 #define _GNU_SOURCE
 #define _SDT_HAS_SEMAPHORES 1
@@ -27,7 +29,7 @@ static void torture_heard(const struct gp_batch *batch, uint64_t bytes);
 #include <unistd.h>
 
 #define THREADS 4u
-#define CHUNKS  64u /* small: it comes round while the reader sleeps */
+#define CHUNKS  64u /* small: it wraps around while the reader sleeps */
 #define MOST    (1u << 20)
 
 static struct gp_session session;
@@ -36,7 +38,7 @@ static GP_ALIGNED_LINE struct gp_wire_mailbox mailbox;
 static struct gp_wire_chunk chunks[CHUNKS] __attribute__((aligned(4096)));
 static struct gp_ring ring;
 
-static bool is_watched; /* under the lock of batch.c, as all of the oracle's but what says otherwise */
+static bool is_watched; /* under the lock of batch.c, as all words of the oracle that do not say otherwise */
 static uint8_t *seen[THREADS + 1];
 static uint64_t carried, lost, seq, wrong;
 static const char *why = "";
@@ -72,8 +74,8 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     return index < 3;
 }
 
-/* Windows: batch.c's are a sleep wide, every other time where they are rare; those of the ring, in every event, a yield
- * now and then. */
+/* Delays in the windows: those of batch.c are a sleep, every second time where they are rare;
+ * those of the ring, which every event passes, are an occasional yield. */
 void gp_testpoint(const char *name)
 {
     static __thread unsigned random;
@@ -100,26 +102,26 @@ static void torture_heard(const struct gp_batch *batch, uint64_t bytes)
     if (bytes != offsetof(struct gp_batch, events) + batch->event_count * sizeof(batch->events[0]))
         blame("size");
     if (batch->seq != ++seq)
-        blame("a gap");
+        blame("a gap in the numbers of batches");
     if (batch->lost < lost)
-        blame("lost falls");
+        blame("lost fell");
     lost = batch->lost;
     for (unsigned i = 0; i < batch->event_count; i++) {
         const struct gp_wire_event *event = &batch->events[i];
         uint64_t thread = event->stream, number = event->address;
         if (thread > THREADS || number >= MOST) {
-            blame("an event that nobody made");
+            blame("an event that was never made");
             continue;
         }
         if (seen[thread][number]++)
-            blame("an event that comes twice");
+            blame("an event that arrived twice");
         carried++;
     }
 }
 
 /* ---- the program's threads --------------------------------------------------------------------------------------- */
 
-/* As gp_event_write (account/event.c). */
+/* Like gp_event_write (account/event.c). */
 static void event_make(struct gp_ring_cursor *cursor, uint32_t thread, uint64_t number)
 {
     struct gp_wire_event event = {.time_ns = gp_clock_ns(), .type = GP_EVENT_ALLOC, .kind = GP_KIND_LINEAR};
@@ -147,7 +149,7 @@ static void *program_main(void *arg)
     return NULL;
 }
 
-/* As drain_main, which answers the mailbox too. */
+/* Like drain_main, which also answers the mailbox. */
 static void *drain_main(void *arg)
 {
     uint64_t turn = 0;
@@ -174,7 +176,8 @@ static void listen(bool is_on)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* A thread's first event may count as lost where the listener came between its time and its write. */
+/* A thread's first event may count as lost if the listener started between its time and its
+ * write. */
 static uint64_t heard_now(void)
 {
     gp_lock_take(&batch_lock);
@@ -192,7 +195,7 @@ static void one_more(struct gp_ring_cursor *cursor)
         usleep(200);
     gp_lock_take(&batch_lock);
     if (carried + lost == before)
-        blame("a bell that nobody heard");
+        blame("a missed wake-up");
     gp_lock_give(&batch_lock);
 }
 
@@ -208,11 +211,12 @@ static void nobody(void)
             return;
     }
     gp_lock_take(&batch_lock);
-    blame("something stays behind the listener");
+    blame("the watch or the reader's memory was not released");
     gp_lock_give(&batch_lock);
 }
 
-/* always: somebody listens from before the start to the end.  In a process of its own: batch.c lives once. */
+/* always: one listener is present from before the start to the end. Runs in a process of its
+ * own, because batch.c keeps process-wide state. */
 static int round_run(bool always, unsigned seed)
 {
     pthread_t threads[THREADS], drain;
@@ -240,7 +244,7 @@ static int round_run(bool always, unsigned seed)
         usleep(random >> 16 & 0x1fff);
         if (always)
             continue;
-        /* Away for a moment, often just long enough for the thread to see it. */
+        /* Stops listening for a moment, often just long enough for the thread to notice. */
         listen(false);
         if (random >> 30)
             drain_ring();
@@ -255,19 +259,19 @@ static int round_run(bool always, unsigned seed)
         listen(true);
     }
     one_more(&cursor);
-    usleep(110000); /* it goes to sleep */
+    usleep(110000); /* the thread goes to sleep */
     one_more(&cursor);
     gp_batch_last();
     uint64_t made = gp_tap_events();
     if (always && carried + lost != made)
-        blame("carried + lost is not what was made");
+        blame("carried + lost differs from the events made");
     if (carried + lost > made)
-        blame("more than was made");
+        blame("more events than were made");
     __atomic_store_n(&x_drain_stop, 1, __ATOMIC_RELEASE);
     drain_ring();
     pthread_join(drain, NULL);
     if (wrong)
-        printf("  %s: %llu wrong, the last: %s; %llu made, %llu carried, %llu lost\n",
+        printf("  %s: %llu errors, the last: %s; %llu made, %llu carried, %llu lost\n",
                always ? "always" : "now and then", (unsigned long long)wrong, why, (unsigned long long)made,
                (unsigned long long)carried, (unsigned long long)lost);
     fflush(stdout);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache.c: proof by running of the caching allocator under threads (cache_oracle.h).  Arguments: seconds (default 24),
- * seed. */
+ * cache.c: runs the caching allocator under many threads and checks it with cache_oracle.h.
+ * Arguments: seconds (default 24), seed.
+ */
 #include "torture/cache_oracle.h"
 
 static bool profile_run(unsigned p, uint64_t limit_ns, uint64_t seed)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache_mutant.c: the negative control of tests/torture/cache.c.  The same cache on a device that calls every fence
- * reached, which makes it the cache that forgets to wait: blocks are given again while the device still works in them.
- * Passes only when the oracle catches that, for each kind of cache. */
+ * cache_mutant.c: the negative control of tests/torture/cache.c. The cache runs on a device that
+ * reports every fence as reached, so it never waits and hands out blocks while the device still
+ * works in them. Passes only if the oracle catches that, for each kind of cache.
+ */
 #include "torture/cache_oracle.h"
 
-/* What is under test is the oracle's verdict, not the memory accesses of a cache that was deceived. */
+/* This tests the oracle's verdict, not the memory accesses of a cache that was given false
+ * fences. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache_oracle.h: threads that share one caching allocator, and what may never happen meanwhile.  Used by cache.c and,
- * with a device whose fences lie, by cache_mutant.c.
+ * cache_oracle.h: threads that share one caching allocator, and the checks of what must never
+ * happen. Used by cache.c and, with a device whose fences report too early, by cache_mutant.c.
  *
- * A shadow word for every 256 bytes of the fake device's address space tells the owner.  Given memory is exchanged for
- * the new owner's word, and the old word must be dead, its work done or ordered before (same stream); memory that
- * leaves must be dead and done.  Two plain words at the ends of each block stand for its contents: TSan reports a
- * handover from thread to thread that nothing orders.
+ * A shadow word for every 256 bytes of the fake device's address space names the owner. When a
+ * block is allocated, the new owner's word is exchanged in. The old word must be dead, with its
+ * work done or ordered before (same stream). Memory that is released to the device must be dead
+ * and done. Two plain words at the ends of each block stand for its contents: TSan reports a
+ * handover between threads that nothing orders.
  *
  * The device's work completes when a thread lets it, and when the cache waits for a fence.
  */
@@ -28,15 +29,15 @@
 
 enum { THREADS_MAX = 8, STREAMS = 3, OPS_MAX = 4000, MAILBOX = 32, HELD_MAX = 64 };
 
-#define GRANULE       256ull /* the least that any policy gives */
+#define GRANULE       256ull /* the smallest size that any policy returns */
 #define LIVE          (1ull << 63)
 #define HARD          (1ull << 62) /* freed with a promise about all streams: must be done before any reuse */
-#define WORK(_word)   ((_word) & ((1ull << 40) - 1)) /* number of the last piece of work; 0: none */
+#define WORK(_word)   ((_word) & ((1ull << 40) - 1)) /* number of the last piece of work; 0: no work */
 #define STREAM(_word) ((unsigned)((_word) >> 40 & 0xff))
 
 struct shadow {
     uint64_t word, recorded; /* atomic */
-    uint64_t contents;       /* plain, on purpose */
+    uint64_t contents;       /* plain, not atomic, on purpose */
 };
 
 struct profile {
@@ -45,9 +46,9 @@ struct profile {
     unsigned threads, ops;
     bool large; /* sizes up to some MiB; else up to 64 KiB */
     bool turns; /* one operation at a time, so that the order is known and peaks are exact */
-    bool trims; /* one thread gives memory back all the time */
-    bool calm;  /* small blocks, after a rise always far below the peak, and little else: the shortest way's own country
-                 */
+    bool trims; /* one thread releases memory all the time */
+    /* Small blocks that stay far below the peak after a rise, and few other ones: this exercises the shortest path. */
+    bool calm;
 };
 
 struct held {
@@ -72,7 +73,7 @@ struct batch {
     struct fakedev dev;
     struct gp_cache *cache;
     uint64_t seed;
-    struct held *mailbox[MAILBOX]; /* atomic: blocks that whoever comes by frees */
+    struct held *mailbox[MAILBOX]; /* atomic: blocks that any thread may free */
     uint32_t tickets;              /* atomic */
     pthread_mutex_t turn;
     struct change *changes[THREADS_MAX];
@@ -106,7 +107,7 @@ static inline uint64_t oracle_draw(uint64_t below)
 }
 
 void gp_testpoint(const char *name);
-/* Gives the processor away in one window of 16. */
+/* Yields the processor in one window of 16. */
 void gp_testpoint(const char *name)
 {
     (void)name;
@@ -128,7 +129,7 @@ static void tally_add(uint64_t *count)
 
 /* ---- the shadow ------------------------------------------------------------------------------------------------- */
 
-/* The device gives its lowest free addresses, and all ranges together are far below this. */
+/* The device hands out its lowest free addresses, and all ranges together are far below this. */
 #define SHADOW_BYTES ((16ull << 30) / GRANULE * sizeof(struct shadow))
 
 static void shadow_open(void)
@@ -151,7 +152,8 @@ static struct shadow *shadow_at(uint64_t address)
     return &shadow_map[(address - FAKEDEV_BASE) / GRANULE];
 }
 
-/* Is what the dead word stands for out of the way of `stream` (STREAMS: of all)? */
+/* Is the work of the dead word complete or ordered before `stream` (STREAMS: before all
+ * streams)? */
 static bool shadow_ordered(struct batch *batch, uint64_t word, unsigned stream)
 {
     if (WORK(word) == 0 || fakedev_done(&batch->dev, STREAM(word), WORK(word)))
@@ -172,7 +174,7 @@ static void shadow_grant(struct batch *batch, const struct held *held, unsigned 
         if (word & LIVE)
             tally_wrong(batch, "two live blocks", held->grant.address, word);
         else if (!shadow_ordered(batch, word, held->stream) || !shadow_ordered(batch, recorded, held->stream))
-            tally_wrong(batch, "given under pending work", held->grant.address, word);
+            tally_wrong(batch, "allocated while work was pending", held->grant.address, word);
     }
     first->contents = end[-1].contents = mine;
 }
@@ -251,7 +253,7 @@ static void worker_alloc(struct worker *self)
     change->end = ticket(batch);
     if (rc) {
         if (rc != GP_BACKEND_OOM)
-            tally_wrong(batch, "alloc: not out of memory, but an error", 0, rc);
+            tally_wrong(batch, "alloc: an error other than out of memory", 0, rc);
         tally_add(&batch->tally.ooms);
         free(held);
         return;
@@ -262,7 +264,7 @@ static void worker_alloc(struct worker *self)
     self->held[self->count++] = held;
 }
 
-/* Submits the last work before the free: whatever was pending on that stream before is ordered before it. */
+/* Submits the last work before the free: all work pending on that stream is ordered before it. */
 static void worker_release(struct worker *self, struct held *held)
 {
     struct batch *batch = self->batch;
@@ -276,7 +278,7 @@ static void worker_release(struct worker *self, struct held *held)
     if (!gp_cache_release(batch->cache, held->grant.address, any ? GP_FREE_UNORDERED : GP_FREE_ORDERED, self->index + 1,
                           &given) ||
         memcmp(&given, &held->grant, sizeof given) != 0)
-        tally_wrong(batch, "release: not what was given", held->grant.address, 0);
+        tally_wrong(batch, "release: differs from the allocation", held->grant.address, 0);
     change->end = ticket(batch);
     free(held);
 }
@@ -301,7 +303,7 @@ static void worker_record(struct worker *self)
     tally_add(&self->batch->tally.recorded);
 }
 
-/* Puts a block where another thread frees it, and frees what lay there. */
+/* Puts a block where another thread will free it, and frees the block that was there. */
 static void worker_cross(struct worker *self)
 {
     struct held **slot = &self->batch->mailbox[oracle_draw(MAILBOX)];
@@ -321,7 +323,7 @@ static void worker_look(struct worker *self)
         gp_cache_numbers(self->batch->cache, &numbers);
     if (!gp_cache_find(self->batch->cache, held->grant.address + held->grant.bytes - 1, &found) ||
         memcmp(&found, &held->grant, sizeof found) != 0)
-        tally_wrong(self->batch, "find: not what was given", held->grant.address, 0);
+        tally_wrong(self->batch, "find: differs from the allocation", held->grant.address, 0);
 }
 
 static void worker_step(struct worker *self)
@@ -347,7 +349,7 @@ static void worker_step(struct worker *self)
         worker_release(self, worker_take(self));
 }
 
-/* The first eighth rises to the most, the rest stays below a half of it. */
+/* The first eighth rises to the maximum; the rest stays below half of it. */
 static void worker_step_calm(struct worker *self)
 {
     struct batch *batch = self->batch;
@@ -389,7 +391,7 @@ static void *worker_main(void *arg)
 
 /* ---- at rest ---------------------------------------------------------------------------------------------------- */
 
-/* The greatest total that any order within the tickets allows, and the least greatest one. */
+/* The largest peak that any order within the tickets allows, and the smallest one. */
 static void peak_bounds(const struct batch *batch, int64_t *low, int64_t *high)
 {
     int64_t *early = calloc(batch->tickets + 1, sizeof *early), *late = calloc(batch->tickets + 1, sizeof *late);
@@ -462,7 +464,7 @@ static void rest_empty(struct batch *batch, struct worker *workers)
         tally_wrong(batch, batch->dev.faults ? batch->dev.fault : left, 0, 0);
 }
 
-/* One batch: fresh device, fresh cache, threads run free, then the judgement at rest. */
+/* One batch: a fresh device, a fresh cache, threads run freely, then the checks at rest. */
 static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool lies, struct tally *tally)
 {
     static struct change *changes[THREADS_MAX];
@@ -471,7 +473,7 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
     struct gp_policy policy = *gp_policy_find(profile->policy);
     char why[192];
     if (profile->calm)
-        policy.thread_blocks = 24; /* so that a thread has too many now and then */
+        policy.thread_blocks = 24; /* so that a thread sometimes has too many */
     shadow_open();
     if (fakedev_init(&batch.dev, profile->capacity, profile->page_bytes) != 0 ||
         (profile->conf && gp_policy_configure(&policy, profile->conf, why, sizeof why) != 0))
@@ -497,11 +499,11 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
         pthread_join(workers[t].thread, NULL);
     rest_judge(&batch, workers);
     oracle_random = seed | 1;
-    if (batch.tally.wrong == 0) /* a broken one is left alone: its end could hang */
+    if (batch.tally.wrong == 0) /* a broken cache is left alone: destroying it could hang */
         rest_empty(&batch, workers);
     oracle_random = 0;
     fakedev_fini(&batch.dev);
-    if (batch.tally.wrong) /* else all memory has left, and with it every word */
+    if (batch.tally.wrong) /* otherwise all memory has been released, and every word with it */
         shadow_close();
     tally->batches++;
     tally->allocs += batch.tally.allocs;

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter.c: proof by running of ds/counter.  Arguments: seconds (default 15), seed.  Two parts:
- *   replay  threads run free, every operation takes a ticket inside its critical section, the batch is replayed in
- * ticket order and every value returned is compared (counter_oracle.h); duel    short rounds that end at rest, judged
- * by facts that hold in any order.  The wrong schemes (per-thread peaks; reset by storing current) run the same rounds
- * and must be caught there.
+ * counter.c: runs ds/counter under many threads. Arguments: seconds (default 15), seed. It has
+ * two parts.
+ *
+ * Replay: threads run freely, and every operation takes a ticket inside its critical section.
+ * The batch is then replayed in ticket order, and every returned value is compared
+ * (counter_oracle.h).
+ *
+ * Duel: short rounds that end at rest are judged by facts that hold in any order. The wrong
+ * schemes (per-thread peaks; reset by storing current) run the same rounds and must be caught
+ * there.
  */
 #include "base/compiler.h"
 #include "torture/counter_oracle.h"
@@ -56,7 +61,7 @@ static void ours_read(int64_t *current, int64_t *peak)
     *peak = value.peak;
 }
 
-/* The wrong schemes use atomics throughout: what is wrong with them here is the idea, not a torn integer. */
+/* The wrong schemes use atomics throughout: their fault here is the idea, not a torn integer. */
 static int64_t naive_current, naive_peak;
 
 static void atomic_max(int64_t *at, int64_t value)
@@ -142,7 +147,7 @@ static const struct scheme schemes[] = {
 
 /* ---- serialised: one operation after the other, by changing threads ---------------------------------------------- */
 
-/* Nothing races here, so the right answer is beyond argument.  Returns wrong answers. */
+/* Nothing races here, so the right answer is certain. Returns the number of wrong answers. */
 static uint64_t serial_rounds(const struct scheme *scheme, uint64_t rounds, uint64_t seed)
 {
     int64_t current = 0, peak = 0, seen_current, seen_peak, own[4] = {0};
@@ -161,7 +166,7 @@ static uint64_t serial_rounds(const struct scheme *scheme, uint64_t rounds, uint
         own[thread] += amount;
         current += amount;
         peak = current > peak ? current : peak;
-        /* Reading takes the slow path: mostly do not, so that openings last. */
+        /* Reading takes the slow path, so most rounds skip it to keep the set open for long. */
         if (oracle_next(&state) % 16)
             continue;
         scheme->read(&seen_current, &seen_peak);
@@ -170,7 +175,8 @@ static uint64_t serial_rounds(const struct scheme *scheme, uint64_t rounds, uint
     return wrong;
 }
 
-/* The shortest known failures: two threads that hold in turn, and a reset that finds one thread deep in credit. */
+/* The shortest known failures: two threads that hold memory in turn, and a reset while one
+ * thread has much credit. */
 static bool script_right(const struct scheme *scheme)
 {
     static const struct {
@@ -194,7 +200,7 @@ struct duel {
     uint32_t round, done; /* round: odd threads start on its change; done: threads that finished it */
     bool stop;
     uint64_t seed;
-    int64_t sum, up; /* of the round: all changes, all increases */
+    int64_t sum, up; /* of the round: the sum of all changes, the sum of all increases */
     uint64_t below, above, drift;
 };
 
@@ -238,7 +244,8 @@ static void *duel_main(void *argument)
     }
 }
 
-/* At rest, in any order of the round's operations: peak >= current; peak <= what was there + all increases; the sum. */
+/* At rest, whatever the order of the round's operations: peak >= current; peak <= start + all
+ * increases; the sum agrees. */
 static void duel_judge(struct duel *duel, int64_t *before)
 {
     int64_t current, peak, expected = *before + duel->sum;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter_mutant.c: the negative control of tests/torture/counter.c.  The same counters with one check removed (frees
- * do not see CLOSED) under the same oracle.  Passes only when the oracle catches it. */
+ * counter_mutant.c: the negative control of tests/torture/counter.c. It runs the same counters
+ * with one check removed (frees do not see CLOSED) under the same oracle, and passes only if the
+ * oracle catches it.
+ */
 #define GP_COUNTER_MUTANT_OPEN_FREE
 
 /* The real counters are linked too: every torture program links src/ds. */
@@ -30,7 +32,8 @@
 
 #include "torture/counter_oracle.h"
 
-/* The mutant is a data race by design; what is under test is the oracle's verdict, so TSan keeps quiet about it. */
+/* The mutant is a data race by design. This tests the oracle's verdict, so TSan is silenced
+ * here. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {

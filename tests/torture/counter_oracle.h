@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter_oracle.h: the replay oracle for counters.  Included once by each torture program of counters, which may have
- * renamed the gp_counter_* functions before.
+ * counter_oracle.h: the replay oracle for counters. Each torture program of counters includes it
+ * once and may rename the gp_counter_* functions first.
  *
- * Every operation takes a ticket at its test point, that is while it holds its shard or the mutex: so tickets are a
- * linearisation order that respects each operation's begin and end.  When the threads of a batch are done, the batch is
- * replayed in ticket order on plain integers, and every value that any snapshot, reset or watch returned is compared.
- * The replay knows nothing of shards, credit or limits.
+ * Every operation takes a ticket at its test point, while it holds its shard or the mutex.
+ * Tickets are therefore a linearisation order that respects the start and end of each operation.
+ * When the threads of a batch are done, the batch is replayed in ticket order on plain integers,
+ * and every value that any snapshot, reset or watch returned is compared. The replay knows
+ * nothing of shards, credit or limits.
  */
 #ifndef GP_TEST_TORTURE_COUNTER_ORACLE_H
 #define GP_TEST_TORTURE_COUNTER_ORACLE_H
@@ -45,7 +46,7 @@ struct profile {
     unsigned observe; /* one operation in so many observes or resets */
     unsigned reset;   /* one observation in so many resets or watches */
     bool split;       /* even threads only allocate, odd ones only free */
-    unsigned lives;   /* threads that one log goes through: each ends and starts the next, on another shard */
+    unsigned lives;   /* threads that share one log: each ends and starts the next, on another shard */
 };
 
 struct batch {
@@ -54,14 +55,14 @@ struct batch {
     unsigned ops;
     uint64_t seed;
     uint32_t tickets;
-    int32_t held[KINDS][UNITS_MAX + 1]; /* how many allocations of that shape are live: any thread frees any of them */
+    int32_t held[KINDS][UNITS_MAX + 1]; /* the number of live allocations of that shape: any thread frees any of them */
     struct entry *entries[THREADS_MAX];
 };
 
 struct worker {
     struct batch *batch;
     unsigned index, life, made;
-    pthread_t threads[LIVES_MAX]; /* one for each life, written by the life before */
+    pthread_t threads[LIVES_MAX]; /* one per thread of the log, written by the thread before it */
 };
 
 struct tally {
@@ -82,7 +83,8 @@ static inline uint64_t oracle_next(uint64_t *state)
 }
 
 void gp_testpoint(const char *name);
-/* Takes the ticket where the operation's effect becomes final, and gives the processor away in one window of 32. */
+/* Takes the ticket where the operation's effect becomes final, and yields the processor in one
+ * window of 32. */
 void gp_testpoint(const char *name)
 {
     bool fast = !strcmp(name, "counter.applied");
@@ -152,7 +154,8 @@ static void worker_allocate(struct worker *self, unsigned *made)
     __atomic_add_fetch(&self->batch->held[which][units], 1, __ATOMIC_ACQ_REL);
 }
 
-/* Frees one live allocation of some shape, in one step or in two; one in eight of the latter fails. */
+/* Frees one live allocation of some shape, in one step or in two; one in eight of the two-step
+ * frees fails. */
 static void worker_release(struct worker *self, unsigned *made)
 {
     unsigned units = 1 + oracle_next(&oracle_random) % UNITS_MAX, which = oracle_next(&oracle_random) % KINDS;
@@ -216,7 +219,8 @@ static void worker_observe(struct worker *self, unsigned *made)
         entry->after[g].peak = peaks[g];
 }
 
-/* Allocations and releases come in runs, so that the total moves away from its peak and the shards get credit. */
+/* Allocations and frees come in runs, so that the total moves away from its peak and the shards
+ * get credit. */
 static void worker_live(struct worker *self, unsigned until)
 {
     const struct profile *profile = self->batch->profile;
@@ -335,7 +339,7 @@ static bool replay_watch(struct replay *replay, const struct entry *entry)
     return right;
 }
 
-/* Who is not watched has a mark that nothing reaches. */
+/* A set without a watch has a mark that no value reaches. */
 static bool replay_turn(struct replay *replay, const struct entry *entry)
 {
     bool right = entry->result == 0 && replay_values(replay, entry->before);
@@ -401,7 +405,7 @@ static void worker_join(struct worker *worker)
     memset(&worker->batch->entries[worker->index][worker->made], 0, sizeof(struct entry));
 }
 
-/* One batch: fresh set, fresh threads, all run free, then the replay. */
+/* One batch: a fresh set and fresh threads, which run freely; then the replay. */
 static void oracle_batch_run(const struct profile *profile, unsigned ops, uint64_t seed, struct tally *tally)
 {
     static struct entry *entries[THREADS_MAX];

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * map.c: threads tear at one pointer map.  Run by hand and by `make check`; usage: map [seconds] [seed].
+ * map.c: many threads change one pointer map. Run by hand and by `make check`; usage: map
+ * [seconds] [seed].
  *
- * Every address of a small universe has a word that says who may do what with it, so each operation has one right
- * answer although any thread may free what another allocated.  Meanwhile a walker looks at everything, a second one
- * removes, and the load swings so that every shard's tables grow and shrink.  The control is the same map without its
- * lock: the test is worth something only if that fails.
+ * Every address of a small universe has a word that says which operation is allowed on it, so
+ * each operation has one right answer although any thread may free what another allocated.
+ * Meanwhile one walker reads every entry, a second one removes entries, and the load swings so
+ * that every shard's tables grow and shrink. The control is the same map without its lock: the
+ * test is valid only if the control fails.
  */
 #define _GNU_SOURCE
 #include "ds/map.h"
@@ -23,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The control: the map compiled once more, with an exchange that always finds the lock free. */
+/* The control: the map compiled a second time, with an exchange that always finds the lock free. */
 #define gp_map_new               control_map_new
 #define gp_map_free              control_map_free
 #define gp_map_insert            control_map_insert
@@ -96,7 +98,7 @@ static uint64_t torture_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-/* Gives the CPU away in one window of many, so that the scheduler visits all of them. */
+/* Yields the CPU in one window of many, so that the scheduler visits all of them. */
 void gp_testpoint(const char *name)
 {
     static __thread uint64_t state;
@@ -126,7 +128,8 @@ static bool torture_whole(const struct gp_record *r)
     return r->time_ns == ~r->bytes && r->link == (r->key ^ r->bytes * 77);
 }
 
-/* One address: whoever turns its word to BUSY has it for one operation, whose result is then known. */
+/* One address: the thread that sets its word to BUSY owns it for one operation, whose result is
+ * then known. */
 static void torture_shared(struct torture *t, uint64_t r, unsigned insert_percent)
 {
     uint32_t index = (uint32_t)(r % TORTURE_KEYS);
@@ -143,7 +146,7 @@ static void torture_shared(struct torture *t, uint64_t r, unsigned insert_percen
         struct gp_record record = torture_record(SPACE_SHARED, key, ++version);
         int rc = t->api->insert(t->map, &record, &out);
         torture_expect(t, rc == live, "insert: result");
-        torture_expect(t, !live || (out.bytes == version - 1 && torture_whole(&out)), "insert: what it replaced");
+        torture_expect(t, !live || (out.bytes == version - 1 && torture_whole(&out)), "insert: replaced record");
         live = true;
     } else if (what < 92) {
         int rc = t->api->take(t->map, SPACE_SHARED, key, &out);
@@ -172,7 +175,8 @@ static void *torture_worker(void *arg)
     uint64_t id = __atomic_add_fetch(&x_next_id, 1, __ATOMIC_RELAXED), random = t->seed + id * 1000003;
     uint64_t touched = 0, victims = 0, ops = 0;
     while (!__atomic_load_n(&t->x_stop, __ATOMIC_RELAXED)) {
-        /* All threads swing together, by the number of operations: up for a while, then down. */
+        /* All threads swing together, by the number of operations: they grow the load for a
+         * while, then shrink it. */
         unsigned percent = __atomic_fetch_add(&t->x_ops, 64, __ATOMIC_RELAXED) / 400000 % 2 ? 8 : 85;
         for (unsigned i = 0; i < 64; i++, ops++) {
             uint64_t r = torture_random(&random);
@@ -222,7 +226,7 @@ static void *torture_walker(void *arg)
         unsigned once = 0;
         for (unsigned i = 0; i < TORTURE_PINNED; i++)
             once += walk.pinned[i] == 1;
-        torture_expect(t, once == TORTURE_PINNED, "each: a record that stays was not seen exactly once");
+        torture_expect(t, once == TORTURE_PINNED, "each: a pinned record was not seen exactly once");
         __atomic_fetch_add(&t->x_walks, 1, __ATOMIC_RELAXED);
     }
     return NULL;
@@ -252,7 +256,7 @@ static void torture_settle(struct torture *t)
         t->api->take(t->map, SPACE_PINNED, i * 4096ull, &out);
         uses += out.uses;
     }
-    torture_expect(t, uses == t->x_touched, "updates got lost");
+    torture_expect(t, uses == t->x_touched, "updates were lost");
     torture_expect(t, t->api->count(t->map) == 0, "count at rest");
     fprintf(stderr, "  %lu operations, %lu walks, %lu victims, %lu live at the end\n", (unsigned long)t->x_ops,
             (unsigned long)t->x_walks, (unsigned long)t->x_victims, (unsigned long)live);
@@ -321,7 +325,7 @@ static bool torture_limit_holds(uint64_t seed)
         pthread_create(&threads[i], NULL, torture_limit_worker, &t);
     for (unsigned i = 0; i < GP_COUNT(threads); i++)
         pthread_join(threads[i], NULL);
-    /* At rest all room must be there again, however the shards traded it. */
+    /* At rest all room must be available again, however the shards traded it. */
     for (struct gp_record record = torture_record(1, 0, 0); gp_map_insert(t.map, &record, NULL) == 0; record.key += 256)
         most++;
     bool right = most == LIMIT && t.x_over == 0 && t.x_refused > 0;
@@ -331,8 +335,8 @@ static bool torture_limit_holds(uint64_t seed)
     return right;
 }
 
-/* The control may crash, hang or count wrong: each of them is being caught.  It runs in a process of its own, before
- * this one has threads. */
+/* The control may crash, hang or count wrong; each counts as caught. It runs in a process of its
+ * own, before this one has threads. */
 static bool torture_control_is_caught(uint64_t seed)
 {
     fflush(NULL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * ring.c: writers overwrite a tiny event ring while readers of several kinds follow it.  Run by hand and by `make
- * check`; usage: ring [seconds] [seed].
+ * ring.c: writers overwrite a tiny event ring while readers of several kinds follow it. Run by
+ * hand and by `make check`; usage: ring [seconds] [seed].
  *
- * Every event carries words that follow from its writer and number, so a torn copy shows.  At rest, for every reader,
- * before + delivered + overwritten = written, and tried = written + lost, exactly.  The control is the same reader
- * without the second look at a chunk's state: the test is worth something only if that fails.
+ * Every event carries words that follow from its writer and number, so a torn copy is detected.
+ * At rest, for every reader, before + delivered + overwritten = written, and tried = written +
+ * lost, exactly. The control is the same reader without its second check of a chunk's state: the
+ * test is valid only if the control fails.
  */
 #define _GNU_SOURCE
 #include "ds/ring.h"
@@ -29,13 +30,13 @@
 #include "record/ringread.c"
 
 #define TORTURE_WRITERS 4u
-#define TORTURE_EVENTS  (1u << 24) /* per writer and round; a bit each in every reader's record */
+#define TORTURE_EVENTS  (1u << 24) /* per writer and round; one bit each in every reader's record */
 
 enum torture_kind {
-    READER_PREAD,   /* as viewers read, with a horizon: order across polls is checked */
+    READER_PREAD,   /* reads like a viewer, with a horizon: order across polls is checked */
     READER_MEMORY,  /* through a callback, no horizon, slow */
-    READER_NOW,     /* begins in the middle */
-    READER_CONTROL, /* never looks twice */
+    READER_NOW,     /* starts in the middle */
+    READER_CONTROL, /* omits the second check */
     READER_KINDS
 };
 static const char *const torture_names[] = {"pread", "memory", "now", "control"};
@@ -57,7 +58,7 @@ struct torture_reader {
     uint64_t random, wrong, delivered;
     uint64_t last[TORTURE_WRITERS]; /* number + 1 */
     uint8_t *seen[TORTURE_WRITERS];
-    uint64_t look, look_offset; /* control: the first look, handed out again */
+    uint64_t look, look_offset; /* control: returns the first check's state again */
     bool copied;
 };
 
@@ -77,7 +78,7 @@ static uint64_t torture_mix(uint64_t writer, uint64_t number, uint64_t salt)
     return torture_random(&state);
 }
 
-/* Gives the CPU away in one window of many; there are a dozen windows in an event. */
+/* Yields the CPU in one window of many; an event has a dozen windows. */
 void gp_testpoint(const char *name)
 {
     static __thread uint64_t state;
@@ -108,9 +109,9 @@ static void *torture_writer(void *arg)
         tried++;
         uint64_t r = torture_random(&random);
         if (r % 1000 == 0)
-            cursor = (struct gp_ring_cursor){0}; /* the thread ends, another one goes on */
+            cursor = (struct gp_ring_cursor){0}; /* the thread ends and another one continues */
         if (r % 3000 == 1)
-            usleep((useconds_t)(r >> 32) % 200); /* idle: its chunk gets taken */
+            usleep((useconds_t)(r >> 32) % 200); /* idle: its chunk is taken over */
     }
     __atomic_fetch_add(&t->x_tried, tried, __ATOMIC_RELAXED);
     __atomic_fetch_add(&t->x_written, written, __ATOMIC_RELAXED);
@@ -160,7 +161,7 @@ static void torture_check(struct torture_reader *reader, const struct gp_wire_ev
         return;
     }
     if (reader->seen[id][number / 8] & 1u << number % 8)
-        torture_wrong(reader, "event given twice");
+        torture_wrong(reader, "event delivered twice");
     reader->seen[id][number / 8] |= (uint8_t)(1u << number % 8);
     if (reader->kind == READER_PREAD && number < reader->last[id])
         torture_wrong(reader, "a thread's events out of order");
@@ -186,7 +187,7 @@ static void torture_balance(struct torture_reader *reader)
     gp_ringread_stats(reader->ring, &s);
     uint64_t sum = s.before + s.delivered + s.held + s.overwritten;
     if (sum != reader->t->x_written)
-        torture_wrong(reader, "before + delivered + overwritten is not what was written");
+        torture_wrong(reader, "before + delivered + overwritten differs from written");
     if (s.damaged || s.damaged_chunks)
         torture_wrong(reader, "found damage");
     if (s.held || s.unsettled || s.delivered != reader->delivered)
@@ -249,7 +250,8 @@ static void torture_reader_end(struct torture_reader *reader)
         munmap(reader->seen[i], TORTURE_EVENTS / 8);
 }
 
-/* Counts what went wrong; *lost and *overwritten tell whether the round visited what it is for. */
+/* Counts the errors; *lost and *overwritten report whether the round reached the cases that it
+ * is for. */
 static uint64_t torture_round(uint32_t chunk_count, unsigned writers, bool control, double seconds, uint64_t seed,
                               uint64_t *lost, uint64_t *overwritten)
 {
@@ -272,7 +274,7 @@ static uint64_t torture_round(uint32_t chunk_count, unsigned writers, bool contr
     for (unsigned i = 0; i < writers; i++)
         pthread_join(threads[i], NULL);
     if (gp_ring_written(&t->ring) != t->x_written || t->x_tried != t->x_written + t->lost) {
-        fprintf(stderr, "wrong: tried %lu, written %lu, the ring says %lu, lost %lu\n", (unsigned long)t->x_tried,
+        fprintf(stderr, "wrong: tried %lu, written %lu, the ring counts %lu, lost %lu\n", (unsigned long)t->x_tried,
                 (unsigned long)t->x_written, (unsigned long)gp_ring_written(&t->ring), (unsigned long)t->lost);
         wrong++;
     }
@@ -312,7 +314,7 @@ int main(int argc, char **argv)
     if (!visited)
         fprintf(stderr, "wrong: nothing was lost or overwritten, so nothing was tested\n");
     uint64_t caught = torture_round(4, 3, true, 1.0, torture_seed, &unused, &unused);
-    fprintf(stderr, "  control without the second look: %lu wrong\n", (unsigned long)caught);
+    fprintf(stderr, "  control without the second check: %lu wrong\n", (unsigned long)caught);
     failed += !visited + (caught == 0);
     printf("%zu passed, %u failed\n", GP_COUNT(rounds) + 2 - failed, failed);
     return failed != 0;

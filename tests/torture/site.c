@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * site.c: call sites under many threads: the live numbers against site_oracle.h, and the tables, where threads meet new
- * and known stacks with shared frames and names in any order.  Usage: site [seconds] [seed]. */
+ * site.c: call sites under many threads. It checks the live numbers against site_oracle.h, and
+ * the tables while threads look up new and known stacks with shared frames and names in any
+ * order. Usage: site [seconds] [seed].
+ */
 #include "torture/site_oracle.h"
 
 #include "base/clock.h"
 
 enum { STACKS = 3000 };
 
-static uint32_t x_numbers[STACKS]; /* the number that the first thread got */
+static uint32_t x_numbers[STACKS]; /* the number that the first thread received */
 static unsigned x_wrong;
 
 static const char *table_string(uint32_t offset)
@@ -40,7 +42,7 @@ static void *table_main(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument;
     for (unsigned i = 0; i < 4 * STACKS; i++) {
-        /* New ones first in every thread's own order, then any. */
+        /* First the new stacks, in a different order in every thread; then any stacks. */
         unsigned seed = (unsigned)(oracle_random(&random) % STACKS);
         uint32_t none = 0;
         oracle_stack_seed = seed;
@@ -64,7 +66,8 @@ static unsigned tables(uint64_t seed)
         pthread_join(threads[t], NULL);
     for (unsigned i = 0; i < STACKS; i++)
         different += x_numbers[i] != 0;
-    /* 97 functions and 97 files, once each: 2 names of f0-f9 and p0-p9, the others with 2 digits, and the NULs. */
+    /* 97 functions and 97 files, each stored once: the names f0-f9 and p0-p9 have two bytes, the
+     * others three, plus the NULs. */
     uint32_t strings = 1 + 2 * (10 * 3 + 87 * 4);
     printf("site: %u stacks, %u rows, %u bytes of names\n", different, oracle_head->rows - before,
            oracle_head->strings);
@@ -72,7 +75,8 @@ static unsigned tables(uint64_t seed)
            (oracle_head->lost_rows || oracle_head->lost_frames || oracle_head->lost_strings);
 }
 
-/* Names until there is no room: then a frame has none, its line stays, and what has a name keeps it. */
+/* Adds names until the table is full: then a new frame has no name but keeps its line, and known
+ * names stay. */
 static unsigned names_full(void)
 {
     uint32_t id = 0, wanted = oracle_head->string_limit / 400;
@@ -106,7 +110,7 @@ int main(int argc, char **argv)
         else
             passed++;
     } while (gp_clock_ns() < end);
-    printf("site: %llu sums inside the gate, %llu looks at a peak from outside\n", (unsigned long long)oracle_sums,
+    printf("site: %llu sums inside the gate, %llu readings of a peak from outside\n", (unsigned long long)oracle_sums,
            (unsigned long long)oracle_taken_looks);
     if (!oracle_sums || !oracle_taken_looks)
         failed++;

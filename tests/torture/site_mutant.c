@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * site_mutant.c: the negative control of tests/torture/site.c: others may come in between a site's change and the look
- * at the peak.  Passes only when the oracle catches it. */
+ * site_mutant.c: the negative control of tests/torture/site.c: other threads may run between a
+ * site's change and its check of the peak. Passes only if the oracle catches it.
+ */
 #define GP_SITE_MUTANT_GAP
 #include "../../src/site/live.c"
 
-/* live.c's names first: the oracle has some of the same. */
+/* live.c's names come first: the oracle uses some of the same names. */
 #include "torture/site_oracle.h"
 
 int main(int argc, char **argv)
@@ -16,7 +17,8 @@ int main(int argc, char **argv)
     printf("site_mutant: seed %llu\n", (unsigned long long)seed);
     oracle_start();
     do {
-        /* By the sums alone: a call that passes the gate twice has two tickets, so the replay cannot be right. */
+        /* Judged by the sums alone: a call that passes the gate twice has two tickets, so the
+         * replay cannot be right. */
         oracle_live(seed++);
         caught = oracle_last_wrong_sums;
         rounds++;

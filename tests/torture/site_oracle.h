@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * site_oracle.h: what every site held at the peak, beside the obvious way: a copy of all sites at every new peak.
+ * site_oracle.h: what every site held at the peak, compared with the simple method: a copy of
+ * all sites at every new peak.
  *
- * Workers allocate and free under sites of two devices and reset peaks, with windows open (test points) in every step.
- * Inside the gate each call gets the next ticket of its device, and now and then the sums are looked at there.  A
- * viewer reads as another process would.  Afterwards the calls are replayed in the order of their tickets, with the
- * obvious way, and everything must be equal: at rest, and what the viewer saw of every peak that it met.
+ * Workers allocate and free under sites of two devices and reset peaks, with windows (test
+ * points) in every step. Inside the gate each call gets the next ticket of its device, and the
+ * sums are sometimes read there. A viewer reads as another process would. Afterwards the calls
+ * are replayed in ticket order with the simple method. All values must be equal, both at rest
+ * and in each peak that the viewer saw.
  */
 #ifndef GP_TEST_TORTURE_SITE_ORACLE_H
 #define GP_TEST_TORTURE_SITE_ORACLE_H
@@ -103,7 +105,8 @@ unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
     return n;
 }
 
-/* Names at an address that all seeds share, as code objects share one after another. */
+/* Names at an address that all seeds share, as when code objects reuse an address one after
+ * another. */
 static void oracle_name(char *name, unsigned seed, char kind)
 {
     if (seed < 1000000)
@@ -112,7 +115,7 @@ static void oracle_name(char *name, unsigned seed, char kind)
         snprintf(name, ORACLE_NAME, "%c%u%0450u", kind, seed, seed);
 }
 
-/* The stacks that are made up want no explanation. */
+/* The invented stacks need no explanation. */
 const char *gp_python_note(void)
 {
     return NULL;
@@ -140,7 +143,7 @@ static int64_t oracle_at_peak(const struct gp_wire_site *row, const struct gp_wi
     return row->peak_seq == device->peak_seq ? row->at_peak_bytes : row->live_bytes;
 }
 
-/* The sums of live.c, inside the gate. */
+/* Reads the sums of live.c, inside the gate. */
 static void oracle_sum(int d)
 {
     const struct gp_wire_site_device *device = &oracle_head->devices[d];
@@ -243,7 +246,7 @@ static int look_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What the viewer saw of the peak that the replay is at. */
+/* Compares what the viewer saw of the peak that the replay has reached. */
 static unsigned replay_looks(const struct replay *replay, int d, uint32_t *next)
 {
     unsigned wrong = 0;
@@ -332,7 +335,7 @@ static void oracle_start(void)
         }
 }
 
-/* All workers once.  How many things were wrong. */
+/* Runs all workers once. Returns the number of errors. */
 static unsigned oracle_live(uint64_t seed)
 {
     static struct worker workers[THREADS];

@@ -49,7 +49,7 @@ enum scene_op {
     FREE,
     FREE_UNORDERED,
     RECORD,  /* the block is used on a stream too */
-    REACH,   /* all work submitted so far is done, but the cache has not seen that yet */
+    REACH,   /* all work submitted so far is done, but the cache has not checked that yet */
     PENDING, /* from now on a fence is reached only by a wait or by REACH */
     EMPTY,
     LIMIT,
@@ -92,7 +92,8 @@ static inline void scene_listen(void *arg, const struct gp_cache_event *event)
     scene->seen_retries += event->type == GP_CACHE_RETRY;
 }
 
-/* device_bytes: the device's memory; limit_bytes: the most that may be reserved of it (0: all). */
+/* device_bytes: the device's memory; limit_bytes: the most that may be reserved of it (0: no
+ * limit). */
 static inline void scene_open(struct scene *scene, const char *title, const char *policy, const char *conf,
                               uint64_t device_bytes, uint64_t limit_bytes)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_api.c: gpuprof.h inside one process, with events of our own making: names and places of the statistics,
- * arguments out of range, names that are cut, marks in the ring, many threads at the table of scopes.  Run by the unit
- * tests. */
+ *
+ * test_api.c: gpuprof.h inside one process, with events that the test makes: names and places of
+ * the statistics, arguments out of range, truncated names, marks in the ring, many threads on
+ * the table of scopes. Run by the unit tests.
+ */
 #define _GNU_SOURCE
 #include <account/feed.h>
 #include <base/thread.h>
@@ -21,7 +23,7 @@
 
 TestSuite(api, .timeout = 60);
 
-/* As at a program's first cuInit, where there is no CUPTI. */
+/* As at a program's first cuInit, on a machine without CUPTI. */
 static void start(void)
 {
     setenv("GPUPROF_SOURCE", "hooks", 1);
@@ -40,7 +42,7 @@ static void give(uint64_t address, uint64_t bytes, int device)
     gp_thread_leave();
 }
 
-/* Two tables, made apart: the command's and the library's. */
+/* Two tables that were written independently: the command's and the library's. */
 Test(api, names_and_places_are_those_of_the_command)
 {
     const struct gp_stat_key *keys = gp_stat_keys();
@@ -56,7 +58,8 @@ Test(api, names_and_places_are_those_of_the_command)
     memset(&device, 0, sizeof(device));
     for (i = 0; gpuprof_stat_name(i) != NULL; i++) {
         cr_expect_str_eq(gpuprof_stat_name(i), keys[i].name);
-        /* The command's place of that name, filled with the library's value, is the value of that name. */
+        /* The library's value, put into the command's place of that name, must be the value of
+         * that name. */
         memcpy((char *)&device + keys[i].offset, &values[i], sizeof(values[i]));
         cr_expect_eq(gpuprof_memory_stat(3, keys[i].name, &one), 0);
         cr_expect_eq(one, values[i], "%s", keys[i].name);
@@ -174,7 +177,7 @@ Test(api, names_are_cut_between_characters)
     scope_name(scope % 16, name);
     cr_expect_str_eq(name, "012345678901234567890123456789012345678");
     gpuprof_scope_end(scope);
-    /* 38 bytes, then a character of three of which one has room. */
+    /* 38 bytes, then a character of three bytes, of which only one fits. */
     scope = gpuprof_scope_begin("01234567890123456789012345678901234567\xe2\x82\xac");
     scope_name(scope % 16, name);
     cr_expect_str_eq(name, "01234567890123456789012345678901234567");
@@ -185,7 +188,8 @@ Test(api, names_are_cut_between_characters)
     gpuprof_scope_end(scope);
 }
 
-/* A thread that is inside our code already (a signal handler) is told what an unprofiled process is told. */
+/* A thread that is already inside our code (a signal handler) gets the same answers as an
+ * unprofiled process. */
 Test(api, from_inside_nothing_is_known)
 {
     start();
@@ -205,7 +209,7 @@ Test(api, from_inside_nothing_is_known)
 
 static uint32_t x_wrong, x_open;
 
-/* A scope whose number another thread also got, or that somebody else ended, is found out here. */
+/* Detects a scope whose number another thread also got, or that another thread ended. */
 static void *scopes_main(void *arg)
 {
     int64_t allocated;
@@ -233,7 +237,7 @@ Test(api, scopes_of_many_threads_stay_apart)
 
     start();
     give(1 << 20, 4096, 0);
-    for (unsigned i = 0; i < THREADS; i++) { /* 12 of 16 at most */
+    for (unsigned i = 0; i < THREADS; i++) { /* at most 12 of 16 */
         snprintf(names[i], sizeof(names[i]), "%u", i / 2);
         cr_assert_eq(pthread_create(&threads[i], NULL, scopes_main, names[i]), 0);
     }
@@ -245,5 +249,5 @@ Test(api, scopes_of_many_threads_stay_apart)
         scopes[i] = gpuprof_scope_begin("all");
     cr_expect_eq(scopes[GP_WIRE_SCOPES], -EBUSY, "every row is free again");
     cr_expect_geq(scopes[GP_WIRE_SCOPES - 1], 0);
-    cr_expect_eq(gp_scope_begin("all", false), -EEXIST, "from outside a name is a scope's alone");
+    cr_expect_eq(gp_scope_begin("all", false), -EEXIST, "from outside, a scope's name must be unique");
 }

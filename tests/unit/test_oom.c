@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_oom.c: the report of out of memory: facts into the session, the session read back whatever is in it, and the
- * page with each piece of advice where it helps and not where it does not.  Run by the unit tests. */
+ *
+ * test_oom.c: the out-of-memory report: facts into the session, the session read back whatever
+ * it contains, and the page with each piece of advice where it helps and without it where it
+ * does not. Run by the unit tests.
+ */
 #define _GNU_SOURCE
 #include <account/feed.h>
 #include <base/thread.h>
@@ -23,7 +26,8 @@
 
 /* ---- the page ------------------------------------------------------------------------------------------------- */
 
-/* The question of the k8s article: 10.63 GiB reserved, 7.92 allocated, and 1 GiB cannot be had. */
+/* The case of the k8s article: 10.63 GiB reserved, 7.92 allocated, and a request for 1 GiB
+ * fails. */
 static struct gp_wire_oom k8s(void)
 {
     struct gp_wire_oom oom = {
@@ -121,7 +125,7 @@ Test(oom, the_page_says_what_it_does_not_know)
     expect_words(&oom, (const char *const[]){"Out of memory on the host", NULL});
 }
 
-/* The widest and longest that a session may say. */
+/* The widest and longest values that a session may contain. */
 Test(oom, the_page_stays_a_page)
 {
     struct gp_wire_oom oom = k8s();
@@ -252,7 +256,8 @@ static void with_others(struct gp_wire_oom *oom)
 static void with_small_others(struct gp_wire_oom *oom)
 {
     without_cache(oom);
-    oom->reserved_bytes = 11 * GIB; /* 12 - 11 - 0.375 free - 0.293 of our context: 0.33 GiB of others, 0.625 missing */
+    /* 12 - 11 - 0.375 free - 0.293 of our context: 0.33 GiB of other processes, 0.625 missing. */
+    oom->reserved_bytes = 11 * GIB;
 }
 static void with_free_memory(struct gp_wire_oom *oom)
 {
@@ -319,12 +324,13 @@ Test(oom, advice_comes_only_where_it_helps)
     cr_assert_null(gp_oom_advice_name(GP_ADVICES));
 }
 
-/* Whose the memory is beside ours is not known until NVML tells our context's size: nobody is accused. */
+/* Until NVML reports the size of our context, the owner of the memory beside ours is not known:
+ * no process is named. */
 Test(oom, a_context_is_not_another_process)
 {
     struct gp_wire_oom oom = k8s();
     oom.flags = GP_OOM_DRIVER;
-    oom.reserved_bytes = 10 * GIB + 512 * MIB; /* 1.125 GiB beside us */
+    oom.reserved_bytes = 10 * GIB + 512 * MIB; /* 1.125 GiB beside our own */
     struct gp_oom_facts facts = facts_of(&oom);
     cr_assert(gp_oom_advise(&facts) & BIT(OTHERS));
     facts.untracked_bytes = -1;
@@ -388,7 +394,8 @@ Test(oom, a_failure_is_written_down_at_once)
     cr_assert_eq(wire.kinds[GP_KIND_LINEAR], 20 * 1000 + 2 * 100 * 45);
     cr_assert_eq(wire.reserved_bytes, 20 * 1000 + 2 * 100 * 45 + (2 << 20));
     cr_assert_eq(wire.kinds[GP_KIND_VMM], 2 << 20);
-    /* 2 MiB, 1 MiB, the cache's 3 x 5000, then the pairs from 1900 down; 13 groups, so one is rest. */
+    /* 2 MiB, 1 MiB, the cache's 3 x 5000, then the pairs from 1900 down: 13 groups, so one
+     * belongs to the rest. */
     cr_assert_eq(wire.holder_count, 12);
     cr_assert_eq(wire.holders[0].kind, GP_KIND_VMM);
     cr_assert_eq(wire.holders[1].kind, GP_KIND_POOL);
@@ -404,7 +411,7 @@ Test(oom, a_failure_is_written_down_at_once)
     gp_feed_oom_walker(NULL);
 }
 
-/* More sizes than the table has room for: the largest are still found, and nothing gets lost. */
+/* More sizes than the table can hold: the largest are still found, and no bytes are lost. */
 Test(oom, many_sizes_keep_the_largest_and_the_sum)
 {
     uint64_t sum = 0, told = 0;
@@ -547,12 +554,12 @@ Test(oom, a_session_is_read_and_damage_is_seen)
         cr_assert_eq(p.oom.count, 0);
     }
     *s.oom = k8s();
-    s.oom->seq = 3; /* being written, for ever */
+    s.oom->seq = 3; /* an update that never ends */
     read_session(&s, &p);
     cr_assert_eq(p.state, GP_PROCESS_STALE);
     cr_assert_eq(p.oom.count, 0);
     gp_peer_drop(&p);
-    s.header->oom_offset = s.header->oom_bytes = 0; /* an older library's session */
+    s.header->oom_offset = s.header->oom_bytes = 0; /* the session of an older library */
     read_session(&s, &p);
     cr_assert_eq(p.state, GP_PROCESS_STALE);
     gp_peer_drop(&p);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * test_scenario_story.c: Paddle's rules, passthrough, and the two stories of fragmentation that everybody meets, told
- * to `pytorch` and to `caching`. */
+ *
+ * test_scenario_story.c: Paddle's rules, passthrough, and the two common cases of fragmentation,
+ * each run under `pytorch` and `caching`.
+ */
 #include "scenario.h"
 
 static struct scene scene;
 
 /* ---- Paddle's auto_growth: 256 B, chunks as large as the request, the high end goes to the caller ---------------- */
 
-/* One pool: the statistics' small and large go by the block's size, and segments count as large. */
+/* One pool: small and large in the statistics depend on the block's size, and segments count as
+ * large. */
 static const struct scene_step auto_growth[] = {
     {ALLOC, 'a', 1000, .small = {GIVES(1024, 1000)}, .large = {SEGMENTS(1, 1024)}},
     {ALLOC, 'b', 4096, .small = {GIVES(4096, 4096)}, .large = {SEGMENTS(1, 4096)}},
@@ -15,14 +18,14 @@ static const struct scene_step auto_growth[] = {
     {FREE, 'c', .small = {TAKES(8192, 8192)}},
     {ALLOC, 'd', 1000, .where = 'c', .offset = 7168, .small = {GIVES(1024, 1000), SPLITS(1, 7168)}},
     {ALLOC, 'e', 1, .where = 'c', .offset = 6912, .small = {GIVES(256, 1), SPLITS(0, -256)}},
-    /* Not a neighbour of what is idle below e. */
+    /* It is not adjacent to the idle memory below e. */
     {FREE, 'd', .small = {TAKES(1024, 1000), SPLITS(1, 1024)}},
     /* Best fit is by size: 1024 B before 6912 B. */
     {ALLOC, 'f', 900, .where = 'd', .small = {GIVES(1024, 900), SPLITS(-1, -1024)}},
     {FREE, 'f', .small = {TAKES(1024, 900), SPLITS(1, 1024)}},
     /* 6912 + 256 + 1024: whole again. */
     {FREE, 'e', .small = {TAKES(256, 1), SPLITS(-2, -7936)}},
-    /* 16 KiB - 13 KiB = 3072 B are free: the idle chunk goes, then 10240 B fit. */
+    /* 16 KiB - 13 KiB = 3072 B are free: the idle chunk is released, then 10240 B fit. */
     {ALLOC, 'g', 10000, .small = {GIVES(10240, 10000)}, .large = {SEGMENTS(0, 2048)}, .swapped = 1, .retries = 1},
 };
 
@@ -38,7 +41,7 @@ Test(story, auto_growth_gives_the_high_end)
 static const struct scene_step prealloc[] = {
     /* 92 of 100 MiB. */
     {ALLOC, 'a', MIB(1), .small = {GIVES(MIB(1), MIB(1))}, .large = {SEGMENTS(1, MIB(92)), SPLITS(1, MIB(91))}},
-    /* Whatever the stream. */
+    /* Any stream may use it. */
     {ALLOC, 'b', MIB(2), 2, .where = 'a', .offset = MIB(1), .large = {GIVES(MIB(2), MIB(2)), SPLITS(0, -MIB(2))}},
     {ALLOC, 'c', MIB(85), .where = 'a', .offset = MIB(3), .large = {GIVES(MIB(85), MIB(85)), SPLITS(0, -MIB(85))}},
     /* 4 MiB are left in it. */
@@ -111,7 +114,7 @@ Test(story, caching_serves_another_stream_after_a_fence)
     uint64_t reserved = gp_test_numbers().reserved_bytes;
     cr_assert_leq(reserved * 95, MIB(512) * 100, "%lu MiB for 512", reserved >> 20);
     gp_test_free(a);
-    /* pytorch would now ask for 512 MiB more. */
+    /* pytorch would now request 512 MiB more. */
     gp_test_alloc('b', MIB(512), 2);
     cr_assert_eq(gp_test_numbers().reserved_bytes, reserved);
     cr_assert_geq(scene.device.waits, 1, "stream 1 may still be at work in it");
@@ -120,10 +123,11 @@ Test(story, caching_serves_another_stream_after_a_fence)
 
 /* ---- story one: 10.63 GiB reserved, 7.92 GiB allocated, and 1 GiB cannot be had ---------------------------------- */
 
-/* 27 segments of 120 MiB, each of which a step used as a whole and then in two parts: 17 or 18 MiB that stay and 103 or
- * 102 MiB that go.  6 x 18 + 21 x 17 = 465 MiB stay, 6 x 102 + 21 x 103 = 2775 MiB (2.71 GiB) go.  One block of 7646
- * MiB is the model.  Allocated 7646 + 465 = 8111 MiB (7.92 GiB), reserved 7646 + 27 x 120 = 10886 MiB (10.63 GiB).
- * The device has 11600 MiB: 714 are free, and no idle piece is larger than 103. */
+/* 27 segments of 120 MiB. A step used each as a whole and then in two parts: 17 or 18 MiB that
+ * stay, and 103 or 102 MiB that are freed. 6 x 18 + 21 x 17 = 465 MiB stay, 6 x 102 + 21 x 103 =
+ * 2775 MiB (2.71 GiB) are freed. One block of 7646 MiB is the model. Allocated 7646 + 465 = 8111
+ * MiB (7.92 GiB), reserved 7646 + 27 x 120 = 10886 MiB (10.63 GiB). The device has 11600 MiB:
+ * 714 are free, and no idle piece is larger than 103. */
 #define STORY_SEGMENTS 27
 #define STORY_MODEL    MIB(7646)
 #define STORY_DEVICE   MIB(11600)
@@ -167,7 +171,7 @@ Test(story, pytorch_cannot_use_what_live_blocks_pin)
     scene_close(&scene);
 }
 
-/* The same requests under another policy; returns what they left alive. */
+/* The same requests under another policy; returns the blocks that are still live. */
 static uint64_t gp_test_story_replay(const char *title, const char *policy, const char *conf)
 {
     scene_open(&scene, title, policy, conf, STORY_DEVICE, 0);
@@ -189,15 +193,17 @@ Test(story, caching_moves_the_pages_between_them)
     uint64_t allocated = gp_test_story_replay("10.63 GiB, caching", "caching", "");
     cr_assert_eq(allocated, MIB(8111 + 1024));
     cr_assert_eq(scene.seen_ooms, 0);
-    /* The peak of allocated bytes was 10886 MiB, when every part was in use: 0.95 of use at least. */
+    /* The peak of allocated bytes was 10886 MiB, when every part was in use: utilisation of at
+     * least 0.95. */
     cr_assert_leq(gp_test_peak_reserved() * 95, MIB(10886) * 100, "%lu", gp_test_peak_reserved());
     scene_close(&scene);
 }
 
-/* max_split_size 100 MiB: the 120 MiB segments are oversize and stay whole, what stays gets segments of 18 MiB (17 + a
- * rest of 1, which is not split off).  Blocks of 102 or 103 MiB take a 120 whole: 120 < 102 + 20.  So 7646 + 27 x (120
- * + 18) = 11372 MiB are reserved, 27 x 120 of them idle and whole; for 1 GiB nine of them, 1080 MiB, go back (no
- * retry): 11372 - 1080 + 1024 = 11316.  Alive: 7646 + 27 x 18 + 1024 = 9156. */
+/* max_split_size 100 MiB: the 120 MiB segments are oversize and stay whole; the parts that stay
+ * get segments of 18 MiB (17 + a rest of 1, which is not split off). Blocks of 102 or 103 MiB
+ * take a 120 MiB segment whole: 120 < 102 + 20. So 7646 + 27 x (120 + 18) = 11372 MiB are
+ * reserved, 27 x 120 of them idle and whole. For 1 GiB nine of them, 1080 MiB, are released (not
+ * counted as a retry): 11372 - 1080 + 1024 = 11316. Live: 7646 + 27 x 18 + 1024 = 9156. */
 Test(story, max_split_size_keeps_segments_whole)
 {
     uint64_t allocated = gp_test_story_replay("10.63 GiB, max_split_size", "pytorch", "max_split_size_mb:100");
@@ -262,7 +268,8 @@ Test(story, caching_puts_the_idle_pages_together)
     gp_test_free(addresses[3]);
     gp_test_alloc('x', MIB(160), 0);
     cr_assert_eq(gp_test_numbers().allocated_bytes, MIB(216));
-    /* The peak of allocated bytes was 256 MiB: 0.95 of use at least.  pytorch shows 256 / 416. */
+    /* The peak of allocated bytes was 256 MiB: utilisation of at least 0.95. pytorch has 256 /
+     * 416. */
     cr_assert_leq(gp_test_peak_reserved() * 95, MIB(256) * 100, "%lu MiB", gp_test_peak_reserved() >> 20);
     scene_close(&scene);
 }
