@@ -45,8 +45,9 @@ struct gp_counter;
 
 struct gp_backend {
     void *self;
-    uint64_t
-        page_bytes; /* granularity of create and map (2 MiB); 0: no virtual memory management, the functions may be NULL */
+    /* granularity of create and map (2 MiB); 0: no virtual memory management, the functions may be
+     * NULL */
+    uint64_t page_bytes;
 
     /* One driver allocation. free waits until no work uses it. */
     uint32_t (*allocate)(void *self, uint64_t bytes, uint64_t *address);
@@ -102,8 +103,9 @@ struct gp_cache_setup {
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
-    bool
-        tags; /* blocks keep the tag and time of their request, at the cost of one more cache line per allocation and free */
+    /* blocks keep the tag and time of their request, at the cost of one more cache line per
+     * allocation and free */
+    bool tags;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event); /* may be NULL */
 };
@@ -224,13 +226,14 @@ void gp_cache_walk(struct gp_cache *cache, void *arg,
                    bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                    bool (*block)(void *arg, const struct gp_cache_block *block));
 
+/* Visits per hold of the lock: about 20 us. With 64 visits, a busy thread that gets the lock first each
+ * time makes a walk over a million blocks take a second. */
+#define GP_CACHE_REST 1024u
 /* Does the same while other threads use the cache: releases the lock after at most GP_CACHE_REST
  * visits and runs rest (may be NULL) without it. The visitors see each segment covered without
  * gaps. A block or segment that is allocated or freed meanwhile may be shown in its old or its new
  * state; a new block in the place of a freed one may be shown as idle, and so may the remainder of
  * a segment that was released. Blocks in a thread's cache count as idle, one by one. */
-#define GP_CACHE_REST                                                                                                  \
-    1024u /* holds the lock for about 20 us; with 64 visits, a busy thread that gets the lock first each time makes a walk over a million blocks take a second */
 void gp_cache_iterate(struct gp_cache *cache, void *arg,
                       bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                       bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));

@@ -28,9 +28,9 @@ enum gp_block_state {
     GP_BLOCK_TAKEN,    /* changing between two of these states; owned by one thread */
 };
 #define GP_BLOCK_STATE 0x0fu
-/* Flags of a live block, stored beside its state: */
-#define GP_BLOCK_LOCAL                                                                                                 \
-    0x10u /* its free may put it into a thread's cache: small, growable, used by its heap's stream only */
+/* A flag of a live block, stored beside its state: its free may put it into a thread's cache. The
+ * block is small, in a growable segment, and used only by its heap's stream. */
+#define GP_BLOCK_LOCAL 0x10u
 #define GP_BLOCK_FLAGS 0xffull /* addresses are multiples of 256 */
 
 /* The stream of a heap or a use after that stream was destroyed. */
@@ -45,8 +45,9 @@ struct gp_uses { /* other streams that work on a live block */
  * with or without the lock. In every other state the lock guards the block, except CACHED (its gate
  * guards it, threadcache.c) and TAKEN (one thread owns it). */
 struct gp_block {
-    uint64_t
-        word; /* address | flags | state; it contains the address so that a compare-and-swap succeeds only on the right block */
+    /* address | flags | state; it contains the address so that a compare-and-swap succeeds only on
+     * the right block */
+    uint64_t word;
     uint64_t bytes, requested_bytes;
     uint64_t stream; /* the stream it was allocated for; idle: its heap's stream */
     struct gp_segment *segment;
@@ -56,8 +57,9 @@ struct gp_block {
     uint64_t address;
     struct gp_block *before, *after; /* neighbours by address in the segment */
     uint64_t born;                   /* the cache's clock when it became idle; its age for garbage collection */
-    uint64_t
-        epoch; /* the cache's epoch when it became idle; it is quiet once a fence of that epoch or a later one was reached */
+    /* the cache's epoch when it became idle; it is quiet once a fence of that epoch or a later one
+     * was reached */
+    uint64_t epoch;
     uint32_t priority; /* of the treap */
     bool oversize;
     bool unordered;        /* was freed with GP_FREE_UNORDERED */
@@ -130,8 +132,9 @@ struct gp_heap { /* idle memory of one stream, pool and class */
     struct gp_heap *next;
     uint64_t stream, pool;
     bool small, linear, dedicated;
-    bool
-        pinned; /* of a private pool in use: a captured graph may use its idle memory, so that memory is not moved or released */
+    /* of a private pool in use: a captured graph may use its idle memory, so that memory is not
+     * moved or released */
+    bool pinned;
     struct gp_index idle, unmapped;
     uint64_t idle_bytes, unordered_bytes; /* unordered: freed without an order, still waiting */
 };
@@ -208,8 +211,9 @@ struct gp_cache {
     uint64_t x_retries, x_syncs, x_device_allocs, x_device_frees, x_calls;
     uint64_t moved_bytes; /* bytes of pages moved to another place since the start; guarded by grow */
     uint64_t epoch;       /* raised before each fence over all streams ... */
-    uint64_t
-        settled; /* ... and the epoch of the last such fence that was reached; idle blocks up to this epoch are quiet: no work of any stream uses them */
+    /* ... and the epoch of the last such fence that was reached; idle blocks up to this epoch are
+     * quiet: no work of any stream uses them */
+    uint64_t settled;
     bool first_made; /* prealloc has allocated its first chunk */
 };
 

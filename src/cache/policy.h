@@ -49,8 +49,9 @@ struct gp_policy {
     /* Collection and limits. */
     double gc_threshold;    /* of the limit; 0: off (garbage_collection_threshold) */
     double memory_fraction; /* of the device's total; 0: none (per_process_memory_fraction) */
-    double
-        dedicated_idle_fraction; /* idle bytes in dedicated segments, at most this fraction of reserved; above it, the oldest are released */
+    /* idle bytes in dedicated segments, at most this fraction of reserved; above it, the oldest are
+     * released */
+    double dedicated_idle_fraction;
 
     /* A thread's own cache of idle blocks. */
     uint32_t thread_blocks;      /* most blocks in it; 0: none */
