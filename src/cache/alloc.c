@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * alloc.c: the allocation of a block (cache.h has the contract).  An allocation climbs this ladder until a step serves it:
+ * alloc.c: the allocation of a block (cache.h has the contract). An allocation tries these steps in
+ * order until one serves it:
  *
- *      idle memory of its heap
- *      what waits, if its fence is reached; an unordered request waits for it rather than grow, as cuMemFree would have
- *      garbage collection (pytorch)
- *      new memory, or idle pages from elsewhere (caching: whichever keeps reserved near the peak of what is used)
- *      oversize segments given back, new memory (pytorch with max_split_size)
- *      idle memory of other streams, after a fence
- *      everything idle given back, new memory: a retry
+ *      1. idle memory of its heap
+ *      2. waiting blocks whose fence is reached; a request whose heap has enough unordered frees
+ *         waits for their fence rather than grow, as cuMemFree would have waited
+ *      3. idle memory of destroyed streams, after a fence (only_first: of any other stream)
+ *      4. garbage collection (pytorch)
+ *      5. new memory, or idle pages from elsewhere (caching: whichever keeps reserved near the
+ *         peak of allocated)
+ *      6. releasing oversize segments, then new memory (pytorch with max_split_size)
+ *      7. idle memory of other streams, after a fence (streams_share), then of all threads' caches
+ *         and of all waiting blocks
+ *      8. releasing all idle memory, then new memory: a retry
  *
  * Every step but the first runs under `grow`.
  */
 #include "cache/internal.h"
 
-#define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses an EB and more before it asks anybody */
+#define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses 1 EiB and more before it calls the driver */
 
-struct gp_attempt { /* a request on its way up the ladder */
+struct gp_attempt { /* a request while it goes through the steps */
     struct gp_cache *cache;
     struct gp_heap *heap;
     const struct gp_request *request;
@@ -69,7 +74,7 @@ static uint32_t attempt_map(struct gp_attempt *attempt, bool make)
     for (;;) {
         uint32_t error =
             gp_page_grow(attempt->cache, attempt->heap, attempt->request, attempt->bytes, how, &attempt->block);
-        if (error == GP_BACKEND_BUSY) /* another thread was quicker; pages are moved once, then made */
+        if (error == GP_BACKEND_BUSY) /* another thread took the memory; move pages once, then make new ones */
             how = how == GP_GROW_MOVE ? GP_GROW_AHEAD : how;
         else if (error == GP_BACKEND_OOM && how == GP_GROW_AHEAD)
             how = GP_GROW_EXACT;
@@ -88,12 +93,13 @@ static bool try_grow(struct gp_attempt *attempt, bool make)
     return attempt->error == 0;
 }
 
-/* What moving earns: pages moved 32 times cost about as much as so much memory kept for good.  It ends a workload's
- * moving back and forth, whose demand does not fit its peak by a little. */
+/* Each moved byte lets the reserve grow by 1/32 byte: moving pages 32 times costs about as much as
+ * keeping as much memory for good. This stops a workload whose demand slightly exceeds its peak
+ * from moving pages back and forth forever. */
 #define GP_MOVES_EARN 32
 
-/* Is it better to map idle pages here than to make new ones?  Only while there are enough of them, and while new ones
- * would make the reserve larger than the peak of use allows. */
+/* True if idle pages should be mapped here instead of making new ones: there are enough idle pages,
+ * and new ones would make the reserve larger than the peak of allocated memory allows. */
 static bool attempt_moves(const struct gp_attempt *attempt)
 {
     struct gp_cache *cache = attempt->cache;
@@ -109,14 +115,14 @@ static bool attempt_moves(const struct gp_attempt *attempt)
     return moves;
 }
 
-/* Under lock: idle memory of another stream that would do.  gone: of destroyed streams alone.  quiet: that no work
- * uses. */
-static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool gone, bool quiet)
+/* Under lock: a fitting idle block of another stream. destroyed_only: only of destroyed streams.
+ * quiet: only one that no work uses. */
+static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool destroyed_only, bool quiet)
 {
     struct gp_cache *cache = attempt->cache;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
         if (heap == attempt->heap || !gp_heap_alike(heap, attempt->heap) ||
-            (gone && heap->stream != GP_STREAM_DESTROYED))
+            (destroyed_only && heap->stream != GP_STREAM_DESTROYED))
             continue;
         struct gp_block *fit = gp_heap_find(cache, heap, attempt->bytes);
         if (fit && (!quiet || fit->epoch <= cache->settled))
@@ -125,31 +131,34 @@ static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool gone, b
     return NULL;
 }
 
-/* Takes it after a fence.  The block stays where it belongs, and waits for this stream when it is freed. */
-static bool try_share(struct gp_attempt *attempt, bool gone)
+/* Allocates such a block after a fence. The block stays in its heap, and waits for the requesting
+ * stream when it is freed. */
+static bool try_share(struct gp_attempt *attempt, bool destroyed_only)
 {
     struct gp_cache *cache = attempt->cache;
     gp_lock_take(&cache->lock);
-    bool there = attempt_foreign(attempt, gone, false) != NULL;
+    bool there = attempt_foreign(attempt, destroyed_only, false) != NULL;
     gp_lock_give(&cache->lock);
     if (!there || !gp_wait_all(cache))
         return false;
     gp_lock_take(&cache->lock);
-    struct gp_block *fit = attempt_foreign(attempt, gone, true);
+    struct gp_block *fit = attempt_foreign(attempt, destroyed_only, true);
     if (fit)
         attempt->block = gp_block_give(cache, fit, attempt->request, attempt->bytes);
     gp_lock_give(&cache->lock);
     return fit != NULL;
 }
 
-/* What threads may keep while the reserve grows: 2 % of the smallest training run (1.7 GiB) among the traces, and
- * enough that a loop over mixed sizes finds a block that fits. */
+/* Bytes that the threads' caches may hold while the reserve grows: 2 % of the smallest training run
+ * (1.7 GiB) among the traces, and enough that a loop over mixed sizes finds a block that fits. */
 #define GP_THREADS_KEEP (32u << 20)
 
-/* Where moving is due, memory of another stream that fits as it is comes first: it costs a fence and no mapping. */
+/* If pages would have to move, a fitting block of another stream is tried first: it costs a fence
+ * and no mapping. */
 static bool try_memory(struct gp_attempt *attempt)
 {
-    /* What threads keep is idle memory that attempt_moves takes for used: the reserve does not grow because of it. */
+    /* attempt_moves counts the threads' cached blocks as used. Flush them, so that the reserve does
+     * not grow because of them. */
     if (gp_thread_held(attempt->cache) > GP_THREADS_KEEP) {
         flush_threads(attempt->cache);
         if (try_idle(attempt))
@@ -232,7 +241,7 @@ static uint32_t alloc_slow(struct gp_attempt *attempt)
     struct gp_cache *cache = attempt->cache;
     gp_lock_take(&cache->grow);
     gp_lock_take(&cache->lock);
-    bool served = attempt_heap(attempt); /* again: the stream may have been destroyed since */
+    bool served = attempt_heap(attempt); /* look it up again: the stream may have been destroyed since */
     gp_lock_give(&cache->lock);
     served = served && try_each_step(attempt);
     gp_lock_give(&cache->grow);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.c: memory for the cache's own records, and the table from an address to its block.  All under the cache's
- * lock, except gp_table_at, whose caller holds it too.  Chunks come from mmap and stay until the cache goes: malloc
- * belongs to the program.
+ * arena.c: memory for the cache's own records, and the table from an address to its block.
+ * Everything here runs under the cache's lock, except gp_table_at, which a free may also call
+ * without it. Chunks come from mmap, because malloc belongs to the program; they stay until the
+ * cache is freed.
  */
 #include "cache/internal.h"
 #include <string.h>
 #include <sys/mman.h>
 
-/* Records come in chunks of 256 KiB: a system call for some thousand blocks.  Larger items (leaves) by eight. */
+/* Records come in chunks of 256 KiB: one system call for a few thousand blocks. Larger items
+ * (leaves) come eight at a time. */
 #define GP_CHUNK_BYTES (256u << 10)
 
 struct gp_chunk {
     struct gp_chunk *next;
     size_t bytes;
-    uint64_t pad_[6]; /* items start on a line of their own */
+    uint64_t pad_[6]; /* items start on a cache line of their own */
 };
 
 static void *map_bytes(size_t bytes)
@@ -47,14 +49,14 @@ void *gp_slab_take(struct gp_slab *slab)
         return NULL;
     void **item = slab->spare;
     slab->spare = item[1];
-    __atomic_store_n(&item[0], NULL, __ATOMIC_RELAXED); /* of a block: a free without the lock may be looking */
+    __atomic_store_n(&item[0], NULL, __ATOMIC_RELAXED); /* of a block: a free without the lock may be reading it */
     memset(item + 1, 0, slab->item_bytes - sizeof item[0]);
     return item;
 }
 
 void gp_slab_give(struct gp_slab *slab, void *item)
 {
-    ((void **)item)[1] = slab->spare; /* the first word stays: a free without the lock may be looking */
+    ((void **)item)[1] = slab->spare; /* keep the first word: a free without the lock may be reading it */
     slab->spare = item;
 }
 
@@ -104,7 +106,8 @@ static inline unsigned table_slot(const struct gp_cache *cache, uint64_t address
     return (unsigned)((address & ((1u << GP_LEAF_SHIFT) - 1)) >> cache->table.granule_shift);
 }
 
-/* [table.R1] release pairs with [table.A1]: what a pointer leads to is initialised. */
+/* [table.R1] release pairs with [table.A1]: a reader that sees a pointer sees the initialised
+ * memory behind it. */
 bool gp_table_ready(struct gp_cache *cache, uint64_t address)
 {
     struct gp_leaf ***mid = &cache->table.root[table_top(address)];

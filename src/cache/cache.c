@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache.c: a cache from gp_cache_new to gp_cache_free, and the free of a block.  cache.h has the contract; alloc.c has
- * the allocation of a block.
+ * cache.c: creation and destruction of a cache, the free of a block, destroyed streams and the size
+ * limit. cache.h has the contract; alloc.c has the allocation of a block.
  */
 #include "cache/internal.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- creation and destruction
+ * ----------------------------------------------------------------------------------- */
 
 static bool cache_open(struct gp_cache *cache)
 {
@@ -65,7 +66,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     return 0;
 }
 
-/* A block that goes without a free of its own. */
+/* Ends a block whose segment is dropped, in whatever state the block is. */
 static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
 {
     if (gp_block_state(block) == GP_BLOCK_TAKEN) {
@@ -78,7 +79,7 @@ static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
     gp_uses_drop(cache, block);
 }
 
-/* Under grow.  Takes the records of one segment away. */
+/* Under grow. Drops the records of one segment. False: no segment is left. */
 static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
 {
     gp_lock_take(&cache->lock);
@@ -91,7 +92,8 @@ static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
     uint64_t held = segment->growable ? 0 : segment->bytes;
     for (struct gp_page *page = segment->pages; page; page = page->next)
         held += page->bytes;
-    /* First no block may be freed any longer, then those that were are taken out of the threads' caches. */
+    /* First claim the live blocks, so that they can no longer be freed; then take the freed ones
+     * out of the threads' caches. */
     for (struct gp_block *block = segment->first; block; block = block->after)
         gp_block_claim(block);
     gp_thread_flush(cache);
@@ -99,19 +101,19 @@ static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
         cache_end_block(cache, block);
     cache->reserved_bytes -= held;
     gp_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
-    struct gp_segment gone = *segment;
+    struct gp_segment dropped = *segment;
     gp_segment_drop(cache, segment);
-    while (!call_backend && gone.pages) {
-        struct gp_page *page = gone.pages;
-        gone.pages = page->next;
+    while (!call_backend && dropped.pages) {
+        struct gp_page *page = dropped.pages;
+        dropped.pages = page->next;
         gp_slab_give(&cache->page_records, page);
     }
     gp_lock_give(&cache->lock);
-    if (call_backend && gone.growable)
-        gp_page_end(cache, &gone);
-    if (call_backend && !gone.growable) {
+    if (call_backend && dropped.growable)
+        gp_page_end(cache, &dropped);
+    if (call_backend && !dropped.growable) {
         gp_cache_called(cache);
-        cache->backend.free(cache->backend.self, gone.address);
+        cache->backend.free(cache->backend.self, dropped.address);
     }
     return true;
 }
@@ -148,8 +150,8 @@ const struct gp_policy *gp_cache_policy(const struct gp_cache *cache)
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */
 
-/* Under lock.  The work of the block's own stream is in order only if the heap is that stream's: borrowed memory
- * waits. */
+/* Under lock. The stream's order protects the block only if its heap belongs to that stream: a
+ * block from another stream's heap has to wait. */
 static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool unordered)
 {
     if (unordered || block->stream == GP_STREAM_DESTROYED)
@@ -157,7 +159,7 @@ static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool
     if (block->stream == block->segment->heap->stream)
         return block->uses != NULL;
     struct gp_uses *own = gp_slab_take(&cache->use_records);
-    if (!own) { /* no record: a fence over everything */
+    if (!own) { /* no record: wait for a fence over all streams */
         gp_uses_drop(cache, block);
         return true;
     }
@@ -167,7 +169,7 @@ static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool
     return true;
 }
 
-/* Does its segment leave with this block?  Then the driver's own free does the waiting. */
+/* True if this free releases the whole segment. The driver's own free does the waiting then. */
 static bool segment_goes_at_once(const struct gp_cache *cache, const struct gp_block *block)
 {
     const struct gp_segment *segment = block->segment;
@@ -185,7 +187,7 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         return false;
     }
     struct gp_segment *segment = block->segment;
-    struct gp_unlinked_segment gone;
+    struct gp_unlinked_segment dropped;
     *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream,
                              gp_block_tag_of(cache, block)};
     bool at_once = segment_goes_at_once(cache, block);
@@ -197,12 +199,12 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         gp_gauges_end(cache, shard, block);
         gp_block_idle(cache, block);
         if (at_once)
-            gp_segment_unlink_idle(cache, segment, &gone);
+            gp_segment_unlink_idle(cache, segment, &dropped);
     }
     bool record = gp_wait_wants_record(cache);
     gp_lock_give(&cache->lock);
     if (at_once)
-        gp_segment_free_unlinked(cache, &gone);
+        gp_segment_free_unlinked(cache, &dropped);
     if (record) {
         gp_lock_take(&cache->grow);
         gp_wait_record(cache);
@@ -245,12 +247,13 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
     return live;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+/* ---- streams and limit
+ * ----------------------------------------------------------------------------------------- */
 
-/* Its number may come again for another stream: nothing may carry it any longer. */
+/* The number may be reused for another stream, so no block may keep it. */
 void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
 {
-    gp_lock_take(&cache->grow); /* who grows a heap counts on it */
+    gp_lock_take(&cache->grow); /* a thread that grows a heap relies on it */
     gp_lock_take(&cache->lock);
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
         for (struct gp_block *block = segment->first; block; block = block->after)
@@ -264,7 +267,8 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
         for (struct gp_block *block = segment->first; block; block = block->after) {
             if (block->stream == stream)
-                __atomic_store_n(&block->stream, GP_STREAM_DESTROYED, __ATOMIC_RELAXED); /* threadcache.c looks at it */
+                __atomic_store_n(&block->stream, GP_STREAM_DESTROYED,
+                                 __ATOMIC_RELAXED); /* threadcache.c reads it without the lock */
             for (struct gp_uses *use = block->uses; use; use = use->next)
                 if (use->stream == stream)
                     use->stream = GP_STREAM_DESTROYED;

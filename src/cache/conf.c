@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * conf.c: GPUPROF_ALLOC_CONF, in the grammar of PYTORCH_CUDA_ALLOC_CONF.  Called once when the shim starts, and by the
- * replay tool; never later, and never from a driver call.
+ * conf.c: parses GPUPROF_ALLOC_CONF, in the grammar of PYTORCH_CUDA_ALLOC_CONF. Called once when
+ * the library starts, and by the replay tool; never later, and never from a driver call.
  *
- * Grammar: KEY:VALUE[,KEY:VALUE...], VALUE a word or a list [K:V,...]; blanks mean nothing.  Where PyTorch's parser
- * takes what it can use of a number (20MB is 20 to it), this one refuses: a setting that was misread costs a night.
+ * Grammar: KEY:VALUE[,KEY:VALUE...]. A VALUE is a word or a list [K:V,...]; white space is ignored.
+ * PyTorch's parser accepts a number followed by other characters (it reads 20MB as 20). This parser
+ * rejects it, because a misread setting can waste a whole run.
  */
 #include "cache/policy.h"
 #include <ctype.h>
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GP_MIB ((uint64_t)1 << 20)
-/* Largest number of MB whose bytes fit into 60 bits, beyond which no request is served either. */
+#define GP_CONF_MIB ((uint64_t)1 << 20)
+/* Largest number of MB whose bytes fit into 60 bits; larger requests are refused anyway. */
 #define GP_CONF_MAX_MB ((uint64_t)1 << 40)
 /* The longest key has 38 letters. */
 #define GP_CONF_WORD 64
@@ -42,13 +43,13 @@ __attribute__((format(printf, 2, 3))) static void gp_conf_say(struct gp_conf *co
         conf->why_used = conf->why_bytes - 1;
 }
 
-/* A setting that is right and means nothing here. */
+/* Notes a setting that is valid but has no effect here. */
 static void conf_note(struct gp_conf *conf, const char *reason)
 {
     gp_conf_say(conf, "%s%s: %s", conf->why_used ? "; " : "", conf->key, reason);
 }
 
-/* What is said on failure stands alone: notes before it would hide it. */
+/* An error message replaces all notes, so that they cannot hide it. */
 #define gp_conf_fail(conf, ...) ((conf)->why_used = 0, gp_conf_say(conf, __VA_ARGS__), -EINVAL)
 
 static char conf_peek(struct gp_conf *conf)
@@ -66,7 +67,8 @@ static bool conf_take(struct gp_conf *conf, char c)
     return true;
 }
 
-/* Everything up to the next of `, : [ ]`; blanks inside vanish, as PyTorch's tokenizer has it. */
+/* Reads everything up to the next of `, : [ ]`; drops white space inside, as PyTorch's tokenizer
+ * does. */
 static int conf_word(struct gp_conf *conf)
 {
     size_t n = 0;
@@ -106,11 +108,11 @@ static int conf_mb(struct gp_conf *conf, uint64_t least, uint64_t *bytes)
     if (mb < least)
         return gp_conf_fail(conf, "%s:%s is too small: it must be at least %llu", conf->key, conf->word,
                             (unsigned long long)least);
-    *bytes = (mb > GP_CONF_MAX_MB ? GP_CONF_MAX_MB : mb) * GP_MIB;
+    *bytes = (mb > GP_CONF_MAX_MB ? GP_CONF_MAX_MB : mb) * GP_CONF_MIB;
     return 0;
 }
 
-/* By hand, since strtod reads the decimal point of the program's locale. */
+/* Not strtod, because it uses the decimal point of the program's locale. */
 static bool conf_decimal(const char *word, double *out)
 {
     double value = 0, unit = 1;
@@ -162,12 +164,12 @@ static int conf_large_segment(struct gp_conf *conf)
     int error = conf_mb(conf, 10, &bytes);
     if (error)
         return error;
-    if (bytes % (2 * GP_MIB))
+    if (bytes % (2 * GP_CONF_MIB))
         return gp_conf_fail(conf, "%s:%s must be even: device memory is mapped in pages of 2 MB", conf->key,
                             conf->word);
     conf->policy.large_segment_bytes = conf->policy.large_page_bytes = bytes;
     if (!conf->policy.own_segment_bytes)
-        conf_note(conf, "every segment of this allocator is as large as the request; it changes page sizes alone");
+        conf_note(conf, "every segment of this allocator is as large as the request; this changes only page sizes");
     return 0;
 }
 
@@ -208,7 +210,7 @@ static int conf_expandable(struct gp_conf *conf)
     return 0;
 }
 
-/* divisions <= 128: eight bits hold them, and a 128th of a power of two is below 1 % already. */
+/* divisions <= 128: eight bits hold them, and a 128th of a power of two is already below 1 %. */
 static int conf_division(struct gp_conf *conf, bool none_allowed, uint8_t *out)
 {
     uint64_t value;
@@ -245,7 +247,7 @@ static int conf_division_entry(struct gp_conf *conf, bool *first, unsigned *last
     }
     unsigned index = 63u - (unsigned)__builtin_clzll(mb);
     index = index < GP_POLICY_DIVISIONS ? index : GP_POLICY_DIVISIONS - 1;
-    /* The first border speaks for everything below it too. */
+    /* The first border also applies to everything below it. */
     for (unsigned i = *first ? 0 : index; i <= index; i++)
         divisions[i] = value;
     *first = false;
@@ -299,7 +301,7 @@ static int conf_ignore(struct gp_conf *conf, enum gp_conf_shape shape, const cha
     if (!error && shape == GP_CONF_BOOL)
         error = conf_bool(conf, &on);
     if (!error && shape == GP_CONF_NUMBER && (!conf_digits(conf->word, &number) || number == 0))
-        error = gp_conf_fail(conf, "%s:%s is not a number from 1 up", conf->key, conf->word);
+        error = gp_conf_fail(conf, "%s:%s is not a number of at least 1", conf->key, conf->word);
     if (!error && shape == GP_CONF_BACKEND && strcmp(conf->word, "native") && strcmp(conf->word, "cudaMallocAsync"))
         error = gp_conf_fail(conf, "%s:%s must be native or cudaMallocAsync", conf->key, conf->word);
     if (!error)
@@ -308,11 +310,11 @@ static int conf_ignore(struct gp_conf *conf, enum gp_conf_shape shape, const cha
 }
 
 #define GP_CONF_LOCK   "no effect: no lock is held across driver calls in any case"
-#define GP_CONF_PINNED "no effect: host memory goes to the driver as it is"
+#define GP_CONF_PINNED "no effect: host memory requests go to the driver unchanged"
 
 static const struct gp_conf_key {
     const char *name;
-    int (*set)(struct gp_conf *conf); /* NULL: accepted for other allocators' sake, for this reason: */
+    int (*set)(struct gp_conf *conf); /* NULL: accepted for compatibility, without effect; `ignored` has the reason */
     enum gp_conf_shape shape;
     const char *ignored;
 } gp_conf_keys[] = {
@@ -323,7 +325,7 @@ static const struct gp_conf_key {
     {"expandable_segments", conf_expandable, GP_CONF_WORDED, NULL},
     {"large_segment_size_mb", conf_large_segment, GP_CONF_WORDED, NULL},
     {"per_process_memory_fraction", conf_fraction, GP_CONF_WORDED, NULL},
-    {"backend", NULL, GP_CONF_BACKEND, "no effect: --allocator chooses"},
+    {"backend", NULL, GP_CONF_BACKEND, "no effect: --allocator selects the allocator"},
     {"release_lock_on_cudamalloc", NULL, GP_CONF_BOOL, GP_CONF_LOCK},
     {"release_lock_on_hipmalloc", NULL, GP_CONF_BOOL, GP_CONF_LOCK},
     {"pinned_use_cuda_host_register", NULL, GP_CONF_BOOL, GP_CONF_PINNED},
@@ -334,7 +336,8 @@ static const struct gp_conf_key {
     {"pinned_free_catch_all", NULL, GP_CONF_BOOL, GP_CONF_PINNED},
     {"graph_capture_record_stream_reuse", NULL, GP_CONF_BOOL,
      "no effect: a block that other streams used waits until a fence may be recorded again"},
-    {"throw_on_cudamalloc_oom", NULL, GP_CONF_BOOL, "no effect: a request that fails after one retry is always told"},
+    {"throw_on_cudamalloc_oom", NULL, GP_CONF_BOOL,
+     "no effect: a request that fails after one retry is always reported"},
     {"expandable_segments_reserve", NULL, GP_CONF_WORDED, "no effect: a growable segment reserves 9/8 of the device"},
     {"expandable_segments_reserve_by_class", NULL, GP_CONF_ANY,
      "no effect: a growable segment reserves 9/8 of the device"},
@@ -370,7 +373,7 @@ static int conf_pair(struct gp_conf *conf)
                         conf->word);
 }
 
-/* What only makes sense together, in whatever order it was written. */
+/* Checks settings that depend on each other, in whatever order they were written. */
 static int conf_finish(struct gp_conf *conf)
 {
     const struct gp_policy *policy = &conf->policy;
@@ -378,10 +381,10 @@ static int conf_finish(struct gp_conf *conf)
         return gp_conf_fail(conf,
                             "max_split_size_mb:%llu is below large_segment_size_mb:%llu: shared segments could not "
                             "be split",
-                            (unsigned long long)(policy->max_split_bytes / GP_MIB),
-                            (unsigned long long)(policy->large_segment_bytes / GP_MIB));
-    const char *reason = policy->frees_at_once ? "no effect: this allocator keeps nothing"
-                         : policy->growable    ? "growable segments are exempt; it holds for the others alone"
+                            (unsigned long long)(policy->max_split_bytes / GP_CONF_MIB),
+                            (unsigned long long)(policy->large_segment_bytes / GP_CONF_MIB));
+    const char *reason = policy->frees_at_once ? "no effect: this allocator caches nothing"
+                         : policy->growable    ? "growable segments are exempt; it applies only to the others"
                                                : NULL;
     conf->key = "max_split_size_mb";
     if (reason && policy->max_split_bytes != UINT64_MAX)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cursor.c: the positions of the iterations under way (iterate.c).  An iteration gives the lock back now and then; the
- * functions that drop a record in that time (heap.c, segment.c) call here, so that no cursor points to it afterwards.
- * Everything here runs under the cache's lock.
+ * cursor.c: the positions of running iterations (iterate.c). An iteration releases the lock now and
+ * then. Functions that drop a record in that time (heap.c, segment.c) call here, so that no cursor
+ * points to it afterwards. Everything here runs under the cache's lock.
  */
 #include "cache/internal.h"
 

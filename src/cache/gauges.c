@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * gauges.c: which statistics an event of the cache moves (PyTorch's rules, CUDACachingAllocator: increase and decrease
- * in alloc_found_block, free and free_block).  A free moves them before the memory can be given again, an allocation
- * before it is returned: a peak never shows what did not exist at once.
+ * gauges.c: which statistics an event of the cache changes (PyTorch's rules, CUDACachingAllocator:
+ * increase and decrease in alloc_found_block, free and free_block). A free updates them before the
+ * memory can be allocated again, and an allocation before it returns, so that no peak counts memory
+ * that was never in use at the same time.
  */
 #include "cache/internal.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * heap.c: idle memory: which block is given, how it is cut, and how neighbours join again.  Everything here runs under
- * the cache's lock and calls no backend.
+ * heap.c: idle memory: which block is allocated, how it is split, and how neighbours are joined
+ * again. Everything here runs under the cache's lock and does not call the backend.
  *
- * Invariants:  the blocks of a segment lie without gap or overlap from its begin to its end;  two neighbours are never
- * both idle, or both unmapped;  a heap's index holds exactly its idle blocks, and heap.idle_bytes is their sum.
+ * Invariants: The blocks of a segment cover it from start to end without gaps or overlaps. Two
+ * neighbours are never both idle, or both unmapped. A heap's index holds exactly its idle blocks,
+ * and heap.idle_bytes is their sum.
  */
 #include "cache/internal.h"
 
@@ -14,7 +15,7 @@ bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
            one->dedicated == other->dedicated;
 }
 
-/* That one of the stream which is like `like`, and not itself; NULL: none. */
+/* The stream's heap of the same pool and class as `like`, but not `like` itself; NULL: none. */
 static struct gp_heap *heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
     struct gp_heap *heap = cache->heaps;
@@ -61,7 +62,7 @@ bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap
     into->idle_bytes += heap->idle_bytes;
     into->unordered_bytes += heap->unordered_bytes;
     *place = heap->next;
-    gp_slab_give(&cache->heap_records, heap); /* `grow` is held: no thread is beyond its first look */
+    gp_slab_give(&cache->heap_records, heap); /* `grow` is held, so no other thread still uses this heap */
     return true;
 }
 
@@ -98,7 +99,7 @@ struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, ui
     if (!rest)
         return NULL;
     gp_block_become(rest, gp_block_state(block));
-    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* threadcache.c may look at it */
+    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
     rest->born = block->born;
     rest->epoch = block->epoch;
     rest->before = block;
@@ -110,21 +111,21 @@ struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, ui
     return rest;
 }
 
-/* `block` swallows its right neighbour, which is in no index. */
+/* Joins `block` with its right neighbour, which is in no index. */
 static void block_swallow(struct gp_cache *cache, struct gp_block *block)
 {
-    struct gp_block *gone = block->after;
-    block->bytes += gone->bytes;
-    block->after = gone->after;
+    struct gp_block *right = block->after;
+    block->bytes += right->bytes;
+    block->after = right->after;
     if (block->after)
         block->after->before = block;
-    if (gone->born < block->born)
-        block->born = gone->born;
-    if (gone->epoch > block->epoch)
-        block->epoch = gone->epoch;
+    if (right->born < block->born)
+        block->born = right->born;
+    if (right->epoch > block->epoch)
+        block->epoch = right->epoch;
     if (GP_UNLIKELY(cache->cursors))
-        gp_cursor_block_removed(cache, gone, block);
-    gp_block_drop(cache, gone);
+        gp_cursor_block_removed(cache, right, block);
+    gp_block_drop(cache, right);
 }
 
 static void idle_count(struct gp_cache *cache, const struct gp_block *block, bool up)
@@ -149,7 +150,8 @@ void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
 {
     block->requested_bytes = 0;
     block->oversize = false;
-    __atomic_store_n(&block->stream, block->segment->heap->stream, __ATOMIC_RELAXED); /* threadcache.c may look at it */
+    __atomic_store_n(&block->stream, block->segment->heap->stream,
+                     __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
     block->born = cache->clock;
     block->epoch = cache->epoch;
     if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE) {
@@ -185,8 +187,8 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
     gp_index_put(index, block);
 }
 
-/* An idle block that a dedicated request may have whole: the waste stays below an eighth, as it does in the driver's
- * own rounding of 16 MiB to 2 MiB steps. */
+/* An idle block for a dedicated request, which gets it as a whole. At most an eighth is wasted, as
+ * in the driver's own rounding of 16 MiB to 2 MiB steps. */
 static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
 {
     struct gp_block *block = gp_index_fit(&heap->idle, bytes);
@@ -198,11 +200,12 @@ struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint
     if (heap->dedicated)
         return heap_whole(heap, bytes);
     struct gp_block *block = gp_index_fit(&heap->idle, bytes);
-    /* A larger one is no better: the rules only refuse what is too large. */
+    /* A larger block would not help: the rules only refuse blocks that are too large. */
     return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
 }
 
-/* Takes `bytes` of an idle block and puts the rest back.  Without memory for a record the whole block is given. */
+/* Takes `bytes` of an idle block and returns the rest to the index. Without memory for a record it
+ * takes the whole block. */
 static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *block, uint64_t bytes)
 {
     const struct gp_policy *policy = &cache->policy;
@@ -216,7 +219,7 @@ static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *bloc
         if (rest) {
             struct gp_block *idle = high ? block : rest;
             block = high ? rest : block;
-            gp_block_become(block, GP_BLOCK_TAKEN); /* before its neighbour looks for idle ones to join */
+            gp_block_become(block, GP_BLOCK_TAKEN); /* before the rest looks for idle neighbours to join */
             gp_block_idle(cache, idle);
             idle->born = born;
             idle->epoch = epoch;
@@ -225,7 +228,7 @@ static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *bloc
     return block;
 }
 
-/* May a thread keep the block in its cache when it is freed? */
+/* True if a thread may keep the block in its cache when the block is freed. */
 static bool block_suits_thread(const struct gp_cache *cache, const struct gp_block *block)
 {
     const struct gp_heap *heap = block->segment->heap;
@@ -238,7 +241,8 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
                                uint64_t bytes)
 {
     block = heap_carve(cache, block, bytes);
-    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* as stream: threadcache.c */
+    __atomic_store_n(&block->requested_bytes, request->bytes,
+                     __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
     __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
     gp_block_tag(cache, block, request);
     block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * index.c: blocks by size and address, as a treap (Seidel and Aragon, Algorithmica 1996): a search tree whose shape
- * follows random priorities, so that no order of sizes makes it deep.  Under the cache's lock.
+ * index.c: blocks by size and address, in a treap (Seidel and Aragon, Algorithmica 1996): a search
+ * tree shaped by random priorities, so that no order of sizes makes it deep. Runs under the cache's
+ * lock.
  */
 #include "cache/internal.h"
 
@@ -10,7 +11,7 @@ static bool block_less(const struct gp_block *block, uint64_t bytes, uint64_t ad
     return block->bytes < bytes || (block->bytes == bytes && block->address < address);
 }
 
-/* Everything below (bytes, address) to *low, the rest to *high. */
+/* Splits the tree: everything below (bytes, address) goes to *low, the rest to *high. */
 static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t address, struct gp_block **low,
                         struct gp_block **high)
 {
@@ -30,7 +31,7 @@ static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t address,
 
 static uint32_t index_priority(uint64_t address)
 {
-    /* Fibonacci hashing: addresses are not random, their products are enough so. */
+    /* Fibonacci hashing: addresses are not random, but these products are random enough. */
     return (uint32_t)((address >> 8) * 0x9e3779b97f4a7c15ull >> 32);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * inspect.c: questions about the cache's memory, and the check of its invariants.  Nothing here changes anything.
+ * inspect.c: queries about the cache's memory, and the check of its invariants. Nothing here
+ * changes the cache, except that some functions flush the threads' caches first.
  */
 #include "cache/internal.h"
 #include <stdarg.h>
@@ -16,8 +17,8 @@ static struct gp_segment *segment_at(struct gp_cache *cache, uint64_t address)
     return segment;
 }
 
-/* The block that contains the address, whatever its state.  A walk, except where it begins a block: pointers inside are
- * asked about now and then, not on every call. */
+/* The block that contains the address, in any state. Walks the segment unless the address is a
+ * block's start: addresses inside a block are looked up only now and then. */
 static struct gp_block *block_at(struct gp_cache *cache, uint64_t address)
 {
     struct gp_block *block = gp_table_at(cache, address);
@@ -121,7 +122,7 @@ struct gp_check {
     char *why;
     size_t why_bytes;
     uint64_t reserved, idle, waiting, idle_blocks, unmapped_blocks;
-    uint64_t allocated, active, requested, split; /* to be compared with gauges, when they are ours alone */
+    uint64_t allocated, active, requested, split; /* compared with the gauges if the cache owns them */
     bool broken;
 };
 
@@ -143,9 +144,9 @@ static void check_block(struct gp_check *check, const struct gp_block *block, ui
     if (block->address != expected || !block->bytes)
         check_say(check, "block %#llx: a gap, an overlap or no size", at);
     if (gp_table_at(check->cache, block->address) != block)
-        check_say(check, "block %#llx: the table has another", at);
+        check_say(check, "block %#llx: the table points to another block", at);
     if (after && after->before != block)
-        check_say(check, "block %#llx: its neighbour does not know it", at);
+        check_say(check, "block %#llx: its neighbour does not point back to it", at);
     if (after && gp_block_state(after) == gp_block_state(block) &&
         (gp_block_state(block) == GP_BLOCK_IDLE || gp_block_state(block) == GP_BLOCK_UNMAPPED))
         check_say(check, "block %#llx: not joined with its neighbour", at);
@@ -171,7 +172,8 @@ static uint64_t check_pages(struct gp_check *check, const struct gp_segment *seg
     for (const struct gp_block *block = segment->first; block; block = block->after)
         unmapped += gp_block_state(block) == GP_BLOCK_UNMAPPED ? block->bytes : 0;
     if (unmapped + bytes != segment->bytes)
-        check_say(check, "segment %#llx: pages and holes do not make it up", (unsigned long long)segment->address);
+        check_say(check, "segment %#llx: pages and holes do not add up to its size",
+                  (unsigned long long)segment->address);
     return bytes;
 }
 
@@ -181,7 +183,7 @@ static void check_index(struct gp_check *check, const struct gp_block *tree, uin
     if (!tree || check->broken)
         return;
     if (gp_block_state(tree) != state || tree->segment->heap != heap)
-        check_say(check, "block %#llx: in an index that is not its own", (unsigned long long)tree->address);
+        check_say(check, "block %#llx: in the wrong index", (unsigned long long)tree->address);
     check_index(check, tree->left, state, heap, bytes, count);
     check_index(check, tree->right, state, heap, bytes, count);
     *bytes += tree->bytes;
@@ -195,7 +197,7 @@ static void check_heaps(struct gp_check *check)
         uint64_t bytes = 0, ignored = 0, count = 0;
         check_index(check, heap->idle.root, GP_BLOCK_IDLE, heap, &bytes, &count);
         if (bytes != heap->idle_bytes || count != heap->idle.count)
-            check_say(check, "a heap's idle bytes are not its index's sum");
+            check_say(check, "a heap's idle bytes differ from the sum of its index");
         idle_count += count;
         check_index(check, heap->unmapped.root, GP_BLOCK_UNMAPPED, heap, &ignored, &unmapped_count);
     }
@@ -245,7 +247,7 @@ int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes)
     check_heaps(&check);
     if (check.reserved != cache->reserved_bytes || check.idle != cache->idle_bytes ||
         check.waiting != cache->waiting_bytes)
-        check_say(&check, "reserved, idle or waiting bytes are not the segments' sum");
+        check_say(&check, "reserved, idle or waiting bytes differ from the sum over the segments");
     check_gauges(&check);
     gp_lock_give(&cache->lock);
     return check.broken ? -1 : 0;

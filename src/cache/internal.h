@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * internal.h: what the files of cache/ share, and nobody else sees.
+ * internal.h: what the files of cache/ share. No other folder includes it.
  *
- * Locks.  `lock` guards every record.  `grow` is held around backend calls that get, give or wait for memory; it is
- * taken before `lock`, never inside it, and no backend call is made under `lock`.
+ * Locks. `lock` guards every record. `grow` is held around backend calls that get memory, release
+ * it or wait for fences. It is taken before `lock`, never inside it. No backend call is made under
+ * `lock`.
  */
 #ifndef GP_CACHE_INTERNAL_H
 #define GP_CACHE_INTERNAL_H
@@ -20,19 +21,19 @@ struct gp_heap;
 enum gp_block_state {
     GP_BLOCK_SPARE,    /* a record without a block */
     GP_BLOCK_IDLE,     /* in its heap's index */
-    GP_BLOCK_LIVE,     /* the program's */
-    GP_BLOCK_WAITING,  /* freed, before its fence */
+    GP_BLOCK_LIVE,     /* in use by the program */
+    GP_BLOCK_WAITING,  /* freed; its fence is not reached yet */
     GP_BLOCK_UNMAPPED, /* addresses of a growable segment without memory: in its heap's other index */
     GP_BLOCK_CACHED,   /* idle, in a thread's cache (threadcache.c) */
-    GP_BLOCK_TAKEN,    /* on its way between two of these, in one thread's hand */
+    GP_BLOCK_TAKEN,    /* changing between two of these states; owned by one thread */
 };
 #define GP_BLOCK_STATE 0x0fu
-/* Flags of a live block, beside its state: */
-#define GP_BLOCK_LOCAL                                                                                                 \
-    0x10u /* its free may put it into a thread's cache: small, growable, used by its heap's stream alone */
+/* A flag of a live block, stored beside its state: its free may put it into a thread's cache. The
+ * block is small, in a growable segment, and used only by its heap's stream. */
+#define GP_BLOCK_LOCAL 0x10u
 #define GP_BLOCK_FLAGS 0xffull /* addresses are multiples of 256 */
 
-/* A heap, or a use, whose stream was destroyed. */
+/* The stream of a heap or a use after that stream was destroyed. */
 #define GP_STREAM_DESTROYED (GP_STREAM_ANY - 1)
 
 struct gp_uses { /* other streams that work on a live block */
@@ -40,24 +41,29 @@ struct gp_uses { /* other streams that work on a live block */
     uint64_t stream;
 };
 
-/* The first line is what a free looks at.  A free wins a live block by a compare-and-swap of `word`, with or without
- * the lock; in every other state a block belongs to the lock, but for CACHED (its gate, threadcache.c) and TAKEN. */
+/* A free reads only the first cache line. It claims a live block with a compare-and-swap of `word`,
+ * with or without the lock. In every other state the lock guards the block, except CACHED (its gate
+ * guards it, threadcache.c) and TAKEN (one thread owns it). */
 struct gp_block {
-    uint64_t word; /* address | flags | state: the address, so that who swaps it knows whose record it is */
+    /* address | flags | state; it contains the address so that a compare-and-swap succeeds only on
+     * the right block */
+    uint64_t word;
     uint64_t bytes, requested_bytes;
-    uint64_t stream; /* that it was given for; idle: its heap's */
+    uint64_t stream; /* the stream it was allocated for; idle: its heap's stream */
     struct gp_segment *segment;
-    struct gp_block *left, *right; /* index; left: the next one that waits, or is cached */
+    struct gp_block *left, *right; /* index; left: the next waiting or cached block */
     struct gp_uses *uses;
 
     uint64_t address;
     struct gp_block *before, *after; /* neighbours by address in the segment */
-    uint64_t born;                   /* the cache's clock when it became idle: age for garbage collection */
-    uint64_t epoch; /* the cache's when it became idle: quiet once a fence of that epoch or a later one was reached */
+    uint64_t born;                   /* the cache's clock when it became idle; its age for garbage collection */
+    /* the cache's epoch when it became idle; it is quiet once a fence of that epoch or a later one
+     * was reached */
+    uint64_t epoch;
     uint32_t priority; /* of the treap */
     bool oversize;
-    bool unordered;        /* was freed so */
-    uint64_t tag, time_ns; /* the request's, of a live block; with tags alone */
+    bool unordered;        /* was freed with GP_FREE_UNORDERED */
+    uint64_t tag, time_ns; /* of a live block: the request's; only if the cache has tags */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
 
@@ -66,14 +72,14 @@ static inline enum gp_block_state gp_block_state(const struct gp_block *block)
     return (enum gp_block_state)(__atomic_load_n(&block->word, __ATOMIC_RELAXED) & GP_BLOCK_STATE);
 }
 
-/* [block.R1] release pairs with [block.A1]: who wins the block sees its record. */
+/* [block.R1] release pairs with [block.A1]: the thread that claims the block sees its record. */
 static inline void gp_block_become(struct gp_block *block, unsigned state)
 {
     __atomic_store_n(&block->word, block->address | state, __ATOMIC_RELEASE);
 }
 
-/* A live block at that address becomes `state`; false: it is none (any longer).  [block.A1] acquire pairs with
- * [block.R1]. */
+/* Claims the live block at that address and sets its state. false: the block is no longer live, or
+ * has another address or other flags. [block.A1] acquire pairs with [block.R1]. */
 static inline bool gp_block_win(struct gp_block *block, uint64_t address, uint64_t flags, unsigned state)
 {
     uint64_t seen = address | flags | GP_BLOCK_LIVE;
@@ -81,31 +87,32 @@ static inline bool gp_block_win(struct gp_block *block, uint64_t address, uint64
            __atomic_compare_exchange_n(&block->word, &seen, address | state, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* Whatever its flags; under lock, which alone changes them. */
+/* Claims a live block with any flags. Under lock; flags change only under lock. */
 static inline bool gp_block_claim(struct gp_block *block)
 {
     return gp_block_win(block, block->address, 0, GP_BLOCK_TAKEN) ||
            gp_block_win(block, block->address, GP_BLOCK_LOCAL, GP_BLOCK_TAKEN);
 }
 
-/* Under lock: its free takes the long way from now on. */
+/* Under lock: from now on a free of this block takes the slow path. */
 static inline void gp_block_bar(struct gp_block *block)
 {
     uint64_t seen = block->address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE;
-    /* [block.R1]; if it fails, the block was freed meanwhile, or was barred before. */
+    /* [block.R1]; if the swap fails, the block was freed meanwhile, or its flag was cleared
+     * before. */
     __atomic_compare_exchange_n(&block->word, &seen, block->address | GP_BLOCK_LIVE, false, __ATOMIC_RELEASE,
                                 __ATOMIC_RELAXED);
 }
 
-struct gp_page { /* physical memory in a growable segment; by address */
+struct gp_page { /* physical memory in a growable segment; a list sorted by address */
     struct gp_page *next;
     uint64_t handle, address, bytes;
 };
 
 struct gp_segment {
-    struct gp_segment *next, *before; /* of the cache, in no order */
+    struct gp_segment *next, *before; /* the cache's list, in no order */
     struct gp_heap *heap;
-    uint64_t address, bytes; /* growable: of the range */
+    uint64_t address, bytes; /* growable: of the address range */
     struct gp_block *first;
     struct gp_page *pages;
     uint64_t born;
@@ -125,13 +132,14 @@ struct gp_heap { /* idle memory of one stream, pool and class */
     struct gp_heap *next;
     uint64_t stream, pool;
     bool small, linear, dedicated;
-    bool pinned; /* of a private pool that is in use: a captured graph may use its idle memory, which stays where it is
-                  */
+    /* of a private pool in use: a captured graph may use its idle memory, so that memory is not
+     * moved or released */
+    bool pinned;
     struct gp_index idle, unmapped;
-    uint64_t idle_bytes, unordered_bytes; /* unordered: freed without an order, not idle yet */
+    uint64_t idle_bytes, unordered_bytes; /* unordered: freed without an order, still waiting */
 };
 
-struct gp_pool { /* a private one */
+struct gp_pool { /* a private pool */
     struct gp_pool *next;
     uint64_t id;
     uint32_t references;
@@ -144,7 +152,7 @@ struct gp_fenced_blocks { /* blocks behind one fence */
     uint64_t bytes, count;
 };
 
-struct gp_slab { /* records of one size; chunks are kept until the cache goes */
+struct gp_slab { /* records of one size; chunks are kept until the cache is freed */
     void *spare;
     void *chunks;
     uint32_t item_bytes;
@@ -155,19 +163,19 @@ struct gp_slab { /* records of one size; chunks are kept until the cache goes */
 #define GP_MID_BITS   14
 #define GP_ROOT_BITS  14
 struct gp_leaf {
-    struct gp_block *slots[1]; /* leaf span / granule of them */
+    struct gp_block *slots[1]; /* one slot for each granule of the leaf's span */
 };
 struct gp_table {
     struct gp_leaf ***root;
     uint32_t granule_shift;
 };
 
-/* The position of an iteration (iterate.c) while it does not hold the lock: cursor.c corrects it when the record that it
- * points to is dropped. */
+/* The position of an iteration (iterate.c) while the iteration does not hold the lock. cursor.c
+ * corrects it when the record that it points to is dropped. */
 struct gp_cursor {
     struct gp_cursor *next;
-    struct gp_segment *segment; /* the next one */
-    struct gp_block *block;     /* the next one; NULL: dropped with its segment, or the last one was visited */
+    struct gp_segment *segment; /* the next segment to visit */
+    struct gp_block *block;     /* the next block; NULL: dropped with its segment, or the last one was visited */
 };
 
 struct gp_cache {
@@ -180,16 +188,16 @@ struct gp_cache {
 
     struct gp_lock grow, lock;
     struct gp_table table;
-    struct gp_thread_set *threads; /* caches of threads, one set for each counter shard; NULL: none */
+    struct gp_thread_set *threads; /* thread caches, one set per counter shard; NULL: none */
     struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids,
         leaves;
     struct gp_segment *segments;
-    struct gp_cursor *cursors; /* of the iterations under way */
+    struct gp_cursor *cursors; /* of the running iterations */
     struct gp_heap *heaps;
     struct gp_pool *pools;
 
-    /* Waiting: `open` collects unordered frees; `asked` are freed blocks with uses, before their fence is recorded;
-     * `fenced` is a queue. */
+    /* Waiting blocks: `open` collects unordered frees; `asked` holds freed blocks with uses until
+     * their fence is recorded; `fenced` is a queue of blocks with a recorded fence. */
     struct gp_fenced_blocks open;
     struct gp_block *asked;
     uint64_t asked_count;
@@ -197,15 +205,16 @@ struct gp_cache {
     uint64_t fences; /* in that queue */
 
     uint64_t clock;                    /* allocations so far */
-    uint64_t limit_bytes, total_bytes; /* total: of the device, once asked */
+    uint64_t limit_bytes, total_bytes; /* total: of the device, once queried */
     uint64_t reserved_bytes, idle_bytes, waiting_bytes, peak_bytes;
     uint64_t dedicated_idle_bytes;
     uint64_t x_retries, x_syncs, x_device_allocs, x_device_frees, x_calls;
-    uint64_t moved_bytes; /* pages that were mapped elsewhere, ever: under grow */
-    uint64_t epoch;       /* raised before each fence over everything ... */
-    uint64_t settled; /* ... and the last such fence that was reached: idle blocks up to this epoch are quiet, no work
-                         of any stream uses them */
-    bool first_made;  /* prealloc's first chunk */
+    uint64_t moved_bytes; /* bytes of pages moved to another place since the start; guarded by grow */
+    uint64_t epoch;       /* raised before each fence over all streams ... */
+    /* ... and the epoch of the last such fence that was reached; idle blocks up to this epoch are
+     * quiet: no work of any stream uses them */
+    uint64_t settled;
+    bool first_made; /* prealloc has allocated its first chunk */
 };
 
 /* arena.c */
@@ -222,121 +231,133 @@ struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address);
 /* index.c */
 void gp_index_put(struct gp_index *index, struct gp_block *block);
 void gp_index_take(struct gp_index *index, struct gp_block *block);
-/* The smallest of at least `bytes`, of these the lowest address. */
+/* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */
 struct gp_block *gp_index_fit(const struct gp_index *index, uint64_t bytes);
 struct gp_block *gp_index_largest(const struct gp_index *index);
 
 /* heap.c: under lock */
-/* Of the same pool and class, for whatever streams. */
+/* Both heaps have the same pool and class; their streams may differ. */
 bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
-/* The heap of the stream that is alike, or a new one.  NULL: no memory. */
+/* The stream's heap of the same pool and class as `like`, or a new one. NULL: no memory. */
 struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
 struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
 void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
-void gp_block_idle(struct gp_cache *cache, struct gp_block *block); /* joins its neighbours and enters the index */
+void gp_block_idle(struct gp_cache *cache,
+                   struct gp_block *block); /* joins it with its idle neighbours and puts it into the index */
 void gp_block_unidle(struct gp_cache *cache, struct gp_block *block);
 void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block);
-/* Cuts [address, address + bytes) out of a block that is in no index; the new parts get state `rest` by the caller. */
+/* Shortens a block that is in no index to first_bytes and returns a new block for the rest, whose
+ * state the caller sets. NULL: no memory. */
 struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes);
-/* An idle block that the rules would give; NULL: none. */
+/* An idle block that the policy's rules allow for this size; NULL: none. */
 struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes);
 struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
                               uint64_t bytes);
-/* The same from this idle block, whatever the rules say of its size. */
+/* Allocates from this idle block, without checking the policy's rules for its size. */
 struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
                                uint64_t bytes);
-/* The stream of a heap is gone: joins it with the others of its class.  True: *place, which pointed to it, points to
- * the next one; false: it is the first and stays.  Under grow too. */
+/* The heap's stream was destroyed: joins the heap with the other heaps of its class. True: *place,
+ * which pointed to it, points to the next heap. False: it is the first of its class and stays.
+ * Under grow too. */
 bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
 bool gp_block_is_split(const struct gp_block *block);
 
 /* gauges.c */
 void gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
 void gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-/* Both at once, on the thread's own shard: what it gives up there it can take again without asking others. */
+/* gp_gauges_free and gp_gauges_done in one update on the thread's own shard. The credit stays in
+ * that shard, so the next allocation can use it without the slow path. */
 void gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block); /* inactive now */
+void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block); /* after the wait: the block is inactive */
 void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
 void gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment, bool oversize,
                        bool up);
 
 /* segment.c: under grow, not lock */
-/* A new segment for the request, and the block out of it.  GP_BACKEND_OOM also when the limit stands against it. */
+/* Allocates a new segment and the block from it. GP_BACKEND_OOM also if the limit forbids it. */
 uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                          struct gp_block **out);
-/* May `bytes` more be reserved? */
+/* Does the limit allow `bytes` more to be reserved? */
 bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes);
-/* Gives idle segments and pages back until keep_bytes are idle or want_bytes were given; waits for the device's work
- * first. */
+/* Releases idle segments, the largest first, until at most keep_bytes are idle. Returns the bytes
+ * released. The caller has waited for the device's work. */
 uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes);
-/* PyTorch's release_available_cached_blocks: oversize ones alone. */
+/* PyTorch's release_available_cached_blocks: releases oversize segments only. */
 uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes);
 /* PyTorch's garbage_collect_cached_blocks, before `bytes` more are reserved. */
 void gp_segment_collect(struct gp_cache *cache);
-/* Dedicated segments beyond their share of idle memory, oldest first. */
+/* Releases the oldest idle dedicated segments until they are within their share of reserved
+ * memory. */
 void gp_segment_trim_dedicated(struct gp_cache *cache);
-/* This one, which is idle as a whole: its records go under `lock`, its memory without. */
+/* One segment that is idle as a whole, released in two steps: its records are dropped under `lock`,
+ * then its memory is freed without it. */
 struct gp_unlinked_segment {
-    struct gp_heap heap; /* a copy: the heap itself may go meanwhile */
+    struct gp_heap heap; /* a copy, because the heap may be dropped meanwhile */
     uint64_t address, bytes;
     bool first_chunk;
 };
 void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out);
-/* False: the backend refused, and it is back. */
-bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *gone);
-/* One idle block, that may go back. */
+/* False: the backend refused, and the segment is in the cache again. */
+bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked);
+/* The segment is one idle block and may be released. */
 bool gp_segment_is_idle(const struct gp_segment *segment);
 struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes);
-void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment); /* under lock: the records alone */
+void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment); /* under lock; drops only the records */
 
 /* page.c: growable segments; under grow, not lock */
-/* How memory is found: idle pages of other places first, then new ones for the rest; new ones, and some ahead of need;
- * no more new ones than needed. */
+/* How a heap gets pages. MOVE: idle pages of other places first, then new pages for the rest.
+ * AHEAD: new pages, and some more ahead of need. EXACT: only as many new pages as needed. */
 enum gp_growth { GP_GROW_MOVE, GP_GROW_AHEAD, GP_GROW_EXACT };
-/* Maps memory for the request and gives the block.  GP_BACKEND_BUSY: another thread took what was mapped: once more. */
+/* Maps memory for the request and allocates the block. GP_BACKEND_BUSY: another thread took the
+ * mapped memory; try again. */
 uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                       enum gp_growth how, struct gp_block **out);
-/* Unmaps idle pages and gives them to the backend. */
+/* Unmaps idle pages and returns them to the backend until at most keep_bytes are idle. Returns the
+ * bytes released. */
 uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes);
-/* Pages that are idle as a whole. */
+/* Bytes of the pages that are idle as a whole. */
 uint64_t gp_page_idle(struct gp_cache *cache); /* under lock */
-/* Address ranges of destroyed streams that hold nothing any more. */
+/* Unreserves address ranges of destroyed streams that hold no pages any more. */
 void gp_page_drop_ranges(struct gp_cache *cache);
-void gp_page_end(struct gp_cache *cache, struct gp_segment *segment); /* gives all of it back; nobody uses it */
+void gp_page_end(struct gp_cache *cache,
+                 struct gp_segment *segment); /* returns all its memory to the backend; no block of it is in use */
 
 /* threadcache.c */
-/* Without them in the policy there are none.  false: no memory. */
+/* Does nothing if the policy has no thread caches. false: no memory. */
 bool gp_thread_open(struct gp_cache *cache);
 void gp_thread_close(struct gp_cache *cache);
-/* No lock.  false: nothing happened, the long way is to be taken. */
+/* No lock. false: nothing changed; the caller takes the slow path. */
 bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out);
 bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
                     struct gp_grant *out);
-/* Under lock: every cached block becomes idle memory of its heap. */
+/* Under lock: returns every cached block to its heap as idle memory. */
 void gp_thread_flush(struct gp_cache *cache);
-/* Bytes that threads keep, more or less: nothing stands still meanwhile.  No lock. */
+/* Bytes in the threads' caches. Approximate, because threads keep changing it. No lock. */
 uint64_t gp_thread_held(struct gp_cache *cache);
 
 /* cursor.c: under lock */
 void gp_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
 void gp_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
-/* The record is about to be dropped; `into` is the block that has its addresses now, NULL: none. */
+/* The record is about to be dropped. `into` is the block that now contains its addresses; NULL:
+ * none. */
 void gp_cursor_block_removed(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
 void gp_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
 
 /* wait.c */
 void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered); /* under lock */
-/* Under grow, not lock: after a free that gp_wait_wants_record. */
+/* Records the fences that are due. Under grow, not lock; called after a free if
+ * gp_wait_wants_record returned true. */
 void gp_wait_record(struct gp_cache *cache);
 bool gp_wait_wants_record(const struct gp_cache *cache);
-/* Records what is to be recorded and asks the fences; wait: until nothing waits.  Under grow, not lock. */
+/* Records the fences of waiting blocks (open_too: also of the open batch) and queries all fences;
+ * wait: blocks until they are reached. Under grow, not lock. */
 void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait);
-/* All work of the device is done afterwards.  False: not possible now. */
+/* Waits until all work of the device is done. False: not possible now. */
 bool gp_wait_all(struct gp_cache *cache);
-void gp_wait_forget(struct gp_cache *cache); /* under lock: everything that waits is idle */
+void gp_wait_forget(struct gp_cache *cache); /* under lock: makes every waiting block idle */
 
-/* Idle bytes now.  Takes lock. */
+/* Current idle bytes. Takes lock. */
 static inline uint64_t gp_cache_idle(struct gp_cache *cache)
 {
     gp_lock_take(&cache->lock);
@@ -345,7 +366,7 @@ static inline uint64_t gp_cache_idle(struct gp_cache *cache)
     return bytes;
 }
 
-/* Reports an event to the listener.  Under no lock that the listener needs (cache.h). */
+/* Reports an event to the listener. The caller holds no lock that the listener needs (cache.h). */
 static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
                                  uint64_t bytes, uint64_t stream)
 {
@@ -354,7 +375,7 @@ static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_typ
         cache->listen(cache->listener, &event);
 }
 
-/* After the block's word said that it is the caller's. */
+/* Call it after the block's word shows that the caller owns the block. */
 static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
 {
     if (GP_UNLIKELY(cache->tags)) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * iterate.c: every segment and block while others go on: the lock is held for a few dozen at a time (cache.h).
+ * iterate.c: visits every segment and block while other threads use the cache; the lock is held for
+ * at most GP_CACHE_REST visits at a time (cache.h).
  *
- * First the segments' addresses are noted, then each is looked up by its address, which also says whether it is still
- * there.  In between, the next block is kept by its record: the cache corrects it when the block is swallowed by the
- * one before it, or goes.
+ * It first collects the segments' addresses, then looks up each by its address, which also shows
+ * whether the segment still exists. While the lock is released, a cursor keeps the next block's
+ * record; cursor.c corrects it when that block is joined with the one before it, or dropped.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap */
@@ -24,7 +25,8 @@ struct gp_iteration {
     unsigned visits;      /* since the last rest */
 };
 
-/* ---- what the outside sees --------------------------------------------------------------------------------------- */
+/* ---- public descriptions
+ * ---------------------------------------------------------------------------------------- */
 
 static struct gp_cache_segment segment_shown(const struct gp_segment *segment)
 {
@@ -39,7 +41,7 @@ static struct gp_cache_block block_shown(const struct gp_block *block)
         [GP_BLOCK_IDLE] = GP_CACHE_IDLE,   [GP_BLOCK_UNMAPPED] = GP_CACHE_UNMAPPED,
         [GP_BLOCK_CACHED] = GP_CACHE_IDLE, [GP_BLOCK_TAKEN] = GP_CACHE_IDLE};
     bool live = gp_block_state(block) == GP_BLOCK_LIVE;
-    /* A block in a thread's cache is given without the lock. */
+    /* Other threads allocate blocks from their caches without the lock, hence the atomic loads. */
     return (struct gp_cache_block){
         .address = block->address,
         .bytes = block->bytes,
@@ -51,7 +53,8 @@ static struct gp_cache_block block_shown(const struct gp_block *block)
     };
 }
 
-/* ---- everything under the lock -------------------------------------------------------------------------------------- */
+/* ---- walk under the lock
+ * ---------------------------------------------------------------------------------------- */
 
 static struct gp_segment *segment_after(struct gp_cache *cache, uint64_t address, bool first)
 {
@@ -103,7 +106,7 @@ static void iterate_rest(struct gp_iteration *iteration)
 
 /* ---- the segments' addresses ------------------------------------------------------------------------------------- */
 
-/* Room for one more batch.  Under no lock. */
+/* Makes room for one more batch. Takes no lock. */
 static bool iterate_room(struct gp_iteration *iteration)
 {
     uint64_t room = iteration->room ? iteration->room * 2 : 512;
@@ -151,7 +154,7 @@ static void iterate_sift(uint64_t *heap, uint64_t at, uint64_t count)
     }
 }
 
-/* Heapsort: libc's qsort may call malloc. */
+/* Heapsort, because libc's qsort may call malloc. */
 static void iterate_sort(uint64_t *addresses, uint64_t count)
 {
     for (uint64_t i = count / 2; i-- > 0;)
@@ -166,11 +169,11 @@ static void iterate_sort(uint64_t *addresses, uint64_t count)
 
 /* ---- one segment ------------------------------------------------------------------------------------------------- */
 
-/* From `next` on: where the last piece ended, in whatever the block is now. */
+/* Shows the block from `next` on, where the last visit ended; the block may have changed since. */
 static bool iterate_block(struct gp_iteration *iteration, const struct gp_block *block, uint64_t next)
 {
     struct gp_cache_block one = block_shown(block);
-    if (one.address != next) { /* joined with what was shown before, or given out again with a part of it */
+    if (one.address != next) { /* joined with what was shown before, or allocated again with a part of it */
         one.bytes -= next - one.address;
         one.address = next;
         one.requested_bytes = one.tag = one.time_ns = 0;
@@ -185,7 +188,7 @@ static bool iterate_blocks(struct gp_iteration *iteration, const struct gp_cache
     uint64_t next = shown->address, end = shown->address + shown->bytes;
     while (iteration->cursor.block) {
         struct gp_block *block = iteration->cursor.block;
-        /* What swallowed it may have been cut since. */
+        /* The block that it was joined with may have been split since. */
         if (block->address + block->bytes > next) {
             if (!iterate_block(iteration, block, next))
                 return false;
@@ -208,7 +211,7 @@ static bool iterate_segment(struct gp_iteration *iteration, uint64_t address)
     struct gp_block *first = gp_table_at(iteration->cache, address);
     struct gp_segment *segment = first && gp_block_state(first) != GP_BLOCK_SPARE ? first->segment : NULL;
     if (!segment || segment->address != address)
-        return true; /* gone */
+        return true; /* released meanwhile */
     const struct gp_cache_segment shown = segment_shown(segment);
     iteration->cursor.block = first;
     iteration->visits++;
@@ -224,7 +227,7 @@ void gp_cache_iterate(struct gp_cache *cache, void *arg,
 {
     struct gp_iteration iteration = {.cache = cache, .arg = arg, .segment = segment, .block = block, .rest = rest};
     bool more = iterate_gather(&iteration);
-    if (!more) /* no memory for the addresses: then rather all at once than not at all */
+    if (!more) /* no memory for the addresses: walk under the lock, in one go */
         gp_cache_walk(cache, arg, segment, block);
     iterate_sort(iteration.addresses, iteration.count);
     gp_lock_take(&cache->lock);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * page.c: growable segments: an address range as large as the device, and physical pages that are mapped where they are
- * needed (PyTorch's ExpandableSegment; moving idle pages instead of making new ones follows GMLake, ASPLOS 2024).
- * Called under `grow`, which alone changes what is mapped; takes `lock` for the records and never while the backend
- * runs.
+ * page.c: growable segments: an address range as large as the device, with physical pages mapped
+ * where they are needed (PyTorch's ExpandableSegment; moving idle pages instead of making new ones
+ * follows GMLake, ASPLOS 2024). Called under `grow`, which guards the mappings. Takes `lock` for
+ * the records, and never holds it while the backend runs.
  *
- * A block that is being mapped or unmapped is live for that time: nobody else finds it.
+ * A block that is being mapped or unmapped is TAKEN for that time, so no other thread finds it.
  */
 #include "cache/internal.h"
 #include <string.h>
 
-/* Handles of one map call; larger growths take several. */
+/* Handles per map call; larger growths take several calls. */
 #define GP_MAP_HANDLES 64
 
-struct gp_taken { /* physical memory on its way from one place to another */
+struct gp_taken { /* physical memory while it moves from one place to another */
     struct gp_page *pages;
     uint64_t bytes;
 };
@@ -24,12 +24,13 @@ static uint64_t page_round(const struct gp_cache *cache, uint64_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* The least step of a reserve that is still small: 8 MiB beyond the need are 3 % of the smallest program that anybody
- * profiles for its use of memory, 256 MiB. */
+/* The smallest growth step: 8 MiB beyond the need are 3 % of 256 MiB, the smallest program that is
+ * worth profiling for its use of memory. */
 #define GP_PAGE_LEAST (8u << 20)
 
-/* Physical memory is made in handles of one 24th of what is reserved: a handle moves only as a whole, so 4 % is how
- * exactly reserved can follow the need, and calls cost by the handle, so not less.  Other policies have one size. */
+/* The size of a new handle: a 24th of what is reserved. A handle moves only as a whole, so reserved
+ * can follow the need to within 4 %. Smaller handles would cost more, because a call's cost grows
+ * with the number of handles. Policies that do not move pages have one size. */
 static uint64_t page_unit(const struct gp_cache *cache, bool small)
 {
     uint64_t most = small ? cache->policy.small_page_bytes : cache->policy.large_page_bytes;
@@ -40,7 +41,8 @@ static uint64_t page_unit(const struct gp_cache *cache, bool small)
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
-/* As PyTorch: one and an eighth of the device's memory, so that fragments of addresses never are what is missing. */
+/* The range is 9/8 of the device's memory, as in PyTorch, so that fragmentation of the addresses is
+ * never the limit. */
 static struct gp_segment *page_range(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
 {
     uint64_t free_bytes, address;
@@ -87,7 +89,8 @@ void gp_page_drop_ranges(struct gp_cache *cache)
         if (!segment)
             return;
         gp_cache_called(cache);
-        /* It holds nothing, and only who has `grow` maps: nobody uses it meanwhile. */
+        /* It has no pages, and only a thread that holds `grow` maps some: no other thread uses it
+         * meanwhile. */
         if (cache->backend.unreserve(cache->backend.self, segment->address, segment->bytes) != 0)
             return;
         gp_lock_take(&cache->lock);
@@ -106,8 +109,8 @@ static void page_insert(struct gp_segment *segment, struct gp_page *page)
     *place = page;
 }
 
-/* What is mapped beyond the need, because calls cost by the call: a 32nd of the reserve (small blocks: a 128th), within
- * three quarters of what the slack leaves. */
+/* How much to map beyond the need, because every call has a cost: a 32nd of the reserve (small
+ * blocks: a 128th), within three quarters of what the slack leaves. */
 static uint64_t page_ahead(const struct gp_cache *cache, const struct gp_heap *heap, uint64_t need)
 {
     if (!cache->policy.moves_pages)
@@ -142,7 +145,8 @@ static uint64_t page_reach(const struct gp_block *block)
     return bytes;
 }
 
-/* The smallest hole that would do: large ones are kept for large requests, the end of the range for the last. */
+/* Chooses the smallest hole that is large enough: larger ones stay for larger requests, and the end
+ * of the range is used last. */
 static void page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block **best)
 {
     if (!tree)
@@ -154,14 +158,15 @@ static void page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block *
         page_choose(tree->right, bytes, best);
 }
 
-struct gp_place { /* what is being mapped: [at, at + bytes) */
+struct gp_place { /* the place that is being mapped: [hole->address, + bytes) */
     struct gp_segment *segment;
     struct gp_block *hole;
-    struct gp_block *before, *after; /* idle memory beside it that the request counts on, or NULL */
+    struct gp_block *before, *after; /* adjacent idle memory that the request counts on, or NULL */
     uint64_t bytes;
 };
 
-/* Idle memory that nobody may take, nor pull pages out of, for a while.  Under lock. */
+/* Under lock: reserves an idle block, so that no other thread allocates it or takes pages out of
+ * it. */
 static void page_hold(struct gp_block *block)
 {
     if (!block)
@@ -170,8 +175,9 @@ static void page_hold(struct gp_block *block)
     gp_block_become(block, GP_BLOCK_TAKEN);
 }
 
-/* Back as it was, with its age; what became idle beside it meanwhile joins it. */
-static void page_let(struct gp_cache *cache, struct gp_block *block)
+/* Makes a held block idle again, with its age, and joins it with neighbours that became idle
+ * meanwhile. */
+static void page_unhold(struct gp_cache *cache, struct gp_block *block)
 {
     if (!block)
         return;
@@ -194,7 +200,7 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     uint64_t have = before ? before->bytes : 0;
     uint64_t need = page_round(cache, bytes - have);
     if (need > hole->bytes) {
-        need = hole->bytes; /* the idle memory behind it does the rest */
+        need = hole->bytes; /* the idle memory after the hole supplies the rest */
         after = hole->after;
     }
     uint64_t ahead = how == GP_GROW_AHEAD ? page_ahead(cache, heap, need) : 0;
@@ -218,7 +224,8 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     return true;
 }
 
-/* Finds or makes a place for `bytes`.  GP_BACKEND_BUSY: nothing is to be mapped, so much was freed meanwhile. */
+/* Finds or makes a place for `bytes`. GP_BACKEND_BUSY: nothing to map, because enough memory was
+ * freed meanwhile. */
 static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how,
                            struct gp_place *place)
 {
@@ -245,8 +252,8 @@ static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_
 static void page_unclaim(struct gp_cache *cache, const struct gp_place *place)
 {
     gp_lock_take(&cache->lock);
-    page_let(cache, place->before);
-    page_let(cache, place->after);
+    page_unhold(cache, place->before);
+    page_unhold(cache, place->after);
     gp_block_unmapped(cache, place->hole);
     gp_lock_give(&cache->lock);
 }
@@ -288,7 +295,7 @@ static void taken_destroy(struct gp_cache *cache, struct gp_taken *taken)
     *taken = (struct gp_taken){0};
 }
 
-/* Makes handles until `need` bytes are there. */
+/* Makes handles until `taken` holds `need` bytes. */
 static uint32_t page_make(struct gp_cache *cache, bool small, uint64_t need, struct gp_taken *taken)
 {
     gp_lock_take(&cache->lock);
@@ -318,7 +325,7 @@ static uint32_t page_make(struct gp_cache *cache, bool small, uint64_t need, str
 
 /* ---- taking idle pages out --------------------------------------------------------------------------------------- */
 
-/* The first page of the segment that lies inside [from, end). */
+/* The first page of the segment that lies inside [from, end); NULL: none. */
 static struct gp_page **page_inside(struct gp_segment *segment, uint64_t from, uint64_t end)
 {
     struct gp_page **place = &segment->pages;
@@ -327,7 +334,8 @@ static struct gp_page **page_inside(struct gp_segment *segment, uint64_t from, u
     return *place && (*place)->address + (*place)->bytes <= end ? place : NULL;
 }
 
-/* Under lock: takes one page that lies in the idle block as a whole; its addresses are a live block then, in *hole. */
+/* Under lock: takes one page that lies completely in the idle block. Its addresses become a TAKEN
+ * block, *hole. */
 static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block, uint64_t most, struct gp_block **hole)
 {
     struct gp_segment *segment = block->segment;
@@ -353,7 +361,7 @@ static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block,
     }
     if (high) {
         rest = gp_block_cut(cache, middle, page->bytes);
-        if (!rest) { /* give up: everything idle again */
+        if (!rest) { /* give up and make everything idle again */
             gp_block_become(middle, GP_BLOCK_TAKEN);
             if (low)
                 gp_block_idle(cache, block);
@@ -369,19 +377,19 @@ static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block,
     if (low)
         block->epoch = epoch;
     if (high)
-        rest->epoch = epoch; /* quiet still: more pages may be pulled */
+        rest->epoch = epoch; /* still quiet: more pages may be pulled */
     *place = page->next;
     *hole = middle;
     return page;
 }
 
-/* Small idle blocks first: what is large may serve the next request as it is. */
+/* Small idle blocks first, because a large one may serve the next request as it is. */
 static struct gp_page *page_pull_tree(struct gp_cache *cache, struct gp_block *tree, uint64_t most,
                                       struct gp_block **hole)
 {
     if (!tree)
         return NULL;
-    struct gp_block *right = tree->right; /* a pull changes the tree, and ends the walk */
+    struct gp_block *right = tree->right; /* a pull changes the tree, so it ends the walk */
     struct gp_page *page = page_pull_tree(cache, tree->left, most, hole);
     if (!page && tree->segment->growable && tree->bytes >= cache->backend.page_bytes)
         page = page_pull(cache, tree, most, hole);
@@ -400,7 +408,8 @@ static struct gp_page *page_pull_any(struct gp_cache *cache, const struct gp_hea
     return page;
 }
 
-/* Unmaps one idle page and accounts its place as a hole.  The device's work on it is done. */
+/* Unmaps one idle page and makes its place a hole. The caller has made sure that the device's work
+ * on it is done. */
 static struct gp_page *page_take_out(struct gp_cache *cache, const struct gp_heap *last, uint64_t most)
 {
     struct gp_block *hole;
@@ -413,7 +422,7 @@ static struct gp_page *page_take_out(struct gp_cache *cache, const struct gp_hea
     uint32_t error = cache->backend.unmap(cache->backend.self, page->address, page->bytes);
     uint64_t address = page->address, stream = hole->segment->heap->stream;
     gp_lock_take(&cache->lock);
-    if (error) { /* it stays where it is */
+    if (error) { /* the page stays where it is */
         page_insert(hole->segment, page);
         gp_block_idle(cache, hole);
         gp_lock_give(&cache->lock);
@@ -477,8 +486,8 @@ void gp_page_end(struct gp_cache *cache, struct gp_segment *segment)
 
 /* ---- mapping ----------------------------------------------------------------------------------------------------- */
 
-/* Maps what was taken from the place's begin on; pages are accounted as they are mapped.  On an error the rest stays
- * taken. */
+/* Maps the taken pages from the start of the place on, and accounts pages as they are mapped. On an
+ * error the other pages stay in `taken`. */
 static uint32_t page_map(struct gp_cache *cache, const struct gp_place *place, struct gp_taken *taken, uint64_t *mapped)
 {
     while (taken->pages && *mapped < place->bytes) {
@@ -512,14 +521,14 @@ static uint32_t page_map(struct gp_cache *cache, const struct gp_place *place, s
     return 0;
 }
 
-/* The mapped part becomes idle memory, what could not be mapped a hole again. */
+/* Makes the mapped part idle, and the part that could not be mapped a hole again. */
 static void page_settle(struct gp_cache *cache, const struct gp_place *place, uint64_t mapped)
 {
     struct gp_heap *heap = place->segment->heap;
     gp_lock_take(&cache->lock);
     struct gp_block *hole = place->hole, *rest = NULL;
-    page_let(cache, place->before);
-    page_let(cache, place->after);
+    page_unhold(cache, place->before);
+    page_unhold(cache, place->after);
     if (mapped && mapped < place->bytes) {
         rest = gp_block_cut(cache, hole, mapped);
         GP_ASSERT(rest);
@@ -536,7 +545,8 @@ static void page_settle(struct gp_cache *cache, const struct gp_place *place, ui
     gp_lock_give(&cache->lock);
 }
 
-/* Idle pages of other places until `need` bytes are taken: those that fit whole, so that nothing is mapped in vain. */
+/* Collects idle pages of other places until `need` bytes are taken. Takes only pages that fit
+ * completely, so that each can be mapped. */
 static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint64_t need, struct gp_taken *taken)
 {
     while (taken->bytes < need) {
@@ -548,7 +558,7 @@ static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint
     }
 }
 
-/* Maps what the request lacks of idle memory in one piece. */
+/* Maps as much as the request lacks for one contiguous piece of idle memory. */
 static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
 {
     struct gp_place place;
@@ -586,5 +596,5 @@ uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct
     gp_lock_take(&cache->lock);
     *out = gp_heap_give(cache, heap, request, bytes);
     gp_lock_give(&cache->lock);
-    return *out ? 0 : GP_BACKEND_BUSY; /* another thread was quicker: once more */
+    return *out ? 0 : GP_BACKEND_BUSY; /* another thread took it; the caller tries again */
 }

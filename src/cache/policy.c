@@ -1,65 +1,67 @@
 /* SPDX-License-Identifier: MIT
  *
- * policy.c: the allocators that can be asked for, as data.  Read by cache_new's callers and by the tools' help; holds
- * no rule (rules.c) and knows no option (conf.c).
+ * policy.c: the available allocators, as data. Callers of gp_cache_new and the tools' help texts
+ * read it. The rules that interpret the data are in rules.c; the options that change it are parsed
+ * in conf.c.
  */
 #include "cache/policy.h"
 #include <string.h>
 
-#define GP_KIB(n) ((uint64_t)(n) << 10)
-#define GP_MIB(n) ((uint64_t)(n) << 20)
+#define GP_POLICY_MIB(n) ((uint64_t)(n) << 20)
 
 /* PyTorch's constants: kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc, kRoundLarge. */
 #define GP_TORCH_GRANULE       512
-#define GP_TORCH_SMALL         GP_MIB(1)
-#define GP_TORCH_SMALL_SEGMENT GP_MIB(2)
-#define GP_TORCH_LARGE_SEGMENT GP_MIB(20)
-#define GP_TORCH_OWN_SEGMENT   GP_MIB(10)
-#define GP_TORCH_ROUND         GP_MIB(2)
+#define GP_TORCH_SMALL         GP_POLICY_MIB(1)
+#define GP_TORCH_SMALL_SEGMENT GP_POLICY_MIB(2)
+#define GP_TORCH_LARGE_SEGMENT GP_POLICY_MIB(20)
+#define GP_TORCH_OWN_SEGMENT   GP_POLICY_MIB(10)
+#define GP_TORCH_ROUND         GP_POLICY_MIB(2)
 /* Paddle's FLAGS_alignment_size and its buddy allocator's smallest chunk. */
 #define GP_PADDLE_GRANULE 256
 
 static const struct gp_policy policies[] = {
     {
         .name = "caching",
-        /* The driver's own alignment; below it nothing could be promised that cuMemAlloc promises. */
+        /* The driver's own alignment; a smaller one would break what cuMemAlloc promises. */
         .granule_bytes = 512,
-        /* Small and large blocks live apart, or a few small ones that stay would pin whole large pages.  1 MiB is the
-         * border of the statistics too (account/gauge.c). */
-        .small_bytes = GP_MIB(1),
+        /* Small and large blocks are kept apart, or a few long-lived small blocks would pin whole
+         * large pages. 1 MiB is also the border in the statistics (account/gauge.c). */
+        .small_bytes = GP_POLICY_MIB(1),
         .max_split_bytes = UINT64_MAX,
-        .max_round_bytes = GP_MIB(20),
+        .max_round_bytes = GP_POLICY_MIB(20),
         .small_rest_bytes = 512,
-        /* A rest of any size is kept apart: it joins its neighbours again when they are freed, while an unsplit one is
-         * lost for as long as the block lives. */
+        /* A rest of any size is split off: it joins its neighbours again when they are freed, while
+         * an unsplit rest is wasted for as long as the block lives. */
         .large_rest_bytes = 0,
         .streams_share = true,
-        /* Where pages cannot be mapped, the same segments as PyTorch's. */
+        /* If pages cannot be mapped, the segments are those of PyTorch. */
         .small_segment_bytes = GP_TORCH_SMALL_SEGMENT,
         .large_segment_bytes = GP_TORCH_LARGE_SEGMENT,
         .own_segment_bytes = GP_TORCH_OWN_SEGMENT,
         .segment_round_bytes = GP_TORCH_ROUND,
         .growable = true,
-        /* A driver call costs by the handle, not by the byte, so handles are large; but only a handle that is idle as a
-         * whole can move, so one that is larger than the tensors of a step is pinned by whichever of them stays: with
-         * 128 MiB story one of test_scenario_story.c fails for 1 GiB, with 64 MiB a CNN's trace spends more time in
-         * the driver than `pytorch` does.  The mechanism makes them smaller where little is reserved. */
-        .small_page_bytes = GP_MIB(2),
-        .large_page_bytes = GP_MIB(80),
+        /* A driver call costs by the handle, not by the byte, so handles are large. But a handle
+         * can move only if it is idle as a whole, so a handle larger than the tensors of a step is
+         * pinned by any of them that stays: with 128 MiB, story one of test_scenario_story.c fails
+         * for 1 GiB; with 64 MiB, a CNN's trace spends more time in the driver than with `pytorch`.
+         * page.c makes handles smaller while little is reserved. */
+        .small_page_bytes = GP_POLICY_MIB(2),
+        .large_page_bytes = GP_POLICY_MIB(80),
         .moves_pages = true,
-        /* Moving stalls a stream, growing costs memory: grow while the reserve stays within 4 % of the peak of what was
-         * allocated, which leaves 1 % for pages begun and not filled before 0.95 of use is missed. */
+        /* Moving stalls a stream, growing costs memory. So grow while the reserve stays within 4 %
+         * of the peak of allocated memory. This leaves 1 % for partly filled pages before the
+         * utilization target of 0.95 is missed. */
         .slack_fraction = 0.04,
-        /* Checked when a new one is made, not at frees: a program that frees everything between steps keeps its memory,
-         * and one whose sizes drift does not pile up more than a quarter. */
+        /* Checked when a new segment is made, not at frees: a program that frees everything between
+         * steps keeps its memory, and a program whose sizes drift keeps at most a quarter idle. */
         .dedicated_idle_fraction = 0.25,
-        /* What a thread holds must span the sizes that it cycles through: with 512 blocks of evenly mixed sizes, and
-         * blocks up to an eighth too large, one allocation in 32 finds none (1 / (blocks x slack / 2)); the one that it
-         * finds is 1 % too large on average.  128 MiB is what 256 of them take.  All of it is taken back before an
-         * allocation fails. */
+        /* A thread's cache must span the sizes that the thread cycles through. With 512 blocks of
+         * evenly mixed sizes, and blocks up to an eighth too large, one allocation in 32 finds no
+         * block (1 / (blocks x slack / 2)), and a block that is found is 1 % too large on average.
+         * 128 MiB hold 256 such blocks. All of it is flushed before an allocation fails. */
         .thread_blocks = 512,
-        .thread_bytes = GP_MIB(128),
-        .thread_block_bytes = GP_MIB(1),
+        .thread_bytes = GP_POLICY_MIB(128),
+        .thread_block_bytes = GP_POLICY_MIB(1),
         .thread_slack_shift = 3,
     },
     {
@@ -69,7 +71,7 @@ static const struct gp_policy policies[] = {
         .max_split_bytes = UINT64_MAX,
         .max_round_bytes = GP_TORCH_LARGE_SEGMENT, /* max_non_split_rounding_mb: 20 */
         .small_rest_bytes = GP_TORCH_GRANULE,
-        .large_rest_bytes = GP_TORCH_SMALL, /* a rest that no large request could use stays where it is */
+        .large_rest_bytes = GP_TORCH_SMALL, /* a rest that no large request could use stays with its block */
         .small_segment_bytes = GP_TORCH_SMALL_SEGMENT,
         .large_segment_bytes = GP_TORCH_LARGE_SEGMENT,
         .own_segment_bytes = GP_TORCH_OWN_SEGMENT,
@@ -94,9 +96,10 @@ static const struct gp_policy policies[] = {
         .large_segment_bytes = 0,
         .own_segment_bytes = 0,
         .segment_round_bytes = GP_PADDLE_GRANULE,
-        /* For expandable_segments:True alone; Paddle's VMM variant has chunks of this order. */
-        .small_page_bytes = GP_MIB(2),
-        .large_page_bytes = GP_MIB(20),
+        /* Only for expandable_segments:True; chunks of Paddle's VMM variant have about this
+         * size. */
+        .small_page_bytes = GP_POLICY_MIB(2),
+        .large_page_bytes = GP_POLICY_MIB(20),
         .dedicated_idle_fraction = 1,
     },
     {
@@ -107,7 +110,7 @@ static const struct gp_policy policies[] = {
         .max_round_bytes = 0,
         .small_rest_bytes = GP_PADDLE_GRANULE,
         .large_rest_bytes = 0,
-        /* The one chunk is all there is; a stream that came second would otherwise find none of it. */
+        /* There is only one chunk; without sharing, a second stream would find no memory. */
         .streams_share = true,
         .own_segment_bytes = 0,
         .segment_round_bytes = GP_PADDLE_GRANULE,
@@ -117,7 +120,7 @@ static const struct gp_policy policies[] = {
     },
     {
         .name = "passthrough",
-        .granule_bytes = 512, /* what cuMemAlloc itself aligns to */
+        .granule_bytes = 512, /* the alignment of cuMemAlloc */
         .small_bytes = 0,
         .max_split_bytes = UINT64_MAX,
         .max_round_bytes = 0,

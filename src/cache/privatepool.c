@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * privatepool.c: private pools: memory for the graphs that are captured into one.  While a pool is in use its heaps are
- * pinned: a graph that was captured may run again and use what is idle there, so it goes nowhere.  Called by the
- * program's thread through cache.h; never calls the backend.
+ * privatepool.c: private pools, which hold the memory of the graphs captured into them. While a
+ * pool is in use its heaps are pinned: a captured graph may run again and use memory that is idle
+ * there, so this memory is not moved or released. Called by the program's threads through cache.h;
+ * never calls the backend.
  */
 #include "cache/internal.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * rules.c: what a policy's numbers mean.  Pure functions, called by the mechanism on its hot path: no state, no lock,
- * no allocation.
+ * rules.c: how a policy's numbers are applied. Pure functions without state, locks or allocation,
+ * because the mechanism calls them on its fast path.
  */
 #include "cache/policy.h"
 
@@ -15,15 +15,15 @@ static uint64_t policy_log2(uint64_t bytes)
     return 63u - (unsigned)__builtin_clzll(bytes);
 }
 
-/* PyTorch's intervals: below 2 MB, 2-4 MB, ... the last one has no end. */
+/* PyTorch's intervals: below 2 MB, 2-4 MB, ...; the last one is unbounded. */
 static uint64_t policy_divisions(const struct gp_policy *policy, uint64_t bytes)
 {
     uint64_t index = policy_log2(bytes);
-    index = index > 20 ? index - 20 : 0; /* 2^20: the first interval's name is 1 MB */
+    index = index > 20 ? index - 20 : 0; /* 2^20: the first interval is named 1 MB */
     return policy->divisions[index < GP_POLICY_DIVISIONS ? index : GP_POLICY_DIVISIONS - 1];
 }
 
-/* Powers of two with equal steps between them. */
+/* Rounds up to one of `divisions` equal steps between powers of two. */
 static uint64_t policy_divide(uint64_t bytes, uint64_t divisions)
 {
     uint64_t step = ((uint64_t)1 << policy_log2(bytes)) >> policy_log2(divisions);
@@ -36,7 +36,7 @@ uint64_t gp_policy_round(const struct gp_policy *policy, uint64_t bytes)
     if (bytes < granule)
         return granule;
     uint64_t divisions = policy_divisions(policy, bytes);
-    /* Below, a division would be smaller than the granule. */
+    /* For smaller sizes a division would be smaller than the granule. */
     if (divisions > 1 && bytes > granule * divisions)
         return policy_divide(bytes, divisions);
     return policy_round_up(bytes, granule);
@@ -60,10 +60,10 @@ bool gp_policy_may_take(const struct gp_policy *policy, uint64_t have, uint64_t 
 {
     if (have < want)
         return false;
-    /* What is too much in a growable segment is split off, whatever its size. */
+    /* In a growable segment the excess is always split off. */
     if (growable)
         return true;
-    if (policy->large_rest_bytes == UINT64_MAX) /* nothing is ever split: no waste beyond what may be rounded */
+    if (policy->large_rest_bytes == UINT64_MAX) /* never split: limits the waste to the allowed rounding */
         return have - want <= policy->max_round_bytes;
     if (want < policy->max_split_bytes)
         return have < policy->max_split_bytes;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * segment.c: memory from the backend and back.  Called under `grow`; takes `lock` for the records and never while the
- * backend runs.  A segment is given back only when it is one idle block.
+ * segment.c: gets segments from the backend and releases them. Called under `grow`. Takes `lock`
+ * for the records, and never holds it while the backend runs. A segment is released only when it is
+ * one idle block.
  */
 #include "cache/internal.h"
 
@@ -96,7 +97,7 @@ static uint64_t segment_size(struct gp_cache *cache, const struct gp_heap *heap,
     return gp_policy_segment(policy, bytes);
 }
 
-/* Under lock: an idle segment enters the records. */
+/* Under lock: adds the records of an idle segment. */
 static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
                                        bool first_chunk)
 {
@@ -131,7 +132,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
         return GP_BACKEND_OOM;
     gp_cache_called(cache);
     uint32_t error = cache->backend.allocate(cache->backend.self, size, &address);
-    if (error && first_chunk) { /* the fraction was too hopeful: the request alone */
+    if (error && first_chunk) { /* the fraction was too large: allocate for the request only */
         first_chunk = false;
         size = gp_policy_segment(&cache->policy, bytes);
         gp_cache_called(cache);
@@ -150,9 +151,11 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
     return 0;
 }
 
-/* ---- giving back ------------------------------------------------------------------------------------------------- */
+/* ---- releasing
+ * ----------------------------------------------------------------------------------------------
+ * - */
 
-/* False: the backend would not have it. */
+/* False: the backend refused the free. */
 static bool segment_free(struct gp_cache *cache, uint64_t address, uint64_t bytes, uint64_t stream)
 {
     gp_cache_called(cache);
@@ -172,20 +175,21 @@ void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, 
     gp_segment_drop(cache, segment);
 }
 
-bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *gone)
+bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked)
 {
-    if (segment_free(cache, gone->address, gone->bytes, gone->heap.stream))
+    if (segment_free(cache, unlinked->address, unlinked->bytes, unlinked->heap.stream))
         return true;
-    /* Still ours, then; as nobody waited for its work, it goes where a fence comes before every use. */
+    /* The cache still owns the memory. No call has waited for its work, so it goes to a heap whose
+     * memory is reused only after a fence. */
     gp_lock_take(&cache->lock);
-    struct gp_heap *after_fence = gp_heap_of(cache, &gone->heap, GP_STREAM_DESTROYED);
+    struct gp_heap *after_fence = gp_heap_of(cache, &unlinked->heap, GP_STREAM_DESTROYED);
     if (after_fence)
-        segment_link(cache, after_fence, gone->address, gone->bytes, gone->first_chunk);
+        segment_link(cache, after_fence, unlinked->address, unlinked->bytes, unlinked->first_chunk);
     gp_lock_give(&cache->lock);
     return false;
 }
 
-/* Takes one segment that `wanted` accepts, the best of them, and gives it back.  0: none. */
+/* Releases the best of the idle segments that `wanted` accepts. Returns its bytes; 0: none. */
 static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const struct gp_segment *, void *),
                                  bool (*better)(const struct gp_segment *, const struct gp_segment *), void *arg)
 {
@@ -198,10 +202,10 @@ static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const st
         gp_lock_give(&cache->lock);
         return 0;
     }
-    struct gp_unlinked_segment gone;
-    gp_segment_unlink_idle(cache, best, &gone);
+    struct gp_unlinked_segment unlinked;
+    gp_segment_unlink_idle(cache, best, &unlinked);
     gp_lock_give(&cache->lock);
-    return gp_segment_free_unlinked(cache, &gone) ? gone.bytes : 0;
+    return gp_segment_free_unlinked(cache, &unlinked) ? unlinked.bytes : 0;
 }
 
 static bool segment_any(const struct gp_segment *segment, void *arg)
@@ -250,7 +254,7 @@ static bool segment_smaller(const struct gp_segment *a, const struct gp_segment 
 uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes)
 {
     uint64_t least = bytes > cache->policy.max_split_bytes ? bytes : cache->policy.max_split_bytes, given, once = 1;
-    /* One that is large enough by itself; else the largest until they suffice. */
+    /* One that is large enough by itself; otherwise the largest ones until they suffice. */
     given = segment_free_one(cache, segment_is_oversize, segment_smaller, &least);
     for (least = 0; once && given < bytes; given += once)
         once = segment_free_one(cache, segment_is_oversize, segment_larger, &least);

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * threadcache.c: small idle blocks that a thread keeps for itself, in bins by size, not joined with their neighbours: its
- * next allocation of about that size takes one without any lock that others share.  Called by cache.c first; the long
- * way (heap.c) is there for everything that this cannot do, so nothing here waits, retries or fails for good.
+ * threadcache.c: small idle blocks that a thread keeps for itself, in bins by size, not joined with
+ * their neighbours. The thread's next allocation of about that size takes one without a shared
+ * lock. alloc.c and cache.c call here first. Whenever this cannot serve a call, they take the slow
+ * path (heap.c), so nothing here waits, retries or fails finally.
  *
- * One set of bins belongs to a counter shard and is guarded by its gate (ds/counter.h): the same compare-and-swap
- * covers the statistics, so a block moves and is counted in one step.  At a peak of the statistics gates are closed,
- * and blocks go the long way.  Lock order: cache->lock, then gates.
+ * One set of bins belongs to a counter shard and is guarded by its gate (ds/counter.h): the same
+ * compare-and-swap covers the statistics, so a block is moved and counted in one step. At a peak of
+ * the statistics the gates are closed, and blocks take the slow path. Lock order: cache->lock, then
+ * gates.
  *
- * What lies here counts as inactive in the gauges and as handed out in the heap's books; only blocks of the growable
- * small heaps come here, whose idle blocks no gauge counts one by one.
+ * The gauges count these blocks as inactive; the heaps count them as allocated. Only blocks of
+ * growable small heaps are cached here, because no gauge counts their idle blocks one by one.
  */
 #include "cache/internal.h"
 #include <sys/mman.h>
 
-/* Streams of one thread that have bins at a time; a further one replaces bins that are empty, or goes the long way. */
+/* Streams per thread that have bins at a time; a further stream replaces empty bins, or takes the
+ * slow path. */
 #define GP_THREAD_STREAMS 4
-/* An overflow sends a quarter of what may be held back to the heap: then it is rare. */
+/* An overflow returns a quarter of the allowed contents to the heap, so that overflows are rare. */
 #define GP_THREAD_EXCESS 4
 
 struct gp_bins {
     uint64_t stream;
     uint64_t bytes;
     uint32_t blocks; /* 0: free for any stream */
-    uint32_t cursor; /* of evictions: all sizes in turn */
+    uint32_t cursor; /* of evictions, so that all sizes take turns */
     uint64_t words;  /* bit w: map[w] is not 0 */
     uint64_t map[GP_BINS / 64];
     struct gp_block *bin[GP_BINS];
@@ -33,7 +36,7 @@ struct gp_thread_set { /* of one shard */
     struct gp_bins bins[GP_THREAD_STREAMS];
 };
 
-/* What one small block moves, as bundles. */
+/* The gauges that one small block changes, as bundles. */
 enum { GP_BUNDLE_COUNT, GP_BUNDLE_BYTES, GP_BUNDLE_REQUESTED };
 
 static uint64_t bundle_pools(unsigned gauge)
@@ -49,7 +52,7 @@ bool gp_thread_open(struct gp_cache *cache)
     if (!wanted)
         return true;
     size_t bytes = gp_counter_shards(cache->gauges) * sizeof(struct gp_thread_set);
-    /* A thread touches the bins of the sizes that it uses. */
+    /* Lazily backed: a thread touches only the bins of the sizes that it uses. */
     void *sets = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sets == MAP_FAILED)
         return false;
@@ -73,13 +76,13 @@ void gp_thread_close(struct gp_cache *cache)
 
 /* ---- bins: the gate is held, or the counters are frozen ---------------------------------------------------------- */
 
-/* The first bin from `from` on that holds something; GP_BINS: none. */
+/* The first bin from `from` on that is not empty; GP_BINS: none. */
 static inline unsigned bins_next(const struct gp_bins *bins, unsigned from)
 {
     unsigned word = from / 64;
     uint64_t bits = bins->map[word] & ~0ull << from % 64;
     if (!bits) {
-        /* A shift by 64 is not one: words beyond the last have no bit. */
+        /* Two shifts, because a shift by 64 is undefined. Words past the last have no bit. */
         uint64_t words = bins->words & ~0ull << word & ~(1ull << word);
         if (!words)
             return GP_BINS;
@@ -139,7 +142,8 @@ static inline unsigned thread_shard(const struct gp_cache *cache, unsigned shard
     return GP_LIKELY(shard < shards) ? shard : shard % shards;
 }
 
-/* ---- the short ways ---------------------------------------------------------------------------------------------- */
+/* ---- the fast paths
+ * --------------------------------------------------------------------------------------------- */
 
 bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out)
 {
@@ -159,14 +163,15 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
     }
     struct gp_block *block = bins_pop(bins, index);
     *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag};
-    __atomic_store_n(&block->requested_bytes, request->bytes, __ATOMIC_RELAXED); /* ordered by the word that follows */
+    __atomic_store_n(&block->requested_bytes, request->bytes,
+                     __ATOMIC_RELAXED); /* ordered by the release store of the word below */
     gp_block_tag(cache, block, request);
     gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
     gp_gate_release(gate);
     return true;
 }
 
-/* What is too much goes to the heap.  If the gate cannot be had the next free tries again. */
+/* Returns the excess to the heap. If the gate cannot be taken, the next free tries again. */
 static __attribute__((noinline)) void thread_shrink(struct gp_cache *cache, struct gp_gate *gate, struct gp_bins *bins)
 {
     struct gp_block *list = NULL, *next;
@@ -195,14 +200,15 @@ static __attribute__((noinline)) void thread_shrink(struct gp_cache *cache, stru
 bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
                     struct gp_grant *out)
 {
-    /* A look first: most blocks that cannot be cached say so in their word. */
+    /* Check first: the word of most blocks that cannot be cached shows it. */
     if (__atomic_load_n(&block->word, __ATOMIC_RELAXED) != (address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE))
         return false;
     shard = thread_shard(cache, shard);
     struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
     if (!gp_gate_hold(gate))
         return false;
-    /* The block may be another one by now: its stream is looked at again once it is ours. */
+    /* The record may describe another block by now, so the stream is checked again once the block
+     * is claimed. */
     uint64_t stream = __atomic_load_n(&block->stream, __ATOMIC_RELAXED);
     struct gp_bins *bins = bins_for(&cache->threads[shard], stream);
     if (!bins || !gp_block_win(block, address, GP_BLOCK_LOCAL, GP_BLOCK_CACHED)) {
@@ -233,7 +239,8 @@ uint64_t gp_thread_held(struct gp_cache *cache)
     unsigned shards = cache->threads ? gp_counter_shards(cache->gauges) : 0;
     for (unsigned s = 0; s < shards; s++)
         for (unsigned i = 0; i < GP_THREAD_STREAMS; i++)
-            held += __atomic_load_n(&cache->threads[s].bins[i].bytes, __ATOMIC_RELAXED); /* a sum for a decision */
+            held +=
+                __atomic_load_n(&cache->threads[s].bins[i].bytes, __ATOMIC_RELAXED); /* an approximate sum is enough */
     return held;
 }
 

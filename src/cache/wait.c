@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c: freed blocks that work may still use.  A block goes
+ * wait.c: freed blocks that work may still use. A block takes one of two ways:
  *
  *      live -> open batch (unordered free: any stream may use it)  -> fence over all streams   -> idle
  *      live -> asked (other streams were recorded)                 -> fence over those streams -> idle
  *
- * Fences are recorded after the free and only ever asked under `grow`; a block that waits is in exactly one list.
+ * Fences are recorded after the free, and queried only under `grow`. A waiting block is in exactly
+ * one list.
  */
 #include "cache/internal.h"
 
-/* An open batch is closed at 64 blocks or 32 MiB: a fence costs a few driver calls, which these share, and what waits
- * is not more than a large page. */
+/* An open batch is closed at 64 blocks or 32 MiB. A fence costs a few driver calls, which the
+ * blocks share, and no more than a large page's worth of memory waits. */
 #define GP_OPEN_BLOCKS 64
 #define GP_OPEN_BYTES  (32u << 20)
-/* Blocks that other streams used share a fence by four: each is one record and one question less, and a block waits for
- * three more frees at most; an allocation that finds nothing records at once.  A policy that stands for PyTorch: one
- * each. */
+/* Four blocks that other streams used share a fence. Each block saves a record and a query, and
+ * waits for at most three more frees; an allocation that finds no idle memory records the fence at
+ * once. A policy that reproduces PyTorch uses one fence per block. */
 #define GP_ASKED_BLOCKS 4
-/* A free asks about fences when there are as many: allocations ask before they look elsewhere, so there is no hurry,
- * and a question costs about as much as a fence.  A policy that stands for PyTorch asks at once. */
-#define GP_FENCES_UNASKED 16
-/* More streams on one block than that: a fence over all of them. */
+/* A free queries fences only when this many are outstanding. Allocations query them before they
+ * look elsewhere, so there is no hurry, and a query costs about as much as a fence. A policy that
+ * reproduces PyTorch queries at every free. */
+#define GP_FENCES_UNQUERIED 16
+/* With more streams on one fence, it covers all streams. */
 #define GP_FENCE_STREAMS 16
 
 void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered)
@@ -57,7 +59,7 @@ void gp_uses_drop(struct gp_cache *cache, struct gp_block *block)
     block->uses = NULL;
 }
 
-/* Under lock: the work is done, the blocks are idle. */
+/* Under lock: the work is done; makes the blocks idle. */
 static void wait_over(struct gp_cache *cache, struct gp_block *blocks)
 {
     struct gp_block *next;
@@ -90,7 +92,7 @@ void gp_wait_forget(struct gp_cache *cache)
     cache->fences = 0;
 }
 
-struct gp_streams { /* of one fence */
+struct gp_streams { /* the streams of one fence */
     uint64_t at[GP_FENCE_STREAMS];
     unsigned count;
     bool all;
@@ -108,13 +110,13 @@ static void streams_add(struct gp_streams *streams, uint64_t stream)
         streams->at[streams->count++] = stream;
 }
 
-/* NULL: everything. */
+/* streams NULL: a fence over all streams. */
 static uint32_t wait_call_record(struct gp_cache *cache, const struct gp_streams *streams, uint64_t *fence)
 {
     if (streams && !streams->all) {
         gp_cache_called(cache);
         uint32_t error = cache->backend.record(cache->backend.self, streams->at, streams->count, fence);
-        /* Else a stream is gone, perhaps: then a fence over everything there is. */
+        /* A stream may have been destroyed: use a fence over all streams. */
         if (error == 0 || error == GP_BACKEND_FORBIDDEN)
             return error;
     }
@@ -135,7 +137,7 @@ static void wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
     }
 }
 
-/* Puts the blocks behind the fence. */
+/* Queues the blocks behind the fence. */
 static void wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
 {
     gp_lock_take(&cache->lock);
@@ -156,14 +158,15 @@ static void wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t
     gp_cache_called(cache);
     uint32_t error = cache->backend.wait(cache->backend.self, fence);
     gp_lock_take(&cache->lock);
-    if (error) /* the fence is gone and proved nothing */
+    if (error) /* the fence failed and proved nothing */
         wait_reopen(cache, blocks);
     else
         wait_over(cache, blocks);
     gp_lock_give(&cache->lock);
 }
 
-/* Under lock: takes blocks that wait for a fence of their own, up to `most`, and whose it is to be. */
+/* Under lock: takes up to `most` blocks that wait for their fence to be recorded, and collects the
+ * streams for it. */
 static struct gp_block *wait_take_asked(struct gp_cache *cache, unsigned most, struct gp_streams *streams)
 {
     struct gp_block *blocks = cache->asked, **end = &blocks;
@@ -192,7 +195,7 @@ static void wait_record_asked(struct gp_cache *cache)
             wait_fence(cache, blocks, fence);
             continue;
         }
-        gp_lock_take(&cache->lock); /* not now: they keep waiting */
+        gp_lock_take(&cache->lock); /* not possible now: they keep waiting */
         for (; blocks; blocks = next) {
             next = blocks->left;
             blocks->left = cache->asked;
@@ -229,7 +232,7 @@ static void wait_record_open(struct gp_cache *cache)
 }
 
 /* `fenced` changes under both locks, so it may be walked under `grow` alone. */
-static void wait_ask(struct gp_cache *cache, bool wait)
+static void wait_query(struct gp_cache *cache, bool wait)
 {
     struct gp_fenced_blocks **place = &cache->fenced, *last = NULL;
     while (*place) {
@@ -246,7 +249,7 @@ static void wait_ask(struct gp_cache *cache, bool wait)
         *place = batch->next;
         if (cache->fenced_last == batch)
             cache->fenced_last = last;
-        if (error) /* the fence is gone and proved nothing: another one */
+        if (error) /* the fence failed and proved nothing: wait for another one */
             wait_reopen(cache, batch->blocks);
         else
             wait_over(cache, batch->blocks);
@@ -263,8 +266,8 @@ void gp_wait_record(struct gp_cache *cache)
     gp_lock_give(&cache->lock);
     wait_record_asked(cache);
     wait_record_open(cache);
-    if (!cache->policy.moves_pages || before >= GP_FENCES_UNASKED)
-        wait_ask(cache, false);
+    if (!cache->policy.moves_pages || before >= GP_FENCES_UNQUERIED)
+        wait_query(cache, false);
 }
 
 void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait)
@@ -272,14 +275,14 @@ void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait)
     wait_record_asked(cache);
     if (open_too)
         wait_record_open(cache);
-    wait_ask(cache, wait);
+    wait_query(cache, wait);
 }
 
 bool gp_wait_all(struct gp_cache *cache)
 {
     uint64_t fence;
     gp_lock_take(&cache->lock);
-    uint64_t epoch = cache->epoch++; /* what becomes idle from here on may have work behind the fence */
+    uint64_t epoch = cache->epoch++; /* a block that becomes idle from here on may have work after the fence */
     gp_lock_give(&cache->lock);
     if (wait_call_record(cache, NULL, &fence) != 0)
         return false;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter.c: escrow counters (ds/counter.h has the contract, docs/counters.md the argument).  Called by the feed on
- * every allocation and free, by the drain thread for snapshots.  Must never allocate, never fail an update, and never
- * let a shard move while a peak is decided.
+ * counter.c: escrow counters (ds/counter.h has the contract, docs/counters.md the argument). The
+ * feed calls it for every allocation and free, the drain thread for snapshots. It must never
+ * allocate, never fail an update, and never let a shard change while a peak is decided.
  *
  * Invariant, for every gauge, whenever the mutex is free:
  *
  *      limit = min(peak, active watches' peaks)
  *      limit = current + pool.credit + sum over shards(credit),  pool.credit >= 0, every credit >= 0
  *
- * where a shard's credit for a gauge is its cell's and that of the bundle that the gauge belongs to.
+ * A shard's credit for a gauge is the sum of the credit in its cell and in the bundle that the
+ * gauge belongs to.
  *
- * The pool is the cell of the slow path, guarded by the mutex.  A shard's fields belong to whoever moved its state word
- * away from OPEN: to the thread that made it BUSY, or, while it is CLOSED, to the holder of the mutex.
- * Zero means CLOSED: memory nobody touched is a shard that must register itself first.
+ * The pool is the slow path's cell, guarded by the mutex. The thread that changed a shard's state
+ * from OPEN owns the shard's fields: the thread that made it BUSY, or, while it is CLOSED, the
+ * holder of the mutex. Zero means CLOSED: a shard in untouched memory has to register itself first.
  */
 #define _GNU_SOURCE /* PTHREAD_MUTEX_ADAPTIVE_NP */
 #include "ds/counter.h"
@@ -31,21 +32,25 @@
 
 #define GP_SHARDS_MAX 1024
 
-/* Central updates between a closing and the next thought of opening.  Closing and opening cost about as much as 16
- * central updates for a few shards; past 1024 the set is central for good in all but name. */
+/* Central updates after a closing before the set considers opening again. Closing and opening cost
+ * about as much as 16 central updates for a few shards. Above 1024 the set is practically always
+ * central. */
 #define GP_PATIENCE_MIN 16
 #define GP_PATIENCE_MAX 1024
 
-/* A shard that slept through this many openings in a row gets no credit (it stays open, for frees). */
+/* A shard without an update in this many consecutive openings gets no credit (it stays open, for
+ * frees). */
 #define GP_IDLE_MAX 8
 
-/* Room is worth sharing when each shard could pay for this many events like the last one. */
+/* Room is shared if each shard could pay for this many events like the last one. */
 #define GP_DEAL_EVENTS 4
 
 struct gp_counter_cell {
     int64_t credit;
     int64_t allocated, freed;
-    int64_t taken; /* TAKE without its TAKEN or PUTBACK yet; below zero in a shard that only finishes others' */
+    /* sum of TAKEs without their TAKEN or PUTBACK yet; negative in a shard that only finishes those
+     * of others */
+    int64_t taken;
 };
 
 struct gp_shard {
@@ -58,20 +63,21 @@ struct gp_counter {
     size_t stride, bytes;
     char *first;
 
-    GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all that follows */
+    GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all fields below */
     bool open;
     uint32_t watching;       /* bit w: watch w is active */
-    uint32_t patience, stay; /* central updates per closing; how many are left */
+    uint32_t patience, stay; /* central updates per closing; the number left */
     uint64_t bought;         /* shard updates since the last opening that an update caused */
     uint64_t slow;           /* updates that took the slow path, and slow operations */
     uint64_t used[GP_SHARDS_MAX / 64];
     uint64_t bundle[GP_BUNDLES]; /* bit g: gauge g */
-    bool frozen_open;            /* between freeze and thaw: it was open before */
+    bool frozen_open;            /* between freeze and thaw: the set was open before */
 
     GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
     int64_t limit[GP_GAUGES_MAX];
     int64_t peak[GP_GAUGES_MAX];
-    int64_t base[GP_GAUGES_MAX]; /* current = base + allocated - freed - taken: the second book, for gp_counter_check */
+    /* current = base + allocated - freed - taken: an independent sum for gp_counter_check */
+    int64_t base[GP_GAUGES_MAX];
     int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
 };
 
@@ -80,11 +86,13 @@ static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned i
     return (struct gp_shard *)(set->first + index * set->stride);
 }
 
-/* OPEN -> next (BUSY: mine for one update; CLOSED: the slow path's).  False: the shard is closed.
- * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]: the new owner sees the last one's cells. */
+/* Changes the state from OPEN to next (BUSY: the caller owns the shard for one update; CLOSED: the
+ * slow path owns it). False: the shard is closed. [counter.A1] acquire pairs with [counter.R1] and
+ * [counter.R2]: the new owner sees the cells that the last owner wrote. */
 static inline bool shard_own(struct gp_shard *shard, uint32_t next)
 {
-    /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would. */
+    /* Check first: the compare-and-swap costs some 5 ns even when it fails, and in central mode it
+     * always would. */
     if (__atomic_load_n(&shard->gate.state, __ATOMIC_RELAXED) == GP_GATE_CLOSED)
         return false;
     for (unsigned spins = 0;;) {
@@ -98,7 +106,7 @@ static inline bool shard_own(struct gp_shard *shard, uint32_t next)
     }
 }
 
-/* Does every delta fit under its credit?  Operations that do not raise `current` always fit. */
+/* Is there enough credit for every delta? Operations that do not raise `current` always fit. */
 static inline bool cells_cover(const struct gp_counter_cell *cells, enum gp_counter_op op,
                                const struct gp_delta *deltas, unsigned n)
 {
@@ -110,8 +118,8 @@ static inline bool cells_cover(const struct gp_counter_cell *cells, enum gp_coun
     return true;
 }
 
-/* The one place that says what an operation does; cells are a shard's or the pool's.  One loop for each operation keeps
- * the test of `op` out of the loop. */
+/* Defines the effect of each operation; cells are a shard's or the pool's. One loop for each
+ * operation keeps the test of `op` out of the loop. */
 static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
                                unsigned n)
 {
@@ -142,7 +150,8 @@ static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op
 #undef GP_COUNTER_EACH
 }
 
-/* Bundle b's credit moves to its gauges' cells, or `amount` from each of these to it. */
+/* Moves `amount` of credit from each of the gauges' cells to bundle b, or back if it is
+ * negative. */
 static void gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
 {
     for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1)
@@ -173,7 +182,8 @@ GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, cons
         }
         if (have >= amounts[b])
             continue;
-        /* Half of what there is, or what is needed if that is more: ordinary updates need credit too. */
+        /* Take half of the available credit, or the needed amount if that is more: ordinary updates
+         * need credit too. */
         int64_t least = gate_least(set, shard, b), want = amounts[b] - have;
         gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
         enough &= gate->bundle[b].credit >= amounts[b];
@@ -181,7 +191,7 @@ GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, cons
     return enough;
 }
 
-/* One update on an open shard.  False: closed, or out of credit; nothing happened. */
+/* Applies one update to an open shard. False: closed, or not enough credit; nothing changed. */
 static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
                                const struct gp_delta *deltas, unsigned n)
 {
@@ -209,7 +219,7 @@ static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, e
         for (uint64_t bits_ = (_set)->used[word_], _index;                                                             \
              bits_ && ((_index = word_ * 64 + (unsigned)__builtin_ctzll(bits_)), 1); bits_ &= bits_ - 1)
 
-/* Takes everything out of a shard that has just been closed. */
+/* Moves everything from a shard that has just been closed to the pool. */
 static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
 {
     shard->gate.idle = shard->gate.ops ? 0 : shard->gate.idle + (shard->gate.idle < GP_IDLE_MAX);
@@ -234,7 +244,8 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
     }
 }
 
-/* Afterwards no update happens outside the mutex, and current = limit - pool.credit.  True: the set was open. */
+/* Closes the set. Afterwards no update happens outside the mutex, and current = limit -
+ * pool.credit. True: the set was open. */
 static bool set_close(struct gp_counter *set)
 {
     if (!set->open)
@@ -259,8 +270,9 @@ static unsigned set_active(const struct gp_counter *set)
     return active;
 }
 
-/* Deals the pool out and opens every used shard.  Shares are equal, and what does not divide stays in the pool. scarce:
- * of these gauges everything goes to one shard, for which it is enough. */
+/* Distributes the pool's credit and opens every used shard. Shares are equal, and the remainder
+ * stays in the pool. For the gauges in scarce, `favourite` gets all the credit, because it is
+ * enough for one shard only. */
 static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shard *favourite)
 {
     unsigned active = set_active(set);
@@ -296,8 +308,8 @@ static inline int64_t gauge_current(const struct gp_counter *set, unsigned g)
     return set->limit[g] - set->pool[g].credit;
 }
 
-/* The limit after a peak or a watch has changed; the difference goes to the pool, so that `current` stays.  An open set
- * may only see its limit rise. */
+/* Computes the limit after a peak or a watch has changed; the difference goes to the pool, so that
+ * `current` does not change. In an open set the limit may only rise. */
 static void gauge_limit(struct gp_counter *set, unsigned g)
 {
     int64_t limit = set->peak[g];
@@ -309,13 +321,13 @@ static void gauge_limit(struct gp_counter *set, unsigned g)
     set->limit[g] = limit;
 }
 
-/* pool.credit < 0 says that current is above the limit: some watermark moves. */
+/* pool.credit < 0 means that current is above the limit: the peak or a watch's peak rises. */
 static inline void gauge_raise(struct gp_counter *set, unsigned g)
 {
     int64_t current = gauge_current(set, g);
     if (current > set->peak[g])
         set->peak[g] = current;
-    if (!set->watching) { /* then limit = peak, and growth is this path's commonest customer */
+    if (!set->watching) { /* then limit = peak; this is the most frequent case */
         set->limit[g] = current;
         set->pool[g].credit = 0;
         return;
@@ -327,7 +339,8 @@ static inline void gauge_raise(struct gp_counter *set, unsigned g)
     gauge_limit(set, g);
 }
 
-/* Was the last opening worth its price?  The price grows with the shards that are visited. */
+/* Adjusts `patience` by whether the last opening was worth its price. The price grows with the
+ * number of shards that are visited. */
 static void set_learn(struct gp_counter *set)
 {
     uint64_t price = GP_PATIENCE_MIN;
@@ -341,9 +354,10 @@ static void set_learn(struct gp_counter *set)
     set->stay = set->patience;
 }
 
-/* Opens the set if there is room for another event like this one; else asks again after the next.  Where there is too
- * little to share (a thread that frees one block and takes another keeps the number of blocks at its peak) the shard
- * that this event came from gets it: the others find their own when they free.  Whether that pays, set_learn sees. */
+/* Opens the set if there is room for another event like this one; otherwise it checks again after
+ * the next. If there is too little room to share (a thread that frees one block and allocates
+ * another keeps the number of blocks at its peak), the shard of this event gets all of it; the
+ * other shards gain credit when they free. set_learn measures whether this pays. */
 static void set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
 {
     uint64_t scarce = 0;
@@ -358,7 +372,8 @@ static void set_consider(struct gp_counter *set, struct gp_shard *shard, const s
     set_open_for(set, scarce, shard);
 }
 
-/* First use of a shard.  In an open set it starts open and poor, like one that slept. */
+/* Registers a shard at its first use. In an open set it starts open and without credit, like one
+ * that was idle. */
 static void set_register(struct gp_counter *set, unsigned index)
 {
     uint64_t bit = 1ull << (index % 64);
@@ -376,7 +391,8 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     pthread_mutex_lock(&set->mutex);
     set->slow++;
     set_register(set, index);
-    /* Who waited for the mutex while its holder opened the set must not close it again for nothing. */
+    /* A thread that waited for the mutex while its holder opened the set must not close the set
+     * again needlessly. */
     if (set->open && shard_apply(set, shard, op, deltas, n)) {
         pthread_mutex_unlock(&set->mutex);
         return;
@@ -400,7 +416,7 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
 {
     if (GP_UNLIKELY(shard >= set->shards))
         shard %= set->shards;      /* a division costs more than the rest of the check */
-#ifdef GP_COUNTER_MUTANT_OPEN_FREE /* negative control: frees that do not look at the state */
+#ifdef GP_COUNTER_MUTANT_OPEN_FREE /* negative control: frees that ignore the state */
     if (op == GP_SUB) {
         cells_apply(shard_at(set, shard)->cells, op, deltas, n);
         GP_TESTPOINT("counter.applied");
@@ -458,7 +474,7 @@ static bool set_enter(struct gp_counter *set)
     return set_close(set);
 }
 
-/* reopen: the operation lowered no limit, so the room that was dealt before is there to be dealt again. */
+/* reopen: the operation lowered no limit, so the credit from before can be distributed again. */
 static void set_leave(struct gp_counter *set, bool reopen)
 {
     GP_TESTPOINT("counter.instant");
@@ -527,7 +543,7 @@ int gp_counter_watch_begin(struct gp_counter *set, unsigned watch)
     return busy ? -EBUSY : 0;
 }
 
-/* No watermark moves outside the mutex, so reading and ending need no closing. */
+/* No peak changes outside the mutex, so reading and ending a watch need no closing. */
 static int watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, bool end)
 {
     if (watch >= GP_WATCHES_MAX)
@@ -556,7 +572,8 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
     return watch_finish(set, watch, peaks, true);
 }
 
-/* A gauge that is not watched has a mark that no value reaches: it takes no part in its limit. */
+/* A gauge that is not watched has a watch value that no gauge reaches, so it does not affect its
+ * limit. */
 int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
                           int64_t *peaks)
 {
@@ -595,8 +612,8 @@ uint64_t gp_counter_slow_count(struct gp_counter *set)
     return slow;
 }
 
-/* The two books must agree, and no credit may be below zero.  Credits are looked at before they are drained: the set is
- * closed by hand here, one shard after the other. */
+/* The two sums must agree, and no credit may be negative. Each credit is checked before it is
+ * drained; therefore each shard is locked here before set_close drains it. */
 int gp_counter_check(struct gp_counter *set)
 {
     int wrong = 0;
@@ -644,7 +661,7 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
     set->bytes = bytes;
     set->first = (char *)set + head;
     set->patience = set->stay = GP_PATIENCE_MIN;
-    /* Adaptive: the mutex is held for less than a sleep and a wake-up cost. */
+    /* Adaptive: the mutex is held for less time than a sleep and a wake-up cost. */
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);

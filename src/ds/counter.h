@@ -2,18 +2,19 @@
  *
  * counter.h: sharded gauges with exact, resettable peaks ("escrow" counters).
  *
- * A counter set holds up to GP_GAUGES_MAX gauges that change together: one allocation moves a dozen of them, and a
- * snapshot shows all of them at one instant.  For every gauge
+ * A counter set holds up to GP_GAUGES_MAX gauges that change together: one allocation changes a
+ * dozen of them, and a snapshot shows all of them at one instant. For every gauge
  *
  *      limit = min(peak, peaks of active watches)          limit = current + pool + sum over shards(credit)
  *
- * While credit lasts no watched peak can move, so nobody needs the total: a thread locks its own shard (one
- * compare-and-swap on a line that others touch only on the slow path), takes from its credit or adds to it, unlocks.
- * Out of credit, or shard closed: the slow path, under one mutex, closes every shard (each closed shard hands its
- * credit back), and then current = limit - pool is exact.  It applies the change, raises peaks, and deals credit out
- * again when the room is worth it; at the peak the set stays closed ("central"), because there every step may be a new
- * maximum. Idea: escrow transactions (O'Neil, TODS 1986) applied to a running maximum.  Argument, model and figures:
- * docs/counters.md.
+ * While credit lasts, no watched peak can change, so no thread needs the total: a thread locks its
+ * own shard (one compare-and-swap on a line that other threads touch only on the slow path), takes
+ * from its credit or adds to it, and unlocks. If the credit is used up or the shard is closed, the
+ * thread takes the slow path. Under one mutex, it closes every shard, which returns the shard's
+ * credit to the pool; then current = limit - pool is exact. It applies the change, raises peaks,
+ * and distributes credit again if there is enough room to share. At the peak the set stays closed
+ * ("central"), because there every step may be a new maximum. Idea: escrow transactions (O'Neil,
+ * TODS 1986) applied to a running maximum. Argument, model and figures: docs/counters.md.
  */
 #ifndef GP_DS_COUNTER_H
 #define GP_DS_COUNTER_H
@@ -23,14 +24,14 @@
 #include <stdint.h>
 
 #define GP_GAUGES_MAX  64
-#define GP_WATCHES_MAX 17 /* a session's scopes, and the high-water between two batches */
+#define GP_WATCHES_MAX 17 /* a session's scopes, and the watch for peaks between two batches */
 
 struct gp_counter;
 
 struct gp_delta {
     uint32_t gauge;
     uint32_t pad_;
-    int64_t amount; /* > 0 always; the operation gives the sign */
+    int64_t amount; /* always > 0; the operation gives the sign */
 };
 
 enum gp_counter_op {
@@ -45,84 +46,91 @@ struct gp_gauge_value {
     int64_t current, peak, allocated, freed;
 };
 
-/* Makes a set of `gauges` gauges over `shards` shards in anonymous zeroed memory (mmap; no malloc).  Any number of
- * threads may use one shard; they meet there.  0, -EINVAL (bounds: 1..GP_GAUGES_MAX, 1..1024), -ENOMEM. */
+/* Makes a set of `gauges` gauges over `shards` shards in anonymous zeroed memory (mmap; no malloc).
+ * Any number of threads may use one shard; they contend for its lock. 0, -EINVAL (bounds:
+ * 1..GP_GAUGES_MAX, 1..1024), -ENOMEM. */
 int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards);
 void gp_counter_free(struct gp_counter *set);
 
-/* Applies the n changes of one event together.  A gauge may appear once in `deltas`.  Callers choose `shard` once per
- * thread (taken modulo the number of shards).  No allocation; no system call unless the slow path's mutex is contended
- * or a shard's owner was descheduled in mid-update (sched_yield).  Threads: any, but not in a forked child and not in a
- * signal handler that interrupted an update of this set (the caller's guard).  Runs in callbacks; never fails. */
+/* Applies the n changes of one event together. A gauge may appear once in `deltas`. A caller
+ * chooses `shard` once per thread (taken modulo the number of shards). No allocation; no system
+ * call, unless the slow path's mutex is contended or a shard's owner was descheduled during an
+ * update (sched_yield). Threads: any, but not in a forked child, and not in a signal handler that
+ * interrupted an update of this set (the caller checks both). Runs in callbacks; never fails. */
 void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
                       unsigned n);
 
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
 
-/* For gauges whose bit is set in mask: peak := current.  before/after may be NULL; filled for all gauges, same
- * instant. */
+/* Sets peak := current for the gauges in mask (bit g: gauge g). before and after may be NULL; they
+ * receive all gauges at the same instant. */
 void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after);
-/* allocated := freed := 0 for gauges in mask. */
+/* Sets allocated := freed := 0 for the gauges in mask. */
 void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after);
 
-/* Watches: independent watermarks.  begin sets the watch's peak of every gauge to its current; read gives them;
- * end reads and stops.  out: peaks[gauges].  0, -EINVAL (slot out of range), -EBUSY (begin: active), -ENOENT (not
- * active). */
+/* Watches: independent peaks. begin sets the watch's peak of every gauge to its current value; read
+ * returns the peaks; end returns them and stops the watch. out: peaks[gauges]. 0, -EINVAL (slot out
+ * of range), -EBUSY (begin: already active), -ENOENT (not active). */
 int gp_counter_watch_begin(struct gp_counter *set, unsigned watch);
 int gp_counter_watch_read(struct gp_counter *set, unsigned watch, int64_t *peaks);
 int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks);
-/* For who wants every peak between two looks, once: all gauges, the watch's peaks since its last turn, and the watch
- * anew at what is current, at one instant.  A watch that was not active begins: its peaks are the current values.  Only
- * gauges in mask are watched from here on; what the others' peaks say is their current.  0, -EINVAL (slot out of
- * range). */
+/* For a reader that collects the peaks since its last call: returns all gauges and the watch's
+ * peaks since its last turn, and restarts the watch at the current values, all at one instant. It
+ * starts a watch that was not active; its peaks are then the current values. From here on only
+ * gauges in mask are watched; for the others, peaks holds their current value. 0, -EINVAL (slot out
+ * of range). */
 int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
                           int64_t *peaks);
 
-/* Sets gauge to an absolute value at one instant (polled quantities): current := value, the difference goes to
- * allocated or freed, peaks follow. */
+/* Sets the gauge to an absolute value at one instant (polled quantities): current := value, the
+ * difference is added to allocated or freed, and peaks follow. */
 void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
 
-/* ---- gates: one lock word for the counters and for something else ------------------------------------------------ */
+/* ---- gates: one lock word for the counters and the caller's data
+ * ----------------------------------------- */
 
-/* A shard's lock may guard data of the caller's too, so that one compare-and-swap pays for both: gp_gate_hold, work on
- * that data, gp_gate_add or gp_gate_sub, gp_gate_release.  While a gate is held every slow path waits for it: tens of
- * nanoseconds, no system call, no lock.
+/* A shard's lock may also guard data of the caller, so that one compare-and-swap serves both: call
+ * gp_gate_hold, change the data, call gp_gate_add or gp_gate_sub, then gp_gate_release. While a
+ * gate is held every slow path waits for it, so hold it for tens of nanoseconds, without system
+ * calls or locks.
  *
- * What moves under a gate moves in bundles: gauges that always change by the same amount have one cell in the shard. An
- * allocation moves twelve gauges and three bundles. */
+ * Gauges are changed under a gate in bundles: gauges that always change by the same amount share
+ * one cell in the shard. An allocation changes twelve gauges and three bundles. */
 #define GP_BUNDLES 3
 
-struct gp_gate { /* the head of a shard; private to the functions below */
+struct gp_gate { /* the start of a shard; private to the functions below */
     uint32_t state;
-    uint32_t idle; /* openings in a row without an update */
-    uint64_t ops;  /* updates in this opening */
+    uint32_t idle; /* consecutive openings without an update */
+    uint64_t ops;  /* updates since this opening */
     struct {
         int64_t credit, allocated, freed; /* credit counts for every gauge of the bundle */
     } bundle[GP_BUNDLES];
 };
 enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 
-/* The gauges of a bundle, a bit each; no gauge may be in two.  Before the first gate is held. */
+/* Sets the gauges of a bundle, one bit each; a gauge may be in one bundle only. Call it before the
+ * first gate is held. */
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
 unsigned gp_counter_shards(const struct gp_counter *set);
-/* Did anybody use that shard?  Between freeze and thaw. */
+/* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
 struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
 
-/* Credit for the bundles out of the shard's own, or the other way round for them all (amounts NULL); the gate is held.
- * false: there is not enough. */
+/* Moves credit from the shard's gauges to the bundles, as much as amounts need; amounts NULL: moves
+ * all of it back. The gate is held. false: there is not enough. */
 bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES]);
 
-/* false: the set is closed (at the peak, or somebody looks at it): take the ordinary way.
- * [counter.A1] acquire pairs with [counter.R1] and [counter.R2]. */
+/* false: the set is closed (at the peak, or while another thread reads it) or the shard is busy;
+ * use gp_counter_apply instead. [counter.A1] acquire pairs with [counter.R1] and [counter.R2]. */
 static inline bool gp_gate_hold(struct gp_gate *gate)
 {
     uint32_t seen = GP_GATE_OPEN;
-    /* A look first: the compare-and-swap costs some 5 ns also when it fails, and in central mode it always would.
-     * Busy: another thread of this shard; the ordinary way is no slower than to wait. */
+    /* Check first: the compare-and-swap costs some 5 ns even when it fails, and in central mode it
+     * always would. Busy means another thread of this shard; gp_counter_apply is no slower than to
+     * wait for it. */
     return __atomic_load_n(&gate->state, __ATOMIC_RELAXED) == GP_GATE_OPEN &&
            __atomic_compare_exchange_n(&gate->state, &seen, GP_GATE_BUSY, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
@@ -135,7 +143,7 @@ static inline void gp_gate_release(struct gp_gate *gate)
     GP_TESTPOINT("counter.released");
 }
 
-/* GP_ADD of one event.  false: out of credit, nothing happened. */
+/* GP_ADD of one event. false: not enough credit; nothing changed. */
 static inline bool gp_gate_add(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
 {
     bool enough = true;
@@ -163,12 +171,14 @@ static inline void gp_gate_sub(struct gp_gate *gate, const int64_t amounts[GP_BU
     GP_TESTPOINT("counter.applied");
 }
 
-/* Between the two no gate is held and no gauge moves; calls of this set in between would wait for themselves.  For
- * visits of what the gates guard. */
+/* Between freeze and thaw no gate is held and no gauge changes. The thread must not call other
+ * functions of this set in between: they would deadlock. For a caller that reads or changes the
+ * data that the gates guard. */
 void gp_counter_freeze(struct gp_counter *set);
 void gp_counter_thaw(struct gp_counter *set);
 
-/* For benches and tests: how often the slow path ran, and the invariant at rest (0 or a negative gauge index - 1). */
+/* For benchmarks and tests: how often the slow path ran, and the check of the invariant while no
+ * update runs (0, or - 1 - the index of a gauge that breaks it). */
 uint64_t gp_counter_slow_count(struct gp_counter *set);
 int gp_counter_check(struct gp_counter *set);
 

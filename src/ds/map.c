@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * map.c: the pointer map.  Called by account's feed inside driver callbacks; must never call malloc, CUDA or the host,
- * and must leave errno alone.  Picture, argument and figures: docs/map.md.
+ * map.c: the pointer map. account/'s feed calls it inside driver callbacks; it must never call
+ * malloc, CUDA or the host program, and must leave errno unchanged. Picture, argument and figures:
+ * docs/map.md.
  *
- * A shard keeps its records in blocks, where they never move, and finds them through an index of 8-byte entries:
+ * A shard keeps its records in blocks, where they never move, and finds them through an index of
+ * 8-byte entries:
  *
  *      index (now, old): linear probing, entry = slot + 1 : hash      blocks: 64, 128, 256 ... records; slot -> record
  *
- * Only the index grows and shrinks: a second table is made, and every change of the shard carries some entries over,
- * one whole cluster at a time, so that what is left in the old table can still be probed.  Deleting shifts the rest of
- * the cluster back: no tombstones, so nothing to clean in steady state.  Under the shard's lock, at every release of
- * it:
+ * Only the index grows and shrinks: the shard makes a second table, and each change of the shard
+ * moves some entries over, one whole cluster at a time, so that the entries left in the old table
+ * can still be probed. A deletion shifts the rest of the cluster back, so there are no tombstones
+ * to clean. These hold at every release of the shard's lock:
  *
  *      count = entries(now) + old_left = sum over blocks(live)
  *      limit = x_room + sum over shards(room + count)
  *
- * Partners: [map.R1] unlock, release, pairs with [map.A1] lock, acquire; everything else in a shard is plain memory.
+ * Partners: [map.R1] unlock, release, pairs with [map.A1] lock, acquire; everything else in a shard
+ * is plain memory.
  */
 #include "ds/map.h"
 #include "base/compiler.h"
@@ -25,17 +28,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* 64 locks: with 16 threads that do nothing else, two meet in a shard about one time in eight. */
+/* 64 locks: if 16 threads use only the map, two meet in a shard about one time in eight. */
 #define GP_MAP_SHARD_BITS 6
 #define GP_MAP_SHARDS     (1u << GP_MAP_SHARD_BITS)
-/* The first block is one page of records; 26 doublings end below 2^32 slots, which is what an entry can name. */
+/* The first block is one page of records. 26 doublings end below 2^32 slots, the most that an entry
+ * can address. */
 #define GP_MAP_FIRST  64u
 #define GP_MAP_BLOCKS 26u
-/* Blocks 0 and 1 stay: a program with a handful of allocations should not map and unmap. */
+/* Blocks 0 and 1 stay mapped, so that a program with few allocations does not map and unmap them
+ * repeatedly. */
 #define GP_MAP_KEPT_BLOCKS 2u
 /* One page of entries. */
 #define GP_MAP_INDEX_MIN 512u
-/* A migration of n entries starts with room for 3/8 n more in the new table and is over after n/16 changes. */
+/* A migration of n entries starts with room for 3/8 n more in the new table and ends after n/16
+ * changes. */
 #define GP_MAP_STEP 16u
 #define GP_MAP_NONE UINT32_MAX
 
@@ -45,9 +51,10 @@ struct gp_map_index {
 };
 
 struct gp_map_chunk {
-    struct gp_record *records; /* NULL: not mapped.  space 0: free, `key` names the next free one */
-    uint32_t free;             /* first of the list of free records; GP_MAP_NONE */
-    uint32_t fresh;            /* records from here on were never used */
+    struct gp_record
+        *records;   /* NULL: not mapped. A record with space 0 is free, and its `key` is the next free record */
+    uint32_t free;  /* first free record of the list; GP_MAP_NONE */
+    uint32_t fresh; /* records from here on were never used */
     uint32_t live;
     uint32_t pad_;
 };
@@ -55,26 +62,26 @@ struct gp_map_chunk {
 struct gp_map_shard {
     uint32_t x_lock;  /* 0 free, 1 held */
     uint32_t open;    /* bit k: block k has a free record */
-    uint64_t x_count; /* written under the lock, read by anyone */
-    uint64_t room;    /* records it may still take in without asking the map */
+    uint64_t x_count; /* written under the lock, read without it */
+    uint64_t room;    /* records that it may still insert without taking room from the map */
     uint32_t block_count;
     uint32_t pad_;
     struct gp_map_index now, old; /* old.entries NULL: no migration under way */
-    uint64_t old_at;              /* next slot to carry over: all slots before it are empty */
+    uint64_t old_at;              /* next slot to move: all slots before it are empty */
     uint64_t old_left;
     struct gp_map_chunk blocks[GP_MAP_BLOCKS];
 } GP_ALIGNED_LINE;
 
 struct gp_map {
     uint64_t limit; /* const */
-    uint64_t batch; /* const: room that a shard asks for at a time */
+    uint64_t batch; /* const: how much room a shard takes at a time */
     uint64_t x_room GP_ALIGNED_LINE;
     struct gp_map_shard shards[GP_MAP_SHARDS];
 };
 
 /* Where a key's entry is. */
 struct gp_map_place {
-    struct gp_map_index *index; /* NULL: nowhere */
+    struct gp_map_index *index; /* NULL: not found */
     uint64_t at;
 };
 
@@ -116,8 +123,8 @@ static inline void map_unlock(struct gp_map_shard *shard)
 
 /* ---- hash: the top bits choose the shard, the low 32 are the entry's --------------------------------------------- */
 
-/* Addresses are multiples of 256 or 2 MiB: the high half of the product folds their bits down to where they count.
- * The constants are the golden ratio's and another odd random number. */
+/* Addresses are multiples of 256 or 2 MiB; the high half of the product mixes their high bits into
+ * the low ones. The constants are the golden ratio's and another odd random number. */
 static inline uint64_t map_hash(uint8_t space, uint64_t key)
 {
     unsigned __int128 wide = (unsigned __int128)(key + space * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
@@ -168,7 +175,8 @@ static GP_COLD bool map_block_add(struct gp_map_shard *shard)
     return true;
 }
 
-/* The lowest block with room is taken, so that the highest, which is half of the memory, can fall empty. */
+/* Take the lowest block with room, so that the highest, which is half of the memory, can become
+ * empty. */
 static bool map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
 {
     if (GP_UNLIKELY(!shard->open) && !map_block_add(shard))
@@ -199,7 +207,8 @@ static void map_slot_give(struct gp_map_shard *shard, uint32_t slot)
     shard->open |= 1u << k;
 }
 
-/* Gives the highest block back when it is empty and the others would hold twice what lives: one a call. */
+/* Unmaps the highest block if it is empty and the others could hold twice the live records; at most
+ * one per call. */
 static inline void map_blocks_trim(struct gp_map_shard *shard)
 {
     if (GP_LIKELY(shard->block_count <= GP_MAP_KEPT_BLOCKS || shard->blocks[shard->block_count - 1].live))
@@ -250,13 +259,14 @@ static inline void map_index_put(struct gp_map_index *index, uint64_t entry)
     index->entries[at] = entry;
 }
 
-/* Backward shift: an entry may fill the hole unless its home lies cyclically behind the hole. */
+/* Backward shift: an entry may fill the hole unless its preferred slot lies cyclically after the
+ * hole. */
 static void map_index_remove(struct gp_map_index *index, uint64_t hole)
 {
     uint64_t mask = index->mask;
     for (uint64_t at = (hole + 1) & mask; index->entries[at]; at = (at + 1) & mask) {
-        uint64_t home = index->entries[at] & UINT32_MAX & mask;
-        if (((at - home) & mask) < ((at - hole) & mask))
+        uint64_t preferred = index->entries[at] & UINT32_MAX & mask;
+        if (((at - preferred) & mask) < ((at - hole) & mask))
             continue;
         index->entries[hole] = index->entries[at];
         hole = at;
@@ -264,7 +274,8 @@ static void map_index_remove(struct gp_map_index *index, uint64_t hole)
     index->entries[hole] = 0;
 }
 
-/* Carries a few entries over.  It stops at an empty slot only: the rest of a half-moved cluster could not be probed. */
+/* Moves a few entries to the new table. It stops only at an empty slot, because the rest of a
+ * half-moved cluster could not be probed. */
 static void map_migrate(struct gp_map_shard *shard)
 {
     struct gp_map_index *old = &shard->old;
@@ -298,8 +309,9 @@ static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
     return true;
 }
 
-/* Makes room for one more entry: grows at 5/8, where a miss probes about four entries, which are half a cache line.
- * Without memory for a larger table the present one fills up to 7/8. */
+/* Makes room for one more entry. The index grows at 5/8, where a miss probes about four entries,
+ * which are half a cache line. Without memory for a larger table, the present one fills up to
+ * 7/8. */
 static inline bool map_index_reserve(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.entries ? shard->now.mask + 1 : 0;
@@ -310,7 +322,8 @@ static inline bool map_index_reserve(struct gp_map_shard *shard)
     return (shard->x_count + 1) * 8 <= slots * 7;
 }
 
-/* Below an eighth the index is halved; migrated it is at most a quarter full, far from growing again. */
+/* Below an eighth the index is halved; after the migration it is at most a quarter full, far from
+ * growing again. */
 static inline void map_index_trim(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.mask + 1;
@@ -332,7 +345,8 @@ static bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
     return want;
 }
 
-/* Collects what other shards hold unused: the limit is exact for whoever inserts alone. */
+/* Collects the unused room of other shards, so that the limit is exact for a single inserting
+ * thread. */
 static GP_COLD void map_room_gather(struct gp_map *map)
 {
     for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
@@ -370,7 +384,7 @@ static void map_remove(struct gp_map *map, struct gp_map_shard *shard, struct gp
         map_migrate(shard);
 }
 
-/* -EDQUOT: the limit's room has to be gathered first. */
+/* -EDQUOT: the room in other shards has to be collected first. */
 static int map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record)
 {
     uint32_t slot;
@@ -399,8 +413,8 @@ int gp_map_new(struct gp_map **out, uint64_t limit)
         return -ENOMEM;
     map->limit = limit;
     map->x_room = limit;
-    /* A sixteenth of the limit may lie unused in the shards before anybody has to gather; 256 makes the shared word
-     * rare. */
+    /* Up to a sixteenth of the limit may be unused in the shards before a thread has to collect it.
+     * 256 makes accesses to the shared word rare. */
     map->batch = limit / (16 * GP_MAP_SHARDS);
     map->batch = map->batch < 1 ? 1 : map->batch > 256 ? 256 : map->batch;
     *out = map;
@@ -490,13 +504,13 @@ int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn,
     return live ? 0 : -ENOENT;
 }
 
-/* Walks GP_MAP_WALK slots of a block from *at on.  False: the block has no more.  Under the lock. */
+/* Visits GP_MAP_WALK slots of a block from *at on. False: the end of the block. Under the lock. */
 static bool map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned k, uint32_t *at, gp_map_fn fn, void *arg,
                      uint64_t *removed)
 {
     struct gp_map_chunk *block = &shard->blocks[k];
     for (unsigned i = 0; i < GP_MAP_WALK; i++, (*at)++) {
-        /* Asked anew for every record: a removal may give the block's memory back, and then `fresh` is 0. */
+        /* Check it again for every record: a removal may unmap the block, and then `fresh` is 0. */
         if (*at >= block->fresh)
             return false;
         struct gp_record *record = &block->records[*at];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * map.h: the pointer map: live things by (space, key).  Sharded by hash; every shard has its own lock and its own
- * index, which grows a few entries at a time while others work; records never move.  So no operation ever waits for a
- * whole rehash.  Memory comes from mmap, never from malloc.  Knows no CUDA: what a space or kind means is the caller's
- * business.
+ * map.h: the pointer map: live objects by (space, key). It is sharded by hash. Every shard has its
+ * own lock and its own index, which grows a few entries at a time while other threads work, so no
+ * operation ever waits for a whole rehash. Records never move. Memory comes from mmap, never from
+ * malloc. The map does not know CUDA: the caller defines what a space or a kind means.
  */
 #ifndef GP_DS_MAP_H
 #define GP_DS_MAP_H
@@ -31,29 +31,31 @@ struct gp_record { /* one cache line */
 };
 _Static_assert(sizeof(struct gp_record) == 64, "one cache line");
 
-/* limit: most records that it may hold (memory is bounded by about 64 B x limit / 0.4).  0, -EINVAL, -ENOMEM. */
+/* limit: the most records in the map (memory is bounded by about 64 B x limit / 0.4). 0, -EINVAL,
+ * -ENOMEM. */
 int gp_map_new(struct gp_map **out, uint64_t limit);
 void gp_map_free(struct gp_map *map);
 
-/* 0 inserted; 1 replaced a live record of that key, copied to *old (may be NULL); -EINVAL space 0; -ENOSPC limit or
- * memory: not inserted. */
+/* 0: inserted. 1: replaced a live record of that key, copied to *old (may be NULL). -EINVAL: space
+ * is 0. -ENOSPC: not inserted, because of the limit or for lack of memory. */
 int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
-/* Removes and copies out.  0, -ENOENT. */
+/* Removes the record and copies it to *out. 0, -ENOENT. */
 int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
-/* Copies out.  0, -ENOENT. */
+/* Copies the record to *out. 0, -ENOENT. */
 int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 
-/* Runs fn on the record under its shard's lock: fn may change every field but space and key, must be short, must not
- * call into the map.  Returns true to remove the record.  0, -ENOENT (fn not run). */
+/* Runs fn on the record under its shard's lock. fn may change every field but space and key; it
+ * must be short and must not call into the map. It returns true to remove the record. 0, -ENOENT
+ * (fn not run). */
 typedef bool (*gp_map_fn)(struct gp_record *record, void *arg);
 int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
 
-/* Runs fn on every record, one shard at a time (others go on meanwhile: records that come or go during the walk may or
- * may not be seen; every record that stays is seen exactly once).  fn as above; true removes.  Returns how many were
- * removed. */
+/* Runs fn (as above; true removes) on every record, one shard at a time, while other threads use
+ * the map. A record that stays is visited exactly once; one that is inserted or removed during the
+ * walk may be missed. Returns the number of removed records. */
 uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
-/* The same, and rest runs under no lock, after GP_MAP_WALK records at most: some 5 us when they are not in the
- * processor's cache. */
+/* Does the same, and runs rest without a lock after at most GP_MAP_WALK records, which take some 5
+ * us if they are not in the processor's cache. */
 #define GP_MAP_WALK 64u
 uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * ring.c: the event ring's writing side.  Called by account's feed on every event; must never wait, allocate or enter
- * the kernel.  Argument, picture and figures: docs/ring.md.
+ * ring.c: the event ring's writing side. account/'s feed calls it for every event; it must never
+ * wait, allocate or enter the kernel. Argument, picture and figures: docs/ring.md.
  *
- * Every chunk keeps, at every instant, also in the instant in which its process is killed,
+ * Every chunk keeps this invariant at every instant, even if its process is killed:
  *
  *      events ever committed in it = written_before + COUNT(state)
  *
- * because both words change in one 16-byte compare-and-swap when the chunk gets a new owner, and COUNT alone changes
- * when an event is committed.  The turn in `state` only rises, so no value of `state` comes twice.
+ * Both words change in one 16-byte compare-and-swap when the chunk gets a new owner, and only COUNT
+ * changes when an event is committed. The turn in `state` only rises, so no value of `state` occurs
+ * twice.
  *
  * Partners (the reader's are in src/record/ringread.c):
- *      [ring.R1] commit, release       pairs with [ring.A1] the next owner's swap and the reader's first look, acquire:
- *                                      who sees n events committed sees their words.
- *      [ring.R2] event words, release  pairs with [ring.A2] the reader's copy, acquire: who copies a word of a later
- *                                      turn sees that turn (or a later one) when it looks at `state` again.
- *      [ring.R3] the swap, release     pairs with [ring.A3] a look at `state`, acquire: who sees the new turn sees its
- *                                      written_before.
+ *
+ *      [ring.R1] commit, release       pairs with [ring.A1] the next owner's swap and the reader's
+ *                                      first load, acquire: a thread that sees n events committed
+ *                                      sees their words.
+ *      [ring.R2] event words, release  pairs with [ring.A2] the reader's copy, acquire: a reader
+ *                                      that copies a word of a later turn sees that turn (or a
+ *                                      later one) when it loads `state` again.
+ *      [ring.R3] the swap, release     pairs with [ring.A3] a load of `state`, acquire: a thread
+ *                                      that sees the new turn sees its written_before.
  */
 #include "ds/ring.h"
 #include "base/compiler.h"
@@ -26,8 +30,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A chunk is busy for some 10 ns of a running thread, or for as long as its owner is preempted in these 10 ns.  Sixteen
- * such chunks in a row would need sixteen threads stopped there. */
+/* A chunk is busy for some 10 ns of a running thread, or for as long as its owner is preempted
+ * within these 10 ns. Sixteen busy chunks in a row would need sixteen threads preempted there. */
 #define GP_RING_TRIES 16u
 #define GP_RING_WORDS (sizeof(struct gp_wire_event) / sizeof(uint64_t))
 #define GP_RING_TID   (offsetof(struct gp_wire_event, tid) / sizeof(uint64_t))
@@ -74,8 +78,9 @@ int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t ch
     return 0;
 }
 
-/* Takes the next chunk in turn, already busy with its first event.  A chunk that is busy, that a later turn has
- * overtaken, or that moves at this moment is left alone and its sequence number is never used. */
+/* Takes the next chunk in order and marks it busy for its first event. It skips a chunk that is
+ * busy, that a later turn has overtaken, or that changes at this moment; the sequence number of a
+ * skipped chunk is never used. */
 static GP_COLD struct gp_wire_chunk *ring_take(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
 {
     for (uint32_t i = 0; i < GP_RING_TRIES; i++) {
@@ -102,7 +107,7 @@ static GP_COLD struct gp_wire_chunk *ring_take(struct gp_ring *ring, struct gp_r
     return NULL;
 }
 
-/* The thread's chunk, busy; NULL: none to be had. */
+/* The thread's chunk, marked busy; NULL: no chunk is available. */
 static inline struct gp_wire_chunk *ring_enter(struct gp_ring *ring, struct gp_ring_cursor *cursor, uint32_t tid)
 {
     if (GP_LIKELY(cursor->turn && cursor->used < GP_RING_EVENTS)) {
@@ -146,8 +151,8 @@ uint64_t gp_ring_written(const struct gp_ring *ring)
         const struct gp_wire_chunk *chunk = &ring->chunks[i];
         uint64_t state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* [ring.A3] */
         for (;;) {
-            /* Acquire, so that the second look at `state` is later than this one.  Within a turn the word is
-             * constant. */
+            /* Acquire, so that the second load of `state` comes after this one. Within a turn the
+             * word is constant. */
             uint64_t before = __atomic_load_n(&chunk->written_before, __ATOMIC_ACQUIRE);
             uint64_t again = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
             if (GP_CHUNK_TURN(again) == GP_CHUNK_TURN(state)) {

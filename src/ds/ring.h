@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * ring.h: the event ring's writing side.  The memory is the session's (wire.h: struct gp_wire_chunk); readers are other
- * processes that only look.  A thread owns one chunk at a time through its cursor; the oldest chunk is overwritten when
- * the circle is full, so writers never wait for readers and every reader can count what it missed
- * (sum over chunks of written_before + count).  The reader lives in src/record/ringread.c.
+ * ring.h: the event ring's writing side. The session provides the memory (wire.h: struct
+ * gp_wire_chunk); readers are other processes that only read it. A thread owns one chunk at a time
+ * through its cursor. When the ring is full the oldest chunk is overwritten, so writers never wait
+ * for readers, and every reader can count the events that it missed (sum over chunks of
+ * written_before + count). The reader is src/record/ringread.c.
  */
 #ifndef GP_DS_RING_H
 #define GP_DS_RING_H
@@ -19,7 +20,7 @@ struct gp_ring {
 };
 
 struct gp_ring_cursor { /* per thread, zeroed at first; 16 bytes of thread-local storage */
-    uint64_t turn;      /* chunk sequence + 1 of the chunk it owns; 0 none */
+    uint64_t turn;      /* sequence number + 1 of the chunk that the thread owns; 0: none */
     uint32_t used;
     uint32_t pad_;
 };
@@ -27,12 +28,12 @@ struct gp_ring_cursor { /* per thread, zeroed at first; 16 bytes of thread-local
 /* chunks: zeroed shared memory, chunk_count a power of two.  0, -EINVAL. */
 int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t chunk_count, uint64_t *lost);
 
-/* Copies *event into the ring and fills its seq.  0; -EAGAIN: dropped and counted in *lost.  No system call, no lock.
- * Threads: any, each with its own cursor; a signal handler that interrupts a write must not write (the caller's
- * guard). */
+/* Copies *event into the ring and fills its seq. 0; -EAGAIN: dropped and counted in *lost. No
+ * system call, no lock. Threads: any, each with its own cursor. A signal handler that interrupted a
+ * write must not write (the caller checks this). */
 int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const struct gp_wire_event *event, uint32_t tid);
 
-/* Events ever committed, over all chunks (a moving target while writers run). */
+/* Events committed since the start, over all chunks; keeps changing while writers run. */
 uint64_t gp_ring_written(const struct gp_ring *ring);
 
 #endif

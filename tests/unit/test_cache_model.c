@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cache_model.c: the caching allocator against a model that shares no code with it (lib/cachemodel.h): random
- * operations on every policy, failures of every call in turn, and a second thread that must get on while a backend
- * call takes its time.
+ * test_cache_model.c: the caching allocator against a model that shares no code with it
+ * (lib/cachemodel.h): random operations on every policy, failures of every backend call in turn,
+ * and a second thread that must make progress while a backend call takes its time.
  */
 #include "lib/cachemodel.h"
 #include "lib/full.h"
@@ -24,7 +24,7 @@ static uint64_t model_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-/* A run of one seed; the tallies say that the run reached what it is for. */
+/* Runs one seed; the tallies show that the run reached its purpose. */
 static void run(const struct cachemodel_setup *setup, uint64_t seed, unsigned steps, struct cachemodel *model)
 {
     uint64_t state = seed;
@@ -60,8 +60,9 @@ static void run_places(unsigned steps, unsigned seeds, const struct cachemodel_s
         }
         cr_assert(allocs > seeds * steps / 16 && frees > seeds * steps / 32, "place %u: %llu allocations, %llu frees",
                   p, (unsigned long long)allocs, (unsigned long long)frees);
-        /* Reuse in stream order while work is pending is what a caching allocator is for.  passthrough has none, and
-         * prealloc's one chunk goes from stream to stream behind a fence. */
+        /* Reuse in stream order while work is pending is the purpose of a caching allocator.
+         * passthrough has no reuse, and prealloc's one chunk goes from stream to stream after a
+         * fence. */
         bool reuses =
             strcmp(cachemodel_places[p].policy, "passthrough") && strcmp(cachemodel_places[p].policy, "prealloc");
         cr_assert(judged || !reuses, "place %u: no use was ever judged", p);
@@ -88,7 +89,8 @@ Test(cache_model, streams_end_before_their_blocks, .timeout = 300)
     run_places(1000, 4, &(struct cachemodel_setup){.gone_live = true});
 }
 
-/* Rarely looked at: the counters stay open, and blocks go from thread to thread's cache without a lock. */
+/* Few checks, so that the counters stay open and blocks go from one thread's cache to another's
+ * without a lock. */
 Test(cache_model, unwatched, .timeout = 300)
 {
     run_places(6000, 6, &(struct cachemodel_setup){.check_every = 211});
@@ -104,7 +106,8 @@ Test(cache_model, calm, .timeout = 300)
 
 /* ---- every call fails once -------------------------------------------------------------------------------------- */
 
-/* The same short run again and again, with one more call succeeding before one of this kind fails.  Returns runs. */
+/* Repeats the same short run; each time one more call succeeds before a call of this kind fails.
+ * Returns the number of runs. */
 static unsigned fail_each(const struct cachemodel_setup *setup, enum fakedev_call kind, uint32_t code, uint64_t seed)
 {
     static struct cachemodel model;
@@ -128,7 +131,7 @@ static unsigned fail_each(const struct cachemodel_setup *setup, enum fakedev_cal
     }
 }
 
-/* With each code; in a short run with one of them for each place and kind of call. */
+/* Runs with each error code; in a short run with one of them for each place and kind of call. */
 Test(cache_model, each_call_fails, .timeout = 300)
 {
     static const enum fakedev_call kinds[] = {FAKEDEV_ALLOCATE, FAKEDEV_RESERVE, FAKEDEV_CREATE, FAKEDEV_MAP,
@@ -145,7 +148,8 @@ Test(cache_model, each_call_fails, .timeout = 300)
     cr_assert(runs[FAKEDEV_ALLOCATE] && runs[FAKEDEV_CREATE] && runs[FAKEDEV_MAP] && runs[FAKEDEV_RECORD]);
 }
 
-/* A call that gives back fails: who holds that memory now is beyond us, but nobody may be hurt. */
+/* A call that releases memory fails. The test cannot know who owns that memory now, but other
+ * blocks must not be affected. */
 Test(cache_model, giving_back_fails, .timeout = 300)
 {
     static const enum fakedev_call kinds[] = {FAKEDEV_FREE, FAKEDEV_UNMAP, FAKEDEV_DESTROY};
@@ -168,7 +172,7 @@ Test(cache_model, giving_back_fails, .timeout = 300)
             cr_assert_eq(model.dev.faults, 0, "%s: %s", setup.policy, model.dev.fault);
             cr_assert_eq(gp_cache_check(model.cache, why, sizeof why), 0, "%s %s: %s", setup.policy,
                          setup.conf ? setup.conf : "", why);
-            model.why[0] = 'x'; /* what is left is not judged */
+            model.why[0] = 'x'; /* the remaining memory is not judged */
             cachemodel_fini(&model, false);
         }
     cr_assert(failed > 20, "%u runs failed", failed);
@@ -182,7 +186,7 @@ struct slow {
     pthread_t helper, owner;
     pthread_mutex_t mutex;
     pthread_cond_t turn;
-    int want, done, stop; /* rounds asked for and served */
+    int want, done, stop; /* rounds requested and served */
     bool armed;
     unsigned rounds, late, missed, called;
     unsigned shard;
@@ -216,7 +220,7 @@ static void *slow_helper(void *arg)
     return NULL;
 }
 
-/* The owner is inside the backend; meanwhile the helper needs a block that lies idle. */
+/* The owner is inside the backend; meanwhile the helper needs a block that is idle. */
 static void slow_enter(void *arg, enum fakedev_call call)
 {
     struct slow *slow = arg;
@@ -257,7 +261,7 @@ static void slow_free(struct slow *slow, uint64_t address, enum gp_free_order or
 
 /* ---- memory that is freed while the cache makes room for another request ----------------------------------------- */
 
-struct freed { /* what the next call of that kind frees, from the inside */
+struct freed { /* the block that the next call of that kind frees, from inside the backend */
     struct fakedev dev;
     struct gp_cache *cache;
     enum fakedev_call call;
@@ -302,7 +306,8 @@ static void freed_close(struct freed *freed)
     fakedev_fini(&freed->dev);
 }
 
-/* The making of a page fails once, and what another thread freed meanwhile is enough: by less than a page, by more. */
+/* Creating a page fails once, and the memory that another thread freed meanwhile is enough: by less
+ * than a page, or by more. */
 Test(cache_model, freed_memory_is_enough_after_all)
 {
     static const uint64_t wants[] = {9 * MIB, 10 * MIB - 512, 10 * MIB, 5 * MIB};
@@ -311,7 +316,7 @@ Test(cache_model, freed_memory_is_enough_after_all)
         freed_open(&freed);
         uint64_t address = freed_alloc(&freed, 10 * MIB);
         struct gp_cache_numbers numbers;
-        /* Whatever was mapped ahead is taken, so that the request has to grow. */
+        /* Allocate all memory that was mapped ahead, so that the request has to grow. */
         gp_cache_numbers(freed.cache, &numbers);
         if (numbers.idle_bytes)
             freed_alloc(&freed, numbers.idle_bytes);
@@ -325,8 +330,8 @@ Test(cache_model, freed_memory_is_enough_after_all)
     }
 }
 
-/* A growth counts on the idle block before its place; the block before that one is freed while pages are mapped, and
- * the mapping fails. */
+/* A growth counts on the idle block before its place; the block before that one is freed while
+ * pages are mapped, and the mapping fails. */
 Test(cache_model, freed_beside_the_place_of_growth)
 {
     struct freed freed = {.call = FAKEDEV_MAP};
@@ -347,13 +352,13 @@ Test(cache_model, freed_beside_the_place_of_growth)
     freed_close(&freed);
 }
 
-/* Growth, a driver allocation, fences, giving back: each calls the backend. */
+/* Growth, a driver allocation, fences, and releases: each calls the backend. */
 static void slow_owner(struct slow *slow)
 {
-    /* One segment, of which a live block keeps the rest from going back. */
+    /* One segment that cannot be released, because a block in it is live. */
     slow_free(slow, slow_alloc(slow, 64 * 1024, 7, 0), GP_FREE_ORDERED);
     uint64_t pin = slow_alloc(slow, 512, 7, 0);
-    /* Once without a watch, so that the idle blocks are where this helper finds them. */
+    /* Run once without a watch, so that the idle blocks are in this helper's thread cache. */
     slow_helper_round(slow);
     slow->armed = true;
     uint64_t big = slow_alloc(slow, 64 * MIB, 2, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cache_thread.c: the threads' own caches (src/cache/threadcache.c): who gets what they hold, that every statistic is
- * exact while they hold it, and that whoever asks for the whole sees it.  Races: tests/torture/cache.c.
+ * test_cache_thread.c: the thread caches (src/cache/threadcache.c): which requests get their
+ * blocks, that every statistic is exact while they hold blocks, and that calls about the whole
+ * cache include these blocks. Races: tests/torture/cache.c.
  */
 #include "cache/cache.h"
 #include "cache/policy.h"
@@ -13,7 +14,7 @@
 #define KIB(_n) ((uint64_t)(_n) << 10)
 #define MIB(_n) ((uint64_t)(_n) << 20)
 
-/* A device of numbers: addresses only rise, memory has a bound, fences are reached at once. */
+/* A simulated device: addresses only rise, memory is limited, fences are reached at once. */
 struct device {
     uint64_t next, held, capacity, created, records;
     uint64_t bytes[256];
@@ -143,7 +144,7 @@ static void gave(struct gp_cache *cache, uint64_t address, unsigned shard)
     cr_assert(gp_cache_release(cache, address, GP_FREE_ORDERED, shard, NULL));
 }
 
-/* Leaves room below every peak: at a peak the gates are closed and blocks go the long way. */
+/* Leaves room below every peak: at a peak the gates are closed and blocks take the slow path. */
 static void warm(struct gp_cache *cache, uint64_t stream, unsigned shard)
 {
     uint64_t held[64];
@@ -168,8 +169,8 @@ static void right(struct gp_cache *cache)
     cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
 }
 
-/* A block in a thread's cache has not joined its neighbours: the next of its size is the last that was freed, though a
- * lower one lies idle. */
+/* A block in a thread's cache is not joined with its neighbours: the next request of its size gets
+ * the last one that was freed, although one at a lower address is idle. */
 Test(cache_thread, last_freed_first)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -185,7 +186,8 @@ Test(cache_thread, last_freed_first)
     gp_cache_free(cache);
 }
 
-/* Another stream's thread cache never serves: nothing orders the two. */
+/* The thread cache of another stream never serves a request, because nothing orders the two
+ * streams. */
 Test(cache_thread, streams_stay_apart)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -199,7 +201,7 @@ Test(cache_thread, streams_stay_apart)
     gp_cache_free(cache);
 }
 
-/* What the policy calls close enough: an eighth. */
+/* A block may be an eighth too large. */
 Test(cache_thread, slack)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -213,7 +215,7 @@ Test(cache_thread, slack)
     gp_cache_free(cache);
 }
 
-/* The same totals, whichever way blocks went. */
+/* The totals are the same on the fast path and on the slow path. */
 Test(cache_thread, statistics)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -253,7 +255,7 @@ Test(cache_thread, freed_twice)
     gp_cache_free(cache);
 }
 
-/* A thread keeps what it frees, whoever allocated it. */
+/* A thread keeps the blocks that it frees, whichever thread allocated them. */
 Test(cache_thread, freed_by_another)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -266,7 +268,8 @@ Test(cache_thread, freed_by_another)
     gp_cache_free(cache);
 }
 
-/* Other streams' work, and frees without an order, need a fence: such blocks go the long way. */
+/* Blocks that other streams used, and blocks freed without an order, need a fence: they take the
+ * slow path. */
 Test(cache_thread, used_elsewhere)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -286,7 +289,8 @@ Test(cache_thread, used_elsewhere)
     gp_cache_free(cache);
 }
 
-/* The whole cache's idle memory is what a request gets before it fails, and what an empty cache gives back. */
+/* Before a request fails, it gets the idle memory of the whole cache; trimming to zero also
+ * releases the thread caches. */
 Test(cache_thread, nothing_is_hidden)
 {
     struct gp_cache *cache = made(MIB(64), gp_policy_find("caching"));
@@ -305,7 +309,7 @@ Test(cache_thread, nothing_is_hidden)
     gp_cache_free(cache);
 }
 
-/* More than the policy allows goes to the heap, oldest sizes in turn. */
+/* The excess over the policy's limits goes to the heap, all sizes in turn. */
 Test(cache_thread, bounded)
 {
     struct gp_policy policy = *gp_policy_find("caching");
@@ -317,7 +321,8 @@ Test(cache_thread, bounded)
         held[i] = took(cache, KIB(64), 7, 1);
     for (unsigned i = 0; i < 64; i++)
         gave(cache, held[i], 1);
-    /* 48 of 64 neighbours at least have joined: a block of 16 of them is there without new memory. */
+    /* At least 48 of 64 neighbours have joined: a block of 16 of them is available without new
+     * memory. */
     uint64_t reserved = device.held;
     took(cache, MIB(1), 7, 2);
     cr_expect_eq(device.held, reserved);
@@ -325,7 +330,7 @@ Test(cache_thread, bounded)
     gp_cache_free(cache);
 }
 
-/* The stream's number comes again: what the old one left is not in the new one's order. */
+/* The stream's number is reused: memory of the old stream is not ordered with the new one. */
 Test(cache_thread, stream_gone)
 {
     struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
@@ -334,7 +339,7 @@ Test(cache_thread, stream_gone)
     gave(cache, a, 1);
     gp_cache_stream_gone(cache, 7);
     uint64_t records = device.records;
-    gave(cache, b, 1); /* long way: behind a fence */
+    gave(cache, b, 1); /* slow path: after a fence */
     uint64_t c = took(cache, KIB(64), 7, 1);
     cr_expect(c != a || device.records > records);
     right(cache);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_counter.c: ds/counter's contract, one thread at a time (races: tests/torture/counter.c). */
+ * test_counter.c: the contract of ds/counter, single-threaded (races: tests/torture/counter.c).
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -43,13 +44,13 @@ Test(counter, bounds)
     cr_expect_eq(gp_counter_new(&set, 1, 1025), -EINVAL);
     set = made(GP_GAUGES_MAX, 1024);
     change(set, 1023, GP_ADD, GP_GAUGES_MAX - 1, 5);
-    change(set, 5000000, GP_ADD, GP_GAUGES_MAX - 1, 5); /* taken modulo */
+    change(set, 5000000, GP_ADD, GP_GAUGES_MAX - 1, 5); /* the shard is taken modulo their number */
     expect(set, GP_GAUGES_MAX - 1, 10, 10, 10, 0);
     gp_counter_free(set);
     gp_counter_free(NULL);
 }
 
-/* The shortest sequence on which per-thread peaks report 100. */
+/* The shortest sequence for which per-thread peaks would report 100. */
 Test(counter, threads_in_turn)
 {
     struct gp_counter *set = made(1, 4);
@@ -61,7 +62,8 @@ Test(counter, threads_in_turn)
     gp_counter_free(set);
 }
 
-/* One shard allocates, another frees, a third sees neither: per-thread peaks report 100 of 150. */
+/* One shard allocates, another frees, a third sees neither: per-thread peaks would report 100
+ * instead of 150. */
 Test(counter, freed_elsewhere)
 {
     struct gp_counter *set = made(1, 4);
@@ -84,7 +86,7 @@ Test(counter, free_in_two_steps)
     change(set, 0, GP_ADD, 0, 70);
     change(set, 0, GP_TAKE, 0, 70);
     change(set, 1, GP_ADD, 0, 60);
-    change(set, 0, GP_PUTBACK, 0, 70); /* the memory was there all the time: peaks follow */
+    change(set, 0, GP_PUTBACK, 0, 70); /* the memory was in use all the time: peaks follow */
     expect(set, 0, 130, 130, 230, 100);
     gp_counter_free(set);
 }
@@ -92,7 +94,7 @@ Test(counter, free_in_two_steps)
 Test(counter, below_zero_and_zero)
 {
     struct gp_counter *set = made(1, 2);
-    change(set, 0, GP_SUB, 0, 30); /* memory that was allocated before anyone counted */
+    change(set, 0, GP_SUB, 0, 30); /* memory that was allocated before counting started */
     expect(set, 0, -30, 0, 0, 30);
     change(set, 0, GP_ADD, 0, 0);
     gp_counter_apply(set, 0, GP_ADD, NULL, 0);
@@ -131,7 +133,7 @@ Test(counter, reset_totals_by_mask)
     cr_expect_eq(before[0].allocated, 100);
     cr_expect_eq(after[0].allocated, 0);
     cr_expect_eq(after[1].allocated, 100);
-    change(set, 1, GP_TAKEN, 0, 60); /* begun before the reset, finished after it */
+    change(set, 1, GP_TAKEN, 0, 60); /* started before the reset, finished after it */
     expect(set, 0, 40, 100, 0, 60);
     expect(set, 1, 40, 100, 100, 0);
     gp_counter_free(set);
@@ -152,7 +154,7 @@ Test(counter, watches)
     change(set, 0, GP_SUB, 0, 20);
     cr_expect_eq(gp_counter_watch_begin(set, 15), 0);
     change(set, 0, GP_ADD, 0, 5);
-    gp_counter_reset_peaks(set, 3, NULL, NULL); /* does not touch watches */
+    gp_counter_reset_peaks(set, 3, NULL, NULL); /* does not change watches */
     cr_expect_eq(gp_counter_watch_read(set, 3, peaks), 0);
     cr_expect_eq(peaks[0], 30);
     cr_expect_eq(peaks[1], 0);
@@ -173,7 +175,7 @@ Test(counter, a_watch_that_turns_sees_every_peak_once)
     change(set, 0, GP_ADD, 0, 100);
     change(set, 0, GP_SUB, 0, 90);
     cr_expect_eq(gp_counter_watch_turn(set, GP_WATCHES_MAX - 1, 1, values, peaks), 0);
-    cr_expect_eq(peaks[0], 10, "it began with the turn");
+    cr_expect_eq(peaks[0], 10, "the watch started with the turn");
     change(set, 1, GP_ADD, 0, 30);
     change(set, 0, GP_SUB, 0, 35);
     change(set, 0, GP_ADD, 1, 7);
@@ -206,7 +208,7 @@ Test(counter, set_to_a_value)
     gp_counter_free(set);
 }
 
-/* Below its peak the set must leave the slow path, and come back with nothing lost. */
+/* Below its peak the set must leave the slow path, and lose nothing when it returns to it. */
 Test(counter, updates_stay_on_shards_below_the_peak)
 {
     struct gp_counter *set = made(2, 8);
@@ -227,7 +229,8 @@ Test(counter, updates_stay_on_shards_below_the_peak)
     gp_counter_free(set);
 }
 
-/* A shard's credit is part of the room: who needs more than its share gets what the others hold. */
+/* A shard's credit is part of the room: a shard that needs more than its share gets the credit of
+ * the others. */
 Test(counter, one_shard_takes_all_the_room)
 {
     struct gp_counter *set = made(1, 4);
@@ -244,7 +247,7 @@ Test(counter, one_shard_takes_all_the_room)
     gp_counter_free(set);
 }
 
-/* Two gauges in one bundle move by one cell, and nobody who looks can tell. */
+/* Two gauges in one bundle change through one cell, and no reader can see a difference. */
 Test(counter, gates)
 {
     struct gp_counter *set = made(3, 4);
@@ -252,7 +255,7 @@ Test(counter, gates)
     const int64_t one[GP_BUNDLES] = {100, 1, 0}, much[GP_BUNDLES] = {100, 1000, 0};
     gp_counter_bundle(set, 0, 1u << 0 | 1u << 1);
     gp_counter_bundle(set, 1, 1u << 2);
-    cr_expect_not(gp_gate_hold(gate), "nobody has used the shard yet");
+    cr_expect_not(gp_gate_hold(gate), "no thread has used the shard yet");
     for (unsigned i = 0; i < 64; i++)
         for (unsigned g = 0; g < 3; g++)
             change(set, 1, GP_ADD, g, g == 2 ? 1 : 100);
@@ -276,7 +279,7 @@ Test(counter, gates)
     gp_counter_thaw(set);
     cr_assert(gp_gate_hold(gate));
     gp_gate_release(gate);
-    /* An ordinary update finds the credit that lies in the bundle. */
+    /* An ordinary update can use the credit in the bundle. */
     change(set, 1, GP_ADD, 0, 6300);
     expect(set, 0, 6400, 6400, 12900, 6500);
     gp_counter_free(set);

@@ -151,7 +151,8 @@ static void gp_test_step(struct gp_map *map, struct test_model *model, struct te
     cr_assert_eq(gp_map_count(map), model->live);
 }
 
-/* Swings between empty and 100 000 live records, so that every shard grows and shrinks, with walks in between. */
+/* Alternates between empty and 100 000 live records, so that every shard grows and shrinks, with
+ * walks in between. */
 Test(map, random_against_model, .timeout = 120)
 {
     struct test_model *model = malloc(sizeof *model);
@@ -175,7 +176,8 @@ Test(map, random_against_model, .timeout = 120)
     free(model);
 }
 
-/* A walk after each single insert while tables are being carried over: nothing is seen twice or left out. */
+/* A walk after each single insert while entries move to a new table: no record is seen twice or
+ * missed. */
 Test(map, each_during_every_step_of_a_migration, .timeout = 60)
 {
     struct test_model *model = calloc(1, sizeof *model);
@@ -263,7 +265,8 @@ Test(map, limit_is_exact_and_freed_room_is_found_again)
     }
 }
 
-/* Among 1.5 million keys some have the same shard and the same 32 bits of hash: the key itself decides. */
+/* Among 1.5 million keys some have the same shard and the same 32 bits of hash: the comparison of
+ * the key decides. */
 Test(map, equal_hashes_are_not_equal_keys, .timeout = 60)
 {
     struct gp_map *map;
@@ -282,7 +285,7 @@ Test(map, equal_hashes_are_not_equal_keys, .timeout = 60)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* The sanitizers' own memory and system calls would be counted: these tests are for the other builds. */
+/* Not in sanitizer builds: the sanitizers' own memory and system calls would be counted. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 
 static long gp_test_resident(void)
@@ -308,7 +311,7 @@ Test(map, memory_is_bounded_and_given_back, .timeout = 60)
     cr_assert_leq(full, (long)(live * 64 * 10 / 4), "%ld bytes", full);
     for (uint64_t i = 0; i < live; i++)
         cr_assert_eq(gp_map_take(map, 1, i * 512, NULL), 0);
-    /* A few more changes let the last tables finish. */
+    /* A few more changes let the last migrations finish. */
     for (uint64_t i = 0; i < 64 * 2000; i++) {
         struct gp_record record = gp_test_record(1, i * 512, i);
         cr_assert_eq(gp_map_insert(map, &record, NULL), 0);
@@ -319,15 +322,16 @@ Test(map, memory_is_bounded_and_given_back, .timeout = 60)
     gp_map_free(map);
 }
 
-/* The address space ends: the insert says so, errno is untouched, and everything inserted before is still there. */
+/* The address space is exhausted: the insert reports it, errno is unchanged, and every earlier
+ * record is still there. */
 Test(map, without_memory_an_insert_fails_alone)
 {
     struct gp_map *map;
     cr_assert_eq(gp_map_new(&map, 100000000), 0);
     pid_t child = fork();
     if (child == 0) {
-        setrlimit(RLIMIT_AS,
-                  &(struct rlimit){1 << 20, 1 << 20}); /* below what is mapped: every mmap fails from here on */
+        setrlimit(RLIMIT_AS, &(struct rlimit){
+                                 1 << 20, 1 << 20}); /* below the size mapped already: every mmap fails from here on */
         struct gp_record record = gp_test_record(1, 0, 0);
         errno = 4711;
         _exit(gp_map_insert(map, &record, NULL) != -ENOSPC || errno != 4711 || gp_map_count(map) != 0);
@@ -355,12 +359,12 @@ Test(map, without_memory_an_insert_fails_alone)
     gp_map_free(map);
 }
 
-/* Strict seccomp kills the process at its first system call but exit: a population that swings by a tenth, across the
- * border of a block, makes none. */
+/* Strict seccomp kills the process at its first system call other than exit. A population that
+ * varies by a tenth, across the border of a block, makes none. */
 Test(map, steady_state_makes_no_system_call, .timeout = 60)
 {
     struct gp_map *map;
-    const uint64_t live = 64 * 960; /* blocks 0 to 3 hold 960 a shard */
+    const uint64_t live = 64 * 960; /* blocks 0 to 3 hold 960 records per shard */
     cr_assert_eq(gp_map_new(&map, 1000000), 0);
     pid_t child = fork();
     if (child == 0) {

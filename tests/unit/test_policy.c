@@ -34,7 +34,7 @@ Test(policy, names_are_those_of_the_documentation)
     cr_assert_null(gp_policy_find(""));
 }
 
-/* What the mechanism relies on without asking. */
+/* Properties that the mechanism relies on without checking. */
 Test(policy, every_policy_is_sound)
 {
     for (unsigned i = 0; gp_policy_at(i); i++) {
@@ -71,7 +71,7 @@ static const struct test_round test_rounds[] = {
     {"prealloc", "", 1000, 1024},
     {"passthrough", "", 1000, 1024},
     {"caching", "", 1000, 1024},
-    /* 4 divisions: steps of 2^k / 4 above 512 x 4 = 2048 B; up to there multiples of 512. */
+    /* 4 divisions: steps of 2^k / 4 above 512 x 4 = 2048 B; smaller sizes are multiples of 512. */
     {"pytorch", "roundup_power2_divisions:4", 1200, 1536},
     {"pytorch", "roundup_power2_divisions:4", 2048, 2048},
     {"pytorch", "roundup_power2_divisions:4", 2049, 2560},
@@ -82,7 +82,8 @@ static const struct test_round test_rounds[] = {
     {"pytorch", "roundup_power2_divisions:1", MIB(100) + 1, MIB(100) + 512},
     {"pytorch", "roundup_power2_divisions:2", MIB(128), MIB(128)},
     {"pytorch", "roundup_power2_divisions:2", MIB(128) + 1, MIB(192)},
-    /* By interval: [2^k MB, 2^(k+1) MB) has the entry 2^k; below the first, the first's; a gap has none. */
+    /* By interval: [2^k MB, 2^(k+1) MB) uses entry 2^k; sizes below the first interval use the
+     * first entry; an interval without an entry is not rounded. */
     {"pytorch", "roundup_power2_divisions:[64:8,256:4,>:1]", MIB(5), MIB(5)},
     {"pytorch", "roundup_power2_divisions:[64:8,256:4,>:1]", MIB(5) + 1, MIB(5) + KIB(512)},
     {"pytorch", "roundup_power2_divisions:[64:8,256:4,>:1]", MIB(100), MIB(104)},
@@ -143,15 +144,16 @@ struct test_take {
 
 static const struct test_take test_takes[] = {
     {"pytorch", "", MIB(2), MIB(1), false, true, true},
-    /* Small pool: a rest of 512 B is one. */
+    /* Small pool: a rest of 512 B is split off. */
     {"pytorch", "", 1024, 512, false, true, true},
     {"pytorch", "", 512, 512, false, true, false},
-    /* Large pool: a rest has to be more than 1 MiB. */
+    /* Large pool: a rest is split off if it is larger than 1 MiB. */
     {"pytorch", "", MIB(20), MIB(19), false, true, false},
     {"pytorch", "", MIB(20), MIB(19) - 512, false, true, true},
     {"pytorch", "", MIB(20), MIB(19), true, true, true},
     {"pytorch", "", MIB(2), MIB(3), false, false, false},
-    /* max_split_size: neither may a small request take an oversize block, nor an oversize one leave 20 MiB unused. */
+    /* max_split_size: a small request may not take an oversize block, and an oversize request may
+     * not waste 20 MiB. */
     {"pytorch", "max_split_size_mb:64", MIB(64), MIB(63), false, false, false},
     {"pytorch", "max_split_size_mb:64", MIB(64) - 512, MIB(60), false, true, true},
     {"pytorch", "max_split_size_mb:64", MIB(84), MIB(64), false, false, false},
@@ -220,7 +222,7 @@ Test(conf, divisions_fill_intervals_as_pytorch)
     cr_assert(p.divisions[0] == 4 && p.divisions[1] == 0 && p.divisions[15] == 0);
 }
 
-/* What is wrong, and a word that the sentence has to contain. */
+/* A wrong setting, and a word that the error message must contain. */
 static const char *const test_wrong[][2] = {
     {"max_split_size_mb:19", "at least 20"},
     {"max_split_size_mb:20MB", "digits alone"},
@@ -259,7 +261,7 @@ static const char *const test_wrong[][2] = {
     {"expandable_segments:1", "exactly True or False"},
     {"release_lock_on_cudamalloc:yes", "exactly True or False"},
     {"backend:jemalloc", "native or cudaMallocAsync"},
-    {"pinned_num_register_threads:0", "from 1 up"},
+    {"pinned_num_register_threads:0", "at least 1"},
     {"expandable_segments_reserve_by_class:[a:1", "does not end"},
     {"max_split_size:64", "unknown key 'max_split_size'"},
     {"aVeryLongKeyThatNobodyEverDefinedAndThatGoesOnAndOnForMoreThanSixtyFourLetters:1", "too long"},
@@ -268,12 +270,13 @@ static const char *const test_wrong[][2] = {
     {"max_split_size_mb:64,,expandable_segments:True", "a key is missing"},
 };
 
-Test(conf, what_is_wrong_is_told_and_changes_nothing)
+Test(conf, invalid_settings_are_reported_and_change_nothing)
 {
     for (unsigned i = 0; i < sizeof test_wrong / sizeof test_wrong[0]; i++) {
         struct gp_policy policy = *gp_policy_find("pytorch"), before = policy;
         char text[256], why[256];
-        /* The right setting in front must not survive either, nor a note hide the fault. */
+        /* The valid setting in front must not take effect either, and a note must not hide the
+         * error. */
         snprintf(text, sizeof text, "garbage_collection_threshold:0.7,backend:native,%s", test_wrong[i][0]);
         cr_expect_eq(gp_policy_configure(&policy, text, why, sizeof why), -EINVAL, "%s", text);
         cr_expect(strstr(why, test_wrong[i][1]), "%s: '%s' lacks '%s'", text, why, test_wrong[i][1]);
@@ -282,7 +285,7 @@ Test(conf, what_is_wrong_is_told_and_changes_nothing)
     }
 }
 
-Test(conf, what_has_no_effect_is_said)
+Test(conf, settings_without_effect_are_reported)
 {
     static const char *const notes[][3] = {
         {"pytorch", "backend:native", "backend: no effect"},
@@ -297,7 +300,7 @@ Test(conf, what_has_no_effect_is_said)
         {"prealloc", "expandable_segments:True", "no segments that could grow"},
         {"passthrough", "max_split_size_mb:64", "max_split_size_mb: no effect"},
         {"pytorch", "max_split_size_mb:64,expandable_segments:True", "exempt"},
-        {"auto_growth", "large_segment_size_mb:64", "page sizes alone"},
+        {"auto_growth", "large_segment_size_mb:64", "only page sizes"},
     };
     for (unsigned i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         struct gp_policy policy = *gp_policy_find(notes[i][0]);
@@ -309,14 +312,14 @@ Test(conf, what_has_no_effect_is_said)
     char why[8] = "xxxxxxx";
     cr_assert_eq(gp_policy_configure(&policy, "", why, sizeof why), 0);
     cr_assert_str_eq(why, "");
-    /* A short buffer is filled and ended, none at all is not touched. */
+    /* A short buffer is filled and terminated; a buffer of length 0 is not written. */
     cr_assert_eq(gp_policy_configure(&policy, "no_such_key:1", why, sizeof why), -EINVAL);
     cr_assert_str_eq(why, "unknown");
     cr_assert_eq(gp_policy_configure(&policy, "no_such_key:1", NULL, 0), -EINVAL);
 }
 
-/* Words of the grammar in any order: nothing crashes, a failure changes nothing and says something, and what is
- * accepted is a policy that works. */
+/* Words of the grammar in any order: no text crashes the parser, a failure changes nothing and has
+ * a message, and an accepted text gives a working policy. */
 Test(conf, any_text_is_refused_or_gives_a_sound_policy)
 {
     static const char *const words[] = {"max_split_size_mb",

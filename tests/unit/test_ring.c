@@ -34,7 +34,7 @@ static int gp_test_write(struct test_ring *t, struct gp_ring_cursor *cursor, uin
 {
     struct gp_wire_event event = {.time_ns = bytes + 1, .address = ~bytes, .bytes = bytes, .type = GP_EVENT_ALLOC};
     event.site = 99;
-    event.tid = 1; /* the argument's counts */
+    event.tid = 1; /* overwritten by the tid argument */
     return gp_ring_write(&t->ring, cursor, &event, 77);
 }
 
@@ -85,7 +85,7 @@ Test(ring, the_circle_overwrites_the_oldest_and_keeps_the_sum)
     cr_assert_eq(t->chunks[0].events[4].seq, n - 1);
 }
 
-/* Each of two threads takes turns; the second one comes round to the first one's chunk. */
+/* Two threads take turns; the second one reaches the chunk of the first one again. */
 Test(ring, an_idle_owner_notices_that_its_chunk_was_taken)
 {
     struct test_ring *t = gp_test_ring(2);
@@ -104,7 +104,7 @@ Test(ring, a_busy_chunk_is_skipped)
 {
     struct test_ring *t = gp_test_ring(4);
     struct gp_ring_cursor cursor = {0};
-    t->chunks[1].state = GP_CHUNK_STATE(2, 1, 3); /* its owner was stopped in its fourth event */
+    t->chunks[1].state = GP_CHUNK_STATE(2, 1, 3); /* its owner was stopped during its fourth event */
     t->ring.x_next = 2;
     for (uint64_t i = 0; i < 20 * GP_RING_EVENTS; i++)
         cr_assert_eq(gp_test_write(t, &cursor, i), 0);
@@ -118,7 +118,8 @@ Test(ring, an_overtaken_sequence_takes_nothing)
 {
     struct test_ring *t = gp_test_ring(2);
     struct gp_ring_cursor cursor = {0};
-    t->chunks[0].state = GP_CHUNK_STATE(101, 0, 7); /* others came round fifty times since our fetch_add */
+    t->chunks[0].state =
+        GP_CHUNK_STATE(101, 0, 7); /* other threads went round fifty times since this thread's fetch_add */
     cr_assert_eq(gp_test_write(t, &cursor, 1), 0);
     cr_assert_eq(t->chunks[0].state, GP_CHUNK_STATE(101, 0, 7));
     cr_assert_eq(t->chunks[1].state, GP_CHUNK_STATE(2, 0, 1));
@@ -148,8 +149,9 @@ Test(ring, tried_is_written_plus_lost)
     }
 }
 
-/* Two writers in a child that is killed at any instruction: what the ring says was written is what returned, or one
- * more per writer whose return did not come. */
+/* Two writers in a child that is killed at any instruction: the ring's count of written events
+ * equals the number of returned writes, or is higher by one for each writer that was killed before
+ * its write returned. */
 struct test_victim {
     struct test_ring *t;
     uint64_t *returned;
@@ -192,10 +194,10 @@ Test(ring, the_sum_survives_a_kill, .timeout = 60)
     }
 }
 
-/* The sanitizers' own memory and system calls would be counted: these tests are for the other builds. */
+/* Not in sanitizer builds: the sanitizers' own memory and system calls would be counted. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 
-/* Strict seccomp kills the process at its first system call but exit. */
+/* Strict seccomp kills the process at its first system call other than exit. */
 Test(ring, a_write_makes_no_system_call)
 {
     struct test_ring *t = gp_test_ring(4);
