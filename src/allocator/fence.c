@@ -5,7 +5,6 @@
 #include "allocator/gather.h"
 #include "allocator/served.h"
 #include "allocator/stream.h"
-#include "base/compiler.h"
 
 /* A fence is the handle of its event.  This value stands for a fence that was reached before it was made. */
 #define GP_FENCE_REACHED 1u

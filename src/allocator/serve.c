@@ -6,7 +6,6 @@
 #include "allocator/failed.h"
 #include "allocator/mark.h"
 #include "allocator/stream.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "source/hooks.h"
 #include <errno.h>
@@ -15,7 +14,39 @@
  * recommends this size for memory that is exported (programming guide, interprocess communication). */
 #define GP_SERVE_WHOLE (2ull << 20)
 
-static enum gp_serve_kind serve_kind;
+enum gp_serve_kind gp_serve_memory_kind;
+
+struct gp_served_context *gp_serve_enter(struct gp_serve *serve)
+{
+    serve->saved_errno = errno;
+    if (GP_UNLIKELY(gp_driver_stopped()) || !gp_thread_enter())
+        return NULL;
+    struct gp_served_context *served = gp_served_of(gp_driver_current());
+    if (GP_UNLIKELY(!served))
+        gp_serve_leave(serve);
+    return served;
+}
+
+bool gp_serve_enter_any(struct gp_serve *serve)
+{
+    serve->saved_errno = errno;
+    return gp_thread_enter();
+}
+
+uint32_t gp_serve_current(void)
+{
+    void *ctx = NULL;
+    if (gp_driver_stopped()) /* the process is ending: make no driver call */
+        return 0;
+    uint32_t result = gp_driver_real.cuCtxGetCurrent(&ctx);
+    return result || ctx ? result : GP_CU_INVALID_CONTEXT;
+}
+
+void gp_serve_leave(const struct gp_serve *serve)
+{
+    gp_thread_leave();
+    errno = serve->saved_errno;
+}
 
 /* ---- alloc ------------------------------------------------------------------------------------------------------- */
 
@@ -27,9 +58,9 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
     if (GP_UNLIKELY(!cache))
         return GP_CU_OUT_OF_MEMORY;
     gp_served_tag(served, &request);
-    if (serve_kind != GP_SERVE_GROWABLE)
+    if (gp_serve_memory_kind != GP_SERVE_GROWABLE)
         request.flags = GP_REQUEST_LINEAR;
-    if (serve_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
+    if (gp_serve_memory_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
         request.flags |= GP_REQUEST_DEDICATED;
     uint32_t result = gp_cache_alloc(cache, &request, &grant);
     /* The cache has given its idle memory back; the cache of another context may hold some too. */
@@ -263,7 +294,7 @@ static uint32_t gp_serve_cuMemGetInfo_v2(size_t *free, size_t *total)
 
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
-static const struct gp_serve_row serve_block_rows[] = {
+const struct gp_serve_row gp_serve_block_rows[] = {
     GP_SERVE_ROW(cuMemAlloc_v2),
     GP_SERVE_ROW(cuMemAllocPitch_v2),
     GP_SERVE_ROW(cuMemFree_v2),
@@ -272,21 +303,3 @@ static const struct gp_serve_row serve_block_rows[] = {
     GP_SERVE_ROW(cuMemGetInfo_v2),
     {NULL, NULL},
 };
-
-static bool serve_put(const struct gp_serve_row *rows)
-{
-    for (; rows->name; rows++)
-        if (!gp_hooks_serve(rows->name, rows->server)) {
-            gp_log(GP_LOG_ERROR, "no hook for %s: the allocator cannot serve the program's calls", rows->name);
-            return false;
-        }
-    return true;
-}
-
-/* Contexts and streams first: memory is served only in contexts that are known. */
-bool gp_serve_install(enum gp_serve_kind kind)
-{
-    serve_kind = kind;
-    return serve_put(gp_serve_context_rows) && serve_put(gp_serve_pointer_rows) && serve_put(gp_serve_memory_rows) &&
-           serve_put(serve_block_rows);
-}

@@ -20,10 +20,12 @@ enum gp_serve_kind {
     GP_SERVE_GROWABLE,  /* from growable segments: no legacy IPC, no copies between devices that are not peers */
 };
 
-/* Installs all servers.  False: the hooks lack an entry point. */
+/* install.c: installs all servers.  Once.  False: the hooks lack an entry point. */
 bool gp_serve_install(enum gp_serve_kind kind);
+/* Set by gp_serve_install. */
+extern enum gp_serve_kind gp_serve_memory_kind;
 
-/* ---- serve_enter.c: around a served call ------------------------------------------------------------------------- */
+/* ---- around a served call ---------------------------------------------------------------------------------------- */
 
 struct gp_serve {
     int saved_errno;
@@ -58,6 +60,7 @@ struct gp_serve_row {
     {                                                                                                                  \
 #_name, (void *)gp_serve_##_name                                                                               \
     }
-extern const struct gp_serve_row gp_serve_pointer_rows[], gp_serve_context_rows[], gp_serve_memory_rows[];
+extern const struct gp_serve_row gp_serve_block_rows[], gp_serve_pointer_rows[], gp_serve_context_rows[];
+extern const struct gp_serve_row gp_serve_memory_rows[];
 
 #endif
