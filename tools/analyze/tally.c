@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t tally_home(const struct gp_tally *tally, uint64_t key)
+static size_t tally_first_slot(const struct gp_tally *tally, uint64_t key)
 {
     key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
     return (size_t)(key ^ key >> 29) & tally->mask;
@@ -13,13 +13,13 @@ static size_t tally_home(const struct gp_tally *tally, uint64_t key)
 
 static size_t tally_slot(const struct gp_tally *tally, uint64_t key)
 {
-    size_t at = tally_home(tally, key);
+    size_t at = tally_first_slot(tally, key);
     while (tally->slots[at] && tally->rows[tally->slots[at] - 1].key != key)
         at = (at + 1) & tally->mask;
     return at;
 }
 
-/* Rows fill at most half of the slots. */
+/* There are two slots for each row, so chains stay short. */
 static bool tally_grow(struct gp_tally *tally)
 {
     size_t room = tally->room ? tally->room * 2 : 64;
