@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The report of out of memory from outside: `run` prints it when the program fails and not when it copes, `stat` has
- * the facts, the log has the page; and what the page advises works.
+ * test_oom.c: the out-of-memory report as a user sees it.  `run` prints it if the program fails,
+ * not if it recovers; `stat` has its numbers, the log has its text, and its advice works.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -99,8 +99,9 @@ Test(oom, pieces_are_explained_and_the_advice_works)
     spawn_result_free(&result);
 }
 
-/* A program that knows nothing of the cache asks for its blocks in one place, which the page names, cached or not. */
-Test(oom, the_page_says_where_cached_blocks_were_asked_for)
+/* A program without knowledge of the cache allocates in one place, which the report names with and
+ * without a cache. */
+Test(oom, the_page_says_where_cached_blocks_were_allocated)
 {
     static const char *const allocators[] = {NULL, "--allocator=passthrough", "--allocator=pytorch"};
 
@@ -148,7 +149,7 @@ Test(oom, the_log_has_the_page)
     spawn_result_free(&result);
 }
 
-/* What stat says adds up, and is of the moment of the last failure. */
+/* The numbers in stat add up, and are those at the last failure. */
 Test(oom, stat_has_the_facts)
 {
     const char *argv[] = {path_program("oom"), NULL};

@@ -282,7 +282,7 @@ Test(system, stat_adds_processes_without_a_readable_session)
     cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "session");
     json_decref(top);
     open_to_all();
-    expect(run_user("stat --all"), 0, "from the agent's maps: totals and peaks alone", NULL);
+    expect(run_user("stat --all"), 0, "from the agent's maps: only totals and peaks", NULL);
     gp_test_process_stop(pid);
 }
 

@@ -1,31 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * test_analyze.c: analyses against results that were worked out by hand, and on random recordings against a slow way to
- * the same answer. */
+ * test_analyze.c: compares the analyses with results worked out by hand, and on random recordings
+ * with a slow computation of the same numbers. */
 #include <analyze/bits.h>
 #include <analyze/flow.h>
 #include <analyze/trend.h>
 #include <criterion/criterion.h>
-#include <lib/recmake.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MS  1000000ull
-#define MIB (1ll << 20)
-#define GIB (1ll << 30)
-
-static uint32_t site(struct recmake *make, const char *function, uint32_t line)
-{
-    struct recmake_frame frames[] = {{function, "model.py", line}, {"main", "train.py", 7}, {NULL, NULL, 0}};
-    return recmake_site(make, GP_KIND_LINEAR, frames);
-}
-
-static uint64_t random_next(uint64_t *state)
-{
-    *state ^= *state << 13; /* xorshift64 */
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
+#include "train_fixture.h"
 
 /* ---- the set of numbers ------------------------------------------------------------------------------------------ */
 
@@ -83,7 +66,7 @@ static struct gp_recording *small(void)
     return recmake_done(make);
 }
 
-Test(peak, is_the_highest_moment_and_its_parts_are_who_held_it)
+Test(peak, is_the_highest_moment_and_its_parts_add_up)
 {
     struct gp_recording *recording = small();
     struct gp_peak *peak = gp_peak_find(recording, 0, 0);
@@ -118,7 +101,7 @@ Test(series, has_a_point_for_each_change)
     series = gp_series_allocated(recording, 0, GP_KIND_MANAGED, 100);
     cr_assert_eq(series->points[series->count - 1].last, 1000);
     free(series);
-    /* The pool's reserve is not known: it holds at least what it has handed out. */
+    /* The pool's reserve is unknown: it holds at least its live blocks. */
     series = gp_series_reserved(recording, 0, 100);
     cr_assert_eq(series->points[2].last, 180);
     free(series);
@@ -141,7 +124,7 @@ Test(sizes, count_by_powers_of_two)
     gp_recording_free(recording);
 }
 
-/* Random programs: blocks of two devices, frees that were lost, a recorder that came late. */
+/* Random programs: blocks on two devices, lost frees, a recording that started late. */
 static struct gp_recording *random_recording(uint64_t seed, bool from_start)
 {
     struct recmake *make = recmake_new(GIB);
@@ -162,7 +145,7 @@ static struct gp_recording *random_recording(uint64_t seed, bool from_start)
         live[device][slot] ^= 1;
     }
     struct gp_recording *recording = recmake_done(make);
-    if (!from_start) { /* the first hundred are not there */
+    if (!from_start) { /* the recording lacks the first hundred */
         memmove(recording->events, recording->events + 100,
                 (recording->event_count - 100) * sizeof(recording->events[0]));
         recording->event_count -= 100;
@@ -173,7 +156,8 @@ static struct gp_recording *random_recording(uint64_t seed, bool from_start)
     return recording;
 }
 
-/* What a device holds after event `last`, block by block: what a free names that no allocation began was there. */
+/* The bytes of a device after event `last`, block by block.  A block that has only a free was there
+ * from the start. */
 static int64_t slow_level(const struct gp_recording *recording, uint32_t device, uint32_t last, int64_t *by_site)
 {
     int64_t bytes = 0;
@@ -260,15 +244,15 @@ Test(series, of_few_points_lose_no_peak)
 
 /* ---- matching --------------------------------------------------------------------------------------------------- */
 
-Test(match, an_address_that_comes_again_before_its_free_is_told_leaves_nothing_behind)
+Test(match, an_address_that_is_reused_before_its_free_is_recorded_leaves_no_bytes)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t a = site(make, "a", 1), b = site(make, "b", 1);
     recmake_at(make, 1001 * MS);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, a);
     recmake_at(make, 1002 * MS);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 70, b); /* by another thread, which was faster */
-    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);         /* the first one's */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 70, b); /* by another thread, whose event came first */
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);         /* of the first block */
     struct gp_recording *recording = recmake_done(make);
     struct gp_peak *end = gp_peak_find(recording, 0, recording->end_ns);
     cr_assert_eq(end->bytes, 70);
@@ -280,7 +264,7 @@ Test(match, an_address_that_comes_again_before_its_free_is_told_leaves_nothing_b
     gp_recording_free(recording);
 }
 
-Test(match, a_lost_free_ends_where_the_address_comes_again)
+Test(match, a_block_without_a_free_ends_when_its_address_is_reused)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t a = site(make, "a", 1);
@@ -320,10 +304,10 @@ static struct gp_recording *cached(void)
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000, 300, a);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000 + 500, 100, b);
     recmake_at(make, 1002 * MS);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x90000, 64, b); /* the driver's own */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x90000, 64, b); /* not in a segment */
     segment(make, GP_EVENT_SEGMENT_MAP, 1003, 0x20000, 400);
     segment(make, GP_EVENT_SEGMENT_MAP, 1004, 0x20000 + 400, 400);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x20000 + 300, 200, a); /* across the two runs of pages */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x20000 + 300, 200, a); /* spans the two runs of pages */
     segment(make, GP_EVENT_SEGMENT_UNMAP, 1010, 0x20000 + 600, 200);
     return recmake_done(make);
 }
@@ -349,7 +333,7 @@ Test(segments, hold_blocks_and_holes)
     gp_recording_free(recording);
 }
 
-Test(fragmentation, says_what_the_segments_say)
+Test(fragmentation, agrees_with_the_segments)
 {
     struct gp_recording *recording = cached();
     struct gp_series *reserved = gp_series_reserved(recording, 0, 100);
@@ -397,7 +381,7 @@ static int64_t bill_row(const struct gp_bill *bill, const char *what)
     return INT64_MIN;
 }
 
-Test(bill, adds_up_to_what_nvml_says)
+Test(bill, adds_up_to_the_total_of_nvml)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t a = site(make, "a", 1);
@@ -433,7 +417,7 @@ Test(bill, adds_up_to_what_nvml_says)
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
-Test(churn, a_time_in_a_byte)
+Test(churn, durations_are_stored_in_a_byte)
 {
     for (uint64_t ns = 8; ns < 1ull << 32; ns += 1 + ns / 7) {
         uint64_t back = gp_wire_cost_ns(gp_wire_cost(ns));
@@ -458,13 +442,13 @@ Test(churn, counts_pairs_within_a_step)
         recmake_at(make, (1010 + i * 100) * MS);
         recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 10, a);
         if (i)
-            recmake_free(make, 0, GP_KIND_LINEAR, 0x2000); /* of the step before */
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x2000); /* allocated in the previous step */
         recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 20, b);
         recmake_at(make, (1030 + i * 100) * MS);
         recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
     }
     struct gp_recording *recording = recmake_done(make);
-    for (size_t i = 0; i < recording->event_count; i++) /* 1 us an allocation of a, 8 us any other call */
+    for (size_t i = 0; i < recording->event_count; i++) /* 1 us per allocation of a, 8 us for any other call */
         recording->events[i].cost =
             gp_wire_cost(recording->events[i].type == GP_EVENT_ALLOC && recording->events[i].site == a ? 1024 : 8192);
     struct gp_steps *steps = gp_steps_find(recording);
@@ -519,9 +503,9 @@ Test(diff, joins_sites_by_their_names)
 
 /* ---- damaged recordings ----------------------------------------------------------------------------------------- */
 
-/* Any events at all, of any size that the reader lets through (a petabyte): the numbers are then
- * worth nothing, but every analysis comes to its end. */
-Test(flow, survives_events_that_no_program_makes, .timeout = 120)
+/* Random events of any size that the reader accepts (a petabyte).  The numbers are meaningless, but
+ * every analysis must end. */
+Test(flow, accepts_events_that_no_program_makes, .timeout = 120)
 {
     uint64_t seed = 4711;
     for (unsigned round = 0; round < 60; round++) {

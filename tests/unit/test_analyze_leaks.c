@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_analyze_leaks.c: what is a leak, what only looks like one, and where the steps of a program are. */
+ * test_analyze_leaks.c: what is a leak, what only looks like one, and where the steps of a program
+ * start. */
 #include <analyze/analyze.h>
 #include <analyze/trend.h>
 #include <criterion/criterion.h>
@@ -19,8 +20,8 @@ static struct gp_leaks *leaks_of(struct gp_recording *recording, struct gp_steps
     return leaks;
 }
 
-/* Over twenty seeds: the branch comes first, and nothing but it is named.  misses: of seeds in which the branch happens
- * to be left alone at the end for so long that its habit may have ended. */
+/* Over twenty seeds: the branch is the first suspect, and no other site is named.  misses: the
+ * seeds in which the branch happens not to run at the end for so long that it may have stopped. */
 static void expect_branch(struct training setup, enum gp_step_source source, unsigned misses)
 {
     for (setup.seed = 1; setup.seed <= 20; setup.seed++) {
@@ -66,7 +67,8 @@ Test(leaks, names_it_without_marks_too)
     expect_branch((struct training){.steps = 20, .leak = true, .noise = true, .stacks = true}, GP_STEPS_PERIOD, 0);
 }
 
-/* What was reported to Paddle: MB at the end of each step of a program that should have stood at 825. */
+/* A case reported to Paddle: MB at the end of each step of a program that should have stayed at
+ * 825. */
 Test(leaks, finds_the_reported_case)
 {
     static const int64_t held[] = {825, 1021, 1125, 1229, 1698, 1920, 2059, 2492};
@@ -100,8 +102,8 @@ Test(leaks, finds_the_reported_case)
     cr_assert_eq(leaks->suspects[0].site, keeps);
     cr_assert_eq(leaks->suspects[0].live_bytes, 1667 * 1000000ll);
     cr_assert_eq(leaks->suspects[0].live_count, 7);
-    /* Kept after the warm-up step: 0 196 300 404 873 1095 1234 1667.  The 28 slopes of its pairs, sorted: the middle
-     * two are 224.75 and 225.67. */
+    /* Kept after the warm-up step: 0 196 300 404 873 1095 1234 1667.  The 28 slopes of its pairs,
+     * sorted: the middle two are 224.75 and 225.67. */
     cr_assert_float_eq(leaks->suspects[0].bytes_per_step, 225.208333e6, 1);
     /* 8 steps of 300 ms; 16 GiB less 825 + 1667 MB are left. */
     double left = 16.0 * GIB - 2492e6, per_second = leaks->suspects[0].bytes_per_step / 0.3;
@@ -127,7 +129,7 @@ static void expect_none(struct training setup, unsigned seeds)
     }
 }
 
-Test(leaks, suspects_nobody_in_a_program_that_keeps_nothing)
+Test(leaks, suspects_no_site_in_a_program_that_keeps_nothing)
 {
     expect_none((struct training){.steps = 20, .marks = true, .noise = true, .stacks = true}, 30);
     expect_none((struct training){.steps = 20, .marks = true, .noise = false, .stacks = true}, 5);
@@ -158,7 +160,7 @@ Test(leaks, needs_four_steps_and_says_so)
     }
 }
 
-Test(leaks, young_blocks_are_not_kept_if_only_old_ones_are_asked_for)
+Test(leaks, young_blocks_do_not_count_if_only_old_ones_are_wanted)
 {
     struct recmake *make = recmake_new(16 * GIB);
     uint32_t keeps = site(make, "keeps", 1), works = site(make, "works", 2);
@@ -178,15 +180,15 @@ Test(leaks, young_blocks_are_not_kept_if_only_old_ones_are_asked_for)
     cr_assert_float_eq(leaks->suspects[0].bytes_per_step, 4096, 1);
     cr_assert_eq(leaks->suspects[0].oldest_ns, 10000 * MS);
     free(leaks);
-    leaks = gp_leaks_find(recording, steps, 20000 * MS); /* nothing is as old as that */
+    leaks = gp_leaks_find(recording, steps, 20000 * MS); /* no block is that old */
     cr_assert_eq(leaks->count, 0);
     free(leaks);
     free(steps);
     gp_recording_free(recording);
 }
 
-/* A loader only allocates: that is no step, and its growth no leak that anybody could be sure of. */
-Test(leaks, a_program_that_loads_is_not_sure_to_leak)
+/* A loader only allocates.  Its loop is not a step, and its growth is not surely a leak. */
+Test(leaks, a_program_that_loads_has_little_confidence)
 {
     struct recmake *make = recmake_new(16 * GIB);
     uint32_t loads = site(make, "load", 1);
@@ -215,7 +217,7 @@ Test(leaks, a_program_that_loads_is_not_sure_to_leak)
         cr_assert_eq(grows, (_verdict) == GP_TREND_GROWS);                                                             \
     } while (0)
 
-Test(trend, tells_growth_from_what_looks_like_it)
+Test(trend, distinguishes_growth_from_curves_that_look_like_it)
 {
     VERDICT(GP_TREND_SHORT, 1, 2, 3);
     VERDICT(GP_TREND_GROWS, 1, 2, 3, 4);
@@ -225,7 +227,7 @@ Test(trend, tells_growth_from_what_looks_like_it)
     VERDICT(GP_TREND_FALLS, 0, 10, 20, 30, 40, 10, 20, 30);
     VERDICT(GP_TREND_STOPPED, 0, 10, 20, 30, 40, 50, 50, 50, 50, 50, 50, 50);
     VERDICT(GP_TREND_FLATTENS, 0, 512, 768, 896, 960, 992, 1008, 1016, 1020, 1022);
-    VERDICT(GP_TREND_GROWS, 0, 0, 10, 10, 10, 20, 20, 30, 30, 30, 40, 40); /* a branch taken now and then */
+    VERDICT(GP_TREND_GROWS, 0, 0, 10, 10, 10, 20, 20, 30, 30, 30, 40, 40); /* a branch that runs in some steps */
     VERDICT(GP_TREND_GROWS, 0, 10, 20, 18, 30, 40, 50, 60);
 }
 
@@ -234,16 +236,16 @@ Test(trend, slope_is_the_median_of_all_pairs)
     const int64_t values[] = {0, 10, 20, 30, 40, 1000};
     struct gp_trend trend;
     cr_assert(gp_trend_find(values, 6, &trend));
-    cr_assert_float_eq(trend.slope, 10, 1e-9); /* one outlier of five slopes each moves nothing */
+    cr_assert_float_eq(trend.slope, 10, 1e-9); /* one outlier, in five slopes, does not move the median */
     const int64_t line[] = {5, 12, 19, 26, 33, 40, 47};
     cr_assert(gp_trend_find(line, 7, &trend));
     cr_assert_float_eq(trend.slope, 7, 1e-9);
     cr_assert_float_eq(trend.confidence, 1 - 1.0 / 64, 1e-9); /* six rises of six */
 }
 
-/* Growth by the toss of a coin: nine of ten are found in twenty steps; the rest stand still at the end by chance, and
- * nobody could tell them from a cache that is full. */
-Test(trend, finds_what_grows_now_and_then)
+/* Growth with a chance of one half per step: nine of ten are found in twenty steps.  The others
+ * happen not to grow at the end, and look like a cache that is full. */
+Test(trend, finds_occasional_growth)
 {
     uint64_t seed = 5;
     unsigned found = 0;
@@ -257,7 +259,7 @@ Test(trend, finds_what_grows_now_and_then)
     cr_assert_gt(found, 1800, "%u of 2000", found);
 }
 
-/* A random walk holds more at its end than at its begin every second time. */
+/* Half of all random walks end higher than they start. */
 Test(trend, rarely_takes_chance_for_growth)
 {
     uint64_t seed = 99;
@@ -283,7 +285,7 @@ static void work(struct recmake *make, uint64_t *at, uint32_t where, unsigned bl
     }
 }
 
-Test(steps, are_the_marks_that_come_evenly)
+Test(steps, are_the_marks_that_repeat_evenly)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t where = site(make, "f", 1);
@@ -315,7 +317,7 @@ Test(steps, are_the_marks_that_come_evenly)
     gp_recording_free(recording);
 }
 
-Test(steps, are_nvtx_ranges_if_nobody_set_marks)
+Test(steps, are_nvtx_ranges_if_there_are_no_marks)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t where = site(make, "f", 1);

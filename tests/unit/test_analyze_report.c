@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_analyze_report.c: the document of a recording, its pages, and the commands that print them. */
+ * test_analyze_report.c: the document of a recording, its text, and the commands that print
+ * them. */
 #include <sys/resource.h>
 #include <write/reportformat.h>
 
@@ -146,7 +147,7 @@ Test(report, document_has_every_field_and_adds_up)
     gp_recording_free(recording);
 }
 
-Test(report, of_nothing_is_a_document_too)
+Test(report, of_an_empty_recording_is_a_document_too)
 {
     struct gp_recording *recording = recmake_done(recmake_new(GIB));
     json_t *document = document_of(recording);
@@ -156,7 +157,8 @@ Test(report, of_nothing_is_a_document_too)
     gp_recording_free(recording);
 }
 
-/* More segments, marks and blocks than a page carries: what is left out is counted, nothing more is. */
+/* A recording with more segments, marks and blocks than the limits: the document counts those that
+ * it leaves out. */
 Test(report, leaves_out_and_says_how_much)
 {
     struct recmake *make = recmake_new(GIB);
@@ -218,7 +220,7 @@ Test(commands, leaks_names_the_branch)
     json_decref(top);
 }
 
-Test(commands, report_answers_at_once)
+Test(commands, report_prints_a_summary)
 {
     struct result r = run("report %s", leaky);
     cr_assert_eq(r.status, 0, "%s", r.err);
@@ -226,7 +228,7 @@ Test(commands, report_answers_at_once)
                                         "per step",         "20 steps",         "device full in"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         cr_assert(strstr(r.out, texts[i]), "no '%s' in %s", texts[i], r.out);
-    cr_assert(!strchr(r.out, '\033')); /* a pipe gets no colours */
+    cr_assert(!strchr(r.out, '\033')); /* output to a pipe has no colours */
     free(r.out);
     free(r.err);
     json_decref(expect_json(run("report %s --json", sound), "gpuprof.report/1"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_report_html.c: a document becomes a page: nothing in it is markup, nothing of it is lost, nothing half is left.
- */
+ * test_report_html.c: the page of a document: no text of the document becomes markup, no text is
+ * lost, and a failure leaves no partial page. */
 #include <html/html.h>
 #include <html/shell.h>
 
@@ -27,7 +27,7 @@ static void begin(void)
 static void end(void)
 {
     unlink(path);
-    cr_assert_eq(rmdir(folder), 0, "something was left beside the page: %s", strerror(errno));
+    cr_assert_eq(rmdir(folder), 0, "a file was left beside the page: %s", strerror(errno));
 }
 
 static char *slurp(const char *file, size_t *size)
@@ -68,7 +68,7 @@ static unsigned char *unbase64(const char *text, size_t *size)
     *size = 0;
     for (size_t i = 0; text[i] && text[i] != '='; i++) {
         const char *digit = strchr(digits, text[i]);
-        cr_assert(digit, "no base64 at %zu", i);
+        cr_assert(digit, "not base64 at %zu", i);
         bits = bits << 6 | (uint32_t)(digit - digits);
         if (i % 4)
             out[(*size)++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
@@ -114,7 +114,7 @@ Test(report_html, names_are_not_markup)
 
 Test(report_html, a_large_document_is_packed_and_whole)
 {
-    /* Lengths around the limit and of every remainder by three. */
+    /* Lengths from the limit on, with every remainder by three. */
     for (size_t more = 0; more < 4; more++) {
         size_t length = ((size_t)1 << 20) + more;
         char *name = malloc(length + 1);
@@ -136,7 +136,7 @@ Test(report_html, a_large_document_is_packed_and_whole)
     }
 }
 
-Test(report_html, a_document_of_just_the_limit_stays_plain)
+Test(report_html, a_document_of_exactly_the_limit_stays_plain)
 {
     json_t *document = document_of("");
     char *json = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII);
@@ -175,7 +175,7 @@ Test(report_html, the_page_around_the_data_is_the_shell)
     json_decref(document);
 }
 
-Test(report_html, is_a_file_like_others)
+Test(report_html, has_the_usual_file_mode)
 {
     json_t *document = document_of("a");
     struct stat made;

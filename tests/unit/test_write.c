@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_write.c: names, numbers and layouts that scripts rely on.  Run by the unit tests. */
+ * test_write.c: names, numbers and layouts that scripts rely on. */
 #include <cmd/cmd.h>
 #include <lib/session.h>
 #include <write/stats.h>
@@ -41,7 +41,7 @@ Test(write, keys_are_pytorch_s)
     }
 }
 
-/* Every key reads its own field: fill the row with its offsets. */
+/* Every key reads its own field: each field gets another value. */
 Test(write, keys_read_their_own_field)
 {
     struct gp_wire_device d;
@@ -124,7 +124,7 @@ Test(write, summary_layout)
     free(text);
 }
 
-Test(write, sizes_for_people)
+Test(write, sizes_as_text)
 {
     static const struct {
         int64_t bytes;
@@ -144,7 +144,7 @@ Test(write, sizes_for_people)
         cr_assert_str_eq(gp_size_text(text, cases[i].bytes), cases[i].text);
 }
 
-Test(write, sizes_from_people)
+Test(write, sizes_from_text)
 {
     int64_t bytes;
     cr_assert(gp_parse_size("0", &bytes) == 0 && bytes == 0);
@@ -160,7 +160,7 @@ Test(write, sizes_from_people)
         cr_assert_eq(gp_parse_size(bad[i], &bytes), -EINVAL, "'%s'", bad[i]);
 }
 
-Test(write, pids_and_devices_from_people)
+Test(write, pids_and_devices_from_text)
 {
     pid_t *pids = NULL;
     int count = 0, device = -7;
@@ -203,7 +203,7 @@ Test(write, event_as_json_and_line)
     event.type = 200;
     event.kind = 99;
     object = gp_event_json(&place, &event);
-    cr_assert(object, "types of a later version are no crash");
+    cr_assert(object, "a type of a later version must not fail");
     json_decref(object);
 }
 

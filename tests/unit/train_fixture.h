@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * train_fixture.h: makes recordings of a training program, with a leak and without. */
+ * train_fixture.h: helpers for recordings made by hand, and recordings of a training program with
+ * and without a leak. */
 #ifndef GP_TEST_UNIT_TRAIN_FIXTURE_H
 #define GP_TEST_UNIT_TRAIN_FIXTURE_H
 
@@ -9,13 +10,13 @@
 #define MIB (1ll << 20)
 #define GIB (1ll << 30)
 
-static uint32_t site(struct recmake *make, const char *function, uint32_t line)
+static inline uint32_t site(struct recmake *make, const char *function, uint32_t line)
 {
     struct recmake_frame frames[] = {{function, "model.py", line}, {"main", "train.py", 7}, {NULL, NULL, 0}};
     return recmake_site(make, GP_KIND_LINEAR, frames);
 }
 
-static uint64_t random_next(uint64_t *state)
+static inline uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13; /* xorshift64 */
     *state ^= *state >> 7;
@@ -33,11 +34,11 @@ struct training {
     uint64_t seed;
 };
 
-/* Several hundred sites that allocate as a training program does: parameters that stay, activations of changing
- * sizes, double buffers, caches that fill in the first steps, workspaces that are made when first needed. With
- * `leak` there is also a branch that never frees its blocks, about 100 MB in two of three steps. Returns the
- * branch's site. */
-static struct gp_recording *train(const struct training *setup, uint32_t *leaker)
+/* Several hundred sites that allocate as a training program does: parameters that stay, activations
+ * of changing sizes, double buffers, caches that fill in the first steps, temporary workspaces.
+ * With `leak` there is also a branch that keeps its blocks, about 100 MB in two of three steps;
+ * *leaker is its site. */
+static inline struct gp_recording *train(const struct training *setup, uint32_t *leaker)
 {
     struct recmake *make = recmake_new(16 * GIB);
     uint32_t sites[SITES], keeps[2];
@@ -62,10 +63,10 @@ static struct gp_recording *train(const struct training *setup, uint32_t *leaker
             unsigned role = i % 8;
             if (role == 7 && step > (i / 8) % 7) /* a cache: one entry per step until it is full */
                 continue;
-            if (role == 6 && random_next(&seed) % 4) /* in some steps */
+            if (role == 6 && random_next(&seed) % 4) /* a workspace: in one of four steps */
                 continue;
             recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, bytes, sites[i]);
-            if (role == 5 && buffer[i]) /* the next buffer is made before the last one is freed */
+            if (role == 5 && buffer[i]) /* a double buffer: the new one is allocated before the old one is freed */
                 recmake_free(make, 0, GP_KIND_LINEAR, buffer[i]);
             buffer[i] = address;
             out[i] = role == 5 || role == 7 ? 0 : address;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Drives a headless Chromium over its debugging pipe: JSON messages that end with NUL on descriptors 3 and 4.
 
-No package, no port: nothing but the standard library, and nothing that another program could connect to.
+It needs only the standard library, and opens no port that another program could connect to.
 """
 import base64
 import json
@@ -32,7 +32,7 @@ class Browser:
 
         def child():
             os.setsid()
-            # Above 4 first: either end may lie on the other's number.
+            # Move both above 4 first, because each may have the number that the other must get.
             a, b = os.dup(to_read), os.dup(to_write)
             a, b = (os.dup(a), os.dup(b)) if min(a, b) < 5 else (a, b)
             os.dup2(a, 3)
@@ -49,7 +49,7 @@ class Browser:
         self.number, self.rest, self.events, self.answers = 0, b"", [], {}
 
     def pump(self, seconds):
-        """Reads what has come; waits at most that long for something."""
+        """Reads the messages that have arrived; waits at most `seconds` for one."""
         if not select.select([self.read_end], [], [], max(0, seconds))[0]:
             return
         part = os.read(self.read_end, 1 << 20)
@@ -95,7 +95,7 @@ class Browser:
 
 
 class Page:
-    """One tab.  Everything that it asks for and everything that it complains of is kept."""
+    """One tab.  Keeps all of its requests, warnings and errors."""
 
     def __init__(self, browser, width=1280, height=800, dark=False, mobile=False, scripts=True, reduced=True):
         self.browser = browser
@@ -117,7 +117,7 @@ class Page:
         return self.browser.call(method, self.session, **parameters)
 
     def open(self, path, ready="document.documentElement?.dataset.ready", timeout=60):
-        """Opens a file; returns the seconds until it says that it is ready."""
+        """Opens a file; returns the seconds until the page is ready."""
         begin = time.monotonic()
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
         while ready and not self.eval(ready):

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Report documents (schema gpuprof.report/1) for the tests of the page: fixtures.py OUT_DIR [NAME...]
 
-Each is the outcome of a small simulated program, so that the numbers of its parts agree with one another: a training
-run with a branch that keeps its outputs, a tiny program, nothing at all, one whose every name is an attack, and one of
-the largest size that the schema allows.  Always the same bytes for the same name.
+Each document comes from a small simulated program, so that its numbers agree with one another: a training run with a
+branch that keeps its outputs, a tiny program, an empty recording, one whose names are all attacks, and one of the
+largest size that the schema allows.  The same name always gives the same bytes.
 """
 import json
 import os
@@ -45,7 +45,7 @@ class Sites:
 
 
 class Device:
-    """Runs events (time, site, kind, bytes; negative: a free) and answers what the document asks."""
+    """Runs events (time, site, kind, bytes; negative: a free) and computes the device's part of the document."""
 
     def __init__(self, device, name, total, end_ns):
         self.device, self.name, self.total, self.end = device, name, total, end_ns
@@ -146,7 +146,7 @@ class Device:
 
 
 def pack(live, rng):
-    """Live blocks laid out in segments with holes, as a caching allocator leaves them."""
+    """Lays out live blocks in segments with holes, as a caching allocator does."""
     segments, address = [], 0x7F2A40000000
     small = [b for b in live if b[1] < MIB]
     large = [b for b in live if b[1] >= MIB]
@@ -343,7 +343,7 @@ ATTACKS = [
 
 
 def hostile():
-    """Every free text of a document is an attack, and so are names that become keys."""
+    """A document in which every free text, and every name that becomes a key, is an attack."""
     document = training()
     rng = random.Random(3)
     attack = lambda: rng.choice(ATTACKS)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mkreport.c: mkreport DOCUMENT.json REPORT.html: the page of a document, for the tests of the page. */
+ * mkreport.c: makes the page of a document for tests/web/run.py: mkreport DOCUMENT.json
+ * REPORT.html. */
 #include <html/html.h>
 
 #include <stdio.h>

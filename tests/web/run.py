@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Opens reports in a real browser: run.py BUILD_DIR [PATTERN]; prints "N passed, N failed, N skipped"; 77 without a browser.
 
-SHOTS=DIR keeps pictures, light, dark and narrow, for people to look at.
+SHOTS=DIR keeps screenshots of the pages, light, dark and narrow.
 """
 import inspect
 import json
@@ -22,7 +22,7 @@ import fixtures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTLE = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
-# Opens every table beside a picture, and shows every row.
+# Opens the table of every picture and shows all of its rows.
 OPEN_ALL = """(async () => {
     document.querySelectorAll('details.astable').forEach(d => d.open = true);
     for (let i = 0; i < 1000; i++) {
@@ -41,7 +41,7 @@ class Skip(Exception):
 
 
 class Case:
-    """What a test has: the browser, the pages of all fixtures, their documents."""
+    """The arguments of a test: the browser, the pages of all fixtures, and their documents."""
 
     def __init__(self, browser, folder, documents):
         self.browser, self.folder, self.documents, self.pages = browser, folder, documents, []
@@ -68,7 +68,7 @@ def equal(have, want, what):
 
 
 def js(value):
-    """A value as the page writes it in data-value."""
+    """Formats a value as the page does in data-value."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -79,7 +79,7 @@ def js(value):
 
 
 def size(value):
-    """A size as the page says it."""
+    """Formats a size as the page does."""
     unit = 0
     while abs(value) >= 1023.5 and unit < 6:
         value, unit = value / 1024, unit + 1
@@ -88,7 +88,7 @@ def size(value):
 
 
 def tables_wanted(document, device):
-    """Every table of the page, row by row, from the document."""
+    """The expected rows of every table of the page, from the document."""
     d, peak = device, device["peak"]
     series = [("allocated", d["series"]["allocated"]), ("reserved", d["series"]["reserved"])] + [("kind " + k, v) for k, v in d["series"]["kinds"].items()]
     process = d["bill"]["process_bytes"]
@@ -130,7 +130,7 @@ def choose(page, index):
 
 
 # ---- the tests -------------------------------------------------------------------------------------------------------
-def test_nothing_leaves_and_nothing_complains(case):
+def test_no_request_leaves_and_no_error_appears(case):
     for name in case.documents:
         page, _ = case.open(name)
         equal(page.eval("document.documentElement.dataset.ready"), "1", name)
@@ -145,7 +145,7 @@ def test_the_policy_forbids_everything_else(case):
     page, _ = case.open("tiny")
     equal(page.eval("document.querySelector('meta[http-equiv]').content"),
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'", "policy")
-    # It is in force: a request is refused, and the refusal is seen, so the test above can see one too.
+    # The policy is in force: a request is refused, and the test sees the refusal, as the test above would.
     equal(page.eval("fetch('file:///etc/hostname').then(() => 'sent', () => 'refused')"), "refused", "fetch")
     page.eval("document.body.append(Object.assign(new Image(), { src: 'file:///nowhere.png' }))")
     page.eval(SETTLE)
@@ -180,7 +180,7 @@ def test_hostile_names_stay_text(case):
 
 
 def test_hostile_names_in_a_plain_page(case):
-    """Below 1 MiB the document lies in the page as it is."""
+    """A document below 1 MiB is in the page without compression."""
     document = fixtures.tiny()
     document["recording"].update(comm="".join(fixtures.ATTACKS[:10]), command_line=fixtures.ATTACKS[4])
     case.make("plain", document)
@@ -210,10 +210,10 @@ def test_the_answers(case):
     equal(len(said), 5, "answers")
     healthy, document = case.open("healthy")
     said = healthy.eval("document.querySelectorAll('.answer')[3].innerText")
-    assert "nobody" in said and document["leaks"]["why"] in said, said
+    assert "nothing" in said and document["leaks"]["why"] in said, said
 
 
-def test_warnings_stand_on_top(case):
+def test_warnings_are_on_top(case):
     for name, wanted in (("training", []), ("empty", ["Incomplete."]), ("hostile", ["Incomplete.", "1,204 events dropped of"])):
         page, _ = case.open(name)
         heads = page.eval("[...document.querySelectorAll('.banner strong')].map(b => b.textContent)")
@@ -223,7 +223,7 @@ def test_warnings_stand_on_top(case):
         page.close()
 
 
-def test_limits_are_said(case):
+def test_limits_are_shown(case):
     page, document = case.open("training")
     note = page.eval("document.querySelector('#segments .note').textContent")
     assert "7 segments" in note and "118 blocks" in note, note
@@ -243,7 +243,7 @@ def test_the_first_screen(case):
 
 
 def test_huge_opens_within_two_seconds(case):
-    """Two seconds of a core: what else the machine does would count in those of a clock."""
+    """Measures processor time, because other programs on the machine would add to wall time."""
     page = case.page()
     page.call("Performance.enable", timeDomain="threadTicks")
     wall = page.open(case.path("huge"))
@@ -261,13 +261,13 @@ def test_tab_reaches_everything(case):
         reached.append(page.eval("(e => e.closest('section, nav, header')?.id + ' ' + e.className + ' ' + e.tagName + ' ' + (e.getAttribute('aria-label') || e.textContent).slice(0, 30))(document.activeElement)"))
     text = "\n".join(reached)
     assert "skip" in reached[0], reached[0]
-    for part in ("timeline plot", "peak flame", "segments map", "fragmentation plot", "SELECT Device", "Change to dark", "SELECT Order of the segments", "linear", "Find a function", "SUMMARY The same as a table", "Show all"):
+    for part in ("timeline plot", "peak flame", "segments map", "fragmentation plot", "SELECT Device", "Change to dark", "SELECT Order of the segments", "linear", "Find a function", "SUMMARY Show as a table", "Show all"):
         assert part in text, f"{part} was not reached by Tab"
     outline = page.eval("document.querySelector('#timeline .plot').focus(), getComputedStyle(document.querySelector('#timeline .plot')).outlineStyle")
     assert outline != "none", "focus is not seen"
 
 
-def test_keys_move_zoom_and_speak(case):
+def test_keys_move_zoom_and_describe(case):
     page, document = case.open("training")
     readout = lambda section: page.eval(f"document.querySelector('#{section} .readout').textContent")
     shot = lambda section: page.eval(f"document.querySelector('#{section} canvas').toDataURL()")
@@ -308,7 +308,7 @@ def test_keys_move_zoom_and_speak(case):
     assert document["devices"][0]["segments"][1]["address"] in readout("segments"), readout("segments")
 
 
-def test_drag_zooms_and_pointers_tell(case):
+def test_drag_zooms_and_the_pointer_shows_a_tip(case):
     page, document = case.open("training")
     page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
     box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#timeline .u-over').getBoundingClientRect())")
@@ -352,16 +352,16 @@ def test_search_in_the_flame_graph(case):
     assert size(hit) in said, f"{size(hit)} is not in {said!r}"
     page.eval("(i => { i.value = '(['; i.dispatchEvent(new Event('input')); })(document.querySelector('#peak input'))")
     time.sleep(0.4)
-    equal(page.eval("document.querySelector('#peak .readout').textContent"), "nothing found", "search for what is no pattern")
+    equal(page.eval("document.querySelector('#peak .readout').textContent"), "nothing found", "search for text that is not a valid pattern")
     equal(page.complaints(), [], "complaints")
 
 
 def test_colours_follow_and_are_remembered(case):
     ground = "getComputedStyle(document.body).backgroundColor"
     light, dark = case.open("tiny")[0], case.open("tiny", dark=True)[0]
-    assert light.eval(ground) != dark.eval(ground), "the system's wish is not heard"
+    assert light.eval(ground) != dark.eval(ground), "the page does not follow the system's colours"
     was = dark.eval(ground)
-    light.call("Page.bringToFront")  # those behind are not painted
+    light.call("Page.bringToFront")  # pages in the background are not painted
     canvas = light.eval("document.querySelector('#timeline canvas').toDataURL()")
     light.eval("document.getElementById('theme').click()")
     light.eval(SETTLE)
@@ -381,7 +381,7 @@ def test_works_where_storage_is_forbidden(case):
     equal(page.complaints(), [], "complaints")
 
 
-def test_failures_are_said(case):
+def test_failures_are_shown(case):
     page = case.page()
     page.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
     page.open(case.path("huge"))
@@ -392,7 +392,7 @@ def test_failures_are_said(case):
         assert change[0] in text
         island = text.index("gpuprof-data")
         with open(case.path(name), "w", encoding="utf-8") as file:
-            # In the data, not in the program.
+            # The change is in the data, not in the script.
             at = text.index(change[0], text.index('<script type="application/json"'))
             file.write(text[:at] + change[1] + text[at + len(change[0]):])
         page = case.page()
@@ -426,7 +426,7 @@ def test_axe_finds_nothing(case):
     for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("empty", (True,)), ("hostile", (False,))):
         for dark in modes:
             page, _ = case.open(name, dark=dark)
-            # A row of each table beside a picture has every kind of cell; thousands of them would only take minutes.
+            # 20 rows of each table have every kind of cell; thousands of rows would take minutes.
             page.eval("document.querySelectorAll('details:not(.astable)').forEach(d => d.open = true)")
             page.eval("document.querySelectorAll('#segments details.astable, #timeline details.astable:last-of-type').forEach(d => d.open = true)")
             page.eval(SETTLE)
@@ -448,21 +448,21 @@ def pictures(case, folder):
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
 def axe_source(build):
-    """axe-core from the locked package, kept in the build folder; it is used in tests alone."""
+    """Gets axe-core from the locked package and keeps it in the build folder; only tests use it."""
     folder = os.path.join(build, "web")
     script = os.path.join(folder, "node_modules/axe-core/axe.min.js")
     if not os.path.exists(script):
         if not shutil.which("npm"):
-            raise Skip("no npm here to get axe-core with")
+            raise Skip("npm, which gets axe-core, is not installed")
         os.makedirs(folder, exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(os.path.join(HERE, name), folder)
         try:
             done = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
-            raise Skip("axe-core did not come within two minutes") from None
+            raise Skip("npm did not get axe-core within two minutes") from None
         if done.returncode:
-            raise Skip("axe-core cannot be had here: " + (done.stderr.strip().splitlines() or ["npm failed"])[-1])
+            raise Skip("npm cannot get axe-core: " + (done.stderr.strip().splitlines() or ["npm failed"])[-1])
     with open(script, encoding="utf-8") as file:
         return file.read()
 
@@ -474,7 +474,7 @@ def main():
         print(f"web: {maker} is not built (make testtools)")
         return 1
     if not browser_path:
-        print("web: no Chromium here: the page was not opened")
+        print("web: Chromium is not installed: the pages were not opened")
         return 77
     folder = tempfile.mkdtemp(prefix="gpuprof-pages-")
     documents, results = {}, {"passed": 0, "failed": 0, "skipped": 0}

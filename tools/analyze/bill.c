@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bill.c: everything that a process is known to hold on a device, beside what NVML says that it holds; see analyze.h.
+ * bill.c: lists all known memory of a process on a device, and compares the sum with what NVML
+ * reports; see analyze.h.
  */
 #include <analyze/flow.h>
 
@@ -26,14 +27,14 @@ static const struct gp_bill_kind {
 
 struct gp_bill_state {
     int64_t kinds[GP_KINDS];
-    int64_t cached; /* handed out by caches */
-    int64_t segments;
+    int64_t cached;   /* blocks inside segments of caches */
+    int64_t segments; /* of caches */
     struct gp_level level;
     struct gp_flow_polled polled;
 };
 
-/* The last moment at which NVML was asked about the process; without any that of the highest reserve, since at the end
- * a program has tidied up. */
+/* The last moment for which NVML reported the process's bytes.  Without one, the peak of reserved,
+ * since programs clean up before they end. */
 static uint64_t bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes)
 {
     const struct gp_recording *recording = flow->recording;
@@ -95,8 +96,8 @@ static void bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool
     row->estimated = estimated;
 }
 
-/* In 512 B steps up to 1 MiB and whole 2 MiB pages above (src/account/gauge.h); of what no cache has rounded
- * already. */
+/* The driver rounds up to 512 bytes for blocks up to 1 MiB, and to 2 MiB pages above
+ * (src/account/gauge.h).  Only blocks outside of caches are rounded. */
 static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);

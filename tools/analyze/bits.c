@@ -46,7 +46,7 @@ void gp_bits_remove(struct gp_bits *bits, uint32_t number)
     }
 }
 
-/* Up until a word has a bit on that side, then down along its nearest bits. */
+/* Goes up until a word has a bit on the wanted side, then down along the nearest bits. */
 uint32_t gp_bits_next(const struct gp_bits *bits, uint32_t from)
 {
     uint64_t at = from;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * bits.h: a set of small numbers, in order: add, remove, the next and the one before, each in a few steps however many
- * there are.  With the addresses of a recording sorted once it answers "which live block lies here".
+ * bits.h: an ordered set of small numbers, with add, remove, next and before in at most
+ * GP_BITS_LEVELS steps.  The analyses sort the addresses of a recording once and use such a set to
+ * find the live block at an address.
  */
 #ifndef GP_ANALYZE_BITS_H
 #define GP_ANALYZE_BITS_H
@@ -13,13 +14,13 @@
 #define GP_BITS_NONE   UINT32_MAX
 
 struct gp_bits {
-    uint64_t *words;                 /* every level, the finest first */
-    uint64_t *level[GP_BITS_LEVELS]; /* [0]: a bit per number; [n]: a bit per word of [n - 1] that is not 0 */
+    uint64_t *words;                 /* of all levels */
+    uint64_t *level[GP_BITS_LEVELS]; /* [0]: a bit per number; [n]: a bit per word of [n - 1], set if it is not 0 */
     uint32_t count;
     unsigned levels;
 };
 
-/* An empty set of numbers below count.  0, -ENOMEM. */
+/* Makes an empty set of numbers below count.  0 or -ENOMEM. */
 int gp_bits_init(struct gp_bits *bits, uint32_t count);
 void gp_bits_fini(struct gp_bits *bits);
 
@@ -30,7 +31,7 @@ static inline bool gp_bits_has(const struct gp_bits *bits, uint32_t number)
 
 void gp_bits_add(struct gp_bits *bits, uint32_t number);
 void gp_bits_remove(struct gp_bits *bits, uint32_t number);
-/* The smallest number >= from; the largest number <= from; GP_BITS_NONE. */
+/* The smallest member >= from, and the largest member <= from; GP_BITS_NONE if there is none. */
 uint32_t gp_bits_next(const struct gp_bits *bits, uint32_t from);
 uint32_t gp_bits_before(const struct gp_bits *bits, uint32_t from);
 

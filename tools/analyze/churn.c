@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * churn.c: what is allocated and freed again within one step; see analyze.h. */
+ * churn.c: finds blocks that are allocated and freed within one step; see analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 
 #include <stdlib.h>
 
-/* The step of a moment; GP_REC_NONE before the first and after the last. */
+/* The step that a moment is in; GP_REC_NONE before the first and after the last. */
 static uint32_t churn_step(const struct gp_steps *steps, uint64_t time_ns)
 {
     uint32_t low = 0, high = steps->count + 1;
@@ -31,7 +31,7 @@ static int churn_compare(const void *one, const void *other)
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
-/* That its driver call took; 0 unknown. */
+/* Duration of an event's driver call, ns; 0 unknown. */
 static uint64_t churn_cost(const struct gp_recording *recording, uint32_t event)
 {
     return event < recording->event_count ? gp_wire_cost_ns((uint8_t)recording->events[event].cost) : 0;
@@ -75,7 +75,7 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
             continue;
         totals.allocations += change.add;
         totals.frees += !change.add;
-        /* A baseline block, or one whose begin is a free's word, began in no step. */
+        /* The start of a baseline block, or of a block known only from its free, is in no step. */
         bool seen = !change.add && change.id < flow->recording->event_count &&
                     flow->recording->events[change.id].type != GP_EVENT_FREE;
         if (!seen || churn_step(steps, flow->recording->events[change.id].time_ns) != step)

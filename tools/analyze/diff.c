@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * diff.c: two recordings of one program, call site by call site; see analyze.h. */
+ * diff.c: compares two recordings of one program by call site; see analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 
@@ -39,7 +39,7 @@ static int diff_compare(const void *one, const void *other)
     return a->site[0] != b->site[0] ? (a->site[0] < b->site[0] ? -1 : 1) : a->site[1] < b->site[1] ? -1 : 1;
 }
 
-/* Bytes of each site at its device's peak; [2i] bytes, [2i + 1] live. */
+/* For site i: [2i] its bytes at the peak of the device, [2i + 1] its live bytes at the end. */
 static int64_t *diff_numbers(const struct gp_flow *flow, int64_t *calls)
 {
     const struct gp_recording *recording = flow->recording;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* What a block of this kind counts as: the table of src/account/gauge.c, which the report must not contradict. */
+/* What an item of this kind counts as.  This must agree with the table in src/account/gauge.c. */
 static uint8_t flow_parts(const struct gp_rec_event *event)
 {
     switch (event->type) {
@@ -53,7 +53,7 @@ static bool flow_sane(const struct gp_recording *recording, const struct gp_rec_
     return event->device < recording->device_count && event->site < recording->site_count && event->kind < GP_KINDS;
 }
 
-/* A block of a cache is in memory that counts as reserved already. */
+/* A block inside a segment of a cache does not count as reserved: the segment does. */
 static uint8_t flow_open(const struct gp_flow *flow, const struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     uint8_t what = GP_FLOW_OPEN | flow_parts(event);
@@ -70,12 +70,12 @@ static uint8_t flow_close(struct gp_flow *flow, size_t index)
     uint32_t id = recording->peer[index];
     if (id == GP_REC_NONE || id >= recording->event_count + recording->baseline_count) {
         if (recording->from_start)
-            return 0; /* its begin was lost: it never counted */
+            return 0; /* the start of its item was lost, so it never counted */
         flow->before_count++;
         return GP_FLOW_CLOSE | GP_FLOW_BEFORE | flow_parts(event);
     }
     if (id < recording->event_count && recording->peer[id] != index)
-        return 0; /* ended when the address came again */
+        return 0; /* the item ended when its address was allocated again */
     const struct gp_rec_event *item = flow_item(recording, id);
     uint8_t what = id < recording->event_count ? flow->what[id] : flow->baseline_what[id - recording->event_count];
     if (id >= recording->event_count)
@@ -87,7 +87,7 @@ static uint8_t flow_close(struct gp_flow *flow, size_t index)
     return (what & ~GP_FLOW_OPEN) | GP_FLOW_CLOSE | (own ? GP_FLOW_OWN : 0);
 }
 
-/* Segments of caches have no pairs: see ranges.h. */
+/* Segments of caches have no pairs of start and end: see ranges.h. */
 static uint8_t flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     uint64_t moved = gp_ranges_apply(ranges, event);
@@ -137,7 +137,7 @@ static bool flow_find_ghosts(struct gp_flow *flow)
 static void flow_fill(struct gp_flow *flow, struct gp_ranges *ranges)
 {
     const struct gp_recording *recording = flow->recording;
-    for (size_t i = 0; i < recording->baseline_count; i++) { /* segments first: blocks lie in them */
+    for (size_t i = 0; i < recording->baseline_count; i++) { /* segments before the blocks inside them */
         const struct gp_rec_event *event = &recording->baseline[i];
         flow->baseline_end[i] = GP_REC_NONE;
         if (flow_sane(recording, event) && gp_ranges_takes(event) && flow_opens(event))
@@ -200,7 +200,8 @@ enum { GP_WALK_BASELINE, GP_WALK_BEFORE, GP_WALK_EVENTS };
 
 #define GP_FLOW_PARTS (GP_FLOW_SUMMED | GP_FLOW_RESERVED | GP_FLOW_KIND | GP_FLOW_CACHED)
 
-/* What the recording found there: its baseline, then what it saw end without having seen it begin. */
+/* The items that were there when the recording started: its baseline, then those of which it has
+ * only the end. */
 static bool flow_next_before(struct gp_flow_walk *walk, struct gp_flow_change *change)
 {
     const struct gp_flow *flow = walk->flow;
@@ -313,7 +314,7 @@ void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const st
     }
 }
 
-/* What pools have handed out they hold, even if the last poll was before that. */
+/* Pools hold at least their live blocks, even if the last sample is older than some of them. */
 int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level)
 {
     int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * flow.h: a recording as a stream of changes: what began and what ended, with what counts where.  Every analysis is one
- * or two walks over it, so the questions that are easy to get wrong (which memory counts as allocated, whose end a free
- * is, what lies inside a cache's segment) are answered once, here.
+ * flow.h: a recording as a stream of changes: a block or a segment (an item) starts or ends, and
+ * counts as allocated, reserved, or both.  Every analysis is one or two walks over this stream.
+ * Three questions are therefore answered only here: which memory counts as allocated, which item a
+ * free ends, and which blocks are inside a segment of a cache.
  *
- * Making it takes one pass with a jump per free; a walk reads the events in order and one byte beside each.
+ * Making a flow takes one pass over the events with a random access per free.  A walk reads the
+ * events in order, and one byte for each.
  */
 #ifndef GP_ANALYZE_FLOW_H
 #define GP_ANALYZE_FLOW_H
@@ -16,22 +18,22 @@
 #define GP_FLOW_CLOSE    2u
 #define GP_FLOW_SUMMED   4u   /* counts as allocated */
 #define GP_FLOW_RESERVED 8u   /* counts as reserved */
-#define GP_FLOW_KIND     16u  /* counts as memory of its kind: all but segments of a cache, and mappings */
+#define GP_FLOW_KIND     16u  /* counts as memory of its kind: all except segments of a cache, and mappings */
 #define GP_FLOW_CACHED   32u  /* a block inside a segment of a cache */
-#define GP_FLOW_OWN      64u  /* of an end: it says itself what it ends, as the begin did */
-#define GP_FLOW_BEFORE   128u /* of an end: what it ends began before the recording, and the baseline lacks it */
+#define GP_FLOW_OWN      64u  /* an end that has the same bytes, site, kind and device as the start */
+#define GP_FLOW_BEFORE   128u /* an end of an item from before the recording that the baseline lacks */
 
 struct gp_flow {
     const struct gp_recording *recording;
-    uint8_t *what;          /* one for each event; 0: changes nothing */
-    uint8_t *baseline_what; /* one for each of the baseline */
-    uint32_t *baseline_end; /* the event that ends it; GP_REC_NONE: live at the end */
+    uint8_t *what;          /* GP_FLOW_* of each event; 0: it changes nothing */
+    uint8_t *baseline_what; /* GP_FLOW_* of each baseline block */
+    uint32_t *baseline_end; /* the event that ends each baseline block; GP_REC_NONE: live at the end */
     size_t before_count;    /* events with GP_FLOW_BEFORE */
-    struct gp_flow_ghost {  /* ended because their address came again, in the order of `at` */
+    struct gp_flow_ghost {  /* items that end because their address is allocated again (at event `at`); by `at` */
         uint32_t at, item;
     } * ghosts;
     size_t ghost_count;
-    bool *has_segments; /* one for each device: a cache showed its segments */
+    bool *has_segments; /* of each device: the recording has segments of a cache */
 };
 
 /* NULL: out of memory. */
@@ -39,12 +41,12 @@ struct gp_flow *gp_flow_new(const struct gp_recording *recording);
 void gp_flow_free(struct gp_flow *flow);
 
 struct gp_flow_change {
-    const struct gp_rec_event *item; /* what began or ended; its bytes and site are the begin's */
+    const struct gp_rec_event *item; /* the item that starts or ends; its bytes and site are those of the start */
     uint64_t time_ns;
-    uint32_t id;    /* of the item, the same at its end: index of its event, of the baseline + event_count */
-    uint32_t event; /* where the walk is: index of the event; GP_REC_NONE before the first */
+    uint32_t id;    /* of the item, equal at its start and end: index of its event, or of the baseline + event_count */
+    uint32_t event; /* index of the event that makes this change; GP_REC_NONE: the item was there at the start */
     uint8_t what;   /* of the item: GP_FLOW_SUMMED .. _CACHED */
-    bool add;
+    bool add;       /* the item starts; else it ends */
 };
 
 struct gp_flow_walk {
@@ -57,20 +59,21 @@ static inline struct gp_flow_walk gp_flow_begin(const struct gp_flow *flow)
 {
     return (struct gp_flow_walk){.flow = flow};
 }
-/* The next change, in the order of time: first what was there when the recording began.  false: no more. */
+/* The next change, in the order of time; items that were there when the recording started come
+ * first.  False: the stream has ended. */
 bool gp_flow_next(struct gp_flow_walk *walk, struct gp_flow_change *change);
 
-/* The index of the event that ended an item; GP_REC_NONE: live at the end. */
+/* The index of the event that ends an item; GP_REC_NONE: live at the end. */
 uint32_t gp_flow_end(const struct gp_flow *flow, uint32_t id);
 
 /* Sums of one device along the walk. */
 struct gp_level {
-    int64_t allocated, requested, reserved; /* of events alone */
-    int64_t pool;                           /* part of allocated whose reserve only samples know */
+    int64_t allocated, requested, reserved; /* sums of events, without samples */
+    int64_t pool;                           /* blocks of pools, a part of allocated; only samples have their reserve */
 };
 static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_change *change)
 {
-    /* Unsigned: sizes of a damaged file may wrap, and nothing worse. */
+    /* Unsigned: the sizes of a damaged file may wrap, which is defined behaviour. */
     uint64_t bytes = change->add ? change->item->bytes : -change->item->bytes;
     if (change->what & GP_FLOW_SUMMED) {
         uint64_t asked = gp_rec_requested(change->item);
@@ -83,20 +86,21 @@ static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_c
         level->reserved = (int64_t)((uint64_t)level->reserved + bytes);
 }
 
-/* What pools and graphs hold from the driver comes from samples: it is polled.  Walks beside the changes. */
+/* The memory that pools and graphs hold from the driver is polled: only samples have it.  A caller
+ * advances this along with its walk. */
 struct gp_flow_polled {
     const struct gp_recording *recording;
     uint32_t device;
     size_t at;     /* next sample */
-    int64_t extra; /* reserved bytes beyond what events tell, as of the last sample */
+    int64_t extra; /* reserved bytes in addition to those of events, as of the last sample */
     bool use;      /* the device has pools or graphs */
 };
 struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device);
-/* Takes samples up to `time_ns` into account; level: before the change of that moment. */
+/* Takes the samples up to `time_ns` into account.  level: before the change at that moment. */
 void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
 int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
-/* The same analyses as in analyze.h on a flow that is there already. */
+/* The analyses of analyze.h on an existing flow. */
 struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
                                     uint32_t points);
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points);

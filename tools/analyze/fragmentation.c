@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * fragmentation.c: how much of what is reserved is of use; see analyze.h.  The largest free block needs the free memory
- * of every segment: addresses are sorted once, and a look at one moment then runs along what is live. */
+ * fragmentation.c: how much of the reserved memory is in use; see analyze.h.  The largest free
+ * block depends on the free memory of every segment.  Addresses are sorted once, and each search
+ * then runs over the live blocks in their order.
+ */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 
 #include <stdlib.h>
 
-/* Moments at which the largest free block is looked for: each costs a run over the live blocks. */
-#define GP_FRAGMENT_LOOKS 200u
+/* Moments at which the largest free block is searched; each search runs over all live blocks. */
+#define GP_FRAGMENT_SEARCHES 200u
 
 struct gp_fragment_blocks { /* of caches, on one device */
-    struct gp_tally ranks;  /* address -> extra: its place among all */
+    struct gp_tally ranks;  /* key: address; extra: its index in starts[] */
     uint64_t *starts, *ends;
     struct gp_bits live;
     struct gp_ranges ranges;
@@ -95,7 +97,7 @@ static void fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from, ui
     free_bytes->largest = to - from > free_bytes->largest ? to - from : free_bytes->largest;
 }
 
-/* What is free in [start, end); *next: the first live block that may lie there. */
+/* Adds the free memory in [start, end).  *next: the first live block that may be there. */
 static void fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t start, uint64_t end, uint32_t *next,
                           struct gp_fragment_free *out)
 {
@@ -110,7 +112,7 @@ static void fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t star
     fragment_hole(out, at, end);
 }
 
-static struct gp_fragment_free fragment_look(const struct gp_fragment_blocks *blocks)
+static struct gp_fragment_free fragment_search(const struct gp_fragment_blocks *blocks)
 {
     struct gp_fragment_free out = {0};
     const struct gp_ranges *ranges = &blocks->ranges;
@@ -122,7 +124,7 @@ static struct gp_fragment_free fragment_look(const struct gp_fragment_blocks *bl
         i = gp_bits_next(&ranges->live, i + 1);
         if (range->device != blocks->device)
             continue;
-        /* Runs of pages that touch are one piece of memory. */
+        /* Adjacent runs of pages are one piece of memory. */
         while (range->growable && i != GP_BITS_NONE && ranges->ranges[i].growable &&
                ranges->ranges[i].device == blocks->device && ranges->ranges[i].start == end) {
             end = ranges->ranges[i].end;
@@ -140,7 +142,8 @@ struct gp_fragment_peaks {
 
 static void fragment_peak(struct gp_fragment_peaks *peaks, const struct gp_level *level, int64_t reserved)
 {
-    /* Of moments with the same reserve the fullest: an empty cache on its first day is no judgement. */
+    /* Of moments with the same reserve choose the fullest: a cache that is still empty says nothing
+     * about use. */
     if (reserved > peaks->reserved || (reserved == peaks->reserved && level->allocated > peaks->reserved_allocated)) {
         peaks->reserved = reserved;
         peaks->reserved_allocated = level->allocated;
@@ -160,7 +163,7 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
     struct gp_level level = {0};
     struct gp_flow_polled polled = gp_polled_begin(flow, result->device);
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
-    uint32_t every = (points + GP_FRAGMENT_LOOKS - 1) / GP_FRAGMENT_LOOKS;
+    uint32_t every = (points + GP_FRAGMENT_SEARCHES - 1) / GP_FRAGMENT_SEARCHES;
     bool more = true;
     while (more) {
         more = gp_flow_next(&walk, &change);
@@ -175,7 +178,7 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
                 .allocated_bytes = level.allocated,
                 .requested_bytes = level.requested,
                 .largest_free_bytes = result->has_segments && (result->count % every == 0 || !more)
-                                          ? (int64_t)fragment_look(blocks).largest
+                                          ? (int64_t)fragment_search(blocks).largest
                                           : -1,
             };
         }
@@ -210,7 +213,7 @@ struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint3
     fragment_walk(result, &blocks, flow, points, &peaks);
     result->utilisation = peaks.reserved > 0 ? (double)peaks.reserved_allocated / (double)peaks.reserved : 1;
     result->internal = peaks.allocated > 0 ? 1 - (double)peaks.allocated_requested / (double)peaks.allocated : 0;
-    struct gp_fragment_free left = fragment_look(&blocks);
+    struct gp_fragment_free left = fragment_search(&blocks);
     result->external = left.bytes ? 1 - (double)left.largest / (double)left.bytes : 0;
     fragment_fini(&blocks);
     return result;

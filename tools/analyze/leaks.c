@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * leaks.c: which call sites hold more with every step; see analyze.h.  Two walks: one that finds what holds more at the
- * end than after the warm-up, one that draws the curve of each of these: the least that it held during each step, for
- * what a leak has taken stays through every step that follows, and buffers that come and go are not in it.  The rule
- * that judges a curve, and why it is what it is, is in docs/analyses.md.
+ * leaks.c: finds call sites that hold more with every step; see analyze.h.  The first walk finds
+ * sites that hold more at the end than after the warm-up.  The second one makes the curve of each:
+ * the least that it held during each step.  Leaked memory stays through every later step, so it is
+ * in the curve; temporary buffers are not.  docs/analyses.md has the rule that judges a curve, and
+ * its reasons.
  */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
@@ -12,39 +13,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With one step for warming up, four steps give three chances to grow, the fewest that can look like a habit. */
+/* With one step of warm-up, four steps give three chances to grow, the fewest that can look
+ * regular. */
 #define GP_LEAK_STEPS 4u
-/* A curve has at most so many points; of more steps some share one.  Slopes are medians over all pairs: 20 000. */
+/* Most points of a curve; of more steps, several share a point.  A slope is a median over all pairs
+ * of points, which are then 20 000. */
 #define GP_LEAK_POINTS 200u
-/* Curves that are drawn, those that grew most: far more than anybody repairs at once. */
+/* Most curves.  The sites that grew most get one; this is far more than a user repairs at once. */
 #define GP_LEAK_CURVES 512u
-/* Suspects below this are not worth a look. */
+/* The least confidence of a suspect. */
 #define GP_LEAK_SURE 0.4
-/* Without steps a program that is still loading looks like one that leaks. */
+/* Factor of the confidence without steps, because a program that is still loading looks like one
+ * that leaks. */
 #define GP_LEAK_UNSURE 0.5
 
 struct gp_leak_curve {
-    uint64_t key; /* site << 8 | device, and the kind above */
+    uint64_t key; /* leak_key */
     int64_t live_bytes, live_count;
-    int64_t warm_count; /* live_count when the warm-up was over */
+    int64_t warm_count; /* live_count at the end of the warm-up */
     uint64_t oldest_time_ns;
 };
 
 struct gp_leak_search {
     const struct gp_flow *flow;
     const struct gp_steps *steps;
-    uint64_t young_ns; /* what began later and is still there at the end does not count */
+    uint64_t young_ns; /* a block that started later and is live at the end does not count */
     uint64_t warm_ns, last_ns;
     uint32_t points, warm;
     struct gp_tally sites;
     struct gp_leak_curve *curves;
     uint32_t curve_count;
-    int64_t *kept; /* [curve][points + 1]: the last is what is held at last_ns */
+    int64_t *kept; /* [curve][points + 1]: the last one is held at last_ns */
     struct gp_level *levels;
     struct gp_flow_polled *polled;
 };
 
-/* Sites are told apart by device and kind anyway; what has no site at least so. */
+/* A site on another device or of another kind has a curve of its own.  Without stacks, every block
+ * has site 0, and device and kind alone separate them. */
 static uint64_t leak_key(const struct gp_rec_event *item)
 {
     return (uint64_t)item->kind << 40 | (uint64_t)item->site << 8 | item->device;
@@ -58,7 +63,7 @@ static bool leak_counts(const struct gp_leak_search *search, const struct gp_flo
            gp_flow_end(search->flow, change->id) != GP_REC_NONE;
 }
 
-/* First time of a point's steps. */
+/* When the first step of a point starts. */
 static uint64_t leak_time(const struct gp_leak_search *search, uint32_t point)
 {
     return search->steps->bounds_ns[(uint64_t)point * search->steps->count / search->points];
@@ -98,7 +103,7 @@ static int leak_compare_growth(const void *one, const void *other)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* Makes curves of the rows that grew most, whose `extra` is then the curve's index + 1. */
+/* Chooses the rows that grew most; their `extra` becomes the index of the curve + 1. */
 static bool leak_choose(struct gp_leak_search *search)
 {
     struct gp_tally_row **rows = calloc(search->sites.count + 1, sizeof(struct gp_tally_row *));
@@ -145,13 +150,13 @@ static bool leak_draw(struct gp_leak_search *search)
 {
     struct gp_flow_walk walk = gp_flow_begin(search->flow);
     struct gp_flow_change change;
-    uint32_t point = 0; /* next to begin; the current one is point - 1 */
+    uint32_t point = 0; /* the next one to start; the current one is point - 1 */
     size_t width = search->points + 1;
     bool more = true;
     while (more) {
         more = gp_flow_next(&walk, &change);
         uint64_t now = !more ? UINT64_MAX : change.event == GP_REC_NONE ? 0 : change.time_ns;
-        /* What happens at the very instant of a bound belongs to the step that begins there. */
+        /* A change at the time of a bound belongs to the step that starts there. */
         for (; point <= search->points && now >= leak_time(search, point); point++) {
             for (uint32_t i = 0; i < search->curve_count; i++) {
                 search->kept[i * width + point] = search->curves[i].live_bytes;
@@ -191,7 +196,7 @@ static double leak_seconds(const struct gp_leak_search *search, uint32_t device,
     for (size_t i = 0; i < recording->sample_count; i++) {
         if (recording->samples[i].device == device && recording->samples[i].time_ns <= search->last_ns &&
             recording->samples[i].used_bytes >= 0)
-            used = recording->samples[i].used_bytes; /* other processes fill the device too */
+            used = recording->samples[i].used_bytes; /* includes other processes, which fill the device too */
     }
     double left = (double)total - (double)(used > reserved ? used : reserved);
     return left > 0 ? left / (bytes_per_step * search->steps->count / span) : 0;
@@ -212,8 +217,9 @@ static bool leak_judge(const struct gp_leak_search *search, uint32_t index, stru
     struct gp_trend trend;
     if (!gp_trend_find(kept + search->warm, search->points + 1 - search->warm, &trend))
         return false;
-    /* No more blocks than before: something is made anew and larger each time, as a cache of keys and values is; of a
-     * buffer of changing size chance makes such curves too, but not without a single fall. */
+    /* With no more blocks than before, one block is replaced by a larger one each time (a key-value
+     * cache, say).  A buffer of changing size can make such a curve by chance, but then the curve
+     * also falls. */
     if (curve->live_count <= curve->warm_count && trend.falls)
         return false;
     double confidence = trend.confidence * (search->steps->source == GP_STEPS_TIME ? GP_LEAK_UNSURE : 1);
@@ -269,12 +275,12 @@ static struct gp_leaks *leak_none(const struct gp_steps *steps)
     if (leaks) {
         leaks->steps = steps->count;
         leaks->source = steps->source;
-        leaks->why = "fewer than 4 steps: growth cannot be told from a program that is starting";
+        leaks->why = "fewer than 4 steps: a leak cannot be distinguished from a program that is starting";
     }
     return leaks;
 }
 
-static bool leak_begin(struct gp_leak_search *search)
+static bool leak_init(struct gp_leak_search *search)
 {
     const struct gp_recording *recording = search->flow->recording;
     search->levels = calloc(recording->device_count + 1u, sizeof(*search->levels));
@@ -303,7 +309,7 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
     search.warm = search.points >= 10 ? search.points / 10 : 1;
     search.warm_ns = leak_time(&search, search.warm);
     struct gp_leaks *leaks = NULL;
-    if (leak_begin(&search) && leak_totals(&search) && leak_choose(&search) && leak_draw(&search))
+    if (leak_init(&search) && leak_totals(&search) && leak_choose(&search) && leak_draw(&search))
         leaks = leak_result(&search);
     gp_tally_fini(&search.sites);
     free(search.curves);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * peak.c: who held the memory at one moment; sizes; see analyze.h. */
+ * peak.c: the parts of the allocated memory at one moment, and the sizes of allocations; see
+ * analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-/* How many changes until the highest moment, that of the first time it was reached. */
+/* How many changes lead to the peak; of equal peaks the first. */
 static size_t peak_moment(const struct gp_flow *flow, uint32_t device, uint64_t *time_ns)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -20,7 +21,7 @@ static size_t peak_moment(const struct gp_flow *flow, uint32_t device, uint64_t 
         if (change.item->device != device)
             continue;
         gp_level_apply(&level, &change);
-        /* What was there at the begin is one moment, however many blocks it is told in. */
+        /* All blocks that were there at the start are one moment. */
         if (level.allocated > high || (change.event == GP_REC_NONE && level.allocated == high)) {
             high = level.allocated;
             moment = changes;

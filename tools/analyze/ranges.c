@@ -16,7 +16,8 @@ static bool ranges_adds(const struct gp_rec_event *event)
     return event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
 }
 
-/* The starts that an event can bring about: its own, and what is left behind a hole. */
+/* Adds the start of a range that an event can make: its own address, or the address after the hole
+ * that it cuts. */
 static void ranges_collect(struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     if (!gp_ranges_takes(event))
@@ -68,7 +69,7 @@ void gp_ranges_fini(struct gp_ranges *ranges)
     ranges->ranges = NULL;
 }
 
-/* The last start at or before the address on the device; GP_BITS_NONE. */
+/* Index of the last start at or before the address on the device; GP_BITS_NONE. */
 static uint32_t ranges_at(const struct gp_ranges *ranges, uint8_t device, uint64_t address)
 {
     struct gp_range key = {.start = address, .device = device};
@@ -94,7 +95,8 @@ const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t de
     return range->device == device && address < range->end ? range : NULL;
 }
 
-/* Takes [start, end) out of what is live; what was mapped in one run may go in pieces.  How much there was. */
+/* Removes [start, end) from the live ranges and returns the bytes removed.  A range may lose any
+ * part: one run may be unmapped in pieces. */
 static uint64_t ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t start, uint64_t end)
 {
     uint64_t gone = 0;

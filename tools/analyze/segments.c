@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * segments.c: the map of a device's memory at one moment; see analyze.h. */
+ * segments.c: makes the map of a device's memory at one moment; see analyze.h. */
 #include <analyze/flow.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 struct gp_map_maker {
-    struct gp_map_block *live; /* of caches; then the rest, each a segment of its own */
+    struct gp_map_block *live; /* blocks of caches, then the others, each of which is a segment of its own */
     size_t cached_count, own_count;
     struct gp_map_segment *segments;
     size_t segment_count;
@@ -37,7 +37,8 @@ static int map_compare_segments(const void *one, const void *other)
     return a->cached < b->cached ? -1 : a->cached > b->cached;
 }
 
-/* Blocks that live at the moment: those of caches from the front, the others from the back. */
+/* Collects the blocks that are live at the moment: those of caches from the front, the others from
+ * the back. */
 static bool map_blocks(struct gp_map_maker *maker, const struct gp_flow *flow, uint32_t device, uint64_t at_ns)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -71,7 +72,8 @@ static bool map_segments(struct gp_map_maker *maker, const struct gp_flow *flow,
     if (gp_ranges_init(&ranges, flow->recording) != 0)
         return false;
     while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= at_ns)) {
-        /* A range that is known from its end alone cannot be placed among the others. */
+        /* A range of which the recording has only the end is left out: its place among the others
+         * is unknown. */
         if (gp_ranges_takes(change.item) && !(change.event == GP_REC_NONE && change.id < flow->recording->event_count))
             gp_ranges_apply(&ranges, change.item);
     }
@@ -111,7 +113,8 @@ static void map_put(struct gp_segments *map, struct gp_map_segment *segment, con
     segment->block_count++;
 }
 
-/* The blocks of one segment of a cache, with what is idle between them.  next: the first that may lie in it. */
+/* Adds the blocks of one segment of a cache and the idle memory between them.  next: the first
+ * block that may be in the segment; returns the first one after it. */
 static size_t map_fill(const struct gp_map_maker *maker, struct gp_segments *map, struct gp_map_segment *segment,
                        size_t next)
 {
@@ -119,7 +122,7 @@ static size_t map_fill(const struct gp_map_maker *maker, struct gp_segments *map
     for (; next < maker->cached_count && maker->live[next].address < end; next++) {
         struct gp_map_block block = maker->live[next];
         if (block.address < at)
-            continue; /* overlaps the one before, whose free was lost */
+            continue; /* overlaps the block before it, whose free was lost */
         map_put(map, segment,
                 &(struct gp_map_block){.address = at, .bytes = block.address - at, .state = GP_BLOCK_IDLE});
         block.bytes = block.bytes < end - block.address ? block.bytes : end - block.address;
@@ -149,7 +152,7 @@ static struct gp_segments *map_make(const struct gp_map_maker *maker, uint32_t d
             next = map_fill(maker, map, segment, next);
             continue;
         }
-        size_t own = segment->block_count; /* map_segments left its index there */
+        size_t own = segment->block_count; /* map_segments stored the index of the block here */
         segment->block_count = 0;
         map_put(map, segment, &maker->live[maker->cached_count + own]);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * series.c: bytes over time; see analyze.h.  Every change is a point of its own if there is room; else time is cut into
- * equal stretches, each with its lowest and highest value, so that no peak is lost by drawing. */
+ * series.c: bytes over time; see analyze.h.  Every change is a point if there is room.  Otherwise
+ * time is divided into equal stretches, each with its lowest and its highest value, so that a plot
+ * shows every peak. */
 #include <analyze/flow.h>
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ struct gp_series_maker {
     struct gp_series *series;
     uint32_t points; /* room */
     bool coarse;
-    uint64_t width; /* of a stretch */
+    uint64_t width; /* of a stretch, ns */
 };
 
 static uint64_t series_span(const struct gp_recording *recording)
@@ -25,7 +26,7 @@ static uint64_t series_clamp(const struct gp_recording *recording, uint64_t time
     return time_ns > recording->end_ns && recording->end_ns >= recording->begin_ns ? recording->end_ns : time_ns;
 }
 
-/* value from time_ns on. */
+/* The value is `value` from time_ns on. */
 static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t value)
 {
     struct gp_series *series = maker->series;
@@ -34,7 +35,7 @@ static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t 
     if (maker->coarse)
         at = begin + (at - begin) / maker->width * maker->width;
     if (last && last->time_ns == at) {
-        /* The level at the stretch's begin counts for it too, but not one that lasted no time at all. */
+        /* The value at the start of a stretch counts, except one that lasted no time. */
         last->low = value < last->low ? value : last->low;
         last->high = value > last->high ? value : last->high;
         last->last = value;
@@ -54,7 +55,7 @@ static bool series_new(struct gp_series_maker *maker, const struct gp_flow *flow
     points = points < 4 ? 4 : points;
     *maker = (struct gp_series_maker){.recording = flow->recording, .points = points};
     maker->coarse = changes + 2 > points;
-    /* One stretch for the begin, one point for the end; the last stretch may be cut. */
+    /* Three points of reserve: the start, the end, and a last stretch that is shorter. */
     maker->width = series_span(flow->recording) / (points - 3) + 1;
     uint32_t room = maker->coarse ? points : (uint32_t)changes + 2;
     maker->points = room;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * steps.c: where the steps of a program begin; see analyze.h and docs/analyses.md.  Something that comes again and
- * again is a beat: a mark's name, or a call site.  A beat makes steps if it comes evenly, counted in events, since a
- * first step that compiles takes a hundred times as long as the others, and does much the same.
+ * steps.c: finds where the steps of a program start; see analyze.h and docs/analyses.md.  A beat is
+ * something that repeats: the name of a mark, or a call site.  A beat makes steps if it repeats
+ * evenly.  Intervals are counted in events, because a first step that compiles takes a hundred
+ * times as long as the others but has as many events.
  */
 #include <analyze/analyze.h>
 #include <analyze/tally.h>
@@ -11,27 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A beat needs as many for four steps; see leaks.c for why four. */
+/* Occurrences of a beat: four steps have five bounds; leaks.c says why four. */
 #define GP_BEAT_MIN 5u
-/* Of allocations only these, the last ones, are looked at to find a beat: 16 MiB of positions, and hundreds of steps of
- * any program whose steps are worth the name. */
+/* A beat of call sites is searched in the last allocations only.  Their positions take 16 MiB, and
+ * they hold hundreds of steps of most programs. */
 #define GP_BEAT_WINDOW (4u << 20)
-/* Even enough: this part of the way from the first to the last lies in intervals within a factor of two of the median.
- * A layer that comes 24 times in a row and then rests for the backward pass has 0.5; a step with a validation now and
- * then 0.9.  Marks are meant to be beats by whoever set them; of call sites some are even by chance. */
+/* The least evenness: the part of the distance from the first to the last occurrence that consists
+ * of intervals within a factor of two of the median.  A layer that runs 24 times in a row and then
+ * pauses for the backward pass has 0.5; a step with an occasional validation has 0.9.  A program
+ * sets marks to be beats, so less is enough for them; some call sites are even by chance. */
 #define GP_BEAT_EVEN_MARKS 0.5
 #define GP_BEAT_EVEN_SITES 0.8
-/* Of beats that are about as even as the best. */
+/* Beats with at least this part of the best evenness are candidates. */
 #define GP_BEAT_ABOUT 0.9
-/* The outermost loop is the step, but not at the price of having a handful of steps only. */
+/* The outermost loop is the step if it gives at least so many steps. */
 #define GP_BEAT_PLENTY 20u
-/* Without any beat. */
+/* Steps of equal time if there is no beat. */
 #define GP_BEAT_STRETCHES 20u
 
-struct gp_beats { /* occurrences, grouped by what occurs */
-    struct gp_tally kinds;
-    uint32_t *kind, *position; /* in the order of time */
-    uint32_t *grouped;         /* positions, those of the first kind first */
+struct gp_beats {              /* occurrences of all candidates */
+    struct gp_tally kinds;     /* a row per candidate: a mark's name or a call site */
+    uint32_t *kind, *position; /* of each occurrence, in the order of time */
+    uint32_t *grouped;         /* the positions, grouped by kind */
     size_t count, room;
 };
 
@@ -52,7 +54,7 @@ static bool beats_init(struct gp_beats *beats, size_t room)
     return beats->kind && beats->position && beats->grouped;
 }
 
-/* freed: what occurred also came to its end. */
+/* Adds an occurrence.  freed: its block is freed within the recording. */
 static bool beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, bool freed)
 {
     struct gp_tally_row *row = gp_tally_at(&beats->kinds, key);
@@ -65,7 +67,7 @@ static bool beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, b
     return true;
 }
 
-/* Afterwards a kind's positions are grouped[extra .. extra + count). */
+/* Fills grouped[]: the positions of a kind are grouped[extra .. extra + count). */
 static void beats_group(struct gp_beats *beats)
 {
     uint64_t at = 0;
@@ -85,7 +87,7 @@ static int beats_compare(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* 0..1, see GP_BEAT_EVEN_*; < 0: out of memory. */
+/* The evenness, 0..1 (see GP_BEAT_EVEN_MARKS); < 0: out of memory. */
 static double beats_even(const uint32_t *positions, size_t count)
 {
     size_t n = count - 1;
@@ -111,7 +113,7 @@ struct gp_beat {
     const struct gp_tally_row *row;
 };
 
-/* Is `one` the better beat, both being even enough? */
+/* True: `one` is the better beat; both are even enough. */
 static bool beat_better(const struct gp_beat *one, const struct gp_beat *other, bool outermost)
 {
     if (!outermost || one->count < GP_BEAT_PLENTY || other->count < GP_BEAT_PLENTY)
@@ -119,7 +121,8 @@ static bool beat_better(const struct gp_beat *one, const struct gp_beat *other, 
     return one->count < other->count;
 }
 
-/* The best beat; row NULL: there is none.  span: events that it should go along with, for at least a half. */
+/* The best beat; row is NULL if there is none.  A beat must cover at least half of `span`
+ * events. */
 static struct gp_beat beats_best(struct gp_beats *beats, double even, bool sites, uint64_t span)
 {
     struct gp_beat best = {0};
@@ -130,7 +133,8 @@ static struct gp_beat beats_best(struct gp_beats *beats, double even, bool sites
         const struct gp_tally_row *row = &beats->kinds.rows[i];
         const uint32_t *positions = beats->grouped + row->extra;
         size_t count = (size_t)row->count;
-        /* What is only ever allocated is no work that is done again, but a program that loads its weights. */
+        /* A site whose blocks are not freed is not a repeated step: a loop that loads weights is
+         * like that. */
         if (count < GP_BEAT_MIN || (sites && row->bytes * 4 < row->count * 3) ||
             (uint64_t)(positions[count - 1] - positions[0]) * 2 < span)
             continue;
@@ -153,7 +157,7 @@ static bool steps_nvtx(const char *name)
     return strncmp(name, "nvtx:", 5) == 0 || strncmp(name, "nvtx.", 5) == 0; /* ranges, points */
 }
 
-/* "step 12" and "step 13" are one name; "/nvtx:..." ends a range and begins nothing. */
+/* Leaves out digits, so that "step 12" and "step 13" are one name. */
 static uint64_t steps_key(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
@@ -171,6 +175,7 @@ static const char *steps_mark(const struct gp_recording *recording, size_t i)
                                                                                   : NULL;
 }
 
+/* The mark can start a step; "/nvtx:..." is the end of a range. */
 static bool steps_begins(const char *name, bool nvtx)
 {
     return name && *name && *name != '/' && steps_nvtx(name) == nvtx;
@@ -195,7 +200,7 @@ static void steps_name(struct gp_steps *steps, const char *name)
         n--;
     if (n >= sizeof(steps->name)) {
         n = sizeof(steps->name) - 1;
-        while (n && ((unsigned char)name[n] & 0xc0) == 0x80) /* cut before a whole letter */
+        while (n && ((unsigned char)name[n] & 0xc0) == 0x80) /* cut between two characters */
             n--;
     }
     memcpy(steps->name, name, n);
@@ -220,7 +225,8 @@ static struct gp_steps *steps_of_mark(const struct gp_recording *recording, uint
     return steps;
 }
 
-/* few: any name that comes twice will do.  *out stays NULL if there is no beat; false: out of memory. */
+/* few: a name that occurs twice is enough.  *out stays NULL if there is no beat.  False: out of
+ * memory. */
 static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool few, struct gp_steps **out)
 {
     struct gp_beats beats;
@@ -250,7 +256,7 @@ static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool fe
 
 /* ---- the program's own period ------------------------------------------------------------------------------------ */
 
-/* Where stacks are off, sizes stand for call sites. */
+/* Identifies a call site; without stacks, the size and kind of a block identify it. */
 static uint64_t steps_symbol(const struct gp_rec_event *event)
 {
     return event->site ? event->site : (event->bytes << 8 | event->kind) ^ 1ull << 63;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tally.h: sums by key: a table that grows, and keeps the order in which keys came.
+ * tally.h: sums by key, in a growing hash table whose rows keep the order in which their keys were
+ * first used.
  */
 #ifndef GP_ANALYZE_TALLY_H
 #define GP_ANALYZE_TALLY_H
@@ -10,7 +11,7 @@
 struct gp_tally_row {
     uint64_t key;
     int64_t bytes, count;
-    uint64_t extra, more; /* the caller's */
+    uint64_t extra, more; /* for the caller */
 };
 
 struct gp_tally {
@@ -19,11 +20,12 @@ struct gp_tally {
     size_t count, room;
 };
 
-/* The row of the key, made if it is new; NULL: out of memory.  Valid until the next call. Begin with a zeroed table. */
+/* Finds or adds the row of a key; NULL: out of memory.  The row is valid until the next call.  An
+ * empty table is all zeros. */
 struct gp_tally_row *gp_tally_at(struct gp_tally *tally, uint64_t key);
 void gp_tally_fini(struct gp_tally *tally);
 
-/* Adds or takes back. false: out of memory. */
+/* Adds bytes and one to the row of a key, or subtracts them.  False: out of memory. */
 static inline bool gp_tally_move(struct gp_tally *tally, uint64_t key, uint64_t bytes, bool add)
 {
     struct gp_tally_row *row = gp_tally_at(tally, key);

@@ -5,17 +5,20 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Rises and falls that are equally likely would look so clear once in eight times: three rises and no fall pass. */
+/* Most chance that equally likely rises and falls would look as clear: three rises and no fall
+ * pass. */
 #define GP_TREND_CHANCE 0.125
-/* What is given back of what was gained.  A queue or a pool of changing sizes gives back nearly all. */
+/* Most loss, as a part of the gain.  A queue or a pool of changing sizes loses nearly all that it
+ * gains. */
 #define GP_TREND_BACK 0.25
-/* A habit of growing, with this chance only of having been still for so long, has ended. */
+/* The curve has stopped if a pause as long as the last one had less than this chance. */
 #define GP_TREND_STILL 0.01
-/* Growth of the second half against the first.  Fewer rises there are chance unless they are too few for it. */
+/* Least growth of the second half, as a part of the first.  Fewer rises in the second half may be
+ * chance; the sign test of trend_flattens decides. */
 #define GP_TREND_FLAT 0.25
 
 struct gp_trend_steps {
-    uint32_t rises, falls, still; /* still: since the last rise */
+    uint32_t rises, falls, still; /* still: changes since the last rise */
     double gained, lost;
 };
 
@@ -33,7 +36,8 @@ static struct gp_trend_steps trend_count(const int64_t *values, uint32_t count)
     return steps;
 }
 
-/* Sign test: the chance of at least so many rises if a change is a rise or a fall by the toss of a coin. */
+/* Sign test: the chance of at least so many rises if each change is a rise or a fall with equal
+ * chance. */
 static double trend_chance(uint32_t rises, uint32_t falls)
 {
     uint32_t n = rises + falls;
@@ -48,8 +52,8 @@ static double trend_chance(uint32_t rises, uint32_t falls)
     return n == 0 || rises == 0 ? 1 : sum;
 }
 
-/* The chance of being still for so long, for one who rose with the rate that it had until its last rise (Laplace's
- * rule: of r in n, (r + 1) / (n + 2)). */
+/* The chance of a pause as long as the last one, if the curve still rose at the rate that it had
+ * until its last rise (Laplace's rule: r rises in n changes give the rate (r + 1) / (n + 2)). */
 static double trend_stillness(const struct gp_trend_steps *steps, uint32_t count)
 {
     double n = count - 1 - steps->still, rate = (steps->rises + 1) / (n + 2), chance = 1;
@@ -70,7 +74,7 @@ static double trend_median(double *values, size_t count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* How much of the curve's variation the line through it explains; < 0: out of memory. */
+/* The part of the curve's variation that a line through it explains, 0..1; < 0: out of memory. */
 static double trend_line(const int64_t *values, uint32_t count, double *slope)
 {
     size_t pairs = (size_t)count * (count - 1) / 2, n = 0;
@@ -96,7 +100,7 @@ static double trend_line(const int64_t *values, uint32_t count, double *slope)
     return total > 0 && off < total ? 1 - off / total : 0;
 }
 
-/* Growth a step in the second half against the first; above 1: 1. */
+/* Growth per step in the second half over that in the first; at most 1. */
 static double trend_halves(const int64_t *values, uint32_t count)
 {
     uint32_t middle = count / 2;

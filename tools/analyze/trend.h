@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trend.h: does a curve grow, and keep growing?  The rule of leaks.c; docs/analyses.md argues it. */
+ * trend.h: decides whether a curve grows and keeps growing.  leaks.c uses it; docs/analyses.md has
+ * the reasons. */
 #ifndef GP_ANALYZE_TREND_H
 #define GP_ANALYZE_TREND_H
 
@@ -9,9 +10,9 @@
 enum gp_trend_verdict {
     GP_TREND_GROWS,
     GP_TREND_SHORT,   /* fewer than four points */
-    GP_TREND_RARE,    /* too few rises, or as many falls: chance */
-    GP_TREND_FALLS,   /* much of what it gains it gives back */
-    GP_TREND_STOPPED, /* it has been still for longer than its habit */
+    GP_TREND_RARE,    /* too few rises, or too many falls: it may be chance */
+    GP_TREND_FALLS,   /* it loses much of what it gains */
+    GP_TREND_STOPPED, /* it has not risen for longer than its earlier rises explain */
     GP_TREND_FLATTENS /* it grows more and more slowly */
 };
 
@@ -22,7 +23,7 @@ struct gp_trend {
     double confidence;
 };
 
-/* True: it grows.  values[count], count <= 4096. */
+/* Judges values[count]; count <= 4096.  True: the curve grows. */
 bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend);
 
 #endif

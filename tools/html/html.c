@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * html.c: the page with its data; see html.h.
+ * html.c: puts the document into the page; see html.h.
  *
- * The document comes from other people's programs: in the page it is pure ASCII in which nothing looks like markup, as
- * JSON, or, if it is large, as gzip in base64, which browsers unpack themselves. */
+ * The document has names from untrusted programs.  In the page it is ASCII without any character of
+ * markup: JSON, or for a large document gzip in base64, which the browser unpacks. */
 #include "html.h"
 #include "shell.h"
 
@@ -17,9 +17,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* Plain JSON can be read with an editor; above this the page would be slow to load and large to send. */
+/* Plain JSON is readable in an editor, but above this size the page would be slow to load and large
+ * to send. */
 #define GP_PLAIN_BYTES ((size_t)1 << 20)
-#define GP_GZIP        (15 + 16) /* zlib's window, and 16 for gzip's frame */
+#define GP_GZIP        (15 + 16) /* zlib's largest window, and 16 for a gzip header */
 
 static bool put(FILE *out, const void *bytes, size_t size)
 {
@@ -31,7 +32,7 @@ static bool put_text(FILE *out, const char *text)
     return put(out, text, strlen(text));
 }
 
-/* JSON has these characters in strings alone, where an escape means the same. */
+/* JSON has <, > and & only in strings, where an escape has the same meaning. */
 static bool put_escaped(FILE *out, const char *json, size_t size)
 {
     while (size) {
@@ -69,7 +70,7 @@ static uint8_t *compressed(const char *text, size_t size, size_t *packed)
     z_stream stream = {0};
     if (deflateInit2(&stream, 6, Z_DEFLATED, GP_GZIP, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return NULL;
-    /* zlib counts its input in 32 bits; documents have limits far below. */
+    /* zlib counts its input in 32 bits; the limits of a document keep it far below. */
     size_t room = deflateBound(&stream, size);
     uint8_t *out = size <= UINT32_MAX && room <= UINT32_MAX ? malloc(room) : NULL;
     int done = Z_MEM_ERROR;
@@ -121,25 +122,26 @@ static int put_page(FILE *out, const char *json)
     return err == -EIO && errno ? -errno : err;
 }
 
-/* A name beside the page's, so that the move stays on one file system. */
-static FILE *open_aside(const char *path, char **aside)
+/* Opens a temporary file in the folder of the page, so that rename() stays on one file system.
+ * *temporary is its name, which the caller frees. */
+static FILE *open_temporary(const char *path, char **temporary)
 {
-    if (asprintf(aside, "%s.XXXXXX", path) < 0) {
-        *aside = NULL;
+    if (asprintf(temporary, "%s.XXXXXX", path) < 0) {
+        *temporary = NULL;
         errno = ENOMEM;
         return NULL;
     }
-    int fd = mkostemp(*aside, O_CLOEXEC);
+    int fd = mkostemp(*temporary, O_CLOEXEC);
     if (fd < 0)
         return NULL;
-    /* mkostemp makes it private; a report is a file like others. */
+    /* mkostemp makes a private file; a report gets the usual mode. */
     mode_t mask = umask(0);
     umask(mask);
     FILE *out = fchmod(fd, 0666 & ~mask) ? NULL : fdopen(fd, "w");
     if (!out) {
         int err = errno;
         close(fd);
-        unlink(*aside);
+        unlink(*temporary);
         errno = err;
     }
     return out;
@@ -148,7 +150,7 @@ static FILE *open_aside(const char *path, char **aside)
 static int save(const char *path, const char *json)
 {
     struct stat there;
-    /* What is no file (a pipe, /dev/null) is written to, not replaced. */
+    /* A pipe or a device (/dev/null) is written to, not replaced. */
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
         FILE *out = fopen(path, "we");
         int err = out ? put_page(out, json) : -errno;
@@ -156,21 +158,21 @@ static int save(const char *path, const char *json)
             err = -errno;
         return err;
     }
-    char *aside = NULL;
-    FILE *out = open_aside(path, &aside);
+    char *temporary = NULL;
+    FILE *out = open_temporary(path, &temporary);
     if (!out) {
         int err = -errno;
-        free(aside);
+        free(temporary);
         return err;
     }
     int err = put_page(out, json);
     if (fclose(out) && !err)
         err = -errno;
-    if (!err && rename(aside, path))
+    if (!err && rename(temporary, path))
         err = -errno;
     if (err)
-        unlink(aside);
-    free(aside);
+        unlink(temporary);
+    free(temporary);
     return err;
 }
 
@@ -183,7 +185,7 @@ int gp_report_html(const char *out_path, const json_t *document, char *why, size
     }
     char *json = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (!json) {
-        snprintf(why, why_bytes, "not enough memory for the document");
+        snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
     int err = strcmp(out_path, "-") ? save(out_path, json) : put_page(stdout, json);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The page of `gpuprof report -o` is made of tools/html/web and lies beside it, so that a build needs no npm.
+# The page of `gpuprof report -o` is built from tools/html/web and committed there, so that a build needs no npm.
 $(B)/obj/tools/html/shell.o: tools/html/web/dist/report.html
 
 .PHONY: report-page

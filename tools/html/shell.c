@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * shell.c: the page, as it lies in the repository, inside the program.  The path is relative to the repository's root,
- * where make runs; html.mk tells make of the dependency, which no compiler reports. */
+ * shell.c: includes web/dist/report.html in the program; see shell.h.  The path is relative to the
+ * root of the repository, where make runs.  The compiler does not report this dependency, so
+ * html.mk declares it. */
 #include "shell.h"
 
 __asm__(".pushsection .rodata\n"

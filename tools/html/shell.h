@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * shell.h: the page without its data, which is web/dist/report.html, and where the data go.
+ * shell.h: the page without data (web/dist/report.html), and the mark that the data replace.
  */
 #ifndef GP_HTML_SHELL_H
 #define GP_HTML_SHELL_H

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * eventtext.c: one event of the ring, as a line for people (in strace's manner) and as JSON; see
- * write.h. */
+ * eventtext.c: one event of the ring, as a line in the style of strace and as JSON; see write.h. */
 #include <collect/uuid.h>
 #include <write/stats.h>
 #include <write/write.h>
@@ -48,7 +47,7 @@ json_t *gp_event_json(const struct gp_trace_place *place, const struct gp_wire_e
     char name[64] = "";
     if (mark)
         event_name_clean(event, name);
-    /* An event that carries no size has no size: unknown, not zero. */
+    /* The size of an event that carries none is unknown (null), not 0. */
     return json_pack("{s:s,s:i,s:I,s:I,s:I,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.trace/1",
                      "pid", (int)place->pid, "seq", (json_int_t)(event->seq & INT64_MAX), "time_ns",
                      (json_int_t)(event->time_ns & INT64_MAX), "tid", (json_int_t)event->tid, "event",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * oomreport.c: the report of out of memory of a process: page and JSON; see write.h.  The words are
- * base/oomtext.h's. */
+ * oomreport.c: the out-of-memory report of a process, as text and as JSON; see write.h.  The text
+ * is that of oom/oomtext.h, so the commands and the log of the process show the same. */
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -26,7 +26,7 @@ static void oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *pr
             continue;
         facts->device_name = device->name;
         facts->total_bytes = device->total_bytes;
-        facts->untracked_bytes = device->untracked_bytes; /* as of now: contexts and code change little */
+        facts->untracked_bytes = device->untracked_bytes; /* of now; contexts and code change little */
     }
 }
 

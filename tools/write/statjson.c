@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * statjson.c: schema gpuprof.stat/1 (and the parts of a process that other schemas share); see
+ * statjson.c: schema gpuprof.stat/1, and the scopes that other schemas share with it; see
  * write.h. */
 #include <write/stats.h>
 #include <write/write.h>
@@ -16,7 +16,8 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
                      (json_int_t)peaks->reserved_peak_bytes);
 }
 
-/* Of what the agent's maps hold, the rest unknown. */
+/* The agent's maps have only these statistics; for a process that only they know, the others are
+ * unknown. */
 static bool stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
 {
     static const char *const known[] = {"allocated_bytes.all.current", "allocated_bytes.all.peak",
@@ -66,7 +67,8 @@ static json_t *device_json(const struct gp_device_view *device)
                      gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes));
 }
 
-/* Scopes of the devices, or of the host (which is not a device that a script could pass on). */
+/* The scopes of the devices, or those of the host, which scripts must not take for a device
+ * number. */
 static json_t *scopes_json(const struct gp_process *process, int only, bool host)
 {
     json_t *array = json_array();
@@ -109,7 +111,7 @@ static json_t *lost_json(const struct gp_process *process)
 {
     json_t *object = json_object();
     for (unsigned i = 0; i < GP_LOSTS; i++) {
-        /* A count beyond 2^63 is not a count; jansson's integers are signed. */
+        /* A count of 2^63 or more is damaged, and jansson's integers are signed. */
         if (gp_lost_name(i))
             json_object_set_new(object, gp_lost_name(i),
                                 process->lost[i] <= INT64_MAX ? json_integer((json_int_t)process->lost[i])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- *
- * stats.h: names of everything that is counted, one table for all writers.  The statistics' names
- * are those of torch.cuda.memory_stats; the rest are the contract's.  Pure.
+ * stats.h: the names of statistics, kinds, events, losses, sources and resets, for all writers.
+ * Statistics are named as in torch.cuda.memory_stats; the other names are part of the interface
+ * (docs/interface.md).  Pure.
  */
 #ifndef GP_WRITE_STATS_H
 #define GP_WRITE_STATS_H
@@ -17,17 +17,18 @@ struct gp_stat_key {
     size_t offset; /* of the int64_t in struct gp_wire_device */
 };
 
-/* The GP_STAT_KEYS keys in the order in which PyTorch gives them: sorted by name. */
+/* The GP_STAT_KEYS keys, sorted by name as in PyTorch. */
 const struct gp_stat_key *gp_stat_keys(void);
 int64_t gp_stat_get(const struct gp_wire_device *device, const struct gp_stat_key *key);
 
-const char *gp_stat_name(unsigned stat);     /* "allocated_bytes"; NULL out of range, as all of these */
+/* These return NULL for a number out of range. */
+const char *gp_stat_name(unsigned stat);     /* "allocated_bytes" */
 const char *gp_kind_name(unsigned kind);     /* "linear" */
-const char *gp_lost_name(unsigned cause);    /* "ring_full"; NULL also for the unused causes */
+const char *gp_lost_name(unsigned cause);    /* "ring_full"; NULL for an unused cause too */
 const char *gp_event_name(unsigned type);    /* "segment_alloc" */
 const char *gp_source_name(unsigned source); /* "cupti" */
 
-/* Whether a reset of this sort (GP_RESET_*) touches this statistic's peak or totals. */
+/* True: a reset of this sort (GP_RESET_*) changes the peak or the totals of this statistic. */
 bool gp_reset_touches(unsigned what, unsigned stat);
 const char *gp_reset_name(unsigned what); /* "allocated" */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stattable.c: `gpuprof stat` for people; see write.h. */
+ * stattable.c: `gpuprof stat` as text; see write.h. */
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -29,7 +29,7 @@ static void kinds_print(FILE *out, const struct gp_wire_device *device)
     }
 }
 
-/* Of a process that the agent's maps alone know. */
+/* The totals of a process that only the agent's maps know. */
 static void totals_print(FILE *out, const struct gp_wire_device *d)
 {
     static const struct {
@@ -67,8 +67,8 @@ static void device_print(FILE *out, const struct gp_device_view *device)
     row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
     kinds_print(out, d);
     if (device->untracked_bytes >= 0)
-        fprintf(out, "    %-12s %12s   held from the driver beside all of the above (context, modules, libraries)\n",
-                "untracked", gp_size_text(text, device->untracked_bytes));
+        fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",
+                gp_size_text(text, device->untracked_bytes));
     if (d->num_ooms || d->num_alloc_retries)
         fprintf(out, "    out of memory %" PRId64 " times, retries %" PRId64 "\n", d->num_ooms, d->num_alloc_retries);
     if (device->estimated)
@@ -102,23 +102,23 @@ static void recording_print(FILE *out, const struct gp_process *p)
 void gp_notes_print(FILE *out, const struct gp_process *p)
 {
     static const char *const states[] = {
-        [GP_PROCESS_STALE] = "did not answer: these are the numbers that it published last",
-        [GP_PROCESS_UNKNOWN] = "has not published anything yet",
-        [GP_PROCESS_DAMAGED] = "its session is damaged, nothing of it is shown",
-        [GP_PROCESS_FOREIGN] = "is not profiled",
+        [GP_PROCESS_STALE] = "the process did not answer: these are the last numbers that it published",
+        [GP_PROCESS_UNKNOWN] = "the process has not published any numbers yet",
+        [GP_PROCESS_DAMAGED] = "the session is damaged, so its numbers are not shown",
+        [GP_PROCESS_FOREIGN] = "the process is not profiled",
     };
     if (p->from_agent && p->state == GP_PROCESS_STALE)
-        fprintf(out, "  state: the agent does not run: these are the last numbers that it had\n");
+        fprintf(out, "  state: the agent is not running: these are its last numbers\n");
     else if (p->state != GP_PROCESS_LIVE)
         fprintf(out, "  state: %s%s%s\n", states[p->state], p->problem[0] ? ": " : "", p->problem);
     if (p->closed)
-        fprintf(out, "  state: the program has ended, the numbers are final\n");
+        fprintf(out, "  state: the process has ended: the numbers are final\n");
     if (p->disabled)
-        fprintf(out, "  trouble: profiling switched itself off%s%s\n", p->trouble[0] ? ": " : "", p->trouble);
+        fprintf(out, "  trouble: the library has turned profiling off%s%s\n", p->trouble[0] ? ": " : "", p->trouble);
     else if (p->trouble[0])
         fprintf(out, "  trouble: %s\n", p->trouble);
     if (p->yielded)
-        fprintf(out, "  note: the CUPTI subscriber was given up on request\n");
+        fprintf(out, "  note: the CUPTI subscriber was released on request\n");
     if (p->options[0])
         fprintf(out, "  settings: %s\n", p->options);
     if (p->stacks[0])
@@ -153,7 +153,7 @@ static void process_print(FILE *out, const struct gp_process *p, int only)
     if (p->container[0])
         fprintf(out, "  container %s", p->container);
     if (p->from_agent)
-        fprintf(out, "  from the agent's maps: totals and peaks alone");
+        fprintf(out, "  from the agent's maps: only totals and peaks");
     else if (p->state != GP_PROCESS_DAMAGED)
         fprintf(out, "  source %s%s%s%s", source ? source : "?", p->source_detail[0] ? " (" : "", p->source_detail,
                 p->source_detail[0] ? ")" : "");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * summary.c: the table of torch.cuda.memory_summary, character for character, so that scripts and
- * eyes that know it find everything where they expect it; see write.h.  The layout is a fact of
- * PyTorch's interface (its title included).
+ * summary.c: the table of torch.cuda.memory_summary, equal in every character of layout and title,
+ * so that scripts and users find each number where PyTorch has it; see write.h.
  */
 #include <write/stats.h>
 #include <write/write.h>
@@ -12,8 +11,8 @@
 
 #define GP_SUMMARY_WIDTH 75
 
-/* A unit is stepped while the group's own value is at least this: with six digits a cell stays
- * readable. */
+/* While a group's value is at least this, its cells use the next unit, so that they have at most
+ * six digits. */
 #define GP_SIZE_STEP  (768 * 1024)
 #define GP_COUNT_STEP (750 * 1000)
 
@@ -43,7 +42,7 @@ static void rule_print(FILE *out, char mark)
     fprintf(out, "|%s|\n", line);
 }
 
-/* `group` decides the unit, `value` is shown in it. */
+/* Prints `value` in the unit that `group` needs. */
 static void cell_print(FILE *out, int64_t value, int64_t group, bool bytes)
 {
     static const char *const sizes[] = {"B  ", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * values.c: single values for all writers: a size as text, and sizes, addresses and strings as JSON; see
- * write.h. */
+ * values.c: single values for all writers: a size as text; numbers, addresses and strings as JSON;
+ * see write.h. */
 #include <write/write.h>
 
 #include <base/compiler.h>
@@ -12,7 +12,7 @@ const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     size_t unit = 0;
     double value = (double)bytes;
-    /* 1023.95 would print as "1024.0": step to the next unit there. */
+    /* From 1023.95 on, "%.1f" would print "1024.0": use the next unit. */
     while (value >= 1023.95 && unit + 1 < GP_COUNT(units)) {
         value /= 1024;
         unit++;

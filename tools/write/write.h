@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- *
- * write.h: what the commands print.  Each function turns collected values into text; none of them
- * reads a process. JSON functions return new references and NULL when memory is out.
+ * write.h: formats collected values as the text and the JSON that the commands print.  No function
+ * here reads a process.  JSON functions return new references, and NULL when memory is out.
  */
 #ifndef GP_WRITE_WRITE_H
 #define GP_WRITE_WRITE_H
@@ -12,31 +11,32 @@
 
 #define GP_SIZE_TEXT 24
 
-/* "1.5 GiB", "512 B"; four significant digits at most.  Negative: "-" (unknown). */
+/* "1.500 GiB", "512 B": four significant digits, "1023.9 MiB" at most.  Negative: "-" (unknown). */
 const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
 
-/* The integer, or null if negative: unknown. */
+/* The integer; null if it is negative (unknown). */
 json_t *gp_json_known(int64_t value);
 /* "0x7f..." */
 json_t *gp_json_address(uint64_t address);
-/* The string, or null if empty. */
+/* The string; null if it is NULL or empty. */
 json_t *gp_json_text(const char *text);
-/* Prints and frees; indented unless `line`.  0, -ENOMEM (object was NULL), -errno of the stream. */
+/* Prints and frees the object; indented unless `line`.  0, -ENOMEM (object was NULL), or -errno of
+ * the stream. */
 int gp_json_print(FILE *out, json_t *object, bool line);
 
-/* gpuprof.stat/1.  device: only this one (number as people know it); -1 all. */
+/* gpuprof.stat/1.  device: only the device of this number; -1: all. */
 json_t *gp_stat_json(const struct gp_system *system, int device);
 /* A scope's peaks on one device; "device" is a number, or "host". */
 json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks);
 void gp_stat_table(FILE *out, const struct gp_system *system, int device);
-/* torch.cuda.memory_summary of one device, 47 lines. */
+/* torch.cuda.memory_summary of one device; 47 lines. */
 void gp_summary_print(FILE *out, const struct gp_device_view *device);
-/* The page of the last request that failed for lack of memory; nothing if there was none. */
+/* The report of the last request that failed for lack of memory; prints nothing if no request
+ * failed. */
 void gp_oom_print(FILE *out, const struct gp_process *process);
-/* The same as JSON: null if there was none. */
+/* The same as JSON; null if no request failed. */
 json_t *gp_oom_json(const struct gp_process *process);
-/* What there is to say about a process beside its numbers: state, losses, troubles; one line
- * each. */
+/* The notes about a process besides its numbers (state, losses, problems), one per line. */
 void gp_notes_print(FILE *out, const struct gp_process *process);
 
 /* gpuprof.trace/1: one event. */

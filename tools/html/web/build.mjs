@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bundles src/ and the libraries into one page: node build.mjs [PAGE NOTICE].
-// dist/report.html is what `make` embeds, so a build needs no npm; tests/lint/check-report rebuilds it and compares.
+// `make` embeds dist/report.html, so a build needs no npm.  tests/lint/check-report rebuilds it and compares.
 import { build } from "esbuild";
 import { readFileSync, writeFileSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -16,7 +16,7 @@ const result = await build({
 });
 const file = (end) => result.outputFiles.find((f) => f.path.endsWith(end)).text.trim();
 
-// Licences of exactly what is in the bundle.
+// The licences of the packages that are in the bundle, and of no others.
 const packages = [...new Set(Object.keys(result.metafile.inputs).map((path) => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)/)?.[1]).filter(Boolean))].sort();
 const texts = new Map();
 for (const name of packages) {
@@ -31,7 +31,7 @@ const theme = `:root{color-scheme:light;${variables(0)}}:root[data-theme=dark]{c
 const styles = await build({ absWorkingDir: here, entryPoints: ["src/report.css"], minify: true, write: false, logLevel: "warning", outdir: "out" });
 const uplot = readFileSync(join(here, "node_modules/uplot/dist/uPlot.min.css"), "utf8").trim();
 
-// Inside <script> nothing may look like markup to the parser; in a comment nothing like its end.
+// The script must not contain text that the HTML parser takes for markup, nor a comment text that looks like its end.
 const js = file(".js").replace(/<\/script/gi, "<\\/script").replace(/<!--/g, "<\\!--");
 const parts = { NOTICE: notice.replace(/--+>/g, "- ->").replace(/--/g, "- -"), CSS: theme + uplot + file(".css") + styles.outputFiles[0].text.trim(), JS: js };
 const page = readFileSync(join(here, "template.html"), "utf8").replace(/@(NOTICE|CSS|JS)@/g, (_, name) => parts[name]);

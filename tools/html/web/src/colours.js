@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every colour of the page, light and dark: build.mjs makes the style sheet's variables of this table, and canvases read it here.
-// Text on its ground keeps 4.5:1, marks 3:1; kinds differ in lightness too, so that they stay apart without hue.
+// Every colour of the page, for light and dark.  build.mjs makes the variables of the style sheet from this table, and
+// canvases read it here.  Text has a contrast of at least 4.5:1, marks of 3:1.  Kinds also differ in lightness, so that
+// hue is not needed to distinguish them.
 export const TABLE = {
     ground: ["#f5f6f8", "#12151a"],
     panel: ["#ffffff", "#1a1e25"],
@@ -34,7 +35,7 @@ export const TABLE = {
     match: ["#f08fc0", "#a83a75"],
 };
 
-// Kinds of memory, the summed ones first.
+// Kinds of memory; those that are summed come first.
 export const KINDS = {
     linear: ["#3f7ac6", "#4c82cf"],
     pool: ["#d8912b", "#c98a2c"],
@@ -52,7 +53,7 @@ export const KINDS = {
 };
 const SPARE = [["#8b5fbf", "#a683d6"], ["#5b8c3a", "#7cb057"], ["#c0504d", "#d97a77"]];
 
-// What the statistics never sum: reservations of addresses, memory of others, pages that wander.
+// Kinds that the statistics never sum: reserved addresses, memory of others, pages that migrate.
 export const UNSUMMED = new Set(["managed", "graph", "imported", "virtual"]);
 
 export function isDark() {

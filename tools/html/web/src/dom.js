@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elements and tables.  Text from the document goes in as text nodes and attribute values alone: there is no path to markup here.
+// Elements and tables.  Text from the document becomes text nodes and attribute values only, so it cannot become markup.
 import { plural } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -18,11 +18,11 @@ function fill(element, props, children) {
 export const el = (name, props, ...children) => fill(document.createElement(name), props, children);
 export const svg = (name, props, ...children) => fill(document.createElementNS(SVG, name), props, children);
 
-// Rows beyond this wait for a button: a browser lays out a thousand at once without a pause.
+// A button adds the rows beyond this: a browser lays out a thousand at once without a pause.
 const CHUNK = 1000;
 
 /* columns: [{name, value(row) -> raw value, show(row) -> text or element, number, bar(row) -> 0..1, help}]
- * The raw value stands in data-value, for scripts and for the tests. */
+ * The raw value is in data-value, for scripts and for the tests. */
 export function table({ caption, columns, rows, first = CHUNK, id, hideCaption = true }) {
     const body = el("tbody");
     const head = el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.number && "number", title: c.help }, c.name)));
@@ -51,7 +51,7 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
     return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole), more);
 }
 
-// The table beside a picture: made when it is opened.
+// The table of a picture's numbers, made when it is opened.
 export function asTable(summary, make) {
     const box = el("details", { class: "astable" }, el("summary", {}, summary));
     box.addEventListener("toggle", () => box.open && box.childElementCount === 1 && box.append(make()));
@@ -64,7 +64,7 @@ export function section(id, title, lead, ...children) {
 
 export const reduced = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// One tip for the whole page.
+// The page has one tooltip.
 const tip = el("div", { class: "tip", "aria-hidden": "true", hidden: true });
 export function showTip(event, lines) {
     if (!tip.parentNode) document.body.append(tip);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who held the peak: a flame graph of the stacks (outermost on top), and the table of the same bytes by site and kind.
+// What held the peak: a flame graph of the stacks (outermost on top), and a table of the same bytes by site and kind.
 import { select } from "d3-selection";
 import flamegraph from "d3-flame-graph";
 import { colour } from "./colours.js";
@@ -15,7 +15,7 @@ function frameClass(frame) {
     return THEIRS.test(frame.module || "") ? "library" : "native";
 }
 
-// Site parts become one tree: outermost frames first, those of one name, file and line merged.
+// Makes one tree of all parts, with the outermost frames first; frames of the same name, file and line are merged.
 function tree(model, device) {
     const root = { name: `all of ${bytes(device.peak.bytes)}`, value: 0, count: 0, sort: "library", where: "the peak", byKey: new Map() };
     for (const part of device.peak.parts) {
@@ -32,7 +32,7 @@ function tree(model, device) {
         }
     }
     const close = (node, depth) => {
-        // Alternate shades tell neighbours apart where there is no border.
+        // Alternating shades separate neighbours, which have no border.
         node.children = [...node.byKey.values()].sort((a, b) => b.value - a.value);
         delete node.byKey;
         node.children.forEach((child, i) => ((child.shade = (depth + i) % 2), close(child, depth + 1)));
@@ -49,7 +49,7 @@ function graph(model, device, status) {
     const tip = () => tip;
     tip.show = (event, d) => showTip(event, [d.data.name, d.data.where, `${bytes(d.data.value)} · ${percent(d.data.value / total)} · ${plural(d.data.count, "block")}`]);
     tip.hide = hideTip;
-    const holder = el("div", { class: "flame", tabindex: "0", role: "application", "aria-label": "Flame graph of the peak. Arrow keys move between frames, Enter zooms, Escape shows all. The table below holds the same bytes." });
+    const holder = el("div", { class: "flame", tabindex: "0", role: "application", "aria-label": "Flame graph of the peak. Arrow keys move between frames, Enter zooms, Escape shows all. The table below has the same numbers." });
     let current = null, root = null;
     const chart = flamegraph().cellHeight(ROW).inverted(true).sort(false).minFrameSize(0.6).transitionDuration(reduced() ? 0 : 220).tooltip(tip)
         .setColorMapper((d) => colour(d.highlight ? "match" : `${d.data.sort}${d.data.shade}`))
@@ -100,7 +100,7 @@ function graph(model, device, status) {
 function partsTable(model, device) {
     const total = device.peak.bytes || 1, parts = device.peak.parts;
     return table({
-        caption: "Who held the peak, by call site and kind", id: "peak-table", rows: parts, first: 10,
+        caption: "Memory at the peak, by call site and kind", id: "peak-table", rows: parts, first: 10,
         columns: [
             { name: "Call site", value: (p) => p.site, show: (p) => model.siteCell(p.site), class: "wide" },
             { name: "Kind", value: (p) => p.kind },
@@ -113,11 +113,11 @@ function partsTable(model, device) {
 
 export function flame(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns);
-    const lead = peak.bytes ? `What was live at the highest moment: ${bytes(peak.bytes)} at ${after(peak.time_ns)}${step ? `, in ${step}` : ""}.` : "Nothing was allocated here.";
+    const lead = peak.bytes ? `The blocks that were live at the peak: ${bytes(peak.bytes)} at ${after(peak.time_ns)}${step ? `, in ${step}` : ""}.` : "Nothing was allocated on this device.";
     const stacks = peak.parts.some((p) => model.site(p.site).frames.length > 1);
     if (!stacks) {
-        const why = model.recording.stacks ? null : el("p", { class: "note" }, "No call stacks in this recording: with --stacks=all the same table names the lines of the program, and a flame graph stands here.");
-        return { node: section("peak", "Who held the peak", lead, why, partsTable(model, device)), redraw() {}, destroy() {} };
+        const why = model.recording.stacks ? null : el("p", { class: "note" }, "This recording has no call stacks. With --stacks=all, this table names lines of the program, and this section has a flame graph.");
+        return { node: section("peak", "Memory at the peak", lead, why, partsTable(model, device)), redraw() {}, destroy() {} };
     }
     const status = el("p", { class: "readout", role: "status" });
     const view = graph(model, device, status);
@@ -127,5 +127,5 @@ export function flame(model, device) {
     const key = (name, text) => el("span", {}, el("span", { class: `swatch flame-${name}` }), text);
     const bar = el("div", { class: "tools" }, search, el("button", { type: "button", click: view.reset }, "Show all"),
         el("span", { class: "legend" }, key("python", "Python"), key("native", "native"), key("library", "libraries")));
-    return { node: section("peak", "Who held the peak", lead, bar, view.holder, status, partsTable(model, device)), redraw: view.redraw, destroy: view.destroy };
+    return { node: section("peak", "Memory at the peak", lead, bar, view.holder, status, partsTable(model, device)), redraw: view.redraw, destroy: view.destroy };
 }

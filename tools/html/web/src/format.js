@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as people read them.  Unknown (null) is an en dash everywhere.
+// Numbers as text.  Unknown (null) is an en dash.
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 export const NONE = "–";
 
@@ -10,7 +10,7 @@ const digits = (value) => (value >= 100 ? 0 : value >= 10 ? 1 : 2);
 export function bytes(value) {
     if (!known(value)) return NONE;
     let size = Math.abs(value), unit = 0;
-    // 1023.5 would print as 1024 of the smaller unit.
+    // From 1023.5 on, the number would be rounded to 1024: use the next unit.
     while (size >= 1023.5 && unit < UNITS.length - 1) {
         size /= 1024;
         unit++;
@@ -18,7 +18,7 @@ export function bytes(value) {
     return `${value < 0 ? "−" : ""}${unit ? size.toFixed(digits(size)) : Math.round(size)} ${UNITS[unit]}`;
 }
 
-// For axes: ticks are powers of two, so whole numbers stay whole.
+// For axes, whose ticks are powers of two: whole numbers have no decimals.
 export function tick(value) {
     if (value === 0) return "0";
     const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.abs(value)) / 10));
@@ -48,14 +48,14 @@ export function duration(seconds) {
     return `${Math.round(seconds / 86400).toLocaleString("en-US")} days`;
 }
 
-// Moments on an axis: one unit for all, no more digits than tell them apart.
+// Times on an axis: one unit for all, and no more digits than are needed to distinguish them.
 export function tickTimes(splits) {
     const most = Math.max(...splits.map((s) => Math.abs(s ?? 0)));
     const [unit, name] = most >= 600 ? [60, "min"] : most >= 1 ? [1, "s"] : most >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
     return splits.map((s) => (s === null ? "" : `${+(s / unit).toPrecision(7)} ${name}`));
 }
 
-// A forecast: more than two digits would promise too much.
+// A forecast has two digits, because it is not more precise.
 export function rough(seconds) {
     if (!known(seconds)) return NONE;
     const [unit, name] = [[31557600, "year"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= 1.5 * size) || [1, "second"];

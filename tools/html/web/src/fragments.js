@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fragmentation: three figures, each with what it means, and how they came about over time.
+// Fragmentation: three figures, each with its meaning, and a plot of the numbers behind them.
 import uPlot from "uplot";
 import { colour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
@@ -7,7 +7,7 @@ import { after, bytes, duration, exact, known, percent } from "./format.js";
 import { timePlot } from "./plot.js";
 
 const stepped = uPlot.paths.stepped({ align: 1 });
-const WHAT = [[1, "Reserved"], [2, "Allocated"], [3, "Asked for"], [4, "Largest free piece"]];
+const WHAT = [[1, "Reserved"], [2, "Allocated"], [3, "Requested"], [4, "Largest free piece"]];
 
 function figure(value, name, meaning) {
     return el("div", { class: "figure" }, el("div", { class: "value" }, percent(value)), el("div", { class: "name" }, name), el("p", {}, meaning));
@@ -24,13 +24,13 @@ function pointsTable(points) {
 function plotOf(model, points, legend) {
     const end = model.endNs / 1e9;
     const data = [points.map((p) => p[0] / 1e9), ...WHAT.map(([i]) => points.map((p) => p[i]))];
-    // The last values hold until the end.
+    // The last values are valid until the end.
     if (data[0].at(-1) < end) data.forEach((list, i) => list.push(i ? list.at(-1) : end));
     const most = points.reduce((top, p) => Math.max(top, p[1] || 0, p[2] || 0, p[4] || 0), 1);
     const line = (ink, width, dash) => ({ paths: stepped, stroke: ink, width, dash, points: { show: false } });
     const series = [{}, line(() => colour("reserved"), 1.5, [6, 4]), line(() => colour("live"), 1.5), line(() => colour("soft"), 1), line(() => colour("idleink"), 2, [2, 3])];
     const bands = [{ series: [1, 2], fill: () => colour("idle") }, { series: [2, 3], fill: () => colour("unmapped") }];
-    const readout = (i) => (i === null || i === undefined ? "The pointer or the arrow keys show the four numbers at a moment."
+    const readout = (i) => (i === null || i === undefined ? "Use the pointer or the arrow keys to see the four numbers at a moment."
         : `${duration(data[0][i])}: ${WHAT.map(([n, name]) => `${name.toLowerCase()} ${known(data[n][i]) ? bytes(data[n][i]) : "unknown"}`).join(", ")}`);
     const view = timePlot({ label: "Fragmentation over time", height: 220, data, series, end, top: () => most * 1.1, readout, draw: () => {}, legend });
     bands.forEach((band) => view.plot.addBand(band));
@@ -41,13 +41,13 @@ function plotOf(model, points, legend) {
 export function fragments(model, device) {
     const f = device.fragmentation;
     const figures = el("div", { class: "figures" },
-        figure(f.utilisation, "utilisation", "of what was reserved from the driver was allocated, when the most was reserved. The rest was held for nobody."),
-        figure(f.has_segments ? f.external : null, "external", f.has_segments ? "of the free bytes inside segments at the end lie outside the largest free piece: they cannot serve one large request." : "is known where a cache shows its segments: how much of their free bytes cannot serve one large request."),
-        figure(f.internal, "internal", "of the allocated bytes at the peak were rounding: granted, but not asked for."));
+        figure(f.utilisation, "utilisation", "of the memory reserved from the driver was allocated, when the most was reserved. The rest was not in use."),
+        figure(f.has_segments ? f.external : null, "external", f.has_segments ? "of the free bytes inside segments at the end are outside the largest free piece: one large request cannot use them." : "is unknown, because the recording has no segments of a cache. It is the share of free bytes that one large request cannot use."),
+        figure(f.internal, "internal", "of the allocated bytes at the peak were not requested: they are rounding."));
     if (!f.points.length) return { node: section("fragmentation", "Fragmentation", null, figures), redraw() {}, destroy() {} };
     const key = (cls, text) => el("span", {}, el("span", { class: `swatch ${cls}` }), text);
-    const keys = el("div", { class: "legend" }, key("line frag-reserved dashed", "reserved"), key("line frag-allocated", "allocated"), key("line frag-requested", "asked for"),
+    const keys = el("div", { class: "legend" }, key("line frag-reserved dashed", "reserved"), key("line frag-allocated", "allocated"), key("line frag-requested", "requested"), 
         key("line frag-largest dashed", "largest free piece"), key("frag-idle", "reserved, not allocated"));
     const view = plotOf(model, f.points, keys);
-    return { node: section("fragmentation", "Fragmentation", null, figures, view.node, asTable("The same as a table", () => pointsTable(f.points))), redraw: view.redraw, destroy: view.destroy };
+    return { node: section("fragmentation", "Fragmentation", null, figures, view.node, asTable("Show as a table", () => pointsTable(f.points))), redraw: view.redraw, destroy: view.destroy };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who grows: sites that hold more at each step than at the one before, with the slope and when it ends.
+// Growth: call sites that hold more with every step, with the slope and the time until the device is full.
 import { el, section, svg, table } from "./dom.js";
 import { base, bytes, count, decimal, duration, exact, known, plural, rough } from "./format.js";
 import { deviceWord } from "./model.js";
@@ -25,7 +25,7 @@ function sparkline(values) {
         svg("polygon", { points: `0,${h} ${points.join(" ")} ${w},${h}` }), svg("polyline", { points: points.join(" ") }));
 }
 
-const oomWords = (seconds) => (known(seconds) ? `in about ${rough(seconds)}` : "not foreseeable");
+const oomWords = (seconds) => (known(seconds) ? `in about ${rough(seconds)}` : "unknown");
 
 function suspectName(suspect, model) {
     const place = suspect.file ? `${base(suspect.file)}${suspect.line ? `:${suspect.line}` : ""}` : "";
@@ -35,23 +35,23 @@ function suspectName(suspect, model) {
 export function leaks(model) {
     const suspects = model.leaks.suspects;
     if (!suspects.length)
-        return { node: section("growth", "Who grows", `Judged over ${stepWords(model)}.`, el("p", { class: "note calm" }, el("strong", {}, "No suspect. "), model.leaks.why || "")), redraw() {}, destroy() {} };
+        return { node: section("growth", "Growth", `The analysis covers ${stepWords(model)}.`, el("p", { class: "note calm" }, el("strong", {}, "No suspect. "), model.leaks.why || "")), redraw() {}, destroy() {} };
     const steepest = Math.max(...suspects.map((s) => s.bytes_per_step), 1);
     const columns = [
         { name: "#", number: true, value: (s) => s.rank },
         { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), class: "wide" },
         { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device) },
-        { name: "Grows a step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
+        { name: "Growth per step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
         { name: "At each step", value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },
         { name: "Holds now", number: true, value: (s) => s.live_bytes, show: (s) => bytes(s.live_bytes), title: (s) => exact(s.live_bytes) },
         { name: "Blocks", number: true, value: (s) => s.live_count, show: (s) => count(s.live_count) },
         { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
-        { name: "Sure?", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)} (${decimal(s.confidence)})` },
+        { name: "Confidence", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)} (${decimal(s.confidence)})` },
         { name: "Device full", value: (s) => s.seconds_to_oom, show: (s) => oomWords(s.seconds_to_oom) },
     ];
     return {
-        node: section("growth", "Who grows", `Sites that hold more at the end of each step than before, over ${stepWords(model)}. Open a site for its stack.`,
-            table({ caption: "Leak suspects, the steepest first", id: "leaks-table", rows: suspects, columns, first: 50 })),
+        node: section("growth", "Growth", `Call sites that hold more with every step, over ${stepWords(model)}. Open a site to see its stack.`,
+            table({ caption: "Leak suspects, the fastest growing first", id: "leaks-table", rows: suspects, columns, first: 50 })),
         redraw() {}, destroy() {},
     };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The views that are tables with bars in their cells: sizes, churn, the bill, and what the recording is worth.
+// The sections that are tables with bars: sizes, churn and the bill; and the facts about the recording.
 import { el, section, table } from "./dom.js";
 import { after, bytes, count, decimal, exact, known, moment, duration, NONE, percent, plural } from "./format.js";
 import { stepWords } from "./leaks.js";
@@ -12,7 +12,7 @@ export function sizes(model, device) {
     const most = (field) => Math.max(1, ...rows.map((r) => r[field]));
     const number = (name, field) => ({ name, number: true, value: (r) => r[field], show: (r) => count(r[field]), bar: (r) => r[field] / most(field) });
     const size = (name, field) => ({ name, number: true, value: (r) => r[field], show: (r) => bytes(r[field]), title: (r) => exact(r[field]), bar: (r) => r[field] / most(field) });
-    return view(section("sizes", "Allocation sizes", "How often each size was allocated, how much that came to, and what of it is still live at the end.", table({
+    return view(section("sizes", "Allocation sizes", "How often each size was allocated, how many bytes that was, and how much of it is still live at the end.", table({
         caption: "Allocations by size", id: "sizes-table", rows,
         columns: [
             { name: "Size", value: (r) => r.from_bytes, show: (r) => `${bytes(r.from_bytes)} and more`, class: "nowrap" },
@@ -23,26 +23,26 @@ export function sizes(model, device) {
 
 export function churn(model) {
     const { sites, pairs, pairs_per_step: each } = model.churn;
-    if (!pairs) return view(section("churn", "Churn", "No block lived for less than one step."));
-    const lead = `${plural(pairs, "block")} lived for less than one step: ${decimal(each)} a step, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of calls into the driver costs microseconds to milliseconds, and may stop the GPU; a cache, or reusing the block, saves it.`;
+    if (!pairs) return view(section("churn", "Churn", "No block was allocated and freed within one step."));
+    const lead = `${plural(pairs, "block")} were freed within the step that allocated them: ${decimal(each)} per step, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of driver calls takes microseconds to milliseconds and may stop the GPU. A cache, or reusing the block, avoids this cost.`;
     const most = Math.max(1, ...sites.map((s) => s.pairs));
     return view(section("churn", "Churn", lead, table({
         caption: "Sites that allocate and free within one step", id: "churn-table", rows: sites, first: 10,
         columns: [
             { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site), class: "wide" },
             { name: "Pairs", number: true, value: (s) => s.pairs, show: (s) => count(s.pairs), bar: (s) => s.pairs / most },
-            { name: "A step", number: true, value: (s) => s.pairs_per_step, show: (s) => decimal(s.pairs_per_step) },
+            { name: "Per step", number: true, value: (s) => s.pairs_per_step, show: (s) => decimal(s.pairs_per_step) },
             { name: "Bytes in all", number: true, value: (s) => s.bytes, show: (s) => bytes(s.bytes), title: (s) => exact(s.bytes) },
-            { name: "Mean life", number: true, value: (s) => s.mean_life_ns, show: (s) => after(s.mean_life_ns) },
+            { name: "Mean lifetime", number: true, value: (s) => s.mean_life_ns, show: (s) => after(s.mean_life_ns) },
         ],
     })));
 }
 
 export function bill(model, device) {
     const { rows, process_bytes: process } = device.bill;
-    const lead = known(process) ? `The driver's management library says that this process uses ${bytes(process)} of the device. This is what it is made of.`
-        : "What the driver's management library says of this process is not known here, so nothing is compared; these are the parts that gpuprof knows.";
-    if (!rows.length) return view(section("bill", "The bill", "Nothing is itemised for this device."));
+    const lead = known(process) ? `NVML, the driver's management library, reports that this process uses ${bytes(process)} of the device. These are its parts.`
+        : "The recording has no total from NVML, the driver's management library, for this process. These are the parts that gpuprof knows.";
+    if (!rows.length) return view(section("bill", "The bill", "No part is known for this device."));
     const most = Math.max(1, ...rows.map((r) => r.bytes || 0));
     return view(section("bill", "The bill", lead, table({
         caption: "The bill", id: "bill-table", rows,
@@ -50,16 +50,16 @@ export function bill(model, device) {
             { name: "What", value: (r) => r.what, class: "wide" },
             { name: "Bytes", number: true, value: (r) => r.bytes, show: (r) => (known(r.bytes) ? bytes(r.bytes) : "unknown"), title: (r) => exact(r.bytes), bar: (r) => (r.bytes || 0) / most },
             { name: "Of the process", number: true, value: (r) => (known(process) && known(r.bytes) && process ? r.bytes / process : null), show: (r) => (known(process) && known(r.bytes) && process ? percent(r.bytes / process) : NONE) },
-            { name: "How", value: (r) => r.estimated, show: (r) => (r.estimated ? "estimated" : "counted") },
+            { name: "Source", value: (r) => r.estimated, show: (r) => (r.estimated ? "estimated" : "counted") },
         ],
     })));
 }
 
 const SOURCES = { cupti: "CUPTI callbacks", hooks: "driver hooks", none: "none" };
 const LOST = {
-    ring_full: "events that found the ring full", map_full: "allocations that the pointer map could not take", nested: "callbacks that interrupted our own code",
-    unknown_free: "frees of memory never seen allocated", missed_free: "addresses that came again without a free", frames_full: "calls in flight beyond the table",
-    legacy: "calls of entry points older than CUDA 3.2", device_unknown: "allocations of an unknown device", failures_full: "failed calls beyond the table",
+    ring_full: "events dropped because the ring was full", map_full: "allocations that did not fit into the pointer map", nested: "callbacks that interrupted gpuprof itself",
+    unknown_free: "frees of memory whose allocation was not seen", missed_free: "addresses allocated again without a free", frames_full: "calls in progress that did not fit into the table",
+    legacy: "calls of entry points older than CUDA 3.2", device_unknown: "allocations on an unknown device", failures_full: "failed calls that did not fit into the table",
 };
 
 export const lostOf = (model) => Object.entries(model.recording.lost || {}).filter((entry) => entry[1] > 0);
@@ -67,17 +67,17 @@ export const lostOf = (model) => Object.entries(model.recording.lost || {}).filt
 export function about(model) {
     const r = model.recording;
     const facts = [
-        ["File", r.file], ["Command", r.command_line || NONE], ["Process", `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ["Begun", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
+        ["File", r.file], ["Command", r.command_line || NONE], ["Process", `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
         ["Source", SOURCES[r.source] || r.source], ["Allocator", r.allocator === "off" ? "the program's own" : r.allocator], ["Driver", r.driver || "unknown"], ["Call stacks", r.stacks ? "yes" : "no"], ["Steps", stepWords(model)],
-        ["Begins", r.from_start ? "with the process's first event" : "while the process was running: what was live then is counted, without its stacks if none were taken"],
-        ["Ends", r.complete ? "properly, closed by its writer" : "cut: the end is missing"],
-        ["Call sites", model.sites_left_out > 0 ? `${count(model.sites.length)} here; ${plural(model.sites_left_out, "smaller one")} left out` : count(model.sites.length)],
-        ["Events", `${count(r.tried)} tried = ${count(r.delivered)} in the recording + ${count(r.dropped)} dropped`],
+        ["Start", r.from_start ? "at the process's first event" : "while the process was running: memory that was live then is included, with its call sites if stacks were recorded"],
+        ["End", r.complete ? "complete: closed by its writer" : "incomplete: the end is missing"],
+        ["Call sites", model.sites_left_out > 0 ? `${count(model.sites.length)} shown; ${plural(model.sites_left_out, "smaller one")} left out` : count(model.sites.length)],
+        ["Events", `${count(r.tried)} attempted = ${count(r.delivered)} recorded + ${count(r.dropped)} dropped`],
     ];
     const list = el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
     const rows = Object.entries(r.lost || {});
     const losses = rows.length > 0 && table({
-        caption: "What was lost in the process, by cause", id: "lost-table", rows, hideCaption: false,
+        caption: "Losses in the process, by cause", id: "lost-table", rows, hideCaption: false,
         columns: [{ name: "Cause", value: (l) => l[0], class: "mono" }, { name: "Meaning", value: (l) => (Object.hasOwn(LOST, l[0]) ? LOST[l[0]] : NONE) }, { name: "Count", number: true, value: (l) => l[1], show: (l) => count(l[1]) }],
     });
     const oom = model.oom && el("details", { class: "oom", open: true }, el("summary", {}, "The report of the last out-of-memory error"), el("pre", { tabindex: "0", role: "region", "aria-label": "Report of the last out-of-memory error" }, model.oom));

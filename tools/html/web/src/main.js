@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts the page together: the document in, one view after another, all of the chosen device.
+// Loads the document and makes the sections of the page for the chosen device.
 import { isDark } from "./colours.js";
 import { el } from "./dom.js";
 import { fragments } from "./fragments.js";
@@ -11,7 +11,7 @@ import { overview } from "./overview.js";
 import { segments } from "./segments.js";
 import { timeline } from "./timeline.js";
 
-// In the order of the questions; those of the device first.
+// The sections in their order on the page.
 const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
     ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
 const OF_ALL = new Set(["growth", "churn", "about"]);
@@ -23,7 +23,7 @@ function remembered(choice) {
     try {
         if (choice) localStorage.setItem("gpuprof-theme", choice);
     } catch {
-        // Storage is forbidden (some browsers, for files): the choice lasts as long as the page.
+        // Some browsers forbid storage for files.  The choice is then lost when the page is closed.
     }
 }
 
@@ -43,7 +43,7 @@ function themeButton(redraw) {
     say();
 }
 
-// Paper is white: canvases are painted for it, and painted back after.
+// Paper is white: draw the canvases in light colours for printing, and in the old ones afterwards.
 function printing(redraw) {
     let before;
     addEventListener("beforeprint", () => {
@@ -81,7 +81,7 @@ function show(model, device) {
     }
 }
 
-// The device in the greatest need: that which failed, else the fullest at its peak.
+// The device to show first: one that ran out of memory, else the one that was fullest at its peak.
 function first(model) {
     const failed = model.devices.find((d) => model.ooms.some((o) => o.device === d.device));
     const full = (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0);
@@ -99,6 +99,6 @@ load().then((model) => {
     document.documentElement.dataset.ready = "1";
 }).catch((error) => {
     main.replaceChildren(el("div", { class: "banner bad", role: "alert" }, el("strong", {}, "This report cannot be shown. "),
-        typeof DecompressionStream === "undefined" ? "This browser cannot unpack its data; one of 2023 or later can." : String(error.message || error)));
+        typeof DecompressionStream === "undefined" ? "This browser cannot unpack the data of the page. Use a browser of 2023 or later." : String(error.message || error)));
     document.documentElement.dataset.ready = "failed";
 });

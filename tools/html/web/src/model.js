@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The document, with what every view asks of it: sites by number, the step of a moment, names of devices.
+// The document, with functions that all sections use: sites by number, the step at a moment, names of devices.
 import { base, count, NONE } from "./format.js";
 import { el } from "./dom.js";
 
@@ -38,12 +38,12 @@ class Model {
         return this.site(id).name || "[unknown]";
     }
 
-    // For headlines: a path loses its folders.
+    // For headlines: leaves out the folders of a path.
     shortName(id) {
         return this.siteName(id).replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
     }
 
-    // "step 14 of 20": the step in which a moment lies; "" before the first and after the last.
+    // "step 14 of 20": the step at a moment; "" before the first and after the last.
     step(ns) {
         const { bounds_ns: bounds, count: steps, source } = this.steps;
         if (source === "time" || !steps || ns < bounds[0] || ns > bounds[steps]) return "";
@@ -56,7 +56,7 @@ class Model {
         return `step ${count(low + 1)} of ${count(steps)}`;
     }
 
-    // A site in a table: its name, and its stack when it is opened.
+    // A site in a table: its name; opening it shows its stack.
     siteCell(id, name = this.siteName(id)) {
         const site = this.site(id);
         if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The first screen: what was recorded and may it be trusted, five questions answered in a line each, one row per device.
+// The first screen: what was recorded, warnings, five questions with a short answer each, and a row per device.
 import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
@@ -7,15 +7,15 @@ import { lostOf } from "./lists.js";
 import { deviceWord, isHost } from "./model.js";
 
 export function banners(model) {
-    const r = model.recording, said = [];
-    const say = (kind, head, text) => said.push(el("div", { class: `banner ${kind}`, role: kind === "bad" ? "alert" : "note" }, el("strong", {}, head), " ", text));
-    if (!r.complete) say("bad", "Incomplete.", "The recording was cut off: everything here ends with its last sound block, and “at the end” means there.");
-    if (r.dropped > 0) say("bad", `${plural(r.dropped, "event")} dropped${r.tried ? ` of ${count(r.tried)}` : ""}.`, "They came faster than they could be written. Peaks and who held them may be too low, and blocks may seem to live on.");
+    const r = model.recording, list = [];
+    const say = (kind, head, text) => list.push(el("div", { class: `banner ${kind}`, role: kind === "bad" ? "alert" : "note" }, el("strong", {}, head), " ", text));
+    if (!r.complete) say("bad", "Incomplete.", "The end of the recording is missing. “At the end” on this page means at its last valid block.");
+    if (r.dropped > 0) say("bad", `${plural(r.dropped, "event")} dropped${r.tried ? ` of ${count(r.tried)}` : ""}.`, "They came faster than they could be written. Peaks may be too low, and blocks that were freed may look live.");
     const lost = lostOf(model).filter(([name]) => name !== "ring_full" || r.dropped === 0);
-    if (lost.length) say("warn", "Some calls were not followed to the end.", `${lost.map(([name, n]) => `${name}: ${count(n)}`).join(", ")} (see “About this recording”).`);
-    if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong: what they told is missing here.");
-    if (!r.from_start && r.complete) say("info", "Begun late.", "Recording began while the program was running: what it had allocated before is included as a base.");
-    return said;
+    if (lost.length) say("warn", "Some calls could not be tracked.", `${lost.map(([name, n]) => `${name}: ${count(n)}`).join(", ")} (see “About this recording”).`);
+    if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong, so their events are missing.");
+    if (!r.from_start && r.complete) say("info", "Started late.", "Recording started while the program was running. Memory that was live at that time is included.");
+    return list;
 }
 
 function answer(href, question, value, ...details) {
@@ -28,19 +28,19 @@ function peakAnswers(model, device) {
     const [first, ...rest] = peak.parts;
     const others = rest.slice(0, 2).map((p) => `${model.shortName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
-        answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `By the program's own counters; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
-        answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end ${bytes(device.allocated_end_bytes)} were left.`),
-        first ? answer("#peak", "Who held it?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
-            : answer("#peak", "Who held it?", "nobody", "Nothing was allocated."),
+        answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
+        answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end, ${bytes(device.allocated_end_bytes)} were allocated.`),
+        first ? answer("#peak", "Which call site?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
+            : answer("#peak", "Which call site?", "none", "Nothing was allocated."),
     ];
 }
 
 function growthAnswer(model, device) {
     const here = model.leaks.suspects.find((s) => s.device === device.device) || model.leaks.suspects[0];
-    if (!here) return answer("#growth", "Who grows?", "nobody", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
-    const end = known(here.seconds_to_oom) ? `At this pace ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
-    return answer("#growth", "Who grows?", here.function || model.shortName(here.site),
-        `+${bytes(here.bytes_per_step)} a step on ${deviceWord(here.device)}, ${sureness(here.confidence)} (${decimal(here.confidence)}); holds ${bytes(here.live_bytes)}. ${end}`,
+    if (!here) return answer("#growth", "What grows?", "nothing", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
+    const end = known(here.seconds_to_oom) ? `At this rate, ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
+    return answer("#growth", "What grows?", here.function || model.shortName(here.site),
+        `+${bytes(here.bytes_per_step)} per step on ${deviceWord(here.device)}, ${sureness(here.confidence)} (${decimal(here.confidence)}); holds ${bytes(here.live_bytes)}. ${end}`,
         model.leaks.suspects.length > 1 && `${plural(model.leaks.suspects.length - 1, "more suspect")} below.`);
 }
 
@@ -48,7 +48,7 @@ function fragmentAnswer(device) {
     const f = device.fragmentation, idle = device.reserved_end_bytes - device.allocated_end_bytes;
     const largest = f.points.length ? f.points.at(-1)[4] : null;
     return answer("#fragmentation", "How fragmented?", `${percent(f.utilisation)} used`,
-        `of what was reserved, at its peak. At the end ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) && idle > 0 ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
+        `of the reserved memory, at its peak. At the end, ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) && idle > 0 ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
 }
 
 function spark(device, endNs) {
@@ -72,7 +72,7 @@ function deviceTable(model, chosen, choose) {
         { name: "Over time", value: () => "", show: (d) => spark(d, model.endNs) },
         { ...size("Peak allocated", "allocated_peak_bytes"), bar: (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0) },
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
-        size("Peak reserved", "reserved_peak_bytes"), size("Allocated at the end", "allocated_end_bytes"), size("Of", "total_bytes", "What the device has"),
+        size("Peak reserved", "reserved_peak_bytes"), size("Allocated at the end", "allocated_end_bytes"), size("Of", "total_bytes", "Memory of the device"),
         { name: "Utilisation", number: true, value: (d) => d.fragmentation.utilisation, show: (d) => percent(d.fragmentation.utilisation) },
     ];
     return table({ caption: "Devices", id: "devices-table", rows: model.devices, columns });
@@ -80,9 +80,9 @@ function deviceTable(model, chosen, choose) {
 
 export function overview(model, device, choose) {
     const r = model.recording;
-    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, r.complete && !r.dropped && !lostOf(model).length ? "complete, nothing lost" : null];
+    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
     const head = el("div", { class: "title" }, el("h1", { title: r.command_line || r.comm }, r.command_line || r.comm || "gpuprof report"), el("p", { class: "facts-line" }, facts.filter(Boolean).map((f) => el("span", {}, f))));
-    if (!device) return el("div", { id: "overview" }, banners(model), head, el("p", { class: "note" }, "This recording has no device: the program did not use a GPU while it was recorded."));
+    if (!device) return el("div", { id: "overview" }, banners(model), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
     const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device));
     return el("div", { id: "overview" }, banners(model), head, answers, el("section", { id: "devices", "aria-labelledby": "devices-title" }, el("h2", { id: "devices-title", class: "hidden" }, "Devices"), deviceTable(model, device, choose)));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A plot over time: uPlot with what it lacks here: keyboard, buttons, a line that says what the cursor is on, themes, widths.
+// A plot over time.  It adds to uPlot: keys, buttons, a line of text about the point under the cursor, themes, and widths.
 import uPlot from "uplot";
 import { colour } from "./colours.js";
 import { el } from "./dom.js";
 import { tick, tickTimes } from "./format.js";
 
-// Seconds below a minute in decimal steps, above it in those of clocks.
+// Steps of the axis in seconds: decimal below a minute, as on a clock above.
 const CLOCK = [...Array.from({ length: 10 }, (_, k) => [1, 2, 5].map((n) => +`${n}e${k - 9}`)).flat(), 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
 const POWERS = Array.from({ length: 54 }, (_, i) => 2 ** i);
 const FONT = "12px system-ui, sans-serif";
@@ -20,7 +20,7 @@ function axes() {
 
 /* label; height; data; series; end: seconds; top(): highest value to show; readout(index) -> text; draw(u): on the canvas */
 export function timePlot({ label, height, data, series, end, top, readout, draw, legend }) {
-    const holder = el("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${label}. Arrow keys move along it, plus and minus zoom, shift with arrows pans, zero shows all.` });
+    const holder = el("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${label}. Arrow keys move the cursor, plus and minus zoom, shift with arrows pans, zero shows all.` });
     const line = el("p", { class: "readout", role: "status" }, readout(null));
     const plot = new uPlot({
         width: 600, height, legend: { show: false }, padding: [14, 26, 0, 0],
@@ -54,10 +54,10 @@ export function timePlot({ label, height, data, series, end, top, readout, draw,
         if (xs[at] < low || xs[at] > high) pan(xs[at] < low ? -0.5 : 0.5);
         plot.setCursor({ left: plot.valToPos(xs[at], "x"), top: 10 });
     }
-    // Steps that are seen: one point of 2000 is less than a pixel.
+    // Points per key press: one point of 2000 is less than a pixel.
     const stride = () => Math.max(1, Math.round(plot.data[0].filter((x) => x >= range()[0] && x <= range()[1]).length / 100));
     const button = (text, name, act) => el("button", { type: "button", "aria-label": name, title: name, click: act }, text);
-    const reset = button("Show all", "Show all of it", () => show(0, end));
+    const reset = button("Show all", "Show all", () => show(0, end));
     const bar = el("div", { class: "tools", role: "group", "aria-label": `${label}: zoom` }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
         button("◂", "Earlier", () => pan(-0.4)), button("▸", "Later", () => pan(0.4)), reset, el("span", { class: "hint" }, "drag to zoom"), legend);
     function buttons() {
@@ -86,7 +86,8 @@ export function timePlot({ label, height, data, series, end, top, readout, draw,
     };
 }
 
-// A picture for a colour: what is drawn with lines on canvases says what it is in words too.
+// Draws a vertical line; returns its position, or null if that is outside of the plot.  A label (word) says in words
+// what the line means, so that its colour is not needed.
 export function vertical(u, x, stroke, dash, width = 1) {
     const ctx = u.ctx, at = Math.round(u.valToPos(x, "x", true)) + 0.5;
     if (at < u.bbox.left || at > u.bbox.left + u.bbox.width) return null;
@@ -107,7 +108,7 @@ export function word(u, x, y, text, ink, align = "left") {
     ctx.save();
     ctx.font = `600 ${12 * ratio}px system-ui, sans-serif`;
     ctx.textBaseline = "middle";
-    ctx.textAlign = "left"; // axes leave theirs
+    ctx.textAlign = "left"; // the axes have changed it
     const width = ctx.measureText(text).width, pad = 4 * ratio, high = 18 * ratio;
     let left = align === "left" ? x + pad : x - width - 3 * pad;
     left = Math.max(u.bbox.left, Math.min(u.bbox.left + u.bbox.width - width - 2 * pad, left));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The segment map: every segment to scale, one after another by address as words in a text, its blocks inside; below it the
-// chosen segment alone.  One canvas each: there may be 20 000 blocks.
+// The segment map: all segments and their blocks to scale, in rows like words in a text; below it the chosen segment
+// alone.  Each of the two is one canvas, because there may be 20 000 blocks.
 import { colour } from "./colours.js";
 import { asTable, el, hideTip, section, showTip, table } from "./dom.js";
 import { bytes, count, exact, percent, plural } from "./format.js";
@@ -27,7 +27,7 @@ function hatch(ctx, ground, ink, dots) {
     return ctx.createPattern(tile, "repeat");
 }
 
-// Places of all segments on rows of this width; a segment that does not fit goes on in the next row.
+// Computes the places of all segments in rows of this width; a segment that does not fit continues in the next row.
 function layout(segments, width, rows) {
     const total = segments.reduce((sum, s) => sum + s.bytes, 0) || 1;
     const room = Math.max(width, rows * width - segments.length * (LEAST + 2));
@@ -55,7 +55,7 @@ function painter(ctx) {
     return (block, chosen, n) => (block[2] === "idle" ? idle : block[2] === "unmapped" ? gone : chosen && block[3] === chosen ? picked : live[n % 2]);
 }
 
-// One stretch [from, to) of a segment into the box.
+// Draws the stretch [from, to) of a segment into a box.
 function drawBlocks(ctx, segment, from, to, x, y, width, height, paint, chosen) {
     const scale = width / (to - from || 1);
     ctx.fillStyle = colour("sunken");
@@ -101,12 +101,12 @@ function address(text) {
 function map(model, device, status) {
     let segments = device.segments.map(sums), at = 0, block = -1, placed = { pieces: [], rows: 1 }, width = 0;
     segments.sort(ORDERS.address[1]);
-    // Nothing is chosen yet; shown alone is where the most lies idle.
+    // No block is chosen yet.  Show the segment with the most idle memory alone.
     at = segments.reduce((best, s, i) => (s.idle > segments[best].idle ? i : best), 0);
     const rows = Math.max(2, Math.min(26, Math.ceil(Math.sqrt(segments.length) * 1.6)));
     const all = el("canvas", { "aria-hidden": "true" }), one = el("canvas", { class: "one", "aria-hidden": "true" });
     const title = el("p", { class: "onetitle" });
-    const holder = el("div", { class: "map", tabindex: "0", role: "application", "aria-label": "Segment map. Left and right move between blocks, up and down between segments; the line below says what each is." }, all);
+    const holder = el("div", { class: "map", tabindex: "0", role: "application", "aria-label": "Segment map. Left and right move between blocks, up and down between segments; the line below describes the block." }, all);
     const said = (s, b) => {
         if (!b) return [`segment ${s.address}`, `${bytes(s.bytes)}, no blocks`];
         const where = `${bytes(b[1])} at 0x${(s.at + BigInt(b[0])).toString(16)}`;
@@ -206,7 +206,7 @@ function blocksTable(model, device) {
 export function segments(model, device) {
     const title = "Segment map";
     if (!device.segments || !device.segments.length)
-        return { node: section("segments", title, null, el("p", { class: "note" }, "No segments are known for this device: it held nothing at the end, or no caching allocator showed its segments.")), redraw() {}, destroy() {} };
+        return { node: section("segments", title, null, el("p", { class: "note" }, "No segments are known for this device: it held no memory at the end, or the recording has no segments of a cache.")), redraw() {}, destroy() {} };
     const status = el("p", { class: "readout", role: "status" });
     const view = map(model, device, status);
     const out = (name) => device[name] ?? model[name] ?? 0;
@@ -214,9 +214,9 @@ export function segments(model, device) {
     const key = (state, text) => el("span", {}, el("span", { class: `swatch map-${state}` }), text);
     const bar = el("div", { class: "tools" }, el("label", {}, "Segments ", view.order), el("span", { class: "legend" }, key("live", "live"), key("idle", "idle, kept by the cache"), key("unmapped", "unmapped"), key("pick", "same call site as the chosen block")));
     return {
-        node: section("segments", title, "Device memory as it lay at the end of the recording, to scale. Hatched holes between live blocks are what fragmentation is made of.",
-            bar, ...view.nodes, status, left.length > 0 && el("p", { class: "note" }, `Not shown, because the report is limited: ${left.join(" and ")}.`),
-            asTable("The same as a table", () => blocksTable(model, device))),
+        node: section("segments", title, "Device memory at the end of the recording, to scale. Hatched holes between live blocks are fragmentation.",
+            bar, ...view.nodes, status, left.length > 0 && el("p", { class: "note" }, `Not shown, because the report has limits: ${left.join(" and ")}.`),
+            asTable("Show as a table", () => blocksTable(model, device))),
         redraw: view.draw, destroy: view.destroy,
     };
 }

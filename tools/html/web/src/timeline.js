@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory over time: what is allocated, stacked by kind; what is reserved above it; marks, the peak, failures.
+// Memory over time: allocated bytes, stacked by kind; reserved bytes above them; marks, the peak and failures.
 import uPlot from "uplot";
 import { colour, isDark, kindColour, UNSUMMED } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
@@ -10,13 +10,13 @@ import { isHost } from "./model.js";
 const edge = () => (isDark() ? "#ffffff" : "#000000");
 const stepped = uPlot.paths.stepped({ align: 1 });
 
-// Values of several step functions at the moments of all: each keeps its point until its next one.
+// Samples several step functions at the times of all their points.
 function merged(lists, endNs) {
     const times = [...new Set([0, endNs, ...lists.flatMap((list) => list.map((p) => p[0]))])].sort((a, b) => a - b);
     return [times, lists.map((list) => {
         let next = 0, point = [0, 0, 0, 0];
         return times.map((t) => {
-            // Before its first point and after its stretch the last value holds.
+            // A point is valid until the next one; before the first point the value is 0.
             while (next < list.length && list[next][0] <= t) point = list[next++];
             return point;
         });
@@ -31,7 +31,7 @@ function stacked(columns, visible) {
 function marksOf(u, model) {
     const [low, high] = [u.scales.x.min, u.scales.x.max];
     const seen = model.marks.filter((m) => m.time_ns / 1e9 >= low && m.time_ns / 1e9 <= high);
-    // More than one a few pixels would be a grey curtain.
+    // Lines less than six pixels apart would make the plot grey, so then none is drawn.
     if (seen.length * 6 * devicePixelRatio > u.bbox.width) return;
     seen.forEach((m) => vertical(u, m.time_ns / 1e9, colour("strong"), [1, 4]));
 }
@@ -52,7 +52,7 @@ function drawPeak(u, device) {
     word(u, x + size, y - 2.6 * size, `peak ${bytes(device.allocated_peak_bytes)}`, colour("pick"), x > u.bbox.left + u.bbox.width * 0.7 ? "right" : "left");
 }
 
-// Within its stretch a point went from its lowest to its highest value: a stroke that is wider than a pixel only when zoomed far in.
+// Draws a stroke from the lowest to the highest value of each point.  A stretch is usually narrower than a pixel.
 function drawExtremes(u, list) {
     const ctx = u.ctx, [low, high] = [u.scales.x.min, u.scales.x.max];
     ctx.save();
@@ -83,11 +83,11 @@ function drawCapacity(u, device) {
     ctx.lineTo(u.bbox.left + u.bbox.width, y);
     ctx.stroke();
     ctx.restore();
-    word(u, u.bbox.left, y + 11 * devicePixelRatio, `the device: ${bytes(device.total_bytes)}`, colour("bad"));
+    word(u, u.bbox.left, y + 11 * devicePixelRatio, `device memory: ${bytes(device.total_bytes)}`, colour("bad"));
 }
 
 function legend(entries) {
-    return el("div", { class: "legend", role: "group", "aria-label": "What is drawn; kinds can be switched off" }, entries);
+    return el("div", { class: "legend", role: "group", "aria-label": "Legend; kinds can be switched off" }, entries);
 }
 
 function pointsTable(device) {
@@ -96,7 +96,7 @@ function pointsTable(device) {
         .flatMap(([name, list]) => list.map((p) => [name, ...p]));
     const size = (name, i) => ({ name, number: true, value: (r) => r[i], show: (r) => bytes(r[i]), title: (r) => exact(r[i]) });
     return table({
-        caption: "Memory over time: each row is a stretch of time from its moment on", id: "timeline-table", rows,
+        caption: "Memory over time: each row is a stretch of time that starts at its time", id: "timeline-table", rows,
         columns: [{ name: "What", value: (r) => r[0] }, { name: "From", number: true, value: (r) => r[1], show: (r) => after(r[1]) },
             size("Lowest", 2), size("Highest", 3), size("At its end", 4)],
     });
@@ -123,7 +123,7 @@ export function timeline(model, device) {
     const [allocated, reserved] = columns, kinds = columns.slice(2, 2 + summed.length), others = columns.slice(2 + summed.length);
     const last = (column) => column.map((p) => p[3]);
     const xs = times.map((t) => t / 1e9);
-    // The highest pile first: each later one is painted over it.
+    // The highest stack first: each later one is painted over it.
     const build = () => [xs, ...stacked(kinds, visible).reverse(), ...others.map(last), last(allocated), last(reserved)];
     const most = Math.max(device.reserved_peak_bytes || 0, device.allocated_peak_bytes || 0, ...loose.map((k) => k.most), 1);
     const top = () => (device.total_bytes > 0 && device.total_bytes < most * 1.4 ? Math.max(most, device.total_bytes) * 1.06 : most * 1.12);
@@ -133,7 +133,7 @@ export function timeline(model, device) {
         line(edge, 1.25), line(() => colour("reserved"), 1.5, [6, 4])];
     const rose = (p) => (p[2] > p[3] ? ` (up to ${bytes(p[2])} within this point)` : "");
     const readout = (i) => {
-        if (i === null || i === undefined) return `The pointer or the arrow keys show what was held when.${model.marks.length ? ` ${plural(model.marks.length, "mark")}.` : ""}`;
+        if (i === null || i === undefined) return `Use the pointer or the arrow keys to see the memory at a moment.${model.marks.length ? ` ${plural(model.marks.length, "mark")}.` : ""}`;
         const parts = summed.map((k, n) => [k.name, kinds[n][i][3]]).filter((p) => p[1] > 0).map((p) => `${p[0]} ${bytes(p[1])}`);
         const step = model.step(times[i]);
         return `${duration(times[i] / 1e9)}${step ? `, ${step}` : ""}: allocated ${bytes(allocated[i][3])}${rose(allocated[i])}, reserved ${bytes(reserved[i][3])}${parts.length > 1 ? ` (${parts.join(", ")})` : ""}`;
@@ -145,7 +145,7 @@ export function timeline(model, device) {
         drawPeak(u, device);
         model.ooms.filter((o) => o.device === device.device).forEach((o) => {
             const x = vertical(u, o.time_ns / 1e9, colour("bad"), [], 2);
-            if (x !== null) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, `out of memory: asked for ${bytes(o.requested_bytes)}`, colour("bad"), "right");
+            if (x !== null) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, `out of memory: requested ${bytes(o.requested_bytes)}`, colour("bad"), "right");
         });
     };
     const swatches = [];
@@ -170,9 +170,9 @@ export function timeline(model, device) {
     const paint = () => swatches.forEach((f) => f());
     paint();
     const view = timePlot({ label: "Memory over time", height: 340, data: build(), series, end: model.endNs / 1e9, top, readout, draw, legend: keys });
-    const lead = isHost(device.device) ? "Pinned and registered host memory, by kind." : "What the program held, stacked by kind, and what was reserved from the driver above it." + (model.marks.length ? " Dotted lines are marks of the program." : "");
+    const lead = isHost(device.device) ? "Pinned and registered host memory, by kind." : "Memory that the program held, stacked by kind, and above it the memory reserved from the driver." + (model.marks.length ? " Dotted lines are the marks of the program." : "");
     return {
-        node: section("timeline", "Memory over time", lead, view.node, asTable("The same as a table", () => pointsTable(device)),
+        node: section("timeline", "Memory over time", lead, view.node, asTable("Show as a table", () => pointsTable(device)),
             model.marks.length > 0 && asTable(`${plural(model.marks.length, "mark")} as a table`, () => marksTable(model))),
         redraw: () => (paint(), view.redraw()),
         destroy: view.destroy,
