@@ -186,10 +186,10 @@ int gp_feed_start(const struct gp_feed_setup *setup)
 {
     /* Objects are handles, pools and streams: a program with a million of them has a leak. */
     const uint64_t object_limit = 1u << 20;
-    static const uint16_t nobody;
+    static const uint16_t unarmed;
     gp_accounts.setup = *setup;
     if (!setup->armed)
-        gp_accounts.setup.armed = &nobody;
+        gp_accounts.setup.armed = &unarmed;
     int error = gp_map_new(&gp_accounts.blocks, setup->map_limit);
     if (error)
         return error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * account.h: what the files of account/ share. No other folder includes it.
+* account.h: declarations that the files of account/ share. No other folder includes it.
  */
 #ifndef GP_ACCOUNT_ACCOUNT_H
 #define GP_ACCOUNT_ACCOUNT_H
@@ -77,8 +77,8 @@ uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);
 void gp_oom_context_gone(uint32_t ctx);
 
-/* A frame keeps what a begin removed from the map until the matching end. Its number + 1 is the
- * token. */
+/* A frame keeps the record that begin removed from the map, until the matching end. Its
+ * number + 1 is the token. */
 struct gp_frame {
     uint32_t x_busy;
     uint32_t what; /* enum gp_space: the kind of begin */

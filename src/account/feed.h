@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * feed.h: the only way into the accounts. Sources (CUPTI callbacks, driver hooks) report here,
- * in plain numbers, what the driver did; account/ knows no CUDA types. Every function runs
+ * in plain numbers, each operation of the driver; account/ knows no CUDA types. Every function runs
  * between gp_thread_enter and gp_thread_leave on the application's thread (gp_feed_poll_* on the
  * poller's). None takes a lock for longer than a map shard or the counters' slow path needs,
  * makes a system call in the common case, calls malloc, or fails: what cannot be recorded is
@@ -164,7 +164,7 @@ void gp_feed_module_unloaded(uint32_t module);
 struct gp_counter;
 /* The device's gauges. NULL: the index is out of range, or there is no memory. */
 struct gp_counter *gp_feed_cache_gauges(int device);
-/* What the cache counts beside its gauges. */
+/* The cache's counts beside its gauges. */
 enum gp_feed_count { GP_FEED_RETRIES, GP_FEED_SYNCS, GP_FEED_DEVICE_ALLOCS, GP_FEED_DEVICE_FREES, GP_FEED_COUNTS };
 /* DEVICE_*: driver calls that allocated or released memory without a segment of their own (pages
  * of a growable one). */
@@ -181,7 +181,7 @@ struct gp_feed_event {
 };
 void gp_feed_cache_event(const struct gp_feed_event *event);
 
-/* What the cache knows when a request finally failed (struct gp_cache_numbers, and the bytes
+/* The cache's facts when a request finally failed (struct gp_cache_numbers, and the bytes
  * requested from the driver). */
 struct gp_feed_oom {
     uint64_t stream;
@@ -202,7 +202,7 @@ typedef void gp_feed_block_fn(void *arg, uint32_t site, uint64_t bytes);
 typedef void gp_feed_cache_walk_fn(int device, void *arg, gp_feed_block_fn *visit);
 void gp_feed_oom_walker(gp_feed_cache_walk_fn *walk);
 
-/* ---- what the poller learned ---------------------------------------------------------------------------------- */
+/* ---- results of the poller ---------------------------------------------------------------------------------- */
 
 struct gp_poll_pool {
     uint64_t pool;

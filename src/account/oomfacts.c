@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * oomfacts.c: records what was true when a request for memory failed. The failing thread writes
+ * oomfacts.c: records the facts when a request for memory failed. The failing thread writes
  * the facts at once, since the program may exit a moment later. The poller adds what only the
  * driver knows, because a callback must not query it. Called by event.c, the shim and the
  * poller. Allocates nothing.
@@ -20,7 +20,7 @@
 #define GP_OOM_DESTROY_NS 20000000ull
 
 static struct {
-    struct gp_wire_oom report; /* what the session shows */
+    struct gp_wire_oom report; /* the report in the session */
     uint32_t ctx;              /* to be queried; 0: none */
     uint64_t context;
     uint64_t logged;   /* count of the last report that was passed to the log */
@@ -44,7 +44,7 @@ static void oom_publish(void)
     __atomic_store_n(&wire->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* Readers reject numbers that exceed what a machine can have. */
+/* Readers reject numbers that exceed any real machine. */
 static int64_t oom_number(uint64_t number)
 {
     const uint64_t most = 1ull << 60;

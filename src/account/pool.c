@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a pool that the program has destroyed still counts as reserved. */
+/* The bytes that a pool destroyed by the program still counts as reserved. */
 static void pool_gone(const struct gp_record *pool)
 {
     int64_t high = INT64_MAX; /* no watermark: the driver cannot be asked */

@@ -151,7 +151,7 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     out->device = (int32_t)index;
     uint64_t mask = gp_gauge_mask(what);
     if (what == GP_RESET_ACCUMULATED) {
-        /* Under the lock, so that gp_tap_batch sees the totals and what was subtracted from them
+        /* Under the lock, so that gp_tap_batch sees the totals and the amounts subtracted from them
          * as of one instant. */
         gp_lock_take(&gp_accounts.lock);
         gp_counter_reset_totals(account->counter, mask, before, after);

@@ -29,7 +29,7 @@ static int64_t vmm_share(const struct gp_record *handle)
     return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
 }
 
-/* What a change of a handle's mappings moves in the totals. */
+/* The effect on the totals of a change of a handle's mappings. */
 struct gp_vmm_change {
     /* in */
     uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api.h: what the functions of gpuprof.h in this folder share. The program calls them on any of
- * its threads. They never start the library, call CUDA, allocate or print.
+ * api.h: helpers shared by the functions of gpuprof.h in this folder. The program calls these
+ * functions on any of its threads. They never start the library, call CUDA, allocate or print.
  */
 #ifndef GP_API_API_H
 #define GP_API_API_H

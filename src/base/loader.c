@@ -16,7 +16,7 @@
 static uint32_t x_looking; /* threads that walk the list */
 static uint32_t x_forking; /* threads that fork */
 
-/* Each side first announces what it does and then reads the other's word. All four accesses are
+/* Each side first announces itself and then reads the other's word. All four accesses are
  * sequentially consistent, so at least one side sees the other. */
 static bool loader_enter(void)
 {

@@ -18,15 +18,15 @@ struct gp_oom_facts {
     const char *comm, *device_name; /* NULL or "": unknown */
     uint64_t start_ns;              /* of the session; 0: unknown */
     int64_t total_bytes;            /* of the device, if the report has none; 0 or less: unknown */
-    int64_t untracked_bytes;        /* this process's, beside what it allocated: context and code; -1: unknown */
+    int64_t untracked_bytes;        /* this process's, beside its allocations: context and code; -1: unknown */
     const char *const *where;       /* by holder: the call site that requested it; NULL: not known, as in the library */
 };
 
 /* The sums over the facts. -1: unknown. */
 struct gp_oom_sums {
     int64_t total_bytes;
-    int64_t room_bytes;    /* what the driver and the limit left: the free bytes, or less */
-    int64_t missing_bytes; /* what the driver lacked even with all releasable memory given back */
+    int64_t room_bytes;    /* left by the driver and the limit: the free bytes, or less */
+    int64_t missing_bytes; /* missing in the driver even with all releasable memory given back */
     int64_t other_bytes;   /* not of this process, or untracked */
     bool others_are_sure;  /* other_bytes contains no memory of this process */
     int64_t pool_idle_bytes, graph_idle_bytes;
@@ -55,7 +55,7 @@ unsigned gp_oom_advise(const struct gp_oom_facts *facts);
 #define GP_OOM_PAGE_BYTES   4200
 #define GP_OOM_PAGE_LINES   40
 #define GP_OOM_PAGE_COLUMNS 100
-#define GP_OOM_WHERE        38 /* bytes of a call site: what the other columns leave */
+#define GP_OOM_WHERE        38 /* bytes of a call site: left by the other columns */
 
 /* Writes the page, NUL-terminated, and returns its length. If it does not fit, whole lines are
  * left out. */

@@ -199,7 +199,7 @@ static void one_more(struct gp_ring_cursor *cursor)
     gp_lock_give(&batch_lock);
 }
 
-static void nobody(void)
+static void check_released(void)
 {
     listen(false);
     drain_ring();
@@ -255,7 +255,7 @@ static int round_run(bool always, unsigned seed)
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     if (!always) {
-        nobody();
+        check_released();
         listen(true);
     }
     one_more(&cursor);

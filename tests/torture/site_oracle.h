@@ -246,7 +246,7 @@ static int look_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Compares what the viewer saw of the peak that the replay has reached. */
+/* Compares the viewer's readings of the peak that the replay has reached. */
 static unsigned replay_looks(const struct replay *replay, int d, uint32_t *next)
 {
     unsigned wrong = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * scenario_device.h: a simulated device, without memory, behind struct gp_backend. As a driver does, it checks that
- * what is freed, unmapped or destroyed exists, and that the memory suffices. Included by scenario.h.
+ * all that is freed, unmapped or destroyed exists, and that the memory suffices. Included by scenario.h.
  */
 #ifndef GP_TEST_UNIT_SCENARIO_DEVICE_H
 #define GP_TEST_UNIT_SCENARIO_DEVICE_H

@@ -84,7 +84,7 @@ Test(api, arguments_out_of_range)
     cr_expect_eq(gpuprof_device_count(), 1);
     cr_expect_eq(gpuprof_memory_allocated(-1), -1);
     cr_expect_eq(gpuprof_memory_allocated(1), -1);
-    cr_expect_eq(gpuprof_memory_allocated(GP_WIRE_HOST), -1, "the host is no GPU");
+    cr_expect_eq(gpuprof_memory_allocated(GP_WIRE_HOST), -1, "the host is not a GPU");
     cr_expect_eq(gpuprof_memory_allocated(INT32_MAX), -1);
     cr_expect_eq(gpuprof_reset_peak_memory_stats(64), -1);
     cr_expect_eq(gpuprof_memory_stats(0, NULL, 3), -1);

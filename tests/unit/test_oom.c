@@ -442,7 +442,7 @@ Test(oom, the_cache_and_the_driver_add_what_they_know)
     uint64_t context;
     start_accounts();
     gp_feed_oom_cache(0, &facts);
-    cr_assert_eq(wire.seq, 0, "there is no failure to add to");
+    cr_assert_eq(wire.seq, 0, "no failure was recorded");
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
     gp_feed_oom_cache(1, &facts);
     cr_assert_eq(wire.flags, 0, "another device's");
@@ -550,7 +550,7 @@ Test(oom, a_session_is_read_and_damage_is_seen)
         spoils[i](s.oom);
         read_session(&s, &p);
         cr_assert_eq(p.state, GP_PROCESS_DAMAGED, "%zu", i);
-        cr_assert(strstr(p.problem, "out of memory"), "%s", p.problem);
+        cr_assert(strstr(p.problem, "out-of-memory report"), "%s", p.problem);
         cr_assert_eq(p.oom.count, 0);
     }
     *s.oom = k8s();

@@ -182,7 +182,7 @@ static const struct scene_step collected[] = {
     {ALLOC, 'd', MIB(34), .large = {GIVES(MIB(34), MIB(34)), SEGMENTS(0, MIB(4))}, .swapped = 1},
     /* 66 MiB: no segment is idle, so there is nothing to collect; then one with an idle part. */
     {ALLOC, 'e', MIB(2), .large = {GIVES(MIB(2), MIB(2)), SEGMENTS(1, MIB(20)), SPLITS(1, MIB(18))}},
-    /* 86 MiB: split segments cannot be collected, 12 MiB fit into what is idle. */
+    /* 86 MiB: split segments cannot be collected, 12 MiB fit into the idle memory. */
     {ALLOC, 'f', MIB(12), .where = 'e', .offset = MIB(2), .large = {GIVES(MIB(12), MIB(12)), SPLITS(0, -MIB(12))}},
 };
 
@@ -235,7 +235,7 @@ Test(scenario, the_limit_holds_before_the_driver_is_asked)
 {
     scene_open(&scene, "limit", "pytorch", "", GIB(1), MIB(50));
     SCENE_RUN(&scene, limited);
-    cr_assert_eq(scene.device.allocates, 3, "only what the limit allows was asked for");
+    cr_assert_eq(scene.device.allocates, 3, "requests stay within the limit");
     scene_close(&scene);
 }
 

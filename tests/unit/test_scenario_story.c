@@ -36,7 +36,7 @@ Test(story, auto_growth_gives_the_high_end)
     scene_close(&scene);
 }
 
-/* ---- Paddle's naive_best_fit: 0.92 of what is free at once, direct calls beyond ---------------------------------- */
+/* ---- Paddle's naive_best_fit: 0.92 of the free memory at once, direct calls beyond --------------------------------- */
 
 static const struct scene_step prealloc[] = {
     /* 92 of 100 MiB. */
