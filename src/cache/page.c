@@ -189,8 +189,8 @@ static void page_unhold(struct gp_cache *cache, struct gp_block *block)
     }
 }
 
-/* Under lock: claims the idle block before the hole and cuts the hole to what is needed.  No idle block of the heap is
- * as large as the request. */
+/* Under lock: claims the hole, cut to the needed size, and holds the idle blocks beside it. No idle
+ * block of the heap is as large as the request. */
 static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
                        struct gp_place *place)
 {
