@@ -46,8 +46,8 @@ struct profile {
     bool large; /* sizes up to some MiB; else up to 64 KiB */
     bool turns; /* one operation at a time, so that the order is known and peaks are exact */
     bool trims; /* one thread gives memory back all the time */
-    bool calm;  /* small blocks, after a rise always far below the peak, and little else: the shortest way's own country
-                 */
+    /* small blocks, after a rise always far below the peak, and little else: mostly the fast path */
+    bool below_peak;
 };
 
 struct held {
@@ -228,7 +228,7 @@ static struct change *change_begin(struct worker *self)
 static uint64_t worker_size(const struct profile *profile)
 {
     uint64_t kind = oracle_draw(16);
-    if (profile->calm)
+    if (profile->below_peak)
         return 1 + oracle_draw(4096);
     if (profile->large && kind == 0)
         return (1ull << 20) + oracle_draw(3ull << 20);
@@ -242,7 +242,7 @@ static void worker_alloc(struct worker *self)
     unsigned stream = (unsigned)oracle_draw(STREAMS * 4);
     if (!held)
         abort();
-    *held = (struct held){.stream = stream == 0 && !batch->profile->calm ? STREAMS : stream % STREAMS};
+    *held = (struct held){.stream = stream == 0 && !batch->profile->below_peak ? STREAMS : stream % STREAMS};
     struct gp_request request = {.bytes = worker_size(batch->profile),
                                  .stream = held->stream == STREAMS ? GP_STREAM_ANY : held->stream,
                                  .shard = self->index + 1};
@@ -348,7 +348,7 @@ static void worker_step(struct worker *self)
 }
 
 /* The first eighth rises to the most, the rest stays below a half of it. */
-static void worker_step_calm(struct worker *self)
+static void worker_step_below_peak(struct worker *self)
 {
     struct batch *batch = self->batch;
     bool rise = batch->change_count[self->index] < batch->profile->ops / 8;
@@ -376,8 +376,8 @@ static void *worker_main(void *arg)
     while (batch->change_count[self->index] + 2 < batch->profile->ops) {
         if (batch->profile->turns)
             pthread_mutex_lock(&batch->turn);
-        if (batch->profile->calm)
-            worker_step_calm(self);
+        if (batch->profile->below_peak)
+            worker_step_below_peak(self);
         else
             worker_step(self);
         if (batch->profile->turns)
@@ -470,7 +470,7 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
     struct worker workers[THREADS_MAX] = {{0}};
     struct gp_policy policy = *gp_policy_find(profile->policy);
     char why[192];
-    if (profile->calm)
+    if (profile->below_peak)
         policy.thread_blocks = 24; /* so that a thread has too many now and then */
     shadow_open();
     if (fakedev_init(&batch.dev, profile->capacity, profile->page_bytes) != 0 ||
@@ -517,9 +517,9 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
 #define MIB (1ull << 20)
 
 static const struct profile oracle_profiles[] = {
-    {"caching", NULL, 256 * MIB, 2 * MIB, 2, 3900, .calm = true},
-    {"caching", NULL, 256 * MIB, 2 * MIB, 4, 3900, .calm = true},
-    {"caching", NULL, 256 * MIB, 2 * MIB, 8, 3900, .calm = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 2, 3900, .below_peak = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 4, 3900, .below_peak = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 8, 3900, .below_peak = true},
     {"pytorch", NULL, 256 * MIB, 0, 4, 2000, true, false, true, false},
     {"pytorch", NULL, 64 * MIB, 0, 3, 2000, true, false, false, false},
     {"pytorch", "expandable_segments:True", 256 * MIB, 2 * MIB, 3, 2000, true, false, true, false},
