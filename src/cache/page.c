@@ -28,7 +28,7 @@ static uint64_t page_round(const struct gp_cache *cache, uint64_t bytes)
  * worth profiling for its use of memory. */
 #define GP_PAGE_LEAST (8u << 20)
 
-/* The size of a new handle: a 24th of what is reserved. A handle moves only as a whole, so reserved
+/* The size of a new handle: a 24th of the reserve. A handle moves only as a whole, so reserved
  * can follow the need to within 4 %. Smaller handles would cost more, because a call's cost grows
  * with the number of handles. Policies that do not move pages have one size. */
 static uint64_t page_unit(const struct gp_cache *cache, bool small)
