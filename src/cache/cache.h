@@ -176,9 +176,9 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream);
 
 /* ---- private pools: graph capture (PyTorch's beginAllocateToPool .. releasePool) ------------------------------- */
 
-/* Memory of a pool serves requests that name the pool alone; it counts in the same gauges.  begin makes the pool or
- * takes another reference; release drops one; without references and live blocks its memory can be given back. 0,
- * -ENOMEM, -ENOENT. */
+/* Memory of a pool serves only requests that name the pool; it counts in the same gauges. begin
+ * creates the pool or takes another reference; release drops one. A pool's memory can be released
+ * when the pool has no references and no live blocks. 0, -ENOMEM, -ENOENT. */
 int gp_cache_pool_begin(struct gp_cache *cache, uint64_t pool);
 int gp_cache_pool_release(struct gp_cache *cache, uint64_t pool);
 

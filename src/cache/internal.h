@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * internal.h: what the files of cache/ share. No other folder includes it.
+ * internal.h: declarations that the files of cache/ share. No other folder includes it.
  *
  * Locks. `lock` guards every record. `grow` is held around backend calls that get memory, release
  * it or wait for fences. It is taken before `lock`, never inside it. No backend call is made under

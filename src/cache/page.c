@@ -28,7 +28,7 @@ static uint64_t page_round(const struct gp_cache *cache, uint64_t bytes)
  * worth profiling for its use of memory. */
 #define GP_PAGE_LEAST (8u << 20)
 
-/* The size of a new handle: a 24th of what is reserved. A handle moves only as a whole, so reserved
+/* The size of a new handle: a 24th of the reserve. A handle moves only as a whole, so reserved
  * can follow the need to within 4 %. Smaller handles would cost more, because a call's cost grows
  * with the number of handles. Policies that do not move pages have one size. */
 static uint64_t page_unit(const struct gp_cache *cache, bool small)
@@ -189,8 +189,8 @@ static void page_unhold(struct gp_cache *cache, struct gp_block *block)
     }
 }
 
-/* Under lock: claims the idle block before the hole and cuts the hole to what is needed.  No idle block of the heap is
- * as large as the request. */
+/* Under lock: claims the hole, cut to the needed size, and holds the idle blocks beside it. No idle
+ * block of the heap is as large as the request. */
 static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t bytes, enum gp_growth how,
                        struct gp_place *place)
 {

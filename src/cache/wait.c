@@ -19,7 +19,7 @@
  * once. A policy that reproduces PyTorch uses one fence per block. */
 #define GP_ASKED_BLOCKS 4
 /* A free queries fences only when this many are outstanding. Allocations query them before they
- * look elsewhere, so there is no hurry, and a query costs about as much as a fence. A policy that
+ * look elsewhere, so it is not urgent, and a query costs about as much as a fence. A policy that
  * reproduces PyTorch queries at every free. */
 #define GP_FENCES_UNQUERIED 16
 /* With more streams on one fence, it covers all streams. */

@@ -129,7 +129,7 @@ static inline bool gp_gate_hold(struct gp_gate *gate)
 {
     uint32_t seen = GP_GATE_OPEN;
     /* Check first: the compare-and-swap costs some 5 ns even when it fails, and in central mode it
-     * always would. Busy means another thread of this shard; gp_counter_apply is no slower than to
+     * always would. Busy means another thread of this shard; gp_counter_apply is not slower than to
      * wait for it. */
     return __atomic_load_n(&gate->state, __ATOMIC_RELAXED) == GP_GATE_OPEN &&
            __atomic_compare_exchange_n(&gate->state, &seen, GP_GATE_BUSY, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);

@@ -47,9 +47,10 @@ struct gp_ring_pair {
     uint64_t before;
 };
 
-/* [ring.R3] [ring.A1] Replaces both words if both are as seen.  Hand-written on x86-64 because the builtin needs -mcx16
- * and because the thread sanitizer's runtime emulates it under a lock that the 8-byte accesses do not take.  Every
- * x86-64 processor since 2006 has the instruction. */
+/* [ring.R3] [ring.A1] Replaces both words if both still equal `seen`. Written by hand on x86-64,
+ * because the builtin needs -mcx16 and because the thread sanitizer's runtime emulates it under a
+ * lock that the 8-byte accesses do not take. Every x86-64 processor since 2006 has the
+ * instruction. */
 static bool ring_swap(struct gp_wire_chunk *chunk, struct gp_ring_pair seen, struct gp_ring_pair want)
 {
 #ifdef __x86_64__

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     setup.failures = data[2] & 1;
     setup.captures = data[2] & 2;
     setup.gone_live = data[2] & 4;
-    setup.calm = data[3] & 128;
+    setup.below_peak = data[3] & 128;
     setup.check_every = data[2] & 16 ? 1 + (data[2] >> 5) * 16 : 1;
     setup.limit_bytes = data[3] % 2 ? data[3] * 4 * MIB : 0;
     if (cachemodel_init(&model, &setup) != 0)

@@ -9,10 +9,11 @@
 
 #define MIB (1ull << 20)
 
-/* A calm run: its first CALM_RISE operations only allocate; after that there are never more than half as many
- * blocks. A thread may keep so few blocks that it exceeds the limit now and then. */
-#define CALM_RISE  150
-#define CALM_LOCAL 12
+/* A run below the peak: its first BELOW_PEAK_RISE operations only allocate; after that there are
+ * never more than half as many blocks. A thread may keep so few blocks that it exceeds the limit
+ * now and then. */
+#define BELOW_PEAK_RISE  150
+#define BELOW_PEAK_LOCAL 12
 
 const struct cachemodel_setup cachemodel_places[CACHEMODEL_PLACES] = {
     {.policy = "pytorch"},
@@ -427,8 +428,8 @@ int cachemodel_init(struct cachemodel *model, const struct cachemodel_setup *set
     model->policy = *policy;
     if (setup->conf && gp_policy_configure(&model->policy, setup->conf, why, sizeof why) != 0)
         return -1;
-    if (setup->calm && model->policy.thread_blocks)
-        model->policy.thread_blocks = CALM_LOCAL;
+    if (setup->below_peak && model->policy.thread_blocks)
+        model->policy.thread_blocks = BELOW_PEAK_LOCAL;
     if (fakedev_init(&model->dev, setup->capacity, setup->page_bytes) != 0 ||
         gp_counter_new(&model->gauges, GP_GAUGES, 8) != 0)
         abort();
@@ -446,14 +447,14 @@ int cachemodel_init(struct cachemodel *model, const struct cachemodel_setup *set
     return 0;
 }
 
-static bool step_calm(struct cachemodel *model, struct step step)
+static bool step_below_peak(struct cachemodel *model, struct step step)
 {
     step.kind = 0;
     step.which %= 2;
     step.bits = step.bits & ~15u; /* up to 2 KiB */
-    if (model->steps < CALM_RISE)
+    if (model->steps < BELOW_PEAK_RISE)
         return step_alloc(model, &step);
-    if (step.what < 30 && model->count < CALM_RISE / 2)
+    if (step.what < 30 && model->count < BELOW_PEAK_RISE / 2)
         return step_alloc(model, &step);
     if (step.what < 60)
         return step_free(model, &step);
@@ -468,8 +469,8 @@ static bool step_calm(struct cachemodel *model, struct step step)
 
 static bool step_do(struct cachemodel *model, const struct step *step)
 {
-    if (model->setup.calm)
-        return step_calm(model, *step);
+    if (model->setup.below_peak)
+        return step_below_peak(model, *step);
     if (step->what < 26)
         return step_alloc(model, step);
     if (step->what < 48)

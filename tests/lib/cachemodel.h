@@ -24,13 +24,13 @@ struct cachemodel_setup {
     const char *conf; /* NULL: none */
     uint64_t capacity, limit_bytes, page_bytes;
     /* Everything is checked after every so many operations; 0: after each. Reading the statistics closes the
-     * counters for a while, and with them the cache's shortest path. Tests need both states. */
+     * counters for a while, and with them the cache's fast path. Tests need both states. */
     unsigned check_every;
-    bool calm;   /* after a rise, small blocks far below the peak and little else: the cache's shortest path applies */
-    bool linear; /* every request says GP_REQUEST_LINEAR */
-    bool failures;  /* operations may script failures of calls that take memory or concern fences */
-    bool captures;  /* ... or start a capture */
-    bool gone_live; /* streams are destroyed while blocks of theirs are live */
+    bool below_peak; /* after a rise, small blocks far below the peak and little else: mostly the cache's fast path */
+    bool linear;     /* every request says GP_REQUEST_LINEAR */
+    bool failures;   /* operations may script failures of calls that take memory or concern fences */
+    bool captures;   /* ... or start a capture */
+    bool gone_live;  /* streams are destroyed while blocks of theirs are live */
 };
 
 struct cachemodel_block {

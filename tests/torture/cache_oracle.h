@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache_oracle.h: threads that share one caching allocator, and the checks of what must never
- * happen. Used by cache.c and, with a device whose fences report too early, by cache_mutant.c.
+ * cache_oracle.h: threads that share one caching allocator, and what may never happen meanwhile.  Used by cache.c and,
+ * with a device whose fences lie, by cache_mutant.c.
  *
- * A shadow word for every 256 bytes of the fake device's address space names the owner. When a
- * block is allocated, the new owner's word is exchanged in. The old word must be dead, with its
- * work done or ordered before (same stream). Memory that is released to the device must be dead
- * and done. Two plain words at the ends of each block stand for its contents: TSan reports a
- * handover between threads that nothing orders.
+ * A shadow word for every 256 bytes of the fake device's address space tells the owner.  Given memory is exchanged for
+ * the new owner's word, and the old word must be dead, its work done or ordered before (same stream); memory that
+ * leaves must be dead and done.  Two plain words at the ends of each block stand for its contents: TSan reports a
+ * handover from thread to thread that nothing orders.
  *
  * The device's work completes when a thread lets it, and when the cache waits for a fence.
  */
@@ -29,15 +28,15 @@
 
 enum { THREADS_MAX = 8, STREAMS = 3, OPS_MAX = 4000, MAILBOX = 32, HELD_MAX = 64 };
 
-#define GRANULE       256ull /* the smallest size that any policy returns */
+#define GRANULE       256ull /* the least that any policy gives */
 #define LIVE          (1ull << 63)
 #define HARD          (1ull << 62) /* freed with a promise about all streams: must be done before any reuse */
-#define WORK(_word)   ((_word) & ((1ull << 40) - 1)) /* number of the last piece of work; 0: no work */
+#define WORK(_word)   ((_word) & ((1ull << 40) - 1)) /* number of the last piece of work; 0: none */
 #define STREAM(_word) ((unsigned)((_word) >> 40 & 0xff))
 
 struct shadow {
     uint64_t word, recorded; /* atomic */
-    uint64_t contents;       /* plain, not atomic, on purpose */
+    uint64_t contents;       /* plain, on purpose */
 };
 
 struct profile {
@@ -46,9 +45,9 @@ struct profile {
     unsigned threads, ops;
     bool large; /* sizes up to some MiB; else up to 64 KiB */
     bool turns; /* one operation at a time, so that the order is known and peaks are exact */
-    bool trims; /* one thread releases memory all the time */
-    /* Small blocks that stay far below the peak after a rise, and few other ones: this exercises the shortest path. */
-    bool calm;
+    bool trims; /* one thread gives memory back all the time */
+    /* small blocks, after a rise always far below the peak, and little else: mostly the fast path */
+    bool below_peak;
 };
 
 struct held {
@@ -73,7 +72,7 @@ struct batch {
     struct fakedev dev;
     struct gp_cache *cache;
     uint64_t seed;
-    struct held *mailbox[MAILBOX]; /* atomic: blocks that any thread may free */
+    struct held *mailbox[MAILBOX]; /* atomic: blocks that whoever comes by frees */
     uint32_t tickets;              /* atomic */
     pthread_mutex_t turn;
     struct change *changes[THREADS_MAX];
@@ -107,7 +106,7 @@ static inline uint64_t oracle_draw(uint64_t below)
 }
 
 void gp_testpoint(const char *name);
-/* Yields the processor in one window of 16. */
+/* Gives the processor away in one window of 16. */
 void gp_testpoint(const char *name)
 {
     (void)name;
@@ -129,7 +128,7 @@ static void tally_add(uint64_t *count)
 
 /* ---- the shadow ------------------------------------------------------------------------------------------------- */
 
-/* The device hands out its lowest free addresses, and all ranges together are far below this. */
+/* The device gives its lowest free addresses, and all ranges together are far below this. */
 #define SHADOW_BYTES ((16ull << 30) / GRANULE * sizeof(struct shadow))
 
 static void shadow_open(void)
@@ -152,8 +151,7 @@ static struct shadow *shadow_at(uint64_t address)
     return &shadow_map[(address - FAKEDEV_BASE) / GRANULE];
 }
 
-/* Is the work of the dead word complete or ordered before `stream` (STREAMS: before all
- * streams)? */
+/* Is what the dead word stands for out of the way of `stream` (STREAMS: of all)? */
 static bool shadow_ordered(struct batch *batch, uint64_t word, unsigned stream)
 {
     if (WORK(word) == 0 || fakedev_done(&batch->dev, STREAM(word), WORK(word)))
@@ -174,7 +172,7 @@ static void shadow_grant(struct batch *batch, const struct held *held, unsigned 
         if (word & LIVE)
             tally_wrong(batch, "two live blocks", held->grant.address, word);
         else if (!shadow_ordered(batch, word, held->stream) || !shadow_ordered(batch, recorded, held->stream))
-            tally_wrong(batch, "allocated while work was pending", held->grant.address, word);
+            tally_wrong(batch, "given under pending work", held->grant.address, word);
     }
     first->contents = end[-1].contents = mine;
 }
@@ -230,7 +228,7 @@ static struct change *change_begin(struct worker *self)
 static uint64_t worker_size(const struct profile *profile)
 {
     uint64_t kind = oracle_draw(16);
-    if (profile->calm)
+    if (profile->below_peak)
         return 1 + oracle_draw(4096);
     if (profile->large && kind == 0)
         return (1ull << 20) + oracle_draw(3ull << 20);
@@ -244,7 +242,7 @@ static void worker_alloc(struct worker *self)
     unsigned stream = (unsigned)oracle_draw(STREAMS * 4);
     if (!held)
         abort();
-    *held = (struct held){.stream = stream == 0 && !batch->profile->calm ? STREAMS : stream % STREAMS};
+    *held = (struct held){.stream = stream == 0 && !batch->profile->below_peak ? STREAMS : stream % STREAMS};
     struct gp_request request = {.bytes = worker_size(batch->profile),
                                  .stream = held->stream == STREAMS ? GP_STREAM_ANY : held->stream,
                                  .shard = self->index + 1};
@@ -253,7 +251,7 @@ static void worker_alloc(struct worker *self)
     change->end = ticket(batch);
     if (rc) {
         if (rc != GP_BACKEND_OOM)
-            tally_wrong(batch, "alloc: an error other than out of memory", 0, rc);
+            tally_wrong(batch, "alloc: not out of memory, but an error", 0, rc);
         tally_add(&batch->tally.ooms);
         free(held);
         return;
@@ -264,7 +262,7 @@ static void worker_alloc(struct worker *self)
     self->held[self->count++] = held;
 }
 
-/* Submits the last work before the free: all work pending on that stream is ordered before it. */
+/* Submits the last work before the free: whatever was pending on that stream before is ordered before it. */
 static void worker_release(struct worker *self, struct held *held)
 {
     struct batch *batch = self->batch;
@@ -278,7 +276,7 @@ static void worker_release(struct worker *self, struct held *held)
     if (!gp_cache_release(batch->cache, held->grant.address, any ? GP_FREE_UNORDERED : GP_FREE_ORDERED, self->index + 1,
                           &given) ||
         memcmp(&given, &held->grant, sizeof given) != 0)
-        tally_wrong(batch, "release: differs from the allocation", held->grant.address, 0);
+        tally_wrong(batch, "release: not what was given", held->grant.address, 0);
     change->end = ticket(batch);
     free(held);
 }
@@ -303,7 +301,7 @@ static void worker_record(struct worker *self)
     tally_add(&self->batch->tally.recorded);
 }
 
-/* Puts a block where another thread will free it, and frees the block that was there. */
+/* Puts a block where another thread frees it, and frees what lay there. */
 static void worker_cross(struct worker *self)
 {
     struct held **slot = &self->batch->mailbox[oracle_draw(MAILBOX)];
@@ -323,7 +321,7 @@ static void worker_look(struct worker *self)
         gp_cache_numbers(self->batch->cache, &numbers);
     if (!gp_cache_find(self->batch->cache, held->grant.address + held->grant.bytes - 1, &found) ||
         memcmp(&found, &held->grant, sizeof found) != 0)
-        tally_wrong(self->batch, "find: differs from the allocation", held->grant.address, 0);
+        tally_wrong(self->batch, "find: not what was given", held->grant.address, 0);
 }
 
 static void worker_step(struct worker *self)
@@ -349,8 +347,8 @@ static void worker_step(struct worker *self)
         worker_release(self, worker_take(self));
 }
 
-/* The first eighth rises to the maximum; the rest stays below half of it. */
-static void worker_step_calm(struct worker *self)
+/* The first eighth rises to the most, the rest stays below a half of it. */
+static void worker_step_below_peak(struct worker *self)
 {
     struct batch *batch = self->batch;
     bool rise = batch->change_count[self->index] < batch->profile->ops / 8;
@@ -378,8 +376,8 @@ static void *worker_main(void *arg)
     while (batch->change_count[self->index] + 2 < batch->profile->ops) {
         if (batch->profile->turns)
             pthread_mutex_lock(&batch->turn);
-        if (batch->profile->calm)
-            worker_step_calm(self);
+        if (batch->profile->below_peak)
+            worker_step_below_peak(self);
         else
             worker_step(self);
         if (batch->profile->turns)
@@ -391,7 +389,7 @@ static void *worker_main(void *arg)
 
 /* ---- at rest ---------------------------------------------------------------------------------------------------- */
 
-/* The largest peak that any order within the tickets allows, and the smallest one. */
+/* The greatest total that any order within the tickets allows, and the least greatest one. */
 static void peak_bounds(const struct batch *batch, int64_t *low, int64_t *high)
 {
     int64_t *early = calloc(batch->tickets + 1, sizeof *early), *late = calloc(batch->tickets + 1, sizeof *late);
@@ -464,7 +462,7 @@ static void rest_empty(struct batch *batch, struct worker *workers)
         tally_wrong(batch, batch->dev.faults ? batch->dev.fault : left, 0, 0);
 }
 
-/* One batch: a fresh device, a fresh cache, threads run freely, then the checks at rest. */
+/* One batch: fresh device, fresh cache, threads run free, then the judgement at rest. */
 static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool lies, struct tally *tally)
 {
     static struct change *changes[THREADS_MAX];
@@ -472,8 +470,8 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
     struct worker workers[THREADS_MAX] = {{0}};
     struct gp_policy policy = *gp_policy_find(profile->policy);
     char why[192];
-    if (profile->calm)
-        policy.thread_blocks = 24; /* so that a thread sometimes has too many */
+    if (profile->below_peak)
+        policy.thread_blocks = 24; /* so that a thread has too many now and then */
     shadow_open();
     if (fakedev_init(&batch.dev, profile->capacity, profile->page_bytes) != 0 ||
         (profile->conf && gp_policy_configure(&policy, profile->conf, why, sizeof why) != 0))
@@ -499,11 +497,11 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
         pthread_join(workers[t].thread, NULL);
     rest_judge(&batch, workers);
     oracle_random = seed | 1;
-    if (batch.tally.wrong == 0) /* a broken cache is left alone: destroying it could hang */
+    if (batch.tally.wrong == 0) /* a broken one is left alone: its end could hang */
         rest_empty(&batch, workers);
     oracle_random = 0;
     fakedev_fini(&batch.dev);
-    if (batch.tally.wrong) /* otherwise all memory has been released, and every word with it */
+    if (batch.tally.wrong) /* else all memory has left, and with it every word */
         shadow_close();
     tally->batches++;
     tally->allocs += batch.tally.allocs;
@@ -519,9 +517,9 @@ static void oracle_batch_run(const struct profile *profile, uint64_t seed, bool 
 #define MIB (1ull << 20)
 
 static const struct profile oracle_profiles[] = {
-    {"caching", NULL, 256 * MIB, 2 * MIB, 2, 3900, .calm = true},
-    {"caching", NULL, 256 * MIB, 2 * MIB, 4, 3900, .calm = true},
-    {"caching", NULL, 256 * MIB, 2 * MIB, 8, 3900, .calm = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 2, 3900, .below_peak = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 4, 3900, .below_peak = true},
+    {"caching", NULL, 256 * MIB, 2 * MIB, 8, 3900, .below_peak = true},
     {"pytorch", NULL, 256 * MIB, 0, 4, 2000, true, false, true, false},
     {"pytorch", NULL, 64 * MIB, 0, 3, 2000, true, false, false, false},
     {"pytorch", "expandable_segments:True", 256 * MIB, 2 * MIB, 3, 2000, true, false, true, false},

@@ -52,7 +52,7 @@ static void run_places(unsigned steps, unsigned seeds, const struct cachemodel_s
             setup.captures = how->captures;
             setup.gone_live = how->gone_live;
             setup.check_every = how->check_every;
-            setup.calm = how->calm;
+            setup.below_peak = how->below_peak;
             run(&setup, seed, steps, &model);
             allocs += model.allocs;
             frees += model.frees;
@@ -98,10 +98,10 @@ Test(cache_model, unwatched, .timeout = 300)
     run_places(3000, 3, &(struct cachemodel_setup){.check_every = 61, .gone_live = true});
 }
 
-Test(cache_model, calm, .timeout = 300)
+Test(cache_model, below_peak, .timeout = 300)
 {
-    run_places(10000, 3, &(struct cachemodel_setup){.calm = true, .check_every = 997});
-    run_places(5000, 3, &(struct cachemodel_setup){.calm = true, .check_every = 499, .gone_live = true});
+    run_places(10000, 3, &(struct cachemodel_setup){.below_peak = true, .check_every = 997});
+    run_places(5000, 3, &(struct cachemodel_setup){.below_peak = true, .check_every = 499, .gone_live = true});
 }
 
 /* ---- every call fails once -------------------------------------------------------------------------------------- */
