@@ -466,7 +466,7 @@ static __always_inline void row_move(struct gp_map_process *row, const struct cl
     row->total_bytes = to->said.total_bytes;
 }
 
-/* A new row; NULL if there is no room. */
+/* Creates a row; NULL if the table or the container's share is full. */
 static __always_inline struct gp_map_process *row_make(const struct gp_map_process_key *key, const struct who *who,
                                                        struct gp_map_container *holder)
 {

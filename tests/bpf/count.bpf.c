@@ -3,8 +3,8 @@
  * count.bpf.c: a minimal listener at gpuprof:batch, for tests and benchmarks of the side that fires
  * it. It counts by process and, on request, passes whole batches to user space.
  *
- * It also does what a profiler with probes on the driver's own functions does: an aggregation at
- * each call. It has no return probes, so it sees neither addresses nor failures: less than such a
+ * It also imitates a profiler with probes on the driver's own functions: an aggregation at each
+ * call. It has no return probes, so it sees neither addresses nor failures: less than such a
  * profiler needs.
  */
 #include <gpuprof/batch.h>

@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs tests/integration/test_bpf and test_bpf_ends on Debian's 6.1 kernel in QEMU, without KVM (half a minute on an idle machine): the programs must
-# load and count there too, by perf_event_open, since uprobe_multi came with 6.6.  Cgroups are as on a hybrid host.
+# Runs tests/integration/test_bpf and test_bpf_ends on Debian's 6.1 kernel in QEMU, without KVM (half a minute on an idle
+# machine). The programs must load and count there too, with perf_event_open, since uprobe_multi came with 6.6. Cgroups
+# are as on a hybrid host.
 #
 #   tests/bpf/qemu.sh BUILD [CRITERION_FILTER]     KERNEL=vmlinuz: another kernel than the package's; GPUPROF_TEST_VERBOSE=1
 #
-# Ends with "N passed, N failed, N skipped"; 77 where QEMU or the kernel cannot be had.
+# Ends with "N passed, N failed, N skipped"; 77 if QEMU or the kernel is not available.
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1") filter=${2:-*}
 work=$(mktemp -d)
 qemu_pid=
 trap '[ -z "$qemu_pid" ] || kill "$qemu_pid" 2>/dev/null; rm -rf "$work"' EXIT
-[ "$(uname -m)" = x86_64 ] || { echo "the guest runs this machine's programs: x86_64 alone"; exit 77; }
+[ "$(uname -m)" = x86_64 ] || { echo "the guest runs this machine's programs, so x86_64 is required"; exit 77; }
 command -v qemu-system-x86_64 >/dev/null || { echo "no qemu-system-x86_64 (package qemu-system-x86)"; exit 77; }
 command -v cpio >/dev/null || { echo "no cpio"; exit 77; }
 
@@ -23,13 +24,13 @@ if [ -z "$kernel" ]; then
 fi
 if [ -z "$kernel" ]; then
     package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-cloud-amd64$' | sort -V | tail -n 1 | cut -d ' ' -f 1)
-    [ -n "$package" ] || { echo "no package of a 6.1 kernel here"; exit 77; }
+    [ -n "$package" ] || { echo "no package of a 6.1 kernel is available"; exit 77; }
     (cd "$work" && apt-get download "$package" >/dev/null 2>&1 && dpkg -x ./*.deb .) || { echo "cannot fetch $package"; exit 77; }
     cp "$work"/boot/vmlinuz-6.1.* "$build/qemu/"
     kernel=$(find "$build/qemu" -name 'vmlinuz-6.1.*' | head -n 1)
 fi
 
-# A root of what the test needs: itself, its programs, the library, the simulated GPU, a shell, and what they are linked with.
+# The root file system has the tests, their programs, the library, the simulated GPU, a shell and their shared libraries.
 root=$work/root
 mkdir -p "$root"/{proc,sys,dev,tmp,bin,build/tests/integration,build/tests/programs}
 cp "$build"/tests/integration/{test_bpf,test_bpf_ends} "$root/build/tests/integration/"
@@ -70,7 +71,7 @@ while :; do :; done
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc --quiet) | gzip -1 >"$work/initrd"
-# no_timer_check: on a loaded host the emulated timer fails the boot-time check, and the kernel stops.
+# no_timer_check: on a loaded host the emulated timer fails the boot-time check and the kernel stops.
 timeout "${QEMU_SECONDS:-540}" qemu-system-x86_64 -accel tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot -net none \
     -kernel "$kernel" -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" >"$work/out" 2>&1 </dev/null &
 qemu_pid=$!

@@ -227,7 +227,7 @@ CASE static void uuid_text(char out[48], int device)
 CASE static int64_t number(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
-    cr_assert(eq(int, json_is_integer(value), 1), "%s is no number", key);
+    cr_assert(eq(int, json_is_integer(value), 1), "%s is not a number", key);
     return json_integer_value(value);
 }
 

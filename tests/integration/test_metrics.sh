@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The metrics under a real Prometheus, its rules and the dashboard: test_metrics.sh BUILD_DIR
+# Tests the metrics under a real Prometheus, its rules and the dashboard: test_metrics.sh BUILD_DIR
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-# needs.sh unpacks it there, so that no service is installed.
+# needs.sh unpacks Prometheus there, so that no service is installed.
 PATH=$PATH:$PWD/build/aside/usr/bin
 export PATH
 for tool in python3 prometheus promtool; do
-    command -v $tool > /dev/null || { echo "no $tool here: deploy/needs.sh all installs it"; exit 77; }
+    command -v $tool > /dev/null || { echo "no $tool here: deploy/needs.sh all unpacks it"; exit 77; }
 done
 # The agent mounts a missing BPF file system: in a mount namespace of the test's own it leaves none on the machine.
 alone=

@@ -55,7 +55,7 @@ static void begin(void)
         cr_skip_test("%s", why);
     cr_assert(error == 0, "%s", why);
     keeper_start(NULL);
-    snprintf(library, sizeof library, "/tmp/gpuprof-test-greet-%d.so", getpid());
+    snprintf(library, sizeof library, "/tmp/gpuprof-test-query-%d.so", getpid());
     snprintf(command, sizeof command, "cp '%s' %s", path_library(), library);
     cr_assert(system(command) == 0);
     library_fd = open(library, O_RDONLY | O_CLOEXEC);

@@ -15,9 +15,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define MIB    (1ll << 20)
-#define OTHERS 65534 /* the user "nobody" */
-#define NOBODY 61237 /* a user without processes in any test */
+#define MIB         (1ll << 20)
+#define OTHERS      65534 /* an ordinary user */
+#define UNUSED_USER 61237 /* a user without processes in any test */
 
 static struct gp_test_pins pins;
 
@@ -73,7 +73,7 @@ static void open_to_all(void)
 /* Runs a command as a user without processes that a reset could affect. */
 static struct result run_without_processes(const char *command)
 {
-    return run_by(NOBODY, command);
+    return run_by(UNUSED_USER, command);
 }
 
 /* As run_without_processes, with permission to read and write the maps but no other user's session,
@@ -87,7 +87,7 @@ static struct result run_apart(const char *command)
 static int64_t number(json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
-    cr_assert(json_is_integer(value), "%s is no number", key);
+    cr_assert(json_is_integer(value), "%s is not a number", key);
     return json_integer_value(value);
 }
 
@@ -244,7 +244,7 @@ Test(system, without_a_process_a_device_is_the_machines)
     expect(run_without_processes("reset --accumulated --device 0"), 3, NULL, "no process of yours");
     char line[256];
     snprintf(line, sizeof(line), "reset --peaks --device 0 --pins %s/none", pins.dir);
-    expect(run_as(NOBODY, line), 3, NULL, "no process of yours");
+    expect(run_as(UNUSED_USER, line), 3, NULL, "no process of yours");
     peaks(300 * MIB, 901 * MIB, 300 * MIB, 50 * MIB);
 }
 
@@ -252,7 +252,7 @@ Test(system, a_user_without_permission_to_reset_gets_an_error)
 {
     char line[256];
     snprintf(line, sizeof(line), "reset --peaks --all --pins %s", pins.dir);
-    struct result r = run_as(NOBODY, line);
+    struct result r = run_as(UNUSED_USER, line);
     cr_assert(strstr(r.err, "the machine-wide peaks were not reset"), "%s", r.err);
     /* If a user may read maps at all, the kernel is not the reason. */
     struct result seen = run_user("top --system");

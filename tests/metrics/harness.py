@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of the metrics share: checks that are counted, a real Prometheus, questions to both.  Loopback only."""
+"""Helpers for the tests of the metrics: counted checks, a real Prometheus and queries to it. Loopback only."""
 import json
 import shutil
 import signal
@@ -34,7 +34,7 @@ def get(url, accept=None):
 
 
 def until(what, question, limit=60):
-    """Asks until the answer is true; the check fails when it never is."""
+    """Asks until the answer is true; the check fails if it never is."""
     end = time.monotonic() + limit
     answer = None
     while time.monotonic() < end:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A real agent under a real Prometheus: profiled programs on the simulated GPU in containers of the test's own; what
-Prometheus has stored is what the simulator's ledgers say.  Needs root, BPF and a cgroup v2 hierarchy, else it skips."""
+"""Tests a real agent under a real Prometheus, with profiled programs on the simulated GPU in private containers. The values
+that Prometheus stores must agree with the simulator's ledgers. Skips without root, BPF or a cgroup v2 hierarchy."""
 import ctypes
 import glob
 import json
@@ -16,7 +16,7 @@ import time
 import harness
 from harness import Prometheus, check, get, promtool, until
 
-READY_S = 60  # the verifier takes a quarter of a second; a busy machine multiplies that
+READY_S = 60  # the verifier takes a quarter of a second, and several times that on a busy machine
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 
@@ -33,7 +33,7 @@ def cgroup2():
 
 
 class Agent:
-    """The command with pins and a library of its own: nobody else's programs, nobody else's probes."""
+    """The command with private pins and a private library, so that it sees only this test's programs and probes."""
 
     def __init__(self, build, folder, library, port):
         self.pins = f"/sys/fs/bpf/gpuprof-test-{os.getpid()}"
@@ -78,7 +78,7 @@ class Agent:
 
 
 class Program:
-    """A program of tests/programs, held at its end, in a cgroup."""
+    """A program of tests/programs in a cgroup, stopped at its end."""
 
     def __init__(self, build, folder, library, group, words):
         held, hold = os.pipe()
@@ -96,14 +96,14 @@ class Program:
         os.close(go)
         is_held = os.read(held, 16) != b""
         os.close(held)
-        check(f"{words[0]} came to its end", is_held, self.process.poll())
+        check(f"{words[0]} reached its end", is_held, self.process.poll())
         self.ledger = json.load(open(f"{folder}/ledger-{self.pid}")) if is_held else {"devices": []}
 
     def sum(self, what, device=None):
         return sum(d[f"{what}_bytes"]["current"] for d in self.ledger["devices"] if device in (None, d["device"]))
 
     def calls(self):
-        # Physical memory counts as an allocation where it is mapped, and no program here maps any.
+        # Physical memory counts as an allocation once it is mapped, and no program here maps any.
         return sum(kind["calls"] for d in self.ledger["devices"] for name, kind in d["kinds"].items() if name != "vmm")
 
     def end(self, how=None):
@@ -125,23 +125,23 @@ def samples(page):
 
 
 def page_sum(page, family, **labels):
-    """Sum of a family over the samples that have these labels; None: there is none."""
+    """Sum of a family over the samples that have these labels; None if there is no sample."""
     found = [v for k, v in samples(page).items() if re.match(rf"{family}(\{{|$)", k) and
              all(f'{name}="{value}"' in k for name, value in labels.items())]
     return sum(found) if found else None
 
 
 def sums(agent, prometheus, programs, groups):
-    """Everything that Prometheus has stored against the ledgers."""
+    """Compares everything that Prometheus has stored with the ledgers."""
     rows = sum(1 for p in programs for d in p.ledger["devices"] if sum(k["calls"] for k in d["kinds"].values()))
-    # Which GPU a number means is asked from the driver behind the program's back, and the page is of a second ago.
+    # The library asks the driver later which GPU a number means, and the stored page is up to a second old.
     until("each process on each of its GPUs", lambda: prometheus.value("sum(gpuprof_device_processes)") == rows)
     check("two GPUs", prometheus.value("count(gpuprof_device_processes)") == 2)
     for what in ("allocated", "reserved"):
         wanted = sum(p.sum(what) for p in programs)
         until(f"{what} of all GPUs is the ledgers' sum",
               lambda: prometheus.value(f"sum(gpuprof_device_memory_{what}_bytes)") == wanted)
-        # Which GPU is which is not in the ledger: the amounts differ.
+        # The ledger does not identify the GPUs, but their amounts differ.
         stored = sorted(float(r["value"][1]) for r in prometheus.query(f"gpuprof_device_memory_{what}_bytes"))
         check(f"{what} of each GPU", stored == sorted(sum(p.sum(what, d) for p in programs) for d in (0, 1)), stored)
         for group in groups:
@@ -177,27 +177,27 @@ def page_is_good(agent):
 
 
 def heart(agent, prometheus):
-    """The loop that beats is stopped, and nothing else: the server still answers, and says so."""
+    """Stops only the loop that writes the heartbeat: the server still answers and reports the missing heartbeat."""
     libc = ctypes.CDLL(None, use_errno=True)
     check("healthy", agent.ask("healthz")[0] == 200, agent.ask("healthz"))
     if libc.ptrace(PTRACE_SEIZE, agent.process.pid, None, None) or \
             libc.ptrace(PTRACE_INTERRUPT, agent.process.pid, None, None):
-        print(f"skipped: no ptrace here ({os.strerror(ctypes.get_errno())}): the agent's heart cannot be stopped")
+        print(f"skipped: no ptrace here ({os.strerror(ctypes.get_errno())}): the agent's loop cannot be stopped")
         return
     try:
-        os.waitpid(agent.process.pid, 0x40000000)  # __WALL: the stop of the one thread
+        os.waitpid(agent.process.pid, 0x40000000)  # __WALL: waits for the stop of that thread
         answer = until("/healthz is bad without a heartbeat",
                        lambda: (lambda a: a if a[0] == 503 else None)(agent.ask("healthz")), 30)
-        check("and says why", answer and re.search("heart", answer[1]), answer)
+        check("and gives the reason", answer and re.search("heart", answer[1]), answer)
         until("gpuprof_agent_up is stored as 0", lambda: prometheus.value("gpuprof_agent_up") == 0)
-        check("its age is told", (prometheus.value("gpuprof_agent_heartbeat_age_seconds") or 0) > 4)
+        check("its age is stored", (prometheus.value("gpuprof_agent_heartbeat_age_seconds") or 0) > 4)
     finally:
         libc.ptrace(PTRACE_DETACH, agent.process.pid, None, None)
     until("healthy again", lambda: agent.ask("healthz")[0] == 200, 30)
 
 
 def deaths(agent, prometheus, programs):
-    """A kill -9 leaves no bytes behind, on the page at once (it is made four times a second), in Prometheus next."""
+    """A kill -9 removes a process's bytes from the page at once (it is made four times a second), then from Prometheus."""
     victim, others = programs[0], programs[1:]
     victim.end(signal.SIGKILL)
     wanted = sum(p.sum("reserved") for p in others)
@@ -205,15 +205,15 @@ def deaths(agent, prometheus, programs):
           lambda: page_sum(agent.ask("metrics")[1], "gpuprof_device_memory_reserved_bytes") == wanted, 5)
     until("and from Prometheus", lambda: prometheus.value("sum(gpuprof_device_memory_reserved_bytes)") == wanted and
           not prometheus.query(f'gpuprof_process_memory_reserved_bytes{{pid="{victim.pid}"}}'))
-    check("what it did stays", prometheus.value("sum(gpuprof_allocations_total)") == sum(p.calls() for p in programs))
+    check("its calls stay counted", prometheus.value("sum(gpuprof_allocations_total)") == sum(p.calls() for p in programs))
     for p in others:
         p.end()
-    until("nothing is held when all have ended",
+    until("no bytes are reserved when all have ended",
           lambda: page_sum(agent.ask("metrics")[1], "gpuprof_device_memory_reserved_bytes") == 0, 10)
 
 
 def restart(agent, build, folder, library, prometheus):
-    """kill -9 of the agent, and a new one at the same address: the target goes down, and comes up with no stale bytes."""
+    """Kills the agent with SIGKILL and starts a new one at the same address: the target goes down and returns without stale bytes."""
     agent.end(signal.SIGKILL)
     until("Prometheus sees the agent's death", lambda: prometheus.value("up") == 0)
     again = Agent(build, folder, library, agent.port)
@@ -243,7 +243,7 @@ def scene(build, folder, made):
     heart(agent, prometheus)
     deaths(agent, prometheus, made["programs"])
     agent = made["agent"] = restart(agent, build, folder, library, prometheus)
-    check("the agent ends when told", agent.end() == 0, agent.said())
+    check("the agent ends on request", agent.end() == 0, agent.said())
     check("it leaves no pins", not os.path.exists(agent.pins), agent.pins)
 
 

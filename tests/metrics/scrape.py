@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real Prometheus scrapes a made-up machine (serve.c), then a real agent (live.py): scrape.py BUILD_DIR."""
+"""A real Prometheus scrapes a simulated machine (serve.c), then a real agent (live.py): scrape.py BUILD_DIR."""
 import json
 import os
 import re
@@ -65,8 +65,8 @@ def scraped(prometheus, served):
     check("by UUID", prometheus.value('gpuprof_device_processes{UUID="GPU-00111111-1111-1111-1111-111111111100"}') == 2)
     check("no pod outside a pod", prometheus.query('{pod="the-exporters-own", __name__=~"gpuprof_container.*"}') == [])
     comms = {r["metric"]["comm"] for r in prometheus.query("gpuprof_process_memory_reserved_bytes")}
-    check("odd names come through", comms == {"train", 'a"b\\c \u00e9'}, comms)
-    # OpenMetrics names a counter's family without its ending: this is what Prometheus asked for, and understood.
+    check("unusual names arrive unchanged", comms == {"train", 'a"b\\c \u00e9'}, comms)
+    # OpenMetrics names a counter's family without its suffix, so this shows that Prometheus requested and parsed OpenMetrics.
     known = until("metadata", lambda: prometheus.ask("metadata").get("data"))
     check("scraped as OpenMetrics", "gpuprof_allocations" in (known or {}) and "gpuprof_allocations_total" not in known)
     check("a counter", known and known["gpuprof_allocations"][0]["type"] == "counter")
@@ -76,7 +76,7 @@ def scraped(prometheus, served):
     until("a series ends with its process",
           lambda: prometheus.query('gpuprof_process_memory_allocated_bytes{pid="12"}') == [] and
           prometheus.value("sum(gpuprof_device_processes)") == 2)
-    check("what it did stays", prometheus.value("sum(gpuprof_allocations_total)") == 130)
+    check("its calls stay counted", prometheus.value("sum(gpuprof_allocations_total)") == 130)
     groups = prometheus.ask("rules").get("data", {}).get("groups", [])
     states = {r["name"]: r["health"] for g in groups for r in g["rules"]}
     check("rules are evaluated", states and set(states.values()) <= {"ok", "unknown"}, states)
@@ -90,9 +90,9 @@ def dashboard(prometheus, served):
     check("variables", {"instance", "gpu", "namespace", "pod"} <= set(names), names)
     all_text = json.dumps(board) + open("deploy/prometheus/gpuprof.rules.yml").read()
     used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success))(?![:\w])", all_text))
-    check("names are of metrics that are exported", len(used) > 15 and used <= exported, used - exported)
+    check("the metrics used are exported", len(used) > 15 and used <= exported, used - exported)
     loose = set(re.findall(r"(?<![:\w/])(gpuprof_\w+)", all_text)) - used
-    check("no other name of ours", not loose, loose)
+    check("no other name of gpuprof", not loose, loose)
     served.say("set 10 1000000")
     count = 0
     for expression in expressions(board):
@@ -100,25 +100,25 @@ def dashboard(prometheus, served):
         plain = re.sub(r"\$(instance|gpu|namespace|pod)\b", ".*", plain)
         check("no variable is left", not re.search(r"\$(?!1\b)", plain), plain)  # $1: a group of label_replace
         answer = prometheus.ask("query", query=plain)
-        check(f"the board's query: {plain}", answer.get("status") == "success", answer)
-        # Growth and refusals are empty where nothing grows and nothing is refused.
+        check(f"the dashboard's query: {plain}", answer.get("status") == "success", answer)
+        # Queries of growth and failures are empty without growth and failures.
         if "> 0" not in plain:
-            check(f"the board's query has an answer: {plain}", answer.get("data", {}).get("result"), answer)
+            check(f"the dashboard's query has an answer: {plain}", answer.get("data", {}).get("result"), answer)
         count += 1
-    check("queries of the board", count >= 15, count)
+    check("queries of the dashboard", count >= 15, count)
     ids = [p["id"] for p in board["panels"]]
     check("ids of panels differ", len(ids) == len(set(ids)))
 
 
 def documented(served):
-    """Each family is in docs/metrics.md, and each that is there exists."""
+    """Each family is in docs/metrics.md, and each family listed there exists."""
     exported = set(re.findall(r"^# TYPE (\S+)", served.page(), re.M))
     written = set(re.findall(r"^\| `(\w+)` \| (?:gauge|counter|info) \|", open("docs/metrics.md").read(), re.M))
     check("docs/metrics.md lists what is exported", written == exported, written ^ exported)
 
 
 def manifests(build):
-    """What the manifests promise: least privilege, and a port that agrees with the agent's."""
+    """The manifests grant least privilege and use the agent's port."""
     text = open("deploy/kubernetes/daemonset.yaml").read()
     check("not privileged", "privileged: true" not in text and "drop: [ALL]" in text)
     check("no token, no RBAC", "automountServiceAccountToken: false" in text and "ClusterRole" not in text)
@@ -153,7 +153,7 @@ def main():
         manifests(build)
     finally:
         prometheus.end()
-        check("the server ends when told", served.end() == 0)
+        check("the server ends on request", served.end() == 0)
         if harness.failed:
             print(open(f"{folder}/log").read()[-2000:])
         shutil.rmtree(folder)

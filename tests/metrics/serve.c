@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * serve.c: serves the metrics of a simulated machine until its stdin ends, for tests that need a real scraper.
  *
- *      serve [off|comm|pid]    says "port N"; then takes lines: "set PID BYTES", "end PID", "fail N", "beat", and
- * answers "ok"
+ *      serve [off|comm|pid]    prints "port N"; then reads lines: "set PID BYTES", "end PID", "fail N",
+ *                              "beat", and answers "ok" to each
  */
 #include <lib/fakeview.h>
 #include <metrics/http.h>

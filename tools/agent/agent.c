@@ -114,7 +114,7 @@ static void daemon_deaths(struct gp_daemon *daemon)
     gp_deaths_turn(daemon->deaths);
 }
 
-/* Logs what the parts counted, including losses: at the end, and once a minute with -v. */
+/* Logs the counters of the parts, including losses: at the end, and once a minute with -v. */
 static void daemon_log_stats(struct gp_daemon *daemon, enum gp_agentlog_level level)
 {
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
@@ -135,7 +135,7 @@ static void daemon_log_stats(struct gp_daemon *daemon, enum gp_agentlog_level le
                  querier.answered, querier.silent, querier.refused);
 }
 
-static void daemon_beat(struct gp_daemon *daemon, uint64_t now)
+static void daemon_heartbeat(struct gp_daemon *daemon, uint64_t now)
 {
     /* relaxed: readers compare it with their clock and read nothing else by it */
     __atomic_store_n(&gp_bpf_meta(daemon->bpf)->heartbeat_ns, now, __ATOMIC_RELAXED);
@@ -165,7 +165,7 @@ static void daemon_tick(struct gp_daemon *daemon)
     uint64_t expired, now = gp_clock_ns();
     if (read(daemon->timer, &expired, sizeof(expired)) < 0)
         return;
-    daemon_beat(daemon, now);
+    daemon_heartbeat(daemon, now);
     gp_failures_turn(daemon->failures);
     if (now - daemon->second_ns < GP_AGENT_SECOND)
         return;

@@ -40,33 +40,33 @@
 /* Large enough that a chain has one entry if each tgid is used once. */
 #define GP_DEATHS_BUCKETS 16384u
 
-enum gp_life_state {
-    GP_LIFE_FREE,
-    GP_LIFE_HELD,  /* tracked by a pidfd in the epoll */
-    GP_LIFE_SEEN,  /* no descriptor for it: checked in each scan */
-    GP_LIFE_ENDED, /* waits to be removed from the tables */
+enum gp_tracked_state {
+    GP_TRACKED_FREE,
+    GP_TRACKED_HELD,  /* tracked by a pidfd in the epoll */
+    GP_TRACKED_SEEN,  /* no descriptor for it: checked in each scan */
+    GP_TRACKED_ENDED, /* waits to be removed from the tables */
 };
 
-struct gp_life {
+struct gp_tracked {
     uint64_t start_ns, due_ns;
     uint32_t tgid, scan; /* number of the scan that last found it in the table */
     int pidfd;
-    enum gp_life_state state;
-    LIST_ENTRY(gp_life) same;  /* bucket */
-    TAILQ_ENTRY(gp_life) near; /* in the list of its state; HELD and SEEN share one */
+    enum gp_tracked_state state;
+    LIST_ENTRY(gp_tracked) in_bucket;
+    TAILQ_ENTRY(gp_tracked) link; /* in the list of its state; HELD and SEEN share one */
 };
-TAILQ_HEAD(gp_lives, gp_life);
+TAILQ_HEAD(gp_tracked_list, gp_tracked);
 
 struct gp_deaths {
     struct gp_bpf *bpf;
     int epoll, timer;
-    struct gp_life *lives; /* entries from `used` on were never written */
-    uint32_t used, most;
-    LIST_HEAD(gp_bucket, gp_life) buckets[GP_DEATHS_BUCKETS];
-    struct gp_lives unused, counted, ended; /* ended: ordered by due_ns */
-    uint64_t most_held;                     /* by descriptors, in this scan */
-    uint64_t boot_ns;                       /* added to start times that this process reads in /proc */
-    uint64_t tick_ns;                       /* of the start times in /proc */
+    struct gp_tracked *tracked; /* entries from `used` on were never written */
+    uint32_t used, capacity;
+    LIST_HEAD(gp_bucket, gp_tracked) buckets[GP_DEATHS_BUCKETS];
+    struct gp_tracked_list unused, counted, ended; /* ended: ordered by due_ns */
+    uint64_t most_pidfds;                          /* limit of pidfds in this scan */
+    uint64_t boot_ns;                              /* added to start times that this process reads in /proc */
+    uint64_t tick_ns;                              /* of the start times in /proc */
     uint32_t scan;
     bool is_scanning, has_logged_short, has_logged_table;
     uint64_t unknown; /* in this scan */
@@ -75,68 +75,68 @@ struct gp_deaths {
     struct gp_deaths_count count;
 };
 
-static void life_put(struct gp_deaths *deaths, struct gp_life *life)
+static void tracked_put(struct gp_deaths *deaths, struct gp_tracked *process)
 {
-    LIST_REMOVE(life, same);
-    life->state = GP_LIFE_FREE;
-    TAILQ_INSERT_HEAD(&deaths->unused, life, near);
+    LIST_REMOVE(process, in_bucket);
+    process->state = GP_TRACKED_FREE;
+    TAILQ_INSERT_HEAD(&deaths->unused, process, link);
 }
 
-static struct gp_bucket *life_bucket(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_bucket *tracked_bucket(struct gp_deaths *deaths, uint32_t tgid)
 {
     return &deaths->buckets[tgid % GP_DEATHS_BUCKETS];
 }
 
-static struct gp_life *life_find(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_tracked *tracked_find(struct gp_deaths *deaths, uint32_t tgid)
 {
-    struct gp_life *life;
-    LIST_FOREACH(life, life_bucket(deaths, tgid), same)
+    struct gp_tracked *process;
+    LIST_FOREACH(process, tracked_bucket(deaths, tgid), in_bucket)
     {
-        if (life->tgid == tgid)
-            return life;
+        if (process->tgid == tgid)
+            return process;
     }
     return NULL;
 }
 
-static struct gp_life *life_new(struct gp_deaths *deaths, uint32_t tgid)
+static struct gp_tracked *tracked_new(struct gp_deaths *deaths, uint32_t tgid)
 {
-    struct gp_life *life = TAILQ_FIRST(&deaths->unused);
-    if (life)
-        TAILQ_REMOVE(&deaths->unused, life, near);
-    else if (deaths->used < deaths->most)
-        life = &deaths->lives[deaths->used++];
+    struct gp_tracked *process = TAILQ_FIRST(&deaths->unused);
+    if (process)
+        TAILQ_REMOVE(&deaths->unused, process, link);
+    else if (deaths->used < deaths->capacity)
+        process = &deaths->tracked[deaths->used++];
     else
         return NULL;
-    life->pidfd = -1;
-    life->tgid = tgid;
-    LIST_INSERT_HEAD(life_bucket(deaths, tgid), life, same);
-    return life;
+    process->pidfd = -1;
+    process->tgid = tgid;
+    LIST_INSERT_HEAD(tracked_bucket(deaths, tgid), process, in_bucket);
+    return process;
 }
 
 /* Takes an entry of any state but FREE out of its list and closes its descriptor. */
-static void life_detach(struct gp_deaths *deaths, struct gp_life *life)
+static void tracked_detach(struct gp_deaths *deaths, struct gp_tracked *process)
 {
-    TAILQ_REMOVE(life->state == GP_LIFE_ENDED ? &deaths->ended : &deaths->counted, life, near);
-    deaths->count.processes -= life->state == GP_LIFE_HELD;
-    deaths->count.polled -= life->state == GP_LIFE_SEEN;
-    if (life->pidfd >= 0)
-        close(life->pidfd); /* leaves the epoll with it */
-    life->pidfd = -1;
+    TAILQ_REMOVE(process->state == GP_TRACKED_ENDED ? &deaths->ended : &deaths->counted, process, link);
+    deaths->count.processes -= process->state == GP_TRACKED_HELD;
+    deaths->count.polled -= process->state == GP_TRACKED_SEEN;
+    if (process->pidfd >= 0)
+        close(process->pidfd); /* leaves the epoll with it */
+    process->pidfd = -1;
 }
 
-static void life_counted(struct gp_deaths *deaths, struct gp_life *life, enum gp_life_state state)
+static void tracked_count(struct gp_deaths *deaths, struct gp_tracked *process, enum gp_tracked_state state)
 {
-    life->state = state;
-    deaths->count.processes += state == GP_LIFE_HELD;
-    deaths->count.polled += state == GP_LIFE_SEEN;
-    TAILQ_INSERT_TAIL(&deaths->counted, life, near);
+    process->state = state;
+    deaths->count.processes += state == GP_TRACKED_HELD;
+    deaths->count.polled += state == GP_TRACKED_SEEN;
+    TAILQ_INSERT_TAIL(&deaths->counted, process, link);
 }
 
-static void life_end(struct gp_deaths *deaths, struct gp_life *life)
+static void tracked_end(struct gp_deaths *deaths, struct gp_tracked *process)
 {
-    life->state = GP_LIFE_ENDED;
-    life->due_ns = gp_clock_ns() + GP_DEATHS_WAIT_NS;
-    TAILQ_INSERT_TAIL(&deaths->ended, life, near);
+    process->state = GP_TRACKED_ENDED;
+    process->due_ns = gp_clock_ns() + GP_DEATHS_WAIT_NS;
+    TAILQ_INSERT_TAIL(&deaths->ended, process, link);
 }
 
 /* ---- is it that process? ----------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void life_end(struct gp_deaths *deaths, struct gp_life *life)
 /* The start time in /proc is truncated to clock ticks (10 ms). If the end of a process was missed
  * and its tgid is reused within one tick, the second process is taken for the first until it ends
  * too. */
-static int life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
+static int tracked_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     char path[32];
     struct gp_proc proc;
@@ -158,17 +158,17 @@ static int life_is_same(const struct gp_deaths *deaths, uint32_t tgid, uint64_t 
 }
 
 /* A descriptor >= 0 if the process lives; -ESRCH if it has ended; another -errno: unknown. */
-static int life_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
+static int tracked_pidfd(const struct gp_deaths *deaths, uint32_t tgid, uint64_t start_ns)
 {
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)tgid, 0);
     if (fd < 0) /* EINVAL, ENOENT: the number is now a thread of another process */
         return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
-    int same = life_is_same(deaths, tgid, start_ns);
+    int is_same = tracked_is_same(deaths, tgid, start_ns);
     struct pollfd end = {.fd = fd, .events = POLLIN};
-    if (same == 1 && poll(&end, 1, 0) == 0)
+    if (is_same == 1 && poll(&end, 1, 0) == 0)
         return fd;
     close(fd);
-    return same < 0 ? same : -ESRCH;
+    return is_same < 0 ? is_same : -ESRCH;
 }
 
 static void deaths_log_short(struct gp_deaths *deaths, int error)
@@ -185,55 +185,56 @@ static void deaths_log_short(struct gp_deaths *deaths, int error)
 }
 
 /* Tracks a detached entry by the best means available now. */
-static void life_watch(struct gp_deaths *deaths, struct gp_life *life)
+static void tracked_watch(struct gp_deaths *deaths, struct gp_tracked *process)
 {
-    int fd = life_pidfd(deaths, life->tgid, life->start_ns);
+    int fd = tracked_pidfd(deaths, process->tgid, process->start_ns);
     if (fd == -ESRCH) {
-        life_end(deaths, life);
+        tracked_end(deaths, process);
         return;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = life};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
     if (fd < 0)
         deaths_log_short(deaths, fd);
-    else if (deaths->count.processes < deaths->most_held && epoll_ctl(deaths->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
-        life->pidfd = fd;
-        life_counted(deaths, life, GP_LIFE_HELD);
+    else if (deaths->count.processes < deaths->most_pidfds &&
+             epoll_ctl(deaths->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
+        process->pidfd = fd;
+        tracked_count(deaths, process, GP_TRACKED_HELD);
         return;
     } else
         close(fd);
-    life_counted(deaths, life, GP_LIFE_SEEN);
+    tracked_count(deaths, process, GP_TRACKED_SEEN);
 }
 
 /* ---- the scan ---------------------------------------------------------------------------------------------------- */
 
 static void scan_row(struct gp_deaths *deaths, const struct gp_bpf_one *one)
 {
-    struct gp_life *life = life_find(deaths, one->tgid);
+    struct gp_tracked *process = tracked_find(deaths, one->tgid);
     if (!one->start_ns)
         return; /* its first batch is being processed */
-    if (life && life->start_ns == one->start_ns && life->state != GP_LIFE_SEEN) {
-        life->scan = deaths->scan;
+    if (process && process->start_ns == one->start_ns && process->state != GP_TRACKED_SEEN) {
+        process->scan = deaths->scan;
         return;
     }
-    if (life) /* another process's now: the first one's rows were removed with the second one's first batch */
-        life_detach(deaths, life);
-    else if (!(life = life_new(deaths, one->tgid)))
+    if (process) /* another process's now: the first one's rows were removed with the second one's first batch */
+        tracked_detach(deaths, process);
+    else if (!(process = tracked_new(deaths, one->tgid)))
         return; /* all entries wait for removal: the next scan has room */
-    life->start_ns = one->start_ns;
-    life->scan = deaths->scan;
-    life_watch(deaths, life);
+    process->start_ns = one->start_ns;
+    process->scan = deaths->scan;
+    tracked_watch(deaths, process);
 }
 
 /* Processes that the complete scan did not find are in no sum: exec removed them. */
 static void scan_done(struct gp_deaths *deaths)
 {
-    struct gp_life *life = TAILQ_FIRST(&deaths->counted), *next;
-    for (; life; life = next) {
-        next = TAILQ_NEXT(life, near);
-        if (life->scan == deaths->scan)
+    struct gp_tracked *process = TAILQ_FIRST(&deaths->counted), *next;
+    for (; process; process = next) {
+        next = TAILQ_NEXT(process, link);
+        if (process->scan == deaths->scan)
             continue;
-        life_detach(deaths, life);
-        life_put(deaths, life);
+        tracked_detach(deaths, process);
+        tracked_put(deaths, process);
     }
     deaths->count.unknown = deaths->unknown;
     deaths->is_scanning = false;
@@ -260,26 +261,26 @@ static void scan_part(struct gp_deaths *deaths)
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-static void end_one(struct gp_deaths *deaths, struct gp_life *life)
+static void end_one(struct gp_deaths *deaths, struct gp_tracked *process)
 {
-    int error = gp_bpf_gone(deaths->bpf, life->tgid, life->start_ns);
-    TAILQ_REMOVE(&deaths->ended, life, near);
+    int error = gp_bpf_gone(deaths->bpf, process->tgid, process->start_ns);
+    TAILQ_REMOVE(&deaths->ended, process, link);
     if (error == -EAGAIN) {
-        life_end(deaths, life);
+        tracked_end(deaths, process);
         return;
     }
     if (error && error != -ENOENT && !deaths->has_logged_table)
-        gp_agent_log(GP_AGENTLOG_ERROR, "cannot remove process %u from the sums: %s", life->tgid, strerror(-error));
+        gp_agent_log(GP_AGENTLOG_ERROR, "cannot remove process %u from the sums: %s", process->tgid, strerror(-error));
     deaths->has_logged_table |= error && error != -ENOENT; /* the next scan finds it again */
     deaths->count.removed_late += !error;
-    life_put(deaths, life);
+    tracked_put(deaths, process);
 }
 
 static void ends_due(struct gp_deaths *deaths)
 {
     uint64_t now = gp_clock_ns();
     for (int i = 0; i < GP_DEATHS_ENDS; i++) {
-        struct gp_life *first = TAILQ_FIRST(&deaths->ended);
+        struct gp_tracked *first = TAILQ_FIRST(&deaths->ended);
         if (!first || first->due_ns > now)
             return;
         end_one(deaths, first);
@@ -290,7 +291,7 @@ static void ends_due(struct gp_deaths *deaths)
 static void deaths_arm(struct gp_deaths *deaths)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
-    const struct gp_life *first = TAILQ_FIRST(&deaths->ended);
+    const struct gp_tracked *first = TAILQ_FIRST(&deaths->ended);
     if (deaths->is_scanning || gp_removed_is_busy(deaths->removed))
         at.it_value.tv_nsec = 1; /* at once, but after the loop's other work */
     else if (first) {
@@ -305,11 +306,11 @@ void gp_deaths_turn(struct gp_deaths *deaths)
     struct epoll_event events[GP_DEATHS_ENDS];
     int count = epoll_wait(deaths->epoll, events, GP_DEATHS_ENDS, 0);
     for (int i = 0; i < count; i++) {
-        struct gp_life *life = events[i].data.ptr;
-        if (!life)
+        struct gp_tracked *process = events[i].data.ptr;
+        if (!process)
             continue; /* the timer, which is set again below */
-        life_detach(deaths, life);
-        life_end(deaths, life);
+        tracked_detach(deaths, process);
+        tracked_end(deaths, process);
     }
     /* Not before this point: entries are reused below, and the events above may still refer to
      * them. */
@@ -328,7 +329,7 @@ void gp_deaths_second(struct gp_deaths *deaths)
         return;
     /* The other half is for the rest of the agent: libraries also hold a pidfd for each process
      * that maps them. */
-    deaths->most_held = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 2 : 512;
+    deaths->most_pidfds = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 2 : 512;
     deaths->is_scanning = true;
     deaths->walk = (struct gp_bpf_walk){.at = 0};
     deaths->unknown = 0;
@@ -357,9 +358,9 @@ static int deaths_room(struct gp_deaths *deaths)
     int fd = gp_bpf_map(deaths->bpf, "process");
     if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &bytes))
         return fd < 0 ? fd : -errno;
-    deaths->most = info.max_entries;
-    deaths->lives = calloc(deaths->most, sizeof(*deaths->lives));
-    return deaths->lives ? 0 : -ENOMEM;
+    deaths->capacity = info.max_entries;
+    deaths->tracked = calloc(deaths->capacity, sizeof(*deaths->tracked));
+    return deaths->tracked ? 0 : -ENOMEM;
 }
 
 int gp_deaths_open(struct gp_deaths **out, struct gp_bpf *bpf)
@@ -395,18 +396,18 @@ void gp_deaths_close(struct gp_deaths *deaths)
 {
     if (!deaths)
         return;
-    struct gp_life *life;
-    TAILQ_FOREACH(life, &deaths->counted, near)
+    struct gp_tracked *process;
+    TAILQ_FOREACH(process, &deaths->counted, link)
     {
-        if (life->pidfd >= 0)
-            close(life->pidfd);
+        if (process->pidfd >= 0)
+            close(process->pidfd);
     }
     if (deaths->timer >= 0)
         close(deaths->timer);
     if (deaths->epoll >= 0)
         close(deaths->epoll);
     gp_removed_close(deaths->removed);
-    free(deaths->lives);
+    free(deaths->tracked);
     free(deaths);
 }
 

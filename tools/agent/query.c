@@ -50,24 +50,30 @@
 
 static const uint64_t query_pause_ns[GP_QUERY_TRIES - 1] = {GP_SECOND_NS, 4 * GP_SECOND_NS};
 
-enum gp_target_state { GP_TARGET_READY, GP_TARGET_ASKED, GP_TARGET_PAUSED, GP_TARGET_ANSWERED, GP_TARGET_SILENT };
+enum gp_query_state {
+    GP_QUERY_STATE_READY,
+    GP_QUERY_STATE_ASKED,
+    GP_QUERY_STATE_PAUSED,
+    GP_QUERY_STATE_ANSWERED,
+    GP_QUERY_STATE_SILENT
+};
 
-struct gp_target {
+struct gp_query_target {
     pid_t pid;
     uint64_t start_time; /* with pid, the identity; 0: not read yet */
     uint64_t due_ns;     /* end of the pause */
-    enum gp_target_state state;
-    enum gp_target_state before_check; /* with is_check: the state to return to */
+    enum gp_query_state state;
+    enum gp_query_state before_check; /* with is_check: the state to return to */
     unsigned tries;
-    bool is_check;                   /* was asked before: only check that it is still the same process */
-    bool is_deferred;                /* has so many descriptors that others come first */
-    LIST_ENTRY(gp_target) in_bucket; /* bucket */
-    TAILQ_ENTRY(gp_target) link;
+    bool is_check;    /* was asked before: only check that it is still the same process */
+    bool is_deferred; /* has so many descriptors that others come first */
+    LIST_ENTRY(gp_query_target) in_bucket;
+    TAILQ_ENTRY(gp_query_target) link;
 };
-TAILQ_HEAD(gp_targets, gp_target);
+TAILQ_HEAD(gp_query_targets, gp_query_target);
 
-struct gp_request {
-    struct gp_target *target;
+struct gp_query_request {
+    struct gp_query_target *target;
     struct gp_mailbox box;
     uint64_t deadline;
 };
@@ -81,13 +87,13 @@ struct gp_querier {
     bool is_ending, want_sweep;
     uint64_t swept_ns;
     struct gp_querier_count count;
-    struct gp_target *targets; /* entries from `used` on were never written */
-    uint32_t used, living;     /* living: entries not in `unused` */
-    LIST_HEAD(gp_target_bucket, gp_target) buckets[GP_QUERY_BUCKETS];
-    struct gp_targets unused, ready, deferred, done;
-    struct gp_targets paused[GP_QUERY_TRIES - 1]; /* one list per length of pause, each ordered by due_ns */
+    struct gp_query_target *targets; /* entries from `used` on were never written */
+    uint32_t used, living;           /* living: entries not in `unused` */
+    LIST_HEAD(gp_query_bucket, gp_query_target) buckets[GP_QUERY_BUCKETS];
+    struct gp_query_targets unused, ready, deferred, done;
+    struct gp_query_targets paused[GP_QUERY_TRIES - 1]; /* one list per length of pause, each ordered by due_ns */
     /* Used only by the thread. */
-    struct gp_request requests[GP_QUERY_REQUESTS];
+    struct gp_query_request requests[GP_QUERY_REQUESTS];
     unsigned request_count;
     uint64_t posted_ns; /* when the last request was posted */
     struct gp_wire_slot answer;
@@ -95,9 +101,9 @@ struct gp_querier {
 
 /* ---- targets, under the mutex ------------------------------------------------------------------------------------ */
 
-static struct gp_target *target_find(struct gp_querier *querier, pid_t pid)
+static struct gp_query_target *target_find(struct gp_querier *querier, pid_t pid)
 {
-    struct gp_target *target;
+    struct gp_query_target *target;
     LIST_FOREACH(target, &querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], in_bucket)
     {
         if (target->pid == pid)
@@ -106,27 +112,27 @@ static struct gp_target *target_find(struct gp_querier *querier, pid_t pid)
     return NULL;
 }
 
-static struct gp_target *target_new(struct gp_querier *querier, pid_t pid)
+static struct gp_query_target *target_new(struct gp_querier *querier, pid_t pid)
 {
-    struct gp_target *target = TAILQ_FIRST(&querier->unused);
+    struct gp_query_target *target = TAILQ_FIRST(&querier->unused);
     if (target)
         TAILQ_REMOVE(&querier->unused, target, link);
     else if (querier->used < GP_MAPS_PROCESSES)
         target = &querier->targets[querier->used++];
     else
         return NULL;
-    *target = (struct gp_target){.pid = pid};
+    *target = (struct gp_query_target){.pid = pid};
     LIST_INSERT_HEAD(&querier->buckets[(uint32_t)pid % GP_QUERY_BUCKETS], target, in_bucket);
     querier->living++;
     return target;
 }
 
 /* Queues a target that is in no list, to be asked or (is_check) only checked. */
-static void target_ready(struct gp_querier *querier, struct gp_target *target, bool is_check)
+static void target_ready(struct gp_querier *querier, struct gp_query_target *target, bool is_check)
 {
     target->is_check = is_check;
     target->before_check = target->state;
-    target->state = GP_TARGET_READY;
+    target->state = GP_QUERY_STATE_READY;
     if (!is_check) {
         target->tries = 0;
         querier->count.waiting++;
@@ -134,7 +140,7 @@ static void target_ready(struct gp_querier *querier, struct gp_target *target, b
     TAILQ_INSERT_TAIL(&querier->ready, target, link);
 }
 
-static void target_done(struct gp_querier *querier, struct gp_target *target, enum gp_target_state state)
+static void target_done(struct gp_querier *querier, struct gp_query_target *target, enum gp_query_state state)
 {
     querier->count.waiting -= !target->is_check;
     target->is_check = false;
@@ -142,7 +148,7 @@ static void target_done(struct gp_querier *querier, struct gp_target *target, en
     TAILQ_INSERT_TAIL(&querier->done, target, link);
 }
 
-static void target_dead(struct gp_querier *querier, struct gp_target *target)
+static void target_dead(struct gp_querier *querier, struct gp_query_target *target)
 {
     querier->count.waiting -= !target->is_check;
     querier->living--;
@@ -150,23 +156,23 @@ static void target_dead(struct gp_querier *querier, struct gp_target *target)
     TAILQ_INSERT_HEAD(&querier->unused, target, link);
 }
 
-static void target_answered(struct gp_querier *querier, struct gp_target *target)
+static void target_answered(struct gp_querier *querier, struct gp_query_target *target)
 {
     querier->count.answered++;
-    target_done(querier, target, GP_TARGET_ANSWERED);
+    target_done(querier, target, GP_QUERY_STATE_ANSWERED);
 }
 
-static void target_failed(struct gp_querier *querier, struct gp_target *target)
+static void target_failed(struct gp_querier *querier, struct gp_query_target *target)
 {
     uint64_t now = gp_clock_ns();
     if (++target->tries == GP_QUERY_TRIES) {
         querier->count.silent++;
         target->due_ns = now + GP_QUERY_SILENT_NS;
-        target_done(querier, target, GP_TARGET_SILENT);
+        target_done(querier, target, GP_QUERY_STATE_SILENT);
         return;
     }
     target->due_ns = now + query_pause_ns[target->tries - 1];
-    target->state = GP_TARGET_PAUSED;
+    target->state = GP_QUERY_STATE_PAUSED;
     TAILQ_INSERT_TAIL(&querier->paused[target->tries - 1], target, link);
 }
 
@@ -175,7 +181,7 @@ void gp_querier_add(struct gp_querier *querier, pid_t pid)
     if (pid <= 0)
         return;
     pthread_mutex_lock(&querier->mutex);
-    struct gp_target *target = target_find(querier, pid);
+    struct gp_query_target *target = target_find(querier, pid);
     bool is_known = target != NULL, is_changed = true;
     if (!is_known)
         target = target_new(querier, pid);
@@ -184,8 +190,8 @@ void gp_querier_add(struct gp_querier *querier, pid_t pid)
         querier->count.refused++;
     } else if (!is_known) {
         target_ready(querier, target, false);
-    } else if (target->state == GP_TARGET_ANSWERED || target->state == GP_TARGET_SILENT) {
-        bool again = target->state == GP_TARGET_SILENT && gp_clock_ns() >= target->due_ns;
+    } else if (target->state == GP_QUERY_STATE_ANSWERED || target->state == GP_QUERY_STATE_SILENT) {
+        bool again = target->state == GP_QUERY_STATE_SILENT && gp_clock_ns() >= target->due_ns;
         TAILQ_REMOVE(&querier->done, target, link);
         target_ready(querier, target, !again);
     } else
@@ -235,7 +241,7 @@ static bool query_is_large(const struct gp_proc *proc)
     return at && sscanf(at, "\nFDSize: %lu", &room) == 1 && room > GP_QUERY_LARGE;
 }
 
-static enum gp_asked query_ask(struct gp_target *target, struct gp_mailbox *box)
+static enum gp_asked query_ask(struct gp_query_target *target, struct gp_mailbox *box)
 {
     struct gp_proc proc;
     struct gp_peer session;
@@ -264,7 +270,7 @@ static enum gp_asked query_ask(struct gp_target *target, struct gp_mailbox *box)
 
 enum gp_outcome { GP_OUTCOME_PENDING, GP_OUTCOME_ANSWERED, GP_OUTCOME_FAILED };
 
-static enum gp_outcome request_check(struct gp_querier *querier, struct gp_request *request, uint64_t now)
+static enum gp_outcome request_check(struct gp_querier *querier, struct gp_query_request *request, uint64_t now)
 {
     struct gp_wire_slot *slot = &request->box.shared->slots[request->box.slot];
     uint32_t state =
@@ -283,7 +289,7 @@ static enum gp_outcome request_check(struct gp_querier *querier, struct gp_reque
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static void query_settle(struct gp_querier *querier, struct gp_target *target, enum gp_asked asked)
+static void query_settle(struct gp_querier *querier, struct gp_query_target *target, enum gp_asked asked)
 {
     switch (asked) {
     case GP_ASKED_POSTED:
@@ -301,17 +307,17 @@ static void query_settle(struct gp_querier *querier, struct gp_target *target, e
         target_done(querier, target, target->before_check);
         break;
     case GP_ASKED_DEFERRED:
-        target->state = GP_TARGET_READY;
+        target->state = GP_QUERY_STATE_READY;
         TAILQ_INSERT_TAIL(&querier->deferred, target, link);
         break;
     }
 }
 
 /* The next target, removed from its list; NULL: none is queued. */
-static struct gp_target *target_next(struct gp_querier *querier)
+static struct gp_query_target *target_next(struct gp_querier *querier)
 {
-    struct gp_targets *from = TAILQ_EMPTY(&querier->ready) ? &querier->deferred : &querier->ready;
-    struct gp_target *target = TAILQ_FIRST(from);
+    struct gp_query_targets *from = TAILQ_EMPTY(&querier->ready) ? &querier->deferred : &querier->ready;
+    struct gp_query_target *target = TAILQ_FIRST(from);
     if (target)
         TAILQ_REMOVE(from, target, link);
     return target;
@@ -321,9 +327,9 @@ static struct gp_target *target_next(struct gp_querier *querier)
 static void query_ask_queued(struct gp_querier *querier)
 {
     uint64_t until = gp_clock_ns() + GP_QUERY_POLL_LEAST_NS;
-    struct gp_target *target;
+    struct gp_query_target *target;
     while (querier->request_count < GP_QUERY_REQUESTS && (target = target_next(querier))) {
-        target->state = GP_TARGET_ASKED;
+        target->state = GP_QUERY_STATE_ASKED;
         uint64_t start_time = target->start_time;
         pthread_mutex_unlock(&querier->mutex);
         enum gp_asked asked = query_ask(target, &querier->requests[querier->request_count].box);
@@ -344,7 +350,7 @@ static void query_collect(struct gp_querier *querier)
 {
     uint64_t now = gp_clock_ns();
     for (unsigned i = 0; i < querier->request_count;) {
-        struct gp_request *request = &querier->requests[i];
+        struct gp_query_request *request = &querier->requests[i];
         pthread_mutex_unlock(&querier->mutex);
         enum gp_outcome outcome = request_check(querier, request, now);
         pthread_mutex_lock(&querier->mutex);
@@ -366,7 +372,7 @@ static void query_sweep(struct gp_querier *querier, uint64_t now)
     if (now - querier->swept_ns < GP_QUERY_SWEEP_NS)
         return;
     querier->swept_ns = now;
-    struct gp_target *target;
+    struct gp_query_target *target;
     while ((target = TAILQ_FIRST(&querier->done))) {
         TAILQ_REMOVE(&querier->done, target, link);
         target_ready(querier, target, true);
@@ -378,10 +384,10 @@ static uint64_t query_wake(struct gp_querier *querier, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
     for (size_t i = 0; i < GP_COUNT(querier->paused); i++) {
-        struct gp_target *target;
+        struct gp_query_target *target;
         while ((target = TAILQ_FIRST(&querier->paused[i])) && target->due_ns <= now) {
             TAILQ_REMOVE(&querier->paused[i], target, link);
-            target->state = GP_TARGET_READY;
+            target->state = GP_QUERY_STATE_READY;
             TAILQ_INSERT_TAIL(target->is_deferred ? &querier->deferred : &querier->ready, target, link);
         }
         if (target && target->due_ns < next)
@@ -423,7 +429,7 @@ static void *query_main(void *arg)
             query_wait(querier);
     }
     while (querier->request_count) { /* frees our slots at once, and not when the drain threads find the agent gone */
-        struct gp_request *request = &querier->requests[--querier->request_count];
+        struct gp_query_request *request = &querier->requests[--querier->request_count];
         gp_mailbox_wait(&request->box, &querier->answer, 0);
         gp_mailbox_close(&request->box);
     }

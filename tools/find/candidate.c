@@ -21,7 +21,7 @@
 #define CANDIDATE_NOTES_LIMIT    16384u  /* bytes of one segment; the notes of linkers are below 200 */
 #define MOUNTS_MOST              262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
 
-int gp_candidate_look(int fd, struct gp_candidate *out)
+int gp_candidate_stat(int fd, struct gp_candidate *out)
 {
     struct statx about;
     /* DONT_SYNC: the kernel does not ask a FUSE server, so the server cannot block this call. */
@@ -55,7 +55,7 @@ const char *gp_candidate_refusal(const struct gp_candidate *file)
 /* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS". Compares the
  * mount's number, then the device: a process that changed its mount namespace after it mapped the
  * file has other numbers for the same file system. */
-static bool line_is_its(const char *line, const struct gp_candidate *file, bool *is_exact)
+static bool line_matches(const char *line, const struct gp_candidate *file, bool *is_exact)
 {
     unsigned long long mount;
     unsigned major, minor;
@@ -72,7 +72,7 @@ static int mounts_search(char *text, const struct gp_candidate *file)
     for (char *line; (line = strsep(&rest, "\n"));) {
         bool is_exact;
         const char *type = strstr(line, " - ");
-        if (!type || !line_is_its(line, file, &is_exact))
+        if (!type || !line_matches(line, file, &is_exact))
             continue;
         type += 3;
         found = !strncmp(type, "fuse ", 5) || !strncmp(type, "fuse.", 5) || !strncmp(type, "fuseblk ", 8);
@@ -82,7 +82,7 @@ static int mounts_search(char *text, const struct gp_candidate *file)
     return found;
 }
 
-static int mounts_ask(int proc, const char *name, const struct gp_candidate *file)
+static int mounts_read(int proc, const char *name, const struct gp_candidate *file)
 {
     int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -105,9 +105,9 @@ static int mounts_ask(int proc, const char *name, const struct gp_candidate *fil
  * FUSE, but no block device. */
 int gp_candidate_is_served(const struct gp_candidate *file, int proc)
 {
-    int found = mounts_ask(proc, "mountinfo", file);
+    int found = mounts_read(proc, "mountinfo", file);
     if (found == -ENOENT)
-        found = mounts_ask(AT_FDCWD, "/proc/self/mountinfo", file);
+        found = mounts_read(AT_FDCWD, "/proc/self/mountinfo", file);
     return found == -ENOENT && major(file->device) ? 0 : found;
 }
 

@@ -16,7 +16,7 @@ struct gp_candidate {
 };
 
 /* Reads what the kernel knows without asking a file system's server. 0 or -errno. */
-int gp_candidate_look(int fd, struct gp_candidate *out);
+int gp_candidate_stat(int fd, struct gp_candidate *out);
 /* NULL, or the reason why the file must not be armed. */
 const char *gp_candidate_refusal(const struct gp_candidate *file);
 /* Whether a process serves the file's file system (FUSE), by the mounts of the process whose

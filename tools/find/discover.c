@@ -474,7 +474,7 @@ static int maps_query(struct gp_discover *d, struct mapping *mapping, int fd)
             return is_mapper;
         if (error && error != ENAMETOOLONG)
             break;
-        if (query.end <= at) /* the name is too long and there is no answer; the kernel's paths are not that long */
+        if (query.end <= at) /* the name is too long, so the query failed; the kernel's paths are shorter */
             break;
         at = query.end;
         mapping->start = query.start;
@@ -488,9 +488,9 @@ static int maps_query(struct gp_discover *d, struct mapping *mapping, int fd)
     return is_mapper;
 }
 
-/* A process that cannot be examined is taken to map what it mapped before: its maps are hidden when
- * its first thread has ended and others run on, and we may be out of descriptors. A pidfd shows
- * when a process has ended. */
+/* A process that cannot be examined is assumed to map the same files as before: its maps are hidden
+ * when its first thread has ended and others run on, and we may be out of descriptors. A pidfd
+ * shows when a process has ended. */
 static int proc_examine(struct gp_discover *d, pid_t pid)
 {
     struct mapping mapping = {.pid = pid, .proc = proc_open(d, pid)};

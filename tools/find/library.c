@@ -259,7 +259,7 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
         return 0;
     int32_t known = mapper_find(l, offer->pid, armed);
     if (known >= 0 && has_ended(l->mappers[known].pidfd)) {
-        gp_libraries_left(l, offer->pid); /* the pid is another process's by now */
+        gp_libraries_process_ended(l, offer->pid); /* the pid is another process's by now */
         known = -1;
     }
     if (known >= 0) {
@@ -277,7 +277,7 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
     return 0;
 }
 
-void gp_libraries_left(struct gp_libraries *l, pid_t pid)
+void gp_libraries_process_ended(struct gp_libraries *l, pid_t pid)
 {
     int32_t *at = head_of(l, pid);
     while (*at >= 0)
@@ -300,7 +300,7 @@ void gp_libraries_turn(struct gp_libraries *l)
         /* An earlier event of this turn may have removed all entries of its process. */
         const struct mapper *mapper = &l->mappers[events[i].data.u32];
         if (mapper->pid && has_ended(mapper->pidfd))
-            gp_libraries_left(l, mapper->pid);
+            gp_libraries_process_ended(l, mapper->pid);
     }
 }
 
@@ -459,7 +459,7 @@ static int file_reopen_arm(struct gp_libraries *l, int fd, const struct request 
 static int keep(struct gp_libraries *l, int fd, const char *path, char *why, size_t why_bytes)
 {
     struct gp_candidate file;
-    int error = gp_candidate_look(fd, &file);
+    int error = gp_candidate_stat(fd, &file);
     if (error)
         return explain(why, why_bytes, error, "%s: %s", path, strerror(-error));
     const char *refusal = gp_candidate_refusal(&file);
@@ -538,7 +538,7 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
 int gp_libraries_offer(struct gp_libraries *l, const struct gp_library_offer *offer)
 {
     struct gp_candidate file;
-    int error = gp_candidate_look(offer->fd, &file);
+    int error = gp_candidate_stat(offer->fd, &file);
     if (error)
         return error;
     const struct seen *seen = seen_find(l, &file);

@@ -68,11 +68,11 @@ int gp_library_id_read(int fd, struct gp_library_id *out);
 /* Call it when a process that mapped files has ended. Files with no known mapper are idle. A forked
  * child may still map them, so the caller sweeps (gp_discover_sweep offers mapped files again) and
  * then disarms the files still idle. */
-void gp_libraries_left(struct gp_libraries *libraries, pid_t pid);
+void gp_libraries_process_ended(struct gp_libraries *libraries, pid_t pid);
 unsigned gp_libraries_idle(const struct gp_libraries *libraries);
 void gp_libraries_disarm_idle(struct gp_libraries *libraries);
 /* Readable (for epoll) when a process that maps one of the files has ended; gp_libraries_turn then
- * calls gp_libraries_left for it. Bounded work; the fd stays readable while work remains. */
+ * calls gp_libraries_process_ended for it. Bounded work; the fd stays readable while work remains. */
 int gp_libraries_fd(const struct gp_libraries *libraries);
 void gp_libraries_turn(struct gp_libraries *libraries);
 

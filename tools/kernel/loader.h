@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * loader.h: the kernel side of gpuprof as an object that the agent opens, attaches to copies of the
- * library, and closes. bpf/gpuprof.bpf.c says what the programs do, bpf/README.md what the maps
- * mean.
+ * library, and closes. See bpf/gpuprof.bpf.c for the programs and bpf/README.md for the maps.
  *
  * Only pins outlive the process that opened it: the kernel removes probes and resets semaphores
  * when the file descriptors close, so a kill -9 leaves no file armed.

@@ -497,7 +497,7 @@ static bool container_logs(const char *root, const char *folder, const char *wan
 
 /* A path that is too long (clusters inside containers) keeps its end, which distinguishes it from
  * others. */
-static void container_take_path(struct gp_container_name *out, const char *path)
+static void container_set_path(struct gp_container_name *out, const char *path)
 {
     size_t length = strlen(path), room = sizeof(out->path) - 1;
     bool cut = length > room;
@@ -517,7 +517,7 @@ int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct
     int rc = container_path(root, cgroup_id, hint, path);
     if (rc < 0)
         return rc;
-    container_take_path(out, path);
+    container_set_path(out, path);
     struct gp_container_ids ids;
     container_parse(path, &ids);
     bool found = false;

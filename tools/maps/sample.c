@@ -98,7 +98,7 @@ static int sample_order(const void *left, const void *right)
     return a->key.device < b->key.device ? -1 : a->key.device > b->key.device;
 }
 
-static bool sample_same(const struct gp_system_process *a, const struct gp_system_process *b)
+static bool sample_is_same_process(const struct gp_system_process *a, const struct gp_system_process *b)
 {
     return a->key.tgid == b->key.tgid && a->value.start_ns == b->value.start_ns;
 }
@@ -181,7 +181,7 @@ static int sample_process(struct gp_system *system, const struct gp_system_proce
     return 0;
 }
 
-static bool sample_known(const struct gp_system *system, int known, const struct gp_system_process *process)
+static bool sample_is_known(const struct gp_system *system, int known, const struct gp_system_process *process)
 {
     for (int i = 0; i < known; i++) {
         if (system->processes[i].pid == (pid_t)(process->key.tgid & INT_MAX) &&
@@ -191,7 +191,7 @@ static bool sample_known(const struct gp_system *system, int known, const struct
     return false;
 }
 
-static bool sample_asked(const struct gp_collect_options *options, uint32_t tgid)
+static bool sample_is_requested(const struct gp_collect_options *options, uint32_t tgid)
 {
     for (int i = 0; options && options->pids && i < options->pid_count; i++) {
         if (options->pids[i] == (pid_t)(tgid & INT_MAX))
@@ -211,9 +211,9 @@ static int sample_processes(struct gp_system *system, struct gp_system_view *vie
     qsort(view->processes, view->process_count, sizeof(*view->processes), sample_order);
     for (uint32_t i = 0, next; i < view->process_count && !err; i = next) {
         const struct gp_system_process *process = &view->processes[i];
-        for (next = i + 1; next < view->process_count && sample_same(process, &view->processes[next]);)
+        for (next = i + 1; next < view->process_count && sample_is_same_process(process, &view->processes[next]);)
             next++;
-        if (sample_asked(options, process->key.tgid) && !sample_known(system, known, process))
+        if (sample_is_requested(options, process->key.tgid) && !sample_is_known(system, known, process))
             err = sample_process(system, process, next - i, host_pids);
     }
     return err;
@@ -240,7 +240,7 @@ static uint64_t sample_container_of(const struct gp_system *system, const struct
 }
 
 /* Assigns containers to the processes whose sessions were read. */
-static void sample_adopt(struct gp_system *system, const struct gp_system_view *view)
+static void sample_assign_containers(struct gp_system *system, const struct gp_system_view *view)
 {
     for (int i = 0; i < system->process_count; i++) {
         struct gp_process *process = &system->processes[i];
@@ -355,7 +355,7 @@ static int sample_make(const struct gp_collect_options *options, struct gp_syste
     if (!err && view->processes_seen && options->with_nvml)
         err = gp_machine_add_nvml(system, options->pids != NULL);
     if (!err && !view->processes_seen)
-        sample_adopt(system, view);
+        sample_assign_containers(system, view);
     if (!err)
         err = sample_gpus(system);
     if (err) {
@@ -396,7 +396,7 @@ int gp_system_complete(struct gp_system *system, const char *pins)
     if (!err)
         err = sample_processes(system, view, NULL);
     if (!err)
-        sample_adopt(system, view);
+        sample_assign_containers(system, view);
     gp_system_view_free(view);
     return err;
 }

@@ -209,7 +209,7 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void http_notice(void *arg, struct MHD_Connection *connection, void **socket_state,
+static void http_notify(void *arg, struct MHD_Connection *connection, void **socket_state,
                         enum MHD_ConnectionNotificationCode code)
 {
     struct gp_http *http = arg;
@@ -281,7 +281,7 @@ static struct MHD_Daemon *http_daemon(struct gp_http *http, int fd)
         MHD_USE_EPOLL, 0, NULL, NULL, http_answer, http, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)GP_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)GP_HTTP_CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(GP_HTTP_DEADLINE_NS / 1000000000u),
-        MHD_OPTION_NOTIFY_CONNECTION, http_notice, http, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, http_notify, http, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 }
 
 static int http_thread(struct gp_http *http)

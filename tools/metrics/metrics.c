@@ -28,7 +28,7 @@ struct gp_family {
     const char *name; /* counters end in _total, infos in _info */
     enum gp_family_type type;
     const char *help;
-    size_t offset; /* of the int64_t in the row; if it is -1, there is no sample */
+    size_t offset; /* of the int64_t in the row; -1 in the row means no sample */
 };
 
 /* ---- the agent's own --------------------------------------------------------------------------------------------- */

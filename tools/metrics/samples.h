@@ -9,7 +9,7 @@
 
 #include <metrics/metrics.h>
 
-/* For every number, -1 means unknown, and there is no series. */
+/* In every number -1 means unknown; an unknown number has no series. */
 struct gp_row_device {
     char uuid[48], gpu[16], model[64];
     int64_t total_bytes, used_bytes, free_bytes;
