@@ -55,7 +55,7 @@ struct gp_leak {
 struct gp_leaks {
     uint32_t steps, count;
     enum gp_step_source source;
-    const char *why;           /* why there is no suspect; "" if there is one */
+    const char *why;           /* the reason if there are no suspects, else "" */
     uint32_t points;           /* of each suspect's curve: one per step, or per group of steps if they are many */
     int64_t *kept;             /* [count][points + 1]: the least bytes held during each; the last: held at the end */
     struct gp_leak suspects[]; /* the largest bytes_per_step first */

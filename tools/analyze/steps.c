@@ -27,7 +27,7 @@
 #define GP_BEAT_ABOUT 0.9
 /* The outermost loop is the step if it gives at least so many steps. */
 #define GP_BEAT_PLENTY 20u
-/* Steps of equal time if there is no beat. */
+/* Steps of equal time for a recording without a beat. */
 #define GP_BEAT_STRETCHES 20u
 
 struct gp_beats {              /* occurrences of all candidates */

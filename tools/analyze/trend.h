@@ -11,7 +11,7 @@ enum gp_trend_verdict {
     GP_TREND_GROWS,
     GP_TREND_SHORT,   /* fewer than four points */
     GP_TREND_RARE,    /* too few rises, or too many falls: it may be chance */
-    GP_TREND_FALLS,   /* it loses much of what it gains */
+    GP_TREND_FALLS,   /* it loses much of its gain */
     GP_TREND_STOPPED, /* it has not risen for longer than its earlier rises explain */
     GP_TREND_FLATTENS /* it grows more and more slowly */
 };

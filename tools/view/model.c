@@ -214,7 +214,7 @@ static void sum_most(int64_t *most, int64_t part)
         *most = part;
 }
 
-/* The agent's sum becomes a group.  Pairs add to it only what the agent does not count
+/* The agent's sum becomes a group.  Pairs add only the values that the agent does not count
  * (model_sum). */
 static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 {

@@ -33,7 +33,7 @@ int gp_sampler_fd(const struct gp_sampler *sampler);
 struct gp_system *gp_sampler_take(struct gp_sampler *sampler, int *err);
 /* A sentence about the last *err. */
 void gp_sampler_why(struct gp_sampler *sampler, char *why, size_t why_bytes);
-/* Takes the answer to a reset; false: there is no new one. */
+/* Takes the answer to a reset; false: none is new. */
 bool gp_sampler_answer(struct gp_sampler *sampler, struct gp_reset_answer *answer);
 /* Takes a sample now. */
 void gp_sampler_refresh(struct gp_sampler *sampler);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * siteview.h: `gpuprof top --by site`: the call sites of one process, live.  Each row shows what a
- * site holds, what it held at the peak of its device, and how fast that changes.  sitemodel.c
- * samples and sums, sitedraw.c draws and prints, sitescreen.c runs the loop.
+ * siteview.h: `gpuprof top --by site`: the call sites of one process, live.  Each row has the bytes
+ * that a site holds, those that it held at the peak of its device, and how fast they change.
+ * sitemodel.c samples and sums, sitedraw.c draws and prints, sitescreen.c runs the loop.
  */
 #ifndef GP_VIEW_SITEVIEW_H
 #define GP_VIEW_SITEVIEW_H

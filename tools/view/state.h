@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * state.h: what the state of a collected process means for the viewer.  Pure.
+ * state.h: the meaning of a collected process's state for the viewer.  Pure.
  */
 #ifndef GP_VIEW_STATE_H
 #define GP_VIEW_STATE_H
@@ -12,7 +12,7 @@
 bool gp_process_readable(const struct gp_process *process);
 /* The process answers, and it is neither closed nor disabled nor yielded. */
 bool gp_process_live(const struct gp_process *process);
-/* "live", "stale", ..., or what the process itself reports: "exited", "disabled", "yielded"; "-"
+/* "live", "stale", ..., or the report of the process itself: "exited", "disabled", "yielded"; "-"
  * for NULL. */
 const char *gp_process_word(const struct gp_process *process);
 

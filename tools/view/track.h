@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * track.h: what the model keeps about a row from one sample to the next.  Only model.c uses it.
+ * track.h: the data that the model keeps about a row from one sample to the next.  Only model.c
+ * uses it.
  */
 #ifndef GP_VIEW_TRACK_H
 #define GP_VIEW_TRACK_H

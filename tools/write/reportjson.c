@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of the document, so that a browser can load it.  The document counts what they leave
- * out. */
+/* Limits of the document, so that a browser can load it.  The document counts the rows that they
+ * leave out. */
 #define GP_MOST_SEGMENTS 2000u
 #define GP_MOST_BLOCKS   20000u
 #define GP_MOST_MARKS    10000u
