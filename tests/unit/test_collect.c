@@ -465,6 +465,14 @@ Test(collect, silent_peer)
 
 /* ---- the machine ---------------------------------------------------------------------------------------------- */
 
+/* Processor time: what other programs take of the machine is no cost of a scan. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
 Test(collect, a_hundred_processes_of_thirty_descriptors, .timeout = 60)
 {
     pid_t pids[100];
@@ -482,15 +490,15 @@ Test(collect, a_hundred_processes_of_thirty_descriptors, .timeout = 60)
     for (int i = 0; i < 5; i++) {
         struct gp_collect_options options = {.exact = false};
         struct gp_system *system;
-        uint64_t before = gp_clock_ns();
+        uint64_t before = cpu_ns();
         cr_assert_eq(gp_collect(&options, &system), 0);
-        uint64_t took = gp_clock_ns() - before;
+        uint64_t took = cpu_ns() - before;
         best = took < best ? took : best;
         gp_system_free(system);
     }
     for (int i = 0; i < 100; i++)
         gp_test_process_stop(pids[i]);
-    fprintf(stderr, "scan of 100 processes x 30 descriptors and the rest of the machine: %.1f ms\n",
+    fprintf(stderr, "scan of 100 processes x 30 descriptors and the rest of the machine: %.1f ms of CPU\n",
             (double)best / 1e6);
     cr_assert_lt(best, 100000000);
 }
