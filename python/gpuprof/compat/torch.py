@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """torch.cuda's memory functions with torch's meanings, device arguments and errors.
 
-A device is None, an int, "cuda", "cuda:N" or an object with `type` and `index`.  RuntimeError for a string that is no device and for a number that
-the process does not have; ValueError for a device of another type.
+A device is None, an int, "cuda", "cuda:N" or an object with `type` and `index`.  A string that does not name a device and
+a number that the process does not have raise RuntimeError; a device of another type raises ValueError.
 """
 from __future__ import annotations
 
