@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Passes the version, which is defined only in include/gpuprof/gpuprof.h, to setuptools; pyproject.toml has the rest."""
+"""Passes the version, which is defined only in include/gpuprof/gpuprof.h, to setuptools;
+pyproject.toml has the rest."""
 import os
 import re
 import runpy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`python -m gpuprof`: prints this interpreter's memory table, and starts scripts under the gpuprof command."""
+"""`python -m gpuprof`: prints this interpreter's memory table, and starts scripts under gpuprof."""
 from __future__ import annotations
 
 import os
@@ -12,8 +12,9 @@ _USAGE = """usage: python -m gpuprof              prints the memory table of thi
        python -m gpuprof -p PID       prints the table of another process
        python -m gpuprof run [OPTIONS OF gpuprof run] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS]
 
-The first form is useful under `gpuprof run` or with python -i; in a program, call gpuprof.memory_summary().  `run`
-starts this Python again under `gpuprof run`, for example: python -m gpuprof run --summary train.py --epochs 3
+The first form is useful under `gpuprof run` or with python -i; in a program, call
+gpuprof.memory_summary().  `run` starts this Python again under `gpuprof run`, for example:
+python -m gpuprof run --summary train.py --epochs 3
 
 Exit status: 0; 1 failed; 2 wrong usage; 3 not profiled.  `run` exits with the program's status.
 """

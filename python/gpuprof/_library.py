@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Finds the libgpuprof.so of this process, if it has one, and gpuprof's files.
 
-The search loads nothing: a process that was started without gpuprof is not changed, and every number is then unknown.
+The search loads nothing: a process that was started without gpuprof is not changed, and every
+number is then unknown.
 """
 from __future__ import annotations
 
@@ -56,12 +57,13 @@ def open_loaded(soname: str) -> Optional[ctypes.CDLL]:
     """The library of that name if the process has it already."""
     try:
         return ctypes.CDLL(soname, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, AttributeError):  # not in this process, or a system without RTLD_NOLOAD, which has no CUDA either
+    except (OSError, AttributeError):  # not loaded, or a system without RTLD_NOLOAD, thus without CUDA
         return None
 
 
 def library() -> Optional[Any]:
-    """The library that was injected into this process or loaded for its allocator; None if it has neither."""
+    """The library that was injected into this process or loaded for its allocator; None if it has
+    neither."""
     global _found, _refused
     if _found is None and not _refused:
         found = open_loaded("libgpuprof.so")
@@ -93,8 +95,8 @@ def active() -> Optional[Any]:
 def is_active() -> bool:
     """True if gpuprof profiles this process.
 
-    False without gpuprof, if it is switched off, and in a forked child (which cannot use CUDA either).  May be called
-    at any time.
+    False without gpuprof, if it is switched off, and in a forked child (which cannot use CUDA
+    either).  May be called at any time.
     """
     return active() is not None
 
@@ -127,8 +129,9 @@ def _loaded_path(soname: str) -> Optional[str]:
 
 
 def _prefixes() -> Iterator[str]:
-    """Directories with bin/ and lib/ of gpuprof, the likeliest first: those of the loaded library, of the environment, of
-    the command on PATH, of the source tree and of the installation that contains this package."""
+    """Directories with bin/ and lib/ of gpuprof, the likeliest first: those of the loaded library,
+    of the environment, of the command on PATH, of the source tree and of the installation that
+    contains this package."""
     loaded, injected = _loaded_path("libgpuprof.so"), os.environ.get("CUDA_INJECTION64_PATH")
     for path in (loaded, injected):
         if path:
@@ -144,7 +147,8 @@ def _prefixes() -> Iterator[str]:
 
 
 def find_file(*below_prefix: str) -> Optional[str]:
-    """`find_file("lib", "libgpuprof-shim.so")`: the path of a file of gpuprof's installation; None if it is missing."""
+    """`find_file("lib", "libgpuprof-shim.so")`: the path of a file of gpuprof's installation; None
+    if it is missing."""
     for prefix in _prefixes():
         path = os.path.join(prefix, *below_prefix)
         if os.path.isfile(path):

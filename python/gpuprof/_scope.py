@@ -34,10 +34,10 @@ class scope(ContextDecorator):
     >>> forward.peak_allocated() >= 0      # bytes, exact, on the current device
     True
 
-    A scope is also a decorator.  Up to 16 can be open in a process (`gpuprof scope list` shows them); one more raises
-    RuntimeError.  Several may have the same name (recursion, threads).  A scope that starts before the process first
-    uses CUDA reports the peaks since the process started, which a reset in between can lower.  If gpuprof is not
-    active, peaks are 0.
+    A scope is also a decorator.  Up to 16 can be open in a process (`gpuprof scope list` shows
+    them); one more raises RuntimeError.  Several may have the same name (recursion, threads).  A
+    scope that starts before the process first uses CUDA reports the peaks since the process
+    started, which a reset in between can lower.  If gpuprof is not active, peaks are 0.
     """
 
     def __init__(self, name: str = "scope") -> None:
@@ -143,7 +143,8 @@ def mark(name: _Function) -> _Function: ...
 
 
 def mark(name: Union[str, Callable[..., Any]]) -> Any:
-    """Adds a named point to the event stream: `gpuprof.mark("step 17")`.  At most 31 bytes of the name are kept.
+    """Adds a named point to the event stream: `gpuprof.mark("step 17")`.  At most 31 bytes of the
+    name are kept.
 
     >>> with mark("step"):                 # marks "step" here and "/step" at the end
     ...     pass

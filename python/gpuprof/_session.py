@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Reads the event ring of this process's own session; include/gpuprof/wire.h defines the layout.
 
-The writers never wait for a reader, so each chunk is copied and checked as docs/ring.md describes: state, events, state
-again.  A copy is discarded if the chunk was reused for newer events meanwhile.
+The writers never wait for a reader, so each chunk is copied and checked as docs/ring.md describes:
+state, events, state again.  A copy is discarded if the chunk was reused for newer events meanwhile.
 """
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class Session:
 
 
 def read() -> Session:
-    """The events that the process still holds, about the last 32 thousand; empty without a session of this version."""
+    """The events that the process still holds, about the last 32 thousand; empty without a session
+    of this version."""
     fd = _descriptor()
     header = os.pread(fd, _HEADER.size, 0) if fd is not None else b""
     if fd is None or len(header) < _HEADER.size:

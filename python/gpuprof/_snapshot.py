@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A memory snapshot in PyTorch's format: for pytorch.org/memory_viz, torch's _memory_viz.py and `gpuprof replay`.
+"""A memory snapshot in PyTorch's format: for pytorch.org/memory_viz, torch's _memory_viz.py and
+`gpuprof replay`.
 
-The viewers require, and this file guarantees: pickle protocol 4 without its rarer opcodes, integers of at most 8 bytes,
-blocks that cover their segment without a gap, one trace for every device index, and every address of a trace inside a
-segment.
+The viewers require, and this file guarantees: pickle protocol 4 without its rarer opcodes, integers
+of at most 8 bytes, blocks that cover their segment without a gap, one trace for every device index,
+and every address of a trace inside a segment.
 """
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from . import _library, _session
 from ._library import Piece
 
 _DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or have no device
-# GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and virtual memory is not
-# summed.
+# GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and
+# virtual memory is not summed.
 _KINDS = frozenset((1, 2, 3, 4, 5))
 _SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
 _STATES = ("active_allocated", "active_pending_free", "inactive")
@@ -107,7 +108,8 @@ def _segments(device: int, pieces: Iterable[Piece]) -> List[_Entry]:
 
 
 class _Known:
-    """The cache's segments while a trace is read.  Memory outside them was allocated by the program itself."""
+    """The cache's segments while a trace is read.  Memory outside them was allocated by the program
+    itself."""
 
     def __init__(self, addresses: Dict[int, int], ranges: Iterable[Tuple[int, int]] = ()) -> None:
         self._bytes = dict(addresses)
@@ -131,8 +133,8 @@ class _Known:
 
 
 def _at_start(events: List[_session.Event], segments: List[Piece]) -> _Known:
-    """The cache's segments at the start of the trace: the current ones that it does not create, and those that it frees
-    without having created them."""
+    """The cache's segments at the start of the trace: the current ones that it does not create, and
+    those that it frees without having created them."""
     begins, ends = (_session.SEGMENT_ALLOC, _session.SEGMENT_MAP), (_session.SEGMENT_FREE, _session.SEGMENT_UNMAP)
     begun: Dict[int, bool] = {}  # does the first event of an address create its segment?
     older: Dict[int, int] = {}
@@ -221,7 +223,8 @@ def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entr
 
 
 def _settings() -> _Entry:
-    """Keys that torch's tools read, with the values of gpuprof's cache, whose settings have the same names."""
+    """Keys that torch's tools read, with the values of gpuprof's cache, whose settings have the
+    same names."""
     conf = os.environ.get("GPUPROF_ALLOC_CONF", "")
     options = dict(part.split(":", 1) for part in conf.split(",") if ":" in part)
     megabytes = options.get("max_split_size_mb", "")
@@ -263,8 +266,9 @@ def build() -> Dict[str, Any]:
 
 
 def snapshot(path: Any) -> None:
-    """Writes a snapshot of this process for pytorch.org/memory_viz: the segments and blocks of every device, and the last
-    events (about 32 thousand) with their times.  Marks appear as annotations.  Call sites (frames) are empty.
+    """Writes a snapshot of this process for pytorch.org/memory_viz: the segments and blocks of
+    every device, and the last events (about 32 thousand) with their times.  Marks appear as
+    annotations.  Call sites (frames) are empty.
 
     If gpuprof is not active, writes a valid snapshot without memory and warns (RuntimeWarning).
     """

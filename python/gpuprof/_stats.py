@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Memory statistics under the names and with the meanings of torch.cuda, Paddle's two resets and TensorFlow's two functions.
+"""Memory statistics under the names and with the meanings of torch.cuda, Paddle's two resets and
+TensorFlow's two functions.
 
-Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty, resets do nothing,
-exactly as torch.cuda behaves before CUDA is initialised.  `gpuprof.is_active()` distinguishes the two.  Any thread may
-call these functions; all numbers of one dictionary are of one instant.
+Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty,
+resets do nothing, exactly as torch.cuda behaves before CUDA is initialised.  `gpuprof.is_active()`
+distinguishes the two.  Any thread may call these functions; all numbers of one dictionary are of
+one instant.
 """
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def _stat_names(function: str) -> List[str]:
 
 
 def _flat(device: Device) -> Optional[Dict[str, int]]:
-    """All statistics of one instant; None if not active.  A device that was not used yet has zeros."""
+    """All statistics of one instant; None if not active.  An unused device has zeros."""
     number = _device.number(device)
     library = _library.active()
     if library is None:
@@ -53,7 +55,7 @@ def _nested(flat: Dict[str, int]) -> Dict[str, Any]:
 
 
 def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
-    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; empty if not active.
+    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; {} if not active.
 
     >>> len(memory_stats()) == (122 if _library.is_active() else 0)
     True
@@ -137,8 +139,9 @@ def get_memory_info(device: Device = None) -> Dict[str, int]:
 
 
 def reset_memory_stats(device: Device = None) -> None:
-    """As `tf.config.experimental.reset_memory_stats`: sets the peak of memory in use to the current value.  The peak of
-    reserved memory is not changed, as TensorFlow does not change the peak of its pool."""
+    """As `tf.config.experimental.reset_memory_stats`: sets the peak of memory in use to the current
+    value.  The peak of reserved memory is not changed, as TensorFlow does not change the peak of
+    its pool."""
     reset_max_memory_allocated(device)
 
 
@@ -169,8 +172,9 @@ def _host() -> Dict[str, int]:
 
 
 def host_memory_stats() -> "OrderedDict[str, int]":
-    """Pinned host memory under the names of `torch.cuda.host_memory_stats`; peaks are exact.  The times of that function
-    (host_alloc_time, host_free_time) are not measured and therefore absent."""
+    """Pinned host memory under the names of `torch.cuda.host_memory_stats`; peaks are exact.  The
+    times of that function (host_alloc_time, host_free_time) are not measured and therefore
+    absent."""
     return OrderedDict(sorted(_host().items()))
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""gpuprof's cache as PyTorch's allocator, and torch.cuda's statistics, which torch refuses with a pluggable allocator."""
+"""gpuprof's cache as PyTorch's allocator, and torch.cuda's statistics, which torch refuses with a
+pluggable allocator."""
 from __future__ import annotations
 
 import ctypes
@@ -35,14 +36,16 @@ def _import_torch(what: str) -> Any:
 def torch_allocator(library: Optional[str] = None) -> Any:
     """gpuprof's caching allocator as a `torch.cuda.memory.CUDAPluggableAllocator`.
 
-    Every function that this version of torch accepts is set.  Install it before the program uses CUDA:
+    Every function that this version of torch accepts is set.  Install it before the program uses
+    CUDA:
 
         torch.cuda.memory.change_current_allocator(gpuprof.torch_allocator())
         gpuprof.patch("torch")        # torch.cuda.memory_stats() and friends work again
 
     `library` is the path of libgpuprof-shim.so if this package does not find it.  GPUPROF_ALLOCATOR names the policy
-    (default: caching), GPUPROF_ALLOC_CONF and GPUPROF_MEMORY_LIMIT its settings.  Raises RuntimeError without PyTorch or
-    with a version that has no pluggable allocators (before 2.0), FileNotFoundError without the library.
+    (default: caching), GPUPROF_ALLOC_CONF and GPUPROF_MEMORY_LIMIT its settings.  Raises
+    RuntimeError without PyTorch or with a version that has no pluggable allocators (before 2.0),
+    FileNotFoundError without the library.
     """
     torch = _import_torch("torch_allocator")
     kind = getattr(getattr(torch.cuda, "memory", None), "CUDAPluggableAllocator", None)
@@ -126,8 +129,8 @@ def _device_of(memory: Any, device: Any) -> Any:
 
 
 def _wrapper(memory: Any, original: _Function, answer: _Function, takes_device: bool) -> _Function:
-    """Calls torch's own function until torch refuses once, then gpuprof's.  Torch's allocator cannot change any more, and a
-    C++ exception costs more than the answer."""
+    """Calls torch's own function until torch refuses once, then gpuprof's.  Torch's allocator
+    cannot change any more, and a C++ exception costs more than the answer."""
     refused = False
 
     @functools.wraps(original)
@@ -152,14 +155,15 @@ def _wrapper(memory: Any, original: _Function, answer: _Function, takes_device: 
 def patch(target: str = "torch") -> Tuple[str, ...]:
     """Makes `torch.cuda.memory_stats()` and related functions return gpuprof's numbers.
 
-    They do so where torch refuses ("CUDAPluggableAllocator does not yet support ..."); with torch's own allocator they
-    stay torch's.  Returns the names of the functions; a second call changes nothing.  `unpatch` restores them.  Any
-    thread.
+    They do so where torch refuses ("CUDAPluggableAllocator does not yet support ..."); with torch's
+    own allocator they stay torch's.  Returns the names of the functions; a second call changes
+    nothing.  `unpatch` restores them.  Any thread.
 
-    Patched: memory_stats, memory_stats_as_nested_dict, memory_summary, memory_allocated, max_memory_allocated, memory_reserved,
-    max_memory_reserved, reset_peak_memory_stats, reset_accumulated_memory_stats, mem_get_info, memory_snapshot, _snapshot (and with it
-    _dump_snapshot), and the deprecated names of these.  Not possible: _record_memory_history (gpuprof records anyway), IPC of
-    tensors, torch.backends.cudnn.benchmark.
+    Patched: memory_stats, memory_stats_as_nested_dict, memory_summary, memory_allocated,
+    max_memory_allocated, memory_reserved, max_memory_reserved, reset_peak_memory_stats,
+    reset_accumulated_memory_stats, mem_get_info, memory_snapshot, _snapshot (and with it
+    _dump_snapshot), and the deprecated names of these.  Not possible: _record_memory_history
+    (gpuprof records anyway), IPC of tensors, torch.backends.cudnn.benchmark.
     """
     if target != "torch":
         raise ValueError(f"gpuprof: patch: {target!r} is not known: 'torch' is")
@@ -180,7 +184,8 @@ def patch(target: str = "torch") -> Tuple[str, ...]:
 
 
 def unpatch(target: str = "torch") -> None:
-    """Undoes `patch`, if it was called.  A function that other code has replaced meanwhile is not changed."""
+    """Undoes `patch`, if it was called.  A function that other code has replaced meanwhile is not
+    changed."""
     if target != "torch":
         raise ValueError(f"gpuprof: unpatch: {target!r} is not known: 'torch' is")
     with _lock:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Finds the version, which is defined only in include/gpuprof/gpuprof.h.
 
-An installed package has it in its metadata (setup.py read the header when it was built); a package that is used from the
-source tree reads the header itself.
+An installed package has it in its metadata (setup.py read the header when it was built); a package
+that is used from the source tree reads the header itself.
 """
 import os
 import re
@@ -19,7 +19,8 @@ def from_header(path):
 
 
 def version():
-    """The version of this package; "unknown" for a copy without metadata and outside a source tree."""
+    """The version of this package; "unknown" for a copy without metadata and outside a source
+    tree."""
     tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     found = from_header(os.path.join(tree, "include", "gpuprof", "gpuprof.h"))
     if found:

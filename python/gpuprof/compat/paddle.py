@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """paddle.device.cuda's memory functions with Paddle's meanings, device arguments and errors.
 
-A device is None, an int, "gpu:N" or a CUDAPlace.  Another string or type raises ValueError, a number that the process
-does not have raises AssertionError.  Paddle rounds sizes up to 256 bytes and its peaks can be wrong with several threads;
-these peaks are exact, of the requested bytes.
+A device is None, an int, "gpu:N" or a CUDAPlace.  Another string or type raises ValueError, a
+number that the process does not have raises AssertionError.  Paddle rounds sizes up to 256 bytes
+and its peaks can be wrong with several threads; these peaks are exact, of the requested bytes.
 """
 from __future__ import annotations
 

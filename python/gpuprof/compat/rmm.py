@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """rmm.statistics on gpuprof's scopes: counters that start at zero with each push.
 
-As with RMM, a value may be negative inside a push (if memory from before the push is freed), the peak is never below zero,
-and a pop needs a push.  Unlike with RMM, every allocation of the device counts, not only RMM's own.  The peak number of
-allocations is not kept inside a push, so peak_count is None there.  Up to 16 pushes can be open.  Any thread may call these
-functions; the counters belong to the device and are shared by all threads, as RMM's belong to the resource.
+As with RMM, a value may be negative inside a push (if memory from before the push is freed), the
+peak is never below zero, and a pop needs a push.  Unlike with RMM, every allocation of the device
+counts, not only RMM's own.  The peak number of allocations is not kept inside a push, so peak_count
+is None there.  Up to 16 pushes can be open.  Any thread may call these functions; the counters
+belong to the device and are shared by all threads, as RMM's belong to the resource.
 """
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def _since(device: int) -> Statistics:
 
 
 def get_statistics() -> Optional[Statistics]:
-    """rmm.statistics.get_statistics: counters of the current device since the last push; None if gpuprof is not active."""
+    """rmm.statistics.get_statistics: counters of the current device since the last push; None if
+    gpuprof is not active."""
     with _lock:
         return _since(_device.current()) if _library.is_active() else None
 
@@ -78,7 +80,8 @@ def push_statistics() -> Optional[Statistics]:
 
 
 def pop_statistics() -> Optional[Statistics]:
-    """rmm.statistics.pop_statistics: ends the counters of the last push and returns them.  Raises RuntimeError without a push."""
+    """rmm.statistics.pop_statistics: ends the counters of the last push and returns them.  Raises
+    RuntimeError without a push."""
     device = _device.current()
     with _lock:
         if not _library.is_active():
