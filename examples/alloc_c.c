@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * gpuprof's caching allocator from C (driver API): a solver whose scratch arrays change size from step to step and are
- * used on two streams.  Blocks are ordered by stream: freed, they can be had again at once on the stream that they were
- * allocated for; what another stream uses is recorded first.  In steady state no memory comes from the driver any more:
- * the calls that the last line counts are the events behind the one recorded stream, at most two a step.
+ * Uses gpuprof's caching allocator from C (driver API): a solver whose scratch arrays change size
+ * from step to step and are used on two streams.  Blocks are ordered by stream: a freed block is
+ * available again at once on the stream for which it was allocated; its use on another stream is
+ * recorded before the free.  In steady state no memory comes from the driver: the last line counts
+ * driver calls, which are then the events after the one recorded stream, at most two per step.
  *
- * The library is opened at run time, so that the program starts on machines without it as well: there it allocates from
- * the driver.  (Linking with -lgpuprof and calling gpuprof_alloc directly is just as good.)
+ * The library is opened at run time, so that the program also starts on machines without it and
+ * then allocates from the driver.  (Linking with -lgpuprof and calling gpuprof_alloc directly works
+ * as well.)
  *
  * alloc_c [--steps STEPS] [--seconds S] [--pace MILLISECONDS] */
 #include <cuda.h>
@@ -33,7 +35,7 @@ static void allocator_open(void)
                                         "gpuprof_set_memory_fraction",
                                         "gpuprof_max_memory_allocated",
                                         "gpuprof_driver_calls"};
-    const char *path = getenv("CUDA_INJECTION64_PATH"); /* under `gpuprof run` this is the library */
+    const char *path = getenv("CUDA_INJECTION64_PATH"); /* set by `gpuprof run` */
     void *library = dlopen(path ? path : "libgpuprof.so", RTLD_NOW);
 
     for (size_t i = 0; library && i < sizeof(names) / sizeof(names[0]); i++)
@@ -62,7 +64,7 @@ static void array_give(CUdeviceptr array, CUstream other_user)
     CHECK_CU((CUresult)allocator.free((void *)array));
 }
 
-/* One step: every array is cleared on its stream, the last of them read on the other. */
+/* One step: clears every array on the compute stream and reads the last one on the copy stream. */
 static void step(uint64_t *random, CUstream compute, CUstream copy, void *answer)
 {
     CUdeviceptr arrays[ARRAYS];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# `make demo`: a training loop and a server on the simulated GPU, watched by gpuprof.  On a terminal: the live view (q quits, r resets a
-# peak).  Elsewhere: the same as plain text.
+# `make demo`: runs a training loop and a server on the simulated GPU and shows them with gpuprof.  On a terminal it shows
+# the live view (q quits, r resets a peak), elsewhere the same as plain text.
 set -eu
 bin=${1:-build}/bin/gpuprof
 examples=${1:-build}/examples

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the example programs share: arguments, time, a steady random sequence, checks.  No part of it is about
- * profiling: the examples are ordinary CUDA programs and compile unchanged with NVIDIA's toolkit. */
+ * Code shared by the example programs: arguments, time, a repeatable random sequence, checks.  It
+ * does not concern profiling: the examples are ordinary CUDA programs and compile unchanged with
+ * NVIDIA's toolkit. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Run until `steps` are done (0: no such end) or `seconds` have passed, with `pace` milliseconds between steps. */
+/* Run for `steps` (0: no limit) or `seconds`, with `pace` milliseconds between steps. */
 struct example_limits {
     long steps;
     double seconds;
@@ -39,7 +40,7 @@ static inline double example_number(const char *name, int *index, int count, cha
     return value;
 }
 
-/* --steps alone removes the limit of time, so that a run is the same on a slow machine. */
+/* --steps without --seconds removes the time limit, so that a run is the same on a slow machine. */
 static inline struct example_limits example_arguments(int count, char **arguments, double seconds, long pace)
 {
     struct example_limits limits = {.seconds = seconds, .pace = pace};
@@ -76,7 +77,7 @@ static inline void example_pause(const struct example_limits *limits)
     nanosleep(&pause, NULL);
 }
 
-/* The same sequence in every run: 32 bits of a linear congruential generator (Knuth's MMIX constants). */
+/* The same in every run: 32 bits of a linear congruential generator (Knuth's MMIX constants). */
 static inline uint32_t example_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A training loop in Python that leaks: a metric of every third step is kept on the GPU "for the log".  It needs no
-package: it calls the CUDA driver through ctypes, as any Python library does in the end, so it runs on the simulated GPU:
+"""A training loop in Python that leaks: every third step keeps a metric on the GPU "for the log".  It needs no package:
+it calls the CUDA driver through ctypes, as every Python library does in the end, so it runs on the simulated GPU:
 
     gpuprof run --sim --record=leak.gpuprof -- python3 examples/leak.py
     gpuprof leaks leak.gpuprof                      names Metrics.log and its line
@@ -39,7 +39,7 @@ class Metrics:
     def log(self, step):
         loss = Tensor(2 * MIB)
         if step % 3 == 0:
-            self.history.append(loss)  # the whole tensor, where a number was meant
+            self.history.append(loss)  # the whole tensor instead of its number
 
 
 def forward(batch, layers):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A loop that leaks (runtime API): every step loads its input, allocates and frees a working set of changing size, and
- * one branch, remember_metrics(), keeps its small buffer each time.  The working set hides the leak from a look at the
- * total; `gpuprof leaks` finds it, and the steps without being told of them.
+ * A loop that leaks (runtime API): every step loads its input, allocates and frees a working set of
+ * changing size, and remember_metrics() keeps a small buffer.  The changing working set hides the
+ * leak in the total; `gpuprof leaks` finds the leak, and its unmarked steps.
  *
  * leak_rt [--steps N] [--seconds S] [--pace MILLISECONDS]     prints one line with the result */
 #include <cuda_runtime_api.h>
@@ -11,9 +11,9 @@
 #define BATCHES     6
 #define INPUT_BYTES (24u << 20)
 #define KEPT_BYTES  (192u << 10)
-#define HISTORY     32768 /* steps whose buffers can still be found; the loop ends there */
+#define HISTORY     32768 /* most buffers that are kept; the loop ends after as many steps */
 
-/* Kept "for later", and never looked at again. */
+/* Kept "for later" and never read again. */
 static void *history[HISTORY];
 
 static __attribute__((noinline)) void *load_input(void)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * An inference server as an allocator sees it (driver API): worker threads with a stream each take requests of mixed
- * lengths; scratch memory is stream-ordered from a pool of the server's own, small per-request tables are cuMemAlloc,
- * and each worker's KV cache is a large reserved address range into which physical pages are mapped as a request grows
- * and from which they go back to a shared list at its end.
+ * Makes the allocations of an inference server (driver API).  Worker threads with a stream each
+ * take requests of mixed lengths.  Scratch memory is stream-ordered, from a pool of the server's
+ * own; small per-request tables come from cuMemAlloc.  Each worker's KV cache is a large reserved
+ * address range: physical pages are mapped into it as a request grows, and return to a shared list
+ * at the end of the request.
  *
- * serve [--steps REQUESTS] [--seconds S] [--pace MILLISECONDS]     prints one line with the result */
+ * serve [--steps REQUESTS] [--seconds S] [--pace MILLISECONDS] prints one line with the result */
 #include <cuda.h>
 #include <pthread.h>
 
 #include "example.h"
 
 #define WORKERS     4
-#define CACHE_PAGES 64 /* per worker: the longest request that is served */
-#define SPARE_PAGES 96 /* kept for the next requests; more go back to the device */
+#define CACHE_PAGES 64 /* per worker: the longest request */
+#define SPARE_PAGES 96 /* kept for later requests; further pages return to the device */
 #define TOUCHED     4096u
 
 struct server {
@@ -70,7 +71,7 @@ static void page_give(struct server *server, CUmemGenericAllocationHandle page)
         CHECK_CU(cuMemRelease(page));
 }
 
-/* Maps one more page behind those that the request already has, and makes it usable by the device. */
+/* Maps one more page after those of the request, and makes it accessible to the device. */
 static void cache_grow(struct worker *worker, int page)
 {
     struct server *server = worker->server;
@@ -94,7 +95,7 @@ static void cache_clear(struct worker *worker, int pages)
 
 static void request_serve(struct worker *worker)
 {
-    /* Mostly short, now and then a long one: the smaller of two draws. */
+    /* The smaller of two random numbers: mostly short requests, sometimes a long one. */
     int first = (int)(example_random(&worker->random) % CACHE_PAGES);
     int second = (int)(example_random(&worker->random) % CACHE_PAGES);
     int pages = 1 + (first < second ? first : second);
@@ -160,7 +161,7 @@ static void server_create(struct server *server)
     CHECK_CU(cuCtxSetCurrent(server->context));
     kind.location.id = server->device;
     CHECK_CU(cuMemPoolCreate(&server->pool, &kind));
-    /* Idle scratch memory of up to 64 MiB stays with the pool; the rest goes back at each synchronize. */
+    /* Up to 64 MiB of idle scratch memory stay with the pool; each synchronize releases the rest. */
     CHECK_CU(cuMemPoolSetAttribute(server->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
     server->page_kind = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                               .location = {CU_MEM_LOCATION_TYPE_DEVICE, server->device}};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * A program that reads its own memory numbers (driver API): each phase of a small training run is a scope with a peak
- * of its own, a step resets the peak of the device, and neither disturbs the other.  The end prints what
- * torch.cuda.memory_stats would.
+ * A program that reads its own memory numbers (driver API): each phase of a small training run is a
+ * scope with a peak of its own, and each step resets the peak of the device; the two are
+ * independent.  At the end it prints the numbers of torch.cuda.memory_stats.
  *
- * The library is opened at run time, and only if it is in the process already: without `gpuprof run` in front, the
- * program does its work and says that nobody counts.
+ * The library is opened at run time, and only if it is in the process already: without `gpuprof
+ * run`, the program does its work and reports that it is not profiled.
  *
  * stats_c [--steps STEPS] [--seconds S] [--pace MILLISECONDS] */
 #include <cuda.h>
@@ -50,7 +50,7 @@ static int gpuprof_open(void)
     return gpuprof.active();
 }
 
-/* ---- the work: a forward pass keeps activations, a backward pass adds gradients and lets both go ----------------- */
+/* ---- the work: a forward pass keeps activations, a backward pass adds gradients and frees both ------------------- */
 
 static CUdeviceptr weights[LAYERS], activations[LAYERS];
 
@@ -81,7 +81,7 @@ static void backward(void)
 
 /* ---- the numbers ------------------------------------------------------------------------------------------------- */
 
-static void phase(const char *name, void (*work)(void), int counted, int told)
+static void phase(const char *name, void (*work)(void), int counted, int printed)
 {
     int64_t allocated = 0, reserved = 0;
     int scope = counted ? gpuprof.scope_begin(name) : -1;
@@ -89,7 +89,7 @@ static void phase(const char *name, void (*work)(void), int counted, int told)
     work();
     if (scope < 0)
         return;
-    if (gpuprof.scope_read(scope, 0, &allocated, &reserved) == 0 && told)
+    if (gpuprof.scope_read(scope, 0, &allocated, &reserved) == 0 && printed)
         printf("%-10s peak %6.1f MiB allocated, %6.1f MiB reserved\n", name, (double)allocated / 1048576,
                (double)reserved / 1048576);
     gpuprof.scope_end(scope);
@@ -134,6 +134,6 @@ int main(int count, char **arguments)
     if (counted)
         statistics();
     else
-        printf("stats_c: nobody counts: run it with 'gpuprof run --sim build/examples/stats_c'\n");
+        printf("stats_c: not profiled: run it with 'gpuprof run --sim build/examples/stats_c'\n");
     return 0;
 }

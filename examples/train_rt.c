@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A training loop as an allocator sees it (runtime API): parameters, gradients and optimizer state that stay, input
- * batches that arrive on a stream of their own through pinned buffers, activations that grow layer by layer in the
- * forward pass and fall in the backward pass, a workspace per layer, a checkpoint now and then.  Sizes follow the free
- * memory of the device, so it fits any; each buffer's first bytes are really written, on the stream that uses it.
+ * Makes the allocations of a training loop (runtime API): permanent parameters, gradients and
+ * optimizer state, input batches that arrive on a separate stream through pinned buffers,
+ * activations that grow and shrink in the forward and backward pass, a workspace per layer, periodic
+ * checkpoints.  Sizes follow the device's free memory.  The first bytes of each buffer are written.
  *
  * train_rt [--steps N] [--seconds S] [--pace MILLISECONDS]     prints one line with the result */
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 #define LAYERS           12
 #define CHECKPOINT_STEPS 32
-#define TOUCHED          4096u /* bytes of each buffer that work writes: enough to be real, cheap where memory is slow */
+#define TOUCHED          4096u /* bytes of each buffer that are written: cheap even if memory is slow */
 
 struct layer {
     void *weights, *gradients, *moments[2];
@@ -40,7 +40,7 @@ static void *buffer(struct model *model, size_t bytes)
     return made;
 }
 
-/* Half of what is free goes to the model: two thirds of that to parameters, one third to the largest activations. */
+/* Half of the free memory: two thirds for parameters, one third for the largest activations. */
 static void model_create(struct model *model)
 {
     size_t free_bytes, total_bytes, budget;
@@ -70,7 +70,7 @@ static void model_create(struct model *model)
     CHECK_RT(cudaStreamSynchronize(model->compute));
 }
 
-/* The next batch comes on the copy stream while the last one is worked on: two buffers, two events each way. */
+/* Copies the next batch while the last one is in use: two buffers, two events each way. */
 static void batch_load(struct model *model, int slot)
 {
     CHECK_RT(cudaStreamWaitEvent(model->copy, model->consumed[slot], 0));
@@ -83,7 +83,7 @@ static void forward(struct model *model, int slot, uint64_t *random)
 {
     CHECK_RT(cudaStreamWaitEvent(model->compute, model->arrived[slot], 0));
     for (int i = 0; i < LAYERS; i++) {
-        /* Sequences differ in length from step to step: 1 to 2 times the base. */
+        /* Sequence lengths vary from step to step: 1 to 2 times the base. */
         size_t bytes = model->activation_bytes + model->activation_bytes / 16 * (example_random(random) % 17);
         void *input = i ? model->layers[i - 1].activations : model->batch[slot];
 

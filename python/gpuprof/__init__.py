@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""gpuprof: exact GPU memory statistics of this process, under the names that people know.
+"""Exact GPU memory statistics of this process, named as in PyTorch, Paddle, TensorFlow and RMM.
 
-Run the program under gpuprof (`gpuprof run python train.py`, or CUDA_INJECTION64_PATH=.../libgpuprof.so) and ask:
+Run the program under gpuprof (`gpuprof run python train.py`, or
+CUDA_INJECTION64_PATH=.../libgpuprof.so) and ask:
 
 >>> import gpuprof
 >>> gpuprof.reset_peak_memory_stats()
@@ -12,10 +13,11 @@ True
 >>> step.peak_allocated() <= gpuprof.max_memory_allocated()
 True
 
-Without gpuprof in the process everything is harmless: numbers are 0, dictionaries empty, resets do nothing (`is_active()` is False).  The package
-is pure Python, needs nothing but the standard library, and starts no thread.  Where systems disagree about a name (Paddle's
-reset_max_memory_allocated resets one peak, PyTorch's all) the functions here say which meaning they have, and `gpuprof.compat.torch`,
-`.paddle`, `.tensorflow` and `.rmm` have each system's own.
+Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty,
+resets do nothing (`is_active()` is False).  The package is pure Python, needs only the standard
+library, and starts no thread.  Where systems disagree about a name (Paddle's
+reset_max_memory_allocated resets one peak, PyTorch's resets all), the functions here document their
+meaning, and `gpuprof.compat.torch`, `.paddle`, `.tensorflow` and `.rmm` have each system's own.
 """
 from . import compat
 from ._device import DeviceError

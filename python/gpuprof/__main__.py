@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""python -m gpuprof: the gpuprof command from Python's side."""
+"""`python -m gpuprof`: prints this interpreter's memory table, and starts scripts under gpuprof."""
 from __future__ import annotations
 
 import os
@@ -8,14 +8,15 @@ from typing import List, NoReturn
 
 from . import _library, _summary
 
-_USAGE = """usage: python -m gpuprof                                     the table of this interpreter's own process, for each device
-       python -m gpuprof -p PID                              the same of another process
+_USAGE = """usage: python -m gpuprof              prints the memory table of this interpreter, for each device
+       python -m gpuprof -p PID       prints the table of another process
        python -m gpuprof run [OPTIONS OF gpuprof run] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS]
 
-The first is of use under `gpuprof run` or with python -i; from a program call gpuprof.memory_summary().  `run` starts this Python again under
-`gpuprof run`, for example: python -m gpuprof run --summary train.py --epochs 3
+The first form is useful under `gpuprof run` or with python -i; in a program, call
+gpuprof.memory_summary().  `run` starts this Python again under `gpuprof run`, for example:
+python -m gpuprof run --summary train.py --epochs 3
 
-Exit status: 0; 1 failed; 2 usage; 3 not profiled; of `run`: the program's.
+Exit status: 0; 1 failed; 2 wrong usage; 3 not profiled.  `run` exits with the program's status.
 """
 
 
@@ -37,7 +38,7 @@ def _exec(command: str, arguments: List[str]) -> int:
 
 
 def _run(arguments: List[str]) -> int:
-    """Options for `gpuprof run` come first; what follows belongs to Python."""
+    """Options for `gpuprof run` come first; the other arguments are for Python."""
     own = 0
     while own < len(arguments) and arguments[own].startswith("-") and arguments[own] not in ("-m", "-c", "--"):
         own += 1
@@ -55,7 +56,7 @@ def _run(arguments: List[str]) -> int:
 def _summary_of_this() -> int:
     library = _library.active()
     if library is None:
-        _say("python", "nothing is counted here: this interpreter was not started by `gpuprof run`, or has not used CUDA; -p PID names another")
+        _say("python", "this interpreter is not profiled: it was not started by `gpuprof run`, or has not used CUDA; -p PID names another process")
         return 3
     for device in range(max(1, library.gpuprof_device_count())):
         sys.stdout.write(_summary.memory_summary(device))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""From what people write for a device to its number.
+"""Converts a device argument of any of the systems to a device number.
 
-Accepted: None (the current device), int, "cuda" and "cuda:1" (PyTorch), "gpu:1" (Paddle), "GPU:1" and "/device:GPU:1" (TensorFlow), and any
-object with an `index` (torch.device), `idx` (torch.cuda.device), `id` (jax.Device, cupy.cuda.Device), `get_device_id()` (Paddle's CUDAPlace) or
+Accepted: None (the current device), int, "cuda" and "cuda:1" (PyTorch), "gpu:1" (Paddle), "GPU:1"
+and "/device:GPU:1" (TensorFlow), and any object with an `index` (torch.device), `idx`
+(torch.cuda.device), `id` (jax.Device, cupy.cuda.Device), `get_device_id()` (Paddle's CUDAPlace) or
 a `name` and a `device_type` (TensorFlow's devices).
 """
 from __future__ import annotations
@@ -21,10 +22,11 @@ _driver: Optional[ctypes.CDLL] = None
 
 
 class DeviceError(RuntimeError, ValueError):
-    """Not a GPU of this process.
+    """The argument does not name a GPU of this process.
 
-    PyTorch raises RuntimeError for some of these mistakes and ValueError for others, Paddle and TensorFlow ValueError: this is both, so
-    that code written for any of them catches it.  The functions of `gpuprof.compat` raise each original's own.
+    PyTorch raises RuntimeError for some of these mistakes and ValueError for others, Paddle and
+    TensorFlow raise ValueError.  This class is both, so that code written for any of them catches
+    it.  The functions of `gpuprof.compat` raise the same errors as the original.
     """
 
 
@@ -36,7 +38,7 @@ def _loaded_driver() -> Optional[ctypes.CDLL]:
 
 
 def current() -> int:
-    """The device of this thread's CUDA context; 0 if there is none yet, as the runtime would choose."""
+    """The device of this thread's CUDA context; 0 before it has one, as the runtime chooses."""
     driver = _loaded_driver()
     device = ctypes.c_int(0)
     if driver is None or driver.cuCtxGetDevice(ctypes.byref(device)) != 0:
@@ -45,7 +47,7 @@ def current() -> int:
 
 
 def count() -> Optional[int]:
-    """How many devices the driver shows to this process; None if it was not initialised."""
+    """The number of devices that the driver shows to this process; None if not initialised."""
     driver = _loaded_driver()
     devices = ctypes.c_int(0)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(devices)) != 0:
@@ -66,7 +68,7 @@ def parse(text: str) -> Optional[int]:
 
 
 def _of_object(device: Any) -> Optional[int]:
-    """The number in a device object, -1 for "the current one"; None if it is none."""
+    """The number in a device object, -1 for the current one; None if it is another object."""
     for name in ("type", "platform"):
         kind = getattr(device, name, None)
         if isinstance(kind, str) and kind.lower() not in _GPU_TYPES:
@@ -111,13 +113,13 @@ def _raw(device: Any) -> int:
 
 
 def checked(found: int) -> int:
-    """`found`, or the current device for -1; DeviceError if the driver has no such device."""
+    """`found`, or the current device for -1.  DeviceError if the driver lacks it."""
     if found < 0:
         return current()
     devices = count()
     if devices is not None and found >= devices:
         raise DeviceError(f"gpuprof: device {found} of {devices}: this process sees no such device")
-    return min(found, 2**31 - 1)  # the C functions take an int, and answer "unknown" to this one
+    return min(found, 2**31 - 1)  # the C functions take an int, and return "unknown" for this one
 
 
 def number(device: Any = None) -> int:
@@ -130,6 +132,7 @@ def number(device: Any = None) -> int:
         ...
     gpuprof._device.DeviceError: gpuprof: expected a GPU like 'cuda:0', 'gpu:0' or 'GPU:0', but got: 'cpu'
 
-    Raises DeviceError for what names no GPU of this process, TypeError for what cannot be a device at all.
+    Raises DeviceError if it does not name a GPU of this process, TypeError if its type cannot be a
+    device.
     """
     return checked(_raw(device))

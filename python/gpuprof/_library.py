@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The libgpuprof.so of this process, if there is one, and where gpuprof's files are.
+"""Finds the libgpuprof.so of this process, if it has one, and gpuprof's files.
 
-Nothing is loaded by looking: a process that was started without gpuprof stays as it is, and every number is then unknown.
+The search loads nothing: a process that was started without gpuprof is not changed, and every
+number is then unknown.
 """
 from __future__ import annotations
 
@@ -49,19 +50,20 @@ _SIGNATURES = {
 }
 
 _found: Optional[Any] = None
-_refused = False  # a library without our functions was found, and said so once
+_refused = False  # a library without our functions was found, and the user was warned once
 
 
 def open_loaded(soname: str) -> Optional[ctypes.CDLL]:
     """The library of that name if the process has it already."""
     try:
         return ctypes.CDLL(soname, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-    except (OSError, AttributeError):  # not in this process; RTLD_NOLOAD is unknown where CUDA is, too
+    except (OSError, AttributeError):  # not loaded, or a system without RTLD_NOLOAD, thus without CUDA
         return None
 
 
 def library() -> Optional[Any]:
-    """The library that was injected into this process or loaded for its allocator; None if there is none."""
+    """The library that was injected into this process or loaded for its allocator; None if it has
+    neither."""
     global _found, _refused
     if _found is None and not _refused:
         found = open_loaded("libgpuprof.so")
@@ -85,21 +87,22 @@ def library() -> Optional[Any]:
 
 
 def active() -> Optional[Any]:
-    """The library if it counts in this process."""
+    """The library if this process is profiled, else None."""
     found = library()
     return found if found is not None and found.gpuprof_active() > 0 else None
 
 
 def is_active() -> bool:
-    """True if gpuprof counts in this process.
+    """True if gpuprof profiles this process.
 
-    False without gpuprof, where it is switched off, and in a forked child (which cannot use CUDA either).  Harmless at any time.
+    False without gpuprof, if it is switched off, and in a forked child (which cannot use CUDA
+    either).  May be called at any time.
     """
     return active() is not None
 
 
 def names(function_name: str) -> List[str]:
-    """All names that a `*_stat_name` function of the library gives, in order."""
+    """All names that a `*_stat_name` function of the library returns, in order."""
     found = library()
     out: List[str] = []
     while found is not None:
@@ -126,8 +129,9 @@ def _loaded_path(soname: str) -> Optional[str]:
 
 
 def _prefixes() -> Iterator[str]:
-    """Directories with bin/ and lib/ of gpuprof, the likeliest first: of the loaded library, of the settings, of the command on
-    PATH, of the source tree and of the installation that this package lies in."""
+    """Directories with bin/ and lib/ of gpuprof, the likeliest first: those of the loaded library,
+    of the environment, of the command on PATH, of the source tree and of the installation that
+    contains this package."""
     loaded, injected = _loaded_path("libgpuprof.so"), os.environ.get("CUDA_INJECTION64_PATH")
     for path in (loaded, injected):
         if path:
@@ -143,7 +147,8 @@ def _prefixes() -> Iterator[str]:
 
 
 def find_file(*below_prefix: str) -> Optional[str]:
-    """`find_file("lib", "libgpuprof-shim.so")`: the path of a file of gpuprof's installation; None if there is none."""
+    """`find_file("lib", "libgpuprof-shim.so")`: the path of a file of gpuprof's installation; None
+    if it is missing."""
     for prefix in _prefixes():
         path = os.path.join(prefix, *below_prefix)
         if os.path.isfile(path):

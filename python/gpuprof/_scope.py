@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Scopes, which are peaks of one's own, and step marks."""
+"""Scopes, which track a peak of their own, and marks."""
 from __future__ import annotations
 
 import ctypes
@@ -27,22 +27,23 @@ def _encoded(name: str, limit: int) -> bytes:
 
 
 class scope(ContextDecorator):
-    """The peaks of a stretch of code, undisturbed by anybody's resets and by other scopes, nested or not.
+    """The peaks of a part of the code, independently of resets and of other scopes, nested or not.
 
     >>> with scope("forward") as forward:
     ...     pass
     >>> forward.peak_allocated() >= 0      # bytes, exact, on the current device
     True
 
-    Also a decorator.  Up to 16 can be open in a process (`gpuprof scope list` shows them); one more raises RuntimeError.  Several may have
-    one name (recursion, threads).  Begun before the process first used CUDA: the peaks since the process began, which are
-    its own unless somebody resets them meanwhile.  Not active: peaks are 0.
+    A scope is also a decorator.  Up to 16 can be open in a process (`gpuprof scope list` shows
+    them); one more raises RuntimeError.  Several may have the same name (recursion, threads).  A
+    scope that starts before the process first uses CUDA reports the peaks since the process
+    started, which a reset in between can lower.  If gpuprof is not active, peaks are 0.
     """
 
     def __init__(self, name: str = "scope") -> None:
         self.name = str(name) or "scope"
         self._slot = -1
-        self._early = False  # begun before anything was counted
+        self._early = False  # started before the process was profiled
         self._final: Optional[Dict[int, Tuple[int, int]]] = None
 
     def _recreate_cm(self) -> "scope":  # a decorated function may be running several times at once
@@ -104,7 +105,7 @@ class scope(ContextDecorator):
 def _write(name: str) -> None:
     library = _library.active()
     if library is not None:
-        library.gpuprof_mark(_encoded(name, 31))  # what an event has room for
+        library.gpuprof_mark(_encoded(name, 31))  # the room in an event
 
 
 def _marked(function: Any, name: str) -> Any:
@@ -142,7 +143,8 @@ def mark(name: _Function) -> _Function: ...
 
 
 def mark(name: Union[str, Callable[..., Any]]) -> Any:
-    """A named point in the event stream, at once: `gpuprof.mark("step 17")`.  At most 31 bytes are kept.
+    """Adds a named point to the event stream: `gpuprof.mark("step 17")`.  At most 31 bytes of the
+    name are kept.
 
     >>> with mark("step"):                 # marks "step" here and "/step" at the end
     ...     pass
@@ -151,6 +153,6 @@ def mark(name: Union[str, Callable[..., Any]]) -> Any:
     >>> forward()
     1
 
-    `@mark("name")` names them as you like; it leaves one empty pair when the function is defined.
+    `@mark("name")` sets the name; it adds one empty pair when the function is defined.
     """
     return _marked(name, getattr(name, "__qualname__", repr(name))) if callable(name) else _Mark(str(name))

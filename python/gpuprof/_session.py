@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Reads the event ring out of this process's own session; the layout is include/gpuprof/wire.h.
+"""Reads the event ring of this process's own session; include/gpuprof/wire.h defines the layout.
 
-The writers never wait for a reader, so each chunk is copied and checked as docs/ring.md says: state, events, state again; a copy during
-which the chunk was taken for newer events is thrown away.
+The writers never wait for a reader, so each chunk is copied and checked as docs/ring.md describes:
+state, events, state again.  A copy is discarded if the chunk was reused for newer events meanwhile.
 """
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MAGIC, _ABI = 0x31464F5250555047, 1
 _LINK = "/memfd:gpuprof-session (deleted)"
 _HEADER = struct.Struct("<QII Q16sIIQ QII QII QII QII QII")
 _OOM_OFFSET = struct.Struct("<QI")
-_OOM_OFFSET_AT = 728  # wire.h: oom_offset, behind the counts of lost events
+_OOM_OFFSET_AT = 728  # wire.h: oom_offset, after the counts of lost events
 _OOM = struct.Struct("<QQQQQ48sIIiIQQqq")
 _EVENT = struct.Struct("<QQ32sIIBBBBI")
 _PLACE = struct.Struct("<QQQQ")
 _CHUNK_EVENTS_AT = 64
-_TRIES = 3  # a circle comes round during a copy of some microseconds only if it is much too small
+_TRIES = 3  # a ring is overwritten during a copy of some microseconds only if it is much too small
 
 ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM, SNAPSHOT, MARK = range(1, 10)
 
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
 
 class Oom(NamedTuple):
-    """What struct gp_wire_oom says about the last failed request: -1 for what is unknown."""
+    """The last failed request, from struct gp_wire_oom; -1 is unknown."""
 
     time_ns: int
     device: int
@@ -71,7 +71,7 @@ def _chunk(fd: int, offset: int, size: int) -> List[Event]:
         (again,) = struct.unpack("<Q", os.pread(fd, 8, offset))
         if state >> 9 == 0:  # never used
             return []
-        if state >> 9 == again >> 9:  # one turn: what was committed before the first look stays until the turn changes
+        if state >> 9 == again >> 9:  # one turn: events committed before the first read stay until the turn changes
             count = min(state & 0xFF, (size - _CHUNK_EVENTS_AT) // _EVENT.size)
             return [_event(data, _CHUNK_EVENTS_AT + i * _EVENT.size) for i in range(count)]
     return []
@@ -98,14 +98,15 @@ class Session:
 
 
 def read() -> Session:
-    """The events that the process still holds, the last 32 thousand or so; none without a session of this version."""
+    """The events that the process still holds, about the last 32 thousand; empty without a session
+    of this version."""
     fd = _descriptor()
     header = os.pread(fd, _HEADER.size, 0) if fd is not None else b""
     if fd is None or len(header) < _HEADER.size:
         return Session([], None)
     fields = _HEADER.unpack(header)
     if fields[0] != _MAGIC or fields[1] != _ABI or fields[5] != os.getpid():
-        return Session([], None)  # another version's, or inherited by a fork: the parent's
+        return Session([], None)  # of another version, or the parent's, inherited by a fork
     offset, chunk_bytes, chunks = fields[-3:]
     events: List[Event] = []
     for index in range(chunks):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A memory snapshot in PyTorch's format: for pytorch.org/memory_viz, torch's _memory_viz.py and `gpuprof replay`.
+"""A memory snapshot in PyTorch's format: for pytorch.org/memory_viz, torch's _memory_viz.py and
+`gpuprof replay`.
 
-What the viewers need, and this file keeps: pickle protocol 4 without its rarer opcodes, integers of at most 8 bytes, blocks that cover their
-segment without gap, one trace for every device index, and every address of a trace inside a segment.
+The viewers require, and this file guarantees: pickle protocol 4 without its rarer opcodes, integers
+of at most 8 bytes, blocks that cover their segment without a gap, one trace for every device index,
+and every address of a trace inside a segment.
 """
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from . import _library, _session
 from ._library import Piece
 
-_DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or of no device
-# GP_KIND_*: linear, pitched, array, vmm, pool: what counts as allocated.  Graph, managed, imported and virtual memory is not summed.
+_DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or have no device
+# GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and
+# virtual memory is not summed.
 _KINDS = frozenset((1, 2, 3, 4, 5))
 _SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
 _STATES = ("active_allocated", "active_pending_free", "inactive")
 _UNMAPPED = 3
 _GROWABLE, _SMALL, _CACHE = 1, 2, 4  # flags of a segment
-_TORCH_POOL = 1 << 63  # pools of PyTorch's graphs; the rest are gpuprof_begin_pool's
+_TORCH_POOL = 1 << 63  # pools of PyTorch's graphs; the others come from gpuprof_begin_pool
 
 _Entry = Dict[str, Any]
 
@@ -38,7 +41,7 @@ def _walk(library: Any, device: int) -> List[Piece]:
         there_are = library.gpuprof_walk(device, pieces, room)
         if there_are <= room:
             return list(pieces[: max(0, there_are)])
-        room = there_are + there_are // 4  # the program goes on meanwhile
+        room = there_are + there_are // 4  # the program allocates meanwhile
 
 
 def _pool_id(pool: int) -> Any:
@@ -105,12 +108,13 @@ def _segments(device: int, pieces: Iterable[Piece]) -> List[_Entry]:
 
 
 class _Known:
-    """The cache's segments while a trace is gone through: what lies in none of them the program got for itself."""
+    """The cache's segments while a trace is read.  Memory outside them was allocated by the program
+    itself."""
 
     def __init__(self, addresses: Dict[int, int], ranges: Iterable[Tuple[int, int]] = ()) -> None:
         self._bytes = dict(addresses)
         self._starts = sorted(addresses)
-        self._ranges = list(ranges)  # (begin, end) of addresses that are the cache's all the time, mapped or not
+        self._ranges = list(ranges)  # (start, end) of addresses that belong to the cache all the time, mapped or not
 
     def add(self, address: int, size: int) -> None:
         if address not in self._bytes:
@@ -128,10 +132,11 @@ class _Known:
         return any(begin <= address < end for begin, end in self._ranges)
 
 
-def _at_begin(events: List[_session.Event], segments: List[Piece]) -> _Known:
-    """The cache's segments when the trace began: those of now that it does not begin, and those that it ends without having begun."""
+def _at_start(events: List[_session.Event], segments: List[Piece]) -> _Known:
+    """The cache's segments at the start of the trace: the current ones that it does not create, and
+    those that it frees without having created them."""
     begins, ends = (_session.SEGMENT_ALLOC, _session.SEGMENT_MAP), (_session.SEGMENT_FREE, _session.SEGMENT_UNMAP)
-    begun: Dict[int, bool] = {}  # is the first that the trace says of an address its begin?
+    begun: Dict[int, bool] = {}  # does the first event of an address create its segment?
     older: Dict[int, int] = {}
     for event in events:
         if event.type in ends and event.address not in begun:
@@ -175,7 +180,7 @@ class _Trace:
         entry, oom = self.entries[-1], self._oom
         del entry["addr"]
         told = oom is not None and oom.device == event.device and oom.time_ns >= event.time_ns
-        entry["device_free"] = oom.free_bytes if oom is not None and told else -1  # -1: not known for older ones
+        entry["device_free"] = oom.free_bytes if oom is not None and told else -1  # -1: unknown for earlier failures
 
     def add(self, event: _session.Event) -> None:
         names = {
@@ -198,7 +203,7 @@ class _Trace:
 
 
 def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entry]:
-    """Marks: NAME begins, /NAME ends."""
+    """Annotations from marks: NAME starts, /NAME ends."""
     out = []
     for event in events:
         if event.type == _session.MARK:
@@ -207,7 +212,7 @@ def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entr
                 {
                     "stage": "END" if ends else "START",
                     "name": event.name[1:] if ends else event.name,
-                    "device": 0,  # a mark is the process's; the viewers want a device
+                    "device": 0,  # a mark belongs to the process; the viewers require a device
                     "time_us": (event.time_ns + offset_ns) // 1000,
                 }
             )
@@ -218,7 +223,8 @@ def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entr
 
 
 def _settings() -> _Entry:
-    """Keys that torch's tools read; the values are of gpuprof's cache, whose settings have the same names."""
+    """Keys that torch's tools read, with the values of gpuprof's cache, whose settings have the
+    same names."""
     conf = os.environ.get("GPUPROF_ALLOC_CONF", "")
     options = dict(part.split(":", 1) for part in conf.split(",") if ":" in part)
     megabytes = options.get("max_split_size_mb", "")
@@ -237,17 +243,17 @@ def build() -> Dict[str, Any]:
     traces: List[List[_Entry]] = []
     if library is None:
         return {"segments": [], "device_traces": [[]], "allocator_settings": _settings(), "external_annotations": []}
-    offset_ns, begun_ns = time.time_ns() - time.monotonic_ns(), time.monotonic_ns()
+    offset_ns, start_ns = time.time_ns() - time.monotonic_ns(), time.monotonic_ns()
     pieces = [_walk(library, device) for device in range(library.gpuprof_device_count())]
     session = _session.read()
-    events = [event for event in session.events if event.time_ns <= begun_ns]  # what came later the walk may have missed
+    events = [event for event in session.events if event.time_ns <= start_ns]  # the walk may have missed later ones
     devices = max([len(pieces), 1] + [event.device + 1 for event in events if event.device < _DEVICES])
     for device in range(devices):
         mine = pieces[device] if device < len(pieces) else []
         segments += _segments(device, mine)
         its_events = [event for event in events if event.device == device]
         cached = [piece for piece in mine if piece.what == 0 and piece.flags & _CACHE]
-        trace = _Trace(_at_begin(its_events, cached), offset_ns, session.oom)
+        trace = _Trace(_at_start(its_events, cached), offset_ns, session.oom)
         for event in its_events:
             trace.add(event)
         traces.append(trace.entries)
@@ -260,13 +266,14 @@ def build() -> Dict[str, Any]:
 
 
 def snapshot(path: Any) -> None:
-    """Writes a snapshot of this process that pytorch.org/memory_viz shows: what is allocated where, on every device, and the last events
-    (some 32 thousand) with their times; marks appear as annotations.  Call sites (frames) are empty.
+    """Writes a snapshot of this process for pytorch.org/memory_viz: the segments and blocks of
+    every device, and the last events (about 32 thousand) with their times.  Marks appear as
+    annotations.  Call sites (frames) are empty.
 
-    Not active: a valid snapshot without memory, and a RuntimeWarning.
+    If gpuprof is not active, writes a valid snapshot without memory and warns (RuntimeWarning).
     """
     if not _library.is_active():
-        warnings.warn("gpuprof: snapshot: gpuprof does not count in this process: the file is empty", RuntimeWarning, stacklevel=2)
+        warnings.warn("gpuprof: snapshot: this process is not profiled: the snapshot is empty", RuntimeWarning, stacklevel=2)
     data = pickle.dumps(build(), protocol=4)
     with open(path, "wb") as file:
         file.write(data)

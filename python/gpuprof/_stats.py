@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Memory statistics under the names and with the meanings of torch.cuda, Paddle's two resets and TensorFlow's two functions.
+"""Memory statistics under the names and with the meanings of torch.cuda, Paddle's two resets and
+TensorFlow's two functions.
 
-Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty, resets do nothing, exactly as torch.cuda behaves
-before CUDA is initialised.  `gpuprof.is_active()` tells the difference.  Any thread may call them; all numbers of one dictionary are of one instant.
+Without gpuprof in the process every function is harmless: numbers are 0, dictionaries are empty,
+resets do nothing, exactly as torch.cuda behaves before CUDA is initialised.  `gpuprof.is_active()`
+distinguishes the two.  Any thread may call these functions; all numbers of one dictionary are of
+one instant.
 """
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _stat_names(function: str) -> List[str]:
 
 
 def _flat(device: Device) -> Optional[Dict[str, int]]:
-    """All statistics of one instant; None: not active.  A device that was not used yet has zeros."""
+    """All statistics of one instant; None if not active.  An unused device has zeros."""
     number = _device.number(device)
     library = _library.active()
     if library is None:
@@ -52,7 +55,7 @@ def _nested(flat: Dict[str, int]) -> Dict[str, Any]:
 
 
 def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
-    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; empty if not active.
+    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; {} if not active.
 
     >>> len(memory_stats()) == (122 if _library.is_active() else 0)
     True
@@ -72,12 +75,12 @@ def _one(function: str, device: Device) -> int:
 
 
 def memory_allocated(device: Device = None) -> int:
-    """Bytes that the program holds now."""
+    """Bytes that the program has allocated now."""
     return _one("gpuprof_memory_allocated", device)
 
 
 def max_memory_allocated(device: Device = None) -> int:
-    """The most bytes that it held at once since the start or the last reset: exact, whichever threads allocated.
+    """The most bytes allocated at once since the start or the last reset.  Exact over all threads.
 
     >>> max_memory_allocated() >= memory_allocated()
     True
@@ -91,7 +94,7 @@ def memory_reserved(device: Device = None) -> int:
 
 
 def max_memory_reserved(device: Device = None) -> int:
-    """The most bytes that it held from the driver at once since the start or the last reset."""
+    """The most bytes held from the driver at once since the start or the last reset."""
     return _one("gpuprof_max_memory_reserved", device)
 
 
@@ -103,13 +106,15 @@ def _reset(function: str, device: Device) -> None:
 
 
 def reset_max_memory_allocated(device: Device = None) -> None:
-    """Peak := current for allocated memory alone, Paddle's meaning.  PyTorch's deprecated alias of this name resets every peak: that is
-    `reset_peak_memory_stats`, and `gpuprof.compat.torch.reset_max_memory_allocated`."""
+    """Peak := current for allocated memory only (Paddle's meaning).
+
+    PyTorch's deprecated alias of this name resets every peak: use `reset_peak_memory_stats`, or
+    `gpuprof.compat.torch.reset_max_memory_allocated`."""
     _reset("gpuprof_reset_max_memory_allocated", device)
 
 
 def reset_max_memory_reserved(device: Device = None) -> None:
-    """Peak := current for reserved memory alone (Paddle)."""
+    """Peak := current for reserved memory only (Paddle)."""
     _reset("gpuprof_reset_max_memory_reserved", device)
 
 
@@ -134,14 +139,16 @@ def get_memory_info(device: Device = None) -> Dict[str, int]:
 
 
 def reset_memory_stats(device: Device = None) -> None:
-    """As `tf.config.experimental.reset_memory_stats`: the peak of what is in use becomes the current value; TensorFlow leaves the peak of
-    its pool alone, and so does this the reserved one."""
+    """As `tf.config.experimental.reset_memory_stats`: sets the peak of memory in use to the current
+    value.  The peak of reserved memory is not changed, as TensorFlow does not change the peak of
+    its pool."""
     reset_max_memory_allocated(device)
 
 
 def mem_get_info(device: Device = None) -> Tuple[int, int]:
-    """(free, total) bytes of the device as the driver says it (`torch.cuda.mem_get_info`); (0, 0) without
-    libgpuprof.so in the process or a driver."""
+    """(free, total) bytes of the device as the driver reports them (`torch.cuda.mem_get_info`).
+
+    (0, 0) without libgpuprof.so in the process or without a driver."""
     number = _device.number(device)
     library = _library.library()
     free, total = ctypes.c_int64(0), ctypes.c_int64(0)
@@ -165,8 +172,9 @@ def _host() -> Dict[str, int]:
 
 
 def host_memory_stats() -> "OrderedDict[str, int]":
-    """Pinned host memory under the names of `torch.cuda.host_memory_stats`; peaks are exact.  The times of that function
-    (host_alloc_time, host_free_time) are not measured and not there."""
+    """Pinned host memory under the names of `torch.cuda.host_memory_stats`; peaks are exact.  The
+    times of that function (host_alloc_time, host_free_time) are not measured and therefore
+    absent."""
     return OrderedDict(sorted(_host().items()))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table of torch.cuda.memory_summary, character for character."""
+"""Prints the table of torch.cuda.memory_summary, character for character."""
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Tuple
@@ -25,7 +25,7 @@ _MOMENTS = ("current", "peak", "allocated", "freed")
 
 
 def _scaled(value: int, group: int, base: int, step: int, units: Tuple[str, ...]) -> Tuple[int, str]:
-    """`value` in the unit in which `group`, the row that it belongs to, has at most as many digits as a cell."""
+    """`value` in the unit in which `group`, the value of its row, fits into a cell."""
     unit = 0
     while unit < len(units) - 1 and group >= step:
         value, group, unit = value // base, group // base, unit + 1
@@ -65,7 +65,7 @@ def _group(stats: Dict[str, int], key: str, name: str, cell: Callable[[int, int]
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """A table of the statistics for people, in exactly the layout of `torch.cuda.memory_summary`.
+    """The statistics as a table in exactly the layout of `torch.cuda.memory_summary`.
 
     >>> print(memory_summary().splitlines()[1])
     |                  PyTorch CUDA memory summary, device ID 0                 |

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: gpuprof's cache as its allocator, and torch.cuda's statistics back where a pluggable allocator makes torch refuse them."""
+"""gpuprof's cache as PyTorch's allocator, and torch.cuda's statistics, which torch refuses with a
+pluggable allocator."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from . import _library, _snapshot, _stats, _summary
 
 _SHIM = "libgpuprof-shim.so"
-# src/allocator/torch.def; a version of torch has some of the setters.
+# src/allocator/torch.def; each version of torch has some of these setters.
 _SETTERS = (
     ("set_init_fn", "gpuprof_torch_init"),
     ("set_reset_fn", "gpuprof_torch_reset"),
@@ -33,15 +34,18 @@ def _import_torch(what: str) -> Any:
 
 
 def torch_allocator(library: Optional[str] = None) -> Any:
-    """gpuprof's caching allocator for PyTorch, a `torch.cuda.memory.CUDAPluggableAllocator` with every function set that this version of torch
-    takes.  Install it before anything uses CUDA:
+    """gpuprof's caching allocator as a `torch.cuda.memory.CUDAPluggableAllocator`.
+
+    Every function that this version of torch accepts is set.  Install it before the program uses
+    CUDA:
 
         torch.cuda.memory.change_current_allocator(gpuprof.torch_allocator())
         gpuprof.patch("torch")        # torch.cuda.memory_stats() and friends work again
 
-    `library` is the path of libgpuprof-shim.so if it is not where this package finds it.  GPUPROF_ALLOCATOR names the policy (default:
-    caching), GPUPROF_ALLOC_CONF and GPUPROF_MEMORY_LIMIT its settings.  RuntimeError without PyTorch, or with one that has no pluggable
-    allocators (before 2.0); FileNotFoundError without the library.
+    `library` is the path of libgpuprof-shim.so if this package does not find it.  GPUPROF_ALLOCATOR names the policy
+    (default: caching), GPUPROF_ALLOC_CONF and GPUPROF_MEMORY_LIMIT its settings.  Raises
+    RuntimeError without PyTorch or with a version that has no pluggable allocators (before 2.0),
+    FileNotFoundError without the library.
     """
     torch = _import_torch("torch_allocator")
     kind = getattr(getattr(torch.cuda, "memory", None), "CUDAPluggableAllocator", None)
@@ -82,7 +86,7 @@ def _whole_snapshot(*_arguments: Any, **_keywords: Any) -> Any:
     return _snapshot.build()
 
 
-# By name in torch.cuda: our answer, and whether its first argument is a device.
+# By name in torch.cuda: our function, and whether its first argument is a device.
 _ANSWERS: Dict[str, Tuple[_Function, bool]] = {
     "memory_stats": (_stats.memory_stats, True),
     "memory_stats_as_nested_dict": (_stats.memory_stats_as_nested_dict, True),
@@ -119,14 +123,14 @@ def _is_refusal(error: RuntimeError) -> bool:
 
 
 def _device_of(memory: Any, device: Any) -> Any:
-    """The device as torch itself understands it, its errors included."""
+    """The device as torch itself interprets it, with torch's errors."""
     index = getattr(memory, "_get_device_index", None)
     return index(device, optional=True) if index is not None else device
 
 
 def _wrapper(memory: Any, original: _Function, answer: _Function, takes_device: bool) -> _Function:
-    """Torch's own function as long as torch answers.  Once it refused it is not asked again: its allocator cannot change any more, and a
-    C++ exception costs more than the answer."""
+    """Calls torch's own function until torch refuses once, then gpuprof's.  Torch's allocator
+    cannot change any more, and a C++ exception costs more than the answer."""
     refused = False
 
     @functools.wraps(original)
@@ -149,13 +153,17 @@ def _wrapper(memory: Any, original: _Function, answer: _Function, takes_device: 
 
 
 def patch(target: str = "torch") -> Tuple[str, ...]:
-    """Makes `torch.cuda.memory_stats()` and friends answer from gpuprof where torch refuses ("CUDAPluggableAllocator does not yet support ...").
-    With torch's own allocator they stay torch's.  Returns the names; a second call changes nothing.  `unpatch` restores.  Any thread.
+    """Makes `torch.cuda.memory_stats()` and related functions return gpuprof's numbers.
 
-    Answered: memory_stats, memory_stats_as_nested_dict, memory_summary, memory_allocated, max_memory_allocated, memory_reserved,
-    max_memory_reserved, reset_peak_memory_stats, reset_accumulated_memory_stats, mem_get_info, memory_snapshot, _snapshot (and with it
-    _dump_snapshot), and the deprecated names of these.  Not in our power: _record_memory_history (gpuprof records anyway), IPC of tensors,
-    torch.backends.cudnn.benchmark.
+    They do so where torch refuses ("CUDAPluggableAllocator does not yet support ..."); with torch's
+    own allocator they stay torch's.  Returns the names of the functions; a second call changes
+    nothing.  `unpatch` restores them.  Any thread.
+
+    Patched: memory_stats, memory_stats_as_nested_dict, memory_summary, memory_allocated,
+    max_memory_allocated, memory_reserved, max_memory_reserved, reset_peak_memory_stats,
+    reset_accumulated_memory_stats, mem_get_info, memory_snapshot, _snapshot (and with it
+    _dump_snapshot), and the deprecated names of these.  Not possible: _record_memory_history
+    (gpuprof records anyway), IPC of tensors, torch.backends.cudnn.benchmark.
     """
     if target != "torch":
         raise ValueError(f"gpuprof: patch: {target!r} is not known: 'torch' is")
@@ -176,7 +184,8 @@ def patch(target: str = "torch") -> Tuple[str, ...]:
 
 
 def unpatch(target: str = "torch") -> None:
-    """Undoes `patch`; without one it does nothing.  What somebody else has replaced meanwhile stays theirs."""
+    """Undoes `patch`, if it was called.  A function that other code has replaced meanwhile is not
+    changed."""
     if target != "torch":
         raise ValueError(f"gpuprof: unpatch: {target!r} is not known: 'torch' is")
     with _lock:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The version, which stands in include/gpuprof/gpuprof.h alone.
+"""Finds the version, which is defined only in include/gpuprof/gpuprof.h.
 
-An installed package knows it from its metadata (setup.py read the header when it was built); a package that is used from
-the source tree reads the header itself.
+An installed package has it in its metadata (setup.py read the header when it was built); a package
+that is used from the source tree reads the header itself.
 """
 import os
 import re
 
 
 def from_header(path):
-    """The version in a gpuprof.h, such as "0.1.0"; None if there is no such file."""
+    """The version in a gpuprof.h, such as "0.1.0"; None if the file cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             words = re.findall(r"^#define GPUPROF_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", file.read(), re.M)
@@ -19,7 +19,8 @@ def from_header(path):
 
 
 def version():
-    """The version of this package; "unknown" for a copy that has neither metadata nor a source tree around it."""
+    """The version of this package; "unknown" for a copy without metadata and outside a source
+    tree."""
     tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     found = from_header(os.path.join(tree, "include", "gpuprof", "gpuprof.h"))
     if found:

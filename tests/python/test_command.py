@@ -47,7 +47,7 @@ class Summary(unittest.TestCase):
     def test_not_profiled(self):
         done = python("-m", "gpuprof", plain=True)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
-        self.assertIn("gpuprof: python: nothing is counted here", done.stderr)
+        self.assertIn("gpuprof: python: this interpreter is not profiled", done.stderr)
 
     def test_usage(self):
         self.assertEqual(python("-m", "gpuprof", "--help").returncode, 0)

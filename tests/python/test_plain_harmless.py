@@ -76,7 +76,7 @@ class Harmless(unittest.TestCase):
     def test_snapshot_is_valid_and_says_so(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "s.pickle")
-            with self.assertWarnsRegex(RuntimeWarning, "does not count in this process"):
+            with self.assertWarnsRegex(RuntimeWarning, "this process is not profiled"):
                 gpuprof.snapshot(path)
             with open(path, "rb") as file:
                 snapshot = pickle.load(file)

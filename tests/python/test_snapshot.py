@@ -199,7 +199,7 @@ class Parts(unittest.TestCase):
         # The trace starts in the middle: one segment is freed in it, one stays live, and memory in neither is the program's own.
         events = [event(_session.ALLOC, 110, 10), event(_session.SEGMENT_FREE, 100, 50), event(_session.ALLOC, 210, 10)]
         events += [event(_session.ALLOC, 120, 10), event(_session.SEGMENT_ALLOC, 300, 50), event(_session.ALLOC, 300, 10)]
-        known = _snapshot._at_begin(events, [piece(0, 200, 50), piece(0, 300, 50)])
+        known = _snapshot._at_start(events, [piece(0, 200, 50), piece(0, 300, 50)])
         trace = _snapshot._Trace(known, 0, None)
         for one in events:
             trace.add(one)
@@ -214,7 +214,7 @@ class Parts(unittest.TestCase):
             return _session.Event(1000, 0, kind, 1, 0, address, size, size, 0, "")
 
         events = [event(_session.SEGMENT_UNMAP, 1000, 20), event(_session.SEGMENT_MAP, 1000, 20), event(_session.SEGMENT_MAP, 1040, 20)]
-        known = _snapshot._at_begin(events, [piece(0, 1000, 500, flags=5)])
+        known = _snapshot._at_start(events, [piece(0, 1000, 500, flags=5)])
         trace = _snapshot._Trace(known, 0, None)
         for one in events:
             trace.add(one)

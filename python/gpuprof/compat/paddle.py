@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """paddle.device.cuda's memory functions with Paddle's meanings, device arguments and errors.
 
-A device is None, an int, "gpu:N" or a CUDAPlace.  ValueError for another string or type, AssertionError for a number that the process does not have.
-Paddle rounds sizes up to 256 bytes and its peaks can be wrong under threads; these are the exact ones of the bytes asked for.
+A device is None, an int, "gpu:N" or a CUDAPlace.  Another string or type raises ValueError, a
+number that the process does not have raises AssertionError.  Paddle rounds sizes up to 256 bytes
+and its peaks can be wrong with several threads; these peaks are exact, of the requested bytes.
 """
 from __future__ import annotations
 
@@ -62,10 +63,10 @@ def max_memory_reserved(device: Any = None) -> int:
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
-    """paddle.device.cuda.reset_max_memory_allocated: the peak of allocated memory alone."""
+    """paddle.device.cuda.reset_max_memory_allocated: resets only the peak of allocated memory."""
     _stats.reset_max_memory_allocated(_index(device, "reset_max_memory_allocated"))
 
 
 def reset_max_memory_reserved(device: Any = None) -> None:
-    """paddle.device.cuda.reset_max_memory_reserved: the peak of reserved memory alone."""
+    """paddle.device.cuda.reset_max_memory_reserved: resets only the peak of reserved memory."""
     _stats.reset_max_memory_reserved(_index(device, "reset_max_memory_reserved"))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""rmm.statistics on gpuprof's scopes: counters of one's own that begin at zero with each push.
+"""rmm.statistics on gpuprof's scopes: counters that start at zero with each push.
 
-As with RMM a value may be negative inside a push (memory from before it was freed), the peak is never below zero, and a pop needs a push.  Unlike RMM
-every allocation of the device counts, not only RMM's own; the peak number of allocations is not kept inside a push, so peak_count is None there.
-Up to 16 pushes at a time.  Any thread; the counters are the device's, shared by all threads, as RMM's are its resource's.
+As with RMM, a value may be negative inside a push (if memory from before the push is freed), the
+peak is never below zero, and a pop needs a push.  Unlike with RMM, every allocation of the device
+counts, not only RMM's own.  The peak number of allocations is not kept inside a push, so peak_count
+is None there.  Up to 16 pushes can be open.  Any thread may call these functions; the counters
+belong to the device and are shared by all threads, as RMM's belong to the resource.
 """
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .._scope import scope
 
 
 class Statistics(NamedTuple):
-    """rmm.statistics.Statistics; bytes, and numbers of allocations."""
+    """rmm.statistics.Statistics: bytes and numbers of allocations."""
 
     current_bytes: int
     current_count: int
@@ -59,13 +61,14 @@ def _since(device: int) -> Statistics:
 
 
 def get_statistics() -> Optional[Statistics]:
-    """rmm.statistics.get_statistics: of the current device since the last push; None if gpuprof is not active."""
+    """rmm.statistics.get_statistics: counters of the current device since the last push; None if
+    gpuprof is not active."""
     with _lock:
         return _since(_device.current()) if _library.is_active() else None
 
 
 def push_statistics() -> Optional[Statistics]:
-    """rmm.statistics.push_statistics: returns the counters so far and begins new ones at zero."""
+    """rmm.statistics.push_statistics: returns the counters so far and starts new ones at zero."""
     device = _device.current()
     with _lock:
         if not _library.is_active():
@@ -77,13 +80,14 @@ def push_statistics() -> Optional[Statistics]:
 
 
 def pop_statistics() -> Optional[Statistics]:
-    """rmm.statistics.pop_statistics: ends the counters of the last push and returns them.  RuntimeError without a push."""
+    """rmm.statistics.pop_statistics: ends the counters of the last push and returns them.  Raises
+    RuntimeError without a push."""
     device = _device.current()
     with _lock:
         if not _library.is_active():
             return None
         if not _pushed.get(device):
-            raise RuntimeError("gpuprof: pop_statistics: there was no push_statistics on this device")
+            raise RuntimeError("gpuprof: pop_statistics: no push_statistics is open on this device")
         last = _since(device)
         _pushed[device].pop()[0].__exit__()
         return last
@@ -91,7 +95,7 @@ def pop_statistics() -> Optional[Statistics]:
 
 @contextmanager
 def statistics() -> Iterator[None]:
-    """rmm.statistics.statistics: a push and a pop around a block; ask get_statistics() inside."""
+    """rmm.statistics.statistics: a push and a pop around a block; call get_statistics() inside."""
     push_statistics()
     try:
         yield

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """tf.config.experimental's memory functions with TensorFlow's meanings and errors.
 
-A device is a string with a number, "GPU:0" or longer forms of it.  ValueError for one that names no device of this process, has no number, or is
-a CPU.  reset_memory_stats resets the peak alone (bytes in use), not what is reserved.
+A device is a string with a number, "GPU:0" or longer forms of it.  A string that does not name a
+device of this process, has no number, or names a CPU raises ValueError.  reset_memory_stats resets
+only the peak of bytes in use, not that of reserved bytes.
 """
 from __future__ import annotations
 
@@ -40,5 +41,6 @@ def get_memory_usage(device: str) -> int:
 
 
 def reset_memory_stats(device: str) -> None:
-    """tf.config.experimental.reset_memory_stats: the peak in use becomes the current value; the reserved peak stays."""
+    """tf.config.experimental.reset_memory_stats: sets the peak in use to the current value; the
+    reserved peak is not changed."""
     _stats.reset_max_memory_allocated(_index(device))

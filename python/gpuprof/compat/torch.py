@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """torch.cuda's memory functions with torch's meanings, device arguments and errors.
 
-A device is None, an int, "cuda", "cuda:N" or an object with `type` and `index`.  RuntimeError for a string that is no device and for a number that
-the process does not have; ValueError for a device of another type.
+A device is None, an int, "cuda", "cuda:N" or an object with `type` and `index`.  A string that does
+not name a device and a number that the process does not have raise RuntimeError; a device of
+another type raises ValueError.
 """
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ def _deprecated(name: str, instead: str) -> None:
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
-    """torch.cuda.reset_max_memory_allocated: deprecated there, and an alias that resets *every* peak."""
+    """torch.cuda.reset_max_memory_allocated: deprecated there, and an alias that resets *every*
+    peak."""
     _deprecated("reset_max_memory_allocated", "it resets every peak, as reset_peak_memory_stats does")
     reset_peak_memory_stats(device)
 
