@@ -204,7 +204,23 @@ static void ledger_state(struct ledger_diff *diff, const json_t *process)
     }
 }
 
-json_t *ledger_stat(struct ledger_diff *diff, pid_t pid)
+/* The library asks the driver for a device's name in a thread of its own, for which an answer waits 50 ms at most: on a
+ * loaded machine the first answer may come without the name, and without what else is polled. */
+static bool ledger_is_polled(const json_t *process)
+{
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(json_object_get(process, "devices"), i, device)
+    {
+        if (json_is_null(json_object_get(device, "name"))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static json_t *ledger_stat_once(struct ledger_diff *diff, pid_t pid)
 {
     struct spawn_result result = {0};
     char number[16];
@@ -229,6 +245,19 @@ json_t *ledger_stat(struct ledger_diff *diff, pid_t pid)
     }
     json_decref(root);
     spawn_result_free(&result);
+    return process;
+}
+
+json_t *ledger_stat(struct ledger_diff *diff, pid_t pid)
+{
+    json_t *process = ledger_stat_once(diff, pid);
+    int tries;
+
+    for (tries = 0; tries < 10 && diff->count == 0 && !ledger_is_polled(process); tries++) {
+        json_decref(process);
+        usleep(100000);
+        process = ledger_stat_once(diff, pid);
+    }
     return process;
 }
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define SPAWN_SECONDS 30 /* the slowest program takes about one; a loaded machine needs a multiple */
+#define SPAWN_SECONDS 60 /* the slowest program takes about one; a loaded two-CPU machine needs a multiple */
 #define SPAWN_HELD    4  /* processes of one program that can be held at once */
 
 struct spawn_options {
