@@ -14,7 +14,7 @@
 #include "session/extents.h"
 #include "base/clock.h"
 #include "base/pause.h"
-#include "session/session.h"
+#include "session/memfd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

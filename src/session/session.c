@@ -7,6 +7,7 @@
 #include "session/session.h"
 #include "base/clock.h"
 #include "session/extents.h"
+#include "session/memfd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -26,9 +27,6 @@
 #define GP_SESSION_CHUNKS_WIDE 8192u
 
 #define GP_PAGE 4096u
-
-/* Low descriptor numbers belong to the program: some programs print them or rely on the next one. */
-#define GP_FD_HIGH 800
 
 static uint64_t page_up(uint64_t bytes)
 {
@@ -64,20 +62,6 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
     header.total_bytes += header.sites_bytes;
     return header;
-}
-
-int gp_session_memfd(const char *name)
-{
-    struct rlimit limit;
-    int low = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (low < 0)
-        return -errno;
-    int floor = GP_FD_HIGH;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= GP_FD_HIGH + 64)
-        floor = (int)limit.rlim_cur / 2;
-    int fd = fcntl(low, F_DUPFD_CLOEXEC, floor), moved = errno;
-    close(low);
-    return fd < 0 ? -moved : fd; /* no session is better than the program's next number */
 }
 
 /* Above the program's file size limit ftruncate would not only fail: this thread would get SIGXFSZ,

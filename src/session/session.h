@@ -36,10 +36,6 @@ struct gp_session_size {
     bool wide;            /* a large ring, for a recorder */
 };
 
-/* Creates an empty memfd that can be sealed, close-on-exec, with a number above those that programs
- * rely on.  Returns it or -errno. */
-int gp_session_memfd(const char *name);
-
 /* Creates, sizes, seals and maps the memfd, and fills the header.  0 or -errno; an error leaves
  * nothing allocated. */
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size);

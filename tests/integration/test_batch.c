@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the library says through gpuprof:batch, heard by a real BPF program: numbers that are exact at every batch,
- * peaks between two of them, every event carried or counted, and silence when nothing happens or nobody listens.
+ * Batches of the library (gpuprof:batch), received by a real BPF program: exact numbers in every
+ * batch, peaks between two batches, every event carried or counted, and no batch without events or
+ * without a listener.
  */
 #include "account/account.h"
 #include "account/feed.h"
@@ -111,8 +112,8 @@ static void listen_for(struct listen *listen, int ms)
     while (gp_clock_ns() < until);
 }
 
-/* A copy of the library, which nobody arms but this test: a probe is in a file, and tests run side by side.  An agent
- * that looks around arms none that others may write. */
+/* A copy of the library that only this test arms: a probe is in a file, and tests run side by
+ * side.  An agent does not arm files that others may write. */
 static char library[64];
 
 static void library_copy(void)
@@ -152,7 +153,8 @@ static void program_end(struct spawn *spawn)
     spawn_result_free(&result);
 }
 
-/* How often the drain thread of a process was put to sleep: each is one time that something woke it. */
+/* How often the drain thread of a process was put to sleep: each is one time that something woke
+ * it. */
 static long drain_wakes(pid_t pid)
 {
     char path[320], line[128];
@@ -279,8 +281,9 @@ Test(batch, who_is_idle_is_not_woken)
     cr_assert_eq(spawn_step(&spawn), 0);
     listen_for(&listen, 500);
     cr_expect_gt(heard.batches, 0);
-    /* Somebody else's viewer or new agent, which asks every process of the machine, may wake it in some of these; a
-     * thread that woke by itself would do so in each (its rounds are 4 ms apart, its questions 100 ms). */
+    /* A viewer or an agent outside the test, which asks every process of the machine, may wake it
+     * in some of these; a thread that woke by itself would do so in each (its rounds are 4 ms
+     * apart, its checks 100 ms). */
     bool quiet = false;
     for (int i = 0; i < 40 && !quiet; i++) {
         uint64_t batches = heard.batches;
@@ -334,7 +337,8 @@ Test(batch, a_killed_process_and_a_forked_child_say_nothing_wrong)
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     listen_for(&listen, 300);
     cr_expect_eq(heard.device.allocated_bytes, MIB + 3 * 65536);
-    /* Its thread allocates as fast as it can: on a loaded machine the ring may come round before the drain thread. */
+    /* Its thread allocates as fast as it can: on a loaded machine the ring may come round before
+     * the drain thread. */
     int64_t live = (int64_t)(heard.types[GP_EVENT_ALLOC] - heard.types[GP_EVENT_FREE]) - 4;
     cr_expect_leq(live < 0 ? -live : live, (int64_t)heard.lost);
     program_end(&spawn);
@@ -361,7 +365,7 @@ static void program_heard(const char *program, const struct spawn_options *how, 
     struct spawn spawn;
     listen_or_skip(&listen, heard);
     snprintf(inject, sizeof(inject), "CUDA_INJECTION64_PATH=%s", library);
-    env[0] = how->source ? "GPUPROF_TEST_NOTHING=1" : inject; /* the hooks bring the library that lies beside them */
+    env[0] = how->source ? "GPUPROF_TEST_NOTHING=1" : inject; /* the shim loads the library of its own folder */
     for (int i = 0; how->env && how->env[i]; i++)
         env[i + 1] = how->env[i];
     cr_assert_eq(listen_arm(&listen, how->source ? path_library() : library), 0);
@@ -505,7 +509,7 @@ static void flood_and_count(const struct flood *flood)
     cr_assert_eq(listen_arm_here(&listen), 0);
     cr_assert_neq(gpuprof_batch_semaphore, 0);
     host_start(flood->wide);
-    if (flood->wide) { /* a wide ring is looked through once before its reader is there: what comes meanwhile is lost */
+    if (flood->wide) { /* a wide ring is scanned once before its reader exists: events meanwhile are lost */
         flood_with(&(struct flood){.events = 1});
         usleep(300000);
     }
@@ -532,15 +536,16 @@ Test(batch, a_flood_is_carried_or_counted)
     cr_expect_gt(flood_lost, 0, "four threads did not outrun the ring: the test saw no loss");
 }
 
-/* 100 000 events a second: the ring holds a third of a second, longer than a loaded machine keeps a thread waiting. */
+/* 100 000 events a second: the ring holds a third of a second, longer than a loaded machine keeps a
+ * thread waiting. */
 Test(batch, a_stream_that_the_ring_holds_is_carried)
 {
     flood_and_count(&(struct flood){.events = 10000, .burst = 50});
     cr_expect_leq(flood_lost, 3, "%llu lost: more than the other threads' first ones", (unsigned long long)flood_lost);
 }
 
-/* The ring of a recorder, whose reader begins with the next event and looks at what can have changed alone.  Bursts of
- * more chunks than the reader looks ahead. */
+/* The ring of a recorder, whose reader starts with the next event and reads only chunks that can
+ * have changed.  Bursts of more chunks than the reader looks ahead. */
 Test(batch, a_stream_beside_a_recorder_is_carried)
 {
     flood_and_count(&(struct flood){.events = 60000, .burst = 10000, .wide = true});
@@ -581,8 +586,8 @@ static bool host_watched(void)
     return gp_counter_watch_read(gp_accounts.x_devices[0]->counter, GP_BATCH_WATCH, peaks) == 0;
 }
 
-/* What happened while nobody listened is not lost, and its peaks are not the next listener's; a sleeping thread looks
- * by itself, since nobody tells it. */
+/* Events without a listener are not lost, and their peaks are not for the next listener; a sleeping
+ * thread checks by itself for listeners that went. */
 Test(batch, nobodys_time_is_nobodys)
 {
     static const uint8_t uuid[16] = {1, 2, 3};
@@ -620,7 +625,7 @@ Test(batch, nobodys_time_is_nobodys)
     listen_close(&listen);
 }
 
-/* A peak without a name is kept for who hears it, not for the next one. */
+/* A peak without a uuid is kept for the current listener, not for the next one. */
 Test(batch, a_peak_without_a_name_ends_with_its_listener)
 {
     struct listen listen;
@@ -649,7 +654,8 @@ Test(batch, a_peak_without_a_name_ends_with_its_listener)
     listen_close(&listen);
 }
 
-/* Whoever listens at the start may be gone before the thread first runs.  The semaphore by hand: no BPF. */
+/* A listener at the start may be gone before the thread first runs.  The test sets the semaphore
+ * itself, without BPF. */
 Test(batch, a_listener_of_the_start_leaves_no_watch)
 {
     host_make(false);
@@ -663,7 +669,7 @@ Test(batch, a_listener_of_the_start_leaves_no_watch)
     cr_expect_not(host_watched());
 }
 
-/* Events before there is a session to ring at are told of in the first round. */
+/* Events from before the session are sent in the first round. */
 Test(batch, events_before_the_start_are_told)
 {
     host_make(false);
@@ -673,7 +679,7 @@ Test(batch, events_before_the_start_are_told)
     cr_expect_lt(gp_batch_work(), 1000000000ull, "it sleeps over them");
 }
 
-/* Until the driver has said who a device is, its peaks are said again. */
+/* Until the driver has reported the uuid of a device, its peaks are sent again. */
 Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
 {
     static const uint8_t uuid[16] = {1, 2, 3};

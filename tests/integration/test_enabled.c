@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which callbacks the library enables: exactly the rows of hooks.def, nothing of the hot path, no runtime callbacks.
- * Read from the simulated driver, which is what a callback costs time in.
+ * The library enables exactly the callbacks of the rows of hooks.def: none of the hot path, none of
+ * the runtime.  Read from the simulated driver, where a callback costs time.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static const struct {
 #undef GP_HOOK
 };
 
-/* What runs once per kernel, copy or wait (cupti_driver_cbid.h, CUDA 13.0): launches of every age, graph launches,
- * host functions, event records and waits. */
+/* What runs once per kernel, copy or wait (cupti_driver_cbid.h, CUDA 13.0): launches of every age,
+ * graph launches, host functions, event records and waits. */
 static const unsigned hot[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 527, 528,
                                652, 653, 119, 121, 126, 295, 436, 440, 441, 587, 588};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_export.c: recorded programs as databases: the peak that one asks SQL for is the peak that the simulated GPU's
- * ledger has, to the byte, and what lived at it adds up to it. */
+ * test_export.c: recorded programs as databases: the peak that one asks SQL for is the peak that
+ * the simulated GPU's ledger has, to the byte, and what lived at it adds up to it. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <sqlite3.h>
@@ -13,8 +13,9 @@
 #include "lib/paths.h"
 #include "lib/spawn.h"
 
-/* One thread each: with several the two peaks may differ by what is in flight.  No pools of the driver and no graphs:
- * what they hold is polled.  No memory that is mapped twice: an event of a mapping does not say of what. */
+/* One thread each: with several the two peaks may differ by calls in flight.  No pools of the
+ * driver and no graphs: their memory is polled.  No memory that is mapped twice: an event of a
+ * mapping does not name the handle. */
 static const char *const programs[] = {"linear",  "linear_rt", "pitched",  "devices_rt",
                                        "primary", "contexts",  "vmm_unmap"};
 

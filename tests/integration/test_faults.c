@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * For every program and every driver function that it calls: the Nth call fails, for every N.  The profiler must still
- * equal the ledger, and the program must print and return what it does without the profiler under the same fault.
+ * For every program and every driver function that it calls: the Nth call fails, for every N.  The
+ * profiler must still equal the ledger, and the program must print and return the same as without
+ * the profiler under the same fault.
  *
- * Bounded: each program gets FAULT_SECONDS, spent on N = 1 of every function first, then N = 2, ...; what was left out
- * is logged.  Deterministic programs of up to some hundred calls are covered whole.  A short run has N = 1 of every
- * sixth function of a program, each program beginning with another one.
+ * Bounded: each program gets FAULT_SECONDS, spent on N = 1 of every function first, then N = 2,
+ * ...; the points left out are logged.  Deterministic programs of up to some hundred calls are
+ * covered whole.  A short run has N = 1 of every sixth function of a program, each program
+ * beginning with another one.
  */
 #include <criterion/criterion.h>
 #include <criterion/logging.h>
@@ -84,8 +86,8 @@ static json_t *fault_count(const struct catalog_entry *entry, bool want_library)
     return sum;
 }
 
-/* The library's poller (src/source/poll.c) asks the driver at its own times: whether a count of calls shows it depends
- * on how long the program ran, so what it may call is named here. */
+/* The library's poller (src/source/poll.c) calls the driver at its own times, so its calls depend
+ * on the duration of the program.  These are the functions that it may call. */
 static bool fault_is_polled(const char *name)
 {
     static const char *const names[] = {

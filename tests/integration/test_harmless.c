@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host program does not notice: what it prints on both outputs and how it ends is the same with the library as
- * without, when everything works, when CUPTI is missing, taken, old or wrong, when settings are nonsense, and when any
- * libc function fails inside the library.
+ * The library does not affect the program: both outputs and the exit status are the same with and
+ * without it, when everything works, when CUPTI is missing, taken, old or wrong, with invalid
+ * settings, and when any libc function fails inside the library.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -178,7 +178,8 @@ Test(harmless, no_memory_file_and_no_thread)
 
 #define HARMLESS_TLS 120 /* 16 bytes each: glibc 2.35's whole room for late libraries is 1664 bytes */
 
-/* With no room at all the loader may refuse the library, which must not show; with 128 bytes left it must work. */
+/* With no room at all the loader may refuse the library, which must not show; with 128 bytes left
+ * it must work. */
 Test(harmless, static_tls_is_used_up)
 {
     char *folder = build_folder(), paths[HARMLESS_TLS][64], *first;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Driver hooks in the place of CUPTI: every program of the catalog with libgpuprof-shim.so preloaded and nothing else.
- * The numbers equal the simulated GPU's ledger, and what stat prints equals what it prints with CUPTI as the source.
- * Where CUPTI is taken the hooks come by themselves.
+ * Driver hooks in the place of CUPTI: every program of the catalog with libgpuprof-shim.so
+ * preloaded and nothing else. The numbers equal the simulated GPU's ledger, and the output of stat
+ * equals that with CUPTI as the source. If CUPTI is taken, the hooks start by themselves.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -49,7 +49,8 @@ ParameterizedTest(int *index, hooks, each_program_equals_the_ledger)
 
 /* ---- CUPTI --------------------------------------------------------------------------------------------------- */
 
-/* stat of the program at its documented end; "source" must be `expected`, and `detail` part of its explanation. */
+/* stat of the program at its documented end; "source" must be `expected`, and `detail` part of its
+ * explanation. */
 static json_t *hooks_stat(const struct catalog_entry *entry, const char *source, const char *const *env,
                           const char *expected, const char *detail)
 {
@@ -79,8 +80,8 @@ static json_t *hooks_stat(const struct catalog_entry *entry, const char *source,
     return process;
 }
 
-/* What tells two runs apart though nothing differs.  Modules that are no ELF image are CUPTI's alone: it alone is told
- * what the driver made of PTX; hook_contexts loads ELF images. */
+/* Values that differ between two equal runs.  Only CUPTI sees modules that are not ELF images,
+ * since it gets the result of the driver's PTX compiler; hook_contexts loads ELF images. */
 static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool has_module)
 {
     static const char *const run[] = {"pid", "ppid", "source", "source_detail", "cupti_version", "age_ns", "oom"};
@@ -154,8 +155,8 @@ static const struct catalog_entry *hooks_entry(const char *name)
     return &catalog[i];
 }
 
-/* The subscriber is somebody else's, or CUPTI is not there: the hooks take over, and say why; unless CUPTI alone was
- * asked for. */
+/* Another tool has the subscriber, or CUPTI is missing: the hooks take over and report why, unless
+ * the user chose CUPTI. */
 Test(hooks, take_over_where_cupti_cannot_be_had)
 {
     static const char *const settings[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", "GPUPROF_SIM_CUPTI=none"};
@@ -185,7 +186,7 @@ Test(hooks, are_there_with_the_injection_too)
     json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "hooks", ""));
 }
 
-/* Asked for, and nobody is in front: no source, and the reason. */
+/* Hooks requested without the shim in front: no source, and the reason. */
 Test(hooks, say_so_when_nobody_is_in_front)
 {
     char setting[512];

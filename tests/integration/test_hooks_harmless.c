@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * libgpuprof-shim.so in front of a program changes nothing of it: with every source, in processes that never see a GPU,
- * and for lookups that a library in front could answer wrongly.
+ * libgpuprof-shim.so in front of a program changes nothing of it: with every source, in processes
+ * that never see a GPU, and for lookups that a library in front could answer wrongly.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -34,7 +34,8 @@ ParameterizedTest(int *index, hooks_harmless, every_program_is_the_same)
     same_expect(catalog_title(entry), &options, "cupti", none);
 }
 
-/* Nothing below a preload may notice it that has no GPU: interpreters, pipes, children, environment. */
+/* Nothing below a preload may notice it that has no GPU: interpreters, pipes, children,
+ * environment. */
 Test(hooks_harmless, processes_without_cuda)
 {
     static const char *const scripts[] = {
@@ -52,8 +53,8 @@ Test(hooks_harmless, processes_without_cuda)
     }
 }
 
-/* The answers of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depend on who asks: a hook that calls instead of jumping is
- * taken for the caller.  And names of the driver are unknown where there is no driver. */
+/* The answers of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depend on the caller: a hook that calls
+ * instead of jumping would be the caller.  And without a driver its names are unknown. */
 Test(hooks_harmless, lookups_that_depend_on_their_caller)
 {
     char *folder = build_folder(), first[256], needed[300];
@@ -93,8 +94,8 @@ Test(hooks_harmless, settings_that_make_no_sense)
     }
 }
 
-/* libc fails inside our libraries: calls that can no more be accounted for still reach the driver.  Not dlopen from the
- * first call on: a runtime's driver is found by nothing else. */
+/* libc fails inside our libraries: calls that can no more be accounted for still reach the driver.
+ * Not dlopen from the first call on: a runtime's driver is found by nothing else. */
 Test(hooks_harmless, libc_fails_in_the_library)
 {
     static const struct same_row rows[] = {

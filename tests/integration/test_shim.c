@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program's own cuMemAlloc and cuMemFree behind the cache, on the simulated GPU: every program of the catalog
- * prints and returns under each allocator what it does without one; the simulator, which knows the order of all work,
- * sees no use of memory that the program's order does not protect; and what the profiler calls reserved is what the
- * driver has handed out.
+ * The program's own cuMemAlloc and cuMemFree behind the cache, on the simulated GPU: every program
+ * of the catalog prints and returns the same under each allocator as without one; the simulator,
+ * which knows the order of all work, sees no use of memory that the program's order does not
+ * protect; and the profiler's reserved bytes are the bytes that the driver has given out.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -17,16 +17,17 @@
 #include "lib/full.h"
 #include "lib/paths.h"
 
-TestSuite(shim, .timeout = 600); /* for a machine with much else to do: alone no test takes a minute */
+TestSuite(shim, .timeout = 600); /* for a loaded machine: on a quiet one no test takes a minute */
 
 static const char *const shim_policies[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough"};
 #define SHIM_POLICIES (sizeof(shim_policies) / sizeof(shim_policies[0]))
 
-/* Programs whose own order is not enough: they free pool memory with cuMemFree, which waits for nothing, and are saved,
- * if at all, by another cuMemFree that happens to wait for the whole device.  A cached free does not. */
+/* Programs whose own order is not enough: they free pool memory with cuMemFree, which waits for
+ * nothing, and are saved, if at all, by another cuMemFree that happens to wait for the whole
+ * device.  A cached free does not. */
 static const char *const shim_borrowers[] = {"mixed", "pools_rt"};
-/* prealloc takes most of the device in one piece for the first context, as its user wants.  These need the rest, or
- * export a part of it. */
+/* prealloc takes most of the device in one piece for the first context, as its user wants.  These
+ * need the rest, or export a part of it. */
 static const char *const shim_crowded[] = {"contexts", "shim_context", "shim_ipc", "shim_range"};
 
 struct shim_env {
@@ -82,7 +83,7 @@ static long long shim_hazards(const json_t *ledger)
 }
 
 /* Held at its end: the simulator's hazards, and the profiler's reserved bytes against the driver's. */
-/* loose: a free that the driver refused leaves memory that nobody has. */
+/* loose: after a free that the driver refused, memory remains without an owner. */
 static void shim_look(const struct catalog_entry *entry, const char *policy, pid_t pid, bool loose)
 {
     const char *title = catalog_title(entry);
@@ -192,7 +193,7 @@ ParameterizedTestParameters(shim, with_unfinished_work)
     return catalog_each(shim_is_ours);
 }
 
-/* Work takes time: what was submitted is still under way when memory is freed and given again. */
+/* Work takes time: it still runs when its memory is freed and reused. */
 ParameterizedTest(int *index, shim, with_unfinished_work)
 {
     const char *own = catalog[*index].sim;
@@ -202,8 +203,9 @@ ParameterizedTest(int *index, shim, with_unfinished_work)
     shim_policies_run(*index, sim);
 }
 
-/* Programs that see what growable segments are: such memory has no legacy IPC, and is copied between devices only where
- * they are peers.  A short run has the programs that were written for the cache, and every fourth of the others. */
+/* Programs that see what growable segments are: such memory has no legacy IPC, and is copied
+ * between devices only where they are peers.  A short run has the programs that were written for
+ * the cache, and every fourth of the others. */
 static bool shim_may_grow(const struct catalog_entry *entry)
 {
     static const char *const apart[] = {"shim_ipc", "shim_range", "ipc", "shim_peer"};
@@ -228,9 +230,9 @@ ParameterizedTest(int *index, shim, with_growable_segments)
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
-/* The driver refuses what the cache asks for itself, once or from then on.  Such a call is not the program's, so what
- * the program sees may be an error that it would not have seen, or none where it would have: but it ends by itself, and
- * no memory is used that is not its own. */
+/* The driver refuses calls of the cache, once or from then on.  These are not the program's calls,
+ * so the program may see an error that it would not have seen, or none where it would have; but it
+ * ends by itself and uses only its own memory. */
 static void shim_fault(const struct catalog_entry *entry, const char *api, int number, const char *onwards, int error)
 {
     const char *argv[CATALOG_ARGS + 2];
@@ -289,8 +291,8 @@ ParameterizedTestParameters(shim, any_driver_call_may_fail)
     return cr_make_param_array(int, index, SHIM_CALLS, (void (*)(struct criterion_test_params *))NULL);
 }
 
-/* Each program and each number; in a short run each call fails once in one program, and every third call for good in
- * another. */
+/* Each program and each number; in a short run each call fails once in one program, and every third
+ * call for good in another. */
 ParameterizedTest(int *index, shim, any_driver_call_may_fail)
 {
     static const char *const programs[] = {"shim_streams", "shim_capture", "shim_context", "shim_oom_retry"};

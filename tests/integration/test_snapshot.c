@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpuprof snapshot` of running programs: the file keeps every rule of PyTorch's tools
- * (tests/python/check_snapshot.py), its numbers are the program's, and the program is left as it was: no descriptor
- * stays, none is inherited.
+ * (tests/python/check_snapshot.py), its numbers are the program's, and the program is left as it
+ * was: no descriptor stays, none is inherited.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -94,7 +94,7 @@ static int snapshot(pid_t pid, const char *trace, const char *path, const char *
     return status;
 }
 
-/* What the checker says of the file; NULL without Python. */
+/* The checker's answer about the file; NULL without Python. */
 static json_t *checked(const char *path)
 {
     const char *argv[] = {"/usr/bin/env", "python3", path_source("tests/python/check_snapshot.py"),
@@ -226,8 +226,9 @@ Test(snapshot, is_read_by_our_own_replay)
     work_end();
 }
 
-/* While the program allocates on two ways and forks: every file is sound, and no child has what is lent.  The children
- * are the test: the more snapshots, the more chances.  Two of the files are looked at, because that takes long. */
+/* While the program allocates in two ways and forks, every file is sound, and no child has the
+ * descriptor of the memfd. More snapshots give more chances to inherit it.  Only two of the files
+ * are checked, because that takes long. */
 Test(snapshot, of_a_busy_program_are_sound_and_no_child_inherits_any)
 {
     struct spawn spawn;
@@ -247,7 +248,7 @@ Test(snapshot, of_a_busy_program_are_sound_and_no_child_inherits_any)
     work_end();
 }
 
-/* One file is lent at a time; who comes second waits for it. */
+/* There is one memfd at a time; a second viewer waits for it. */
 Test(snapshot, several_viewers_at_once_are_all_served)
 {
     enum { VIEWERS = 6 };

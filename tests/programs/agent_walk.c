@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * agent_walk.c: holds GPU memory as commands on stdin say, and answers each with a number.
+ * agent_walk.c: allocates and frees GPU memory by commands on stdin, and answers each with a
+ * number.
  *
  *      a DEVICE BYTES   allocates; answers with the block's number (-2: refused)
  *      f BLOCK          frees it
  *      c TIMES BYTES    allocates and frees that often on device 0
  *      l FILE           writes the simulator's ledger
  *      p                answers with the pid
- *      x                executes itself again (GPUPROF_TEST_EXEC is closed by it)
+ *      x                executes itself again, which closes GPUPROF_TEST_EXEC
  *      e  _             ends by exit, by _exit
- *      w                takes host memory for ever
- *      s CALLS_PER_S BYTES  begins to time a thread's calls, in real time where that is allowed (answers 1, else 0)
+ *      w                allocates host memory without end
+ *      s CALLS_PER_S BYTES  starts to time a thread's calls, with real-time priority if allowed (answers 1, else 0)
  *      q FILE           ends that; the file has each call: start and length in ns, two uint64_t
  */
 #include <cuda.h>
@@ -93,7 +94,7 @@ static void *time_calls(void *unused)
     CUdeviceptr pointer = 0;
     (void)unused;
     enter(0);
-    /* relaxed: is_ending alone is passed on, and pthread_join orders the rest */
+    /* relaxed: only is_ending is passed on, and pthread_join orders the rest */
     while (!__atomic_load_n(&is_ending, __ATOMIC_RELAXED) && call_count < CALLS) {
         struct call *call = &calls[call_count];
         call->start_ns = now_ns();
@@ -180,7 +181,7 @@ int main(int argc, char **argv)
     (void)argc;
     CHECK(cuInit(0));
     enter(0);
-    setvbuf(stdin, NULL, _IONBF, 0); /* what was not read yet outlives an exec */
+    setvbuf(stdin, NULL, _IONBF, 0); /* unread input survives an exec */
     printf("0\n");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {

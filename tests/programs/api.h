@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * api.h: gpuprof.h as a program uses it that also runs without the library: every function by name, at run time, out of
- * the copy that is in the process (GPUPROF_TEST_LIBRARY names one to open where none is).
+ * api.h: gpuprof.h as a program uses it that also runs without the library: every function by name,
+ * at run time, out of the copy that is in the process (GPUPROF_TEST_LIBRARY names one to open where
+ * none is).
  */
 #ifndef GP_TEST_PROGRAMS_API_H
 #define GP_TEST_PROGRAMS_API_H
@@ -43,7 +44,7 @@
 API_ROWS(API_ROW)
 #undef API_ROW
 
-/* False: there is no library, or a function is missing. */
+/* False: the library or a function is missing. */
 static PROGRAM_UNUSED int api_load(void)
 {
     const char *path = getenv("GPUPROF_TEST_LIBRARY");
@@ -68,8 +69,8 @@ static PROGRAM_UNUSED long long api_stat(int device, const char *name)
     return api_gpuprof_memory_stat(device, name, &value) == 0 ? value : -1;
 }
 
-/* KiB: what these programs allocate are whole ones.  What is negative stays as it is: it says that something is not
- * known. */
+/* KiB: what these programs allocate are whole ones.  What is negative stays as it is: it says that
+ * something is not known. */
 static PROGRAM_UNUSED long long api_kib(int64_t bytes)
 {
     return bytes < 0 ? (long long)bytes : (long long)bytes / 1024;

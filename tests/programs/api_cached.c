@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where memory is sub-allocated, allocated and reserved part: a freed block stays reserved until the cache is emptied,
- * and each has its own peak.  Leaves nothing.
+ * Where memory is sub-allocated, allocated and reserved part: a freed block stays reserved until
+ * the cache is emptied, and each has its own peak.  Leaves nothing.
  */
 #include <cuda.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every function where nothing is profiled: a process without injection that has opened the library, one where the
- * library switched itself off, and (`fork`) the child of a profiled process.  What is printed is the same in all.
+ * Calls every function in processes that are not profiled: one without injection that has opened
+ * the library, one where the library switched itself off, and (`fork`) the child of a profiled
+ * process.  The output is the same in all.
  */
 #include <cuda.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pinned host memory under the names of torch.cuda.host_memory_stats.  Leaves 1 MiB pinned and 64 KiB registered.
+ * Pinned host memory under the names of torch.cuda.host_memory_stats.  Leaves 1 MiB pinned and 64
+ * KiB registered.
  */
 #include <cuda.h>
 
@@ -14,7 +15,7 @@ static void show(const char *what)
     int64_t values[GPUPROF_HOST_STATS + 1];
     unsigned i, n;
 
-    values[GPUPROF_HOST_STATS] = -77; /* more room than there are statistics: the rest is left alone */
+    values[GPUPROF_HOST_STATS] = -77; /* more room than statistics: the rest does not change */
     printf("%s: %d", what, api_gpuprof_host_memory_stats(values, GPUPROF_HOST_STATS + 1));
     for (i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
         for (n = 0; api_gpuprof_host_stat_name(n) != NULL; n++) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Peaks and their resets: allocate, read the peak, reset, the peak is the current value, allocate again, the peak
- * counts from the reset; for allocated memory and for reserved memory, neither touching the other.
+ * Peaks and their resets: allocate, read the peak, reset, the peak is the current value, allocate
+ * again, the peak counts from the reset; for allocated memory and for reserved memory, neither
+ * touching the other.
  *
- * api_peaks inside: the program resets by itself.  api_peaks outside: it stops at each reset, which the harness does;
- * what is printed is the same.  Leaves 1.5 MiB linear.
+ * api_peaks inside: the program resets by itself.  api_peaks outside: it stops at each reset, which
+ * the harness does; the output is the same.  Leaves 1.5 MiB linear.
  */
 #include <cuda.h>
 

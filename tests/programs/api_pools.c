@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stream-ordered memory: what the pool keeps is reserved, and a read asks the driver for it now.  Leaves 1 MiB.
+ * Stream-ordered memory: the pool's memory is reserved, and a read queries the driver for it.
+ * Leaves 1 MiB.
  */
 #include <cuda.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Scopes: nested, overlapping, of one name, undisturbed by resets, sixteen of them; and shared with `gpuprof scope`: at
- * its one stop before the end the harness lists them, begins "from outside" and ends "outer".
+ * Scopes: nested, overlapping, of one name, undisturbed by resets, sixteen of them; and shared with
+ * `gpuprof scope`: at its one stop before the end the harness lists them, begins "from outside" and
+ * ends "outer".
  */
 #include <cuda.h>
 

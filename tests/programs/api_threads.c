@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Peaks over threads: those that a sum of per-thread numbers gets wrong (a thread that held more before; a block that
- * another thread frees; threads that warm up one by one and then hold together), snapshots and resets while others
- * allocate, and two devices side by side.  Prints nothing that depends on the order of threads.
+ * Peaks over threads: those that a sum of per-thread numbers gets wrong (a thread that held more
+ * before; a block that another thread frees; threads that warm up one by one and then hold
+ * together), snapshots and resets while others allocate, and two devices side by side.  Prints
+ * nothing that depends on the order of threads.
  */
 #include <cuda.h>
 
@@ -21,7 +22,8 @@ static struct {
     {0, -1},
     {1, 2},
     {0, 3},
-    /* 2 frees what others allocated, and its 6 are not more than it owes: 6 at once, with nothing else. */
+    /* 2 frees what others allocated, and its 6 are not more than it owes: 6 at once, with nothing
+     * else. */
     {2, -3},
     {2, -4},
     {2, 6},
@@ -53,7 +55,7 @@ static void thread_script(unsigned number)
     }
 }
 
-/* Each has held 2 MiB alone; then all of them hold 2 MiB. */
+/* First each thread holds 2 MiB in turn, then all of them do. */
 static void thread_warm(unsigned number)
 {
     CUdeviceptr block;
@@ -130,7 +132,8 @@ static void resets_meanwhile(void)
     highest = peak > highest ? peak : highest;
     CHECK(api_gpuprof_scope_read(scope, 0, &scope_peak, NULL));
     CHECK(api_gpuprof_scope_end(scope));
-    /* A peak may fall between a read and the reset after it; none that was read can be above the scope's. */
+    /* A peak may fall between a read and the reset after it; none that was read can be above the
+     * scope's. */
     printf("resets meanwhile: %d wrong, peaks within the scope's: %d\n", problems,
            highest <= scope_peak && scope_peak > 0);
     CHECK(api_gpuprof_reset_peak_memory_stats(0));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpuprof_walk: the pieces of a device add up to its statistics, whatever the memory came from, and hang together while
- * other threads allocate.  Leaves 3 MiB linear, one step of physical memory (and a mapped one) and 6 MiB of the
- * cache's.
+ * gpuprof_walk: the pieces of a device add up to its statistics, whatever the memory came from, and
+ * hang together while other threads allocate.  Leaves 3 MiB linear, one step of physical memory
+ * (and a mapped one) and 6 MiB of the cache's.
  */
 #include <cuda.h>
 
@@ -49,7 +49,7 @@ static void sums(const char *what)
             requested += (int64_t)pieces[i].requested_bytes;
             blocks++;
         } else if (pieces[i].state == GPUPROF_UNMAPPED) {
-            reserved -= (int64_t)pieces[i].bytes; /* of a growable segment: addresses alone */
+            reserved -= (int64_t)pieces[i].bytes; /* of a growable segment: only addresses */
         }
     }
     printf("%s: %d holes, live %lld KiB; as in the statistics: %d %d %d %d\n", what, holes(count), api_kib(live),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA arrays in one, two and three dimensions, layered, and mipmapped.  A level's handle owns nothing.
- * Leaves the two-dimensional, the layered and the mipmapped array live.
+ * CUDA arrays in one, two and three dimensions, layered, and mipmapped.  A level's handle owns
+ * nothing. Leaves the two-dimensional, the layered and the mipmapped array live.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Destroying a context frees its linear, pitched, array, managed and host memory without a single free call; VMM and
- * pool memory survive.
- * Leaves 1 MiB linear in the second context, 2 MiB physical and 3 MiB of the pool from the destroyed one.
+ * Destroying a context frees its linear, pitched, array, managed and host memory without a single
+ * free call; VMM and pool memory survive. Leaves 1 MiB linear in the second context, 2 MiB physical
+ * and 3 MiB of the pool from the destroyed one.
  */
 #include <cuda.h>
 

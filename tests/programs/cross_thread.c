@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory allocated on one thread and freed on another, in turns, so that the peak is known: 100, then 60 freed
- * elsewhere, then 80 more is a peak of 120 (of 64 KiB units), though no thread ever allocated more than 100.
- * Leaves 60 units live.
+ * Memory allocated on one thread and freed on another, in turns, so that the peak is known: 100,
+ * then 60 freed elsewhere, then 80 more is a peak of 120 (of 64 KiB units), though no thread ever
+ * allocated more than 100. Leaves 60 units live.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every device of the machine, with different amounts, by linear memory (the context's device) and by cuMemCreate (the
- * device that the call names, whatever is current).
- * Leaves (i + 1) MiB linear and 2 MiB physical on device i; the physical memory is made while device 0 is current.
+ * Every device of the machine, with different amounts, by linear memory (the context's device) and
+ * by cuMemCreate (the device that the call names, whatever is current). Leaves (i + 1) MiB linear
+ * and 2 MiB physical on device i; the physical memory is made while device 0 is current.
  */
 #include <cuda.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Simulated GPU only: prints which callbacks the profiler in this process has enabled, one "domain id name" a line,
- * from the simulator's tool table.  Elsewhere it says so.
- * Leaves nothing.
+ * Simulated GPU only: prints which callbacks the profiler in this process has enabled, one "domain
+ * id name" a line, from the simulator's tool table.  Elsewhere it says so. Leaves nothing.
  */
 #include <cuda.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that fail and calls that do nothing change no number: unknown pointers, double free, NULL, size 0, too much.
- * Leaves 1 MiB linear.
+ * Calls that fail and calls that do nothing change no number: unknown pointers, double free, NULL,
+ * size 0, too much. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 

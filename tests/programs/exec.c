@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * exec in a profiled process: the old image's memory is gone with it, the new image is profiled anew under the same
- * pid. Leaves, after one exec, 2 MiB linear.
+ * exec in a profiled process: the old image's memory is gone, and the new image is profiled again
+ * under the same pid. Leaves, after one exec, 2 MiB linear.
  */
 #include <cuda.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * External memory: mapped buffers are imported, and stay valid after the object is destroyed until they are freed.
- * A handle type without a producer here is refused; the refusal must change nothing.  On the simulated GPU a plain
- * memfd stands for another API's memory.
- * Leaves 1 MiB imported (simulated GPU) and 1 MiB linear.
+ * External memory: mapped buffers are imported, and stay valid after the object is destroyed until
+ * they are freed. A handle type without a producer here is refused; the refusal must change
+ * nothing.  On the simulated GPU a plain memfd stands for another API's memory. Leaves 1 MiB
+ * imported (simulated GPU) and 1 MiB linear.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <cuda.h>

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * finish.h: what every CUDA test program shares: CHECK, REPORT, a first context, and the documented end.
- * Included by one .c file each; needs libc alone, so that it compiles with NVIDIA's toolkit as it is.
+ * finish.h: shared by all CUDA test programs: CHECK, REPORT, a first context, and the documented
+ * end. Included by one .c file each; needs only libc, so it compiles with NVIDIA's toolkit
+ * unchanged.
  *
- * A program prints neither addresses nor times, leaves some memory live on purpose, and ends by finish(): that asks
- * the simulated GPU (when it is one) for its ledger, then waits so that a harness can look at the live process.
+ * A program prints neither addresses nor times, leaves some memory live on purpose, and ends by
+ * finish(): that asks the simulated GPU (when it is one) for its ledger, then waits so that a
+ * harness can look at the live process.
  *
  *   GPUPROF_TEST_LEDGER=FILE   `%p` is the pid; written by the simulator in mid-run
  *   GPUPROF_TEST_HOLD=FD       a line with the pid is written here ...
  *   GPUPROF_TEST_GO=FD         ... and end-of-file awaited here
  *
- * Never: stop at the first failed call.  A harness makes any call fail, and what the rest then does is the test.
+ * A program must not stop at the first failed call: a harness makes any call fail and checks the
+ * calls that follow.
  */
 #ifndef GP_TEST_PROGRAMS_FINISH_H
 #define GP_TEST_PROGRAMS_FINISH_H
@@ -40,7 +43,7 @@ static int program_failures;
 static PROGRAM_UNUSED int program_check(int result, const char *text)
 {
     if (result != 0) {
-        /* The name alone: arguments are long and may differ by platform. */
+        /* Only the name: arguments are long and may differ by platform. */
         printf("failed: %.*s: %d\n", (int)strcspn(text, "("), text, result);
         __atomic_add_fetch(&program_failures, 1, __ATOMIC_RELAXED);
     }
@@ -85,7 +88,8 @@ static PROGRAM_UNUSED void program_hold(void)
     }
 }
 
-/* The documented end: no CUDA call may be running or follow but the driver's own at exit.  Returns the exit code. */
+/* The documented end: no CUDA call may be running or follow but the driver's own at exit.  Returns
+ * the exit code. */
 static PROGRAM_UNUSED int finish(void)
 {
     fflush(stdout);

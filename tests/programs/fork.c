@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork while CUDA is in use, by libc and by the raw system call, with a thread allocating meanwhile.  The children use
- * no CUDA (the driver forbids it) and leave at once.
- * Leaves 1 MiB + 3 x 64 KiB linear.
+ * fork while CUDA is in use, by libc and by the raw system call, with a thread allocating
+ * meanwhile.  The children use no CUDA (the driver forbids it) and leave at once. Leaves 1 MiB + 3
+ * x 64 KiB linear.
  */
 #include <cuda.h>
 #include <sys/syscall.h>
@@ -26,8 +26,8 @@ static void thread_busy(unsigned number)
 
 static pid_t raw_fork(void)
 {
-    return (pid_t)syscall(SYS_clone, 17 /* SIGCHLD alone: what fork is, on machines that have no fork call too */, 0, 0,
-                          0, 0);
+    return (pid_t)syscall(
+        SYS_clone, 17 /* only SIGCHLD: the same as fork, also on machines without a fork system call */, 0, 0, 0, 0);
 }
 
 static void child_run(pid_t child, int code)

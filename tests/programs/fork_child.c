@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A child of fork that goes on living beside its parent, using the heap, stdio and threads but no CUDA.  The child owns
- * no session; the parent's numbers go on.  Both hold: the child (without CUDA) and the parent.
- * Leaves 3 MiB linear in the parent.
+ * A child of fork that runs beside its parent, using the heap, stdio and threads but no CUDA.  The
+ * child owns no session; the parent's numbers go on.  Both hold: the child (without CUDA) and the
+ * parent. Leaves 3 MiB linear in the parent.
  */
 #include <cuda.h>
 #include <pthread.h>

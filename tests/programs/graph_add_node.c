@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The generic cuGraphAddNode makes an allocation node too; memory that outlives its launch is freed outside the graph,
- * and trimming gives cached graph memory back.
- * Leaves the graph with its 4 MiB node, memory freed and trimmed.
+ * The generic cuGraphAddNode makes an allocation node too; memory that outlives its launch is freed
+ * outside the graph, and trimming gives cached graph memory back. Leaves the graph with its 4 MiB
+ * node, memory freed and trimmed.
  */
 #include <cuda.h>
 

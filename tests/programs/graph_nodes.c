@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Allocation nodes of a CUDA graph: addresses are given when the node is added, memory when the graph runs, and the
- * device keeps it until trimmed.
- * Leaves one graph with 8 MiB of nodes, launched; the other graph is gone.
+ * Allocation nodes of a CUDA graph: addresses are given when the node is added, memory when the
+ * graph runs, and the device keeps it until trimmed. Leaves one graph with 8 MiB of nodes,
+ * launched; the other graph is gone.
  */
 #include <cuda.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runtime API: a captured allocation is a graph node; launching maps memory that the device keeps until trimmed.
- * Leaves the captured graph with its 4 MiB node.
+ * Runtime API: a captured allocation is a graph node; launching maps memory that the device keeps
+ * until trimmed. Leaves the captured graph with its 4 MiB node.
  */
 #include <cuda_runtime_api.h>
 

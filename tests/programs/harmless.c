@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prints everything about itself that a library loaded into it could disturb.  Output must be the same with and
- * without. Leaves 1 MiB linear.
+ * Prints everything about itself that a library loaded into it could disturb.  Output must be the
+ * same with and without. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 #include <fcntl.h>

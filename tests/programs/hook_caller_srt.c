@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that neither links nor loads the driver, and lookups whose answer depends on who asks: the plug-in named by
- * the first argument (tests/lib/preload/caller.c) finds its own symbol by dlsym(RTLD_DEFAULT), this program does not.
+ * A program that neither links nor loads the driver, and lookups whose answer depends on the
+ * caller: the plug-in named by the first argument (tests/lib/preload/caller.c) finds its own symbol
+ * by dlsym(RTLD_DEFAULT), this program does not.
  */
 #include <dlfcn.h>
 #include <stdio.h>

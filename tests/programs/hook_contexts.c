@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Contexts whose handles come again: created, destroyed and created, primary ones retained twice, reset and retained
- * again, a failed destroy, a green one on top, a stream that outlives its context's number, a module.
- * Leaves 5 MiB linear.
+ * Contexts whose handles come again: created, destroyed and created, primary ones retained twice,
+ * reset and retained again, a failed destroy, a green one on top, a stream that outlives its
+ * context's number, a module. Leaves 5 MiB linear.
  */
 #include <cuda.h>
 #include <elf.h>

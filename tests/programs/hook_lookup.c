@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every way to ask for an entry point, with the odd questions that a wrapper in between could answer wrongly: what is
- * printed must be the same with one.  Uses what it finds.
- * Leaves 4 x 1 MiB linear and 2 MiB from the pool.
+ * Looks entry points up in every way, including unusual ones that a wrapper in between could answer
+ * wrongly: the output must be the same with a wrapper.  Calls the functions that it finds. Leaves 4
+ * x 1 MiB linear and 2 MiB from the pool.
  */
 #include <cuda.h>
 
@@ -113,7 +113,7 @@ int main(void)
     CHECK(((alloc_fn)ask("cuMemAlloc", 12000, 0))(&pointer, MIB));
     CHECK(((alloc_fn)ask("cuMemAlloc", 13000, 2))(&pointer, 3 * MIB));
     CHECK(((free_fn)ask("cuMemFree", 3020, 0))(pointer));
-    getproc2 = (getproc2_fn)ask("cuGetProcAddress", 12000, 0); /* and what it finds from then on */
+    getproc2 = (getproc2_fn)ask("cuGetProcAddress", 12000, 0); /* and later lookups */
     CHECK(((alloc_fn)ask("cuMemAlloc", 3020, 1))(&pointer, MIB));
     CHECK(((alloc_async_fn)ask("cuMemAllocAsync", 11020, 2))(&pointer, 2 * MIB, NULL));
     return finish();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy IPC between a parent and a child that forked before either used CUDA.  The parent owns the bytes; in the child
- * they are imported, once, however often the handle is opened.
- * Leaves 4 MiB linear in the parent; 4 MiB imported and 1 MiB linear in the child.  Two processes hold.
+ * Legacy IPC between a parent and a child that forked before either used CUDA.  The parent owns the
+ * bytes; in the child they are imported, once, however often the handle is opened. Leaves 4 MiB
+ * linear in the parent; 4 MiB imported and 1 MiB linear in the child.  Two processes hold.
  */
 #include <cuda.h>
 #include <sys/wait.h>

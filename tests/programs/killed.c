@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Four threads that allocate and free without end, to be killed in the midst of it.  Holds first, then runs for ever
- * (30 s at most, so that nothing is left behind when nobody kills it).
+ * Four threads that allocate and free without end, to be killed in the midst of it.  Holds first,
+ * then runs until it is killed, for 30 s at most.
  */
 #include <cuda.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A training loop of 20 steps with 48 layers, one branch of which keeps what it made: about 100 MiB, in two of three
- * steps.  Arguments: "fixed": the branch frees it; "unmarked": no marks are set; "slow": 100 ms a step.
+ * A training loop of 20 steps with 48 layers, one branch of which keeps its blocks: about 100 MiB,
+ * in two of three steps.  Arguments: "fixed": the branch frees it; "unmarked": no marks are set;
+ * "slow": 100 ms a step.
  */
 #include <cuda.h>
 

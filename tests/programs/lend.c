@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpuprof's own allocator interfaces, as a C program and as PyTorch use them: order by stream, record_stream, private
- * pools in a capture, limits, statistics.  The library is the one that CUDA_INJECTION64_PATH names, or libgpuprof.so by
- * its name; it is opened here, so that the program also runs where nothing is injected or preloaded.
+ * gpuprof's own allocator interfaces, as a C program and as PyTorch use them: order by stream,
+ * record_stream, private pools in a capture, limits, statistics.  The library is the one that
+ * CUDA_INJECTION64_PATH names, or libgpuprof.so by its name; it is opened here, so that the program
+ * also runs where nothing is injected or preloaded.
  *
- * Prints what it found; every line is the same in each of these cases.
+ * Prints the results; every line is the same in each of these cases.
  */
 #include <cuda.h>
 #include <gpuprof/gpuprof.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runtime API: cudaMalloc and its family run over driver calls on the same thread; each allocation counts once.
- * Leaves 1 MiB + 3000 B linear, a pitched block of 500 x 20 and a three-dimensional one.
+ * Runtime API: cudaMalloc and its family run over driver calls on the same thread; each allocation
+ * counts once. Leaves 1 MiB + 3000 B linear, a pitched block of 500 x 20 and a three-dimensional
+ * one.
  */
 #include <cuda_runtime_api.h>
 

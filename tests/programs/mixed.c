@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A seeded random walk over every kind of memory: `mixed --seed N --steps N --threads N`.  Each thread makes and drops
- * objects; a shared shelf passes some of them to other threads, so that they are dropped where they were not made.
- * With one thread the walk is the same every time.
- * Leaves whatever the walk holds at its end.
+ * A seeded random walk over every kind of memory: `mixed --seed N --steps N --threads N`.  Each
+ * thread makes and drops objects; a shared shelf passes some of them to other threads, so that they
+ * are dropped where they were not made. With one thread the walk is the same every time. Leaves
+ * whatever the walk holds at its end.
  */
 #include <cuda.h>
 
@@ -23,7 +23,7 @@ struct object {
 };
 
 static unsigned seed = 1, steps = 200, thread_count = 1;
-static struct object *shelf[SHELF]; /* exchanged whole: a pointer belongs to whoever took it out */
+static struct object *shelf[SHELF]; /* exchanged atomically: a pointer belongs to the thread that took it out */
 
 static unsigned random_next(unsigned *state)
 {

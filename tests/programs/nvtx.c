@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Says NVTX ranges as a program with NVTX version 3 does, through a loader of its own that follows the same protocol:
- * NVTX_INJECTION64_PATH is loaded at the first call and given a way to a table of function pointers.  With an argument
- * N instead: N pairs of push and pop, then the nanoseconds of one on stdout.
+ * Makes NVTX ranges as a program with NVTX version 3 does, through a loader of its own that follows
+ * the same protocol: NVTX_INJECTION64_PATH is loaded at the first call and given a way to a table
+ * of function pointers.  With an argument N instead: N pairs of push and pop, then the nanoseconds
+ * of one on stdout.
  */
 #include <cuda.h>
 
@@ -17,7 +18,7 @@ enum { CORE_SIZE = 16, CORE2_SIZE = 16 };
 
 static function *core[CORE_SIZE], *core2[CORE2_SIZE];
 static function **core_table[CORE_SIZE + 1], **core2_table[CORE2_SIZE + 1];
-static int tool; /* what the tool answered; -1 there is none */
+static int tool; /* the tool's answer; -1: no tool */
 
 static int table_of(uint32_t module, function ****table, uint32_t *count)
 {
@@ -174,11 +175,11 @@ int main(int argc, char **argv)
         measure(strtoul(argv[1], NULL, 10));
         return tool != 1;
     }
-    pop(); /* of what was not kept */
+    pop(); /* of a range that was not kept */
     errno = 77;
     all_kinds();
     starts();
-    for (int i = 0; i < 200; i++) { /* more than one thread's places: what they leave is taken back */
+    for (int i = 0; i < 200; i++) { /* more than the places of one thread: their records are reclaimed */
         pthread_t one;
         CHECK(pthread_create(&one, NULL, thread, NULL));
         CHECK(pthread_join(one, NULL));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * pattern.h: a block filled with a number of its own and read back, for the programs that show whose memory is whose.
- * Included after cuda.h and finish.h.  Never looks at device memory but by copies.
+ * pattern.h: a block filled with a number of its own and read back, for the programs that check the
+ * owner of memory. Included after cuda.h and finish.h.  Reads device memory only by copies.
  */
 #ifndef GP_TEST_PROGRAMS_PATTERN_H
 #define GP_TEST_PROGRAMS_PATTERN_H

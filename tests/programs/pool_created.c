@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pools of the program's own: release threshold, trim, a pool made current, and one destroyed while an allocation
- * lives (it goes when the last allocation does).
- * Leaves 4 MiB used from the kept pool; its threshold keeps more reserved.
+ * Pools of the program's own: release threshold, trim, a pool made current, and one destroyed while
+ * an allocation lives (it goes when the last allocation does). Leaves 4 MiB used from the kept
+ * pool; its threshold keeps more reserved.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device's default pool: used bytes follow the calls, reserved bytes the pool's own rules.  A pool's pointer may be
- * freed by cuMemFreeAsync, on another stream, and by cuMemFree; linear memory by cuMemFreeAsync too.
- * Leaves 1 MiB + 7 B used.
+ * The device's default pool: used bytes follow the calls, reserved bytes the pool's own rules.  A
+ * pool's pointer may be freed by cuMemFreeAsync, on another stream, and by cuMemFree; linear memory
+ * by cuMemFreeAsync too. Leaves 1 MiB + 7 B used.
  */
 #include <cuda.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stream-ordered allocation belongs to the device of its stream, and one from a named pool to the pool's device,
- * whatever context is current.  Needs two devices; with one it only says so.
- * Leaves 3 MiB used on device 1 by its stream, 5 MiB used on device 1 from its pool, 1 MiB used on device 0.
+ * A stream-ordered allocation belongs to the device of its stream, and one from a named pool to the
+ * pool's device, whatever context is current.  Needs two devices; with one it only says so. Leaves
+ * 3 MiB used on device 1 by its stream, 5 MiB used on device 1 from its pool, 1 MiB used on device
+ * 0.
  */
 #include <cuda.h>
 

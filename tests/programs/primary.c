@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The primary context: the last release and a reset both free what the context owned; addresses then come again.
- * Leaves 7 MiB linear and 2 MiB physical.
+ * The primary context: the last release and a reset both free what the context owned; addresses
+ * then come again. Leaves 7 MiB linear and 2 MiB physical.
  */
 #include <cuda.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * probe_fire.c: fires gpuprof:batch by hand, as commands on stdin say, and answers each with a line.  It knows the
- * layout of a batch on its own, so that a mistake in the product's header is not shared.
+ * probe_fire.c: fires gpuprof:batch by commands on stdin, and answers each with a line.  It
+ * declares the layout of a batch itself, so it does not share a mistake in the product's header.
  *
  *      m DEVICE UUID ALLOCATED HIGH RESERVED HIGH CALLS TOTAL    a batch of one row (UUID: one byte, 0 unknown)
- *      e EVENTS TIMES       batches of events alone          o          the last batch once more
+ *      e EVENTS TIMES       batches with only events          o          the last batch once more
  *      g SEQS               skips sequence numbers           l LOST     sets `lost`
  *      h HOW                one bad batch (see hostile)      r TIMES    two threads fire at once
  *      f TIMES              children that fire one batch of 1 MiB and end
@@ -13,7 +13,7 @@
  *      u UID                becomes another user
  *      t                    the main thread leaves, another one stays
  *      p                    answers with the pid          w          takes 256 MiB of memory
- *      k                    forks and ends; the child goes on answering
+ *      k                    forks and ends; the child continues to answer
  */
 #define _SDT_HAS_SEMAPHORES 1
 #include <pthread.h>
@@ -248,7 +248,7 @@ int main(void)
 {
     pid_t pid = getpid();
     memcpy(batch.session, &pid, sizeof pid);
-    setvbuf(stdin, NULL, _IONBF, 0); /* what was not read yet outlives an exec */
+    setvbuf(stdin, NULL, _IONBF, 0); /* unread input survives an exec */
     printf("0\n");
     fflush(stdout);
     return serve();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiled for per-thread default streams: the _ptsz entry points are other functions with other callback ids.
- * Leaves 2 MiB used from the pool and a captured graph with 1 MiB.
+ * Compiled for per-thread default streams: the _ptsz entry points are other functions with other
+ * callback ids. Leaves 2 MiB used from the pool and a captured graph with 1 MiB.
  */
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
 #include <cuda.h>

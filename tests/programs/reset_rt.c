@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runtime API: cudaDeviceReset frees everything that the primary context owned, without a free call.
- * Leaves 1 MiB linear.
+ * Runtime API: cudaDeviceReset frees everything that the primary context owned, without a free
+ * call. Leaves 1 MiB linear.
  */
 #include <cuda_runtime_api.h>
 

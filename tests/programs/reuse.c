@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Eight threads allocate and free the same few sizes as fast as they can, so that an address freed by one is another's
- * next one, at times before the first thread's free has returned.
- * Leaves 8 x 64 KiB live.
+ * Eight threads allocate and free the same few sizes as fast as they can, so that an address freed
+ * by one is another's next one, at times before the first thread's free has returned. Leaves 8 x 64
+ * KiB live.
  */
 #include <cuda.h>
 

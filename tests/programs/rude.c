@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program may do to a library that it does not know of: closes every descriptor, makes children by vfork that
- * leave by _exit or exec, interrupts its own allocations by a timer, and ends by exit() while threads allocate.
- * Leaves what the threads hold then.
+ * Does everything that a program may do to a library that it does not know: closes every
+ * descriptor, makes children by vfork that leave by _exit or exec, interrupts its own allocations
+ * by a timer, and ends by exit() while threads allocate.  Leaves the memory that the threads hold
+ * then.
  */
 #include <cuda.h>
 

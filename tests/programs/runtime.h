@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * runtime.h: cudaMalloc and cudaFree as programs use them; one text for the shared runtime (shim_rt.c) and the one that
- * is linked in (shim_srt.c), which reaches the driver by dlopen and cuGetProcAddress alone.
- * Leaves 1 MiB + 3000 B linear.
+ * runtime.h: cudaMalloc and cudaFree as programs use them; one text for the shared runtime
+ * (shim_rt.c) and the one that is linked in (shim_srt.c), which reaches the driver only by dlopen
+ * and cuGetProcAddress. Leaves 1 MiB + 3000 B linear.
  */
 #ifndef GP_TEST_PROGRAMS_RUNTIME_H
 #define GP_TEST_PROGRAMS_RUNTIME_H
@@ -21,7 +21,7 @@ static size_t runtime_wrong(const void *at, size_t bytes, unsigned char value)
     return wrong;
 }
 
-/* One stream uses the block, it is freed, another one uses what comes next. */
+/* One stream uses the block, it is freed, and another stream uses the next block. */
 static void runtime_streams(void)
 {
     static const size_t sizes[] = {700, 64 * KIB, 4 * MIB};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shareable handles inside one process: a cuMemCreate exported as a file descriptor and imported again owns nothing
- * more; a pool's exported pointer likewise.
- * Leaves 4 MiB physical, mapped through the imported handle too.
+ * Shareable handles inside one process: a cuMemCreate exported as a file descriptor and imported
+ * again owns nothing more; a pool's exported pointer likewise. Leaves 4 MiB physical, mapped
+ * through the imported handle too.
  */
 #include <cuda.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every block begins at a multiple of 512 bytes, whatever was asked for before, and the end of what was asked for can
- * be written.  (The driver promises 256; libraries have come to rely on 512.) Leaves forty blocks of linear memory.
+ * Every block starts at a multiple of 512 bytes, whatever the requests before it, and its last
+ * requested byte can be written.  (The driver promises 256; libraries have come to rely on 512.)
+ * Leaves forty blocks of linear memory.
  */
 #include <cuda.h>
 

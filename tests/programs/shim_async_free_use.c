@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Work is still running when the memory is freed: long chains of sets and copies on several streams, a copy out to
- * pinned memory, and work that another thread put into its own default stream.  Whatever comes next at the same
- * address must wait for it.
- * Leaves 64 KiB pinned and 2 MiB linear.
+ * Work is still running when the memory is freed: long chains of sets and copies on several
+ * streams, a copy out to pinned memory, and work that another thread put into its own default
+ * stream.  Whatever comes next at the same address must wait for it. Leaves 64 KiB pinned and 2 MiB
+ * linear.
  */
 #include <cuda.h>
 
@@ -15,7 +15,8 @@
 #define STREAMS 4
 static CUdeviceptr shared;
 
-/* Many sets after one another: with virtual latencies the last is far from done when the call returns. */
+/* Many sets after one another: with virtual latencies the last is far from done when the call
+ * returns. */
 static void chain(CUdeviceptr at, CUstream stream)
 {
     unsigned i;
@@ -50,7 +51,7 @@ static size_t chains(const CUstream *streams)
     return wrong;
 }
 
-/* What was copied out is what was there, though the source is freed and written to by others at once. */
+/* The copy has the original bytes, although the source is freed and overwritten at once. */
 static size_t copied_out(const CUstream *streams)
 {
     unsigned char *out = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a capture forbids: cuMemAlloc and cuMemFree in every capture mode, on the capturing thread and on another one in
- * each mode of its own, with blocks that a cache could serve and without.  Codes and what became of the capture are
- * printed.  Then a captured graph that runs in memory that is taken before, between frees of other blocks.
- * Leaves 6 MiB linear and one graph.
+ * Calls that a capture forbids: cuMemAlloc and cuMemFree in every capture mode, on the capturing
+ * thread and on another one in each mode of its own, with blocks that a cache could serve and
+ * without.  Prints the result codes and the state of the capture.  Then runs a captured graph in
+ * memory allocated before it, between frees of other blocks. Leaves 6 MiB linear and one graph.
  */
 #include <cuda.h>
 
@@ -17,7 +17,7 @@ static CUresult thread_alloc_result, thread_free_result;
 static CUdeviceptr thread_block;
 static size_t case_bytes;
 
-/* Blocks that wait for work and blocks that are idle: what a cache would serve the next call from. */
+/* Blocks that wait for work and idle blocks, from which a cache would serve the next call. */
 static void warm(CUstream stream, size_t bytes)
 {
     CUdeviceptr blocks[4];

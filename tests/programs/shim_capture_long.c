@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A capture that stays open, on a blocking stream and on a non-blocking one, while another thread, whose mode allows
- * it, takes and frees more than the device holds, in all: it must always find memory, its blocks must be sound, and the
- * capture must end well.
- * Leaves 4 MiB linear.
+ * A capture that stays open, on a blocking stream and on a non-blocking one, while another thread,
+ * whose mode allows it, takes and frees more than the device holds, in all: it must always find
+ * memory, its blocks must be sound, and the capture must end well. Leaves 4 MiB linear.
  */
 #include <cuda.h>
 
@@ -28,7 +27,8 @@ static void thread_work(unsigned number)
     for (round = 0; round < ROUNDS; round++) {
         for (i = 0; i < 3; i++) {
             block = program_alloc(sizes[i]);
-            /* The first bytes and the last ones stand for all: 64 MiB forty times over would only take time. */
+            /* The first bytes and the last ones stand for all: 64 MiB forty times over would only
+             * take time. */
             pattern_fill(block, 4 * KIB, round, stream);
             pattern_fill(block + sizes[i] - 4 * KIB, 4 * KIB, round + 1, stream);
             CHECK(cuStreamSynchronize(stream));

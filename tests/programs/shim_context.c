@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Contexts die with blocks in use and with freed ones that a cache may hold: by destruction, by the last release of the
- * primary context and by its reset.  Their memory is gone, nobody else's is, and what is taken afterwards is sound.
- * Leaves 12 KiB + 6 MiB linear in the last primary context.
+ * Contexts die with blocks in use and with freed ones that a cache may hold: by destruction, by the
+ * last release of the primary context and by its reset.  Only their memory is gone, and memory
+ * allocated afterwards is sound. Leaves 12 KiB + 6 MiB linear in the last primary context.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The process ends with live blocks, freed blocks, and work in flight, by exit() from a thread while another one goes
- * on allocating; a handler and a destructor of the program free blocks after main is over. Leaves 2 MiB + 8 KiB linear.
- * Exit code 6.
+ * The process ends with live blocks, freed blocks, and work in flight, by exit() from a thread
+ * while another one goes on allocating; a handler and a destructor of the program free blocks after
+ * main is over. Leaves 2 MiB + 8 KiB linear. Exit code 6.
  */
 #include <cuda.h>
 
@@ -21,7 +21,7 @@ static void handler(void)
     fflush(stdout);
 }
 
-/* The driver may be gone by now, so what it answers is not printed: it must come back, that is all. */
+/* The driver may be gone by now, so its answer is not printed: the call must only return. */
 __attribute__((destructor)) static void destructor(void)
 {
     if (for_destructor != 0) {
@@ -50,7 +50,7 @@ static void thread_busy(unsigned number)
     }
     __atomic_store_n(&phase, PAUSED, __ATOMIC_RELEASE);
     phase_await(LAST);
-    for (;;) { /* until the process ends; what the calls answer by then is not the program's affair */
+    for (;;) { /* until the process ends; the results of these calls do not matter */
         if (cuMemAlloc(&late, 256 * KIB) == CUDA_SUCCESS) {
             (void)cuMemFree(late);
         }

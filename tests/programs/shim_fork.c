@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A process that holds live and freed blocks forks, also while another thread is inside an allocation.  The driver is
- * of no use in the children: their calls fail with its code, and they end.  The parent's memory is untouched. Leaves 4
- * KiB + 3 MiB linear.
+ * A process that holds live and freed blocks forks, also while another thread is inside an
+ * allocation.  The driver is of no use in the children: their calls fail with its code, and they
+ * end.  The parent's memory is untouched. Leaves 4 KiB + 3 MiB linear.
  */
 #include <cuda.h>
 #include <sys/wait.h>

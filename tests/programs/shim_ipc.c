@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of 2 MiB and more goes to another process by legacy IPC.  The importer sees the exporter's block from its
- * first byte on, also when the exporter named an address in the middle, and when the block had been somebody else's
- * before. Leaves 39 MiB linear in the parent; the child, which does not hold, has closed all.
+ * Memory of 2 MiB and more goes to another process by legacy IPC.  The importer sees the exporter's
+ * block from its first byte on, also when the exporter named an address in the middle, and when the
+ * block had another owner before. Leaves 39 MiB linear in the parent; the child, which does not
+ * hold, has closed all.
  */
 #include <cuda.h>
 #include <sys/wait.h>
@@ -13,7 +14,7 @@
 #define BLOCKS 3
 static const size_t sizes[BLOCKS] = {2 * MIB, 5 * MIB, 32 * MIB};
 
-/* Child: reads what the parent wrote, and leaves a word of its own at the end of each block. */
+/* Child: reads the parent's bytes, and writes a word at the end of each block. */
 static int child_main(int in, int out)
 {
     CUipcMemHandle handle;

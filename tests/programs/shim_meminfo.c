@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that sizes its batches by cuMemGetInfo: what it takes is gone, what it frees is back, and as much as the
- * driver calls free can be had.  Prints whether the figures are within one 32 MiB batch of the truth.
- * Leaves 8 MiB linear.
+ * A program that sizes its batches by cuMemGetInfo: allocations lower the free bytes, frees raise
+ * them, and as much as the driver reports as free can be allocated.  Prints whether the figures are
+ * within one 32 MiB batch of the truth. Leaves 8 MiB linear.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fills the device with blocks of one size, frees all of them, and asks for one that needs the memory of many: it must
- * be there, whatever was cached.  In every order of sizes; a request beyond the device fails as the driver says.
- * Leaves 4 KiB linear.
+ * Fills the device with blocks of one size, frees all of them, and asks for one that needs the
+ * memory of many: it must be there, whatever was cached.  In every order of sizes; a request beyond
+ * the device fails as the driver says. Leaves 4 KiB linear.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of every other kind beside linear memory: each is freed by its own call or by cuMemFree where the driver takes
- * it, and refused where the driver refuses it.  Linear memory may be freed in stream order too.
- * Leaves 2 MiB managed, 1 MiB pinned, 3 MiB linear and what the default pool keeps.
+ * Memory of every kind other than linear: each is freed by its own call or by cuMemFree where the
+ * driver takes it, and refused where the driver refuses it.  Linear memory may be freed in stream
+ * order too. Leaves 2 MiB managed, 1 MiB pinned, 3 MiB linear and what the default pool keeps.
  */
 #include <cuda.h>
 
@@ -83,7 +83,8 @@ static void pools(CUstream stream)
     CHECK(cuMemPoolDestroy(pool));
 }
 
-/* cuMemAlloc, cuMemFreeAsync: the free comes after the stream's work, and the block may come again at once. */
+/* cuMemAlloc, cuMemFreeAsync: the free comes after the stream's work, and the block may come again
+ * at once. */
 static void stream_ordered(CUstream stream)
 {
     static const size_t sizes[] = {8 * KIB, 3 * MIB, 17 * MIB};

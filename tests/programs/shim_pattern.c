@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random sizes, random lives: every block is filled with a number of its own and read back before it goes, so two live
- * blocks that share a byte are found.  `shim_pattern --seed N --steps N`.
- * Leaves what lives at the end.
+ * Random sizes and lifetimes: every block is filled with a number of its own and read back before
+ * it goes, so two live blocks that share a byte are found.  `shim_pattern --seed N --steps N`.
+ * Leaves the blocks that are live at the end.
  */
 #include <cuda.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two devices: copies between them without peer access, with it, and kernels that name the other's memory; blocks taken
- * before peer access was asked for, after it, and blocks that come back from a free.  The kernel is empty: what it may
- * reach is judged by the simulated device.
- * Leaves 3 x (64 KiB + 4 MiB) linear on each device.
+ * Two devices: copies between them without peer access, with it, and kernels that name the other's
+ * memory; blocks allocated before and after peer access was enabled, and reused blocks.  The kernel
+ * is empty: the simulated device checks the memory that it may access. Leaves 3 x (64 KiB + 4 MiB)
+ * linear on each device.
  */
 #include <cuda.h>
 

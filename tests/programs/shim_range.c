@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the driver says about an address is said block by block: range, attributes, an identity that no later block
- * shares.  Libraries register exactly the range that they are told.
- * Leaves five blocks of linear memory.
+ * The driver's answers about an address concern one block: range, attributes, and an identity that
+ * no later block shares.  Libraries register exactly the range that they get. Leaves five blocks of
+ * linear memory.
  */
 #include <cuda.h>
 
@@ -71,7 +71,7 @@ static void several(CUdeviceptr at, CUdeviceptr base, size_t bytes)
            (long long)id == attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, at), type, device);
 }
 
-/* Gone is gone: the driver knows nothing of a freed address, and what comes to it later is another buffer. */
+/* The driver does not know a freed address, and a later block at that address is another buffer. */
 static void after_free(void)
 {
     long long ids[8];

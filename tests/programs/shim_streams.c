@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A block used by one stream, freed by the host without waiting, and what the next allocation returns used by another
- * stream: every pair of non-blocking, blocking, legacy and per-thread default streams, and one that is destroyed first.
- * cuMemFree promises that the work is done, so no order between the streams is made here.  `shim_streams --rounds N`.
- * Leaves 1 MiB linear.
+ * A block used by one stream, freed by the host without waiting, and the next allocation used by
+ * another stream: every pair of non-blocking, blocking, legacy and per-thread default streams, and
+ * one that is destroyed first. cuMemFree promises that the work is done, so no order between the
+ * streams is made here.  `shim_streams --rounds N`. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several threads with several streams each allocate, fill, check and free, and hand every fourth block to whoever
- * comes next, who checks and frees it.  Twice, so that the second set of threads finds what the first left in caches.
- * `shim_threads --threads N --steps N`.  Leaves nothing but 1 MiB linear.
+ * Several threads with several streams each allocate, fill, check and free, and hand every fourth
+ * block to the next thread, which checks and frees it.  Twice, so the second set of threads finds
+ * the first set's blocks in caches. `shim_threads --threads N --steps N`.  Leaves nothing but 1 MiB
+ * linear.
  */
 #include <cuda.h>
 
@@ -20,7 +21,7 @@ struct piece {
     unsigned value;
 };
 
-static struct piece *shelf[SHELF]; /* exchanged whole: a pointer belongs to whoever took it out */
+static struct piece *shelf[SHELF]; /* exchanged atomically: a pointer belongs to the thread that took it out */
 static size_t wrong_bytes;
 static unsigned steps = 200;
 
@@ -38,7 +39,8 @@ static struct piece *piece_make(unsigned *random, unsigned value, CUstream strea
     return piece;
 }
 
-/* Whoever put it on the shelf has waited for its stream.  Every second block goes with work in flight. */
+/* The thread that handed it over has waited for its stream.  Every second block is freed with work
+ * in flight. */
 static void piece_drop(struct piece *piece, CUstream stream)
 {
     if (piece == NULL) {

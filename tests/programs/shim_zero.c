@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What must fail, fails with the driver's own code, and harms nothing: no bytes, no place for the answer, sizes beyond
- * every device, blocks freed twice, from the middle, or never allocated; no context.
+ * Invalid calls fail with the driver's own code and change nothing: 0 bytes, a NULL result pointer,
+ * sizes beyond every device, blocks freed twice, from the middle, or never allocated; no context.
  * Leaves 3 KiB linear.
  */
 #include <cuda.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thousand threads that live for one allocation each; every second one's memory is freed by the main thread.
- * Leaves 500 x 8 KiB live.
+ * A thousand threads that live for one allocation each; every second one's memory is freed by the
+ * main thread. Leaves 500 x 8 KiB live.
  */
 #include <cuda.h>
 

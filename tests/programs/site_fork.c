@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork while another thread allocates from code that no unwinder has seen before: 32768 places, as a just-in-time
- * compiler makes them.  A child that asks the loader for its objects, as every C++ exception and every dlopen does,
- * must get an answer.
- * Leaves 1 MiB linear.
+ * fork while another thread allocates from code that no unwinder has seen before: 32768 places, as
+ * a just-in-time compiler makes them.  A child that asks the loader for its objects, as every C++
+ * exception and every dlopen does, must get an answer. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 #include <link.h>

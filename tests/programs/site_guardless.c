@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread on a stack that the program made, which has no guard, and coroutines on stacks right below it, entered by
- * code that no unwind table describes truly.  The upper coroutine's stack is unmapped while the lower one is used.
- * Leaves 1 MiB linear.
+ * A thread on a stack that the program made, which has no guard, and coroutines on stacks right
+ * below it, entered by code that no unwind table describes truly.  The upper coroutine's stack is
+ * unmapped while the lower one is used. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 #include <sys/mman.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory for snapshots, in two steps.  First, at rest: 1500 blocks of which half are freed again, a failed request,
- * marks, memory of gpuprof's cache, pinned memory, a second device.  Then, until it is let go: a thread allocates and
- * frees, while the program forks children that look whether they have inherited a descriptor of ours.
- * Leaves 750 blocks of 4 KiB and more, 34 blocks of the cache, 1 MiB on device 1, 64 KiB pinned.
+ * Memory for snapshots, in two steps.  First, at rest: 1500 blocks of which half are freed again, a
+ * failed request, marks, memory of gpuprof's cache, pinned memory, a second device.  Then, until it
+ * is let go: a thread allocates and frees, while the program forks children that look whether they
+ * have inherited a descriptor of ours. Leaves 750 blocks of 4 KiB and more, 34 blocks of the cache,
+ * 1 MiB on device 1, 64 KiB pinned.
  */
 #include <cuda.h>
 #include <dirent.h>

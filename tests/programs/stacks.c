@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory from functions with known names, with frame pointers and without, below a library's callback, on two threads:
+ * Memory from functions with known names, with frame pointers and without, below a library's
+ * callback, on two threads:
  *
  *      weights        on main, below qsort's callback      4 MiB, stays
  *      activations    on main, ten deep                    8 blocks of 1 MiB, gone at the end

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Static thread-local storage is used up by other libraries (named on the command line, opened until one does not fit)
- * before CUDA, and with it the profiler, is loaded.
- * Leaves 1 MiB linear.
+ * Static thread-local storage is used up by other libraries (named on the command line, opened
+ * until one does not fit) before CUDA, and with it the profiler, is loaded. Leaves 1 MiB linear.
  */
 #include <cuda.h>
 

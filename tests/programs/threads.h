@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * threads.h: start and join for the programs with several threads; each thread gets the primary context and its number.
+ * threads.h: start and join for the programs with several threads; each thread gets the primary
+ * context and its number.
  */
 #ifndef GP_TEST_PROGRAMS_THREADS_H
 #define GP_TEST_PROGRAMS_THREADS_H

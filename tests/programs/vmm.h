@@ -5,7 +5,7 @@
 #ifndef GP_TEST_PROGRAMS_VMM_H
 #define GP_TEST_PROGRAMS_VMM_H
 
-#define STEP (2 * MIB) /* the granularity of every GPU so far; the programs use multiples of it alone */
+#define STEP (2 * MIB) /* the granularity of every GPU so far; the programs use only multiples of it */
 
 static PROGRAM_UNUSED CUmemGenericAllocationHandle vmm_create(CUdevice device, size_t bytes)
 {

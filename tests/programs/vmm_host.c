@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Physical memory that cuMemCreate places on a host NUMA node is the host's, not a device's, though a device maps it.
- * Leaves 4 MiB on the host, mapped, and 2 MiB on the device.
+ * Physical memory that cuMemCreate places on a host NUMA node is the host's, not a device's, though
+ * a device maps it. Leaves 4 MiB on the host, mapped, and 2 MiB on the device.
  */
 #include <cuda.h>
 

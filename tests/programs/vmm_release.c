@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A handle released while mapped lives until its last mapping goes; retain counts references.
- * Leaves 2 MiB alive by a mapping alone and 6 MiB by a retained reference alone.
+ * Leaves 2 MiB alive only through a mapping and 6 MiB only through a retained reference.
  */
 #include <cuda.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Expandable-segment style: many handles side by side, one unmap over several, none cut in two; part of a handle
- * mapped; addresses freed.
- * Leaves 3 mapped steps of 8, and a handle of which one half is mapped.
+ * Expandable-segment style: many handles side by side, one unmap over several, none cut in two;
+ * part of a handle mapped; addresses freed. Leaves 3 mapped steps of 8, and a handle of which one
+ * half is mapped.
  */
 #include <cuda.h>
 
