@@ -199,9 +199,12 @@ Test(query, idle_processes_are_in_the_tables_within_a_second)
 
 Test(query, one_that_continues_after_a_while_is_asked_again)
 {
+    int status;
     struct spawn *program = program_start();
-    arm();
+    /* Stopped before the probe is there: its thread is still awake and would speak without being asked. */
     kill(program->pid, SIGSTOP);
+    cr_assert(waitpid(program->pid, &status, WUNTRACED) == program->pid && WIFSTOPPED(status));
+    arm();
     cr_assert(gp_querier_open(&querier) == 0);
     gp_querier_add(querier, program->pid);
     usleep(1500000); /* the first try is over, the second has not started */

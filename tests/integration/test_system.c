@@ -172,7 +172,7 @@ Test(system, an_agent_without_a_heartbeat_is_reported)
 {
     struct gp_map_meta meta = {0};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 90), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, "exited", "no sign of life for 1m30s");
+    expect(run("top --system --pins %s", pins.dir), 0, "exited", "the agent has not reported for 1m30s");
     struct result r = run("top --system --json --pins %s", pins.dir);
     cr_assert(strstr(r.err, "these numbers stand still"), "%s", r.err);
     json_t *top = expect_json(r, "gpuprof.top/1");
@@ -184,7 +184,8 @@ Test(system, losses_of_the_agent_are_reported)
 {
     struct gp_map_meta meta = {.map_full = 5, .refused_batches = 2};
     cr_assert_eq(gp_test_pins_meta(&pins, &meta, 0), 0);
-    expect(run("top --system --pins %s", pins.dir), 0, NULL, "5 updates without room in the agent's tables, 2 batches");
+    expect(run("top --system --pins %s", pins.dir), 0, NULL,
+           "not counted: 5 updates, because the agent's tables were full, and 2 refused batches");
 }
 
 /* ---- resets ------------------------------------------------------------------------------------------------------ */
@@ -315,7 +316,7 @@ Test(system, stat_does_not_show_a_process_twice)
 
 Test(system, stat_of_a_user_sums_hidden_processes)
 {
-    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, at most 900.0 MiB, by 2 processes: only root");
+    expect(run_user("stat --all"), 0, NULL, "300.0 MiB allocated, peak 900.0 MiB, in 2 processes: only root");
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */
