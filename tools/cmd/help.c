@@ -104,8 +104,8 @@ static int help_column(const struct gp_command_option *options, int column)
 
 void gp_help_command(FILE *out, const struct gp_command_spec *spec)
 {
-    static const struct gp_command_option help = {.name = "help", .letter = 'h', .help = "print this help"};
-    int column = help_column(spec->options, help_column(spec->operands, help_column(&help, 0)));
+    static const struct gp_command_option help[] = {{.name = "help", .letter = 'h', .help = "print this help"}, {0}};
+    int column = help_column(spec->options, help_column(spec->operands, help_column(help, 0)));
     for (int i = 0; spec->usage[i]; i++) {
         int used = fprintf(out, "%s gpuprof %s ", i ? "      " : "usage:", spec->name);
         help_wrap(out, spec->usage[i], used, used);
@@ -119,7 +119,7 @@ void gp_help_command(FILE *out, const struct gp_command_spec *spec)
         help_option(out, operand, column);
     for (const struct gp_command_option *option = spec->options; option && option->name; option++)
         help_option(out, option, column);
-    help_option(out, &help, column);
+    help_option(out, help, column);
     fprintf(out, "\nEXAMPLES\n");
     for (const struct gp_command_example *example = spec->examples; example->line; example++) {
         fprintf(out, "  %s\n      ", example->line);
