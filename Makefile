@@ -45,7 +45,7 @@ FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base ds oom site record account source cache allocator session api inject,$(wildcard src/$d/*.c))
+TARGET_SRC := $(foreach d,base ds oom site owner record account source cache allocator session api framework inject,$(wildcard src/$d/*.c))
 SHIM_SRC   := $(wildcard src/shim/*.c)
 TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)

@@ -7,7 +7,7 @@
  * check the copy; the one part that a viewer maps and writes is the mailbox.  Layout, every part at
  * the offset that the header names:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts except the mailbox.  A reader must trust no value: see
  * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF
@@ -90,10 +90,11 @@ struct gp_wire_scope_value {
     int64_t reserved_peak_bytes;
 };
 
-#define GP_DEVICE_PRESENT    1u /* the row is in use */
-#define GP_DEVICE_IDENTIFIED 2u /* uuid, name and total_bytes are the driver's */
-#define GP_DEVICE_ESTIMATED  4u /* some bytes are estimates (arrays) */
-#define GP_DEVICE_POLLED     8u /* reserved_bytes holds polled parts (pools, graphs) */
+#define GP_DEVICE_PRESENT    1u  /* the row is in use */
+#define GP_DEVICE_IDENTIFIED 2u  /* uuid, name and total_bytes are the driver's */
+#define GP_DEVICE_ESTIMATED  4u  /* some bytes are estimates (arrays) */
+#define GP_DEVICE_POLLED     8u  /* reserved_bytes holds polled parts (pools, graphs) */
+#define GP_DEVICE_FRAMEWORK  16u /* blocks of a framework count: requested sizes and idle splits are unknown */
 
 struct gp_wire_device {
     uint32_t flags;
@@ -129,6 +130,48 @@ struct gp_wire_failure { /* failed calls by API and error */
     uint32_t error; /* CUresult; 0: row unused */
     uint32_t pad_;
     uint64_t count;
+};
+
+/* ---- owners ---------------------------------------------------------------------------------------------------- */
+
+/* The library that asked the driver for the memory, or the framework whose block it is. 18 names
+ * besides "unknown" and "other" are more than any process that was looked at has. */
+#define GP_WIRE_OWNERS   20u
+#define GP_OWNER_UNKNOWN 0u                    /* the stack could not be followed */
+#define GP_OWNER_OTHER   (GP_WIRE_OWNERS - 1u) /* the owners for which there was no row */
+
+struct gp_wire_owner {
+    char owner[24];   /* pytorch, nccl, program ...; "" the row is not in use */
+    char library[40]; /* the file name of the first object that asked; "" none */
+};
+
+/* One owner's memory on one device. Over all owners, and with GP_WIRE_SHARED, the bytes add up to
+ * the device's. */
+struct gp_wire_owner_value {
+    int64_t reserved_bytes, reserved_peak_bytes;
+    int64_t allocated_bytes, allocated_peak_bytes;
+    int64_t live; /* blocks, and driver allocations that are not segments */
+};
+
+/* A framework whose own allocator reports its blocks, on one device. */
+struct gp_wire_framework {
+    char name[24]; /* pytorch; "" none */
+    int64_t blocks, segments;
+    int64_t allocated_bytes, reserved_bytes;             /* the sum of the blocks, and of the segments */
+    int64_t their_allocated_bytes, their_reserved_bytes; /* the framework's own totals at the last event; -1 unknown */
+    uint64_t events;
+    uint64_t allocated_differs, reserved_differs; /* events in which the framework's totals were not ours */
+    uint64_t retries, ooms;
+};
+
+/* A part of the session of its own: the table of owners, then the values of each device. Published
+ * with devices[]. */
+struct gp_wire_owners {
+    uint32_t count; /* rows in use */
+    uint32_t pad_;
+    struct gp_wire_owner rows[GP_WIRE_OWNERS];
+    struct gp_wire_owner_value values[GP_WIRE_DEVICES][GP_WIRE_OWNERS];
+    struct gp_wire_framework frameworks[GP_WIRE_GPUS];
 };
 
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
@@ -255,7 +298,10 @@ struct gp_wire_header {
     uint32_t record_state;          /* enum gp_wire_record; changes last */
     int32_t record_errno;           /* why it ended early */
     char stacks_detail[112];        /* why Python frames are missing; "" no reason known */
-    uint8_t reserved_[16];
+    /* One struct gp_wire_owners; a library that knows none leaves both 0. */
+    uint64_t owners_offset;
+    uint32_t owners_bytes, pad3_;
+    uint8_t reserved_[64];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };

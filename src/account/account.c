@@ -7,6 +7,7 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "owner/owner.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,6 +23,11 @@ static struct gp_account *account_new(void)
     if (account == MAP_FAILED)
         return NULL;
     if (gp_counter_new(&account->counter, GP_GAUGES, GP_SHARDS) != 0) {
+        munmap(account, sizeof(*account));
+        return NULL;
+    }
+    if (gp_counter_new(&account->owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0) {
+        gp_counter_free(account->counter);
         munmap(account, sizeof(*account));
         return NULL;
     }
@@ -59,6 +65,7 @@ static GP_COLD struct gp_account *account_create(int device)
         return fresh;
     }
     gp_counter_free(fresh->counter);
+    gp_counter_free(fresh->owners);
     munmap(fresh, sizeof(*fresh));
     return found;
 }
@@ -97,17 +104,38 @@ void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *mo
     unsigned count = gp_gauge_deltas(move, deltas);
     if (count)
         gp_counter_apply(account->counter, gp_thread.number, op, deltas, count);
+    struct gp_delta owned[GP_OWNER_GAUGES];
+    count = gp_gauge_owner_deltas(move, owned);
+    if (count)
+        gp_counter_apply(account->owners, gp_thread.number, op, owned, count);
+}
+
+void gp_account_own(struct gp_record *record)
+{
+    struct gp_owner owner = gp_owner_here();
+    record->owner = owner.row;
+    /* Only memory that a framework can cut up. */
+    record->segment = owner.segment && (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_VMM);
+}
+
+static unsigned account_parts(const struct gp_record *record)
+{
+    unsigned parts = gp_gauge_parts(record->kind);
+    if (record->space == GP_SPACE_BLOCK)
+        return GP_PART_ALLOCATED;
+    return record->segment ? parts & ~GP_PART_ALLOCATED : parts;
 }
 
 struct gp_move gp_account_block_move(const struct gp_record *record)
 {
     return (struct gp_move){
         .kind = record->kind,
-        .parts = gp_gauge_parts(record->kind),
+        .parts = account_parts(record),
         .bytes = (int64_t)record->bytes,
         .requested_bytes = (int64_t)record->requested_bytes,
         .class_bytes = (int64_t)record->bytes,
         .count = 1,
+        .owner = record->owner,
     };
 }
 

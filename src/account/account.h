@@ -20,8 +20,26 @@ struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
 };
 
+/* One device's blocks of the framework that reports them (framework.c). The framework reports them
+ * under its lock of the device, so there is one writer at a time. */
+struct gp_framework {
+    int64_t x_allocated_bytes; /* the sum of the blocks, and what was allocated before the first report */
+    int64_t x_blocks;
+    uint64_t x_events;
+    uint64_t x_allocated_differs, x_reserved_differs; /* events in which the framework's totals were not ours */
+    int64_t x_their_allocated_bytes, x_their_reserved_bytes;
+    /* Written by any thread, in driver calls that the framework makes. */
+    int64_t x_segments, x_segment_bytes;
+    uint64_t x_retries, x_ooms;
+    uint64_t context; /* of the last failure, and its number; under the framework's lock */
+    uint32_t ctx;
+    uint32_t x_failing; /* the last driver allocation of a segment failed, and no block came since */
+};
+
 struct gp_account {             /* one device, or the host */
-    struct gp_counter *counter; /* const after creation */
+    struct gp_counter *counter; /* const after creation, as the next */
+    struct gp_counter *owners;  /* enum gp_owner_gauge of each owner */
+    struct gp_framework framework;
     uint64_t x_ooms;
     uint64_t x_counts[GP_FEED_COUNTS];
     int64_t x_split_limit; /* max_split_size; -1: no limit */
@@ -57,6 +75,16 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
 struct gp_account *gp_account_of(int device);
 
 void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
+void gp_account_own(struct gp_record *record);
+/* An out-of-memory error: counted, among the events, and reported. */
+void gp_event_oom(const char *api, uint64_t requested_bytes, int device);
+/* framework.c: a driver allocation of that device failed. True: a framework made it for a segment. */
+bool gp_framework_failed(int device);
+/* True: the failure was such a one; its context is kept, for the report if the framework gives up. */
+bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
+/* framework.c: the gauges of a segment moved. */
+void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 
@@ -71,6 +99,8 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
 void gp_event_write(struct gp_wire_event *event);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
+/* The same for a record whose owner is known: 0 for a segment, whose blocks have sites. */
+uint32_t gp_event_site_of(const struct gp_record *record);
 
 /* oomfacts.c: keeps the facts of a failed request; tells it that a context is about to be
  * destroyed. */

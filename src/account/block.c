@@ -11,7 +11,7 @@
 
 static struct gp_map *block_map(enum gp_space space)
 {
-    return space <= GP_SPACE_ARRAY ? gp_accounts.blocks : gp_accounts.objects;
+    return space <= GP_SPACE_BLOCK ? gp_accounts.blocks : gp_accounts.objects;
 }
 
 static void block_move(const struct gp_record *record, enum gp_counter_op op)
@@ -20,6 +20,8 @@ static void block_move(const struct gp_record *record, enum gp_counter_op op)
         return;
     struct gp_move move = gp_account_block_move(record);
     gp_account_move(record->device, op, &move);
+    if (GP_UNLIKELY(record->segment))
+        gp_framework_segment(record, op);
 }
 
 /* A created pool must know how many of its blocks are live, because it lives until the last one
@@ -62,8 +64,10 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .requested_bytes = block->requested_bytes,
                               .time_ns = gp_clock_ns(),
                               .link = block->pool,
-                              .site = gp_event_here(block->device, block->kind),
                           };
+    if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
+        gp_account_own(&record);
+    record.site = gp_event_site_of(&record);
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
     int status = gp_map_insert(block_map(block->space), &record, &old);

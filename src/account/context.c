@@ -25,6 +25,8 @@ static bool context_owned(struct gp_record *record, void *arg)
     if (record->device != 255) {
         struct gp_move move = gp_account_block_move(record);
         gp_account_move(record->device, GP_SUB, &move);
+        if (record->segment)
+            gp_framework_segment(record, GP_SUB);
     }
     gp_event_record(GP_EVENT_FREE, record, 0);
     return true;

@@ -44,6 +44,23 @@ uint32_t gp_event_here(int device, enum gp_wire_kind kind)
     return gp_site_on() && kind != GP_KIND_IMPORTED ? gp_site_here(device, kind, gp_gauge_parts(kind) & summed) : 0;
 }
 
+uint32_t gp_event_site_of(const struct gp_record *record)
+{
+    /* GP_NO_DEVICE has no site either. */
+    return record->segment ? 0 : gp_event_here(record->device, record->kind);
+}
+
+/* Segments of a framework look like those of our cache: linear memory, which a growable segment maps
+ * piece by piece. So the handles of its pieces make no events of their own: false. */
+static bool event_segment(const struct gp_record *record, struct gp_wire_event *event)
+{
+    event->kind = GP_KIND_LINEAR;
+    if (record->kind == GP_KIND_VMM)
+        return event->type == GP_EVENT_SEGMENT_MAP || event->type == GP_EVENT_SEGMENT_UNMAP;
+    event->type = event->type == GP_EVENT_ALLOC ? GP_EVENT_SEGMENT_ALLOC : GP_EVENT_SEGMENT_FREE;
+    return true;
+}
+
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
 {
     struct gp_wire_event event = {
@@ -58,7 +75,8 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
     event.bytes = record->bytes;
     event.requested_bytes = record->requested_bytes;
     event.stream = stream;
-    gp_event_write(&event);
+    if (GP_LIKELY(!record->segment) || event_segment(record, &event))
+        gp_event_write(&event);
 }
 
 void gp_feed_event(enum gp_wire_event_type type, const char *name)
@@ -100,17 +118,22 @@ static void failure_count(const char *api, uint32_t error)
     gp_feed_lost(GP_LOST_FAILURE);
 }
 
-void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
+GP_COLD void gp_event_oom(const char *api, uint64_t requested_bytes, int device)
 {
-    failure_count(api, error);
-    if (error != GP_ERROR_OUT_OF_MEMORY)
-        return;
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     if (account)
         __atomic_fetch_add(&account->x_ooms, 1, __ATOMIC_RELAXED);
-    struct gp_wire_event event = {.type = GP_EVENT_OOM, .device = device < 0 ? 255 : (uint8_t)device, .error = error};
+    struct gp_wire_event event = {
+        .type = GP_EVENT_OOM, .device = device < 0 ? 255 : (uint8_t)device, .error = GP_ERROR_OUT_OF_MEMORY};
     event.bytes = requested_bytes;
     event.requested_bytes = requested_bytes;
     gp_event_write(&event);
-    gp_oom_capture(api, error, requested_bytes, device);
+    gp_oom_capture(api, GP_ERROR_OUT_OF_MEMORY, requested_bytes, device);
+}
+
+void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
+{
+    failure_count(api, error);
+    if (error == GP_ERROR_OUT_OF_MEMORY && !gp_framework_failed(device))
+        gp_event_oom(api, requested_bytes, device);
 }

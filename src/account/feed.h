@@ -29,6 +29,7 @@ enum gp_space {
     GP_SPACE_HOST,   /* pinned host memory */
     GP_SPACE_REGISTERED,
     GP_SPACE_ARRAY,
+    GP_SPACE_BLOCK,   /* blocks of a framework, inside its segments */
     GP_SPACE_VMM,     /* allocation handles */
     GP_SPACE_MAPPING, /* mapped addresses, and bindings to multicast objects */
     GP_SPACE_RANGE,   /* address reservations */
@@ -66,14 +67,34 @@ void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 
 /* A call failed with the driver's error; requested bytes for an out-of-memory error; device as
  * above. */
+/* No report is made for a framework's segment: the framework will ask again, or report that it gives
+ * up. */
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device);
 #define GP_ERROR_OUT_OF_MEMORY 2u /* CUDA_ERROR_OUT_OF_MEMORY */
 /* Call it right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside
- * our cache. It gives the current context, in which the driver can be asked for its free bytes,
+ * our cache, whether or not a report was made. It gives the current context, in which the driver can be asked for its free bytes,
  * and waits at most 5 ms for the poller's answer. */
 void gp_feed_oom_context(uint32_t ctx, uint64_t context);
 /* Occurrences that are counted but not decoded. */
 void gp_feed_lost(enum gp_wire_lost cause);
+
+/* ---- blocks of a framework -------------------------------------------------------------------------------------- */
+
+/* A framework's allocator reports each block that it hands out of its segments and takes back. The
+ * reports of one device must be ordered: the framework holds its lock of the device. Unknown totals
+ * are -1. */
+struct gp_framework_event {
+    int device;
+    uint64_t address;
+    int64_t bytes;                           /* > 0 handed out, < 0 taken back */
+    int64_t allocated_bytes, reserved_bytes; /* the framework's totals, this block included */
+};
+/* owner: its row in the table of owners. */
+void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner);
+/* The framework gave up on a request, after it freed what it had cached. api: constant text. */
+void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes);
+/* From now on blocks are reported, and a failed driver allocation of a segment is not the end. */
+void gp_feed_framework_start(const char *name);
 
 /* ---- virtual memory management -------------------------------------------------------------------------------- */
 

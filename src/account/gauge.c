@@ -48,6 +48,19 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
     return deltas.count;
 }
 
+unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES])
+{
+    struct gp_deltas deltas = {out, 0};
+    unsigned first = move->owner * GP_OWNER_GAUGES;
+    if (move->parts & GP_PART_RESERVED)
+        deltas_put(&deltas, first + GP_OWNER_RESERVED, move->bytes);
+    if (move->parts & GP_PART_ALLOCATED) {
+        deltas_put(&deltas, first + GP_OWNER_ALLOCATED, move->bytes);
+        deltas_put(&deltas, first + GP_OWNER_LIVE, move->count);
+    }
+    return deltas.count;
+}
+
 unsigned gp_gauge_parts(enum gp_wire_kind kind)
 {
     switch (kind) {
@@ -90,5 +103,16 @@ uint64_t gp_gauge_mask(unsigned what)
      * and kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
         mask |= gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
+    return mask;
+}
+
+uint64_t gp_gauge_owner_mask(unsigned what)
+{
+    uint64_t mask = 0;
+    for (unsigned owner = 0; owner < GP_WIRE_OWNERS && what != GP_RESET_ACCUMULATED; owner++) {
+        uint64_t first = 1ull << (owner * GP_OWNER_GAUGES);
+        mask |= what & GP_RESET_RESERVED ? first << GP_OWNER_RESERVED : 0;
+        mask |= what & GP_RESET_ALLOCATED ? first << GP_OWNER_ALLOCATED | first << GP_OWNER_LIVE : 0;
+    }
     return mask;
 }

@@ -49,7 +49,15 @@ struct gp_move {
     int64_t requested_bytes;
     int64_t class_bytes; /* the size that decides between small and large: that of the whole block */
     int64_t count;       /* 1, or 0 when only bytes move */
+    uint8_t owner;       /* row in the table of owners */
 };
+
+/* Gauges of the second counter set of a device: for each owner, in this order. */
+enum gp_owner_gauge { GP_OWNER_RESERVED, GP_OWNER_ALLOCATED, GP_OWNER_LIVE, GP_OWNER_GAUGES };
+_Static_assert(GP_OWNER_GAUGES *GP_WIRE_OWNERS <= GP_GAUGES_MAX, "one bit per gauge");
+
+/* Fills out[] with the owner's gauges that move and returns how many. */
+unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES]);
 
 /* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
@@ -65,5 +73,7 @@ int64_t gp_gauge_rounded(int64_t bytes);
 
 /* Bits of the gauges whose peaks `--allocated` and `--reserved` reset; for totals, all of them. */
 uint64_t gp_gauge_mask(unsigned what);
+/* The same for the gauges of the owners; 0 for totals. */
+uint64_t gp_gauge_owner_mask(unsigned what);
 
 #endif

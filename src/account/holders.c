@@ -77,7 +77,8 @@ static void oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
 static bool oom_visit_block(struct gp_record *record, void *arg)
 {
     (void)arg;
-    bool held = record->kind == GP_KIND_POOL || gp_gauge_parts(record->kind) & GP_PART_RESERVED;
+    /* Of a framework's memory the blocks are listed, not the segments that contain them. */
+    bool held = !record->segment && (record->kind == GP_KIND_POOL || gp_gauge_parts(record->kind) & GP_PART_RESERVED);
     if (held && record->device == gp_oom_walk.device)
         oom_group_add(record->kind, record->site, record->bytes);
     return false;

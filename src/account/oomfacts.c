@@ -146,6 +146,8 @@ static void oom_await(void)
 GP_COLD void gp_feed_oom_context(uint32_t ctx, uint64_t context)
 {
     int device = gp_feed_context_device(ctx);
+    if (gp_framework_failed_in(device, ctx, context))
+        return;
     gp_lock_take(&gp_accounts.lock);
     bool ask = oom_is_mine() && ctx && context && device >= 0 && device == gp_oom.report.device;
     if (ask) {

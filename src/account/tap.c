@@ -111,6 +111,9 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     out->num_sync_all_streams = (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_SYNCS], __ATOMIC_RELAXED);
     out->num_device_alloc += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_ALLOCS], __ATOMIC_RELAXED);
     out->num_device_free += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_FREES], __ATOMIC_RELAXED);
+    out->num_alloc_retries += (int64_t)__atomic_load_n(&account->framework.x_retries, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
+        out->flags |= GP_DEVICE_FRAMEWORK;
     /* The size of a context must be measured (-1: unknown); the number of contexts is known. */
     out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};
     out->kinds[GP_KIND_CONTEXT].live = __atomic_load_n(&account->x_context_count, __ATOMIC_RELAXED);
@@ -133,6 +136,26 @@ void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, i
     account->total_bytes = total_bytes;
     gp_lock_give(&gp_accounts.lock);
     __atomic_fetch_or(&account->x_flags, GP_DEVICE_IDENTIFIED, __ATOMIC_RELAXED);
+}
+
+bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
+{
+    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    struct gp_account *account = tap_account(index);
+    if (!account)
+        return false;
+    gp_counter_snapshot(account->owners, gauges);
+    for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
+        const struct gp_gauge_value *own = &gauges[owner * GP_OWNER_GAUGES];
+        out[owner] = (struct gp_wire_owner_value){
+            .reserved_bytes = tap_memory(own[GP_OWNER_RESERVED].current),
+            .reserved_peak_bytes = own[GP_OWNER_RESERVED].peak,
+            .allocated_bytes = tap_memory(own[GP_OWNER_ALLOCATED].current),
+            .allocated_peak_bytes = own[GP_OWNER_ALLOCATED].peak,
+            .live = tap_memory(own[GP_OWNER_LIVE].current),
+        };
+    }
+    return true;
 }
 
 static void tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])
@@ -161,8 +184,10 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
         gp_lock_give(&gp_accounts.lock);
         for (unsigned i = 0; i < GP_FEED_COUNTS; i++)
             __atomic_store_n(&account->x_counts[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&account->framework.x_retries, 0, __ATOMIC_RELAXED);
     } else {
         gp_counter_reset_peaks(account->counter, mask, before, after);
+        gp_counter_reset_peaks(account->owners, gp_gauge_owner_mask(what), NULL, NULL);
         if (what != GP_RESET_RESERVED && gp_site_on())
             gp_site_reset((int)index);
     }

@@ -42,9 +42,19 @@ struct gp_tap_block {
     uint64_t time_ns;    /* when it was allocated */
     uint32_t site;
     uint8_t kind, device;
+    uint8_t owner;
+    bool segment; /* a framework's, which contains blocks */
+    bool inside;  /* a block of a framework, inside a segment */
 };
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
+
+/* The memory of each owner on one device. False: the index was never used. */
+bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS]);
+
+/* What the framework that reports its blocks said and did on one device. False: the index was never
+ * used, or no block was ever reported. */
+bool gp_tap_framework(unsigned index, struct gp_wire_framework *out);
 
 /* What a batch reports of a device. The high-water mark counts since the last call, or since
  * batches began. calls, frees and failures only rise, whatever is reset. False: the index was

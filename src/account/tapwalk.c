@@ -25,6 +25,9 @@ static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *re
                                .site = record->site,
                                .kind = record->kind,
                                .device = record->device,
+                               .owner = record->owner,
+                               .segment = record->segment,
+                               .inside = record->space == GP_SPACE_BLOCK,
                            });
 }
 

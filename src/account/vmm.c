@@ -45,7 +45,8 @@ struct gp_vmm_change {
 static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
     const struct gp_record *handle = &change->after;
-    if (handle->kind == GP_KIND_VIRTUAL)
+    /* A framework's segment is allocated in blocks, however it is mapped. */
+    if (handle->kind == GP_KIND_VIRTUAL || handle->segment)
         return;
     struct gp_move move = {
         .kind = handle->kind,
@@ -54,6 +55,7 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
         .requested_bytes = change->share,
         .class_bytes = (int64_t)handle->bytes,
         .count = change->crossed,
+        .owner = handle->owner,
     };
     if (handle->kind == GP_KIND_IMPORTED) {
         move.parts = GP_PART_KIND;
@@ -68,6 +70,8 @@ static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op
         return; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
     gp_account_move(handle->device, op, &move);
+    if (handle->segment)
+        gp_framework_segment(handle, op);
 }
 
 static void vmm_place(const struct gp_record *mapping);
@@ -84,11 +88,13 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
-                              .site = gp_event_here(device, kind),
                               .refs = 1,
                           };
     if (!gp_account_of(device))
         return;
+    if (kind == GP_KIND_VMM)
+        gp_account_own(&record);
+    record.site = gp_event_site_of(&record);
     int status = gp_map_insert(gp_accounts.objects, &record, &old);
     if (status < 0) {
         gp_feed_lost(GP_LOST_MAP);
@@ -235,6 +241,8 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .time_ns = gp_clock_ns(),
         .link = handle,
         .site = change.after.site,
+        .owner = change.after.owner,
+        .segment = change.after.segment,
     };
     vmm_place(&mapping);
     vmm_move_share(&change, GP_ADD);
@@ -307,7 +315,11 @@ static struct gp_vmm_change vmm_pending_change(const struct gp_record *mapping)
         .share = (int64_t)mapping->requested_bytes,
         .imported = (int64_t)mapping->requested_bytes,
         .crossed = mapping->uses,
-        .after = {.kind = mapping->kind, .device = mapping->device, .bytes = mapping->ctx ? 2u << 20 : 1},
+        .after = {.kind = mapping->kind,
+                  .device = mapping->device,
+                  .bytes = mapping->ctx ? 2u << 20 : 1,
+                  .owner = mapping->owner,
+                  .segment = mapping->segment},
     };
 }
 

@@ -19,6 +19,8 @@ enum gp_lock_rank {
     GP_RANK_ACCOUNT,  /* account: device identities, polled parts */
     GP_RANK_CACHE,    /* cache: blocks and indexes; the counters' mutex is taken inside */
     GP_RANK_SITE,     /* site: new call sites and names; nothing inside */
+    GP_RANK_FRAMEWORK, /* framework: replaced slots; takes owner's lock inside */
+    GP_RANK_OWNER,    /* owner: the list of objects, which the loader's own lock guards inside */
     GP_RANK_RECORD,   /* record: the result of the recording; nothing inside */
 };
 

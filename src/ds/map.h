@@ -27,7 +27,9 @@ struct gp_record { /* one cache line */
     uint32_t site;
     uint32_t refs;
     uint32_t uses;
-    uint32_t pad_;
+    uint8_t owner;
+    uint8_t segment;
+    uint8_t pad_[2];
 };
 _Static_assert(sizeof(struct gp_record) == 64, "one cache line");
 

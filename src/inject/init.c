@@ -24,8 +24,10 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "ds/ring.h"
+#include "framework/framework.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
+#include "owner/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
@@ -154,6 +156,15 @@ static void inject_sites(uint32_t modes)
     snprintf(header->trouble, sizeof(header->trouble), "no stacks: %s", strerror(-error));
 }
 
+static void inject_owners(void)
+{
+    int error = gp_owner_start();
+    if (error)
+        gp_log(GP_LOG_WARN, "no owners: %s: the library that allocates is unknown", strerror(-error));
+    else
+        gp_framework_start();
+}
+
 static void inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = session_mine.header;
@@ -218,6 +229,7 @@ static void inject_start(void)
         inject_trouble("no accounts", error);
         return;
     }
+    inject_owners();
     inject_sites(stacks);
     gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");

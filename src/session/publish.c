@@ -7,6 +7,7 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "owner/owner.h"
 #include "session/session.h"
 #include <errno.h>
 #include <string.h>
@@ -73,9 +74,16 @@ void gp_session_publish(void)
 {
     static struct gp_wire_device device; /* 2 KiB, too much for a small stack; under the lock */
     struct gp_session *session = publish_begin();
-    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
-        if (gp_tap_device(i, &device))
-            session->devices[i] = device;
+    struct gp_wire_owners *owners = session->owners;
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        if (!gp_tap_device(i, &device))
+            continue;
+        session->devices[i] = device;
+        gp_tap_owners(i, owners->values[i]);
+        if (i < GP_WIRE_GPUS)
+            gp_tap_framework(i, &owners->frameworks[i]);
+    }
+    owners->count = gp_owner_rows(owners->rows);
     session->header->events = gp_tap_events();
     if (publish_hooks.driver_version)
         session->header->driver_version = publish_hooks.driver_version();

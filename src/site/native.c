@@ -8,7 +8,11 @@
  * read, and every caller's frame lies above the frame it called: the walk ends, and it cannot
  * fault.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
 #include "native.h"
+#include "base/loader.h"
 #include "ownstack.h"
 #include "stack.h"
 #include "unwindrule.h"
@@ -201,13 +205,42 @@ static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned r
 
 int gp_native_start(void)
 {
+    static int started = -1; /* by the thread that starts the library */
+    if (started == 0)
+        return 0;
     gp_own_stack_start();
 #if defined(__x86_64__)
-    return gp_rules_start();
+    started = gp_rules_start();
 #else
-    return 0;
+    started = 0;
 #endif
+    return started;
 }
+
+#if defined(__x86_64__)
+
+uint64_t gp_stack_generation(void)
+{
+    return gp_rules_changes();
+}
+
+#else
+
+static int native_count(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(uint64_t *)arg = info->dlpi_adds + info->dlpi_subs;
+    return 1;
+}
+
+uint64_t gp_stack_generation(void)
+{
+    uint64_t changes = 0;
+    gp_loader_look(native_count, &changes);
+    return changes;
+}
+
+#endif
 
 UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
 {

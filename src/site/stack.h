@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * stack.h: how a stack is read. Used inside site/ only: site.c stores the stacks that native.c and
- * python.c read.
+ * stack.h: how a stack is read. site.c stores the stacks that native.c and python.c read; owner/
+ * looks for the library that asked for memory.
  */
 #ifndef GP_SITE_STACK_H
 #define GP_SITE_STACK_H
@@ -15,6 +15,10 @@
  * the loaded objects' unwind tables; a frame that cannot be followed ends the stack. *more: there
  * was not enough room. */
 unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more);
+
+/* A number that differs from the last one if gp_stack_native noticed since that objects were loaded
+ * or unloaded. */
+uint64_t gp_stack_generation(void);
 
 /* The Python frames of the calling thread, innermost first, whether or not it holds the GIL; 0 if
  * it is not a Python thread, or the version is unknown. Calls five functions of the interpreter

@@ -46,6 +46,7 @@ static uint64_t x_watched[WATCHES];
 static uint64_t known_adds, known_subs;
 static bool known, unwatchable;
 static uint32_t wides;
+static uint64_t x_changes;
 
 /* ---- detecting a change ------------------------------------------------------------------------------------------ */
 
@@ -103,8 +104,10 @@ static void rules_check(const struct dl_phdr_info *info)
     bool moved = watch_moved();
     if (known && changed && !moved)
         unwatchable = true; /* the watched words missed a change */
-    if (changed)
+    if (changed) {
         rules_forget();
+        __atomic_fetch_add(&x_changes, 1, __ATOMIC_RELAXED); /* before the watches tell that all is fresh */
+    }
     known = true;
     known_adds = info->dlpi_adds;
     known_subs = info->dlpi_subs;
@@ -125,6 +128,11 @@ static int rules_fresh_visit(struct dl_phdr_info *info, size_t size, void *argum
 bool gp_rules_fresh(void)
 {
     return GP_LIKELY(!watch_moved()) || gp_loader_look(rules_fresh_visit, NULL);
+}
+
+uint64_t gp_rules_changes(void)
+{
+    return __atomic_load_n(&x_changes, __ATOMIC_RELAXED);
 }
 
 /* ---- learning ---------------------------------------------------------------------------------------------------- */

@@ -48,6 +48,8 @@ int gp_rules_start(void);
  * stack. false: the loader could not be asked (the process forks), and rules may be those of
  * unloaded objects. */
 bool gp_rules_fresh(void);
+/* How often gp_rules_fresh noticed a change, its first look included. */
+uint64_t gp_rules_changes(void);
 
 /* Learns the word of a pc that is not in the table. *wide receives its rule if the table of wide
  * rules is full. 0: the loader could not be asked. */

@@ -59,8 +59,8 @@ void gp_dispatch_exit(struct gp_call *call)
         call->hook->handler->exit(call);
     gp_thread.cost = 0;
     if (GP_UNLIKELY(!gp_call_ok(call))) {
-        gp_feed_failed(call->hook->name, call->result, call->asked_bytes,
-                       call->device < 0 ? gp_call_device(call) : call->device);
+        int device = call->device < 0 ? gp_call_device(call) : call->device;
+        gp_feed_failed(call->hook->name, call->result, call->asked_bytes, device);
         if (call->result == GP_ERROR_OUT_OF_MEMORY)
             gp_feed_oom_context(call->ctx, (uint64_t)(uintptr_t)call->context);
     }

@@ -25,9 +25,11 @@ struct gp_device_view { /* one device of one process, as published */
     bool totals_only; /* from the agent: only allocated, reserved, their peaks, calls and frees are known */
     char uuid[48];    /* "GPU-..." or "" */
     char name[64];
-    int64_t total_bytes;        /* -1 unknown */
-    int64_t untracked_bytes;    /* NVML's bytes minus the itemised ones; -1 unknown */
-    struct gp_wire_device wire; /* validated copy: the statistics */
+    int64_t total_bytes;                               /* -1 unknown */
+    int64_t untracked_bytes;                           /* NVML's bytes minus the itemised ones; -1 unknown */
+    struct gp_wire_device wire;                        /* validated copy: the statistics */
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS]; /* by row of the process's table; validated copy */
+    struct gp_wire_framework framework;                /* name "": none reports its blocks here; validated copy */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for
@@ -35,6 +37,12 @@ struct gp_device_view { /* one device of one process, as published */
 static inline int gp_device_number(const struct gp_device_view *device)
 {
     return device->index == (int)GP_WIRE_HOST ? (int)GP_WIRE_HOST : device->ordinal;
+}
+
+/* The framework's totals were ours at every event. */
+static inline bool gp_framework_agrees(const struct gp_wire_framework *framework)
+{
+    return framework->allocated_differs == 0 && framework->reserved_differs == 0;
 }
 
 struct gp_scope_view {
@@ -93,6 +101,8 @@ struct gp_process {
     struct gp_scope_view scopes[GP_WIRE_SCOPES];
     int failure_count;
     struct gp_failure_view failures[GP_WIRE_FAILURES];
+    int owner_count; /* rows of the table of owners; 0: the library knows none */
+    struct gp_wire_owner owners[GP_WIRE_OWNERS];
     uint64_t session_ns;                /* CLOCK_MONOTONIC of the session's start */
     struct gp_wire_oom oom;             /* validated copy of the last failed request; oom.count 0: none */
     char oom_where[GP_OOM_HOLDERS][40]; /* call sites of its holders, filled in by cmd/holders.c; "" unknown */

@@ -50,6 +50,9 @@ static bool part_inside(const struct gp_peer_part *part, uint64_t total, uint64_
            !__builtin_add_overflow(part->offset, bytes, end) && *end <= total;
 }
 
+/* Of the parts below, in this order, these may not be missing. */
+#define GP_PEER_NEEDED 5u
+
 /* The sizes of items must be those of this build: another layout under the same ABI number is
  * damage. */
 static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROBLEM_BYTES])
@@ -60,11 +63,14 @@ static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROB
         {"failures", h->failures_offset, h->failure_bytes, h->failure_count, 8},
         {"mailbox", h->mailbox_offset, h->mailbox_bytes, 1, 8},
         {"ring", h->ring_offset, h->chunk_bytes, h->chunk_count, 64},
-        {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8}, /* last: older libraries do not have it */
+        {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8},
+        {"owners", h->owners_offset, h->owners_bytes, 1, 8},
     };
-    size_t count = GP_COUNT(parts) - (h->oom_offset == 0 && h->oom_bytes == 0);
     uint64_t ends[GP_COUNT(parts)];
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < GP_COUNT(parts); i++) {
+        ends[i] = 0; /* a part that a library leaves out overlaps nothing */
+        if (i >= GP_PEER_NEEDED && parts[i].offset == 0 && parts[i].item_bytes == 0)
+            continue;
         if (!part_inside(&parts[i], h->total_bytes, &ends[i])) {
             snprintf(problem, GP_PROBLEM_BYTES, "header: %s: not inside the session", parts[i].name);
             return -EPROTO;
@@ -94,7 +100,8 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     if (h->header_bytes != sizeof(*h) || h->device_bytes != sizeof(struct gp_wire_device) ||
         h->scope_bytes != sizeof(struct gp_wire_scope) || h->failure_bytes != sizeof(struct gp_wire_failure) ||
         h->mailbox_bytes != sizeof(struct gp_wire_mailbox) || h->chunk_bytes != sizeof(struct gp_wire_chunk) ||
-        (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)))
+        (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)) ||
+        (h->owners_bytes != 0 && h->owners_bytes != sizeof(struct gp_wire_owners)))
         return peer_problem(problem, "header: sizes of parts are not those of this ABI");
     if (h->device_count != GP_WIRE_DEVICES || h->scope_count != GP_WIRE_SCOPES ||
         h->failure_count != GP_WIRE_FAILURES || h->slot_count != GP_WIRE_SLOTS)
@@ -116,6 +123,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     session->mailbox_offset = h->mailbox_offset;
     session->ring_offset = h->ring_offset;
     session->oom_offset = h->oom_bytes ? h->oom_offset : 0;
+    session->owners_offset = h->owners_bytes ? h->owners_offset : 0;
     session->device_count = h->device_count;
     session->scope_count = h->scope_count;
     session->failure_count = h->failure_count;

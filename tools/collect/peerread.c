@@ -4,6 +4,7 @@
  * of peer.h.
  */
 #include <collect/oomread.h>
+#include <collect/ownerread.h>
 #include <collect/peer.h>
 #include <collect/uuid.h>
 
@@ -27,6 +28,7 @@ struct gp_copy {
     struct gp_wire_scope scopes[GP_WIRE_SCOPES];
     struct gp_wire_failure failures[GP_WIRE_FAILURES];
     struct gp_wire_oom oom;
+    struct gp_wire_owners owners;
 };
 
 static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -40,6 +42,9 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     rc = gp_peer_fetch(s, copy->devices, sizeof(copy->devices), s->devices_offset);
     if (!rc)
         rc = gp_peer_fetch(s, copy->scopes, sizeof(copy->scopes), s->scopes_offset);
+    memset(&copy->owners, 0, sizeof(copy->owners));
+    if (!rc && s->owners_offset)
+        rc = gp_peer_fetch(s, &copy->owners, sizeof(copy->owners), s->owners_offset);
     /* Each fetch is a system call: its copy is complete before the next one starts. */
     if (!rc)
         rc = gp_peer_fetch(s, &after, sizeof(after), offsetof(struct gp_wire_header, publish_seq));
@@ -227,6 +232,7 @@ static void copy_reject(struct gp_process *process)
     gp_peer_drop(process);
     process->scope_count = 0;
     process->failure_count = 0;
+    process->owner_count = 0;
     memset(&process->oom, 0, sizeof(process->oom));
     process->simulated = false;
     process->state = GP_PROCESS_DAMAGED;
@@ -256,6 +262,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
     if (!rc && copy->header.publish_ns) {
         process->state = GP_PROCESS_STALE;
         rc = devices_take(copy, process);
+        if (!rc)
+            rc = gp_owners_take(&copy->owners, process);
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)

@@ -16,6 +16,12 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
                      (json_int_t)peaks->reserved_peak_bytes);
 }
 
+/* A framework reports the rounded sizes of its blocks, and not how its idle memory is split. */
+static bool stats_hidden(const struct gp_stat_key *key)
+{
+    return strncmp(key->name, "requested_bytes.", 16) == 0 || strncmp(key->name, "inactive_split", 14) == 0;
+}
+
 /* The agent's maps have only these statistics; for a process that only they know, the others are
  * unknown. */
 static bool stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
@@ -27,6 +33,8 @@ static bool stats_known(const struct gp_device_view *view, const struct gp_stat_
         if (strcmp(key->name, known[i]) == 0)
             return true;
     }
+    if (view->wire.flags & GP_DEVICE_FRAMEWORK && view->framework.name[0] && stats_hidden(key))
+        return false;
     return !view->totals_only;
 }
 
@@ -56,15 +64,77 @@ static json_t *kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-static json_t *device_json(const struct gp_device_view *device)
+/* Memory of no single library: gpuprof's own cache, and what pools and graphs hold of the driver. */
+static struct gp_wire_owner_value owners_shared(const struct gp_process *process, const struct gp_device_view *device)
 {
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o}", "device", gp_device_number(device), "uuid",
+    struct gp_wire_owner_value rest = {
+        .reserved_bytes = device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
+        .reserved_peak_bytes = -1,
+        .allocated_bytes = device->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
+        .allocated_peak_bytes = -1,
+        .live = device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current,
+    };
+    for (int i = 0; i < process->owner_count; i++) {
+        rest.reserved_bytes -= device->owners[i].reserved_bytes;
+        rest.allocated_bytes -= device->owners[i].allocated_bytes;
+        rest.live -= device->owners[i].live;
+    }
+    return rest;
+}
+
+static json_t *owner_json(const char *owner, const char *library, const struct gp_wire_owner_value *value)
+{
+    return json_pack("{s:s,s:o,s:I,s:o,s:I,s:o,s:I}", "owner", owner, "library", gp_json_text(library),
+                     "reserved_bytes", (json_int_t)value->reserved_bytes, "reserved_peak_bytes",
+                     gp_json_known(value->reserved_peak_bytes), "allocated_bytes", (json_int_t)value->allocated_bytes,
+                     "allocated_peak_bytes", gp_json_known(value->allocated_peak_bytes), "live",
+                     (json_int_t)value->live);
+}
+
+static json_t *owners_json(const struct gp_process *process, const struct gp_device_view *device)
+{
+    json_t *array = json_array();
+    if (device->totals_only || !process->owner_count) {
+        json_decref(array);
+        return json_null();
+    }
+    for (int i = 0; i < process->owner_count; i++) {
+        const struct gp_wire_owner_value *value = &device->owners[i];
+        if (value->reserved_peak_bytes || value->allocated_peak_bytes)
+            json_array_append_new(array, owner_json(process->owners[i].owner, process->owners[i].library, value));
+    }
+    struct gp_wire_owner_value rest = owners_shared(process, device);
+    if (rest.reserved_bytes || rest.allocated_bytes || rest.live)
+        json_array_append_new(array, owner_json("shared", "", &rest));
+    return array;
+}
+
+static json_t *frameworks_json(const struct gp_device_view *device)
+{
+    const struct gp_wire_framework *f = &device->framework;
+    json_t *array = json_array();
+    if (f->name[0])
+        json_array_append_new(array, json_pack("{s:s,s:n,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "name", f->name,
+                                               "version", "agrees", gp_framework_agrees(f), "blocks",
+                                               (json_int_t)f->blocks, "segments", (json_int_t)f->segments,
+                                               "allocated_bytes", (json_int_t)f->allocated_bytes, "reserved_bytes",
+                                               (json_int_t)f->reserved_bytes, "events", (json_int_t)f->events,
+                                               "allocated_differs", (json_int_t)f->allocated_differs,
+                                               "reserved_differs", (json_int_t)f->reserved_differs, "retries",
+                                               (json_int_t)f->retries, "ooms", (json_int_t)f->ooms));
+    return array;
+}
+
+static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
+{
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
                      gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
                      gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
                      device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
                      gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
                      "linear_rounded_bytes",
-                     gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes));
+                     gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
+                     owners_json(process, device), "frameworks", frameworks_json(device));
 }
 
 /* The scopes of the devices, or those of the host, which scripts must not take for a device
@@ -89,8 +159,8 @@ static json_t *host_json(const struct gp_process *process)
     for (int i = 0; i < process->device_count; i++) {
         const struct gp_device_view *device = &process->devices[i];
         if (device->index == (int)GP_WIRE_HOST)
-            return json_pack("{s:o,s:o,s:o}", "stats", stats_json(device), "kinds", kinds_json(&device->wire), "scopes",
-                             scopes_json(process, -1, true));
+            return json_pack("{s:o,s:o,s:o,s:o}", "stats", stats_json(device), "kinds", kinds_json(&device->wire),
+                             "scopes", scopes_json(process, -1, true), "owners", owners_json(process, device));
     }
     return json_null();
 }
@@ -102,7 +172,7 @@ static json_t *devices_json(const struct gp_process *process, int only)
         const struct gp_device_view *device = &process->devices[i];
         bool wanted = only < 0 || gp_device_number(device) == only;
         if (wanted && device->index != (int)GP_WIRE_HOST)
-            json_array_append_new(array, device_json(device));
+            json_array_append_new(array, device_json(process, device));
     }
     return array;
 }

@@ -46,7 +46,36 @@ static void totals_print(FILE *out, const struct gp_wire_device *d)
     fprintf(out, "    allocations %" PRId64 ", frees %" PRId64 "\n", calls->allocated, calls->freed);
 }
 
-static void device_print(FILE *out, const struct gp_device_view *device)
+static void owners_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
+{
+    bool head = false;
+    for (int i = 0; i < process->owner_count; i++) {
+        const struct gp_wire_owner_value *v = &device->owners[i];
+        char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
+        if (!v->reserved_peak_bytes && !v->allocated_peak_bytes)
+            continue;
+        if (!head)
+            fprintf(out, "    %-20s %12s %12s %12s %12s\n", "OWNER", "ALLOCATED", "PEAK", "RESERVED", "PEAK");
+        head = true;
+        fprintf(out, "      %-18.18s %12s %12s %12s %12s   live %" PRId64 "\n", process->owners[i].owner,
+                gp_size_text(a, v->allocated_bytes), gp_size_text(b, v->allocated_peak_bytes),
+                gp_size_text(c, v->reserved_bytes), gp_size_text(d, v->reserved_peak_bytes), v->live);
+    }
+}
+
+static void framework_print(FILE *out, const struct gp_wire_framework *f)
+{
+    if (!f->name[0])
+        return;
+    fprintf(out, "    %s: %" PRId64 " blocks in %" PRId64 " segments, ", f->name, f->blocks, f->segments);
+    if (gp_framework_agrees(f))
+        fprintf(out, "its own totals agree\n");
+    else
+        fprintf(out, "its own totals differ: allocated in %" PRIu64 ", reserved in %" PRIu64 " of %" PRIu64 " events\n",
+                f->allocated_differs, f->reserved_differs, f->events);
+}
+
+static void device_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
     char text[GP_SIZE_TEXT];
@@ -66,6 +95,8 @@ static void device_print(FILE *out, const struct gp_device_view *device)
     row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
     row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
     kinds_print(out, d);
+    owners_print(out, process, device);
+    framework_print(out, &device->framework);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",
                 gp_size_text(text, device->untracked_bytes));
@@ -163,7 +194,7 @@ static void process_print(FILE *out, const struct gp_process *p, int only)
     gp_notes_print(out, p);
     for (int i = 0; i < p->device_count; i++) {
         if (only < 0 || gp_device_number(&p->devices[i]) == only)
-            device_print(out, &p->devices[i]);
+            device_print(out, p, &p->devices[i]);
     }
     scopes_print(out, p, only);
     if (p->oom.count && (only < 0 || only == p->oom.device)) {

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * framework.c: blocks that a framework's own allocator hands out inside memory that it took from
+ * the driver. Called by framework/, and by block.c and vmm.c for the segments.
+ *
+ *      reserved  = driver allocations
+ *      allocated = driver allocations that are no segment + live blocks of the framework
+ *
+ * Both move in the same gauges, so their peaks are exact. With every block the framework gives its
+ * own totals, which must equal the sums here: each event compares them. The first event of a device
+ * also shows what was allocated before it: allocated_bytes - bytes.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/clock.h"
+#include "owner/owner.h"
+#include <string.h>
+
+static const char *x_name; /* of the framework; NULL: none reports */
+
+void gp_feed_framework_start(const char *name)
+{
+    __atomic_store_n(&x_name, name, __ATOMIC_RELAXED);
+}
+
+/* One writer at a time, as feed.h demands; readers want the words one by one. */
+static void word_add(int64_t *word, int64_t n)
+{
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static void count_add(uint64_t *word)
+{
+    __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+
+void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
+{
+    struct gp_account *account = op == GP_TAKEN ? NULL : gp_account_of(segment->device);
+    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1;
+    if (!account)
+        return;
+    __atomic_fetch_add(&account->framework.x_segments, sign, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&account->framework.x_segment_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
+}
+
+/* Blocks that were there before the first report: their number is not known. */
+static GP_COLD void framework_baseline(struct gp_framework *framework, const struct gp_framework_event *event,
+                                       uint8_t owner)
+{
+    int64_t before = event->allocated_bytes - event->bytes;
+    if (event->allocated_bytes < 0 || before <= 0)
+        return;
+    struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = before, .class_bytes = INT64_MAX, .owner = owner};
+    gp_account_move(event->device, GP_ADD, &move);
+    word_add(&framework->x_allocated_bytes, before);
+}
+
+static void framework_compare(struct gp_framework *framework, const struct gp_framework_event *event)
+{
+    if (event->allocated_bytes < 0)
+        return;
+    __atomic_store_n(&framework->x_their_allocated_bytes, event->allocated_bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&framework->x_their_reserved_bytes, event->reserved_bytes, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(__atomic_load_n(&framework->x_allocated_bytes, __ATOMIC_RELAXED) != event->allocated_bytes))
+        count_add(&framework->x_allocated_differs);
+    if (GP_UNLIKELY(__atomic_load_n(&framework->x_segment_bytes, __ATOMIC_RELAXED) != event->reserved_bytes))
+        count_add(&framework->x_reserved_differs);
+}
+
+static void framework_alloc(const struct gp_framework_event *event, uint8_t owner)
+{
+    struct gp_record old, record = {
+                              .key = event->address,
+                              .space = GP_SPACE_BLOCK,
+                              .kind = GP_KIND_LINEAR,
+                              .device = (uint8_t)event->device,
+                              .owner = owner,
+                              .bytes = (uint64_t)event->bytes,
+                              .requested_bytes = (uint64_t)event->bytes,
+                              .time_ns = gp_clock_ns(),
+                              .site = gp_event_here(event->device, GP_KIND_LINEAR),
+                          };
+    struct gp_move move = gp_account_block_move(&record);
+    gp_account_move(event->device, GP_ADD, &move);
+    int status = gp_map_insert(gp_accounts.blocks, &record, &old);
+    if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
+        gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
+    gp_event_record(GP_EVENT_ALLOC, &record, 0);
+}
+
+static void framework_free(const struct gp_framework_event *event, uint8_t owner)
+{
+    struct gp_record record;
+    bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
+    if (GP_UNLIKELY(!known)) /* from before the first report */
+        record = (struct gp_record){.key = event->address,
+                                    .space = GP_SPACE_BLOCK,
+                                    .kind = GP_KIND_LINEAR,
+                                    .device = (uint8_t)event->device,
+                                    .owner = owner};
+    record.bytes = record.requested_bytes = (uint64_t)-event->bytes;
+    struct gp_move move = gp_account_block_move(&record);
+    move.count = known;
+    if (GP_UNLIKELY(!known))
+        move.class_bytes = INT64_MAX; /* as framework_baseline counted it */
+    gp_account_move(event->device, GP_SUB, &move);
+    gp_event_record(GP_EVENT_FREE, &record, 0);
+}
+
+void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner)
+{
+    struct gp_account *account = gp_account_of(event->device);
+    if (GP_UNLIKELY(!account || event->bytes == 0))
+        return;
+    struct gp_framework *framework = &account->framework;
+    if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
+        framework_baseline(framework, event, owner);
+    count_add(&framework->x_events);
+    if (event->bytes > 0)
+        framework_alloc(event, owner);
+    else
+        framework_free(event, owner);
+    word_add(&framework->x_allocated_bytes, event->bytes);
+    word_add(&framework->x_blocks, event->bytes > 0 ? 1 : -1);
+    framework_compare(framework, event);
+    if (GP_UNLIKELY(__atomic_load_n(&framework->x_failing, __ATOMIC_RELAXED)))
+        __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
+}
+
+/* A failed request for a segment. The framework frees its cache and asks again, several times: one
+ * retry. True: the failure is not the end. */
+bool gp_framework_failed(int device)
+{
+    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    if (!__atomic_load_n(&x_name, __ATOMIC_RELAXED) || !account || !gp_owner_here().segment)
+        return false;
+    if (!__atomic_exchange_n(&account->framework.x_failing, 1, __ATOMIC_RELAXED))
+        __atomic_fetch_add(&account->framework.x_retries, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context)
+{
+    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    if (!account || !__atomic_load_n(&account->framework.x_failing, __ATOMIC_RELAXED))
+        return false;
+    account->framework.ctx = ctx;
+    account->framework.context = context;
+    return true;
+}
+
+void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
+        return;
+    struct gp_framework *framework = &account->framework;
+    __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&framework->x_ooms, 1, __ATOMIC_RELAXED);
+    gp_event_oom(api, requested_bytes, device);
+    gp_feed_oom_context(framework->ctx, framework->context);
+    framework->ctx = 0;
+}
+
+static int64_t word(const int64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+bool gp_tap_framework(unsigned index, struct gp_wire_framework *out)
+{
+    struct gp_account *account =
+        index < GP_WIRE_GPUS ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
+    const char *name = __atomic_load_n(&x_name, __ATOMIC_RELAXED);
+    memset(out, 0, sizeof(*out));
+    if (!account || !name || !__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
+        return false;
+    const struct gp_framework *framework = &account->framework;
+    strncpy(out->name, name, sizeof(out->name) - 1);
+    out->blocks = word(&framework->x_blocks);
+    out->segments = word(&framework->x_segments);
+    out->allocated_bytes = word(&framework->x_allocated_bytes);
+    out->reserved_bytes = word(&framework->x_segment_bytes);
+    out->their_allocated_bytes = word(&framework->x_their_allocated_bytes);
+    out->their_reserved_bytes = word(&framework->x_their_reserved_bytes);
+    out->events = __atomic_load_n(&framework->x_events, __ATOMIC_RELAXED);
+    out->allocated_differs = __atomic_load_n(&framework->x_allocated_differs, __ATOMIC_RELAXED);
+    out->reserved_differs = __atomic_load_n(&framework->x_reserved_differs, __ATOMIC_RELAXED);
+    out->retries = __atomic_load_n(&framework->x_retries, __ATOMIC_RELAXED);
+    out->ooms = __atomic_load_n(&framework->x_ooms, __ATOMIC_RELAXED);
+    return true;
+}

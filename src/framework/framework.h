@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * framework.h: sees the blocks of frameworks' own allocators. Called by inject/ at the start.
+ */
+#ifndef GP_FRAMEWORK_FRAMEWORK_H
+#define GP_FRAMEWORK_FRAMEWORK_H
+
+/* Looks for the frameworks that are loaded, now and whenever objects were loaded, and has their
+ * reports of blocks sent to the accounts. Call it once, after gp_owner_start and gp_feed_start. */
+void gp_framework_start(void);
+
+#endif

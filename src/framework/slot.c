@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ * slot.c: see slot.h. Reads the objects' dynamic sections as they lie in memory. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
+#include "framework/slot.h"
+#include "base/compiler.h"
+#include "base/loader.h"
+#include <elf.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define SLOT_JUMP   R_X86_64_JUMP_SLOT
+#define SLOT_GLOBAL R_X86_64_GLOB_DAT
+#elif defined(__aarch64__)
+#define SLOT_JUMP   R_AARCH64_JUMP_SLOT
+#define SLOT_GLOBAL R_AARCH64_GLOB_DAT
+#else
+#error "unknown relocation types"
+#endif
+
+/* What an object's dynamic section says. */
+struct image {
+    uint64_t base, low, high; /* load address; the addresses that the object occupies */
+    uint64_t relro_low, relro_high;
+    const char *path;
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const uint32_t *hash; /* DT_GNU_HASH */
+    const ElfW(Rela) * jumps, *relas;
+    uint64_t jump_bytes, rela_bytes;
+};
+
+/* The loader has made these addresses absolute in most objects (not in the vDSO, nor on some
+ * systems). */
+static const void *image_at(const struct image *image, uint64_t value)
+{
+    return (const void *)(uintptr_t)(value >= image->low && value < image->high ? value : image->base + value);
+}
+
+static void image_dynamic(struct image *image, const ElfW(Dyn) * dynamic)
+{
+    for (; dynamic->d_tag != DT_NULL; dynamic++) {
+        uint64_t value = dynamic->d_un.d_val;
+        switch (dynamic->d_tag) {
+        case DT_SYMTAB:
+            image->symbols = image_at(image, value);
+            break;
+        case DT_STRTAB:
+            image->strings = image_at(image, value);
+            break;
+        case DT_GNU_HASH:
+            image->hash = image_at(image, value);
+            break;
+        case DT_JMPREL:
+            image->jumps = image_at(image, value);
+            break;
+        case DT_PLTRELSZ:
+            image->jump_bytes = value;
+            break;
+        case DT_RELA:
+            image->relas = image_at(image, value);
+            break;
+        case DT_RELASZ:
+            image->rela_bytes = value;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static bool image_read(struct image *image, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+    *image = (struct image){.base = info->dlpi_addr, .low = UINT64_MAX, .path = info->dlpi_name ? info->dlpi_name : ""};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type == PT_LOAD) {
+            image->low = start < image->low ? start : image->low;
+            image->high = start + header->p_memsz > image->high ? start + header->p_memsz : image->high;
+        } else if (header->p_type == PT_DYNAMIC) {
+            dynamic = (const void *)(uintptr_t)start;
+        } else if (header->p_type == PT_GNU_RELRO) {
+            image->relro_low = start;
+            image->relro_high = start + header->p_memsz;
+        }
+    }
+    if (!dynamic || image->low >= image->high)
+        return false;
+    image_dynamic(image, dynamic);
+    return image->symbols && image->strings;
+}
+
+static bool image_is(const struct image *image, const char *prefix)
+{
+    const char *slash = strrchr(image->path, '/'), *base = slash ? slash + 1 : image->path;
+    return strncmp(base, prefix, strlen(prefix)) == 0;
+}
+
+/* ---- the definition ------------------------------------------------------------------------------------------------ */
+
+static uint32_t gnu_hash(const char *name)
+{
+    uint32_t hash = 5381; /* the hash of DT_GNU_HASH */
+    for (; *name; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash;
+}
+
+/* DT_GNU_HASH: bucket count, first hashed symbol, words of the filter, shift; filter, buckets, chains. */
+static void *image_define(const struct image *image, const char *name)
+{
+    const uint32_t *head = image->hash;
+    if (!head || !head[0])
+        return NULL;
+    const uint32_t *buckets = (const uint32_t *)((const uint64_t *)(head + 4) + head[2]), *chains = buckets + head[0];
+    uint32_t hash = gnu_hash(name), index = buckets[hash % head[0]];
+    for (; index >= head[1] && index; index++) {
+        const ElfW(Sym) *symbol = &image->symbols[index];
+        uint32_t link = chains[index - head[1]];
+        if ((link | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            strcmp(image->strings + symbol->st_name, name) == 0)
+            return (void *)(uintptr_t)(image->base + symbol->st_value);
+        if (link & 1)
+            return NULL;
+    }
+    return NULL;
+}
+
+static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct gp_import *import = arg;
+    struct image image;
+    (void)size;
+    if (image_read(&image, info) && image_is(&image, import->definer))
+        import->x_original = image_define(&image, import->name);
+    return import->x_original != NULL;
+}
+
+/* ---- the slots ----------------------------------------------------------------------------------------------------- */
+
+static bool slot_write(const struct image *image, uint64_t *slot, void *function)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)slot & ~(page - 1);
+    /* The loader protects whole pages of the range. */
+    bool read_only = at >= (image->relro_low & ~(page - 1)) && at < (image->relro_high & ~(page - 1));
+    if (read_only && mprotect((void *)(uintptr_t)at, page, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    /* [slot.R] release: the import's original, which the replacement reads; pairs with the program's
+     * own load of the slot. */
+    __atomic_store_n(slot, (uint64_t)(uintptr_t)function, __ATOMIC_RELEASE);
+    return !read_only || mprotect((void *)(uintptr_t)at, page, PROT_READ) == 0;
+}
+
+static void slot_replace(const struct image *image, uint64_t *slot, struct gp_import *import)
+{
+    uint64_t value = __atomic_load_n(slot, __ATOMIC_RELAXED);
+    import->slots++;
+    if (value == (uint64_t)(uintptr_t)import->replacement)
+        return;
+    if (value < image->low && value < image->high - image->low)
+        return; /* not relocated yet */
+    if (!slot_write(image, slot, import->replacement))
+        import->refused++;
+}
+
+struct replace {
+    struct gp_import *imports;
+    unsigned count;
+};
+
+static void image_replace(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes, struct gp_import *import)
+{
+    for (uint64_t i = 0; i < bytes / sizeof(*relas); i++) {
+        uint64_t type = ELF64_R_TYPE(relas[i].r_info), symbol = ELF64_R_SYM(relas[i].r_info);
+        if (type != SLOT_JUMP && type != SLOT_GLOBAL)
+            continue;
+        const char *name = image->strings + image->symbols[symbol].st_name;
+        if (strcmp(name, import->name) == 0)
+            slot_replace(image, (uint64_t *)(uintptr_t)(image->base + relas[i].r_offset), import);
+    }
+}
+
+static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct replace *replace = arg;
+    struct image image;
+    (void)size;
+    if (!image_read(&image, info))
+        return 0;
+    for (unsigned n = 0; n < replace->count; n++)
+        if (replace->imports[n].x_original && image_is(&image, replace->imports[n].importer)) {
+            image_replace(&image, image.jumps, image.jump_bytes, &replace->imports[n]);
+            image_replace(&image, image.relas, image.rela_bytes, &replace->imports[n]);
+        }
+    return 0;
+}
+
+bool gp_slots_replace(struct gp_import *imports, unsigned count)
+{
+    struct replace replace = {imports, count};
+    for (unsigned n = 0; n < count; n++) {
+        imports[n].slots = imports[n].refused = 0;
+        if (!imports[n].x_original && !gp_loader_look(define_visit, &imports[n]))
+            return false;
+    }
+    return gp_loader_look(replace_visit, &replace);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * slot.h: replaces a function that loaded objects import from another one, by writing into the
+ * slots (global offset table) through which they call it.
+ *
+ * A slot holds the function's address, if it was bound when its object was loaded or has been
+ * called since; or an address inside its own object, which resolves it at the first call; or a
+ * small number, while another thread relocates the object. The last kind is left alone until the
+ * next look. A thread that is inside the resolver may write the original over a new slot, so each
+ * look checks all slots again.
+ */
+#ifndef GP_FRAMEWORK_SLOT_H
+#define GP_FRAMEWORK_SLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gp_import {
+    const char *name;               /* of the symbol */
+    void *replacement;              /* our function */
+    const char *definer, *importer; /* file names of the objects that define it and import it start so */
+    void *x_original;               /* the definition; set before the first slot is replaced */
+    uint32_t slots, refused;        /* found at the last look; that could not be written */
+};
+
+/* Looks through all loaded objects for each import and replaces its slots. Runs under the loader's
+ * lock, so that no object is unmapped meanwhile; calls mprotect for slots that were made read-only,
+ * and makes them read-only again. False: the process forks just now, and nothing was looked at.
+ * One thread at a time. */
+bool gp_slots_replace(struct gp_import *imports, unsigned count);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * torch.c: PyTorch's caching allocator. For every block that it hands out or takes back,
+ * libc10_cuda.so calls an exported function of libc10.so that informs PyTorch's profiler, whether
+ * or not one is active, with its lock of the device held. The calls are led through the functions
+ * here, which report the block to the accounts and go on to PyTorch's function.
+ *
+ * Why no block is missed: before the first block of a device, PyTorch takes a segment from the
+ * driver on the same thread, and in that driver call the slots are replaced if its libraries are
+ * new. Blocks that were there before are in the totals that come with each call.
+ *
+ * PyTorch's function may throw; nothing is held here when it is called. The allocators that do not
+ * call it (backend:cudaMallocAsync, pluggable ones, PYTORCH_NO_CUDA_MEMORY_CACHING) take each block
+ * from the driver, where it is seen.
+ */
+#include "account/feed.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "framework/framework.h"
+#include "framework/slot.h"
+#include "owner/owner.h"
+#include <errno.h>
+#include <stdlib.h>
+
+/* c10::Device: two bytes by value, in the low half of an integer register. */
+struct torch_device {
+    int8_t type, index;
+};
+#define TORCH_CUDA 1 /* c10::DeviceType::CUDA */
+
+typedef void report_fn(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct torch_device device);
+typedef void old_report_fn(void *pointer, int64_t bytes, struct torch_device device);
+typedef void oom_fn(int64_t bytes, uint64_t allocated, uint64_t reserved, struct torch_device device);
+
+static report_fn report;
+static old_report_fn old_report;
+static oom_fn out_of_memory;
+
+/* Names by version: unsigned totals since 2.x, signed since 1.10 (the same registers), none since 1.6. */
+enum { TORCH_REPORT, TORCH_REPORT_SIGNED, TORCH_REPORT_OLD, TORCH_OOM, TORCH_OOM_SIGNED, TORCH_IMPORTS };
+#define TORCH_IMPORT(_name, _function)                                                                                 \
+    {                                                                                                                  \
+        .name = "_ZN3c10" _name, .replacement = (void *)(_function), .definer = "libc10.so", .importer = "libc10_cuda" \
+    }
+static struct gp_import imports[TORCH_IMPORTS] = {
+    [TORCH_REPORT] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", report),
+    [TORCH_REPORT_SIGNED] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlllNS_6DeviceE", report),
+    [TORCH_REPORT_OLD] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlNS_6DeviceE", old_report),
+    [TORCH_OOM] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElmmNS_6DeviceE", out_of_memory),
+    [TORCH_OOM_SIGNED] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElllNS_6DeviceE", out_of_memory),
+};
+
+static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_FRAMEWORK);
+static uint8_t owner; /* PyTorch's row; set before the first slot is replaced */
+
+/* One of two imports exists in a version. */
+static void *original(unsigned one, unsigned other)
+{
+    return imports[one].x_original ? imports[one].x_original : imports[other].x_original;
+}
+
+static void torch_block(void *pointer, int64_t bytes, int64_t allocated, int64_t reserved, struct torch_device device)
+{
+    int saved_errno = errno;
+    if (device.type != TORCH_CUDA || !gp_thread_enter())
+        return;
+    const struct gp_framework_event event = {
+        .device = device.index,
+        .address = (uint64_t)(uintptr_t)pointer,
+        .bytes = bytes,
+        .allocated_bytes = allocated,
+        .reserved_bytes = reserved,
+    };
+    gp_feed_framework_block(&event, owner);
+    gp_thread_leave();
+    errno = saved_errno;
+}
+
+static void report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct torch_device device)
+{
+    torch_block(pointer, bytes, (int64_t)allocated, (int64_t)reserved, device);
+    ((report_fn *)original(TORCH_REPORT, TORCH_REPORT_SIGNED))(pointer, bytes, allocated, reserved, device);
+}
+
+static void old_report(void *pointer, int64_t bytes, struct torch_device device)
+{
+    torch_block(pointer, bytes, -1, -1, device);
+    ((old_report_fn *)imports[TORCH_REPORT_OLD].x_original)(pointer, bytes, device);
+}
+
+static void out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, struct torch_device device)
+{
+    int saved_errno = errno;
+    if (device.type == TORCH_CUDA && gp_thread_enter()) {
+        gp_feed_framework_oom("PyTorch's allocator", device.index, (uint64_t)bytes);
+        gp_thread_leave();
+        errno = saved_errno;
+    }
+    ((oom_fn *)original(TORCH_OOM, TORCH_OOM_SIGNED))(bytes, allocated, reserved, device);
+}
+
+/* PyTorch looks once, at its first allocation, and then reports no block. */
+static bool torch_uncached(void)
+{
+    return getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL;
+}
+
+static void torch_find(void)
+{
+    static bool told;
+    uint32_t slots = 0, refused = 0;
+    gp_lock_take(&lock);
+    if (!owner)
+        owner = gp_owner_named("pytorch", "libc10_cuda.so");
+    if (gp_slots_replace(imports, TORCH_IMPORTS))
+        for (unsigned i = 0; i < TORCH_IMPORTS; i++) {
+            slots += i <= TORCH_REPORT_OLD ? imports[i].slots : 0;
+            refused += imports[i].refused;
+        }
+    bool seen = slots && !refused && !torch_uncached();
+    if (seen)
+        gp_feed_framework_start("pytorch");
+    gp_owner_segments_of(seen ? "libc10_cuda" : NULL);
+    if (slots && !told) {
+        gp_log(seen ? GP_LOG_INFO : GP_LOG_WARN, "PyTorch's allocator: %s",
+               seen      ? "its blocks are counted"
+               : refused ? "its calls cannot be changed: only its segments are counted"
+                         : "PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own");
+        told = true;
+    }
+    gp_lock_give(&lock);
+}
+
+void gp_framework_start(void)
+{
+    gp_owner_on_change(torch_find);
+    torch_find();
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ * object.c: see object.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
+#include "owner/object.h"
+#include "base/compiler.h"
+#include "base/loader.h"
+#include "owner/owner.h"
+#include <stddef.h>
+#include <string.h>
+
+/* By the start of the file name; the first match counts. Sonames: NVIDIA's packages, and the wheels
+ * of the frameworks. */
+static const struct {
+    const char *prefix, *owner;
+} known[] = {
+    {"libgpuprof", NULL},
+    {"libcuda.so", NULL},
+    {"libcudart.so", NULL},
+    {"libcudart-", NULL}, /* wheels before CUDA 11 put a hash into the name */
+    {"libcupti.so", NULL},
+    {"libnvidia-", NULL},
+    {"libcudadebugger", NULL},
+    {"linux-vdso", NULL},
+    {"ld-linux", NULL},
+    {"libc.so", NULL},
+    {"libc-", NULL},
+    {"libpthread", NULL},
+    {"libdl.so", NULL},
+    {"libdl-", NULL},
+    {"libstdc++", NULL},
+    {"libgcc_s", NULL},
+    {"libffi", NULL},
+    {"_ctypes", NULL},
+    {"libpython", "program"}, /* the interpreter calls the driver through ctypes: the script does */
+    {"libc10", "pytorch"},
+    {"libtorch", "pytorch"},
+    {"libcaffe2", "pytorch"},
+    {"libnccl", "nccl"},
+    {"libnvshmem", "nvshmem"},
+    {"libcublas", "cublas"},
+    {"libcudnn", "cudnn"},
+    {"libcufft", "cufft"},
+    {"libcusparse", "cusparse"},
+    {"libcusolver", "cusolver"},
+    {"libcutensor", "cutensor"},
+    {"libcurand", "curand"},
+    {"libnpp", "npp"},
+    {"libnvjpeg", "nvjpeg"},
+    {"libnvinfer", "tensorrt"},
+    {"libtriton", "triton"},
+    {"cuda_utils", "triton"}, /* Triton compiles its launcher under this name */
+    {"librmm", "rmm"},
+    {"libcudf", "cudf"},
+    {"libtensorflow", "tensorflow"},
+    {"_pywrap_tensorflow", "tensorflow"},
+    {"xla_cuda_plugin", "xla"},
+    {"xla_extension", "xla"},
+    {"libjax", "xla"},
+    {"libonnxruntime", "onnxruntime"},
+    {"onnxruntime", "onnxruntime"},
+    {"libpaddle", "paddle"},
+    {"libggml", "ggml"},
+    {"libllama", "ggml"},
+};
+
+/* By a folder in the path: extension modules have general names. */
+static const struct {
+    const char *folder, *owner;
+} packages[] = {
+    {"/cupy/", "cupy"}, {"/cupy_backends/", "cupy"}, {"/pycuda/", "pycuda"}, {"/torch/", "pytorch"},
+    {"/rmm/", "rmm"},   {"/vllm/", "vllm"},          {"/triton/", "triton"}, {"/cuda/bindings/", "cuda-python"},
+};
+
+static const char *object_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *gp_object_owner(const char *path)
+{
+    const char *base = object_base(path);
+    if (!*path)
+        return "program";
+    for (unsigned i = 0; i < GP_COUNT(known); i++)
+        if (strncmp(base, known[i].prefix, strlen(known[i].prefix)) == 0)
+            return known[i].owner;
+    for (unsigned i = 0; i < GP_COUNT(packages); i++)
+        if (strstr(path, packages[i].folder))
+            return packages[i].owner;
+    return "";
+}
+
+struct object_list {
+    struct gp_object *objects;
+    unsigned count;
+};
+
+static int object_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object_list *list = arg;
+    uint64_t low = UINT64_MAX, high = 0;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type != PT_LOAD || !(header->p_flags & PF_X))
+            continue;
+        low = start < low ? start : low;
+        high = start + header->p_memsz > high ? start + header->p_memsz : high;
+    }
+    if (low >= high || list->count == GP_OBJECTS)
+        return 0;
+    /* The kernel maps objects downwards, so the loader's list is nearly in falling order, but for the
+     * program itself, which comes first. */
+    unsigned at = list->count++;
+    for (; at > 0 && list->objects[at - 1].low < low; at--)
+        list->objects[at] = list->objects[at - 1];
+    struct gp_object *object = &list->objects[at];
+    const char *path = info->dlpi_name ? info->dlpi_name : "", *base = object_base(path);
+    *object = (struct gp_object){.low = low, .high = high, .owner = gp_object_owner(path), .x_row = GP_OBJECT_NO_ROW};
+    memcpy(object->name, base, strnlen(base, sizeof(object->name) - 1));
+    if ((uint64_t)(uintptr_t)gp_object_list - low < high - low)
+        object->owner = NULL; /* gpuprof, under whatever name */
+    return 0;
+}
+
+int gp_object_list(struct gp_object objects[GP_OBJECTS])
+{
+    struct object_list list = {objects, 0};
+    return gp_loader_look(object_visit, &list) ? (int)list.count : -1;
+}
+
+int gp_object_find(const struct gp_object *objects, unsigned count, uint64_t pc)
+{
+    unsigned low = 0, high = count;
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        if (objects[middle].low > pc)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && pc < objects[low].high ? (int)low : -1;
+}

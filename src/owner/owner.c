@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * owner.c: finds the owner of a driver call by the return addresses of its thread; see owner.h.
+ *
+ * The list of objects is copied from the loader whenever that has changed, under `lock`. Readers
+ * take no lock: they read between two equal even values of x_turn. A row is given to an owner when
+ * it owns memory for the first time, and is never taken back.
+ */
+#include "owner/owner.h"
+#include "base/lock.h"
+#include "base/testpoint.h"
+#include "owner/object.h"
+#include "site/native.h"
+#include "site/stack.h"
+#include <string.h>
+
+/* Return addresses that are looked at. From the callback to a library that calls the runtime are 8
+ * frames with CUPTI; a custom allocator under a framework's adds 10. */
+#define OWNER_FRAMES 32u
+
+static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_OWNER);
+/* Written under the lock, with x_turn odd. */
+static struct gp_object objects[GP_OBJECTS];
+static unsigned object_count;
+static uint32_t x_turn;       /* [owner.A] [owner.R] */
+static uint64_t x_generation; /* of the loader's list that `objects` copies */
+
+/* Under the lock. */
+static struct gp_wire_owner rows[GP_WIRE_OWNERS];
+static unsigned row_count;
+
+static bool started; /* constant after start */
+static void (*x_changed)(void);
+static const char *x_segment_prefix;
+
+/* ---- the table of owners ---------------------------------------------------------------------------------------- */
+
+static void owner_row(unsigned row, const char *owner, const char *library)
+{
+    memcpy(rows[row].owner, owner, strnlen(owner, sizeof(rows[row].owner) - 1));
+    memcpy(rows[row].library, library, strnlen(library, sizeof(rows[row].library) - 1));
+}
+
+/* Under the lock. */
+static uint8_t owner_named(const char *owner, const char *library)
+{
+    unsigned row = 0;
+    while (row < row_count && strncmp(rows[row].owner, owner, sizeof(rows[row].owner) - 1) != 0)
+        row++;
+    if (row == row_count && row < GP_OWNER_OTHER) {
+        owner_row(row, owner, library);
+        row_count++;
+    }
+    if (row == row_count) {
+        row = GP_OWNER_OTHER;
+        owner_row(row, "other", "");
+    }
+    return (uint8_t)row;
+}
+
+uint8_t gp_owner_named(const char *owner, const char *library)
+{
+    gp_lock_take(&lock);
+    uint8_t row = owner_named(owner, library);
+    gp_lock_give(&lock);
+    return row;
+}
+
+unsigned gp_owner_rows(struct gp_wire_owner out[GP_WIRE_OWNERS])
+{
+    gp_lock_take(&lock);
+    unsigned count = rows[GP_OWNER_OTHER].owner[0] ? GP_WIRE_OWNERS : row_count;
+    memcpy(out, rows, sizeof(rows));
+    gp_lock_give(&lock);
+    return count;
+}
+
+/* ---- the list of objects ---------------------------------------------------------------------------------------- */
+
+static GP_COLD void owner_refresh(uint64_t generation)
+{
+    gp_lock_take(&lock);
+    if (x_generation != generation) {
+        /* Odd before any entry changes: the exchange is a full barrier; pairs with [owner.A]. */
+        __atomic_exchange_n(&x_turn, x_turn + 1, __ATOMIC_SEQ_CST);
+        int count = gp_object_list(objects);
+        GP_TESTPOINT("owner.listed");
+        if (count >= 0)
+            object_count = (unsigned)count;
+        /* [owner.R] release: the entries; pairs with the reader's second load. */
+        __atomic_store_n(&x_turn, x_turn + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&x_generation, count < 0 ? UINT64_MAX : generation, __ATOMIC_RELAXED);
+    }
+    gp_lock_give(&lock);
+    void (*changed)(void) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
+    if (changed)
+        changed();
+}
+
+/* Under the lock. An object without a known name owns under its own, without the version:
+ * libmyengine.so. */
+static GP_COLD uint8_t owner_learn(uint64_t pc)
+{
+    char name[GP_OBJECT_NAME] = "";
+    gp_lock_take(&lock);
+    int at = gp_object_find(objects, object_count, pc);
+    uint8_t row = GP_OWNER_UNKNOWN;
+    if (at >= 0 && objects[at].owner) {
+        struct gp_object *object = &objects[at];
+        memcpy(name, object->name, sizeof(name) - 1);
+        char *end = strstr(name, ".so");
+        if (end)
+            end[3] = '\0';
+        row = owner_named(*object->owner ? object->owner : name, object->name);
+        __atomic_store_n(&object->x_row, row, __ATOMIC_RELAXED);
+    }
+    gp_lock_give(&lock);
+    return row;
+}
+
+/* What a stack shows; valid if the turn did not change meanwhile. */
+struct owner_answer {
+    uint64_t pc; /* in the owner; 0: none */
+    uint8_t row; /* GP_OBJECT_NO_ROW: still to be learned */
+    bool segment;
+};
+
+static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, const char *segments)
+{
+    struct owner_answer answer = {0};
+    size_t length = segments ? strlen(segments) : 0;
+    unsigned count = object_count < GP_OBJECTS ? object_count : GP_OBJECTS;
+    for (unsigned i = 0; i < n && (!answer.pc || (segments && !answer.segment)); i++) {
+        /* A return address may be the first byte after its function, and so after its object. */
+        int at = gp_object_find(objects, count, pcs[i] - 1);
+        if (at < 0)
+            continue;
+        if (!answer.pc && objects[at].owner) {
+            answer.pc = pcs[i] - 1;
+            answer.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_RELAXED);
+        }
+        if (segments && strncmp(objects[at].name, segments, length) == 0)
+            answer.segment = true;
+    }
+    return answer;
+}
+
+struct gp_owner gp_owner_here(void)
+{
+    uint64_t pcs[OWNER_FRAMES];
+    struct owner_answer answer = {0};
+    bool more;
+    uint32_t turn;
+    if (!started)
+        return (struct gp_owner){GP_OWNER_UNKNOWN, false};
+    unsigned n = gp_stack_native(pcs, OWNER_FRAMES, &more);
+    uint64_t generation = gp_stack_generation();
+    if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_RELAXED)))
+        owner_refresh(generation);
+    const char *segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
+    do {
+        turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A] acquire: pairs with [owner.R] */
+        if (GP_UNLIKELY(turn & 1)) {                       /* wait for the thread that reads the list */
+            gp_lock_take(&lock);
+            gp_lock_give(&lock);
+            continue;
+        }
+        answer = owner_search(pcs, n, segments);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the entries before the second load */
+    } while (turn & 1 || __atomic_load_n(&x_turn, __ATOMIC_RELAXED) != turn);
+    if (GP_UNLIKELY(answer.pc && answer.row == GP_OBJECT_NO_ROW))
+        answer.row = owner_learn(answer.pc);
+    return (struct gp_owner){answer.pc ? answer.row : GP_OWNER_UNKNOWN, answer.segment};
+}
+
+void gp_owner_on_change(void (*changed)(void))
+{
+    __atomic_store_n(&x_changed, changed, __ATOMIC_RELEASE);
+}
+
+void gp_owner_segments_of(const char *prefix)
+{
+    __atomic_store_n(&x_segment_prefix, prefix, __ATOMIC_RELAXED);
+}
+
+int gp_owner_start(void)
+{
+    int error = gp_native_start();
+    if (error)
+        return error;
+    gp_lock_take(&lock);
+    owner_row(GP_OWNER_UNKNOWN, "unknown", "");
+    row_count = GP_OWNER_UNKNOWN + 1;
+    x_generation = UINT64_MAX; /* no list has this number */
+    gp_lock_give(&lock);
+    started = true;
+    return 0;
+}
