@@ -126,6 +126,13 @@ static unsigned account_parts(const struct gp_record *record)
     return record->segment ? parts & ~GP_PART_ALLOCATED : parts;
 }
 
+/* PyTorch's small pool has segments of 2 MiB (kSmallBuffer); those of the large one start at 10 MiB. */
+static int64_t account_class(const struct gp_record *record)
+{
+    const uint64_t small_segment = 2u << 20;
+    return record->segment && record->bytes <= small_segment ? 1 : (int64_t)record->bytes;
+}
+
 struct gp_move gp_account_block_move(const struct gp_record *record)
 {
     return (struct gp_move){
@@ -133,7 +140,7 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
         .parts = account_parts(record),
         .bytes = (int64_t)record->bytes,
         .requested_bytes = (int64_t)record->requested_bytes,
-        .class_bytes = (int64_t)record->bytes,
+        .class_bytes = account_class(record),
         .count = 1,
         .owner = record->owner,
     };
