@@ -79,7 +79,9 @@ void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *mo
 void gp_account_own(struct gp_record *record);
 /* An out-of-memory error: counted, among the events, and reported. */
 void gp_event_oom(const char *api, uint64_t requested_bytes, int device);
-/* framework.c: a driver allocation of that device failed. True: a framework made it for a segment. */
+/* frameworkretry.c: of the framework that reports its blocks; NULL: none does. */
+const char *gp_framework_name(void);
+/* A driver allocation of that device failed. True: a framework made it for a segment. */
 bool gp_framework_failed(int device);
 /* True: the failure was such a one; its context is kept, for the report if the framework gives up. */
 bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);

@@ -13,15 +13,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
-#include "owner/owner.h"
 #include <string.h>
-
-static const char *x_name; /* of the framework; NULL: none reports */
-
-void gp_feed_framework_start(const char *name)
-{
-    __atomic_store_n(&x_name, name, __ATOMIC_RELAXED);
-}
 
 /* One writer at a time, as feed.h demands; readers want the words one by one. */
 static void word_add(int64_t *word, int64_t n)
@@ -128,35 +120,15 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
         __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
 }
 
-/* A failed request for a segment. The framework frees its cache and asks again, several times: one
- * retry. True: the failure is not the end. */
-bool gp_framework_failed(int device)
-{
-    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
-    if (!__atomic_load_n(&x_name, __ATOMIC_RELAXED) || !account || !gp_owner_here().segment)
-        return false;
-    if (!__atomic_exchange_n(&account->framework.x_failing, 1, __ATOMIC_RELAXED))
-        __atomic_fetch_add(&account->framework.x_retries, 1, __ATOMIC_RELAXED);
-    return true;
-}
-
-bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context)
-{
-    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
-    if (!account || !__atomic_load_n(&account->framework.x_failing, __ATOMIC_RELAXED))
-        return false;
-    account->framework.ctx = ctx;
-    account->framework.context = context;
-    return true;
-}
-
 void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes)
 {
     struct gp_account *account = gp_account_of(device);
     if (!account)
         return;
     struct gp_framework *framework = &account->framework;
-    __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
+    /* It also retries where its own limit, and not the driver, refuses the memory. */
+    if (!__atomic_exchange_n(&framework->x_failing, 0, __ATOMIC_RELAXED))
+        __atomic_fetch_add(&framework->x_retries, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&framework->x_ooms, 1, __ATOMIC_RELAXED);
     gp_event_oom(api, requested_bytes, device);
     gp_feed_oom_context(framework->ctx, framework->context);
@@ -172,7 +144,7 @@ bool gp_tap_framework(unsigned index, struct gp_wire_framework *out)
 {
     struct gp_account *account =
         index < GP_WIRE_GPUS ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
-    const char *name = __atomic_load_n(&x_name, __ATOMIC_RELAXED);
+    const char *name = gp_framework_name();
     memset(out, 0, sizeof(*out));
     if (!account || !name || !__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
         return false;

@@ -13,15 +13,15 @@
 #include <stdint.h>
 
 enum gp_lock_rank {
-    GP_RANK_GROW = 1, /* cache: driver memory requested or released; the backend runs inside */
-    GP_RANK_PUBLISH,  /* export: one publisher at a time; takes account's locks inside */
-    GP_RANK_BATCH,    /* export: one batch at a time; takes account's locks inside */
-    GP_RANK_ACCOUNT,  /* account: device identities, polled parts */
-    GP_RANK_CACHE,    /* cache: blocks and indexes; the counters' mutex is taken inside */
-    GP_RANK_SITE,     /* site: new call sites and names; nothing inside */
+    GP_RANK_GROW = 1,  /* cache: driver memory requested or released; the backend runs inside */
+    GP_RANK_PUBLISH,   /* export: one publisher at a time; takes account's locks inside */
+    GP_RANK_BATCH,     /* export: one batch at a time; takes account's locks inside */
+    GP_RANK_ACCOUNT,   /* account: device identities, polled parts */
+    GP_RANK_CACHE,     /* cache: blocks and indexes; the counters' mutex is taken inside */
+    GP_RANK_SITE,      /* site: new call sites and names; nothing inside */
     GP_RANK_FRAMEWORK, /* framework: replaced slots; takes owner's lock inside */
-    GP_RANK_OWNER,    /* owner: the list of objects, which the loader's own lock guards inside */
-    GP_RANK_RECORD,   /* record: the result of the recording; nothing inside */
+    GP_RANK_OWNER,     /* owner: the list of objects, which the loader's own lock guards inside */
+    GP_RANK_RECORD,    /* record: the result of the recording; nothing inside */
 };
 
 struct gp_lock {

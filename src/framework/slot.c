@@ -133,7 +133,7 @@ static void *image_define(const struct image *image, const char *name)
 
 static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct gp_import *import = arg;
+    struct gp_slot_import *import = arg;
     struct image image;
     (void)size;
     if (image_read(&image, info) && image_is(&image, import->definer))
@@ -150,13 +150,13 @@ static bool slot_write(const struct image *image, uint64_t *slot, void *function
     bool read_only = at >= (image->relro_low & ~(page - 1)) && at < (image->relro_high & ~(page - 1));
     if (read_only && mprotect((void *)(uintptr_t)at, page, PROT_READ | PROT_WRITE) != 0)
         return false;
-    /* [slot.R] release: the import's original, which the replacement reads; pairs with the program's
-     * own load of the slot. */
+    /* The program's load of the slot does not order anything after it, but its call depends on the
+     * address that it loaded, and the original was stored a system call or more before. */
     __atomic_store_n(slot, (uint64_t)(uintptr_t)function, __ATOMIC_RELEASE);
     return !read_only || mprotect((void *)(uintptr_t)at, page, PROT_READ) == 0;
 }
 
-static void slot_replace(const struct image *image, uint64_t *slot, struct gp_import *import)
+static void slot_replace(const struct image *image, uint64_t *slot, struct gp_slot_import *import)
 {
     uint64_t value = __atomic_load_n(slot, __ATOMIC_RELAXED);
     import->slots++;
@@ -169,11 +169,12 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_im
 }
 
 struct replace {
-    struct gp_import *imports;
+    struct gp_slot_import *imports;
     unsigned count;
 };
 
-static void image_replace(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes, struct gp_import *import)
+static void image_replace(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes,
+                          struct gp_slot_import *import)
 {
     for (uint64_t i = 0; i < bytes / sizeof(*relas); i++) {
         uint64_t type = ELF64_R_TYPE(relas[i].r_info), symbol = ELF64_R_SYM(relas[i].r_info);
@@ -200,7 +201,7 @@ static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-bool gp_slots_replace(struct gp_import *imports, unsigned count)
+bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
 {
     struct replace replace = {imports, count};
     for (unsigned n = 0; n < count; n++) {

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gp_import {
+struct gp_slot_import {
     const char *name;               /* of the symbol */
     void *replacement;              /* our function */
     const char *definer, *importer; /* file names of the objects that define it and import it start so */
@@ -27,6 +27,6 @@ struct gp_import {
  * lock, so that no object is unmapped meanwhile; calls mprotect for slots that were made read-only,
  * and makes them read-only again. False: the process forks just now, and nothing was looked at.
  * One thread at a time. */
-bool gp_slots_replace(struct gp_import *imports, unsigned count);
+bool gp_slots_replace(struct gp_slot_import *imports, unsigned count);
 
 #endif

@@ -44,7 +44,7 @@ enum { TORCH_REPORT, TORCH_REPORT_SIGNED, TORCH_REPORT_OLD, TORCH_OOM, TORCH_OOM
     {                                                                                                                  \
         .name = "_ZN3c10" _name, .replacement = (void *)(_function), .definer = "libc10.so", .importer = "libc10_cuda" \
     }
-static struct gp_import imports[TORCH_IMPORTS] = {
+static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_REPORT] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", report),
     [TORCH_REPORT_SIGNED] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlllNS_6DeviceE", report),
     [TORCH_REPORT_OLD] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlNS_6DeviceE", old_report),

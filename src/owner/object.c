@@ -94,7 +94,7 @@ const char *gp_object_owner(const char *path)
 }
 
 struct object_list {
-    struct gp_object *objects;
+    struct gp_owner_object *objects;
     unsigned count;
 };
 
@@ -118,22 +118,23 @@ static int object_visit(struct dl_phdr_info *info, size_t size, void *arg)
     unsigned at = list->count++;
     for (; at > 0 && list->objects[at - 1].low < low; at--)
         list->objects[at] = list->objects[at - 1];
-    struct gp_object *object = &list->objects[at];
+    struct gp_owner_object *object = &list->objects[at];
     const char *path = info->dlpi_name ? info->dlpi_name : "", *base = object_base(path);
-    *object = (struct gp_object){.low = low, .high = high, .owner = gp_object_owner(path), .x_row = GP_OBJECT_NO_ROW};
+    *object =
+        (struct gp_owner_object){.low = low, .high = high, .owner = gp_object_owner(path), .x_row = GP_OBJECT_NO_ROW};
     memcpy(object->name, base, strnlen(base, sizeof(object->name) - 1));
     if ((uint64_t)(uintptr_t)gp_object_list - low < high - low)
         object->owner = NULL; /* gpuprof, under whatever name */
     return 0;
 }
 
-int gp_object_list(struct gp_object objects[GP_OBJECTS])
+int gp_object_list(struct gp_owner_object objects[GP_OBJECTS])
 {
     struct object_list list = {objects, 0};
     return gp_loader_look(object_visit, &list) ? (int)list.count : -1;
 }
 
-int gp_object_find(const struct gp_object *objects, unsigned count, uint64_t pc)
+int gp_object_find(const struct gp_owner_object *objects, unsigned count, uint64_t pc)
 {
     unsigned low = 0, high = count;
     while (low < high) {

@@ -12,22 +12,22 @@
 #define GP_OBJECT_NAME   48u
 #define GP_OBJECT_NO_ROW UINT8_MAX
 
-struct gp_object {
+struct gp_owner_object {
     uint64_t low, high;        /* executable addresses */
     const char *owner;         /* constant text; NULL: passes requests on; "": known by its own name */
     char name[GP_OBJECT_NAME]; /* of its file, without the folder */
     uint8_t x_row;             /* owner.c: its row in the table of owners */
 };
 
-/* Classifies a file by its name alone: as struct gp_object.owner. path: of the object; "" for the
+/* Classifies a file by its name alone: as struct gp_owner_object.owner. path: of the object; "" for the
  * program itself. */
 const char *gp_object_owner(const char *path);
 
 /* Reads the loader's list again into `objects`, by falling address. Returns their number, or -1 if
  * the process forks just now. Called by one thread at a time. */
-int gp_object_list(struct gp_object objects[GP_OBJECTS]);
+int gp_object_list(struct gp_owner_object objects[GP_OBJECTS]);
 
 /* The object of an address among `count` ones in falling order, or -1. */
-int gp_object_find(const struct gp_object *objects, unsigned count, uint64_t pc);
+int gp_object_find(const struct gp_owner_object *objects, unsigned count, uint64_t pc);
 
 #endif

@@ -20,7 +20,7 @@
 
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_OWNER);
 /* Written under the lock, with x_turn odd. */
-static struct gp_object objects[GP_OBJECTS];
+static struct gp_owner_object objects[GP_OBJECTS];
 static unsigned object_count;
 static uint32_t x_turn;       /* [owner.A] [owner.R] */
 static uint64_t x_generation; /* of the loader's list that `objects` copies */
@@ -106,7 +106,7 @@ static GP_COLD uint8_t owner_learn(uint64_t pc)
     int at = gp_object_find(objects, object_count, pc);
     uint8_t row = GP_OWNER_UNKNOWN;
     if (at >= 0 && objects[at].owner) {
-        struct gp_object *object = &objects[at];
+        struct gp_owner_object *object = &objects[at];
         memcpy(name, object->name, sizeof(name) - 1);
         char *end = strstr(name, ".so");
         if (end)
