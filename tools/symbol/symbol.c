@@ -66,8 +66,13 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
     struct gp_object *object = calloc(1, sizeof(*object));
     if (!object)
         return NULL;
-    enum gp_object_problem problem = gp_object_open(object, &symbols->intern, symbols->source.root, module->path,
-                                                    symbols->source.strings + symbols->source.modules[index].build_id);
+    const struct gp_rec_module *recorded = &symbols->source.modules[index];
+    const struct gp_object_source source = {.root = symbols->source.root,
+                                            .path = module->path,
+                                            .build_id = symbols->source.strings + recorded->build_id,
+                                            .start = recorded->start,
+                                            .end = recorded->end};
+    enum gp_object_problem problem = gp_object_open(object, &symbols->intern, &source);
     if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the path may belong to another file by now */
         gp_object_close(object);
         problem = GP_OBJECT_OTHER;
