@@ -295,3 +295,25 @@ Test(foreign, the_name_of_a_shared_debug_file_may_be_a_pipe)
     cr_expect_str_eq(look("a.so"), "probe:0");
     expect_unopened();
 }
+
+Test(foreign, one_note_for_all_objects_that_cannot_be_opened)
+{
+    static const char strings[] = "\0/nowhere/a.so\0/nowhere/b.so\0/nowhere/c.so";
+    struct gp_rec_module modules[3];
+    struct gp_rec_frame frames[3];
+    struct gp_rec_site sites[2] = {{0}, {.first_frame = 0, .frame_count = 3}};
+    const struct gp_frame_text *f;
+    struct gp_symbols *symbols;
+    for (uint32_t i = 0; i < 3; i++) {
+        modules[i] = (struct gp_rec_module){.start = 4096 * i + 4096, .end = 4096 * i + 8192, .path = 1 + 14 * i};
+        frames[i] = (struct gp_rec_frame){.pc = 4096 * i + 4100, .module = i};
+    }
+    struct gp_symbol_source from = {sites, frames, modules, strings, 2, 3, 3, ""};
+    cr_assert_eq(gp_symbols_new(&symbols, &from), 0);
+    gp_symbols_site(symbols, 1, &f);
+    cr_assert(gp_symbols_note(symbols, 0));
+    cr_expect(strstr(gp_symbols_note(symbols, 0), "3 objects cannot be opened"), "%s", gp_symbols_note(symbols, 0));
+    cr_expect(strstr(gp_symbols_note(symbols, 0), "/nowhere/a.so"), "%s", gp_symbols_note(symbols, 0));
+    cr_expect_null(gp_symbols_note(symbols, 1));
+    gp_symbols_free(symbols);
+}
