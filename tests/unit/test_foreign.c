@@ -285,6 +285,22 @@ Test(foreign, split_dwarf_in_a_folder_of_others_is_not_opened)
     expect_unopened();
 }
 
+/* The object does not refer to the shared file, so any with debug information will do. */
+Test(foreign, a_shared_debug_file_is_used_if_its_build_id_fits)
+{
+    compile("shared.so", "");
+    compile("a.so", "-DOTHER");
+    shell("id=$(readelf -n shared.so | sed -n 's/.*Build ID: //p'); (printf '%s/shared.so\\0' && /usr/bin/printf "
+          "\"$(echo $id | sed "
+          "'s/../\\\\x&/g')\") >section",
+          folder);
+    shell("cp a.so b.so && objcopy --add-section .gnu_debugaltlink=section a.so");
+    cr_expect_str_eq(look("a.so"), "probe:1");
+    shell("printf 9 | dd of=section bs=1 conv=notrunc seek=$(($(stat -c %%s section) - 1)) 2>/dev/null");
+    shell("objcopy --add-section .gnu_debugaltlink=section b.so");
+    cr_expect_str_eq(look("b.so"), "probe:0");
+}
+
 /* dwz writes such names; here the section is written by hand. */
 Test(foreign, the_name_of_a_shared_debug_file_may_be_a_pipe)
 {
