@@ -60,6 +60,7 @@ const volatile uint64_t event_cost_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS;
 const volatile uint64_t bucket_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS * GP_MAPS_QUIET_BURST;
 const volatile uint64_t ring_shared_bytes = GP_MAPS_RING_BYTES / 2;
 const volatile uint64_t ring_wake_bytes = GP_MAPS_RING_BYTES / 16;
+const volatile uint64_t entries_of_container = GP_MAPS_ENTRIES_OF_CONTAINER;
 
 /* The initial values of new rows. */
 static const struct gp_bpf_process no_process;
@@ -234,16 +235,45 @@ static __always_inline void leave_device(const struct gp_map_process *row)
         sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
 }
 
-/* The container's entry may be newer than the row: it had no room, or was removed meanwhile. */
-static __always_inline void leave_entries(struct gp_map_process *row)
+/* The container's entry may be newer than what it counts: it had no room, or was removed
+ * meanwhile. */
+static __always_inline void entries_less(uint64_t cgroup_id)
 {
-    uint64_t cgroup_id = row->cgroup_id;
-    if (!(row->flags & GP_MAP_IN_ENTRIES))
-        return;
-    row->flags &= ~GP_MAP_IN_ENTRIES;
     struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
     if (holder && add(holder->entries, -1) == 0)
         add(holder->entries, 1);
+}
+
+static __always_inline void leave_entries(struct gp_map_process *row)
+{
+    if (!(row->flags & GP_MAP_IN_ENTRIES))
+        return;
+    row->flags &= ~GP_MAP_IN_ENTRIES;
+    entries_less(row->cgroup_id);
+}
+
+/* Called before the rows of a batch are processed, by the holder of `busy`. */
+__noinline int reserve_end(struct gp_bpf_process *state)
+{
+    if (!state || !state->reserved_in)
+        return 0;
+    entries_less(state->reserved_in);
+    state->reserved_in = 0;
+    return 1;
+}
+
+/* Called after them: a process that still has no row takes an entry of its container's share, so
+ * that the share limits the table `process` too. state_get checked the limit. */
+__noinline int reserve(struct gp_bpf_process *state, uint64_t cgroup_id)
+{
+    if (!state || state->devices || state->reserved_in)
+        return 0;
+    struct gp_map_container *holder = bpf_map_lookup_elem(&container, &cgroup_id);
+    if (!holder)
+        return 0;
+    add(holder->entries, 1);
+    state->reserved_in = cgroup_id;
+    return 1;
 }
 
 /* Removes one row of a process from all sums. Not static, so that the verifier checks it once. */
@@ -295,6 +325,7 @@ static __noinline int take_process(uint32_t tgid, uint64_t start_ns)
     if (!take(state))
         return -EAGAIN;
     take_rows(tgid, state);
+    reserve_end(state);
     bpf_map_delete_elem(&process, &tgid);
     struct gp_map_meta *counts = meta_get();
     if (counts)
@@ -351,10 +382,11 @@ static __always_inline void count_full(struct gp_map_meta *counts, struct gp_map
         add(holder->map_full, 1);
 }
 
-/* Reserves room for one more row of process_device in the container's share. */
+/* Reserves room in the container's share for one more row of process_device, or for a process that
+ * has none yet. */
 static __always_inline bool enter_entries(struct gp_map_container *holder)
 {
-    if (!holder || add(holder->entries, 1) < GP_MAPS_ENTRIES_OF_CONTAINER)
+    if (!holder || add(holder->entries, 1) < entries_of_container)
         return true;
     add(holder->entries, -1);
     return false;
@@ -696,23 +728,28 @@ static __always_inline bool header_is_good(const struct header *header, uint64_t
            bytes >= offsetof(struct gp_batch, events) + header->event_count * sizeof(struct gp_wire_event);
 }
 
-/* The process's state, with `busy` held; NULL: no room, or another program holds it. */
-static __always_inline struct gp_bpf_process *state_take(const struct who *who, struct gp_map_meta *counts)
+/* The process's state; NULL: it has none. It gets one with its first row, since processes that only
+ * sleep would fill the table. */
+static __always_inline struct gp_bpf_process *state_get(const struct who *who, const struct header *header,
+                                                        struct gp_map_container *holder, struct gp_map_meta *counts)
 {
     uint32_t tgid = who->tgid;
     struct gp_bpf_process *state = bpf_map_lookup_elem(&process, &tgid);
-    if (!state) {
-        bpf_map_update_elem(&process, &tgid, &no_process, BPF_NOEXIST);
-        state = bpf_map_lookup_elem(&process, &tgid);
-        if (!state) {
-            add(counts->map_full, 1);
-            return NULL;
-        }
-    }
-    if (take(state))
+    if (state || !header->device_count)
         return state;
-    add(counts->raced_batches, 1);
-    return NULL;
+    if (!enter_entries(holder)) {
+        count_full(counts, holder);
+        return NULL;
+    }
+    long error = bpf_map_update_elem(&process, &tgid, &no_process, BPF_NOEXIST);
+    state = bpf_map_lookup_elem(&process, &tgid);
+    if (holder && (error || !state))
+        add(holder->entries, -1);
+    else if (holder)
+        state->reserved_in = who->cgroup_id;
+    if (!state)
+        count_full(counts, holder);
+    return state;
 }
 
 /* false: the batch was received before. */
@@ -751,6 +788,21 @@ static __always_inline void refuse(struct gp_map_meta *counts, struct gp_map_con
         add(holder->refused, 1);
 }
 
+static __always_inline void events_take(const struct header *header, const struct who *who,
+                                        struct gp_map_container *holder, struct gp_map_meta *counts, const void *from)
+{
+    if (!header->event_count)
+        return;
+    add(counts->events, header->event_count);
+    if (holder)
+        add(holder->events, header->event_count);
+    if (events_send(header, who, (uint64_t)from + offsetof(struct gp_batch, events)))
+        return;
+    add(counts->ring_dropped, header->event_count);
+    if (holder)
+        add(holder->ring_dropped, header->event_count);
+}
+
 SEC("uprobe")
 int gpuprof_batch(void *ctx)
 {
@@ -776,23 +828,22 @@ int gpuprof_batch(void *ctx)
         refuse(counts, holder);
         return 0;
     }
-    struct gp_bpf_process *state = state_take(&who, counts);
-    if (!state)
+    struct gp_bpf_process *state = state_get(&who, &header, holder, counts);
+    if (!state) {
+        events_take(&header, &who, holder, counts, from);
         return 0;
+    }
+    if (!take(state)) {
+        add(counts->raced_batches, 1);
+        return 0;
+    }
     if (state_advance(state, &header, &who, counts)) {
+        reserve_end(state);
         for (uint32_t i = 0; i < GP_BATCH_DEVICES && i < header.device_count; i++)
             if (!device_move(&header, &who, state, (uint64_t)from + sizeof header + i * sizeof(struct gp_batch_device)))
                 refuse(counts, holder);
-        if (header.event_count) {
-            add(counts->events, header.event_count);
-            if (holder)
-                add(holder->events, header.event_count);
-            if (!events_send(&header, &who, (uint64_t)from + offsetof(struct gp_batch, events))) {
-                add(counts->ring_dropped, header.event_count);
-                if (holder)
-                    add(holder->ring_dropped, header.event_count);
-            }
-        }
+        reserve(state, who.cgroup_id);
+        events_take(&header, &who, holder, counts, from);
     }
     give(state);
     return 0;

@@ -33,7 +33,9 @@
 #define GP_MAPS_RING_BYTES (4u << 20)
 /* The share of a table that one process or one container may use, so that neither can fill it. */
 #define GP_MAPS_DEVICES_OF_PROCESS   64u
-#define GP_MAPS_ENTRIES_OF_CONTAINER 2048u
+#define GP_MAPS_SHARES               8u  /* one container's part of processes x devices: an eighth, */
+#define GP_MAPS_ENTRIES_LEAST        64u /* but at least this many */
+#define GP_MAPS_ENTRIES_OF_CONTAINER (GP_MAPS_PROCESSES / GP_MAPS_SHARES)
 #define GP_MAPS_DEVICES_OF_CONTAINER 64u
 /* Events that a container may always write, even while others fill the ring. Beyond them it shares
  * the ring's first half. */
@@ -127,7 +129,7 @@ static inline int64_t gp_map_peak_of(int64_t now, int64_t peak, uint64_t peak_ns
 }
 
 struct gp_map_container {
-    uint64_t entries; /* rows in process_device now */
+    uint64_t entries; /* rows in process_device now, and processes that claimed rows but have none */
     uint64_t batches, events;
     uint64_t ring_dropped; /* its events that found neither a token nor room in the ring */
     uint64_t refused;      /* its refused batches and clamped numbers */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * modules.c: executable mappings and build IDs; see modules.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_PATH */
+#endif
 #include "record/modules.h"
 #include <elf.h>
 #include <errno.h>
@@ -8,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Paths of GP_MODULES_MOST objects of 256 bytes each; pages are used only as they fill. */
@@ -21,12 +25,14 @@
 #define GP_MODULES_NOTES   4096u
 
 struct gp_modules_line { /* one parsed line of maps */
-    uint64_t start, end, offset, inode;
+    struct gp_module_file file;
+    uint64_t offset;
     bool executable;
-    const char *path;
 };
 
 struct gp_modules_work { /* scratch memory, in the arena behind the rows and paths */
+    const char *proc;
+    gp_modules_open *open;
     char line[GP_MODULES_LINE];
     char full[GP_MODULES_LINE + 64];
     Elf64_Phdr headers[GP_MODULES_HEADERS];
@@ -86,20 +92,32 @@ static void modules_elf(struct gp_module *module, struct gp_modules_work *work, 
 }
 
 /* The path is valid in the process's own root. The file there may have been replaced since it was
- * mapped. Only the inode is compared: on layered file systems (overlay, btrfs) maps and stat
- * disagree about the device. */
-static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_modules_line *line,
-                             const char *proc)
+ * mapped, by a pipe or a device too, so it is held (O_PATH) before it is opened. Only the inode is
+ * compared: on layered file systems (overlay, btrfs) maps and stat disagree about the device. */
+static int modules_open(struct gp_modules_work *work, const struct gp_module_file *file)
 {
     struct stat status;
-    if (module->path[0] != '/')
-        return;
-    snprintf(work->full, sizeof(work->full), "%s/root%s", proc, module->path);
-    int fd = open(work->full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char held_path[32];
+    if (work->open)
+        return work->open(work->proc, file);
+    snprintf(work->full, sizeof(work->full), "%s/root%s", work->proc, file->path);
+    int held = open(work->full, O_PATH | O_CLOEXEC), fd = -1;
+    if (held < 0)
+        return -1;
+    if (fstat(held, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == file->inode) {
+        snprintf(held_path, sizeof(held_path), "/proc/self/fd/%d", held);
+        fd = open(held_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    }
+    close(held);
+    return fd;
+}
+
+static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_module_file *file)
+{
+    int fd = module->path[0] == '/' ? modules_open(work, file) : -1;
     if (fd < 0)
         return;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == line->inode)
-        modules_elf(module, work, fd);
+    modules_elf(module, work, fd);
     close(fd);
 }
 
@@ -129,46 +147,48 @@ static bool modules_number(const char **at, unsigned base, char end, uint64_t *o
 static bool modules_parse(const char *text, struct gp_modules_line *line)
 {
     uint64_t major, minor;
-    if (!modules_number(&text, 16, '-', &line->start) || !modules_number(&text, 16, ' ', &line->end) ||
+    struct gp_module_file *file = &line->file;
+    if (!modules_number(&text, 16, '-', &file->start) || !modules_number(&text, 16, ' ', &file->end) ||
         strlen(text) < 5)
         return false;
     line->executable = text[2] == 'x';
     text += 5;
     if (!modules_number(&text, 16, ' ', &line->offset) || !modules_number(&text, 16, ':', &major) ||
-        !modules_number(&text, 16, ' ', &minor) || !modules_number(&text, 10, ' ', &line->inode))
+        !modules_number(&text, 16, ' ', &minor) || !modules_number(&text, 10, ' ', &file->inode))
         return false;
-    line->path = text + strspn(text, " ");
-    return line->end > line->start;
+    file->device = makedev((unsigned)major, (unsigned)minor);
+    file->path = text + strspn(text, " ");
+    return file->end > file->start;
 }
 
-static void modules_add(struct gp_modules *modules, struct gp_modules_work *work, const char *proc)
+static void modules_add(struct gp_modules *modules, struct gp_modules_work *work)
 {
     struct gp_modules_line line;
     if (!modules_parse(work->line, &line) || !line.executable)
         return;
     const struct gp_module *last = modules->count ? &modules->rows[modules->count - 1] : NULL;
-    size_t length = strlen(line.path) + 1;
-    bool same = last && strcmp(last->path, line.path) == 0 && *line.path == '/';
+    size_t length = strlen(line.file.path) + 1;
+    bool same = last && strcmp(last->path, line.file.path) == 0 && *line.file.path == '/';
     if (modules->count == GP_MODULES_MOST || (!same && length > GP_MODULES_PATHS - modules->path_bytes) ||
-        (last && line.start < last->end)) {
+        (last && line.file.start < last->end)) {
         modules->truncated = true;
         return;
     }
     struct gp_module *module = &modules->rows[modules->count++];
-    *module = (struct gp_module){.start = line.start, .end = line.end, .offset = line.offset};
+    *module = (struct gp_module){.start = line.file.start, .end = line.file.end, .offset = line.offset};
     if (same) {
         module->path = last->path;
         module->build_id_bytes = last->build_id_bytes;
         memcpy(module->build_id, last->build_id, sizeof(module->build_id));
         return;
     }
-    module->path = memcpy(modules->paths + modules->path_bytes, line.path, length);
+    module->path = memcpy(modules->paths + modules->path_bytes, line.file.path, length);
     modules->path_bytes += (uint32_t)length;
-    modules_build_id(module, work, &line, proc);
+    modules_build_id(module, work, &line.file);
 }
 
 /* A line longer than the kernel writes is damage: the rest is left out. */
-static int modules_lines(struct gp_modules *modules, struct gp_modules_work *work, const char *proc, int fd)
+static int modules_lines(struct gp_modules *modules, struct gp_modules_work *work, int fd)
 {
     size_t used = 0;
     for (;;) {
@@ -185,7 +205,7 @@ static int modules_lines(struct gp_modules *modules, struct gp_modules_work *wor
         while ((end = memchr(work->line, '\n', used))) {
             size_t length = (size_t)(end - work->line) + 1;
             *end = '\0';
-            modules_add(modules, work, proc);
+            modules_add(modules, work);
             memmove(work->line, work->line + length, used - length);
             used -= length;
         }
@@ -198,6 +218,11 @@ static int modules_lines(struct gp_modules *modules, struct gp_modules_work *wor
 
 int gp_modules_read(struct gp_modules *modules, const char *proc)
 {
+    return gp_modules_read_by(modules, proc, NULL);
+}
+
+int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_open *open_file)
+{
     char name[64];
     memset(modules, 0, sizeof(*modules));
     snprintf(name, sizeof(name), "%.50s/maps", proc);
@@ -209,7 +234,10 @@ int gp_modules_read(struct gp_modules *modules, const char *proc)
     if (!error) {
         modules->rows = (struct gp_module *)(void *)arena;
         modules->paths = arena + GP_MODULES_MOST * sizeof(struct gp_module);
-        error = modules_lines(modules, (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS), proc, fd);
+        struct gp_modules_work *work = (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS);
+        work->proc = proc;
+        work->open = open_file;
+        error = modules_lines(modules, work, fd);
         if (error)
             gp_modules_free(modules);
     }

@@ -30,9 +30,21 @@ struct gp_modules {
     uint32_t path_bytes;
 };
 
+struct gp_module_file {                 /* one line of maps */
+    uint64_t start, end, inode, device; /* device: as makedev */
+    const char *path;
+};
+
+/* Opens the file of a mapping, to read its build ID. A descriptor, or -errno: the build ID stays
+ * unknown. */
+typedef int gp_modules_open(const char *proc, const struct gp_module_file *file);
+
 /* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). 0 or
  * -errno; on failure there is nothing to free. */
 int gp_modules_read(struct gp_modules *modules, const char *proc);
+/* The same for another process, whose paths may lead anywhere; open: NULL opens them as for our
+ * own. */
+int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_open *open);
 /* The module that contains the address, or NULL. */
 const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc);
 void gp_modules_free(struct gp_modules *modules);

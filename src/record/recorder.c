@@ -217,7 +217,7 @@ static void recorder_modules(struct gp_recorder *r)
 {
     struct gp_modules now;
     uint32_t count = 0;
-    if (gp_modules_read(&now, r->setup.proc) != 0)
+    if (gp_modules_read_by(&now, r->setup.proc, r->setup.open_module) != 0)
         return;
     struct gp_pack *pack = gp_file_pack(r->file);
     for (uint32_t i = 0; i < now.count; i++) {

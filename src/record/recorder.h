@@ -8,6 +8,7 @@
 #define GP_RECORD_RECORDER_H
 
 #include "record/blocks.h"
+#include "record/modules.h"
 #include "record/ringread.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct gp_recorder_setup {
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
     bool from_start;              /* include the events that the ring still holds */
+    gp_modules_open *open_module; /* NULL for our own process */
     /* Callbacks; each may be NULL. */
     void (*refresh)(void *arg); /* refreshes the published numbers */
     void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* preset to -1 */

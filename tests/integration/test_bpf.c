@@ -169,6 +169,43 @@ Test(bpf, peaks_restart_after_a_reset, .init = begin, .fini = end, .timeout = 60
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 4 * MIB));
 }
 
+static uint32_t processes_known(void)
+{
+    uint32_t tgid, count = 0;
+    for (void *from = NULL; bpf_map_get_next_key(gp_bpf_map(bpf, "process"), from, &tgid) == 0; from = &tgid)
+        count++;
+    return count;
+}
+
+static void begin_shares(void)
+{
+    begin_with(&(struct gp_bpf_options){.processes = 128});
+}
+
+/* One container may use 64 of the 128 entries, whatever its processes send. */
+Test(bpf, sleeping_processes_leave_room_for_other_containers, .init = begin_shares, .fini = end, .timeout = 60)
+{
+    enum { SHARE = 64, MANY = 150 };
+    struct kid *silent = kid_start(0), *wrong = kid_start(0), *real = kid_start(1);
+    cr_assert(eq(i64, kid_tell(silent, "z %d 0 0", MANY), MANY));
+    cr_assert(eq(u32, processes_known(), 0), "processes without rows have entries");
+    cr_assert(eq(i64, kid_tell(wrong, "z %d 1 64", MANY), MANY));
+    cr_assert(eq(u32, processes_known(), SHARE), "refused rows take more than the share");
+    cr_assert(eq(u64, container(0).entries, SHARE));
+    cr_assert(eq(u64, container(0).map_full, MANY - SHARE));
+    kid_tell(real, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(i64, device_sum(1).allocated_bytes, MIB), "the other container's process is not counted");
+    cr_assert(eq(u64, container(1).entries, 1));
+    kid_end(wrong, SIGKILL);
+    for (int i = 0; i < 500 && container(0).entries; i++)
+        usleep(10000);
+    cr_assert(eq(u64, container(0).entries, 0));
+    cr_assert(eq(u32, processes_known(), 1));
+    kid_tell(silent, "m 0 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);
+    cr_assert(eq(i64, container_sum(0, 1).allocated_bytes, MIB));
+    cr_assert(eq(u64, container(0).entries, 1));
+}
+
 /* All fire at once and half are killed meanwhile: the sums are those of the living, to the byte. */
 Test(bpf, many_at_once_and_a_storm_of_kills, .init = begin, .fini = end, .timeout = 120)
 {

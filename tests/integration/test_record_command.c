@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/build.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
 
@@ -106,6 +107,35 @@ static int64_t linear_bytes(const struct gp_recording *r)
                      : r->events[i].type == GP_EVENT_FREE ? -(int64_t)r->events[i].bytes
                                                           : 0;
     return bytes;
+}
+
+/* Only /proc/PID/map_files still has its file. */
+Test(record_command, build_ids_of_a_deleted_program_are_recorded, .init = work_begin, .fini = work_end)
+{
+    char path[96];
+    const char *argv[] = {path, NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    struct spawn_result result;
+    if (geteuid() != 0)
+        cr_skip_test("needs CAP_CHECKPOINT_RESTORE");
+    snprintf(path, sizeof(path), "%s/stacks", folder);
+    cr_assert_eq(build_copy(path_program("stacks"), path), 0);
+    cr_assert_eq(chmod(path, 0755), 0);
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    cr_assert_eq(unlink(path), 0);
+    pid_t recorder = record_start(spawn.held[0], file, STDERR_FILENO, NULL);
+    file_wait(-1, file, 200);
+    spawn_finish(&spawn, &result);
+    record_wait(recorder);
+    struct gp_recording *r = record_open(file);
+    bool found = false;
+    for (size_t i = 0; i < r->module_count; i++)
+        found |= strstr(r->strings + r->modules[i].path, path) && r->strings[r->modules[i].build_id];
+    cr_assert(found, "none of %zu modules is the program with its build id", (size_t)r->module_count);
+    gp_recording_free(r);
+    spawn_result_free(&result);
 }
 
 Test(record_command, ends_with_the_process_and_knows_what_was_live, .init = work_begin, .fini = work_end)

@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "collect/sites.h"
+#include "lib/build.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
 #include "symbol/symbol.h"
@@ -108,12 +111,16 @@ static void look_at(pid_t pid, void (*judge)(const struct look *look))
     gp_sites_close(look.sites);
 }
 
+static const char *deleted; /* once it runs */
+
 static void held(const struct spawn_options *options, void (*judge)(const struct look *look))
 {
     struct spawn spawn;
     struct spawn_result r;
     cr_assert_eq(spawn_start(&spawn, options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    if (deleted)
+        cr_assert_eq(unlink(deleted), 0);
     look_at(spawn.held[0], judge);
     spawn_finish(&spawn, &r);
     cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
@@ -131,6 +138,23 @@ Test(stacks, native_by_hooks)
 {
     struct spawn_options options = program("GPUPROF_STACKS=native", "hooks");
     held(&options, expect_all);
+}
+
+/* Only /proc/PID/map_files still has the file, and its build ID. */
+Test(stacks, of_a_program_that_was_deleted)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs CAP_CHECKPOINT_RESTORE");
+    char *folder = build_folder(), path[256];
+    snprintf(path, sizeof(path), "%s/stacks", folder);
+    cr_assert_eq(build_copy(path_program("stacks"), path), 0);
+    cr_assert_eq(chmod(path, 0755), 0);
+    struct spawn_options options = program("GPUPROF_STACKS=native", NULL);
+    const char *argv[] = {path, NULL};
+    options.argv = argv;
+    deleted = path;
+    held(&options, expect_all);
+    build_remove(folder);
 }
 
 Test(stacks, off_by_default)

@@ -8,6 +8,7 @@
  *      g SEQS               skips sequence numbers           l LOST     sets `lost`
  *      h HOW                one bad batch (see hostile)      r TIMES    two threads fire at once
  *      f TIMES              children that fire one batch of 1 MiB and end
+ *      z TIMES ROWS DEVICE  children that fire one batch of so many rows of that device and sleep until we end
  *      s                    answers with the semaphore       x          executes itself again
  *      c TIMES              moves as fast as it can and ends at 5 MiB, never above 1000 MiB
  *      u UID                becomes another user
@@ -17,11 +18,13 @@
  */
 #define _SDT_HAS_SEMAPHORES 1
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sdt.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,6 +156,30 @@ static void children(long times)
     }
 }
 
+static long sleepers(long times, uint16_t rows, int device)
+{
+    const long long small[] = {device, 1, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1ll << 30};
+    int ends[2];
+    char byte;
+    long begun = 0;
+    if (pipe(ends))
+        return -1;
+    for (long i = 0; i < times; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            row_set(&batch.row[0], small);
+            batch.rows = rows, batch.events = 0;
+            batch.session[8] = 1;
+            send_batch();
+            _exit(write(ends[1], "r", 1) != 1 || pause());
+        }
+        begun += pid > 0 && read(ends[0], &byte, 1) == 1;
+    }
+    close(ends[0]), close(ends[1]);
+    return begun;
+}
+
 static int serve(void);
 
 static void *stay(void *unused)
@@ -201,6 +228,9 @@ static int serve(void)
             break;
         case 'f':
             children(times);
+            break;
+        case 'z':
+            answer = sleepers(times, (uint16_t)v[1], (int)v[2]);
             break;
         case 's':
             answer = gpuprof_batch_semaphore;

@@ -15,12 +15,16 @@
 #include <gpuprof/gpuprof.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,7 +159,23 @@ Test(pieces, no_change_of_a_byte_does_harm)
 
 /* ---- processes that lie ------------------------------------------------------------------------------------------ */
 
-enum lie { HONEST, UNSEALED, OTHER_NAME, NO_DESCRIPTOR, NEGATIVE, A_PIPE, BUSY, FAILS, CONTENT, LIES };
+enum lie { HONEST, UNSEALED, OTHER_NAME, NO_DESCRIPTOR, NEGATIVE, A_PIPE, LOOKALIKE, BUSY, FAILS, CONTENT, LIES };
+
+static int opened; /* inotify: reports each time that the lookalike is opened */
+
+/* A pipe that /proc/PID/fd shows with the name of a file of extents: it was deleted, and no other
+ * process reaches its file system. */
+static int lying_pipe(void)
+{
+    static const char name[] = "/tmp/memfd:" GP_WIRE_EXTENTS_NAME;
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("none", "/tmp", "tmpfs", 0, NULL) || mkfifo(name, 0600))
+        return -1;
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || inotify_add_watch(opened, name, IN_OPEN) < 0 || unlink(name) || umount2("/tmp", MNT_DETACH))
+        return -1;
+    return fd;
+}
 
 static int lying_file(enum lie lie)
 {
@@ -165,6 +185,8 @@ static int lying_file(enum lie lie)
         return lie == NEGATIVE ? -7 : 900;
     if (lie == A_PIPE)
         return pipe(pipes) == 0 ? pipes[0] : -1;
+    if (lie == LOOKALIKE)
+        return lying_pipe();
     if (lie == CONTENT)
         file.pieces[2].bytes++;
     int fd = memfd_create(lie == OTHER_NAME ? "gpuprof-piece" : GP_WIRE_EXTENTS_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -231,11 +253,27 @@ Test(pieces, a_process_that_lies_is_found_out)
         [NEGATIVE] = -EPROTO, [A_PIPE] = -EPROTO,   [BUSY] = -EBUSY,        [FAILS] = -ENOMEM,
         [CONTENT] = -EPROTO};
     for (enum lie lie = HONEST; lie < LIES; lie++) {
+        if (lie == LOOKALIKE)
+            continue;
         char why[128] = "";
         int rc = take(lie, why, sizeof(why));
         cr_expect_eq(rc, want[lie], "lie %d: %d (%s)", lie, rc, why);
         cr_expect(rc != -EPROTO || why[0], "lie %d: nothing said", lie);
     }
+}
+
+/* Opening a device or a pipe may have effects, and the name proves nothing. */
+Test(pieces, a_file_with_the_right_name_is_not_opened_unless_it_is_a_memfd)
+{
+    char why[128] = "";
+    if (geteuid() != 0)
+        cr_skip_test("needs a mount namespace");
+    cr_assert_geq(opened = inotify_init1(IN_NONBLOCK), 0);
+    cr_expect_eq(take(LOOKALIKE, why, sizeof(why)), -EPROTO);
+    cr_expect(strstr(why, "not a memfd"), "%s", why);
+    struct inotify_event event; /* the kernel also reports the end of the watch */
+    while (read(opened, &event, sizeof(event)) == sizeof(event))
+        cr_expect(!(event.mask & IN_OPEN), "it was opened");
 }
 
 Test(pieces, nobody_is_no_process)

@@ -5,6 +5,7 @@
 #include <cmd/cmd.h>
 #include <collect/extents.h>
 #include <collect/mailbox.h>
+#include <collect/mapped.h>
 #include <collect/nvml.h>
 #include <collect/watch.h>
 #include <gpuprof/gpuprof.h>
@@ -180,6 +181,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = (void *)(uintptr_t)now->session,
                                       .proc = proc,
+                                      .open_module = gp_mapped_open,
                                       .refresh = record_refresh,
                                       .arg = now};
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);

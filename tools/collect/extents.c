@@ -174,7 +174,8 @@ void gp_extents_free(struct gp_extents *extents)
 
 /* ---- the live process -------------------------------------------------------------------------------------------- */
 
-/* Check the name first: opening something other than a memfd could have side effects. */
+/* The name alone proves nothing: the process may replace the file after readlinkat, and may serve a
+ * file of that name itself. */
 static int extents_open(const struct gp_proc *proc, int number, char *why, size_t why_bytes)
 {
     static const char want[] = "/memfd:" GP_WIRE_EXTENTS_NAME " (deleted)";
@@ -184,9 +185,11 @@ static int extents_open(const struct gp_proc *proc, int number, char *why, size_
     ssize_t n = number < 0 ? -1 : readlinkat(proc->dir, name, link, sizeof(link));
     if (n != (ssize_t)sizeof(want) - 1 || memcmp(link, want, sizeof(want) - 1) != 0)
         return extents_problem(why, why_bytes, "descriptor %d is not a file of extents", number);
-    int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = gp_peer_memory(proc->dir, name);
+    if (fd == -ENOENT)
+        return extents_problem(why, why_bytes, "descriptor %d is not a memfd", number);
     if (fd < 0)
-        return -errno;
+        return fd;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals >= 0 && (seals & GP_EXTENTS_SEALS) == GP_EXTENTS_SEALS && fstatfs(fd, &fs) == 0 &&
         fs.f_type == TMPFS_MAGIC)

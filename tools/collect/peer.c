@@ -218,7 +218,7 @@ static uint64_t peer_memory(void)
 /* A process may give any name to a file that it serves itself (FUSE), and opening such a file would
  * wait for the process's answer indefinitely. So the file is held without opening it (O_PATH) until
  * it is known to be a memfd. */
-static int peer_descriptor(int fds, const char *name)
+int gp_peer_memory(int fds, const char *name)
 {
     int held = openat(fds, name, O_PATH | O_CLOEXEC);
     if (held < 0)
@@ -240,7 +240,7 @@ static int peer_descriptor(int fds, const char *name)
 static int peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
                     char problem[GP_PROBLEM_BYTES])
 {
-    int fd = peer_descriptor(fds, name);
+    int fd = gp_peer_memory(fds, name);
     if (fd < 0)
         return fd;
     int rc = gp_peer_adopt(session, fd, problem);

@@ -31,6 +31,10 @@ struct gp_peer {
  * (`problem`); -errno. */
 int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES]);
 
+/* Opens a memfd of another process for reading and writing; fds: its directory of descriptors.
+ * -ENOENT: the descriptor is no memfd, and was not opened; -errno. */
+int gp_peer_memory(int fds, const char *name);
+
 /* gp_peer_open by pid. -ESRCH: the process is not profiled or does not exist; -EACCES: access
  * denied; else as gp_peer_open. */
 int gp_peer_open_pid(struct gp_peer *session, pid_t pid, char problem[GP_PROBLEM_BYTES]);

@@ -7,6 +7,7 @@
 
 #include <base/clock.h>
 #include <base/compiler.h>
+#include <collect/mapped.h>
 #include <errno.h>
 #include <record/modules.h>
 #include <stdio.h>
@@ -226,7 +227,7 @@ static int sites_modules(struct gp_sites *sites)
 {
     struct gp_sites_reader *reader = sites->reader;
     struct gp_modules now;
-    int rc = gp_modules_read(&now, reader->proc);
+    int rc = gp_modules_read_by(&now, reader->proc, gp_mapped_open);
     if (rc)
         return rc == -ENOENT ? -ESRCH : rc;
     uint32_t *index = calloc(now.count + 1ul, sizeof(*index));

@@ -2,13 +2,12 @@
  *
  * candidate.c: see candidate.h.
  */
+#include <common/foreign.h>
 #include <find/candidate.h>
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,8 +17,7 @@
 #include <unistd.h>
 
 #define CANDIDATE_SEGMENTS_LIMIT 256u
-#define CANDIDATE_NOTES_LIMIT    16384u  /* bytes of one segment; the notes of linkers are below 200 */
-#define MOUNTS_MOST              262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
+#define CANDIDATE_NOTES_LIMIT    16384u /* bytes of one segment; the notes of linkers are below 200 */
 
 int gp_candidate_stat(int fd, struct gp_candidate *out)
 {
@@ -50,75 +48,9 @@ const char *gp_candidate_refusal(const struct gp_candidate *file)
     return file->size > GP_LIBRARY_BYTES ? "larger than 256 MiB" : NULL;
 }
 
-/* ---- the file system ------------------------------------------------------------------------------------------- */
-
-/* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS". Compares the
- * mount's number, then the device: a process that changed its mount namespace after it mapped the
- * file has other numbers for the same file system. */
-static bool line_matches(const char *line, const struct gp_candidate *file, bool *is_exact)
-{
-    unsigned long long mount;
-    unsigned major, minor;
-    if (sscanf(line, "%llu %*u %u:%u", &mount, &major, &minor) != 3)
-        return false;
-    *is_exact = mount == file->mount;
-    return *is_exact || makedev(major, minor) == file->device;
-}
-
-static int mounts_search(char *text, const struct gp_candidate *file)
-{
-    int found = -ENOENT;
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));) {
-        bool is_exact;
-        const char *type = strstr(line, " - ");
-        if (!type || !line_matches(line, file, &is_exact))
-            continue;
-        type += 3;
-        found = !strncmp(type, "fuse ", 5) || !strncmp(type, "fuse.", 5) || !strncmp(type, "fuseblk ", 8);
-        if (is_exact)
-            break;
-    }
-    return found;
-}
-
-static int mounts_read(int proc, const char *name, const struct gp_candidate *file)
-{
-    int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? -ESRCH : -errno;
-    char *text = malloc(MOUNTS_MOST + 1);
-    size_t have = 0;
-    ssize_t got = text ? 1 : 0;
-    while (got > 0 && have < MOUNTS_MOST && (got = read(fd, text + have, MOUNTS_MOST - have)) > 0)
-        have += (size_t)got;
-    close(fd);
-    if (text)
-        text[have] = '\0';
-    int found = !text ? -ENOMEM : have == 0 ? -ESRCH : mounts_search(text, file);
-    free(text);
-    return found;
-}
-
-/* A process in a chroot sees only the mounts below its root, so our own mounts are searched too. A
- * file system on a block device was mounted by this machine's root: a user namespace may mount
- * FUSE, but no block device. */
 int gp_candidate_is_served(const struct gp_candidate *file, int proc)
 {
-    int found = mounts_read(proc, "mountinfo", file);
-    if (found == -ENOENT)
-        found = mounts_read(AT_FDCWD, "/proc/self/mountinfo", file);
-    return found == -ENOENT && major(file->device) ? 0 : found;
-}
-
-int gp_candidate_reopen(int fd)
-{
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    /* The file is known to be regular, so NONBLOCK matters only if another process holds a lease on
-     * it. */
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    return file < 0 ? -errno : file;
+    return gp_foreign_is_served(file->mount, file->device, proc);
 }
 
 /* ---- breakpoints ----------------------------------------------------------------------------------------------- */

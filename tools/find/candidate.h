@@ -23,8 +23,6 @@ const char *gp_candidate_refusal(const struct gp_candidate *file);
  * directory is proc. 1; 0; -ENOENT: its mount is not among them; -ESRCH: the process has ended;
  * -errno. */
 int gp_candidate_is_served(const struct gp_candidate *file, int proc);
-/* Opens the file behind fd (O_PATH) for reading. A descriptor or -errno. */
-int gp_candidate_reopen(int fd);
 /* Whether a breakpoint is at this offset of the inode behind fd: 1, 0 or -errno. */
 int gp_candidate_is_armed(int fd, uint64_t offset);
 

@@ -8,6 +8,7 @@
  * for the time until the finder wakes up. Records below the watermark are read five times a second.
  */
 #include <common/agentlog.h>
+#include <common/foreign.h>
 #include <find/discover.h>
 
 #include <base/clock.h>
@@ -16,7 +17,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,17 +111,14 @@ static bool is_candidate(const struct gp_discover *d, const char *name, const st
 /* The file with that name in the process's root; O_PATH, so a FIFO or a device there is not opened. */
 static int open_by_name(const struct mapping *mapping)
 {
-    /* CACHED: never asks a file system's server, which could block. All names of a mapped file are
-     * cached. */
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
     int root = openat(mapping->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
-    int fd = (int)syscall(SYS_openat2, root, mapping->name, &how, sizeof(how));
-    int error = -errno;
+    /* cached: never asks a file system's server, which could block. All names of a mapped file are
+     * cached. */
+    int fd = gp_foreign_hold(root, mapping->name, true);
     close(root);
-    return fd < 0 ? error : fd;
+    return fd;
 }
 
 static int open_mapped(struct gp_discover *d, const struct mapping *mapping)

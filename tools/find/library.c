@@ -5,6 +5,7 @@
  * file, with a pidfd each.
  */
 #include <common/agentlog.h>
+#include <common/foreign.h>
 #include <find/candidate.h>
 
 #include <base/clock.h>
@@ -446,7 +447,7 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
 static int file_reopen_arm(struct gp_libraries *l, int fd, const struct request *request, bool *is_new, char *why,
                            size_t why_bytes)
 {
-    int file = gp_candidate_reopen(fd);
+    int file = gp_foreign_reopen(fd);
     if (file < 0)
         return explain(why, why_bytes, file, "cannot be opened: %s", strerror(-file));
     int row = file_arm(l, file, request, is_new, why, why_bytes);

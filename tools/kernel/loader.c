@@ -88,6 +88,14 @@ static uint32_t ring_round(uint32_t bytes)
     return size;
 }
 
+/* What one container may use of the tables of processes: an eighth, but of a small table as much as
+ * a machine with eight devices may need. */
+static uint32_t share_of(uint32_t processes)
+{
+    uint32_t least = processes < GP_MAPS_ENTRIES_LEAST ? processes : GP_MAPS_ENTRIES_LEAST;
+    return processes / GP_MAPS_SHARES > least ? processes / GP_MAPS_SHARES : least;
+}
+
 static void sizes_set(struct gpuprof_bpf *skeleton, const struct gp_bpf_options *options)
 {
     uint32_t processes = or_default(options->processes, GP_MAPS_PROCESSES);
@@ -107,6 +115,7 @@ static void sizes_set(struct gpuprof_bpf *skeleton, const struct gp_bpf_options 
         skeleton->rodata->event_cost_ns * or_default(options->quiet_burst, GP_MAPS_QUIET_BURST);
     skeleton->rodata->ring_shared_bytes = ring / 2;
     skeleton->rodata->ring_wake_bytes = ring / 16;
+    skeleton->rodata->entries_of_container = share_of(processes);
 }
 
 static int link_multi(int program, const char *path, const struct gp_bpf_probe *probe)

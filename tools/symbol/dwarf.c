@@ -10,8 +10,11 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/debugfile.h>
+#include <unistd.h>
 
 /* Bounds for hostile files; real ones stay far below. */
 #define GP_DWARF_NESTING 256u       /* nested lexical blocks */
@@ -47,6 +50,9 @@ struct gp_dwarf_unit {
 
 struct gp_dwarf {
     struct gp_intern *intern;
+    Dwarf *shared; /* the file of .gnu_debugaltlink; NULL none */
+    Elf *shared_elf;
+    int shared_fd;
     struct gp_dwarf_unit *units;
     uint32_t unit_count, unit_room;
     struct gp_dwarf_spans spans; /* of units, ordered by start */
@@ -118,9 +124,13 @@ static uint32_t dwarf_find(const struct gp_dwarf_spans *spans, uint64_t address)
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
 
-static void dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bias)
+static void dwarf_unit_add(struct gp_object *object, struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bias)
 {
     uint8_t type = 0;
+    /* Nearly every function of libdw may look for the split part. */
+    if (dwarf_cu_info(die->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) != 0 ||
+        (type == DW_UT_skeleton && !gp_debugfile_split(object, die)))
+        return;
     Dwarf_Die split;
     void *units = dwarf_room(dwarf->units, dwarf->unit_count, &dwarf->unit_room, sizeof(*dwarf->units));
     if (!units)
@@ -128,7 +138,7 @@ static void dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bi
     dwarf->units = units;
     struct gp_dwarf_unit *unit = &dwarf->units[dwarf->unit_count];
     *unit = (struct gp_dwarf_unit){.die = *die, .split = *die, .bias = bias};
-    if (dwarf_cu_info(die->cu, NULL, &type, NULL, &split, NULL, NULL, NULL) == 0 && type == DW_UT_skeleton && split.cu)
+    if (type == DW_UT_skeleton && dwarf_cu_info(die->cu, NULL, &type, NULL, &split, NULL, NULL, NULL) == 0 && split.cu)
         unit->split = split;
     uint32_t before = dwarf->spans.count;
     dwarf_ranges_add(&dwarf->spans, die, dwarf->unit_count, 0);
@@ -139,16 +149,44 @@ static void dwarf_unit_add(struct gp_dwarf *dwarf, Dwarf_Die *die, Dwarf_Addr bi
     dwarf->unit_count++;
 }
 
-struct gp_dwarf *gp_dwarf_new(Dwfl_Module *module, struct gp_intern *intern)
+/* If libdw needs the shared file and has none, it opens the file by its name. So it is opened here,
+ * and without it the debug information is not used. */
+static bool dwarf_share(struct gp_object *object, struct gp_dwarf *dwarf, Dwarf *main)
+{
+    const char *name, *file = NULL, *debug = NULL;
+    const void *id;
+    ssize_t bytes = dwelf_dwarf_gnu_debugaltlink(main, &name, &id);
+    if (bytes == 0)
+        return true;
+    dwfl_module_info(object->module, NULL, NULL, NULL, NULL, NULL, &file, &debug);
+    if (bytes > 0)
+        dwarf->shared_fd = gp_debugfile_shared(object, debug ? debug : file ? file : "", name, id, (size_t)bytes);
+    if (dwarf->shared_fd >= 0)
+        dwarf->shared_elf = elf_begin(dwarf->shared_fd, ELF_C_READ_MMAP, NULL);
+    if (dwarf->shared_elf)
+        dwarf->shared = dwarf_begin_elf(dwarf->shared_elf, DWARF_C_READ, NULL);
+    if (!dwarf->shared || dwelf_dwarf_gnu_debugaltlink(dwarf->shared, &name, &id) != 0)
+        return false;
+    dwarf_setalt(main, dwarf->shared);
+    return true;
+}
+
+struct gp_dwarf *gp_dwarf_new(struct gp_object *object)
 {
     struct gp_dwarf *dwarf = calloc(1, sizeof(*dwarf));
     Dwarf_Addr bias = 0;
     Dwarf_Die *die = NULL;
     if (!dwarf)
         return NULL;
-    dwarf->intern = intern;
-    while (dwarf->unit_count < GP_DWARF_MOST && (die = dwfl_module_nextcu(module, die, &bias)))
-        dwarf_unit_add(dwarf, die, bias);
+    dwarf->intern = object->intern;
+    dwarf->shared_fd = -1;
+    Dwarf *main = dwfl_module_getdwarf(object->module, &bias);
+    if (!main || !dwarf_share(object, dwarf, main)) {
+        gp_dwarf_free(dwarf);
+        return NULL;
+    }
+    while (dwarf->unit_count < GP_DWARF_MOST && (die = dwfl_module_nextcu(object->module, die, &bias)))
+        dwarf_unit_add(object, dwarf, die, bias);
     dwarf_sort(&dwarf->spans);
     if (dwarf->spans.count)
         return dwarf;
@@ -166,6 +204,12 @@ void gp_dwarf_free(struct gp_dwarf *dwarf)
     }
     free(dwarf->units);
     free(dwarf->spans.items);
+    if (dwarf->shared)
+        dwarf_end(dwarf->shared);
+    if (dwarf->shared_elf)
+        elf_end(dwarf->shared_elf);
+    if (dwarf->shared_fd >= 0)
+        close(dwarf->shared_fd);
     free(dwarf);
 }
 

@@ -1,36 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * object.c: see object.h. */
-#define _GNU_SOURCE /* asprintf */
 #include <symbol/object.h>
 
+#include <common/foreign.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <symbol/debugfile.h>
 #include <unistd.h>
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
+/* A search path without a folder: elfutils finds no file by its name. Its default has some. */
+#define NO_FOLDER "+"
 
-/* The path comes from a recording, so it may name a pipe or a device. */
-static int object_file(const char *root, const char *path, enum gp_object_problem *problem)
-{
-    char whole[4096 + 64];
-    struct stat st;
-    *problem = GP_OBJECT_MISSING;
-    if (path[0] != '/' || snprintf(whole, sizeof(whole), "%s%s", root, path) >= (int)sizeof(whole))
-        return -1;
-    int fd = open(whole, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return -1;
-    *problem = GP_OBJECT_BAD;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        return fd;
-    close(fd);
-    return -1;
-}
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static enum gp_object_problem object_check(Dwfl_Module *module, const char *recorded)
 {
@@ -56,39 +40,77 @@ static int object_no_elf(Dwfl_Module *module, void **data, const char *name, Dwa
     return -1; /* only the file that was checked may be used */
 }
 
-static bool object_report(struct gp_object *object, const char *root, const char *path, int fd)
+static bool object_report(struct gp_object *object, const char *path)
 {
-    /* "+": a file found by its name must have the right checksum. Without a path elfutils uses its
-     * default. */
-    if (root[0] && asprintf(&object->debug_path, "+:.debug:%s/usr/lib/debug:/usr/lib/debug", root) < 0)
-        object->debug_path = NULL;
+    void **userdata;
+    object->debug_path = NO_FOLDER;
     object->callbacks = (Dwfl_Callbacks){.find_elf = object_no_elf,
-                                         .find_debuginfo = dwfl_standard_find_debuginfo,
+                                         .find_debuginfo = gp_debugfile_find,
                                          .section_address = dwfl_offline_section_address,
                                          .debuginfo_path = &object->debug_path};
     object->dwfl = dwfl_begin(&object->callbacks);
     if (object->dwfl) {
         dwfl_report_begin(object->dwfl);
-        object->module = dwfl_report_elf(object->dwfl, path, path, fd, 0, true);
+        object->module = dwfl_report_elf(object->dwfl, path, path, object->fd, 0, true);
         dwfl_report_end(object->dwfl, NULL, NULL);
     }
-    return object->module != NULL;
+    if (!object->module)
+        return false;
+    dwfl_module_info(object->module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
+    *userdata = object;
+    return true;
 }
 
-enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern, const char *root,
-                                      const char *path, const char *build_id)
+enum object_way { OBJECT_MAPPED, OBJECT_BELOW_ROOT, OBJECT_HERE, OBJECT_WAYS };
+
+static int object_file(const struct gp_object_source *source, enum object_way way)
 {
-    enum gp_object_problem problem;
-    *object = (struct gp_object){.intern = intern};
-    int fd = object_file(root, path, &problem);
+    char proc[32];
+    size_t length = strlen(source->root);
+    switch (way) {
+    case OBJECT_MAPPED: /* the root without "/root" is the process's directory */
+        if (length < 5 || length >= sizeof(proc))
+            return -ENOENT;
+        snprintf(proc, sizeof(proc), "%.*s", (int)length - 5, source->root);
+        return gp_foreign_mapped(proc, source->start, source->end, source->path);
+    case OBJECT_BELOW_ROOT:
+        return gp_foreign_open(source->root, source->path);
+    default:
+        return length && source->build_id[0] ? gp_foreign_open("", source->path) : -ENOENT;
+    }
+}
+
+static enum gp_object_problem object_try(struct gp_object *object, struct gp_intern *intern,
+                                         const struct gp_object_source *source, enum object_way way)
+{
+    int fd = object_file(source, way);
     if (fd < 0)
-        return problem;
-    if (!object_report(object, root, path, fd))
+        return fd == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
+    enum gp_object_problem problem = GP_OBJECT_BAD;
+    *object = (struct gp_object){.intern = intern, .path = source->path, .fd = fd, .debug_fd = -1};
+    snprintf(object->root, sizeof(object->root), "%s", source->root);
+    if (!object_report(object, source->path))
         close(fd);
     else
-        problem = object_check(object->module, build_id);
+        problem = object_check(object->module, source->build_id);
     if (problem != GP_OBJECT_FINE && problem != GP_OBJECT_UNCHECKED)
         gp_object_close(object);
+    return problem;
+}
+
+enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern,
+                                      const struct gp_object_source *source)
+{
+    enum gp_object_problem problem = GP_OBJECT_MISSING;
+    for (enum object_way way = OBJECT_MAPPED; way < OBJECT_WAYS; way++) {
+        enum gp_object_problem now = object_try(object, intern, source, way);
+        if (now == GP_OBJECT_FINE || (now == GP_OBJECT_UNCHECKED && way != OBJECT_HERE))
+            return now;
+        if (now == GP_OBJECT_UNCHECKED)
+            gp_object_close(object);
+        else if (problem == GP_OBJECT_MISSING)
+            problem = now;
+    }
     return problem;
 }
 
@@ -98,7 +120,6 @@ void gp_object_close(struct gp_object *object)
     free(object->symbols);
     if (object->dwfl)
         dwfl_end(object->dwfl);
-    free(object->debug_path);
     *object = (struct gp_object){0};
 }
 
@@ -201,7 +222,7 @@ uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_o
         return 0;
     if (!object->has_dwarf) {
         object->has_dwarf = true;
-        object->dwarf = gp_dwarf_new(object->module, object->intern);
+        object->dwarf = gp_dwarf_new(object);
     }
     uint32_t count = object->dwarf ? gp_dwarf_lookup(object->dwarf, address, frames) : 0;
     if (count > 0 && frames[count - 1].function[0])

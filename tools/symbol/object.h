@@ -29,12 +29,22 @@ struct gp_object_symbol {
 
 struct gp_dwarf;
 
+struct gp_object_source { /* where to look for a file */
+    const char *root;     /* "", or /proc/PID/root of a living process that maps it at [start, end) */
+    const char *path;
+    const char *build_id; /* hex digits, "" if none was recorded */
+    uint64_t start, end;
+};
+
 struct gp_object { /* must not be moved while open */
     Dwfl *dwfl;
     Dwfl_Module *module;
     struct gp_intern *intern;
     Dwfl_Callbacks callbacks;
     char *debug_path;
+    char root[32];
+    const char *path;            /* the caller's */
+    int fd, debug_fd;            /* elfutils owns them; -1 none */
     bool has_symbols, has_dwarf; /* whether they were loaded */
     struct gp_object_symbol *symbols;
     uint32_t symbol_count;
@@ -49,10 +59,11 @@ enum gp_object_problem {
     GP_OBJECT_BAD,   /* not a regular file, or not an ELF file */
 };
 
-/* build_id: hex digits, "" if none was recorded. The object is open only after FINE and
- * UNCHECKED. */
-enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern, const char *root,
-                                      const char *path, const char *build_id);
+/* Tries the mapping itself, then the path below the root, then, if the build id is known, the path
+ * in our own root (a process in a chroot is shown with such paths). The source's path must stay
+ * valid. The object is open only after FINE and UNCHECKED. */
+enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern *intern,
+                                      const struct gp_object_source *source);
 void gp_object_close(struct gp_object *object);
 
 /* The frames at an offset in the file, innermost first; 0: nothing is known. */
@@ -61,7 +72,7 @@ uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_o
 /* ---- dwarf.c --------------------------------------------------------------------------------------------------- */
 
 /* NULL: the object has no DWARF, or out of memory. */
-struct gp_dwarf *gp_dwarf_new(Dwfl_Module *module, struct gp_intern *intern);
+struct gp_dwarf *gp_dwarf_new(struct gp_object *object);
 void gp_dwarf_free(struct gp_dwarf *dwarf);
 /* address: in Dwfl's address space. A frame without a name ("") is filled in by the caller from the
  * symbol table. 0: not described. */

@@ -17,13 +17,6 @@ const struct gp_frame_text gp_symbols_unknown = {
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
-static void symbols_add_note(struct gp_symbols *symbols, const char *path, const char *what)
-{
-    char text[GP_SYMBOL_TEXT];
-    snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
-    symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
-}
-
 static const char *symbols_problem(enum gp_object_problem problem)
 {
     switch (problem) {
@@ -38,6 +31,29 @@ static const char *symbols_problem(enum gp_object_problem problem)
     default:
         return NULL;
     }
+}
+
+static void symbols_add_note(struct gp_symbols *symbols, const char *path, const char *what)
+{
+    char text[GP_SYMBOL_TEXT];
+    snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
+    symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
+}
+
+/* One note for all of them: a process whose files are out of reach has hundreds. */
+static void symbols_note_missing(struct gp_symbols *symbols, const struct gp_symbol_module *module)
+{
+    char text[GP_SYMBOL_TEXT];
+    if (symbols->missing++ == 0) {
+        symbols->missing_note = symbols->note_count;
+        symbols->missing_path = module->path;
+        symbols_add_note(symbols, module->path, symbols_problem(GP_OBJECT_MISSING));
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "%u objects cannot be opened: their functions are shown as offsets (the first is %.*s)", symbols->missing,
+             (int)(sizeof(text) - 200), symbols->missing_path);
+    symbols->notes[symbols->missing_note] = gp_intern(&symbols->intern, text);
 }
 
 /* Another mapping of the same file, for which opening was tried already. */
@@ -66,13 +82,20 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
     struct gp_object *object = calloc(1, sizeof(*object));
     if (!object)
         return NULL;
-    enum gp_object_problem problem = gp_object_open(object, &symbols->intern, symbols->source.root, module->path,
-                                                    symbols->source.strings + symbols->source.modules[index].build_id);
+    const struct gp_rec_module *recorded = &symbols->source.modules[index];
+    const struct gp_object_source source = {.root = symbols->source.root,
+                                            .path = module->path,
+                                            .build_id = symbols->source.strings + recorded->build_id,
+                                            .start = recorded->start,
+                                            .end = recorded->end};
+    enum gp_object_problem problem = gp_object_open(object, &symbols->intern, &source);
     if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the path may belong to another file by now */
         gp_object_close(object);
         problem = GP_OBJECT_OTHER;
     }
-    if (problem != GP_OBJECT_FINE)
+    if (problem == GP_OBJECT_MISSING)
+        symbols_note_missing(symbols, module);
+    else if (problem != GP_OBJECT_FINE)
         symbols_add_note(symbols, module->path, symbols_problem(problem));
     module->owner = problem == GP_OBJECT_FINE || problem == GP_OBJECT_UNCHECKED;
     if (module->owner)

@@ -53,8 +53,9 @@ uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct
  * native; not in a system library if there is another). Never NULL. */
 const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
 
-/* Notes about objects that could not be used, one sentence per object, for the lookups so far: i
- * counts from 0; NULL after the last. */
+/* Notes about objects that could not be used, for the lookups so far: one sentence per object, and
+ * one for all that cannot be opened, whose text changes with their number. i counts from 0; NULL
+ * after the last. */
 const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i);
 
 /* Formats "function (file:line)" into `bytes`; the middle of the path is cut to fit. */

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * mapped.c: see mapped.h. */
+#include <collect/mapped.h>
+
+#include <common/foreign.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Below the process's root only the inode is compared: on layered file systems (overlay, btrfs)
+ * maps and stat disagree about the device. */
+static int mapped_same(int fd, const struct gp_module_file *file, bool is_device_sure)
+{
+    struct stat status;
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &status) == 0 && (uint64_t)status.st_ino == file->inode &&
+        (!is_device_sure || (uint64_t)status.st_dev == file->device))
+        return fd;
+    close(fd);
+    return -ENOENT;
+}
+
+int gp_mapped_open(const char *proc, const struct gp_module_file *file)
+{
+    char root[64];
+    int fd = gp_foreign_mapped(proc, file->start, file->end, file->path);
+    if (fd >= 0)
+        return fd;
+    snprintf(root, sizeof(root), "%.50s/root", proc);
+    fd = mapped_same(gp_foreign_open(root, file->path), file, false);
+    /* A process in a chroot of ours: maps shows paths as seen from our root. */
+    return fd >= 0 ? fd : mapped_same(gp_foreign_open("", file->path), file, true);
+}

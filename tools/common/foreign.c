@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ * foreign.c: see foreign.h. */
+#define _GNU_SOURCE /* O_PATH, statx */
+#include <common/foreign.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define MOUNTS_MOST   262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
+#define FOREIGN_LEAST 64u     /* bytes; files of procfs have none, and no ELF file is shorter */
+
+struct gp_foreign_mount {
+    uint64_t number, device;
+};
+
+/* ---- served file systems ----------------------------------------------------------------------------------------- */
+
+/* One line: "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS..] - TYPE SOURCE OPTIONS". Compares the
+ * mount's number, then the device: a process that changed its mount namespace after it mapped the
+ * file has other numbers for the same file system. */
+static bool line_matches(const char *line, const struct gp_foreign_mount *file, bool *is_exact)
+{
+    unsigned long long mount;
+    unsigned major, minor;
+    if (sscanf(line, "%llu %*u %u:%u", &mount, &major, &minor) != 3)
+        return false;
+    *is_exact = mount == file->number;
+    return *is_exact || makedev(major, minor) == file->device;
+}
+
+static int mounts_search(char *text, const struct gp_foreign_mount *file)
+{
+    int found = -ENOENT;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        bool is_exact;
+        const char *type = strstr(line, " - ");
+        if (!type || !line_matches(line, file, &is_exact))
+            continue;
+        type += 3;
+        found = !strncmp(type, "fuse ", 5) || !strncmp(type, "fuse.", 5) || !strncmp(type, "fuseblk ", 8);
+        if (is_exact)
+            break;
+    }
+    return found;
+}
+
+static int mounts_read(int proc, const char *name, const struct gp_foreign_mount *file)
+{
+    int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? -ESRCH : -errno;
+    char *text = malloc(MOUNTS_MOST + 1);
+    size_t have = 0;
+    ssize_t got = text ? 1 : 0;
+    while (got > 0 && have < MOUNTS_MOST && (got = read(fd, text + have, MOUNTS_MOST - have)) > 0)
+        have += (size_t)got;
+    close(fd);
+    if (text)
+        text[have] = '\0';
+    int found = !text ? -ENOMEM : have == 0 ? -ESRCH : mounts_search(text, file);
+    free(text);
+    return found;
+}
+
+/* A process in a chroot sees only the mounts below its root, so our own mounts are searched too. A
+ * file system on a block device was mounted by this machine's root: a user namespace may mount
+ * FUSE, but no block device. */
+int gp_foreign_is_served(uint64_t mount, uint64_t device, int proc)
+{
+    const struct gp_foreign_mount file = {mount, device};
+    int found = proc == AT_FDCWD ? -ENOENT : mounts_read(proc, "mountinfo", &file);
+    if (found == -ENOENT)
+        found = mounts_read(AT_FDCWD, "/proc/self/mountinfo", &file);
+    return found == -ENOENT && major(device) ? 0 : found;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+int gp_foreign_hold(int root, const char *path, bool cached)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | (cached ? RESOLVE_CACHED : 0)};
+    int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+    if (fd < 0 && errno == ENOSYS && geteuid() != 0)
+        fd = openat(root, path + strspn(path, "/"), O_PATH | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int gp_foreign_reopen(int held)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
+    /* The file is known to be regular, so NONBLOCK matters only if another process holds a lease on
+     * it. */
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    return file < 0 ? -errno : file;
+}
+
+/* Files of procfs and sysfs are regular too, but reading them may have effects. */
+static bool foreign_is_plain(int held, int proc)
+{
+    struct statx about;
+    struct statfs fs;
+    /* DONT_SYNC: the kernel does not ask a FUSE server, so the server cannot block this call. */
+    if (statx(held, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, &about) != 0 ||
+        !S_ISREG(about.stx_mode) || about.stx_size < FOREIGN_LEAST)
+        return false;
+    uint64_t mount = about.stx_mask & STATX_MNT_ID ? about.stx_mnt_id : 0;
+    if (geteuid() == 0 && gp_foreign_is_served(mount, makedev(about.stx_dev_major, about.stx_dev_minor), proc) == 1)
+        return false;
+    return fstatfs(held, &fs) == 0 && fs.f_type != SYSFS_MAGIC;
+}
+
+/* Closes the held descriptor. */
+static int foreign_read(int held, int proc)
+{
+    int fd = foreign_is_plain(held, proc) ? gp_foreign_reopen(held) : -ENOEXEC;
+    close(held);
+    return fd;
+}
+
+int gp_foreign_open(const char *root, const char *path)
+{
+    if (path[0] != '/')
+        return -ENOENT;
+    if (!root[0]) {
+        int held = open(path, O_PATH | O_CLOEXEC);
+        return held < 0 ? -errno : foreign_read(held, AT_FDCWD);
+    }
+    int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return -errno;
+    char proc[64];
+    snprintf(proc, sizeof(proc), "%.50s", root);
+    char *slash = strrchr(proc, '/');
+    if (slash)
+        *slash = '\0';
+    int dir = open(proc, O_PATH | O_DIRECTORY | O_CLOEXEC), held = gp_foreign_hold(top, path, false);
+    int fd = held < 0 ? held : foreign_read(held, dir < 0 ? AT_FDCWD : dir);
+    if (dir >= 0)
+        close(dir);
+    close(top);
+    return fd;
+}
+
+/* The kernel appends " (deleted)" to the path of a deleted file. */
+static bool foreign_named(int dir, const char *name, const char *path)
+{
+    static const char deleted[] = " (deleted)";
+    char link[4096 + 16];
+    size_t bytes = strlen(path);
+    ssize_t n = readlinkat(dir, name, link, sizeof(link) - 1);
+    if (n < 0 || n == (ssize_t)sizeof(link) - 1)
+        return false;
+    link[n] = '\0';
+    return strncmp(link, path, bytes) == 0 && (!link[bytes] || strcmp(link + bytes, deleted) == 0);
+}
+
+int gp_foreign_mapped(const char *proc, uint64_t start, uint64_t end, const char *path)
+{
+    char name[64];
+    int dir = open(proc, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return -errno;
+    snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, start, end);
+    int held = openat(dir, name, O_PATH | O_CLOEXEC), fd = held < 0 ? -errno : -ENOENT;
+    if (held >= 0 && foreign_named(dir, name, path))
+        fd = foreign_read(held, dir);
+    else if (held >= 0)
+        close(held);
+    close(dir);
+    return fd;
+}
