@@ -32,9 +32,9 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
 ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -g -fno-omit-frame-pointer $(MODE_$(MODE)) $(WARN) $(CFLAGS)
 ALL_LDFLAGS := $(filter -fsanitize% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # What is loaded into somebody's process: hidden symbols, nothing undefined, all relocations done at load.
-TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc
+TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc -include src/base/glibc.h
 TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools
-SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isrc/sim/include -Isrc/sim
+SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isrc/sim/include -Isrc/sim -include src/sim/glibc.h
 TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools -Itests
 # The simulated GPU's objects are never sanitized: a test program that is not must be able to load them.
 SIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% --coverage,$(SIM_CFLAGS))
@@ -70,6 +70,10 @@ EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
 
+# Before glibc 2.34 what is loaded into programs finds these functions in libraries of their own (src/base/glibc.h).  Newer ones
+# have them as empty files.
+OLD_GLIBC := -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
+
 TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf libmicrohttpd 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf -lmicrohttpd) -l:libiberty.a -ldl -lpthread -lm
 
 .PHONY: all lib tool sim examples man help
@@ -94,12 +98,12 @@ define compile
 	$(Q)$(CC) $(1) -MMD -MP -c $< -o $@
 endef
 
-$(B)/obj/src/sim/%.o: src/sim/%.c $(STAMP)
+$(B)/obj/src/sim/%.o: src/sim/%.c src/sim/glibc.h $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
 # Preloaded into programs that are not sanitized.
-$(B)/obj/src/shim/%.o: src/shim/%.c $(STAMP)
-	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)))
-$(B)/obj/src/%.o: src/%.c $(STAMP)
+$(B)/obj/src/shim/%.o: src/shim/%.c src/base/glibc.h $(STAMP)
+	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM)
+$(B)/obj/src/%.o: src/%.c src/base/glibc.h $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 	$(call compile,$(TOOL_CFLAGS))
@@ -124,7 +128,7 @@ ZSTD_ALONE := -Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_
 $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a -lpthread -ldl
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 comma := ,
 
@@ -132,7 +136,7 @@ comma := ,
 $(SHIM): $(SHIM_OBJ) src/shim/libgpuprof-shim.map $(LIB)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof -ldl
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.
@@ -161,7 +165,7 @@ $(COMPLETIONS): $(B)/completion/%: $(BIN)
 define simlib
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@.new $(filter %.o,$^) -lpthread -ldl -lm
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@.new $(filter %.o,$^) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
 endef
 $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)

@@ -103,6 +103,16 @@ $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
 $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += -mno-red-zone
+# The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h.
+ifdef ROOT
+ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c,$(wildcard tests/programs/*.c)))
+.PHONY: root-programs
+root-programs: $(ROOT_PROGRAMS)
+ROOT_LIB := $(ROOT)/usr/lib/$(shell $(CC) -dumpmachine)
+$(ROOT)/programs/%: PROGRAM_CFLAGS += --sysroot=$(ROOT) -B$(ROOT_LIB)/ -L$(ROOT_LIB)
+$(ROOT)/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
+	$(program)
+endif
 # A listener to the library's batches, for tests and benches.
 COUNT_BPF := $(B)/tests/bpf/count.bpf.o
 $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h include/gpuprof/wire.h $(STAMP)

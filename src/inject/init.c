@@ -204,6 +204,16 @@ static void inject_exit(void)
     gp_poll_stop();
 }
 
+/* What libc's pthread_atfork calls, which no header declares.  Weak (base/glibc.h), since musl lacks it. */
+int __register_atfork(void (*begin)(void), void (*end)(void), void (*child)(void), void *library);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void inject_atfork(void)
+{
+    if (__register_atfork)
+        __register_atfork(inject_fork_begin, inject_fork_end, inject_fork_child, __dso_handle);
+}
+
 static void inject_start(void)
 {
     char complaint[sizeof(session_mine.header->options)];
@@ -222,7 +232,7 @@ static void inject_start(void)
         return;
     }
     memcpy(session_mine.header->options, complaint, sizeof(complaint));
-    pthread_atfork(inject_fork_begin, inject_fork_end, inject_fork_child);
+    inject_atfork();
     atexit(inject_exit);
     error = inject_accounts();
     if (error) {

@@ -12,6 +12,7 @@
  */
 #include "base/compiler.h"
 #include "inject/shimtable.h"
+#include "shim/internal.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -33,14 +34,16 @@ static void *preload_nothing(void *handle, const char *name)
     return NULL;
 }
 
-/* libc's dlsym, found by version, because ours has none. */
+/* libc's dlsym, found by version, because ours has none.  dlvsym is weak (base/glibc.h): musl has no versions. */
 static gp_dlsym_fn preload_real(void)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     static gp_dlsym_fn x_real;
     gp_dlsym_fn real = __atomic_load_n(&x_real, __ATOMIC_RELAXED); /* a code address: needs no order */
-    for (size_t i = 0; !real && i < GP_COUNT(versions); i++)
+    for (size_t i = 0; dlvsym && !real && i < GP_COUNT(versions); i++)
         real = (gp_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (!dlvsym && !real)
+        real = (gp_dlsym_fn)gp_preload_plain("dlsym");
     if (!real)
         return preload_nothing;
     __atomic_store_n(&x_real, real, __ATOMIC_RELAXED);
@@ -89,7 +92,7 @@ static bool preload_is_next(const void *caller)
 {
     Dl_info info;
     struct link_map *theirs, *mine;
-    if (!dladdr1(caller, &info, (void **)&theirs, RTLD_DL_LINKMAP))
+    if (!dladdr1 || !dladdr1(caller, &info, (void **)&theirs, RTLD_DL_LINKMAP))
         return true; /* code that belongs to no library counts as the program's */
     if (!dladdr1((void *)preload_nothing, &info, (void **)&mine, RTLD_DL_LINKMAP))
         return false;

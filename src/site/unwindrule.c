@@ -287,8 +287,8 @@ int gp_rules_start(void)
     void *state = dlsym(RTLD_DEFAULT, "_rtld_global");
     const ElfW(Sym) *symbol = NULL;
     Dl_info where;
-    if (state && dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT) && symbol && where.dli_saddr == state &&
-        symbol->st_size <= LOADER_BYTES) {
+    if (state && dladdr1 && dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT) && symbol &&
+        where.dli_saddr == state && symbol->st_size <= LOADER_BYTES) {
         loader = state;
         loader_words = (uint32_t)(symbol->st_size / 8);
     }

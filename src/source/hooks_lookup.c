@@ -40,7 +40,7 @@ static void *hooks_dlsym(void *handle, const char *name)
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     static void *x_dlsym;
     void *found = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED); /* a code address: needs no order */
-    for (size_t i = 0; !found && i < GP_COUNT(versions); i++)
+    for (size_t i = 0; dlvsym && !found && i < GP_COUNT(versions); i++)
         found = dlvsym(RTLD_DEFAULT, "dlsym", versions[i]); /* not RTLD_NEXT: libc may stand before this library */
     if (!found)
         return NULL;

@@ -118,9 +118,19 @@ static void spawn_environment(const struct spawn_options *options)
     }
 }
 
+/* GPUPROF_TEST_ROOT names a root with another C library, in which the programs run (tests/real/roots.sh).  The command does not. */
+static void spawn_root(const char *root)
+{
+    if (root != NULL && (chroot(root) != 0 || chdir("/") != 0)) {
+        dprintf(2, "cannot enter %s: %s\n", root, strerror(errno));
+        _exit(127);
+    }
+}
+
 static void spawn_child(const struct spawn_options *options, const struct spawn *spawn, int hold_write, int go_read)
 {
     sigset_t none;
+    const char *root = getenv("GPUPROF_TEST_ROOT");
     int null = open("/dev/null", O_RDONLY), fd;
 
     setpgid(0, 0);
@@ -140,7 +150,9 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
             close(fd);
         }
     }
+    root = root != NULL && strcmp(options->argv[0], path_command()) != 0 ? strdup(root) : NULL;
     spawn_environment(options);
+    spawn_root(root);
     if (options->want_seccomp_thread || options->want_seccomp_memfd) {
         spawn_seccomp(options->want_seccomp_thread, options->want_seccomp_memfd);
     }

@@ -219,7 +219,43 @@ __attribute__((visibility("default"))) int close(int fd)
     return error;
 }
 
-/* System calls that old kernels lack and that filters refuse. Calls that every program needs are not in the list. */
+/* The function that the product calls as a system call, so that it loads on an old glibc too (src/base/glibc.h), or "syscall": calls
+ * that old kernels lack and that filters refuse.  NULL for calls that every program needs. */
+static const char *fail_syscall(long number)
+{
+    switch (number) {
+    case SYS_memfd_create:
+        return "memfd_create";
+    case SYS_getrandom:
+        return "getrandom";
+    case SYS_fstat:
+        return "fstat";
+    case SYS_newfstatat:
+        return "lstat";
+    case SYS_gettid:
+    case SYS_getpid:
+    case SYS_futex:
+    case SYS_nanosleep:
+        return NULL;
+    default:
+        return "syscall";
+    }
+}
+
+static int fail_errno(long number)
+{
+    switch (number) {
+    case SYS_memfd_create:
+        return EMFILE;
+    case SYS_fstat:
+        return EIO;
+    case SYS_newfstatat:
+        return EACCES;
+    default:
+        return ENOSYS;
+    }
+}
+
 __attribute__((visibility("default"))) long syscall(long number, ...)
 {
     static long (*real)(long, ...);
@@ -232,9 +268,8 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
         a[i] = va_arg(more, long);
     }
     va_end(more);
-    if (number != SYS_gettid && number != SYS_getpid && number != SYS_futex && number != SYS_nanosleep &&
-        fail_now("syscall", __builtin_return_address(0))) {
-        errno = ENOSYS;
+    if (fail_syscall(number) && fail_now(fail_syscall(number), __builtin_return_address(0))) {
+        errno = fail_errno(number);
         return -1;
     }
     if (real == NULL) {

@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Runs what is built, as it is, with the C libraries of other Debian releases: the programs of the catalog, compiled for that
+# release, run in its root under the library, with CUPTI and with the driver hooks.  The tests stay outside: what `gpuprof` sees
+# of the programs is compared with the ledger of the simulated GPU.
+#
+#   tests/real/roots.sh BUILD_DIR [RELEASE]...
+#
+# A root is $GPUPROF_REAL/root-RELEASE (build/real without that variable) and has little more than the C library.  A release that
+# the mirror does not have any more is skipped.  Exits with 77 and a reason if it has none, or if this process may not mount.
+set -u
+cd "$(dirname "$0")/../.."
+[ $# -ge 1 ] || { echo "usage: tests/real/roots.sh BUILD_DIR [RELEASE]..." >&2; exit 2; }
+build=$(realpath "$1")
+shift
+[ $# -gt 0 ] || set -- stretch buster bullseye trixie
+[ "$(uname -m)" = x86_64 ] || { echo "these roots are made for x86-64"; exit 77; }
+real=$(realpath -m "${GPUPROF_REAL:-build/real}")
+enter=(unshare -m)
+[ "$(id -u)" = 0 ] || enter=(unshare -rm)
+"${enter[@]}" true 2>/dev/null || { echo "this process may not mount"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mode=${build##*/build} # as the Makefile names its trees
+mode=${mode#-}
+passed=0 failed=0 skipped=0
+no() { failed=$((failed + 1)); echo "FAILED $1"; tail -n 40 "$work/out"; }
+
+prepare() { # RELEASE: its root, of which the compiler can read the C library
+    local link target
+    tests/real/fetch "$root" "$1" libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 dash || return
+    for link in bin lib lib64; do # a release whose /usr has everything has these links in another package
+        [ -e "$root/$link" ] || ln -s "usr/$link" "$root/$link"
+    done
+    find "$root" -type l -lname '/*' -printf '%p\t%l\n' | while IFS=$'\t' read -r link target; do # they would lead out of it
+        ln -sfn "$(realpath -m -s --relative-to="${link%/*}" "$root$target")" "$link"
+    done
+    [ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+    mkdir -p "$root/proc" "$root/dev" "$root/tmp"
+}
+
+inside() { # COMMAND...: with mounts of its own, in which the root has the build tree, and in it the programs made for the root
+    "${enter[@]}" bash -c 'root=$0 build=$1
+        shift
+        mount --rbind /proc "$root/proc" && mount --rbind /dev "$root/dev" && mount --bind /tmp "$root/tmp" &&
+            mkdir -p "$root$build" && mount --bind "$build" "$root$build" &&
+            mount --bind "$root/programs" "$root$build/tests/programs" || exit 1
+        exec "$@"' "$root" "$build" "$@"
+}
+
+criterion() { # WHAT TEST FILTER
+    GPUPROF_TEST_ROOT=$root inside "$build/tests/integration/$2" --jobs "$(nproc)" --filter "$3" --tap="$work/tap" >"$work/out" 2>&1
+    if [ ! -s "$work/tap" ]; then no "$1: no result"; return; fi
+    local bad ok
+    bad=$(grep -c '^not ok' "$work/tap") ok=$(grep '^ok' "$work/tap" | grep -vc '# SKIP')
+    passed=$((passed + ok)) failed=$((failed + bad))
+    echo "$1: $ok passed, $bad failed"
+    [ "$ok" != 0 ] || no "$1: nothing ran"
+    [ "$bad" = 0 ] || grep -A 6 '^not ok' "$work/tap" | head -n 40
+}
+
+for release; do
+    root=$real/root-$release
+    if ! prepare "$release" >"$work/out" 2>&1; then
+        skipped=$((skipped + 1))
+        echo "skipped $release: $(tail -n 1 "$work/out")"
+        continue
+    fi
+    if ! make --no-print-directory "MODE=${mode:-release}" "ROOT=$root" root-programs >"$work/out" 2>&1; then
+        no "$release: the programs"
+        continue
+    fi
+    # A preload reaches programs that use no GPU too, and what the loader has to say it says here.
+    if inside chroot "$root" /bin/sh -c "LD_PRELOAD=$build/lib/libgpuprof-shim.so /bin/sh -c 'exit 5'" >"$work/out" 2>&1; [ $? = 5 ] && [ ! -s "$work/out" ]; then
+        passed=$((passed + 1))
+    else
+        no "$release: a shell under the preload"
+    fi
+    criterion "$release, CUPTI" test_accounting 'accounting/each_program*'
+    criterion "$release, hooks" test_hooks 'hooks/each_program*'
+done
+[ "$((passed + failed))" != 0 ] || { echo "no release could be fetched"; exit 77; }
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
