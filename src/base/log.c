@@ -1,32 +1,95 @@
 /* SPDX-License-Identifier: MIT
  *
- * log.c: writes each log line with one system call.
+ * log.c: writes each log line with one system call.  The program may close any descriptor and get
+ * its number for a file of its own, and a pipe may lose its reader: neither may be noticed.
  */
 #include "base/log.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+/* Low descriptor numbers belong to the program. */
+#define GP_LOG_FD 200
+
 static enum gp_log_level log_level;
-static int log_fd = STDERR_FILENO;
+static struct gp_log_target {
+    int fd;
+    dev_t device;
+    ino_t inode;
+} log_target = {.fd = STDERR_FILENO};
+
+static int log_aim(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return -errno;
+    log_target = (struct gp_log_target){fd, status.st_dev, status.st_ino};
+    return 0;
+}
 
 int gp_log_open(enum gp_log_level level, const char *file)
 {
+    int high = STDERR_FILENO;
     if (file) {
-        /* In a folder that others can write, a planted link must not redirect the file. */
-        int low = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        /* In a folder that others can write, a planted link must not redirect the file.  A pipe
+         * without a reader must not block the program. */
+        int low = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
         if (low < 0)
             return -errno;
-        int high = fcntl(low, F_DUPFD_CLOEXEC, 200), error = errno; /* low descriptor numbers belong to the program */
-        close(low);
+        int error = 0;
+        high = fcntl(low, F_DUPFD_CLOEXEC, GP_LOG_FD);
         if (high < 0)
-            return -error;
-        log_fd = high;
+            error = -errno;
+        close(low);
+        if (error)
+            return error;
+    }
+    int error = log_aim(high);
+    if (error) {
+        if (file)
+            close(high);
+        return error;
     }
     log_level = level;
     return 0;
+}
+
+/* A pipe without a reader sends SIGPIPE to the thread that writes: this thread takes it back before
+ * the program can get it.  While one that came earlier is pending, the two cannot be told apart. */
+static void log_write(int fd, const char *line, size_t bytes)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    struct timespec now = {0};
+    sigset_t pipes, pending, old;
+    if (poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT)
+        return; /* it would block, or has no reader */
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    if (pthread_sigmask(SIG_BLOCK, &pipes, &old) != 0)
+        return;
+    if (sigpending(&pending) == 0 && !sigismember(&pending, SIGPIPE) && write(fd, line, bytes) < 0 && errno == EPIPE)
+        while (sigtimedwait(&pipes, NULL, &now) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* The copy keeps what was checked, whatever the program does with the number meanwhile.  A process
+ * that may not have so high a number goes without. */
+static void log_line(const char *line, size_t bytes)
+{
+    struct stat status;
+    int copy = fcntl(log_target.fd, F_DUPFD_CLOEXEC, GP_LOG_FD), fd = copy < 0 ? log_target.fd : copy;
+    if (fstat(fd, &status) == 0 && status.st_dev == log_target.device && status.st_ino == log_target.inode)
+        log_write(fd, line, bytes);
+    if (copy >= 0)
+        close(copy);
 }
 
 void gp_log(enum gp_log_level level, const char *format, ...)
@@ -44,7 +107,6 @@ void gp_log(enum gp_log_level level, const char *format, ...)
     if (used > (int)sizeof(line) - 2)
         used = (int)sizeof(line) - 2;
     line[used++] = '\n';
-    ssize_t written = write(log_fd, line, (size_t)used);
-    (void)written; /* a failure to write the log must not affect the program */
+    log_line(line, (size_t)used); /* a failure to write the log must not affect the program */
     errno = saved_errno;
 }

@@ -3,8 +3,10 @@
  * init.c: puts the stages together, and handles start, fork and exit inside the profiled process.
  *
  *   Start    InitializeInjection runs inside the first cuInit, on a thread of the program: session,
- *            accounts, our two threads, then the source.  A failure before the source switches
- *            gpuprof off and is written into the session if there is one.
+ *            accounts, the source, then our threads.  A failure before the source switches gpuprof
+ *            off and is written into the session if there is one.
+ *   No GPU   cuInit injects before it looks for devices.  Without a source and without a GPU nothing
+ *            can happen, so the start ends itself: no descriptor and no thread stay.
  *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
  *            also after a raw fork, since the kernel wipes its page.  The atfork handler only
  *            closes the child's copy of the descriptor, so no viewer finds the session twice.
@@ -25,6 +27,7 @@
 #include "base/thread.h"
 #include "ds/ring.h"
 #include "framework/framework.h"
+#include "inject/nogpu.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
 #include "owner/owner.h"
@@ -214,6 +217,18 @@ static void inject_atfork(void)
         __register_atfork(inject_fork_begin, inject_fork_end, inject_fork_child, __dso_handle);
 }
 
+/* A CUPTI that has subscribed has found a device.  The hooks see the program's cuInit end, and start
+ * only then.  The accounts and the mapping of the session stay: they are memory that no one uses. */
+static bool inject_is_pointless(void)
+{
+    if (session_mine.header->source != GP_SOURCE_NONE || !gp_nogpu_is_certain())
+        return false;
+    gp_log(GP_LOG_INFO, "no GPU here: switched off");
+    gp_life_end();
+    gp_session_forget(&session_mine);
+    return true;
+}
+
 static void inject_start(void)
 {
     char complaint[sizeof(session_mine.header->options)];
@@ -245,9 +260,11 @@ static void inject_start(void)
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
     gp_nvtx_start();
-    inject_poller();
     gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
     inject_source(options.source);
+    if (inject_is_pointless())
+        return;
+    inject_poller();
     inject_shim(&options);
     inject_drain();
     inject_record(&options);
@@ -274,7 +291,7 @@ static void inject_wait(void)
 
 GP_EXPORT int InitializeInjection(void)
 {
-    if (__atomic_load_n(&x_through, __ATOMIC_ACQUIRE)) /* [through.A] */
+    if (gp_thread.starts_later || __atomic_load_n(&x_through, __ATOMIC_ACQUIRE)) /* [through.A] */
         return 1;
     int saved_errno = errno;
     uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;

@@ -3,14 +3,19 @@
  * process that preloads it. */
 #include "inject/shimtable.h"
 #include "base/compiler.h"
+#include "base/thread.h"
 #include <gpuprof/gpuprof.h>
 
-/* The driver may have injected the library before (CUDA_INJECTION64_PATH): InitializeInjection does
- * its work once. */
+/* The driver may inject the library as well (CUDA_INJECTION64_PATH), inside this call and before it
+ * knows whether there is a device.  The start waits for the result: a process without a device gets
+ * none, and a cuInit that succeeds later gets it then. */
 uint32_t gp_wrap_cuInit(unsigned int flags)
 {
     uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");
+    uint8_t before = gp_thread.starts_later;
+    gp_thread.starts_later = 1;
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
+    gp_thread.starts_later = before;
     if (result == 0)
         InitializeInjection();
     return result;

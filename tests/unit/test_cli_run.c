@@ -267,6 +267,25 @@ Test(cli, doctor_names_other_profilers, .timeout = 60)
     rmdir(folder);
 }
 
+/* The numbers that the libraries give, here the simulated GPU's. */
+Test(cli, doctor_says_versions_and_devices, .timeout = 60)
+{
+    char folder[sizeof(binary) + 32];
+    find_binary();
+    snprintf(folder, sizeof(folder), "%s", binary);
+    *strrchr(folder, '/') = '\0';
+    strcpy(strrchr(folder, '/'), "/lib/gpuprof/sim");
+    setenv("LD_LIBRARY_PATH", folder, 1);
+    struct result r = run("doctor");
+    unsetenv("LD_LIBRARY_PATH");
+    const char *devices = strstr(r.out, "\ndevices    ok       ");
+    cr_expect(strstr(r.out, "libcuda.so.1 for CUDA 13."), "%s", r.out);
+    cr_expect(devices && atoi(devices + 21) > 0, "%s", r.out);
+    cr_expect(strstr(r.out, ", API version 13"), "%s", r.out);
+    free(r.out);
+    free(r.err);
+}
+
 Test(cli, doctor, .timeout = 60)
 {
     pid_t pid = start((struct gp_test_process_options){0});

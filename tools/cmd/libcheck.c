@@ -38,6 +38,7 @@ static void *probe_symbol(void *library, const char *name, struct gp_probe *prob
     return symbol;
 }
 
+/* Call it after the library has written `number`: arguments are evaluated in any order. */
 static void probe_result(struct gp_probe *probe, const char *call, int rc, long long number)
 {
     probe->ok = rc == 0;
@@ -57,8 +58,9 @@ static void try_cupti(const char *path, struct gp_probe *probe)
     uint32_t version = 0;
     void *library = probe_open(path, probe);
     gp_cupti_version_fn get = (gp_cupti_version_fn)probe_symbol(library, "cuptiGetVersion", probe);
+    int rc = get ? get(&version) : 0;
     if (get)
-        probe_result(probe, "cuptiGetVersion", get(&version), version);
+        probe_result(probe, "cuptiGetVersion", rc, version);
 }
 
 static void try_driver(const char *path, struct gp_probe *probe)
@@ -66,8 +68,9 @@ static void try_driver(const char *path, struct gp_probe *probe)
     int version = 0;
     void *library = probe_open(path, probe);
     gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDriverGetVersion", probe);
+    int rc = get ? get(&version) : 0;
     if (get)
-        probe_result(probe, "cuDriverGetVersion", get(&version), version);
+        probe_result(probe, "cuDriverGetVersion", rc, version);
 }
 
 static void try_devices(const char *path, struct gp_probe *probe)
@@ -80,8 +83,10 @@ static void try_devices(const char *path, struct gp_probe *probe)
         return;
     int rc = init(0);
     probe_result(probe, "cuInit", rc, 0);
-    if (!rc)
-        probe_result(probe, "cuDeviceGetCount", get(&count), count);
+    if (rc)
+        return;
+    rc = get(&count);
+    probe_result(probe, "cuDeviceGetCount", rc, count);
 }
 
 /* The loader reports on standard error that it cannot preload a library, and starts the program

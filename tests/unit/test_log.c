@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ * The library's log in a program that closes its descriptors, and whose pipes lose their readers. */
+#include "base/log.h"
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char log_folder[64];
+
+static void log_enter(void)
+{
+    snprintf(log_folder, sizeof(log_folder), "/tmp/gpuprof-log-XXXXXX");
+    cr_assert_not_null(mkdtemp(log_folder));
+}
+
+static const char *log_path(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/%s", log_folder, name);
+    return path;
+}
+
+static void log_leave(void)
+{
+    static const char *const names[] = {"first", "second", "fifo"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unlink(log_path(names[i]));
+    rmdir(log_folder);
+}
+
+TestSuite(log, .init = log_enter, .fini = log_leave, .timeout = 20);
+
+/* Makes `fd` descriptor 2. */
+static void log_put(int fd)
+{
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(dup2(fd, 2), 2);
+    if (fd != 2)
+        close(fd);
+}
+
+static off_t log_bytes(const char *name)
+{
+    struct stat status;
+    return stat(log_path(name), &status) == 0 ? status.st_size : -1;
+}
+
+Test(log, follows_no_other_file_into_descriptor_2)
+{
+    log_put(open(log_path("first"), O_WRONLY | O_CREAT, 0600));
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    gp_log(GP_LOG_INFO, "one");
+    off_t first = log_bytes("first");
+    cr_expect_gt(first, 0);
+    log_put(open(log_path("second"), O_WRONLY | O_CREAT, 0600));
+    errno = 1234;
+    gp_log(GP_LOG_INFO, "two");
+    cr_expect_eq(errno, 1234);
+    cr_expect_eq(log_bytes("second"), 0);
+    close(2);
+    gp_log(GP_LOG_INFO, "three");
+    log_put(open(log_path("first"), O_WRONLY | O_APPEND)); /* the program restores it */
+    gp_log(GP_LOG_INFO, "four");
+    cr_expect_gt(log_bytes("first"), first);
+}
+
+/* The program closes every descriptor, as a daemon does, and a file of its own gets the number. */
+Test(log, follows_no_other_file_into_its_own_descriptor)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s", log_path("first"));
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    gp_log(GP_LOG_INFO, "one");
+    off_t first = log_bytes("first");
+    cr_expect_gt(first, 0);
+    int other = open(log_path("second"), O_WRONLY | O_CREAT, 0600);
+    for (int fd = 3; fd < 1000; fd++)
+        if (fd != other && fcntl(fd, F_GETFD) >= 0 && fd >= 200)
+            cr_assert_eq(dup2(other, fd), fd);
+    gp_log(GP_LOG_INFO, "two");
+    cr_expect_eq(log_bytes("second"), 0);
+    cr_expect_eq(log_bytes("first"), first);
+}
+
+static void log_expect_quiet(int fd, const char *what)
+{
+    sigset_t before, after, pending;
+    log_put(fd);
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_BLOCK, NULL, &before);
+    gp_log(GP_LOG_INFO, "a line");
+    sigprocmask(SIG_BLOCK, NULL, &after);
+    sigpending(&pending);
+    cr_expect(!sigismember(&pending, SIGPIPE), "%s", what);
+    cr_expect_eq(sigismember(&before, SIGPIPE), sigismember(&after, SIGPIPE), "%s", what);
+}
+
+Test(log, no_sigpipe_from_a_pipe_without_a_reader)
+{
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    close(ends[0]);
+    log_expect_quiet(ends[1], "a pipe");
+}
+
+Test(log, no_sigpipe_from_a_socket_without_a_peer)
+{
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[0]);
+    log_expect_quiet(ends[1], "a socket");
+}
+
+/* poll() finds nothing wrong with a socket that was shut down for writing, and the write fails. */
+Test(log, no_sigpipe_from_a_socket_that_was_shut)
+{
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    shutdown(ends[1], SHUT_WR);
+    log_expect_quiet(ends[1], "a socket");
+}
+
+Test(log, a_pending_sigpipe_of_the_program_stays)
+{
+    sigset_t pipes, pending;
+    int ends[2];
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipes, NULL);
+    raise(SIGPIPE);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    shutdown(ends[1], SHUT_WR);
+    log_put(ends[1]);
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    gp_log(GP_LOG_INFO, "a line");
+    sigpending(&pending);
+    cr_expect(sigismember(&pending, SIGPIPE));
+}
+
+Test(log, a_full_pipe_does_not_block)
+{
+    char page[4096] = "";
+    int ends[2];
+    cr_assert_eq(pipe2(ends, O_NONBLOCK), 0);
+    while (write(ends[1], page, sizeof(page)) > 0)
+        ;
+    cr_assert_eq(fcntl(ends[1], F_SETFL, 0), 0);
+    log_put(ends[1]);
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    gp_log(GP_LOG_INFO, "a line");
+}
+
+Test(log, a_pipe_file_without_a_reader_does_not_block)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s", log_path("fifo"));
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, path), -ENXIO);
+}
+
+Test(log, is_silent_without_stderr)
+{
+    close(2);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), -EBADF);
+    gp_log(GP_LOG_INFO, "a line");
+    cr_assert_eq(open(log_path("first"), O_WRONLY | O_CREAT, 0600), 2);
+    gp_log(GP_LOG_INFO, "a line");
+    cr_expect_eq(log_bytes("first"), 0);
+}
+
+/* Few descriptors allowed: no copy can be made, and the log still works. */
+Test(log, works_with_few_descriptors)
+{
+    log_put(open(log_path("first"), O_WRONLY | O_CREAT, 0600));
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){100, 100}), 0);
+    gp_log(GP_LOG_INFO, "one");
+    cr_expect_gt(log_bytes("first"), 0);
+}
