@@ -46,6 +46,7 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
         .failure_bytes = sizeof(struct gp_wire_failure),
         .failure_count = GP_WIRE_FAILURES,
         .oom_bytes = sizeof(struct gp_wire_oom),
+        .cupti_bytes = sizeof(struct gp_wire_cupti),
         .mailbox_bytes = sizeof(struct gp_wire_mailbox),
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
@@ -56,7 +57,8 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.scopes_offset = page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
     header.failures_offset = header.scopes_offset + (uint64_t)header.scope_bytes * header.scope_count;
     header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
-    header.mailbox_offset = page_up(header.oom_offset + header.oom_bytes);
+    header.cupti_offset = header.oom_offset + header.oom_bytes;
+    header.mailbox_offset = page_up(header.cupti_offset + header.cupti_bytes);
     header.ring_offset = page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
     header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
@@ -113,6 +115,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .scopes = (struct gp_wire_scope *)(base + header.scopes_offset),
         .failures = (struct gp_wire_failure *)(base + header.failures_offset),
         .oom = (struct gp_wire_oom *)(base + header.oom_offset),
+        .cupti = (struct gp_wire_cupti *)(base + header.cupti_offset),
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,
