@@ -60,9 +60,12 @@ static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROB
         {"failures", h->failures_offset, h->failure_bytes, h->failure_count, 8},
         {"mailbox", h->mailbox_offset, h->mailbox_bytes, 1, 8},
         {"ring", h->ring_offset, h->chunk_bytes, h->chunk_count, 64},
-        {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8}, /* last: older libraries do not have it */
+        /* Older libraries do not have the last two. */
+        {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8},
+        {"table of CUPTI's copies", h->cupti_offset, h->cupti_bytes, 1, 8},
     };
-    size_t count = GP_COUNT(parts) - (h->oom_offset == 0 && h->oom_bytes == 0);
+    bool has_cupti = h->cupti_offset || h->cupti_bytes, has_oom = has_cupti || h->oom_offset || h->oom_bytes;
+    size_t count = GP_COUNT(parts) - !has_cupti - !has_oom;
     uint64_t ends[GP_COUNT(parts)];
     for (size_t i = 0; i < count; i++) {
         if (!part_inside(&parts[i], h->total_bytes, &ends[i])) {
@@ -94,7 +97,8 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     if (h->header_bytes != sizeof(*h) || h->device_bytes != sizeof(struct gp_wire_device) ||
         h->scope_bytes != sizeof(struct gp_wire_scope) || h->failure_bytes != sizeof(struct gp_wire_failure) ||
         h->mailbox_bytes != sizeof(struct gp_wire_mailbox) || h->chunk_bytes != sizeof(struct gp_wire_chunk) ||
-        (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)))
+        (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)) ||
+        (h->cupti_bytes != 0 && h->cupti_bytes != sizeof(struct gp_wire_cupti)))
         return peer_problem(problem, "header: sizes of parts are not those of this ABI");
     if (h->device_count != GP_WIRE_DEVICES || h->scope_count != GP_WIRE_SCOPES ||
         h->failure_count != GP_WIRE_FAILURES || h->slot_count != GP_WIRE_SLOTS)
@@ -116,6 +120,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     session->mailbox_offset = h->mailbox_offset;
     session->ring_offset = h->ring_offset;
     session->oom_offset = h->oom_bytes ? h->oom_offset : 0;
+    session->cupti_offset = h->cupti_bytes ? h->cupti_offset : 0;
     session->device_count = h->device_count;
     session->scope_count = h->scope_count;
     session->failure_count = h->failure_count;
