@@ -309,3 +309,41 @@ Test(cupti, newer_entry_points_are_listed)
     cr_expect_not_null(strstr(result.err, "cuSimMemNewer, cuSimLogicalEndpointNewer"), "%s", result.err);
     place_end(&place, process, &result);
 }
+
+/* ---- run --------------------------------------------------------------------------------------------------------- */
+
+/* `gpuprof run PROGRAM` counts what the ledger counts, and prints `message` once; nothing if it is NULL. */
+static void run_is_exact(const char *setting, const char *program, const char *argument, const char *message)
+{
+    const char *argv[] = {
+        path_command(), "run", path_program(program), argument, argument != NULL ? "init" : NULL, NULL};
+    const char *env[] = {setting, NULL};
+    struct spawn_options options = {.argv = argv, .env = env};
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    const struct ledger_rules rules = {0};
+
+    check_against_ledger(&diff, &options, 1, &rules, &result);
+    cr_expect_eq(diff.count, 0, "%s %s: differs from the ledger:\n%s", setting, program, diff.text);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s %s: %s\n%s%s", setting, program,
+              spawn_status_text(&result), result.out, result.err);
+    const char *first = message != NULL ? strstr(result.err, message) : NULL;
+    cr_expect(message != NULL ? first != NULL && strstr(first + 1, message) == NULL : result.err_len == 0, "%s %s: %s",
+              setting, program, result.err);
+    spawn_result_free(&result);
+}
+
+Test(cupti, run_falls_back_to_hooks, .timeout = 120)
+{
+    static const char *const programs[] = {"linear", "graph_capture", "linear_rt", "contexts"};
+    char own[PATH_MAX + 32];
+    size_t i;
+
+    for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        run_is_exact("GPUPROF_SIM_CUPTI=", programs[i], NULL, NULL);
+        run_is_exact("GPUPROF_SIM_CUPTI=none", programs[i], NULL, "events come from driver hooks");
+        run_is_exact("GPUPROF_SIM_CUPTI=taken:Nsight", programs[i], NULL, "subscriber is taken by Nsight");
+    }
+    snprintf(own, sizeof(own), "subscribe:%s/libcupti.so.13", path_sim()); /* before cuInit */
+    run_is_exact("GPUPROF_SIM_CUPTI=", "cupti", own, "subscriber is taken by CUPTI");
+}
