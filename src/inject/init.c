@@ -126,6 +126,8 @@ static void inject_source(enum gp_option_source wanted)
     header->enabled_callbacks = status.enabled;
     memcpy(header->source_detail, status.detail, sizeof(header->source_detail));
     gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
+    if (!status.source)
+        gp_log(GP_LOG_WARN, "no events: start the program with 'gpuprof run', which counts with driver hooks instead");
 }
 
 static void inject_shim(const struct gp_options *options)

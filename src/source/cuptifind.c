@@ -124,7 +124,7 @@ static void cupti_library_path(struct gp_cupti_list *list)
     const char *at = secure_getenv("LD_LIBRARY_PATH");
     while (at && *at) {
         size_t length = strcspn(at, ":;");
-        cupti_folder(list, at, length, "", GP_CUPTI_LINKED);
+        cupti_folder(list, at, length, "", GP_CUPTI_PATH_LIST);
         at += length + (at[length] != '\0');
     }
 }
@@ -146,18 +146,18 @@ static void cupti_loader_cache(struct gp_cupti_list *list)
         const char *begin = at;
         while (begin > text && begin[-1])
             begin--;
-        cupti_folder(list, begin, (size_t)(at - begin), "", GP_CUPTI_LINKED);
+        cupti_folder(list, begin, (size_t)(at - begin), "", GP_CUPTI_SYSTEM);
         at += strlen(wanted);
     }
     munmap((void *)(uintptr_t)text, (size_t)bytes);
 }
 
-static void cupti_toolkit(struct gp_cupti_list *list, const char *home)
+static void cupti_toolkit(struct gp_cupti_list *list, const char *home, enum gp_cupti_origin origin)
 {
     static const char *const below[] = {"/extras/CUPTI/lib64", "/lib64", "/lib", "/targets/x86_64-linux/lib",
                                         "/targets/sbsa-linux/lib"};
     for (size_t i = 0; home && i < GP_COUNT(below); i++)
-        cupti_folder(list, home, strlen(home), below[i], GP_CUPTI_TOOLKIT);
+        cupti_folder(list, home, strlen(home), below[i], origin);
 }
 
 /* A Python that has loaded no extension module yet does not show where its packages are. */
@@ -168,8 +168,8 @@ static void cupti_environment(struct gp_cupti_list *list, const char *root)
         int n = snprintf(folder, sizeof(folder), "%s/lib/python3.%u/site-packages/nvidia", root, minor);
         if (n < 0 || (size_t)n >= sizeof(folder) || access(folder, X_OK) != 0)
             continue;
-        cupti_folder(list, folder, (size_t)n, "/cuda_cupti/lib", GP_CUPTI_TOOLKIT);
-        cupti_folder(list, folder, (size_t)n, "/cu13/lib", GP_CUPTI_TOOLKIT);
+        cupti_folder(list, folder, (size_t)n, "/cuda_cupti/lib", GP_CUPTI_NAMED);
+        cupti_folder(list, folder, (size_t)n, "/cu13/lib", GP_CUPTI_NAMED);
     }
 }
 
@@ -192,13 +192,13 @@ static void cupti_places(struct gp_cupti_list *list)
     cupti_library_path(list);
     cupti_loader_cache(list);
     for (size_t i = 0; i < GP_COUNT(folders); i++)
-        cupti_folder(list, folders[i], strlen(folders[i]), "", GP_CUPTI_LINKED);
+        cupti_folder(list, folders[i], strlen(folders[i]), "", GP_CUPTI_SYSTEM);
     for (size_t i = 0; i < GP_COUNT(homes); i++)
-        cupti_toolkit(list, secure_getenv(homes[i]));
+        cupti_toolkit(list, secure_getenv(homes[i]), GP_CUPTI_NAMED);
     cupti_environment(list, secure_getenv("VIRTUAL_ENV"));
     cupti_environment(list, secure_getenv("CONDA_PREFIX"));
-    cupti_toolkit(list, "/usr/local/cuda");
-    cupti_toolkit(list, "/opt/cuda");
+    cupti_toolkit(list, "/usr/local/cuda", GP_CUPTI_SYSTEM);
+    cupti_toolkit(list, "/opt/cuda", GP_CUPTI_SYSTEM);
 }
 
 static void cupti_look(struct gp_cupti_list *list, unsigned folder)

@@ -15,11 +15,12 @@
 
 /* Where a copy was found, in the order of preference: first those that the program would use. */
 enum gp_cupti_origin {
-    GP_CUPTI_LOADED,  /* in this process already */
-    GP_CUPTI_RUNTIME, /* beside the program's CUDA runtime */
-    GP_CUPTI_WHEEL,   /* among the Python packages in use */
-    GP_CUPTI_LINKED,  /* where the loader would find it: LD_LIBRARY_PATH, its cache, its folders */
-    GP_CUPTI_TOOLKIT, /* an installation that the environment names, or the usual one */
+    GP_CUPTI_LOADED,    /* in this process already */
+    GP_CUPTI_RUNTIME,   /* beside the program's CUDA runtime */
+    GP_CUPTI_WHEEL,     /* among the Python packages in use */
+    GP_CUPTI_PATH_LIST, /* in LD_LIBRARY_PATH */
+    GP_CUPTI_NAMED,     /* in an installation that another variable names */
+    GP_CUPTI_SYSTEM,    /* in the loader's cache and folders, and the usual installation */
 };
 
 struct gp_cupti_copy {

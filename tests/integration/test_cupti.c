@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/build.h"
+#include "lib/catalog.h"
 #include "lib/ledger.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
@@ -321,8 +322,14 @@ static void run_is_exact(const char *setting, const char *program, const char *a
     struct spawn_options options = {.argv = argv, .env = env};
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
-    const struct ledger_rules rules = {0};
+    struct ledger_rules rules = {0};
 
+    for (size_t i = 0; i < catalog_count; i++) {
+        if (strcmp(catalog[i].name, program) == 0) {
+            rules = catalog[i].rules;
+            options.sim = catalog[i].sim;
+        }
+    }
     check_against_ledger(&diff, &options, 1, &rules, &result);
     cr_expect_eq(diff.count, 0, "%s %s: differs from the ledger:\n%s", setting, program, diff.text);
     cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s %s: %s\n%s%s", setting, program,
