@@ -7,7 +7,7 @@
  * check the copy; the one part that a viewer maps and writes is the mailbox.  Layout, every part at
  * the offset that the header names:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts except the mailbox.  A reader must trust no value: see
  * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF
@@ -226,6 +226,35 @@ struct gp_wire_oom {
     int64_t rest_bytes, rest_count;
 };
 
+/* ---- the source of events --------------------------------------------------------------------------------------- */
+
+/* No machine has more copies that are worth a try, and no version of CUDA brings more entry
+ * points. */
+#define GP_WIRE_COPIES  16u
+#define GP_WIRE_STRANGE 32u
+
+#define GP_COPY_LOAD    -1 /* the loader refused it */
+#define GP_COPY_FOREIGN -2 /* it lacks functions of CUPTI */
+#define GP_COPY_DEAF    -3 /* it subscribed, and enabled no callback */
+#define GP_COPY_NAMED   -4 /* its soname could not be changed, so it was not used */
+
+struct gp_wire_copy { /* a copy of CUPTI that was tried */
+    char path[256];   /* the end of a longer one */
+    char answer[48];  /* CUPTI's name of the status; of GP_COPY_LOAD the loader's message */
+    int32_t status;   /* CUptiResult of the subscription, or GP_COPY_* */
+    uint32_t version; /* cuptiGetVersion; 0 unknown */
+};
+
+/* Written at the start; each count changes after the row that it covers. */
+struct gp_wire_cupti {
+    uint32_t copies;  /* tried; more than GP_WIRE_COPIES: the rest has no row */
+    uint32_t strange; /* entry points that look like memory, are newer than this build, and have no row in it */
+    uint32_t shared;  /* 1: other tools may subscribe beside gpuprof */
+    uint32_t pad_;
+    struct gp_wire_copy copy[GP_WIRE_COPIES];
+    char strange_names[GP_WIRE_STRANGE][48];
+};
+
 /* ---- header -------------------------------------------------------------------------------------------------- */
 
 enum gp_wire_source { GP_SOURCE_NONE, GP_SOURCE_CUPTI, GP_SOURCE_HOOKS };
@@ -247,6 +276,7 @@ enum gp_wire_lost {
 #define GP_SESSION_CLOSED   1u /* the process ran its exit path: the numbers are final */
 #define GP_SESSION_DISABLED 2u /* the library switched itself off: see `trouble` */
 #define GP_SESSION_YIELDED  4u /* the subscriber was given up on request */
+#define GP_SESSION_GONE     8u /* CUPTI makes no callbacks any more: the program ended it with cuptiFinalize */
 
 struct gp_wire_header {
     uint64_t magic;
@@ -301,6 +331,9 @@ struct gp_wire_header {
     /* One struct gp_wire_owners; a library that knows none leaves both 0. */
     uint64_t owners_offset;
     uint32_t owners_bytes, pad3_;
+    /* One struct gp_wire_cupti; a library that knows none leaves both 0. */
+    uint64_t cupti_offset;
+    uint32_t cupti_bytes, pad4_;
     uint8_t reserved_[64];
 };
 

@@ -100,7 +100,8 @@ static void inject_poller(void)
 /* After the source: a viewer may ask for the subscriber to be given up. */
 static void inject_drain(void)
 {
-    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event};
+    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event,
+                                           gp_cupti_gone};
     struct gp_wire_header *header = session_mine.header;
     int error = gp_drain_start(&session_mine, &hooks);
     if (!error)
@@ -118,7 +119,7 @@ static void inject_source(enum gp_option_source wanted)
     if (wanted == GP_OPTION_HOOKS)
         gp_hooks_start(&status);
     else
-        gp_cupti_start(&status);
+        gp_cupti_start(&status, session_mine.cupti);
     if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
         struct gp_source_status hooks = {.cupti_version = status.cupti_version};
         gp_hooks_start(&hooks);
@@ -130,6 +131,8 @@ static void inject_source(enum gp_option_source wanted)
     header->enabled_callbacks = status.enabled;
     memcpy(header->source_detail, status.detail, sizeof(header->source_detail));
     gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
+    if (!status.source)
+        gp_log(GP_LOG_WARN, "no events: start the program with 'gpuprof run', which counts with driver hooks instead");
 }
 
 static void inject_shim(const struct gp_options *options)

@@ -40,7 +40,7 @@ bool gp_session_sourced(void)
 {
     const struct gp_wire_header *header = publish_session()->header;
     return header->source != GP_SOURCE_NONE &&
-           !(__atomic_load_n(&header->flags, __ATOMIC_RELAXED) & GP_SESSION_YIELDED);
+           !(__atomic_load_n(&header->flags, __ATOMIC_RELAXED) & (GP_SESSION_YIELDED | GP_SESSION_GONE));
 }
 
 void gp_session_poll(void)
@@ -87,6 +87,8 @@ void gp_session_publish(void)
     session->header->events = gp_tap_events();
     if (publish_hooks.driver_version)
         session->header->driver_version = publish_hooks.driver_version();
+    if (publish_hooks.gone && publish_hooks.gone())
+        __atomic_fetch_or(&session->header->flags, GP_SESSION_GONE, __ATOMIC_RELEASE);
     session->header->publish_ns = gp_clock_ns();
     publish_end(session);
 }

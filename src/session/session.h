@@ -16,6 +16,7 @@ struct gp_session {
     struct gp_wire_failure *failures;
     struct gp_wire_oom *oom;
     struct gp_wire_owners *owners;
+    struct gp_wire_cupti *cupti;
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
@@ -30,6 +31,7 @@ struct gp_session_hooks {
     uint32_t (*driver_version)(void);
     bool (*yield)(void);                                           /* give up the subscriber; false: there is none */
     void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
+    bool (*gone)(void);                                            /* the source makes no events any more */
 };
 
 struct gp_session_size {

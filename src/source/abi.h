@@ -144,12 +144,18 @@ struct gp_cupti_graph {
     void *exec;
 };
 
+/* `bytes` tells CUPTI which members there are. */
 struct gp_cupti_subscriber_params {
     size_t bytes;
     const char *name;
     char *old_name;
     size_t old_name_bytes;
+    uint8_t allow_multiple; /* since 13.2: other tools that ask for it too may subscribe */
+    uint8_t padding[7];
 };
+#define GP_CUPTI_PARAMS_BYTES   32u
+#define GP_CUPTI_PARAMS_SHARED  40u
+#define GP_CUPTI_SHARED_VERSION 130200u /* cuptiGetVersion */
 
 #define GP_CUPTI_CONTEXT_CREATED            1
 #define GP_CUPTI_CONTEXT_DESTROY_STARTING   2

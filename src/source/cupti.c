@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
  * cupti.c: CUPTI as the source of events.  CUPTI is never linked, since the right copy is known
- * only at run time.  The copy of the first subscriber decides for the whole process, so a mapped
- * copy is tried first, then the loader's own search, then the places where NVIDIA's packages put
- * it.
+ * only at run time: cuptifind.c lists the copies, and each is tried until one subscribes.  The copy
+ * of the first subscriber decides for the whole process.
  *
- * Before CUPTI 13.3 a process can have one subscriber.  If another tool has it, gpuprof reports the
- * tool and does nothing else.
+ * Before CUPTI 13.3 a process can have one subscriber.  If another tool has it, the search ends:
+ * the hooks become the source where the shim is preloaded, and otherwise gpuprof reports the tool
+ * and does nothing else.
  */
 #include "account/feed.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "source/cuptifind.h"
+#include "source/cuptiname.h"
 #include "source/dispatch.h"
+#include "source/hooks.h"
+#include "source/soname.h"
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <link.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define GP_SUBSCRIBER_NAME "gpuprof"
@@ -30,7 +33,13 @@ struct gp_cupti {
     int (*enable)(uint32_t, void *, int, uint32_t);
     int (*device_of)(void *, uint32_t *);
     int (*number_of)(void *, uint32_t *);
+    int (*result_text)(int, const char **);
+    gp_cupti_name_fn callback_name;
     void *subscriber;
+    uint32_t pulse;   /* callback id of cuDeviceGetCount; 0 unknown */
+    uint32_t x_on;    /* callbacks are enabled */
+    uint32_t x_beats; /* callbacks of `pulse` */
+    uint32_t x_gone;
     uint32_t x_yielded;
 };
 
@@ -125,6 +134,10 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
 static void cupti_callback(void *user, int domain, uint32_t id, const void *data)
 {
     (void)user;
+    if (GP_UNLIKELY(id == cupti.pulse && domain == GP_CUPTI_DOMAIN_DRIVER)) { /* on the poll thread too */
+        __atomic_fetch_add(&cupti.x_beats, 1, __ATOMIC_RELAXED);
+        return;
+    }
     if (!gp_thread_enter())
         return;
     int saved_errno = errno;
@@ -136,87 +149,7 @@ static void cupti_callback(void *user, int domain, uint32_t id, const void *data
     gp_thread_leave();
 }
 
-/* ---- finding the library -------------------------------------------------------------------------------------- */
-
-/* Newest first: an older CUPTI under a newer driver works, a newer one under an older driver
- * answers NOT_INITIALIZED. */
-static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
-
-/* Below the folder of an environment variable, of the usual installation, and of a pip wheel's
- * libcudart. */
-static const char *const cupti_below[] = {"extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib",
-                                          "targets/sbsa-linux/lib"};
-static const char *const cupti_beside[] = {"", "/../../cuda_cupti/lib", "/../../cu13/lib"};
-
-struct gp_cupti_search {
-    void *handle;
-    unsigned skip; /* candidates that were tried and failed */
-    char path[PATH_MAX];
-};
-
-static bool cupti_try(struct gp_cupti_search *search, const char *path, int flags)
-{
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
-    if (!handle)
-        return false;
-    if (!dlsym(handle, "cuptiSubscribe") || !dlsym(handle, "cuptiEnableCallback") || search->skip) {
-        /* Not CUPTI at all, or one that an earlier round refused: leave it mapped, unmapping runs
-         * its code. */
-        if (search->skip)
-            search->skip--;
-        return false;
-    }
-    search->handle = handle;
-    snprintf(search->path, sizeof(search->path), "%s", path);
-    return true;
-}
-
-static bool cupti_try_folder(struct gp_cupti_search *search, const char *folder, const char *below)
-{
-    char path[PATH_MAX];
-    for (size_t i = 0; i < GP_COUNT(cupti_names); i++) {
-        snprintf(path, sizeof(path), "%s%s%s/%s", folder, *below && *below != '/' ? "/" : "", below, cupti_names[i]);
-        if (cupti_try(search, path, 0))
-            return true;
-    }
-    return false;
-}
-
-static bool cupti_try_home(struct gp_cupti_search *search, const char *home)
-{
-    for (size_t i = 0; home && *home == '/' && i < GP_COUNT(cupti_below); i++)
-        if (cupti_try_folder(search, home, cupti_below[i]))
-            return true;
-    return false;
-}
-
-/* PyTorch and JAX wheels have CUPTI next to the runtime that they load. */
-static int cupti_note_runtime(struct dl_phdr_info *info, size_t bytes, void *arg)
-{
-    (void)bytes;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "/libcudart.so"))
-        return 0;
-    snprintf(arg, PATH_MAX, "%s", info->dlpi_name);
-    *strrchr(arg, '/') = '\0';
-    return 1;
-}
-
-static bool cupti_find(struct gp_cupti_search *search)
-{
-    char folder[PATH_MAX] = "";
-    for (size_t i = 0; i < GP_COUNT(cupti_names); i++)
-        if (cupti_try(search, cupti_names[i], RTLD_NOLOAD))
-            return true;
-    for (size_t i = 0; i < GP_COUNT(cupti_names); i++)
-        if (cupti_try(search, cupti_names[i], 0))
-            return true;
-    if (dl_iterate_phdr(cupti_note_runtime, folder))
-        for (size_t i = 0; i < GP_COUNT(cupti_beside); i++)
-            if (cupti_try_folder(search, folder, cupti_beside[i]))
-                return true;
-    return cupti_try_home(search, secure_getenv("CUDA_HOME")) || cupti_try_home(search, secure_getenv("CUDA_PATH")) ||
-           cupti_try_home(search, "/usr/local/cuda") || cupti_try_home(search, "/opt/cuda");
-}
+/* ---- one copy of the library ---------------------------------------------------------------------------------- */
 
 static void cupti_bind(void *handle)
 {
@@ -228,24 +161,35 @@ static void cupti_bind(void *handle)
     cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
     cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
     cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
+    cupti.result_text = (int (*)(int, const char **))dlsym(handle, "cuptiGetResultString");
+    cupti.callback_name = (gp_cupti_name_fn)dlsym(handle, "cuptiGetCallbackName");
 }
 
-/* ---- subscribing ---------------------------------------------------------------------------------------------- */
-
-static int cupti_subscribe(char *holder, size_t holder_bytes)
+static bool cupti_is_taken(int status)
 {
+    return status == GP_CUPTI_MULTIPLE_SUBSCRIBERS || status == GP_CUPTI_MAX_LIMIT_REACHED;
+}
+
+/* With the newest form of the parameters that the version knows, then with older ones: a driver
+ * that is older than CUPTI may refuse to share. */
+static int cupti_subscribe(uint32_t version, char *holder, size_t holder_bytes, uint32_t *shared)
+{
+    static const uint32_t sizes[] = {GP_CUPTI_PARAMS_SHARED, GP_CUPTI_PARAMS_BYTES};
     holder[0] = '\0';
-    if (cupti.subscribe_v2) {
-        struct gp_cupti_subscriber_params params = {sizeof(params), GP_SUBSCRIBER_NAME, holder, holder_bytes};
+    *shared = 0;
+    for (size_t i = version >= GP_CUPTI_SHARED_VERSION ? 0 : 1; cupti.subscribe_v2 && i < GP_COUNT(sizes); i++) {
+        bool is_shared = sizes[i] == GP_CUPTI_PARAMS_SHARED;
+        struct gp_cupti_subscriber_params params = {sizes[i], GP_SUBSCRIBER_NAME, holder, holder_bytes, is_shared, {0}};
         int status = cupti.subscribe_v2(&cupti.subscriber, cupti_callback, NULL, &params);
         holder[holder_bytes - 1] = '\0';
-        if (status == GP_CUPTI_OK || status == GP_CUPTI_MULTIPLE_SUBSCRIBERS)
+        *shared = status == GP_CUPTI_OK && is_shared;
+        if (status == GP_CUPTI_OK || cupti_is_taken(status))
             return status;
-        /* The parameters may have another version: the first form has none. */
     }
     return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
 }
 
+/* The number of callbacks that are on; 0 if none of the driver's could be enabled. */
 static uint32_t cupti_enable_rows(void)
 {
     static const uint8_t resources[] = {
@@ -256,56 +200,174 @@ static uint32_t cupti_enable_rows(void)
     };
     uint32_t enabled = 0;
     /* A row newer than this CUPTI answers INVALID_PARAMETER and stays disabled. */
-    for (unsigned i = 0; i < gp_hook_count; i++)
-        enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, gp_hooks[i].id) == GP_CUPTI_OK;
+    for (uint32_t id = 1; id < GP_HOOK_IDS; id++)
+        if (gp_hook_find(id))
+            enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, id) == GP_CUPTI_OK;
+    if (!enabled)
+        return 0;
     for (unsigned i = 0; i < sizeof(resources); i++)
         enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_RESOURCE, resources[i]) == GP_CUPTI_OK;
+    if (cupti.pulse)
+        cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, cupti.pulse);
     return enabled;
 }
 
-static void cupti_refused(int status, const char *holder, const char *path, struct gp_source_status *out)
+/* ---- the copies in turn ----------------------------------------------------------------------------------------- */
+
+static void *cupti_load(const char *path, struct gp_wire_copy *row)
 {
-    if (status == GP_CUPTI_MULTIPLE_SUBSCRIBERS || status == GP_CUPTI_MAX_LIMIT_REACHED)
-        snprintf(out->detail, sizeof(out->detail), "the CUPTI subscriber is taken by %.64s",
-                 *holder ? holder : "another tool");
-    else if (status == GP_CUPTI_NOT_INITIALIZED)
-        snprintf(out->detail, sizeof(out->detail), "%.80s does not fit the driver (CUPTI error 15)", path);
-    else
-        snprintf(out->detail, sizeof(out->detail), "%.80s: CUPTI error %d", path, status);
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle)
+        return handle;
+    handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (!handle) {
+        const char *text = dlerror();
+        size_t length = strlen(path);
+        if (text && strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0)
+            text += length + 2;
+        snprintf(row->answer, sizeof(row->answer), "%s", text ? text : "cannot be loaded");
+        row->status = GP_COPY_LOAD;
+        return NULL;
+    }
+    if (gp_soname_hide(handle))
+        return handle;
+    snprintf(row->answer, sizeof(row->answer), "its name could not be hidden");
+    row->status = GP_COPY_NAMED;
+    return NULL;
 }
 
-void gp_cupti_start(struct gp_source_status *out)
+static void cupti_answer(struct gp_wire_copy *row, int status, const char *text)
 {
-    char holder[128];
-    snprintf(out->detail, sizeof(out->detail), "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
-    /* Each round tries the next candidate; no machine has 8 copies. */
-    for (unsigned round = 0; round < 8; round++) {
-        struct gp_cupti_search search = {.skip = round};
-        if (!cupti_find(&search))
-            return;
-        cupti_bind(search.handle);
-        gp_call_ask_device = cupti_device;
-        gp_call_ask_number = cupti_number;
-        int status = cupti_subscribe(holder, sizeof(holder));
-        if (cupti.get_version)
-            cupti.get_version(&out->cupti_version);
-        if (status == GP_CUPTI_OK) {
-            out->source = GP_SOURCE_CUPTI;
-            out->enabled = cupti_enable_rows();
-            snprintf(out->detail, sizeof(out->detail), "%.120s", search.path);
-            return;
-        }
-        cupti_refused(status, holder, search.path, out);
-        if (status != GP_CUPTI_NOT_INITIALIZED)
-            return;
+    if (!text && (!cupti.result_text || cupti.result_text(status, &text) != GP_CUPTI_OK))
+        text = "";
+    snprintf(row->answer, sizeof(row->answer), "%s", text);
+    row->status = status;
+}
+
+/* True: this copy is the source. */
+static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire_cupti *tried, char *holder,
+                      size_t holder_bytes, struct gp_source_status *out)
+{
+    uint32_t version = 0, shared;
+    void *handle = cupti_load(path, row);
+    if (!handle)
+        return false;
+    /* A copy that is refused stays mapped: unmapping runs its code. */
+    cupti_bind(handle);
+    if (!cupti.subscribe || !cupti.unsubscribe || !cupti.enable) {
+        cupti_answer(row, GP_COPY_FOREIGN, "it is not CUPTI");
+        return false;
     }
+    if (cupti.get_version)
+        cupti.get_version(&version);
+    row->version = out->cupti_version = version;
+    int status = cupti_subscribe(version, holder, holder_bytes, &shared);
+    cupti_answer(row, status, NULL);
+    if (status != GP_CUPTI_OK)
+        return false;
+    cupti.pulse = gp_cupti_name_rows(cupti.callback_name, tried);
+    gp_call_ask_device = cupti_device;
+    gp_call_ask_number = cupti_number;
+    out->enabled = cupti_enable_rows();
+    if (out->enabled) {
+        tried->shared = shared;
+        return true;
+    }
+    cupti_answer(row, GP_COPY_DEAF, "it enabled no callback");
+    cupti.unsubscribe(cupti.subscriber);
+    cupti.subscriber = NULL;
+    return false;
+}
+
+/* The end of a long path tells more than its begin. */
+static void cupti_path(char *to, size_t to_bytes, const char *path)
+{
+    size_t length = strlen(path), skip = length < to_bytes ? 0 : length - to_bytes + 1;
+    memcpy(to, path + skip, length - skip + 1);
+}
+
+static void cupti_explain(struct gp_source_status *out, const struct gp_wire_copy *last, unsigned count,
+                          const char *holder)
+{
+    if (!count)
+        snprintf(out->detail, sizeof(out->detail), "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
+    else if (cupti_is_taken(last->status))
+        snprintf(out->detail, sizeof(out->detail), "the CUPTI subscriber is taken by %.64s",
+                 *holder ? holder : "another tool");
+    else if (count == 1)
+        snprintf(out->detail, sizeof(out->detail), "%.70s: %.40s (%d)", last->path, last->answer, last->status);
+    else
+        snprintf(out->detail, sizeof(out->detail), "none of %u copies of CUPTI works here; the last: %.32s (%d)", count,
+                 last->answer, last->status);
+}
+
+static uint32_t cupti_driver_version(void)
+{
+    int (*get)(int *) = (int (*)(int *))gp_hooks_driver("cuDriverGetVersion");
+    int version = 0;
+    return get && get(&version) == 0 && version > 0 ? (uint32_t)version : 0;
+}
+
+void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
+{
+    static struct gp_cupti_list list; /* 40 KiB, too much for a program's stack; one thread starts us */
+    struct gp_wire_copy row = {0};
+    char holder[128] = "";
+    unsigned count = 0;
+    gp_cupti_list(&list, cupti_driver_version());
+    while (count < list.count && !cupti_is_taken(row.status)) {
+        const char *path = list.copies[count].path;
+        row = (struct gp_wire_copy){0};
+        cupti_path(row.path, sizeof(row.path), path);
+        bool is_source = cupti_try(path, &row, tried, holder, sizeof(holder), out);
+        gp_log(is_source ? GP_LOG_INFO : GP_LOG_WARN, "%s: version %u: %s (%d)", row.path, row.version, row.answer,
+               row.status);
+        if (count < GP_WIRE_COPIES)
+            tried->copy[count] = row;
+        __atomic_store_n(&tried->copies, ++count, __ATOMIC_RELEASE);
+        if (!is_source)
+            continue;
+        out->source = GP_SOURCE_CUPTI;
+        cupti_path(out->detail, sizeof(out->detail), path);
+        __atomic_store_n(&cupti.x_on, 1, __ATOMIC_RELEASE); /* [cupti.R] the functions and ids */
+        return;
+    }
+    gp_call_ask_device = NULL;
+    gp_call_ask_number = NULL;
+    cupti_explain(out, &row, count, holder);
 }
 
 bool gp_cupti_yield(void)
 {
-    if (!cupti.subscriber || !cupti.unsubscribe)
+    if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE)) /* [cupti.A] pairs with [cupti.R] */
         return false;
-    if (!__atomic_exchange_n(&cupti.x_yielded, 1, __ATOMIC_ACQ_REL))
+    /* After cuptiFinalize the handle is dead. */
+    if (!__atomic_exchange_n(&cupti.x_yielded, 1, __ATOMIC_ACQ_REL) && !gp_cupti_gone())
         cupti.unsubscribe(cupti.subscriber);
     return true;
+}
+
+/* ---- whether it is still there ---------------------------------------------------------------------------------- */
+
+/* cuptiFinalize of the program ends our callbacks without a sign, and CUPTI may not be asked with a
+ * handle that is dead by then.  So the poll thread makes a call whose callback is enabled, and looks
+ * whether it came. */
+void gp_cupti_beat(int (*device_count)(int *))
+{
+    static bool is_known; /* such a callback has come before: CUPTI makes one for this call */
+    int count;
+    if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
+        return;
+    uint32_t before = __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED);
+    if (device_count(&count) != 0 || __atomic_load_n(&cupti.x_yielded, __ATOMIC_ACQUIRE))
+        return;
+    if (__atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) != before)
+        is_known = true;
+    else if (is_known && !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
+        gp_log(GP_LOG_WARN, "the program ended CUPTI (cuptiFinalize): later events are missing");
+}
+
+bool gp_cupti_gone(void)
+{
+    return __atomic_load_n(&cupti.x_gone, __ATOMIC_ACQUIRE);
 }

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "source/source.h"
 #include <gpuprof/wire.h>
+#include <string.h>
 
 #define GP_HOOK(_id, _name, _handler, ...) {_id, #_name, &gp_on_##_handler},
 const struct gp_hook gp_hooks[] = {
@@ -14,16 +15,15 @@ const struct gp_hook gp_hooks[] = {
 #undef GP_HOOK
 const unsigned gp_hook_count = GP_COUNT(gp_hooks);
 
-/* Row number + 1 by callback id.  1024 holds all ids of CUDA 13.0 (807) and room for the years of a
- * minor version. */
-#define GP_IDS                             1024
+/* Row number + 1 by callback id, at first with the ids of CUDA 13.0.  The source may replace it
+ * before it enables a callback. */
 #define GP_HOOK(_id, _name, _handler, ...) GP_ROW_##_name,
 enum {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
 #define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
-static const uint8_t rows[GP_IDS] = {
+static uint8_t rows[GP_HOOK_IDS] = {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
@@ -35,7 +35,22 @@ uint32_t (*gp_call_ask_number)(void *context);
 
 const struct gp_hook *gp_hook_find(uint32_t id)
 {
-    return id < GP_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
+    return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
+}
+
+uint8_t gp_hook_named(const char *name, uint32_t id)
+{
+    if (id < GP_HOOK_IDS && rows[id] && strcmp(gp_hooks[rows[id] - 1].name, name) == 0)
+        return rows[id]; /* nearly always: CUDA does not change an id */
+    for (unsigned i = 0; i < gp_hook_count; i++)
+        if (strcmp(gp_hooks[i].name, name) == 0)
+            return (uint8_t)(i + 1);
+    return 0;
+}
+
+void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS])
+{
+    memcpy(rows, bound, sizeof(rows));
 }
 
 void gp_dispatch_enter(struct gp_call *call)

@@ -38,8 +38,15 @@ struct gp_hook {
 extern const struct gp_hook gp_hooks[];
 extern const unsigned gp_hook_count;
 
+/* Ids of CUDA 13.0 end at 806, and a minor version adds some tens. */
+#define GP_HOOK_IDS 2048u
+
 /* The row of a driver callback id, or NULL. */
 const struct gp_hook *gp_hook_find(uint32_t id);
+/* Number + 1 of the row with this name; 0: there is none.  id: where it probably is. */
+uint8_t gp_hook_named(const char *name, uint32_t id);
+/* Replaces the ids of all rows: their numbers + 1 by id.  While no callback is enabled. */
+void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS]);
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
  * parameters. */

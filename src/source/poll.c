@@ -27,6 +27,7 @@
 
 struct gp_driver {
     int (*version)(int *);
+    int (*device_count)(int *);
     int (*device_get)(int *, int);
     int (*device_uuid)(uint8_t *, int);
     int (*device_name)(char *, int, int);
@@ -57,6 +58,7 @@ static bool driver_bind(void)
         size_t offset;
     } symbols[] = {
         {"cuDriverGetVersion", offsetof(struct gp_driver, version)},
+        {"cuDeviceGetCount", offsetof(struct gp_driver, device_count)},
         {"cuDeviceGet", offsetof(struct gp_driver, device_get)},
         {"cuDeviceGetUuid_v2", offsetof(struct gp_driver, device_uuid)},
         {"cuDeviceGetName", offsetof(struct gp_driver, device_name)},
@@ -224,6 +226,7 @@ static void poll_once(unsigned wanted, unsigned *ever)
     if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
     poll_oom();
+    gp_cupti_beat(driver.device_count);
     poll_devices(devices);
     poll_imports();
     poll_around(devices, *ever, gp_feed_poll_begin);

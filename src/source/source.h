@@ -17,13 +17,21 @@ struct gp_source_status {
     char detail[128]; /* the path of CUPTI; or why there is no source and which tool holds the subscriber */
 };
 
-/* Finds CUPTI, subscribes and enables the rows of hooks.def.  Called once, inside cuInit, on the
- * application's thread: no CUDA calls.  Never fails: `out` says what came of it. */
-void gp_cupti_start(struct gp_source_status *out);
+/* Tries the copies of CUPTI until one subscribes and enables the rows of hooks.def.  Called once,
+ * inside cuInit, on the application's thread: of CUDA only cuDriverGetVersion is called.  Never
+ * fails: `out` says what came of it, and `tried` what each copy answered. */
+struct gp_wire_cupti;
+void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried);
 
 /* Gives the subscriber up, so that another tool can have it.  Callbacks that are under way end by
  * themselves.  Any thread. */
 bool gp_cupti_yield(void);
+
+/* Checks, with a driver call, whether callbacks still come.  device_count: cuDeviceGetCount.  Poll
+ * thread only. */
+void gp_cupti_beat(int (*device_count)(int *));
+/* No callbacks come any more, as the program called cuptiFinalize.  Any thread. */
+bool gp_cupti_gone(void);
 
 /* The poller: a thread of ours that asks the driver about pools, graphs, imports and devices, off
  * every callback. 0 or -errno (no thread: polled quantities stay unknown). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library enables exactly the callbacks of the rows of hooks.def: none of the hot path, none of
- * the runtime.  Read from the simulated driver, where a callback costs time.
+ * The library enables exactly the callbacks of the rows of hooks.def, and the one by which it sees
+ * that CUPTI still works: none of the hot path, none of the runtime.  Read from the simulated driver, where a callback costs time.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -32,6 +32,8 @@ static const struct {
  * graph launches, host functions, event records and waits. */
 static const unsigned hot[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 527, 528,
                                652, 653, 119, 121, 126, 295, 436, 440, 441, 587, 588};
+
+#define ENABLED_PULSE 4 /* cuDeviceGetCount: gp_cupti_beat */
 
 static char enabled[8][ENABLED_IDS];
 
@@ -69,7 +71,8 @@ Test(enabled, the_driver_set_is_the_table)
                   hooks[i].name);
     }
     for (i = 0; i < ENABLED_IDS; i++) {
-        cr_expect(expected[i] || !enabled[ENABLED_DRIVER][i], "%zu is enabled and not in hooks.def", i);
+        cr_expect(expected[i] || i == ENABLED_PULSE || !enabled[ENABLED_DRIVER][i],
+                  "%zu is enabled and not in hooks.def", i);
     }
 }
 

@@ -84,7 +84,8 @@ static json_t *hooks_stat(const struct catalog_entry *entry, const char *source,
  * since it gets the result of the driver's PTX compiler; hook_contexts loads ELF images. */
 static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool has_module)
 {
-    static const char *const run[] = {"pid", "ppid", "source", "source_detail", "cupti_version", "age_ns", "oom"};
+    static const char *const run[] = {"pid",           "ppid",  "source", "source_detail",
+                                      "cupti_version", "cupti", "age_ns", "oom"};
     bool has_elf = strcmp(entry->name, "hook_contexts") == 0;
     size_t i;
     json_t *device, *value;

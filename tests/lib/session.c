@@ -40,7 +40,9 @@ static void test_header_fill(struct gp_wire_header *h, uint32_t chunk_count)
     h->failure_count = GP_WIRE_FAILURES;
     h->oom_offset = h->failures_offset + sizeof(struct gp_wire_failure) * GP_WIRE_FAILURES;
     h->oom_bytes = sizeof(struct gp_wire_oom);
-    h->mailbox_offset = PAGE_UP(h->oom_offset + sizeof(struct gp_wire_oom));
+    h->cupti_offset = h->oom_offset + sizeof(struct gp_wire_oom);
+    h->cupti_bytes = sizeof(struct gp_wire_cupti);
+    h->mailbox_offset = PAGE_UP(h->cupti_offset + sizeof(struct gp_wire_cupti));
     h->mailbox_bytes = sizeof(struct gp_wire_mailbox);
     h->slot_count = GP_WIRE_SLOTS;
     h->ring_offset = PAGE_UP(h->mailbox_offset + sizeof(struct gp_wire_mailbox));
@@ -75,6 +77,7 @@ int gp_test_session_make(struct gp_test_session *s, uint32_t chunk_count, bool s
     s->scopes = (void *)(base + header.scopes_offset);
     s->failures = (void *)(base + header.failures_offset);
     s->oom = (void *)(base + header.oom_offset);
+    s->cupti = (void *)(base + header.cupti_offset);
     s->mailbox = (void *)(base + header.mailbox_offset);
     s->chunks = (void *)(base + header.ring_offset);
     memcpy(base, &header, sizeof(header));

@@ -21,6 +21,7 @@ struct gp_test_session {
     struct gp_wire_scope *scopes;
     struct gp_wire_failure *failures;
     struct gp_wire_oom *oom;
+    struct gp_wire_cupti *cupti;
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     pthread_t drain;

@@ -95,7 +95,10 @@ SAME_SIZE(struct gp_cupti_graph, CUpti_GraphData);
 SAME_FIELD(struct gp_cupti_graph, node, CUpti_GraphData, node);
 SAME_FIELD(struct gp_cupti_graph, node_type, CUpti_GraphData, nodeType);
 SAME_FIELD(struct gp_cupti_graph, exec, CUpti_GraphData, graphExec);
-SAME_SIZE(struct gp_cupti_subscriber_params, CUpti_SubscriberParams);
+SAME_FIELD(struct gp_cupti_subscriber_params, name, CUpti_SubscriberParams, subscriberName);
+_Static_assert(sizeof(CUpti_SubscriberParams) == GP_CUPTI_PARAMS_BYTES ||
+                   sizeof(CUpti_SubscriberParams) == GP_CUPTI_PARAMS_SHARED,
+               "a version of the parameters that is not known");
 SAME_FIELD(struct gp_cupti_subscriber_params, old_name, CUpti_SubscriberParams, oldSubscriberName);
 SAME_NUMBER(GP_CUPTI_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
 SAME_NUMBER(GP_CUPTI_CONTEXT_DESTROY_STARTING, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);

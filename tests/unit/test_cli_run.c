@@ -3,6 +3,9 @@
  * environment, status, signals, events.  Run by the unit tests. */
 #define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
+#include "lib/build.h"
+#include <cmd/cmd.h>
+#include <elf.h>
 #include <sys/mman.h>
 
 /* `run` and `trace` start this test program itself: with GP_TEST_PROFILED=MS it owns a session
@@ -74,6 +77,60 @@ Test(cli, run_on_the_simulated_gpu)
     unsetenv("GP_TEST_PROFILED");
     snprintf(command, sizeof(command), "rm -r %s", folder);
     cr_assert_eq(system(command), 0);
+}
+
+static void write_file(const char *path, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fwrite(bytes, 1, count, file) == count);
+    fclose(file);
+    chmod(path, 0755);
+}
+
+/* What the loader would complain about, or the program would, gets no preload. */
+Test(cli, run_preloads_only_where_it_fits)
+{
+    char *folder = build_folder(), path[300], extra[600], many[8192];
+    Elf64_Ehdr other = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS32}, .e_machine = EM_386};
+    static const char musl[] = "/lib/ld-musl-x86_64.so.1";
+    struct {
+        Elf64_Ehdr head;
+        Elf64_Phdr part;
+        char name[sizeof(musl)];
+    } small = {.part = {.p_type = PT_INTERP, .p_offset = offsetof(__typeof__(small), name)}};
+
+    find_binary();
+    cr_assert(gp_preload_fits("sh") && gp_preload_fits(self));
+    cr_assert_not(gp_preload_fits("no-such-program") || gp_preload_fits("/no/such/program"));
+    snprintf(path, sizeof(path), "%s/script", folder);
+    write_file(path, "#!/bin/sh\n", 10);
+    cr_assert(gp_preload_fits(path));
+    write_file(path, &other, sizeof(other));
+    cr_assert_not(gp_preload_fits(path));
+    FILE *file = fopen(self, "r");
+    cr_assert(file && fread(many, 1, sizeof(many), file) == sizeof(many));
+    fclose(file);
+    memcpy(&small.head, many, sizeof(small.head));
+    small.head.e_phoff = offsetof(__typeof__(small), part);
+    small.head.e_phnum = 1;
+    write_file(path, &small, sizeof(small));
+    cr_assert(gp_preload_fits(path));
+    memcpy(small.name, musl, sizeof(musl));
+    write_file(path, &small, sizeof(small));
+    cr_assert_not(gp_preload_fits(path));
+    for (unsigned seed = 1; seed < 200; seed++) { /* a damaged file is as good as another */
+        srand(seed);
+        for (unsigned i = 0; i < 40; i++)
+            many[(unsigned)rand() % (i < 20 ? 1024 : sizeof(many))] ^= (char)rand();
+        write_file(path, many, sizeof(many));
+        gp_preload_fits(path);
+    }
+    cr_assert_eq(build_shared(folder, "cupti_other.c", "libasan.so.8", "-Wl,-soname,libasan.so.8"), 0);
+    snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s/libasan.so.8", folder);
+    cr_assert_eq(build_shared(folder, "cupti_user.c", "program", extra), 0);
+    snprintf(path, sizeof(path), "%s/program", folder);
+    cr_assert_not(gp_preload_fits(path));
+    build_remove(folder);
 }
 
 Test(cli, run_passes_the_status_on)

@@ -140,9 +140,13 @@ int gp_launch_find(char *path, size_t path_bytes, const char *below);
  * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
  * status after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
-/* The part of gp_launch_prepare that preloads libgpuprof-shim.so, if the options or the
- * environment ask for an allocator or for driver hooks. */
+/* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
+ * environment ask for an allocator or for driver hooks, and where it can do no harm also
+ * otherwise, so that the hooks can take over from CUPTI. */
 int gp_launch_shim(const struct gp_launch *launch);
+/* Whether a library may be preloaded into the program: it is for this processor and C library,
+ * and no sanitizer is in it.  program: as for execvp. */
+bool gp_preload_fits(const char *program);
 /* The names that --allocator takes, in the order of the documentation; NULL after the last. */
 const char *gp_allocator_name(unsigned index);
 /* Replaces this process with the program.  Returns only on failure: 126 or 127, after a message. */

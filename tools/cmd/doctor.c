@@ -152,6 +152,25 @@ static void check_nvml(struct gp_doctor *doctor)
     gp_nvml_free(gpus, count);
 }
 
+/* The copies of CUPTI that the process tried, unless the first one works, and what it does not know
+ * of that copy. */
+static void check_copies(struct gp_doctor *doctor, const char *name, const struct gp_process *p)
+{
+    const struct gp_cupti_view *cupti = &p->cupti;
+    char text[GP_COPY_TEXT], names[GP_WIRE_STRANGE * 50] = "";
+    for (uint32_t i = 0; i < cupti->copy_count && (cupti->tried > 1 || p->source != GP_SOURCE_CUPTI); i++)
+        gp_check(doctor, name, cupti->copies[i].status == 0 ? GP_OK : GP_UNSURE, NULL, "tried %s",
+                 gp_copy_text(text, &cupti->copies[i]));
+    for (uint32_t i = 0; i < cupti->name_count; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", cupti->names[i]);
+    }
+    if (cupti->strange)
+        gp_check(doctor, name, GP_UNSURE, "use a newer gpuprof",
+                 "its CUPTI has %u entry points that look like memory and that this build does not know: %s%s",
+                 cupti->strange, names, cupti->strange > cupti->name_count ? " .." : "");
+}
+
 /* A profiled process, and the other profilers in it. */
 static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
 {
@@ -161,22 +180,30 @@ static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
     const char *also = others[0] ? "; also in it: " : "";
     if (p->state == GP_PROCESS_DAMAGED)
         gp_check(doctor, name, GP_NO, NULL, "%s: damaged session: %s", p->comm, p->problem);
+    else if (p->gone)
+        gp_check(doctor, name, GP_NO, "start the program again with GPUPROF_SOURCE=hooks, which does not need CUPTI",
+                 "%s: the source is gone: the program ended CUPTI (cuptiFinalize), and later events are missing%s%s",
+                 p->comm, also, others);
     else if (p->source == GP_SOURCE_NONE || p->disabled)
-        gp_check(doctor, name, GP_NO, "end the other profiler, or start the program again with GPUPROF_SOURCE=hooks",
+        gp_check(doctor, name, GP_NO,
+                 "start the program again with 'gpuprof run', which counts with driver hooks where CUPTI cannot be had",
                  "%s: no events: %s%s%s%s%s", p->comm, p->source_detail, p->trouble[0] ? "; " : "", p->trouble, also,
                  others);
     else
         gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s%s%s", p->comm, gp_source_name(p->source),
                  p->source_detail[0] ? ": " : "", p->source_detail,
                  p->yielded                     ? " (released on request)"
+                 : p->cupti.shared              ? "; gpuprof shares the CUPTI subscriber"
                  : p->source == GP_SOURCE_CUPTI ? "; gpuprof has the CUPTI subscriber"
                                                 : "",
                  also, others);
+    if (p->state != GP_PROCESS_DAMAGED)
+        check_copies(doctor, name, p);
 }
 
 static void check_processes(struct gp_doctor *doctor)
 {
-    struct gp_collect_options options = {.exact = false};
+    struct gp_collect_options options = {.exact = true}; /* a process looks after its source when it is asked */
     struct gp_system *system;
     if (gp_collect(&options, &system) != 0) {
         doctor->failed = true;

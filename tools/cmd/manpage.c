@@ -63,8 +63,9 @@ static const struct gp_man_section man_after[] = {
        "The values of '--allocator', '--limit' and '--alloc-conf'. Without 'gpuprof run', the program must also be "
        "started "
        "with libgpuprof-shim.so in LD_PRELOAD."},
-      {"GPUPROF_SOURCE", "The source of events: auto, cupti or hooks. With hooks, 'gpuprof run' preloads "
-                         "libgpuprof-shim.so."},
+      {"GPUPROF_SOURCE",
+       "The source of events: auto, cupti or hooks. With auto, hooks take over if CUPTI cannot be had. "
+       "With cupti, 'gpuprof run' does not preload libgpuprof-shim.so."},
       {"GPUPROF_LOG", "The log level off, error, warning, info or debug, followed by :FILE if the log does not go to "
                       "standard error."},
       {"DEBUGINFOD_URLS", "Servers for debug information that is not on this machine."},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * preload.c: preloads libgpuprof-shim.so into a program that uses the caching allocator or the
- * driver hooks; see cmd.h.  It changes only the environment of this process.  Called by
+ * preload.c: preloads libgpuprof-shim.so into a program, for the caching allocator and the driver
+ * hooks; see cmd.h.  It changes only the environment of this process.  Called by
  * launch.c. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
@@ -39,16 +39,28 @@ static int allocator_check(const char *command, const char *name)
 
 /* The shim links to the libgpuprof.so in its own folder, so it must lie beside the library that
  * the driver loads. */
-static int shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
+static bool shim_path(const struct gp_launch *launch, char *path, size_t path_bytes)
 {
     const char *slash = strrchr(launch->library, '/');
     int length = slash ? (int)(slash - launch->library) + 1 : 0;
     int n = snprintf(path, path_bytes, "%.*s" GP_SHIM, length, launch->library);
-    if (n < 0 || (size_t)n >= path_bytes || access(path, R_OK) != 0) {
+    return n >= 0 && (size_t)n < path_bytes && access(path, R_OK) == 0;
+}
+
+/* The loader takes these for the end of a name. */
+static bool shim_is_named_well(const char *path)
+{
+    return !strpbrk(path, " \t\n:;");
+}
+
+static int shim_check(const struct gp_launch *launch)
+{
+    char path[PATH_MAX];
+    if (!shim_path(launch, path, sizeof(path))) {
         gp_error(launch->command, "%s: the library to preload is missing: build or install it (make lib)", path);
         return GP_EXIT_USAGE;
     }
-    if (strpbrk(path, " \t\n:;")) {
+    if (!shim_is_named_well(path)) {
         gp_error(launch->command,
                  "%s: the dynamic loader cannot preload a file with a space or a colon in its path: install gpuprof "
                  "somewhere else (make install PREFIX=...)",
@@ -56,6 +68,14 @@ static int shim_path(const struct gp_launch *launch, char *path, size_t path_byt
         return GP_EXIT_USAGE;
     }
     return GP_EXIT_OK;
+}
+
+/* The user did not ask for the shim: whatever speaks against it, the program starts without it. */
+static bool shim_is_welcome(const struct gp_launch *launch, const char *source)
+{
+    char path[PATH_MAX];
+    return (!source || !source[0] || strcmp(source, "auto") == 0) && shim_path(launch, path, sizeof(path)) &&
+           shim_is_named_well(path) && gp_preload_fits(launch->argv[0]);
 }
 
 /* Whether the file is in the list, whose entries are separated by colons or spaces (ld.so(8)). */
@@ -71,9 +91,7 @@ static bool preload_has(const char *list, const char *path)
 static int preload_add(const struct gp_launch *launch)
 {
     char path[PATH_MAX], *joined = NULL;
-    int rc = shim_path(launch, path, sizeof(path));
-    if (rc)
-        return rc;
+    shim_path(launch, path, sizeof(path));
     const char *before = getenv(GP_ENV_PRELOAD);
     if (before && preload_has(before, path))
         return GP_EXIT_OK;
@@ -81,7 +99,7 @@ static int preload_add(const struct gp_launch *launch)
      * calls of that library. */
     if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
         return GP_EXIT_FAILED;
-    rc = setenv(GP_ENV_PRELOAD, joined, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
+    int rc = setenv(GP_ENV_PRELOAD, joined, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
     free(joined);
     return rc;
 }
@@ -136,6 +154,8 @@ int gp_launch_shim(const struct gp_launch *launch)
     bool wanted = strcmp(name, "off") != 0 || (source && strcmp(source, "hooks") == 0);
     int rc = allocator_set(launch, name);
     if (!rc && wanted)
+        rc = shim_check(launch);
+    if (!rc && (wanted || shim_is_welcome(launch, source)))
         rc = preload_add(launch);
     return rc;
 }

@@ -139,19 +139,48 @@ static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *wat
         kept->next_ns = now + 1000000000ull; /* an update may cost some milliseconds */
 }
 
+struct gp_run_source {
+    int looked; /* processes whose source is known */
+    bool said;
+};
+
+/* Says once why the events do not come from CUPTI, unless the user chose another source. */
+static void run_source(struct gp_watch *watch, struct gp_run_source *source)
+{
+    const char *chosen = getenv("GPUPROF_SOURCE");
+    bool is_hooks_chosen = chosen && strcmp(chosen, "hooks") == 0;
+    while (!source->said && source->looked < watch->count) {
+        struct gp_watched *watched = watch->watched[source->looked];
+        const struct gp_process *p = &watched->process;
+        if (gp_watch_read(watched) != 0 || (p->state == GP_PROCESS_UNKNOWN && !p->disabled))
+            return; /* its start is not over */
+        source->looked++;
+        if (p->state == GP_PROCESS_DAMAGED || p->disabled)
+            continue;
+        source->said = p->source == GP_SOURCE_NONE || (p->source == GP_SOURCE_HOOKS && !is_hooks_chosen);
+        if (source->said && p->source == GP_SOURCE_HOOKS)
+            gp_error("run", "PID %d (%s): events come from %s", (int)p->pid, p->comm, p->source_detail);
+        else if (source->said)
+            gp_error("run", "PID %d (%s): no events: %s", (int)p->pid, p->comm, p->source_detail);
+    }
+}
+
 static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
 {
+    struct gp_run_source source = {0};
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
         bool deep = now >= deep_at;
         gp_watch_look(watch, child->pid, deep);
+        run_source(watch, &source);
         run_sites_look(sites, watch, now);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
         uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
         gp_child_wait(child, pause);
     }
+    run_source(watch, &source);
 }
 
 static void run_summary(struct gp_watch *watch)
@@ -264,13 +293,15 @@ const struct gp_command_spec gp_command_run = {
                      "[--alloc-conf=K:V,..]] [--library=FILE] [--] CMD..."),
     .about =
         GP_LIST("Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD "
-                "initialises it. Signals are forwarded. The exit status is that of CMD: 128 + N if signal N killed "
+                "initialises it. LD_PRELOAD names libgpuprof-shim.so: where CUPTI is missing, does not work, or is "
+                "taken by another tool, events come from the entry points of the driver, and a message says so. "
+                "Signals are forwarded. The exit status is that of CMD: 128 + N if signal N killed "
                 "it, 126 if it could not be run, 127 if it was not found.",
                 "If CMD fails after a request for GPU memory failed, a report on standard error explains why and "
                 "what would help.",
                 "The variables GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT, GPUPROF_ALLOC_CONF, GPUPROF_RECORD and "
                 "GPUPROF_STACKS do the same as the options. GPUPROF_SOURCE=hooks takes events from the entry "
-                "points of the driver instead of CUPTI."),
+                "points of the driver in any case, and GPUPROF_SOURCE=cupti preloads nothing."),
     .details =
         GP_LIST("The forwarded signals are INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT and WINCH. The report about "
                 "failed requests covers CMD and the processes that it started; see OUT OF MEMORY. With '--summary' it "

@@ -57,6 +57,15 @@ struct gp_failure_view {
     uint64_t count;
 };
 
+/* The copies of CUPTI that the process tried, and what it has of the one in use. */
+struct gp_cupti_view {
+    uint32_t tried, strange; /* as in struct gp_wire_cupti; those beyond the rows below are only counted */
+    bool shared;
+    uint32_t copy_count, name_count;
+    struct gp_wire_copy copies[GP_WIRE_COPIES];
+    char names[GP_WIRE_STRANGE][48];
+};
+
 enum gp_process_state {
     GP_PROCESS_LIVE,    /* exact: the process has just answered the snapshot request */
     GP_PROCESS_STALE,   /* no answer in time (stopped?): the last published numbers */
@@ -84,6 +93,7 @@ struct gp_process {
     char stacks[112]; /* why Python frames are missing */
     char allocator[32];
     bool closed, disabled, yielded;
+    bool gone;       /* no events come any more, as the program ended CUPTI */
     bool simulated;  /* the device's name says so */
     bool from_agent; /* known from the agent's maps, not from a session */
     uint64_t publish_ns, age_ns;
@@ -95,6 +105,7 @@ struct gp_process {
     } recording; /* the recording that the process itself writes */
     uint64_t events, enabled_callbacks;
     uint32_t driver_version, cupti_version;
+    struct gp_cupti_view cupti;
     int device_count; /* devices[] in use, the host last if present */
     struct gp_device_view *devices;
     int scope_count;

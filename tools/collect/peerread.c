@@ -3,6 +3,7 @@
  * peerread.c: copies the numbers of a session and checks every one: gp_peer_read and gp_peer_drop
  * of peer.h.
  */
+#include <collect/cuptiread.h>
 #include <collect/oomread.h>
 #include <collect/ownerread.h>
 #include <collect/peer.h>
@@ -29,6 +30,7 @@ struct gp_copy {
     struct gp_wire_failure failures[GP_WIRE_FAILURES];
     struct gp_wire_oom oom;
     struct gp_wire_owners owners;
+    struct gp_wire_cupti cupti;
 };
 
 static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -84,6 +86,9 @@ static int copy_take(const struct gp_peer *s, struct gp_copy *copy)
         rc = gp_peer_fetch(s, copy->failures, sizeof(copy->failures), s->failures_offset);
     if (!rc)
         rc = copy_oom(s, &copy->oom);
+    memset(&copy->cupti, 0, sizeof(copy->cupti));
+    if (!rc && s->cupti_offset) /* its rows precede its counts */
+        rc = gp_peer_fetch(s, &copy->cupti, sizeof(copy->cupti), s->cupti_offset);
     return rc;
 }
 
@@ -208,6 +213,7 @@ static int header_take(const struct gp_wire_header *h, struct gp_process *proces
     process->closed = h->flags & GP_SESSION_CLOSED;
     process->disabled = h->flags & GP_SESSION_DISABLED;
     process->yielded = h->flags & GP_SESSION_YIELDED;
+    process->gone = h->flags & GP_SESSION_GONE;
     gp_text_clean(process->source_detail, sizeof(process->source_detail), h->source_detail, sizeof(h->source_detail));
     gp_text_clean(process->trouble, sizeof(process->trouble), h->trouble, sizeof(h->trouble));
     gp_text_clean(process->options, sizeof(process->options), h->options, sizeof(h->options));
@@ -234,6 +240,7 @@ static void copy_reject(struct gp_process *process)
     process->failure_count = 0;
     process->owner_count = 0;
     memset(&process->oom, 0, sizeof(process->oom));
+    memset(&process->cupti, 0, sizeof(process->cupti));
     process->simulated = false;
     process->state = GP_PROCESS_DAMAGED;
 }
@@ -259,6 +266,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         snprintf(process->problem, sizeof(process->problem), "the session could not be read");
     else
         rc = header_take(&copy->header, process);
+    if (!rc)
+        gp_cupti_take(&copy->cupti, process);
     if (!rc && copy->header.publish_ns) {
         process->state = GP_PROCESS_STALE;
         rc = devices_take(copy, process);

@@ -119,6 +119,8 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
     x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
     if (process->source_detail[0])
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, " (%s)", process->source_detail);
+    if (process->gone)
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  gone: the program ended CUPTI");
     if (process->allocator[0])
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  allocator %s", process->allocator);
     if (process->container[0])

@@ -220,6 +220,22 @@ static json_t *driver_json(const struct gp_process *process)
     return json_null();
 }
 
+static json_t *cupti_json(const struct gp_process *p)
+{
+    json_t *copies = json_array(), *names = json_array();
+    for (uint32_t i = 0; i < p->cupti.copy_count; i++) {
+        const struct gp_wire_copy *copy = &p->cupti.copies[i];
+        json_array_append_new(copies, json_pack("{s:s,s:o,s:i,s:o}", "path", copy->path, "version",
+                                                copy->version ? json_integer(copy->version) : json_null(), "status",
+                                                (int)copy->status, "answer", gp_json_text(copy->answer)));
+    }
+    for (uint32_t i = 0; i < p->cupti.name_count; i++)
+        json_array_append_new(names, json_string(p->cupti.names[i]));
+    return json_pack("{s:i,s:o,s:b,s:b,s:i,s:o}", "tried", (int)p->cupti.tried, "copies", copies, "shared",
+                     p->cupti.shared, "gone", p->gone, "unknown_entry_points", (int)p->cupti.strange, "unknown_names",
+                     names);
+}
+
 static json_t *process_json(const struct gp_process *p, int only)
 {
     static const char *const states[] = {"live", "stale", "unknown", "damaged", "foreign"};
@@ -232,6 +248,7 @@ static json_t *process_json(const struct gp_process *p, int only)
         "scopes", scopes_json(p, only, false));
     json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
     json_object_set_new(object, "recording", known ? recording_json(p) : json_null());
+    json_object_set_new(object, "cupti", known ? cupti_json(p) : json_null());
     json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",
                              states[p->state], "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble),
                              "options_problem", gp_json_text(p->options), "stacks_problem", gp_json_text(p->stacks),

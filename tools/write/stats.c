@@ -86,6 +86,21 @@ const char *gp_event_name(unsigned type)
     return GP_NAME(event_names, type);
 }
 
+const char *gp_copy_text(char text[GP_COPY_TEXT], const struct gp_wire_copy *copy)
+{
+    char version[32] = "", status[16] = "";
+    if (copy->version)
+        snprintf(version, sizeof(version), ", version %u", copy->version);
+    if (copy->status > 0)
+        snprintf(status, sizeof(status), " (%d)", copy->status);
+    snprintf(text, GP_COPY_TEXT, "%s%s: %s%s", copy->path, version,
+             copy->status == 0 ? "in use"
+             : copy->answer[0] ? copy->answer
+                               : "CUPTI error",
+             status);
+    return text;
+}
+
 const char *gp_source_name(unsigned source)
 {
     return GP_NAME(source_names, source);

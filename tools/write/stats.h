@@ -28,6 +28,15 @@ const char *gp_lost_name(unsigned cause);    /* "ring_full"; NULL for an unused 
 const char *gp_event_name(unsigned type);    /* "segment_alloc" */
 const char *gp_source_name(unsigned source); /* "cupti" */
 
+/* What helps a process that has no source of events. */
+#define GP_SOURCE_ADVICE                                                                                               \
+    "no events: start the program with 'gpuprof run', which counts with driver hooks where CUPTI cannot be had"
+
+/* One line about a copy of CUPTI that a process tried: "PATH, version N: ANSWER (STATUS)". */
+#define GP_COPY_TEXT 400
+struct gp_wire_copy;
+const char *gp_copy_text(char text[GP_COPY_TEXT], const struct gp_wire_copy *copy);
+
 /* True: a reset of this sort (GP_RESET_*) changes the peak or the totals of this statistic. */
 bool gp_reset_touches(unsigned what, unsigned stat);
 const char *gp_reset_name(unsigned what); /* "allocated" */

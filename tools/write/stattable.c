@@ -130,6 +130,28 @@ static void recording_print(FILE *out, const struct gp_process *p)
             p->recording.error ? strerror(p->recording.error) : "");
 }
 
+/* A copy that was tried in vain, or did not work alone. */
+static void copies_print(FILE *out, const struct gp_process *p)
+{
+    const struct gp_cupti_view *cupti = &p->cupti;
+    for (uint32_t i = 0; i < cupti->copy_count && (cupti->tried > 1 || p->source != GP_SOURCE_CUPTI); i++) {
+        char text[GP_COPY_TEXT];
+        fprintf(out, "  tried: %s\n", gp_copy_text(text, &cupti->copies[i]));
+    }
+    if (cupti->tried > cupti->copy_count)
+        fprintf(out, "  tried: %u other copies of CUPTI\n", cupti->tried - cupti->copy_count);
+    if (p->source == GP_SOURCE_NONE && !p->disabled && !p->from_agent)
+        fprintf(out, "  note: %s\n", GP_SOURCE_ADVICE);
+    if (p->gone)
+        fprintf(out,
+                "  note: the source is gone: the program ended CUPTI (cuptiFinalize), and later events are missing\n");
+    if (cupti->strange)
+        fprintf(out,
+                "  note: CUPTI has %u newer entry points that look like memory and are not counted; see 'gpuprof "
+                "doctor'\n",
+                cupti->strange);
+}
+
 void gp_notes_print(FILE *out, const struct gp_process *p)
 {
     static const char *const states[] = {
@@ -150,6 +172,8 @@ void gp_notes_print(FILE *out, const struct gp_process *p)
         fprintf(out, "  trouble: %s\n", p->trouble);
     if (p->yielded)
         fprintf(out, "  note: the CUPTI subscriber was released on request\n");
+    if (p->state != GP_PROCESS_DAMAGED && p->state != GP_PROCESS_FOREIGN)
+        copies_print(out, p);
     if (p->options[0])
         fprintf(out, "  settings: %s\n", p->options);
     if (p->stacks[0])

@@ -55,7 +55,7 @@ CUPTI_EXPORT CUptiResult cuptiGetVersion(uint32_t *version)
 {
     if (!version)
         return cupti_result(CUPTI_ERROR_INVALID_PARAMETER);
-    *version = CUPTI_API_VERSION;
+    *version = cupti_setting("13.3", NULL) ? 130300 : CUPTI_API_VERSION;
     return CUPTI_SUCCESS;
 }
 

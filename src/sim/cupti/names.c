@@ -11,6 +11,11 @@ static const char *const cupti_runtime_names[] = {"INVALID", SIM_CUPTI_RUNTIME_N
 _Static_assert(sizeof cupti_driver_names / sizeof cupti_driver_names[0] == SIM_TOOL_DRIVER_IDS, "driver ids");
 _Static_assert(sizeof cupti_runtime_names / sizeof cupti_runtime_names[0] == SIM_TOOL_RUNTIME_IDS, "runtime ids");
 
+/* Setting "newer": entry points of a later CUDA, which no program can call here. */
+static const char *const cupti_newer_names[] = {"cuSimMemNewer", "cuSimMemcpyNewer", "cuSimOtherNewer",
+                                                "cuSimLogicalEndpointNewer"};
+#define CUPTI_NEWER (sizeof cupti_newer_names / sizeof cupti_newer_names[0])
+
 /* Ids of the NVTX domain of 13.0 end at 49 (nvtxDomainSyncUserReleasing). */
 #define CUPTI_NVTX_IDS 50
 
@@ -25,7 +30,41 @@ uint32_t cupti_domain_size(CUpti_CallbackDomain domain)
         [CUPTI_CB_DOMAIN_STATE] = CUPTI_CBID_STATE_SIZE,
     };
 
-    return (unsigned)domain < CUPTI_CB_DOMAIN_SIZE ? sizes[domain] : 0;
+    uint32_t more = 0;
+
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API)
+        more = cupti_setting("newer", NULL) ? (uint32_t)CUPTI_NEWER : cupti_setting("shifted", NULL) ? CUPTI_SHIFT : 0;
+    return (unsigned)domain < CUPTI_CB_DOMAIN_SIZE ? sizes[domain] + more : 0;
+}
+
+/* Numbers that the driver does not have are 0 there. */
+uint32_t cupti_driver_inside(uint32_t cbid)
+{
+    if (cupti_setting("shifted", NULL))
+        cbid = cbid > CUPTI_SHIFT ? cbid - CUPTI_SHIFT : 0;
+    return cbid < CUPTI_DRIVER_TRACE_CBID_SIZE ? cbid : 0;
+}
+
+/* At each callback, so the setting is read once. */
+uint32_t cupti_driver_outside(uint32_t cbid)
+{
+    static int x_shift = -1;
+    int shift = __atomic_load_n(&x_shift, __ATOMIC_RELAXED);
+
+    if (shift < 0) {
+        shift = cupti_setting("shifted", NULL) ? CUPTI_SHIFT : 0;
+        __atomic_store_n(&x_shift, shift, __ATOMIC_RELAXED);
+    }
+    return cbid + (uint32_t)shift;
+}
+
+static const char *cupti_driver_name(uint32_t cbid)
+{
+    uint32_t inside = cupti_driver_inside(cbid);
+
+    if (cbid && !inside && cbid >= CUPTI_DRIVER_TRACE_CBID_SIZE)
+        return cupti_newer_names[cbid - CUPTI_DRIVER_TRACE_CBID_SIZE];
+    return cbid && !inside ? "cuSimUnused" : cupti_driver_names[inside];
 }
 
 /* Id 0 has the name "INVALID": measured on the real library, whose guide does not say so. */
@@ -37,7 +76,7 @@ CUPTI_EXPORT CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint3
     if (cbid >= cupti_domain_size(domain))
         return cupti_result(CUPTI_ERROR_INVALID_PARAMETER);
     if (domain == CUPTI_CB_DOMAIN_DRIVER_API)
-        *name = cupti_driver_names[cbid];
+        *name = cupti_driver_name(cbid);
     else if (domain == CUPTI_CB_DOMAIN_RUNTIME_API)
         *name = cupti_runtime_names[cbid];
     return cupti_result(*name ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER);
