@@ -62,8 +62,8 @@ GP_GLIBC(pthread_setname_np, 2.12)
 GP_GLIBC(pthread_sigmask, 2.2.5)
 
 /* On both processors glibc's struct stat is the kernel's. */
-#define fstat(_fd, _status)                ((int)syscall(SYS_fstat, _fd, _status))
-#define lstat(_path, _status)              ((int)syscall(SYS_newfstatat, AT_FDCWD, _path, _status, AT_SYMLINK_NOFOLLOW))
+#define fstat(_fd, _status)                syscall(SYS_fstat, _fd, _status)
+#define lstat(_path, _status)              syscall(SYS_newfstatat, AT_FDCWD, _path, _status, AT_SYMLINK_NOFOLLOW)
 #define getrandom(_buffer, _bytes, _flags) ((ssize_t)syscall(SYS_getrandom, _buffer, _bytes, _flags))
 #define memfd_create(_name, _flags)        ((int)syscall(SYS_memfd_create, _name, _flags))
 
