@@ -112,7 +112,7 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
         }
         break;
     case GP_CUPTI_GRAPHNODE_DESTROY_STARTING:
-        if (graph && graph->node_type == GP_CU_NODE_ALLOC) /* each costs a walk: kernel nodes are many */
+        if (graph && graph->node_type == GP_CU_NODE_ALLOC)
             gp_feed_graph_node_destroyed((uint64_t)(uintptr_t)graph->node);
         break;
     default:
