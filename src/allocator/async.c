@@ -52,9 +52,9 @@ static uint32_t async_find(struct gp_async *async, int device)
 uint32_t gp_async_enter_any(struct gp_async *async)
 {
     *async = (struct gp_async){.saved_errno = errno};
-    if (GP_UNLIKELY(!gp_life_on()))
+    if (GP_UNLIKELY(!gp_life_ours()))
         InitializeInjection();
-    if (!gp_driver_bind() || gp_driver_stopped() || !gp_thread_enter()) {
+    if (!gp_driver_bind() || !gp_thread_enter_late()) {
         errno = async->saved_errno;
         return GP_CU_NOT_INITIALIZED;
     }
@@ -66,7 +66,7 @@ uint32_t gp_async_enter(struct gp_async *async, int device)
     uint32_t result = gp_async_enter_any(async);
     if (result)
         return result;
-    result = async_find(async, device);
+    result = gp_driver_stopped() ? GP_CU_NOT_INITIALIZED : async_find(async, device);
     if (result)
         gp_async_leave(async);
     return result;

@@ -14,7 +14,9 @@
  *   dlclose  The library is linked nodelete: callbacks may run when the last handle is closed.
  *   Exit     The destructor runs after every atexit handler of the program, publishes the final
  *            numbers and switches gpuprof off.  It calls neither CUDA nor CUPTI: the driver may be
- *            gone.  _exit and signals skip it, and the session ends with the process.
+ *            gone.  _exit and signals skip it, and the session ends with the process.  Destructors of
+ *            other libraries may follow, so the cache takes its blocks back even then: to the driver
+ *            the address of a block may be a whole segment in which other blocks live.
  */
 #include "account/feed.h"
 #include "allocator/allocator.h"
@@ -285,6 +287,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
         gp_record_stop(); /* a closed session has final numbers */
         gp_session_close(&session_mine);
         gp_batch_last();
+        gp_allocator_stop();
         gp_life_end();
         gp_thread_leave();
     }
