@@ -2,6 +2,7 @@
  * shimtable.c: the table that libgpuprof-shim.so calls, and cuInit, where gpuprof starts in a
  * process that preloads it. */
 #include "inject/shimtable.h"
+#include "allocator/allocator.h"
 #include "base/compiler.h"
 #include <gpuprof/gpuprof.h>
 
@@ -10,6 +11,10 @@
 uint32_t gp_wrap_cuInit(unsigned int flags)
 {
     uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");
+    if (real) { /* before the driver takes its lock: base/opener.h */
+        gp_hooks_prepare();
+        gp_allocator_prepare();
+    }
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
     if (result == 0)
         InitializeInjection();

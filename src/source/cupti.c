@@ -9,6 +9,7 @@
  * tool and does nothing else.
  */
 #include "account/feed.h"
+#include "base/opener.h"
 #include "base/thread.h"
 #include "source/dispatch.h"
 #include "source/source.h"
@@ -156,10 +157,11 @@ struct gp_cupti_search {
 
 static bool cupti_try(struct gp_cupti_search *search, const char *path, int flags)
 {
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | flags);
+    void *handle = gp_opener_open(path, RTLD_LAZY | RTLD_LOCAL | flags);
     if (!handle)
         return false;
-    if (!dlsym(handle, "cuptiSubscribe") || !dlsym(handle, "cuptiEnableCallback") || search->skip) {
+    if (!gp_opener_symbol(handle, "cuptiSubscribe") || !gp_opener_symbol(handle, "cuptiEnableCallback") ||
+        search->skip) {
         /* Not CUPTI at all, or one that an earlier round refused: leave it mapped, unmapping runs
          * its code. */
         if (search->skip)
@@ -220,14 +222,14 @@ static bool cupti_find(struct gp_cupti_search *search)
 
 static void cupti_bind(void *handle)
 {
-    cupti.get_version = (int (*)(uint32_t *))dlsym(handle, "cuptiGetVersion");
-    cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))dlsym(handle, "cuptiSubscribe");
-    cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *, struct gp_cupti_subscriber_params *))dlsym(
-        handle, "cuptiSubscribe_v2");
-    cupti.unsubscribe = (int (*)(void *))dlsym(handle, "cuptiUnsubscribe");
-    cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
-    cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
-    cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
+    cupti.get_version = (int (*)(uint32_t *))gp_opener_symbol(handle, "cuptiGetVersion");
+    cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))gp_opener_symbol(handle, "cuptiSubscribe");
+    cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *,
+                                  struct gp_cupti_subscriber_params *))gp_opener_symbol(handle, "cuptiSubscribe_v2");
+    cupti.unsubscribe = (int (*)(void *))gp_opener_symbol(handle, "cuptiUnsubscribe");
+    cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))gp_opener_symbol(handle, "cuptiEnableCallback");
+    cupti.device_of = (int (*)(void *, uint32_t *))gp_opener_symbol(handle, "cuptiGetDeviceId");
+    cupti.number_of = (int (*)(void *, uint32_t *))gp_opener_symbol(handle, "cuptiGetContextId");
 }
 
 /* ---- subscribing ---------------------------------------------------------------------------------------------- */
@@ -281,7 +283,7 @@ void gp_cupti_start(struct gp_source_status *out)
     /* Each round tries the next candidate; no machine has 8 copies. */
     for (unsigned round = 0; round < 8; round++) {
         struct gp_cupti_search search = {.skip = round};
-        if (!cupti_find(&search))
+        if (!cupti_find(&search) || !gp_opener_is_free()) /* CUPTI takes the loader's lock itself */
             return;
         cupti_bind(search.handle);
         gp_call_ask_device = cupti_device;
