@@ -117,7 +117,11 @@ bool gp_async_free(uint64_t address)
     for (unsigned i = 0; i < count; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
         struct gp_cache *cache = gp_served_cache(served);
-        if (!cache || !gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant))
+        gp_thread.prompt = 1;
+        bool released =
+            cache && gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant);
+        gp_thread.prompt = 0;
+        if (!released)
             continue;
         gp_served_event_free(served, &grant, grant.stream);
         return true;

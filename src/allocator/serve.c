@@ -275,9 +275,14 @@ static bool serve_release_async(const char *api, uint64_t address, void *stream,
     *result = gp_driver_stopped() ? 0 : gp_driver_real.cuStreamIsCapturing(stream, &status);
     if (!*result && status)
         *result = GP_CU_INVALID_VALUE;
-    if (*result)
+    if (*result) {
         serve_failed(api, *result, -1);
-    return *result || serve_release(api, address, result);
+        return true;
+    }
+    gp_thread.prompt = 1;
+    bool released = serve_release(api, address, result);
+    gp_thread.prompt = 0;
+    return released;
 }
 
 static uint32_t gp_serve_cuMemFreeAsync(uint64_t address, void *stream)
