@@ -4,6 +4,7 @@
 #include "inject/shimtable.h"
 #include "allocator/allocator.h"
 #include "base/compiler.h"
+#include <errno.h>
 #include <gpuprof/gpuprof.h>
 
 /* The driver may have injected the library before (CUDA_INJECTION64_PATH): InitializeInjection does
@@ -12,8 +13,10 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
 {
     uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");
     if (real) { /* before the driver takes its lock: base/opener.h */
+        int saved_errno = errno;
         gp_hooks_prepare();
         gp_allocator_prepare();
+        errno = saved_errno;
     }
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
     if (result == 0)

@@ -119,8 +119,11 @@ static bool hooks_are_in_front(void)
 {
     const void *shim = hooks_object((void *)gpuprof_preload_next), *libc = hooks_object((void *)sysconf);
     void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
-    if (!program)
+    if (!program) {
+        if (shim)
+            dlerror();
         return false;
+    }
     /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
      * objects do not see it. */
     const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
