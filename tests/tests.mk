@@ -96,6 +96,9 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
+# They load libraries.
+$(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
+$(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 # Makes the pages that tests/web opens in a browser.
 MKREPORT := $(B)/tests/web/mkreport
 $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a

@@ -4,6 +4,7 @@
  * shim/.
  */
 #include "account/account.h"
+#include "base/thread.h"
 
 struct gp_counter *gp_feed_cache_gauges(int device)
 {
@@ -25,8 +26,11 @@ void gp_feed_cache_split_limit(int device, int64_t bytes)
         __atomic_store_n(&account->x_split_limit, bytes, __ATOMIC_RELAXED);
 }
 
+/* The cache outlives the session (gp_thread_enter_late), whose contents are final by then. */
 void gp_feed_cache_event(const struct gp_feed_event *fed)
 {
+    if (GP_UNLIKELY(!gp_life_on()))
+        return;
     struct gp_wire_event event = {
         .time_ns = fed->time_ns,
         .type = (uint8_t)fed->type,

@@ -6,12 +6,20 @@
 #include "account/account.h"
 #include "base/clock.h"
 
-/* Record of an allocation node: key = address, link = graph, requested_bytes = node, bytes =
- * virtual size. */
+/* A graph that ends must find its own nodes without a look at the rest of the map, which may hold
+ * the mappings of a whole model.  So the nodes of a graph form a list, whose number outlives the
+ * graph's handle: while a graph is being destroyed, another thread may get the handle.
+ *
+ * Node:   space GRAPH, key = address, bytes = virtual size.
+ * Link:   space GRAPH_LINK, key = address, link = list, bytes = next address, requested_bytes =
+ *         previous address, time_ns = node; 0: unknown.
+ * Node:   space GRAPH_NODE, key = node, link = address.
+ * List:   space GRAPH_LIST, key = list, link = first address, bytes = graph.  It has a node.
+ * Owner:  space GRAPH_OWNER, key = graph, link = list.  Absent while the graph is being destroyed.
+ */
+static struct gp_lock graph_lock = GP_LOCK_INIT(GP_RANK_ACCOUNT); /* the records above; taken alone */
+static uint64_t graph_lists;                                      /* under graph_lock: lists made so far */
 static uint64_t x_graph_nodes;
-
-#define GP_GRAPH_TAG_SHIFT                                                                                             \
-    52 /* a graph being destroyed: its number carries the token, so a new graph at the same address differs */
 
 static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
@@ -21,10 +29,115 @@ static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 
 static void graph_gone(const struct gp_record *record)
 {
-    struct gp_record event = *record;
-    event.requested_bytes = event.bytes;
+    __atomic_fetch_sub(&x_graph_nodes, 1, __ATOMIC_RELAXED);
     graph_move(record, GP_SUB);
-    gp_event_record(GP_EVENT_FREE, &event, 0);
+    gp_event_record(GP_EVENT_FREE, record, 0);
+}
+
+/* ---- the lists, under graph_lock ------------------------------------------------------------------------------ */
+
+static bool graph_get(enum gp_space space, uint64_t key, struct gp_record *out)
+{
+    return gp_map_find(gp_accounts.objects, (uint8_t)space, key, out) == 0;
+}
+
+static bool graph_set(const struct gp_record *record)
+{
+    return gp_map_insert(gp_accounts.objects, record, NULL) >= 0;
+}
+
+/* Takes the record of a key away if it still leads to `link`. */
+static void graph_drop(enum gp_space space, uint64_t key, uint64_t link)
+{
+    struct gp_record record;
+    if (graph_get(space, key, &record) && record.link == link)
+        gp_map_take(gp_accounts.objects, (uint8_t)space, key, NULL);
+}
+
+static void graph_list_drop(const struct gp_record *list)
+{
+    gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_LIST, list->key, NULL);
+    graph_drop(GP_SPACE_GRAPH_OWNER, list->bytes, list->key);
+}
+
+/* The graph's list, made if need be. */
+static bool graph_list_of(uint64_t graph, struct gp_record *list)
+{
+    struct gp_record owner = {.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255};
+    if (graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner))
+        return graph_get(GP_SPACE_GRAPH_LIST, owner.link, list);
+    owner.link = ++graph_lists;
+    *list = (struct gp_record){.key = owner.link, .space = GP_SPACE_GRAPH_LIST, .device = 255, .bytes = graph};
+    return graph_set(&owner) && graph_set(list);
+}
+
+static bool graph_link(uint64_t address, uint64_t node, uint64_t graph)
+{
+    struct gp_record list, next;
+    if (!graph_list_of(graph, &list)) {
+        graph_drop(GP_SPACE_GRAPH_OWNER, graph, graph_lists);
+        return false;
+    }
+    if (!graph_set(&(struct gp_record){.key = address,
+                                       .space = GP_SPACE_GRAPH_LINK,
+                                       .device = 255,
+                                       .bytes = list.link,
+                                       .time_ns = node,
+                                       .link = list.key})) {
+        if (!list.link)
+            graph_list_drop(&list);
+        return false;
+    }
+    if (list.link && graph_get(GP_SPACE_GRAPH_LINK, list.link, &next)) {
+        next.requested_bytes = address;
+        graph_set(&next);
+    }
+    list.link = address;
+    graph_set(&list);
+    /* Without room for it the node is found when its graph ends. */
+    if (node)
+        graph_set(&(struct gp_record){.key = node, .space = GP_SPACE_GRAPH_NODE, .device = 255, .link = address});
+    return true;
+}
+
+/* False: there is no node at this address. */
+static bool graph_unlink(uint64_t address)
+{
+    struct gp_record link, other;
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_LINK, address, &link) != 0)
+        return false;
+    uint64_t next = link.bytes, previous = link.requested_bytes;
+    if (link.time_ns)
+        graph_drop(GP_SPACE_GRAPH_NODE, link.time_ns, address);
+    if (previous && graph_get(GP_SPACE_GRAPH_LINK, previous, &other)) {
+        other.bytes = next;
+        graph_set(&other);
+    }
+    if (next && graph_get(GP_SPACE_GRAPH_LINK, next, &other)) {
+        other.requested_bytes = previous;
+        graph_set(&other);
+    }
+    if (previous || !graph_get(GP_SPACE_GRAPH_LIST, link.link, &other))
+        return true;
+    other.link = next;
+    if (next)
+        graph_set(&other);
+    else
+        graph_list_drop(&other);
+    return true;
+}
+
+/* ---- nodes and graphs ----------------------------------------------------------------------------------------- */
+
+/* False: the list has no such node; record: what left the map, with space 0 if nothing did. */
+static bool graph_take(uint64_t address, struct gp_record *record)
+{
+    record->space = 0;
+    if (!graph_unlink(address))
+        return false;
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH, address, record) != 0)
+        record->space = 0;
+    return true;
 }
 
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph)
@@ -35,24 +148,26 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
                               .kind = GP_KIND_GRAPH,
                               .device = (uint8_t)device,
                               .bytes = bytes,
-                              .requested_bytes = node,
+                              .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
-                              .link = graph,
                               .site = gp_event_here(device, GP_KIND_GRAPH),
                           };
     if (!gp_account_of(device))
         return;
-    int status = gp_map_insert(gp_accounts.objects, &record, &old);
-    if (status < 0) {
+    gp_lock_take(&graph_lock);
+    graph_take(address, &old);
+    bool linked = graph_link(address, node, graph), entered = linked && graph_set(&record);
+    if (linked && !entered)
+        graph_unlink(address);
+    gp_lock_give(&graph_lock);
+    if (old.space)
+        graph_gone(&old);
+    if (!entered) {
         gp_feed_lost(GP_LOST_MAP);
         return;
     }
-    if (status == 1)
-        graph_gone(&old);
-    else
-        __atomic_fetch_add(&x_graph_nodes, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&x_graph_nodes, 1, __ATOMIC_RELAXED);
     graph_move(&record, GP_ADD);
-    record.requested_bytes = bytes;
     gp_event_record(GP_EVENT_ALLOC, &record, 0);
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }
@@ -64,45 +179,47 @@ bool gp_feed_graph_knows(uint64_t address)
            gp_map_find(gp_accounts.objects, GP_SPACE_GRAPH, address, &record) == 0;
 }
 
-struct gp_graph_match {
-    uint64_t node, graph, tagged;
-};
-
-static bool graph_node_gone(struct gp_record *record, void *arg)
-{
-    const struct gp_graph_match *match = arg;
-    if (record->space != GP_SPACE_GRAPH)
-        return false;
-    if (match->node ? record->requested_bytes != match->node : record->link != match->graph)
-        return false;
-    graph_gone(record);
-    return true;
-}
-
-static void graph_remove(const struct gp_graph_match *match)
-{
-    uint64_t removed = gp_map_each(gp_accounts.objects, graph_node_gone, (void *)match);
-    __atomic_fetch_sub(&x_graph_nodes, removed, __ATOMIC_RELAXED);
-}
-
 void gp_feed_graph_node_destroyed(uint64_t node)
 {
-    if (node && __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        graph_remove(&(struct gp_graph_match){.node = node});
+    struct gp_record index, gone = {.space = 0};
+    if (!node || __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED) == 0)
+        return;
+    gp_lock_take(&graph_lock);
+    if (graph_get(GP_SPACE_GRAPH_NODE, node, &index))
+        graph_take(index.link, &gone);
+    gp_lock_give(&graph_lock);
+    if (gone.space)
+        graph_gone(&gone);
+}
+
+/* One node at a time, so that no thread waits for a long list. */
+static void graph_list_gone(uint64_t number)
+{
+    bool more = true;
+    while (more) {
+        struct gp_record list, gone = {.space = 0};
+        gp_lock_take(&graph_lock);
+        more = graph_get(GP_SPACE_GRAPH_LIST, number, &list) && graph_take(list.link, &gone);
+        gp_lock_give(&graph_lock);
+        if (gone.space)
+            graph_gone(&gone);
+    }
+}
+
+/* The list of a graph whose handle may be reused from now on; 0: it holds no memory. */
+static uint64_t graph_disown(uint64_t graph)
+{
+    struct gp_record owner = {.link = 0};
+    gp_lock_take(&graph_lock);
+    bool owned = gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_OWNER, graph, &owner) == 0;
+    gp_lock_give(&graph_lock);
+    return owned ? owner.link : 0;
 }
 
 void gp_feed_graph_gone(uint64_t graph)
 {
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        graph_remove(&(struct gp_graph_match){.graph = graph});
-}
-
-static bool graph_tag(struct gp_record *record, void *arg)
-{
-    const struct gp_graph_match *match = arg;
-    if (record->space == GP_SPACE_GRAPH && record->link == match->graph)
-        record->link = match->tagged;
-    return false;
+        graph_list_gone(graph_disown(graph));
 }
 
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
@@ -115,9 +232,17 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
         return 0;
     frame->what = GP_SPACE_GRAPH;
     frame->address = graph;
-    struct gp_graph_match match = {.graph = graph, .tagged = graph ^ ((uint64_t)token << GP_GRAPH_TAG_SHIFT)};
-    gp_map_each(gp_accounts.objects, graph_tag, &match);
+    frame->bytes = graph_disown(graph);
     return token;
+}
+
+static void graph_own_again(uint64_t graph, uint64_t number)
+{
+    struct gp_record list;
+    gp_lock_take(&graph_lock);
+    if (graph_get(GP_SPACE_GRAPH_LIST, number, &list))
+        graph_set(&(struct gp_record){.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255, .link = number});
+    gp_lock_give(&graph_lock);
 }
 
 void gp_feed_graph_destroy_end(uint32_t token, bool ok)
@@ -125,12 +250,10 @@ void gp_feed_graph_destroy_end(uint32_t token, bool ok)
     struct gp_frame *frame = gp_frame_of(token, GP_SPACE_GRAPH);
     if (!frame)
         return;
-    uint64_t tagged = frame->address ^ ((uint64_t)token << GP_GRAPH_TAG_SHIFT);
-    if (ok)
-        graph_remove(&(struct gp_graph_match){.graph = tagged});
-    else
-        gp_map_each(gp_accounts.objects, graph_tag,
-                    &(struct gp_graph_match){.graph = tagged, .tagged = frame->address});
+    if (frame->bytes && ok)
+        graph_list_gone(frame->bytes);
+    else if (frame->bytes)
+        graph_own_again(frame->address, frame->bytes);
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }

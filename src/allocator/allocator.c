@@ -87,6 +87,11 @@ const char *gp_allocator_in_use(void)
     return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) ? allocator_policy->name : "off";
 }
 
+void gp_allocator_prepare(void)
+{
+    gp_driver_bind();
+}
+
 void gp_allocator_stop(void)
 {
     gp_driver_stop();

@@ -36,5 +36,7 @@ void gp_allocator_iterate(int device, void *arg, gp_allocator_segment_fn *segmen
                           void (*rest)(void *arg));
 /* No new driver call is made from here on.  For the exit path. */
 void gp_allocator_stop(void);
+/* Looks the driver's functions up, so that gp_allocator_start needs no loader. Any thread. */
+void gp_allocator_prepare(void);
 
 #endif

@@ -52,9 +52,9 @@ static uint32_t async_find(struct gp_async *async, int device)
 uint32_t gp_async_enter_any(struct gp_async *async)
 {
     *async = (struct gp_async){.saved_errno = errno};
-    if (GP_UNLIKELY(!gp_life_on()))
+    if (GP_UNLIKELY(!gp_life_ours()))
         InitializeInjection();
-    if (!gp_driver_bind() || gp_driver_stopped() || !gp_thread_enter()) {
+    if (!gp_driver_bind() || !gp_thread_enter_late()) {
         errno = async->saved_errno;
         return GP_CU_NOT_INITIALIZED;
     }
@@ -66,7 +66,7 @@ uint32_t gp_async_enter(struct gp_async *async, int device)
     uint32_t result = gp_async_enter_any(async);
     if (result)
         return result;
-    result = async_find(async, device);
+    result = gp_driver_stopped() ? GP_CU_NOT_INITIALIZED : async_find(async, device);
     if (result)
         gp_async_leave(async);
     return result;
@@ -117,7 +117,11 @@ bool gp_async_free(uint64_t address)
     for (unsigned i = 0; i < count; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
         struct gp_cache *cache = gp_served_cache(served);
-        if (!cache || !gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant))
+        gp_thread.prompt = 1;
+        bool released =
+            cache && gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant);
+        gp_thread.prompt = 0;
+        if (!released)
             continue;
         gp_served_event_free(served, &grant, grant.stream);
         return true;

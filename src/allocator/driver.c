@@ -10,25 +10,33 @@ struct gp_allocator_driver gp_driver_real;
 static uint32_t x_bound;
 static uint32_t x_stopped;
 
-bool gp_driver_bind(void)
+/* The lookups take the loader's lock, so no lock of ours is held meanwhile: a constructor that holds the loader's may
+ * come here too. */
+static GP_COLD void driver_look_up(void)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    struct gp_allocator_driver found;
+#define GP_DRIVER(_name, ...) *(void **)&found._name = gp_hooks_driver(#_name);
+#include "allocator/driver.def"
+#undef GP_DRIVER
+    bool enough = found.cuCtxGetCurrent && found.cuCtxPushCurrent_v2 && found.cuCtxPopCurrent_v2 &&
+                  found.cuCtxSynchronize && found.cuMemAlloc_v2 && found.cuMemFree_v2 && found.cuMemGetInfo_v2;
+    pthread_mutex_lock(&once);
+    if (enough && !__atomic_load_n(&x_bound, __ATOMIC_RELAXED)) {
+        gp_driver_real = found;
+        /* [bind.R] release: the table is complete; pairs with [bind.A]. */
+        __atomic_store_n(&x_bound, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&once);
+}
+
+bool gp_driver_bind(void)
+{
     /* [bind.A] acquire: the table; pairs with [bind.R]. */
     if (GP_LIKELY(__atomic_load_n(&x_bound, __ATOMIC_ACQUIRE)))
         return true;
-    pthread_mutex_lock(&once);
-    if (!__atomic_load_n(&x_bound, __ATOMIC_RELAXED)) {
-#define GP_DRIVER(_name, ...) *(void **)&gp_driver_real._name = gp_hooks_driver(#_name);
-#include "allocator/driver.def"
-#undef GP_DRIVER
-        bool enough = gp_driver_real.cuCtxGetCurrent && gp_driver_real.cuCtxPushCurrent_v2 &&
-                      gp_driver_real.cuCtxPopCurrent_v2 && gp_driver_real.cuCtxSynchronize &&
-                      gp_driver_real.cuMemAlloc_v2 && gp_driver_real.cuMemFree_v2 && gp_driver_real.cuMemGetInfo_v2;
-        /* [bind.R] release: the table is complete; pairs with [bind.A]. */
-        __atomic_store_n(&x_bound, enough, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&once);
-    return __atomic_load_n(&x_bound, __ATOMIC_RELAXED);
+    driver_look_up();
+    return __atomic_load_n(&x_bound, __ATOMIC_ACQUIRE);
 }
 
 void *gp_driver_current(void)

@@ -5,6 +5,7 @@
 #include "allocator/gather.h"
 #include "allocator/served.h"
 #include "allocator/stream.h"
+#include "base/thread.h"
 
 /* A fence is the handle of its event.  This value stands for a fence that was reached before it was made. */
 #define GP_FENCE_REACHED 1u
@@ -49,23 +50,40 @@ static uint32_t fence_synchronize(struct gp_served_context *served)
     return result;
 }
 
-static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fence)
+/* Work may run that no event of ours covers: only synchronising the contexts shows its end.  The result of
+ * fence_everything then. */
+#define GP_FENCE_UNTRACKED UINT32_MAX
+
+static bool fence_untracked(uint64_t reach)
 {
-    uint64_t reach = fence_reach(served);
-    bool untracked = false, alone = reach == 1ull << gp_served_index(served);
-    unsigned first = 0;
-    uint32_t result = 0;
-    void *into = NULL, *event, *stream;
+    bool untracked = false;
     for (unsigned i = 0; i < GP_SERVED_LIMIT; i++)
         untracked |= reach >> i & 1 &&
                      (!gp_stream_watched() || __atomic_load_n(&gp_served_contexts[i].x_untracked, __ATOMIC_RELAXED));
-    if (untracked) {
-        *fence = GP_FENCE_REACHED;
-        for (unsigned i = 0; !result && i < GP_SERVED_LIMIT; i++)
-            if (reach >> i & 1)
-                result = fence_synchronize(&gp_served_contexts[i]);
-        return result;
-    }
+    return untracked;
+}
+
+/* Between gp_syncing_begin and gp_syncing_end. */
+static uint32_t fence_by_waiting(struct gp_served_context *served, uint64_t *fence)
+{
+    uint64_t reach = fence_reach(served);
+    uint32_t result = 0;
+    *fence = GP_FENCE_REACHED;
+    for (unsigned i = 0; !result && i < GP_SERVED_LIMIT; i++)
+        if (reach >> i & 1)
+            result = fence_synchronize(&gp_served_contexts[i]);
+    return result;
+}
+
+static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fence)
+{
+    uint64_t reach = fence_reach(served);
+    bool alone = reach == 1ull << gp_served_index(served);
+    unsigned first = 0;
+    uint32_t result = 0;
+    void *into = NULL, *event, *stream;
+    if (fence_untracked(reach))
+        return GP_FENCE_UNTRACKED;
     if (!alone || __atomic_load_n(&served->gather, __ATOMIC_ACQUIRE) || gp_stream_next(served, &first, &stream)) {
         result = gp_gather_stream(served, &into);
         for (unsigned i = 0; !result && i < GP_SERVED_LIMIT; i++)
@@ -116,16 +134,27 @@ static uint32_t fence_recorded(struct gp_served_context *served, const uint64_t 
         named &= gp_stream_nameable(served, streams[i]);
     uint32_t result = named ? fence_streams(served, streams, count, fence) : fence_everything(served, fence);
     gp_driver_leave(&guard);
-    return result >= GP_CU_CAPTURE_FIRST && result <= GP_CU_CAPTURE_LAST ? GP_BACKEND_FORBIDDEN : result;
+    return result;
 }
 
+/* A free that CUDA promises not to wait keeps its blocks waiting; an allocation that needs them comes here too, and
+ * waits as cuMemFree would have.  The wait names no stream, so streams may be destroyed meanwhile. */
 uint32_t gp_fence_record(struct gp_served_context *served, const uint64_t *streams, unsigned count, uint64_t *fence)
 {
     if (!gp_fencing_begin())
         return GP_BACKEND_FORBIDDEN;
     uint32_t result = fence_recorded(served, streams, count, fence);
+    bool waits = result == GP_FENCE_UNTRACKED && !gp_thread.prompt;
+    if (waits)
+        gp_syncing_begin();
     gp_fencing_end();
-    return result;
+    if (waits) {
+        result = fence_by_waiting(served, fence);
+        gp_syncing_end();
+    } else if (result == GP_FENCE_UNTRACKED) {
+        result = GP_BACKEND_FORBIDDEN;
+    }
+    return result >= GP_CU_CAPTURE_FIRST && result <= GP_CU_CAPTURE_LAST ? GP_BACKEND_FORBIDDEN : result;
 }
 
 /* Calls `ask` for the fence's event.  The event of a dead context died with it: then the result is `never`. */

@@ -30,7 +30,7 @@ struct gp_served_context *gp_serve_enter(struct gp_serve *serve)
 bool gp_serve_enter_any(struct gp_serve *serve)
 {
     serve->saved_errno = errno;
-    return gp_thread_enter();
+    return !gp_thread.inside && gp_thread_enter_late();
 }
 
 uint32_t gp_serve_current(void)
@@ -50,18 +50,24 @@ void gp_serve_leave(const struct gp_serve *serve)
 
 /* ---- alloc ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t serve_alloc(struct gp_served_context *served, const char *api, size_t bytes, uint64_t *address)
+static struct gp_request serve_request(size_t bytes)
 {
-    struct gp_cache *cache = gp_served_make_cache(served);
     struct gp_request request = {.bytes = bytes, .stream = GP_STREAM_ANY, .shard = gp_thread.number};
-    struct gp_grant grant;
-    if (GP_UNLIKELY(!cache))
-        return GP_CU_OUT_OF_MEMORY;
-    gp_served_tag(served, &request);
     if (gp_serve_memory_kind != GP_SERVE_GROWABLE)
         request.flags = GP_REQUEST_LINEAR;
     if (gp_serve_memory_kind == GP_SERVE_DEDICATED && bytes >= GP_SERVE_WHOLE)
         request.flags |= GP_REQUEST_DEDICATED;
+    return request;
+}
+
+static uint32_t serve_alloc(struct gp_served_context *served, const char *api, size_t bytes, uint64_t *address)
+{
+    struct gp_cache *cache = gp_served_make_cache(served);
+    struct gp_request request = serve_request(bytes);
+    struct gp_grant grant;
+    if (GP_UNLIKELY(!cache))
+        return GP_CU_OUT_OF_MEMORY;
+    gp_served_tag(served, &request);
     uint32_t result = gp_cache_alloc(cache, &request, &grant);
     /* The cache has given its idle memory back; the cache of another context may hold some too. */
     if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_yield(served->device, served))
@@ -73,6 +79,28 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
     *address = grant.address;
     gp_served_event_alloc(served, &grant, 0, request.time_ns);
     return 0;
+}
+
+/* At the end of the process the driver answers (driver.h).  If it has no memory left, idle memory of the cache serves:
+ * the cache makes no driver calls then, and could not give it back. */
+static GP_COLD uint32_t serve_alloc_late(size_t bytes, uint64_t *address)
+{
+    struct gp_served_context *served;
+    struct gp_serve serve;
+    struct gp_grant grant;
+    uint32_t result = gp_pass_cuMemAlloc_v2(address, bytes);
+    if (result != GP_CU_OUT_OF_MEMORY || !gp_driver_stopped() || !bytes || !gp_serve_enter_any(&serve))
+        return result;
+    served = gp_served_of(gp_driver_current());
+    struct gp_cache *cache = served ? gp_served_cache(served) : NULL;
+    struct gp_request request = serve_request(bytes);
+    if (cache && gp_cache_alloc(cache, &request, &grant) == 0) {
+        gp_served_event_alloc(served, &grant, 0, request.time_ns);
+        *address = grant.address;
+        result = 0;
+    }
+    gp_serve_leave(&serve);
+    return result;
 }
 
 /* While a capture is under way every call goes to the driver: it decides whether memory may be allocated, and breaks the
@@ -91,7 +119,7 @@ static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
     if (ours)
         served = gp_serve_enter(&serve);
     if (!served)
-        return gp_pass_cuMemAlloc_v2(address, bytes);
+        return serve_alloc_late(bytes, address);
     result = serve_alloc(served, "cuMemAlloc_v2", bytes, address);
     gp_serve_leave(&serve);
     return result;
@@ -172,6 +200,12 @@ static uint32_t serve_probe(void)
     return result >= GP_CU_CAPTURE_FIRST && result <= GP_CU_CAPTURE_LAST ? result : 0;
 }
 
+static void serve_failed(const char *api, uint32_t result, int device)
+{
+    if (gp_life_on())
+        gp_feed_failed(api, result, 0, device);
+}
+
 /* True: the call is answered by *result.  An address in memory of the cache never reaches the driver, even if the call is
  * wrong: to the driver the address may be a whole segment. */
 static bool serve_release(const char *api, uint64_t address, uint32_t *result)
@@ -180,7 +214,7 @@ static bool serve_release(const char *api, uint64_t address, uint32_t *result)
     struct gp_grant grant;
     struct gp_served_context *owner;
     *result = gp_serve_current();
-    if (!*result && GP_UNLIKELY(gp_capture_under_way()) && gp_served_find(address, &grant))
+    if (!*result && GP_UNLIKELY(gp_capture_under_way()) && !gp_driver_stopped() && gp_served_find(address, &grant))
         *result = serve_probe();
     for (unsigned i = 0; i < count && !*result; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
@@ -199,19 +233,35 @@ static bool serve_release(const char *api, uint64_t address, uint32_t *result)
     /* Freed twice, or an address inside a block.  To the driver it may be a segment in which other blocks live. */
     if (!*result)
         *result = GP_CU_INVALID_VALUE;
-    gp_feed_failed(api, *result, 0, owner->device);
+    serve_failed(api, *result, owner->device);
     return true;
+}
+
+/* Frees that gp_serve_enter_any does not let in.  A call that interrupts our own code may take no lock, so the block just
+ * stays.  In a forked child the block is the parent's: the driver says what a free there is worth, and gets an address
+ * that it does not know. */
+static uint32_t serve_outside(uint64_t address, void *stream, uint32_t (*free)(uint64_t, void *))
+{
+    if (!gp_served_begins(address))
+        return free(address, stream);
+    uint32_t result = gp_life_ours() ? 0 : free(GP_NOWHERE, stream);
+    return result == GP_CU_INVALID_VALUE ? 0 : result;
+}
+
+static uint32_t serve_pass_free(uint64_t address, void *stream)
+{
+    (void)stream;
+    return gp_pass_cuMemFree_v2(address);
 }
 
 static uint32_t gp_serve_cuMemFree_v2(uint64_t address)
 {
     struct gp_serve serve;
     uint32_t result;
-    bool answered = false;
-    if (address && gp_serve_enter_any(&serve)) {
-        answered = serve_release("cuMemFree_v2", address, &result);
-        gp_serve_leave(&serve);
-    }
+    if (!address || !gp_serve_enter_any(&serve))
+        return serve_outside(address, NULL, serve_pass_free);
+    bool answered = serve_release("cuMemFree_v2", address, &result);
+    gp_serve_leave(&serve);
     return answered ? result : gp_pass_cuMemFree_v2(address);
 }
 
@@ -222,23 +272,27 @@ static bool serve_release_async(const char *api, uint64_t address, void *stream,
     int status = 0;
     if (!gp_served_owning(address))
         return false;
-    *result = gp_driver_real.cuStreamIsCapturing(stream, &status);
+    *result = gp_driver_stopped() ? 0 : gp_driver_real.cuStreamIsCapturing(stream, &status);
     if (!*result && status)
         *result = GP_CU_INVALID_VALUE;
-    if (*result)
-        gp_feed_failed(api, *result, 0, -1);
-    return *result || serve_release(api, address, result);
+    if (*result) {
+        serve_failed(api, *result, -1);
+        return true;
+    }
+    gp_thread.prompt = 1;
+    bool released = serve_release(api, address, result);
+    gp_thread.prompt = 0;
+    return released;
 }
 
 static uint32_t gp_serve_cuMemFreeAsync(uint64_t address, void *stream)
 {
     struct gp_serve serve;
     uint32_t result;
-    bool answered = false;
-    if (address && gp_serve_enter_any(&serve)) {
-        answered = serve_release_async("cuMemFreeAsync", address, stream, &result);
-        gp_serve_leave(&serve);
-    }
+    if (!address || !gp_serve_enter_any(&serve))
+        return serve_outside(address, stream, gp_pass_cuMemFreeAsync);
+    bool answered = serve_release_async("cuMemFreeAsync", address, stream, &result);
+    gp_serve_leave(&serve);
     return answered ? result : gp_pass_cuMemFreeAsync(address, stream);
 }
 
@@ -246,12 +300,11 @@ static uint32_t gp_serve_cuMemFreeAsync_ptsz(uint64_t address, void *stream)
 {
     struct gp_serve serve;
     uint32_t result;
-    bool answered = false;
     void *named = stream ? stream : (void *)(uintptr_t)GP_CU_STREAM_PER_THREAD;
-    if (address && gp_serve_enter_any(&serve)) {
-        answered = serve_release_async("cuMemFreeAsync_ptsz", address, named, &result);
-        gp_serve_leave(&serve);
-    }
+    if (!address || !gp_serve_enter_any(&serve))
+        return serve_outside(address, stream, gp_pass_cuMemFreeAsync_ptsz);
+    bool answered = serve_release_async("cuMemFreeAsync_ptsz", address, named, &result);
+    gp_serve_leave(&serve);
     return answered ? result : gp_pass_cuMemFreeAsync_ptsz(address, stream);
 }
 

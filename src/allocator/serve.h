@@ -39,6 +39,9 @@ void gp_serve_leave(const struct gp_serve *serve);
 /* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. */
 uint32_t gp_serve_current(void);
 
+/* An address in no allocation.  The driver gives the same answer for it as for memory that was freed. */
+#define GP_NOWHERE 16u
+
 /* ---- */
 
 /* The context of the live block around the address.  A block ends after requested_bytes here. */

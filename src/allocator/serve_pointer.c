@@ -19,9 +19,6 @@ enum gp_attribute {
     GP_ATTRIBUTE_MAPPING_BASE = 19,
 };
 
-/* An address in no allocation.  The driver gives the same answer for it as for memory that was freed. */
-#define GP_NOWHERE 16u
-
 struct gp_served_context *gp_serve_block(uint64_t address, struct gp_grant *out)
 {
     struct gp_served_context *served = gp_served_find(address, out);
@@ -101,7 +98,7 @@ enum gp_address { GP_ADDRESS_FOREIGN, GP_ADDRESS_LIVE, GP_ADDRESS_DEAD };
 static enum gp_address serve_address(uint64_t address, struct gp_served_context **served, struct gp_grant *block)
 {
     enum gp_address what = GP_ADDRESS_FOREIGN;
-    if (!gp_thread_enter())
+    if (!gp_thread_enter_late())
         return what;
     *served = gp_serve_block(address, block);
     if (*served)

@@ -112,6 +112,17 @@ struct gp_served_context *gp_served_find(uint64_t address, struct gp_grant *out)
     return NULL;
 }
 
+bool gp_served_begins(uint64_t address)
+{
+    unsigned count = gp_served_count();
+    for (unsigned i = 0; i < count; i++) {
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
+        if (cache && gp_cache_begins(cache, address))
+            return true;
+    }
+    return false;
+}
+
 struct gp_served_context *gp_served_owning(uint64_t address)
 {
     unsigned count = gp_served_count();

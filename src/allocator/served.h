@@ -63,6 +63,8 @@ struct gp_served_context *gp_served_of(void *ctx);
 struct gp_served_context *gp_served_primary(int device);
 /* The context whose cache has a live block around the address, or NULL. */
 struct gp_served_context *gp_served_find(uint64_t address, struct gp_grant *out);
+/* Whether a block of any cache begins at the address, live or idle.  Takes no lock. */
+bool gp_served_begins(uint64_t address);
 /* The context in whose cache the address lies, whether or not a block lives there. */
 struct gp_served_context *gp_served_owning(uint64_t address);
 

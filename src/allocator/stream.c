@@ -13,6 +13,8 @@
  * whole context. */
 #define GP_STREAMS  2048
 #define GP_CAPTURES 64
+/* 20 ms (pause.h): the time in which a thread that was preempted before a call surely runs again. */
+#define GP_SYNC_ROUNDS 1000
 
 struct gp_stream {
     void *x_handle; /* NULL: a free row */
@@ -33,6 +35,7 @@ static struct gp_capture captures[GP_CAPTURES];
 static uint32_t x_captures; /* under way */
 static uint32_t x_blocked;  /* captures and stream destructions that block fences */
 static uint32_t x_fencing;  /* fences that are being recorded */
+static uint32_t x_syncing;  /* threads that are about to synchronise contexts, or do */
 static uint32_t x_watched;
 
 void gp_stream_watch(void)
@@ -63,7 +66,17 @@ void gp_fencing_end(void)
     __atomic_fetch_sub(&x_fencing, 1, __ATOMIC_RELEASE);
 }
 
-/* Recording a fence takes some microseconds and, while streams are watched, never waits for a stream's work. */
+void gp_syncing_begin(void)
+{
+    __atomic_fetch_add(&x_syncing, 1, __ATOMIC_SEQ_CST);
+}
+
+void gp_syncing_end(void)
+{
+    __atomic_fetch_sub(&x_syncing, 1, __ATOMIC_RELEASE);
+}
+
+/* Recording a fence takes some microseconds and never waits for a stream's work. */
 static void fencing_block(void)
 {
     __atomic_fetch_add(&x_blocked, 1, __ATOMIC_SEQ_CST); /* pairs with [fencing.B] */
@@ -208,6 +221,10 @@ void gp_capture_begin(void)
 {
     __atomic_fetch_add(&x_captures, 1, __ATOMIC_RELAXED); /* relaxed: fencing_block orders it */
     fencing_block();
+    /* The driver refuses to synchronise during a capture, and breaks the capture, but it looks only at the beginning of
+     * the call.  Waiting for the end could take for ever: the device may wait for this very thread. */
+    for (unsigned round = 0; round < GP_SYNC_ROUNDS && __atomic_load_n(&x_syncing, __ATOMIC_SEQ_CST); round++)
+        gp_pause(round);
 }
 
 void gp_capture_began(void *stream, bool ok)

@@ -56,5 +56,9 @@ bool gp_capture_under_way(void);
 /* Around recording a fence.  False: a capture is under way or a stream is being destroyed, so record nothing. */
 bool gp_fencing_begin(void);
 void gp_fencing_end(void);
+/* Around synchronising whole contexts, begun before gp_fencing_end.  It may take as long as the device works: streams are
+ * destroyed meanwhile, and a capture waits only until the driver must have begun to wait. */
+void gp_syncing_begin(void);
+void gp_syncing_end(void);
 
 #endif

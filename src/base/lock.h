@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "base/pause.h"
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum gp_lock_rank {
@@ -50,6 +51,18 @@ static inline void gp_lock_take(struct gp_lock *lock)
     __atomic_fetch_add(&lock->x_waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock->mutex);
     __atomic_fetch_sub(&lock->x_waiting, 1, __ATOMIC_RELAXED);
+}
+
+/* False: another thread holds it, and may hold it for long. */
+static inline bool gp_lock_try(struct gp_lock *lock)
+{
+    if (pthread_mutex_trylock(&lock->mutex) != 0)
+        return false;
+#ifdef GP_DEBUG
+    GP_ASSERT((gp_lock_held >> lock->rank) == 0);
+    gp_lock_held |= 1u << lock->rank;
+#endif
+    return true;
 }
 
 static inline void gp_lock_give(struct gp_lock *lock)

@@ -12,9 +12,11 @@ __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 uint64_t *gp_thread_nested;
 
 /* A private page that the kernel clears in every child, however it was made (fork, clone, raw
- * system call): 0 means that the process is not ours. The check costs one load; getpid() costs a
+ * system call): 0 means that the process is not ours, 2 that the library has ended in it. The check costs one load; getpid() costs a
  * system call, and pthread_atfork misses raw forks. */
 static uint32_t *x_alive;
+#define GP_LIFE_ON    1u
+#define GP_LIFE_ENDED 2u
 static uint32_t x_thread_count;
 
 int gp_life_start(void)
@@ -27,7 +29,7 @@ int gp_life_start(void)
         munmap(page, 4096);
         return -error;
     }
-    __atomic_store_n((uint32_t *)page, 1, __ATOMIC_RELAXED);
+    __atomic_store_n((uint32_t *)page, GP_LIFE_ON, __ATOMIC_RELAXED);
     /* [life.R] release: everything that start prepared; pairs with [life.A]. */
     __atomic_store_n(&x_alive, page, __ATOMIC_RELEASE);
     return 0;
@@ -37,13 +39,19 @@ void gp_life_end(void)
 {
     uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
     if (page)
-        __atomic_store_n(page, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(page, GP_LIFE_ENDED, __ATOMIC_RELEASE);
 }
 
 bool gp_life_on(void)
 {
     /* [life.A] acquire: pairs with [life.R]. */
     uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
+    return page && __atomic_load_n(page, __ATOMIC_RELAXED) == GP_LIFE_ON;
+}
+
+bool gp_life_ours(void)
+{
+    uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE); /* [life.A] */
     return page && __atomic_load_n(page, __ATOMIC_RELAXED) != 0;
 }
 
@@ -53,11 +61,8 @@ static GP_COLD void thread_first(struct gp_thread *me)
     me->tid = (uint32_t)syscall(SYS_gettid);
 }
 
-bool gp_thread_enter(void)
+static inline bool thread_claim(struct gp_thread *me)
 {
-    struct gp_thread *me = &gp_thread;
-    if (GP_UNLIKELY(!gp_life_on() || me->ignored))
-        return false;
     if (GP_UNLIKELY(me->inside)) {
         if (gp_thread_nested)
             __atomic_fetch_add(gp_thread_nested, 1, __ATOMIC_RELAXED); /* a count */
@@ -70,6 +75,18 @@ bool gp_thread_enter(void)
     if (GP_UNLIKELY(me->number == 0))
         thread_first(me);
     return true;
+}
+
+bool gp_thread_enter(void)
+{
+    struct gp_thread *me = &gp_thread;
+    return GP_LIKELY(gp_life_on() && !me->ignored) && thread_claim(me);
+}
+
+bool gp_thread_enter_late(void)
+{
+    struct gp_thread *me = &gp_thread;
+    return GP_LIKELY(gp_life_ours() && !me->ignored) && thread_claim(me);
 }
 
 void gp_thread_leave(void)

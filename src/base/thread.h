@@ -25,6 +25,7 @@ struct gp_thread {
     uint16_t chunk_used;
     uint8_t cost;         /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
     uint8_t starts_later; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
+    uint8_t prompt;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
     uint32_t call_ns;     /* when the driver call under way began: the lower half of the clock */
 };
 _Static_assert(sizeof(struct gp_thread) <= 64, "static TLS is scarce");
@@ -35,6 +36,9 @@ extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exe
  * our own threads, or the thread is already inside (a signal handler that calls CUDA); the
  * caller counts the last case through gp_thread_nested(). Every true needs a leave. */
 bool gp_thread_enter(void);
+/* The same, and also after gp_life_end: for the cache, which must know its own blocks as long as the
+ * program can free them. Nothing may be written into the session then. */
+bool gp_thread_enter_late(void);
 void gp_thread_leave(void);
 
 /* Call them around driver calls that our own code makes on the program's thread, which are not
@@ -57,6 +61,8 @@ static inline void gp_thread_heed(uint8_t before)
 int gp_life_start(void);
 void gp_life_end(void);
 bool gp_life_on(void);
+/* On, or ended by gp_life_end; not in a forked child. */
+bool gp_life_ours(void);
 
 /* Where to count callbacks that interrupted our own code; may be NULL. */
 extern uint64_t *gp_thread_nested;

@@ -5,6 +5,10 @@
 #ifndef GP_BASE_WORKER_H
 #define GP_BASE_WORKER_H
 
+/* taken: glibc's __pthread_get_minstack, or NULL in a C library without it. Threads that are started
+ * before this call have a stack of the default size. */
+void gp_worker_sizes(void *taken);
+
 /* Starts a detached thread that never takes the program's signals, whose driver calls are not
  * the program's (gp_thread.ignored), and that debuggers show as `name` (at most 15 characters).
  * 0 or -errno. */

@@ -205,8 +205,9 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     gp_lock_give(&cache->lock);
     if (at_once)
         gp_segment_free_unlinked(cache, &dropped);
-    if (record) {
-        gp_lock_take(&cache->grow);
+    /* The holder may be waiting for the device, and a free may not: a later free or an allocation
+     * records the fence then. */
+    if (record && gp_lock_try(&cache->grow)) {
         gp_wait_record(cache);
         gp_lock_give(&cache->grow);
     }

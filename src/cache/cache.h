@@ -166,6 +166,8 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
 
 /* The live block that contains the address. */
 bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out);
+/* Does a block, live or idle, begin at the address?  Takes no lock, for a thread that may hold one. */
+bool gp_cache_begins(const struct gp_cache *cache, uint64_t address);
 /* Is the address inside memory of this cache, live or idle? */
 bool gp_cache_owns(struct gp_cache *cache, uint64_t address);
 /* The driver allocation that a live block lies in; dedicated: it is the block itself. */

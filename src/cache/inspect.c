@@ -43,6 +43,12 @@ bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *ou
     return live;
 }
 
+bool gp_cache_begins(const struct gp_cache *cache, uint64_t address)
+{
+    const struct gp_block *block = gp_table_at(cache, address);
+    return block && gp_block_state(block) != GP_BLOCK_UNMAPPED;
+}
+
 bool gp_cache_owns(struct gp_cache *cache, uint64_t address)
 {
     gp_lock_take(&cache->lock);

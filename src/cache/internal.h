@@ -200,6 +200,7 @@ struct gp_cache {
      * their fence is recorded; `fenced` is a queue of blocks with a recorded fence. */
     struct gp_fenced_blocks open;
     struct gp_block *asked;
+    uint64_t refused_count; /* so many blocks waited when a fence was refused; 0: the last one was recorded */
     uint64_t asked_count;
     struct gp_fenced_blocks *fenced, *fenced_last;
     uint64_t fences; /* in that queue */

@@ -43,8 +43,12 @@ void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered)
     }
 }
 
+/* After a refusal, as during a capture, the next attempt comes when twice as many blocks wait: each
+ * one looks at all of them. A policy that reproduces PyTorch takes one block at a time. */
 bool gp_wait_wants_record(const struct gp_cache *cache)
 {
+    if (cache->policy.moves_pages && cache->asked_count + cache->open.count < 2 * cache->refused_count)
+        return false;
     return cache->asked_count >= (cache->policy.moves_pages ? GP_ASKED_BLOCKS : 1) ||
            cache->open.count >= GP_OPEN_BLOCKS || cache->open.bytes >= GP_OPEN_BYTES;
 }
@@ -196,11 +200,13 @@ static void wait_record_asked(struct gp_cache *cache)
             continue;
         }
         gp_lock_take(&cache->lock); /* not possible now: they keep waiting */
+        cache->refused_count = cache->asked_count;
         for (; blocks; blocks = next) {
             next = blocks->left;
             blocks->left = cache->asked;
             cache->asked = blocks;
             cache->asked_count++;
+            cache->refused_count++;
         }
         gp_lock_give(&cache->lock);
         return;
@@ -220,14 +226,14 @@ static void wait_record_open(struct gp_cache *cache)
         wait_fence(cache, batch.blocks, fence);
         return;
     }
-    struct gp_block *last = batch.blocks;
-    while (last->left)
-        last = last->left;
     gp_lock_take(&cache->lock);
-    last->left = cache->open.blocks;
-    cache->open.blocks = batch.blocks;
+    struct gp_block **end = &cache->open.blocks; /* of those that were freed meanwhile, which are few */
+    while (*end)
+        end = &(*end)->left;
+    *end = batch.blocks;
     cache->open.bytes += batch.bytes;
     cache->open.count += batch.count;
+    cache->refused_count = cache->asked_count + cache->open.count;
     gp_lock_give(&cache->lock);
 }
 
@@ -263,6 +269,7 @@ void gp_wait_record(struct gp_cache *cache)
 {
     gp_lock_take(&cache->lock);
     uint64_t before = cache->fences;
+    cache->refused_count = 0;
     gp_lock_give(&cache->lock);
     wait_record_asked(cache);
     wait_record_open(cache);
@@ -272,6 +279,9 @@ void gp_wait_record(struct gp_cache *cache)
 
 void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait)
 {
+    gp_lock_take(&cache->lock);
+    cache->refused_count = 0;
+    gp_lock_give(&cache->lock);
     wait_record_asked(cache);
     if (open_too)
         wait_record_open(cache);

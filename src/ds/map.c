@@ -76,6 +76,7 @@ struct gp_map {
     uint64_t limit; /* const */
     uint64_t batch; /* const: how much room a shard takes at a time */
     uint64_t x_room GP_ALIGNED_LINE;
+    uint64_t x_walked;
     struct gp_map_shard shards[GP_MAP_SHARDS];
 };
 
@@ -536,7 +537,7 @@ uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg)
 
 uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg)
 {
-    uint64_t removed = 0;
+    uint64_t removed = 0, walked = 0;
     for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
         struct gp_map_shard *shard = &map->shards[i];
         for (unsigned k = 0; k < GP_MAP_BLOCKS; k++) {
@@ -550,9 +551,16 @@ uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *a
                 if (rest)
                     rest(arg);
             }
+            walked += at;
         }
     }
+    __atomic_fetch_add(&map->x_walked, walked, __ATOMIC_RELAXED);
     return removed;
+}
+
+uint64_t gp_map_walked(struct gp_map *map)
+{
+    return __atomic_load_n(&map->x_walked, __ATOMIC_RELAXED);
 }
 
 uint64_t gp_map_count(struct gp_map *map)

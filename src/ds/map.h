@@ -62,5 +62,7 @@ uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
 uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 
 uint64_t gp_map_count(struct gp_map *map);
+/* Records that walks have looked at since the map was made: tests bound the walks of an event with it. */
+uint64_t gp_map_walked(struct gp_map *map);
 
 #endif

@@ -5,6 +5,8 @@
  *   Start    InitializeInjection runs inside the first cuInit, on a thread of the program: session,
  *            accounts, the source, then our threads.  A failure before the source switches gpuprof
  *            off and is written into the session if there is one.
+ *            The driver holds its own lock meanwhile, and a thread that holds the loader's may wait for
+ *            it in cuInit: everything that needs the loader goes through base/opener.h.
  *   No GPU   cuInit injects before it looks for devices.  Without a source and without a GPU nothing
  *            can happen, so the start ends itself: no descriptor and no thread stay.
  *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
@@ -16,7 +18,9 @@
  *   dlclose  The library is linked nodelete: callbacks may run when the last handle is closed.
  *   Exit     The destructor runs after every atexit handler of the program, publishes the final
  *            numbers and switches gpuprof off.  It calls neither CUDA nor CUPTI: the driver may be
- *            gone.  _exit and signals skip it, and the session ends with the process.
+ *            gone.  _exit and signals skip it, and the session ends with the process.  Destructors of
+ *            other libraries may follow, so the cache takes its blocks back even then: to the driver
+ *            the address of a block may be a whole segment in which other blocks live.
  */
 #include "account/feed.h"
 #include "allocator/allocator.h"
@@ -24,7 +28,9 @@
 #include "base/futex.h"
 #include "base/loader.h"
 #include "base/log.h"
+#include "base/opener.h"
 #include "base/thread.h"
+#include "base/worker.h"
 #include "ds/ring.h"
 #include "framework/framework.h"
 #include "inject/nogpu.h"
@@ -38,6 +44,7 @@
 #include "source/hooks.h"
 #include "source/nvtx.h"
 #include "source/source.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <pthread.h>
@@ -111,6 +118,9 @@ static void inject_drain(void)
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
 
+/* base/opener.h. */
+static const char inject_stuck[] = "a thread that loads a library did not let us load CUPTI: does it call cuInit?";
+
 /* auto: CUPTI, which sees more; without it the hooks, if they are in front of the driver anyway. */
 static void inject_source(enum gp_option_source wanted)
 {
@@ -120,7 +130,9 @@ static void inject_source(enum gp_option_source wanted)
         gp_hooks_start(&status);
     else
         gp_cupti_start(&status, session_mine.cupti);
-    if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
+    if (gp_opener_is_stuck())
+        snprintf(status.detail, sizeof(status.detail), "%s", inject_stuck);
+    else if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
         struct gp_source_status hooks = {.cupti_version = status.cupti_version};
         gp_hooks_start(&hooks);
         snprintf(hooks.detail, sizeof(hooks.detail), "driver hooks, as %.110s", status.detail);
@@ -140,6 +152,8 @@ static void inject_shim(const struct gp_options *options)
     struct gp_wire_header *header = session_mine.header;
     struct gp_allocator_setup setup = {options->allocator, options->conf, options->limit_bytes};
     char why[96] = "";
+    if (gp_opener_is_stuck())
+        return;
     if (!gp_allocator_start(&setup, why, sizeof(why)))
         gp_option_complain(header->options, sizeof(header->options), why);
     snprintf(header->allocator, sizeof(header->allocator), "%s", gp_allocator_in_use());
@@ -250,6 +264,11 @@ static void inject_start(void)
         return;
     }
     memcpy(session_mine.header->options, complaint, sizeof(complaint));
+    if (!gp_opener_start()) {
+        inject_trouble("a thread that loads a library holds the loader's lock: does it call cuInit?", -EDEADLK);
+        return;
+    }
+    gp_worker_sizes(gp_opener_symbol(RTLD_DEFAULT, "__pthread_get_minstack"));
     inject_atfork();
     atexit(inject_exit);
     error = inject_accounts();
@@ -300,6 +319,7 @@ GP_EXPORT int InitializeInjection(void)
     uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;
     if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         inject_start();
+        gp_opener_stop();
         /* [through.R] release: the state that the start made; pairs with [through.A]. */
         __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
         gp_futex_wake(&x_through);
@@ -327,6 +347,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
         gp_record_stop(); /* a closed session has final numbers */
         gp_session_close(&session_mine);
         gp_batch_last();
+        gp_allocator_stop();
         gp_life_end();
         gp_thread_leave();
     }

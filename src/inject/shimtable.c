@@ -2,8 +2,10 @@
  * shimtable.c: the table that libgpuprof-shim.so calls, and cuInit, where gpuprof starts in a
  * process that preloads it. */
 #include "inject/shimtable.h"
+#include "allocator/allocator.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include <errno.h>
 #include <gpuprof/gpuprof.h>
 
 /* The driver may inject the library as well (CUDA_INJECTION64_PATH), inside this call and before it
@@ -14,6 +16,12 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
     uint32_t (*real)(unsigned int) = gp_hooks_driver("cuInit");
     uint8_t before = gp_thread.starts_later;
     gp_thread.starts_later = 1;
+    if (real) { /* before the driver takes its lock: base/opener.h */
+        int saved_errno = errno;
+        gp_hooks_prepare();
+        gp_allocator_prepare();
+        errno = saved_errno;
+    }
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
     gp_thread.starts_later = before;
     if (result == 0)

@@ -16,6 +16,7 @@
  * changes nothing.
  */
 #include "ownstack.h"
+#include "base/opener.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -40,12 +41,12 @@ static bool page_readable(uint64_t page, uint64_t bytes)
     return syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) != 0 && errno == EINVAL;
 }
 
-/* Looked up once, at start: dlsym waits while another thread is inside dlopen. */
+/* Looked up once, at start: dlsym waits while another thread is inside dlopen (base/opener.h). */
 static uint64_t main_end;
 
 void gp_own_stack_start(void)
 {
-    void *const *end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    void *const *end = gp_opener_symbol(RTLD_DEFAULT, "__libc_stack_end");
     main_end = end ? (uint64_t)*end : 0;
 }
 

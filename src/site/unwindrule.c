@@ -16,6 +16,7 @@
  */
 #include "unwindrule.h"
 #include "base/loader.h"
+#include "base/opener.h"
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -284,10 +285,10 @@ int gp_rules_start(void)
         return -errno;
     gp_rule_wides = (struct gp_cfi_rule *)(void *)(memory + GP_RULE_LINES * sizeof *gp_rules);
     gp_rules = (uint64_t(*)[GP_RULE_WAYS])(void *)memory;
-    void *state = dlsym(RTLD_DEFAULT, "_rtld_global");
+    void *state = gp_opener_symbol(RTLD_DEFAULT, "_rtld_global");
     const ElfW(Sym) *symbol = NULL;
     Dl_info where;
-    if (state && dladdr1 && dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT) && symbol &&
+    if (state && dladdr1 && gp_opener_is_free() && dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT) && symbol &&
         where.dli_saddr == state && symbol->st_size <= LOADER_BYTES) {
         loader = state;
         loader_words = (uint32_t)(symbol->st_size / 8);

@@ -10,6 +10,7 @@
  */
 #include "account/feed.h"
 #include "base/log.h"
+#include "base/opener.h"
 #include "base/thread.h"
 #include "source/cuptifind.h"
 #include "source/cuptiname.h"
@@ -153,16 +154,16 @@ static void cupti_callback(void *user, int domain, uint32_t id, const void *data
 
 static void cupti_bind(void *handle)
 {
-    cupti.get_version = (int (*)(uint32_t *))dlsym(handle, "cuptiGetVersion");
-    cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))dlsym(handle, "cuptiSubscribe");
-    cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *, struct gp_cupti_subscriber_params *))dlsym(
-        handle, "cuptiSubscribe_v2");
-    cupti.unsubscribe = (int (*)(void *))dlsym(handle, "cuptiUnsubscribe");
-    cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
-    cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
-    cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
-    cupti.result_text = (int (*)(int, const char **))dlsym(handle, "cuptiGetResultString");
-    cupti.callback_name = (gp_cupti_name_fn)dlsym(handle, "cuptiGetCallbackName");
+    cupti.get_version = (int (*)(uint32_t *))gp_opener_symbol(handle, "cuptiGetVersion");
+    cupti.subscribe = (int (*)(void **, gp_cupti_callback_fn, void *))gp_opener_symbol(handle, "cuptiSubscribe");
+    cupti.subscribe_v2 = (int (*)(void **, gp_cupti_callback_fn, void *,
+                                  struct gp_cupti_subscriber_params *))gp_opener_symbol(handle, "cuptiSubscribe_v2");
+    cupti.unsubscribe = (int (*)(void *))gp_opener_symbol(handle, "cuptiUnsubscribe");
+    cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))gp_opener_symbol(handle, "cuptiEnableCallback");
+    cupti.device_of = (int (*)(void *, uint32_t *))gp_opener_symbol(handle, "cuptiGetDeviceId");
+    cupti.number_of = (int (*)(void *, uint32_t *))gp_opener_symbol(handle, "cuptiGetContextId");
+    cupti.result_text = (int (*)(int, const char **))gp_opener_symbol(handle, "cuptiGetResultString");
+    cupti.callback_name = (gp_cupti_name_fn)gp_opener_symbol(handle, "cuptiGetCallbackName");
 }
 
 static bool cupti_is_taken(int status)
@@ -216,16 +217,16 @@ static uint32_t cupti_enable_rows(void)
 
 static void *cupti_load(const char *path, struct gp_wire_copy *row)
 {
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    void *handle = gp_opener_open(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (handle)
         return handle;
-    handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    handle = gp_opener_open(path, RTLD_LAZY | RTLD_LOCAL);
     if (!handle) {
-        const char *text = dlerror();
+        const char *text = gp_opener_error();
         size_t length = strlen(path);
-        if (text && strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0)
+        if (strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0)
             text += length + 2;
-        snprintf(row->answer, sizeof(row->answer), "%s", text ? text : "cannot be loaded");
+        snprintf(row->answer, sizeof(row->answer), "%s", *text ? text : "cannot be loaded");
         row->status = GP_COPY_LOAD;
         return NULL;
     }
@@ -251,6 +252,8 @@ static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire
     uint32_t version = 0, shared;
     void *handle = cupti_load(path, row);
     if (!handle)
+        return false;
+    if (!gp_opener_is_free()) /* CUPTI takes the loader's lock itself */
         return false;
     /* A copy that is refused stays mapped: unmapping runs its code. */
     cupti_bind(handle);

@@ -35,14 +35,22 @@ bool gp_hooks_serve(const char *name, void *server)
     return false;
 }
 
-/* The row's server, if the call is the program's. */
+/* Their servers take every call: no address of the cache may reach the driver, also if a call
+ * interrupts our own code (a program that exits in a signal handler) or comes from a forked child. */
+static inline bool hooks_is_free(enum gp_hooks_row row)
+{
+    return row == GP_HOOKS_cuMemFree_v2 || row == GP_HOOKS_cuMemFreeAsync || row == GP_HOOKS_cuMemFreeAsync_ptsz;
+}
+
+/* The row's server, if the call is the program's.  After our end too: the program still has blocks
+ * of the cache. */
 static inline void *hooks_server(enum gp_hooks_row row)
 {
     /* [serve.A] acquire: pairs with [serve.R]. */
     void *server = __atomic_load_n(&x_servers[row], __ATOMIC_ACQUIRE);
-    if (GP_LIKELY(!server) || gp_thread.inside || gp_thread.ignored || !gp_life_on())
-        return NULL;
-    return server;
+    if (GP_LIKELY(!server) || hooks_is_free(row))
+        return server;
+    return gp_thread.inside || gp_thread.ignored || !gp_life_ours() ? NULL : server;
 }
 
 static inline bool hooks_sourced(void)

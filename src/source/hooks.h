@@ -42,6 +42,10 @@
  * the program's cuInit returns.  False: no such row. */
 bool gp_hooks_serve(const char *name, void *server);
 
+/* Looks up everything that gp_hooks_start and gp_hooks_present need, so that they need no loader.
+ * Any thread, any number of times. */
+void gp_hooks_prepare(void);
+
 /* Whether calls arrive here: libgpuprof-shim.so was in front of libc and libcuda when the program
  * was linked. */
 bool gp_hooks_present(void);

@@ -115,18 +115,44 @@ static const void *hooks_object(const void *address)
     return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-bool gp_hooks_present(void)
+static bool hooks_are_in_front(void)
 {
     const void *shim = hooks_object((void *)gpuprof_preload_next), *libc = hooks_object((void *)sysconf);
     void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
-    if (!program)
+    if (!program) {
+        if (shim)
+            dlerror();
         return false;
+    }
     /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
      * objects do not see it. */
     const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
     const void *lookup = hooks_object(hooks_dlsym(program, "dlsym"));
     dlclose(program);
     return init == shim && lookup != libc;
+}
+
+/* Libraries that come later stand behind this one, so the answer does not change. */
+bool gp_hooks_present(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static uint32_t x_present;
+    uint32_t present = __atomic_load_n(&x_present, __ATOMIC_RELAXED); /* publishes nothing */
+    if (present == UNKNOWN) {
+        present = hooks_are_in_front() ? YES : NO;
+        __atomic_store_n(&x_present, present, __ATOMIC_RELAXED);
+    }
+    return present == YES;
+}
+
+void gp_hooks_prepare(void)
+{
+    static uint32_t x_prepared;
+    if (__atomic_exchange_n(&x_prepared, 1, __ATOMIC_RELAXED))
+        return;
+    gp_hooks_real_count();
+    gp_hooks_present();
+    gp_hooks_resource_prepare();
 }
 
 /* CUPTI and the driver's companion libraries look the driver up too.  Their calls are not the

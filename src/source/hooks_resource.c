@@ -419,7 +419,7 @@ const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS] = {
     [GP_HOOKS_cuModuleUnload] = {before_module_end, after_module_end},
 };
 
-void gp_hooks_resource_start(void)
+void gp_hooks_resource_prepare(void)
 {
     *(void **)&gp_ask.current = gp_hooks_driver("cuCtxGetCurrent");
     *(void **)&gp_ask.device = gp_hooks_driver("cuCtxGetDevice");
@@ -429,6 +429,12 @@ void gp_hooks_resource_start(void)
     *(void **)&gp_ask.capture[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v3_ptsz");
     *(void **)&gp_ask.capture_old[0] = gp_hooks_driver("cuStreamGetCaptureInfo_v2");
     *(void **)&gp_ask.capture_old[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v2_ptsz");
+}
+
+void gp_hooks_resource_start(void)
+{
+    if (!gp_ask.current)
+        gp_hooks_resource_prepare();
     gp_call_ask_device = hooks_ask_device;
     gp_call_ask_number = hooks_ask_number;
 }

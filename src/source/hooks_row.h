@@ -58,6 +58,7 @@ struct gp_hooks_resource {
 extern const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS];
 
 /* Once, before the first call is accounted: the driver functions that hooks_resource.c asks. */
+void gp_hooks_resource_prepare(void); /* looks the driver up; gp_hooks_resource_start does if it was not called */
 void gp_hooks_resource_start(void);
 /* The context current to this thread and its number; NULL and 0: none. */
 void gp_hooks_current(struct gp_call *call);

@@ -42,6 +42,7 @@ const struct catalog_entry catalog[] = {
     {.name = "exit_now", .exit_code = 7},
     {.name = "exit_worker", .exit_code = 5, .has_threads = true},
     {.name = "dlclose"},
+    {.name = "loader_cross"},
     {.name = "harmless"},
     {.name = "ptsz", .rules = {.is_reserved_polled = true}},
     {.name = "proc_address", .rules = {.is_reserved_polled = true}},
@@ -88,6 +89,9 @@ const struct catalog_entry catalog[] = {
      .rules = {.peak_slack_bytes = 4 * 3 * MIB}},
     {.name = "shim_fork", .has_threads = true, .rules = {.peak_slack_bytes = 3 * 64 * KIB}},
     {.name = "shim_exit", .exit_code = 6, .has_threads = true, .rules = {.peak_slack_bytes = 5 * MIB + MIB / 4}},
+    {.name = "shim_late", .note = "exit", .args = {"exit"}},
+    {.name = "shim_late", .note = "quick_exit", .args = {"quick"}},
+    {.name = "shim_late", .note = "_exit", .args = {"now"}},
     {.name = "shim_rt", .rules = {.is_reserved_polled = true}},
     {.name = "shim_srt", .rules = {.is_reserved_polled = true}},
 };

@@ -35,6 +35,7 @@
 #define gp_map_each              control_map_each
 #define gp_map_each_rest         control_map_each_rest
 #define gp_map_count             control_map_count
+#define gp_map_walked            control_map_walked
 #define __atomic_exchange_n(...) 0
 int control_map_new(struct gp_map **out, uint64_t limit);
 void control_map_free(struct gp_map *map);
@@ -45,6 +46,7 @@ int control_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_f
 uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
 uint64_t control_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 uint64_t control_map_count(struct gp_map *map);
+uint64_t control_map_walked(struct gp_map *map);
 #include "../../src/ds/map.c"
 #undef gp_map_new
 #undef gp_map_free
@@ -55,6 +57,7 @@ uint64_t control_map_count(struct gp_map *map);
 #undef gp_map_each
 #undef gp_map_each_rest
 #undef gp_map_count
+#undef gp_map_walked
 #undef __atomic_exchange_n
 
 struct torture_api {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * test_allocator.c: the allocator's own tables, without a driver: mappings, routes to private pools, and the exclusion of
  * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
+#include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/mapping.h"
 #include "allocator/route.h"
 #include "allocator/served.h"
 #include "allocator/stream.h"
+#include "base/thread.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
@@ -194,4 +197,76 @@ Test(shim, a_capture_keeps_fences_out)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     cr_expect_eq(shim_broken, 0);
+}
+
+/* ---- fences without events --------------------------------------------------------------------------------------- */
+
+static uint32_t shim_syncs, shim_sync_over;
+
+/* The device works until the test says otherwise. */
+static uint32_t shim_synchronize(void)
+{
+    __atomic_fetch_add(&shim_syncs, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&shim_sync_over, __ATOMIC_SEQ_CST))
+        usleep(100);
+    return 0;
+}
+
+static uint32_t shim_current(void **ctx)
+{
+    *ctx = &shim_syncs;
+    return 0;
+}
+
+static struct gp_served_context *shim_untracked_context(void)
+{
+    gp_driver_real.cuCtxSynchronize = shim_synchronize;
+    gp_driver_real.cuCtxGetCurrent = shim_current;
+    struct gp_served_context *served = gp_served_take(&shim_syncs, 0, true);
+    cr_assert_not_null(served);
+    gp_stream_watch();
+    gp_stream_add(served, &shim_sync_over, 0);
+    gp_stream_untracked(0);
+    return served;
+}
+
+static void *shim_wait(void *served)
+{
+    uint64_t fence = 0;
+    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_neq(fence, 0);
+    return NULL;
+}
+
+/* Neither waits for the device; without a bound, the test would hang. */
+Test(shim, streams_and_captures_go_on_while_a_context_is_synchronised, .timeout = 60)
+{
+    struct gp_served_context *served = shim_untracked_context();
+    pthread_t thread;
+    int other;
+
+    cr_assert_eq(pthread_create(&thread, NULL, shim_wait, served), 0);
+    while (!__atomic_load_n(&shim_syncs, __ATOMIC_SEQ_CST))
+        usleep(100);
+    gp_stream_remove(&shim_sync_over);
+    gp_capture_begin();
+    gp_capture_began(&other, true);
+    gp_capture_ended(&other);
+    __atomic_store_n(&shim_sync_over, 1, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+    cr_expect_eq(shim_syncs, 1);
+}
+
+Test(shim, an_asynchronous_free_never_synchronises, .timeout = 60)
+{
+    struct gp_served_context *served = shim_untracked_context();
+    uint64_t fence = 0;
+
+    gp_thread.prompt = 1;
+    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(shim_syncs, 0);
+    gp_thread.prompt = 0;
+    shim_sync_over = 1;
+    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(shim_syncs, 1);
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ * opener.c: see opener.h. */
+#include "base/opener.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/worker.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A thread that loads PyTorch's libraries from a cold disk holds the lock for a second; it must not
+ * be mistaken for one that waits for cuInit. */
+#define GP_OPENER_LOCK_NS 2000000000ull
+/* Ten times the load time of the slowest CUPTI from a cold disk. */
+#define GP_OPENER_LOAD_NS 5000000000ull
+
+enum gp_opener_what { GP_OPENER_SYMBOL, GP_OPENER_OPEN, GP_OPENER_END };
+
+/* One request at a time, from the one thread that starts the library. After a deadline nobody but
+ * the opener's thread touches it. */
+static struct {
+    uint32_t x_turn; /* odd: a request is to be answered */
+    bool running, stuck;
+    enum gp_opener_what what;
+    void *handle, *result;
+    int flags;
+    char name[PATH_MAX];
+    char error[128]; /* the loader's message about the last library that could not be opened */
+} opener;
+
+static void *opener_call(enum gp_opener_what what, void *handle, const char *name, int flags)
+{
+    if (what != GP_OPENER_OPEN)
+        return dlsym(handle, name);
+    void *opened = dlopen(name, flags);
+    const char *text = opened ? NULL : dlerror();
+    snprintf(opener.error, sizeof(opener.error), "%s", text ? text : "");
+    return opened;
+}
+
+static void *opener_main(void *arg)
+{
+    (void)arg;
+    for (uint32_t turn = 1;; turn += 2) {
+        /* [opener.A1] acquire: the request; pairs with [opener.R1]. */
+        for (uint32_t seen; (seen = __atomic_load_n(&opener.x_turn, __ATOMIC_ACQUIRE)) != turn;)
+            gp_futex_wait(&opener.x_turn, seen, UINT64_MAX);
+        if (opener.what == GP_OPENER_END)
+            return NULL;
+        opener.result = opener_call(opener.what, opener.handle, opener.name, opener.flags);
+        /* [opener.R2] release: the result; pairs with [opener.A2]. A request that came too late has
+         * ended the turns: then this thread ends. */
+        if (!__atomic_compare_exchange_n(&opener.x_turn, &(uint32_t){turn}, turn + 1, false, __ATOMIC_RELEASE,
+                                         __ATOMIC_RELAXED))
+            return NULL;
+        gp_futex_wake(&opener.x_turn);
+    }
+}
+
+/* False: not answered in time, and the opener ends with its present call. */
+static bool opener_wait(uint32_t turn, uint64_t patience_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
+    for (; now < deadline; now = gp_clock_ns()) {
+        /* [opener.A2] acquire: the result; pairs with [opener.R2]. */
+        if (__atomic_load_n(&opener.x_turn, __ATOMIC_ACQUIRE) != turn)
+            return true;
+        gp_futex_wait(&opener.x_turn, turn, deadline - now);
+    }
+    return !__atomic_compare_exchange_n(&opener.x_turn, &(uint32_t){turn}, UINT32_MAX, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_ACQUIRE);
+}
+
+static void opener_post(enum gp_opener_what what, void *handle, const char *name, int flags, uint32_t turn)
+{
+    opener.what = what;
+    opener.handle = handle;
+    opener.flags = flags;
+    snprintf(opener.name, sizeof(opener.name), "%s", name);
+    __atomic_store_n(&opener.x_turn, turn, __ATOMIC_RELEASE); /* [opener.R1] pairs with [opener.A1] */
+    gp_futex_wake(&opener.x_turn);
+}
+
+static void *opener_ask(enum gp_opener_what what, void *handle, const char *name, int flags, uint64_t patience_ns)
+{
+    if (opener.stuck)
+        return NULL;
+    if (!opener.running)
+        return opener_call(what, handle, name, flags);
+    uint32_t turn = __atomic_load_n(&opener.x_turn, __ATOMIC_RELAXED) + 1;
+    opener_post(what, handle, name, flags, turn);
+    opener.stuck = !opener_wait(turn, patience_ns);
+    return opener.stuck ? NULL : opener.result;
+}
+
+/* Any name will do: dlsym takes the lock before it looks. */
+bool gp_opener_is_free(void)
+{
+    if (opener.running)
+        opener_ask(GP_OPENER_SYMBOL, RTLD_DEFAULT, "dlopen", 0, GP_OPENER_LOCK_NS);
+    return !opener.stuck;
+}
+
+bool gp_opener_is_stuck(void)
+{
+    return opener.stuck;
+}
+
+bool gp_opener_start(void)
+{
+    /* Without a thread the calls are made here, as before there was one. */
+    opener.running = gp_worker_start(opener_main, "gpuprof-load") == 0;
+    return gp_opener_is_free();
+}
+
+void gp_opener_stop(void)
+{
+    if (opener.running && !opener.stuck)
+        opener_post(GP_OPENER_END, NULL, "", 0, __atomic_load_n(&opener.x_turn, __ATOMIC_RELAXED) + 1);
+    opener.running = false;
+}
+
+void *gp_opener_open(const char *path, int flags)
+{
+    return gp_opener_is_free() ? opener_ask(GP_OPENER_OPEN, NULL, path, flags, GP_OPENER_LOAD_NS) : NULL;
+}
+
+void *gp_opener_symbol(void *handle, const char *name)
+{
+    return opener_ask(GP_OPENER_SYMBOL, handle, name, 0, GP_OPENER_LOCK_NS);
+}
+
+const char *gp_opener_error(void)
+{
+    return opener.stuck ? "the loader's lock could not be had" : opener.error;
+}

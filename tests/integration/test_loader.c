@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_loader.c: a thread loads a library whose constructor calls cuInit, while another thread is in
+ * cuInit and starts gpuprof (base/opener.h). Both must go on, and the log says why nothing is
+ * counted.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+TestSuite(loader, .timeout = 120);
+
+static const struct loader_case {
+    char pause[32]; /* where the start stops (tests/lib/preload/pause.c) */
+    char source[16];
+    char said[48];
+} loader_cases[] = {
+    {"memfd_create", "", "a thread that loads a library"},
+    {"pthread_sigmask", "", "a thread that loads a library"},
+    {"pthread_sigmask", "hooks", ""}, /* all was looked up before the driver was called */
+    {"", "", ""},
+};
+
+ParameterizedTestParameters(loader, a_constructor_may_call_cuinit_while_gpuprof_starts)
+{
+    return cr_make_param_array(struct loader_case, (void *)loader_cases,
+                               sizeof(loader_cases) / sizeof(loader_cases[0]));
+}
+
+static double loader_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit_while_gpuprof_starts)
+{
+    const char *program = path_program("loader_cross"), *library = path_library();
+    const char *argv[] = {program, NULL}, *env[5] = {"GPUPROF_LOG=warning"};
+    bool has_hooks = one->source[0] != '\0';
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = !has_hooks};
+    char preload[1024], pause[64];
+    struct spawn_result result = {0};
+    double begin = loader_seconds();
+
+    snprintf(pause, sizeof(pause), "GPUPROF_TEST_PAUSE=%s", one->pause);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so%s%.*s%s",
+             (int)(strrchr(program, '/') - program), program, has_hooks ? ":" : "",
+             has_hooks ? (int)(strrchr(library, '/') - library) : 0, library, has_hooks ? "/libgpuprof-shim.so" : "");
+    env[1] = pause;
+    env[2] = one->pause[0] != '\0' ? preload : "GPUPROF_TEST_NONE=";
+    env[3] = has_hooks ? "GPUPROF_SOURCE=hooks" : NULL;
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_expect_eq(result.status, 0, "%s: %s\n%s%s", one->pause, spawn_status_text(&result), result.out, result.err);
+    cr_expect(strstr(result.out, "constructor: cuInit: 0") != NULL, "%s: %s", one->pause, result.out);
+    cr_expect(strstr(result.out, "thread: cuInit: 0") != NULL, "%s: %s", one->pause, result.out);
+    cr_expect(one->said[0] != '\0' ? strstr(result.err, one->said) != NULL : result.err[0] == '\0', "%s: %s",
+              one->pause, result.err);
+    cr_expect_lt(loader_seconds() - begin, 20.0, "%s", one->pause);
+    spawn_result_free(&result);
+}
