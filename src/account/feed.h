@@ -100,7 +100,10 @@ void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device);
 
 #define GP_POOL_IMPORTED 1u /* nothing can be allocated from it, nothing is polled */
 #define GP_POOL_MANAGED  2u /* hands out managed memory, which is never added to the totals */
+#define GP_POOL_NOWHERE  4u /* set by gp_feed_pool_create if the device is unknown: nothing is polled */
 void gp_feed_pool_create(uint64_t pool, int device, unsigned flags);
+/* The same, if the pool is not known yet: a pool that no call created. */
+void gp_feed_pool_found(uint64_t pool, int device, unsigned flags);
 /* Returns a token. The driver must not be asked about a destroyed pool, so this waits, at most a
  * second, until a query of this pool has ended. Before that, if blocks of the pool are live and
  * so keep it alive, it waits at most 10 ms for a last poll. */
@@ -111,6 +114,8 @@ uint64_t gp_feed_pool_of(int device);
 /* The device of a known pool, else GP_DEVICE_UNKNOWN. */
 int gp_feed_pool_device(uint64_t pool);
 bool gp_feed_pool_is_managed(uint64_t pool);
+/* The pool's memory is not managed, and lies at a place that this build does not know. */
+bool gp_feed_pool_is_nowhere(uint64_t pool);
 
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph);
 void gp_feed_graph_node_destroyed(uint64_t node);
@@ -219,7 +224,6 @@ void gp_feed_poll_leave(void);
 void gp_feed_poll_begin(int device);
 void gp_feed_poll_end(int device);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);
-void gp_feed_poll_pool_found(uint64_t pool, int device);
 void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high);
 void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes);
 

@@ -16,7 +16,8 @@ static uint64_t x_graph_nodes;
 static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
     struct gp_move move = {.kind = GP_KIND_GRAPH, .parts = GP_PART_KIND, .bytes = (int64_t)record->bytes, .count = 1};
-    gp_account_move(record->device, op, &move);
+    if (record->device != GP_NO_DEVICE)
+        gp_account_move(record->device, op, &move);
 }
 
 static void graph_gone(const struct gp_record *record)
@@ -33,14 +34,16 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
                               .key = address,
                               .space = GP_SPACE_GRAPH,
                               .kind = GP_KIND_GRAPH,
-                              .device = (uint8_t)device,
+                              .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
                               .bytes = bytes,
                               .requested_bytes = node,
                               .time_ns = gp_clock_ns(),
                               .link = graph,
                               .site = gp_event_here(device, GP_KIND_GRAPH),
                           };
-    if (!gp_account_of(device))
+    if (device < 0)
+        gp_feed_lost(GP_LOST_DEVICE);
+    else if (!gp_account_of(device))
         return;
     int status = gp_map_insert(gp_accounts.objects, &record, &old);
     if (status < 0) {

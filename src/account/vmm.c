@@ -45,7 +45,7 @@ struct gp_vmm_change {
 static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
     const struct gp_record *handle = &change->after;
-    if (handle->kind == GP_KIND_VIRTUAL)
+    if (handle->kind == GP_KIND_VIRTUAL || handle->device == GP_NO_DEVICE)
         return;
     struct gp_move move = {
         .kind = handle->kind,
@@ -64,7 +64,7 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
 
 static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
 {
-    if (handle->kind != GP_KIND_VMM)
+    if (handle->kind != GP_KIND_VMM || handle->device == GP_NO_DEVICE)
         return; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
     gp_account_move(handle->device, op, &move);
@@ -80,14 +80,16 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
                               .key = handle,
                               .space = GP_SPACE_VMM,
                               .kind = (uint8_t)kind,
-                              .device = (uint8_t)device,
+                              .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
                               .site = gp_event_here(device, kind),
                               .refs = 1,
                           };
-    if (!gp_account_of(device))
+    if (device < 0)
+        gp_feed_lost(GP_LOST_DEVICE); /* followed, so that its release is known, but in no total */
+    else if (!gp_account_of(device))
         return;
     int status = gp_map_insert(gp_accounts.objects, &record, &old);
     if (status < 0) {

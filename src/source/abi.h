@@ -35,6 +35,9 @@ struct gp_cu_location {
 #define GP_CU_LOCATION_DEVICE       1
 #define GP_CU_LOCATION_HOST         2 /* 2, 3, 4: host, a NUMA node, the current NUMA node */
 #define GP_CU_LOCATION_NUMA_CURRENT 4
+/* Newer than the headers of CUDA 13.0, so tests/lint/abi.c cannot compare it: CUDA 13.4.  The first
+ * byte of `id` is the device, the second one the domain. */
+#define GP_CU_LOCATION_LOCALITY_DOMAIN 6
 
 #define GP_CU_ALLOCATION_PINNED  1
 #define GP_CU_ALLOCATION_MANAGED 2

@@ -7,7 +7,7 @@
 
 static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_alloc_node *params)
 {
-    int device = params->pool.location.type == GP_CU_LOCATION_DEVICE ? params->pool.location.id : (int)GP_WIRE_HOST;
+    int device = gp_location_device(&params->pool.location);
     call->asked_bytes = params->bytes;
     call->device = device;
     if (gp_call_ok(call))

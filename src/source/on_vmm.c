@@ -3,11 +3,6 @@
 #include "account/feed.h"
 #include "source/dispatch.h"
 
-static int location_device(const struct gp_cu_location *location)
-{
-    return location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
-}
-
 static int current_or_first(const struct gp_call *call)
 {
     int device = gp_call_device(call);
@@ -47,7 +42,7 @@ static void on_vmm_create_exit(struct gp_call *call)
     const struct gp_params_cuMemCreate *params = GP_PARAMS(call, cuMemCreate);
     call->asked_bytes = params->size;
     if (params->prop)
-        call->device = location_device(&params->prop->location);
+        call->device = gp_location_device(&params->prop->location);
     if (gp_call_ok(call))
         gp_feed_vmm_create(*params->handle, params->size, call->device);
 }

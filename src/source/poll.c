@@ -143,7 +143,7 @@ static void poll_pools(uint64_t devices)
         if (!(devices >> i & 1))
             continue;
         if (driver.device_default_pool && driver.device_default_pool(&pool, i) == 0 && pool)
-            gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
+            gp_feed_pool_found((uint64_t)(uintptr_t)pool, i, 0);
     }
     unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
     for (unsigned i = 0; i < count; i++)

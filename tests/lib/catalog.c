@@ -23,6 +23,7 @@ const struct catalog_entry catalog[] = {
     {.name = "pool_default", .rules = {.is_reserved_polled = true}},
     {.name = "pool_created", .rules = {.is_reserved_polled = true}},
     {.name = "pool_devices", .sim = "devices=2", .rules = {.is_reserved_polled = true}},
+    {.name = "locations", .sim = "devices=2", .rules = {.is_reserved_polled = true}},
     {.name = "vmm_twice"},
     {.name = "vmm_release"},
     {.name = "vmm_unmap"},

@@ -85,7 +85,11 @@ enum sim_kind {
     SIM_VIRTUAL, /* address reservations */
     SIM_KINDS
 };
-#define SIM_HOST (-1) /* device number of host memory in the ledger */
+/* CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN of CUDA 13.4, which the headers here lack.  The first
+ * byte of the location's id is the device, the second one the domain.  Every simulated device is one
+ * domain. */
+#define SIM_LOCATION_LOCALITY_DOMAIN 6
+#define SIM_HOST                     (-1) /* device number of host memory in the ledger */
 
 /* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for
  * one that must not). */
