@@ -92,9 +92,13 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address);
 uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes);
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok);
-/* A multicast object keeps bound memory alive as a mapping does, but adds no allocated bytes. */
-void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle);
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device);
+/* A multicast object or a logical endpoint keeps bound memory alive as a mapping does, but adds no
+ * allocated bytes. device: for which device of the team; GP_DEVICE_UNKNOWN: the memory's own. */
+void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle);
+/* Ends the bindings of one device from offset on that `bytes` cover. */
+void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t bytes);
+/* The object is gone, and its bindings with it. gp_feed_vmm_object's objects do this by themselves. */
+void gp_feed_vmm_unbind_all(uint64_t object);
 
 /* ---- pools, graphs, imports ----------------------------------------------------------------------------------- */
 

@@ -173,6 +173,8 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
     if (ok && frame->died) {
         vmm_move_physical(record, GP_TAKEN);
         gp_event_record(GP_EVENT_SEGMENT_FREE, record, 0);
+        if (record->kind == GP_KIND_VIRTUAL)
+            gp_feed_vmm_unbind_all(record->key);
     } else if (!ok && frame->died) {
         record->refs = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
@@ -327,6 +329,8 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
     dead.key = mapping->link;
     vmm_move_physical(&dead, GP_TAKEN);
     gp_event_record(GP_EVENT_SEGMENT_FREE, &dead, 0);
+    if (dead.kind == GP_KIND_VIRTUAL)
+        gp_feed_vmm_unbind_all(dead.key);
 }
 
 static bool vmm_restore_use(struct gp_record *handle, void *arg)
@@ -384,7 +388,10 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
  * device is part of its key, which is odd, unlike any address at which a mapping starts. */
 static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 {
-    return (object ^ ((offset + (uint64_t)(unsigned)device + 1) * 0x9e3779b97f4a7c15ull)) | 1ull;
+    /* Objects may have numbers that follow each other, so all their bits must reach the upper ones. */
+    uint64_t key = (object + 1) * 0xbf58476d1ce4e5b9ull ^ (offset + (uint64_t)(unsigned)device + 1);
+    key = (key ^ key >> 29) * 0x9e3779b97f4a7c15ull;
+    return (key ^ key >> 32) | 1ull;
 }
 
 /* Takes one use off a handle for good; if it was the last, the memory is free. */
@@ -413,24 +420,66 @@ static void vmm_place(const struct gp_record *mapping)
     }
 }
 
-void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
+/* Record of a binding: link = handle, requested_bytes = its size, time_ns = the object. */
+static uint64_t x_bindings;
+
+void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
 {
     struct gp_vmm_change change = {0};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         return;
     }
+    __atomic_fetch_add(&x_bindings, 1, __ATOMIC_RELAXED);
     vmm_place(&(struct gp_record){
-        .key = binding_key(object, offset, change.after.device),
+        .key = binding_key(object, offset, device < 0 ? change.after.device : device),
         .space = GP_SPACE_MAPPING,
         .device = change.after.device,
+        .requested_bytes = bytes,
+        .time_ns = object,
         .link = handle,
     });
 }
 
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device)
+void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t bytes)
 {
     struct gp_record binding;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) == 0)
+    uint64_t end = offset + bytes;
+    do {
+        if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) != 0)
+            return;
         vmm_use_gone(binding.link, 0);
+        offset += binding.requested_bytes;
+    } while (binding.requested_bytes && offset < end);
+}
+
+#define GP_BINDINGS_AT_ONCE 64u
+struct gp_vmm_bound {
+    uint64_t object;
+    unsigned count;
+    uint64_t handles[GP_BINDINGS_AT_ONCE];
+};
+
+/* A mapping starts at a page; the key of a binding is odd. */
+static bool vmm_take_binding(struct gp_record *record, void *arg)
+{
+    struct gp_vmm_bound *bound = arg;
+    if (record->space != GP_SPACE_MAPPING || !(record->key & 1) || record->time_ns != bound->object ||
+        bound->count == GP_BINDINGS_AT_ONCE)
+        return false;
+    bound->handles[bound->count++] = record->link;
+    return true;
+}
+
+void gp_feed_vmm_unbind_all(uint64_t object)
+{
+    struct gp_vmm_bound bound = {.object = object};
+    if (__atomic_load_n(&x_bindings, __ATOMIC_RELAXED) == 0)
+        return; /* this process never bound anything: no walk */
+    do {
+        bound.count = 0;
+        gp_map_each(gp_accounts.objects, vmm_take_binding, &bound);
+        for (unsigned i = 0; i < bound.count; i++)
+            vmm_use_gone(bound.handles[i], 0);
+    } while (bound.count == GP_BINDINGS_AT_ONCE);
 }

@@ -30,6 +30,7 @@ struct gp_cupti {
     int (*enable)(uint32_t, void *, int, uint32_t);
     int (*device_of)(void *, uint32_t *);
     int (*number_of)(void *, uint32_t *);
+    int (*callback_name)(uint32_t, uint32_t, const char **);
     void *subscriber;
     uint32_t x_yielded;
 };
@@ -227,6 +228,7 @@ static void cupti_bind(void *handle)
     cupti.unsubscribe = (int (*)(void *))dlsym(handle, "cuptiUnsubscribe");
     cupti.enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(handle, "cuptiEnableCallback");
     cupti.device_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetDeviceId");
+    cupti.callback_name = (int (*)(uint32_t, uint32_t, const char **))dlsym(handle, "cuptiGetCallbackName");
     cupti.number_of = (int (*)(void *, uint32_t *))dlsym(handle, "cuptiGetContextId");
 }
 
@@ -246,6 +248,12 @@ static int cupti_subscribe(char *holder, size_t holder_bytes)
     return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
 }
 
+static const char *cupti_driver_name(uint32_t id)
+{
+    const char *name = NULL;
+    return cupti.callback_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) == GP_CUPTI_OK ? name : NULL;
+}
+
 static uint32_t cupti_enable_rows(void)
 {
     static const uint8_t resources[] = {
@@ -255,9 +263,13 @@ static uint32_t cupti_enable_rows(void)
         GP_CUPTI_GRAPHNODE_CREATED, GP_CUPTI_GRAPHNODE_DESTROY_STARTING,
     };
     uint32_t enabled = 0;
-    /* A row newer than this CUPTI answers INVALID_PARAMETER and stays disabled. */
-    for (unsigned i = 0; i < gp_hook_count; i++)
-        enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, gp_hooks[i].id) == GP_CUPTI_OK;
+    if (cupti.callback_name)
+        gp_hook_learn_ids(cupti_driver_name);
+    /* A row newer than this CUPTI answers INVALID_PARAMETER or has no id, and stays disabled. */
+    for (unsigned i = 0; i < gp_hook_count; i++) {
+        uint32_t id = gp_hook_id(&gp_hooks[i]);
+        enabled += id && cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, id) == GP_CUPTI_OK;
+    }
     for (unsigned i = 0; i < sizeof(resources); i++)
         enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_RESOURCE, resources[i]) == GP_CUPTI_OK;
     return enabled;

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "source/source.h"
 #include <gpuprof/wire.h>
+#include <string.h>
 
 #define GP_HOOK(_id, _name, _handler, ...) {_id, #_name, &gp_on_##_handler},
 const struct gp_hook gp_hooks[] = {
@@ -17,17 +18,20 @@ const unsigned gp_hook_count = GP_COUNT(gp_hooks);
 /* Row number + 1 by callback id.  1024 holds all ids of CUDA 13.0 (807) and room for the years of a
  * minor version. */
 #define GP_IDS                             1024
+#define GP_IDS_KNOWN                       807 /* ids from here on are newer than CUDA 13.0 */
 #define GP_HOOK(_id, _name, _handler, ...) GP_ROW_##_name,
 enum {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
+#define GP_HOOK_NAMED(_name, _handler, ...)
 #define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
-static const uint8_t rows[GP_IDS] = {
+static uint8_t x_rows[GP_IDS] = {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
 _Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
+static uint32_t x_learned[GP_COUNT(gp_hooks)]; /* the ids of named rows; 0: not known */
 
 bool gp_call_timed;
 int (*gp_call_ask_device)(void *context, uint32_t ctx);
@@ -35,7 +39,29 @@ uint32_t (*gp_call_ask_number)(void *context);
 
 const struct gp_hook *gp_hook_find(uint32_t id)
 {
-    return id < GP_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
+    unsigned row = id < GP_IDS ? __atomic_load_n(&x_rows[id], __ATOMIC_RELAXED) : 0;
+    return row ? &gp_hooks[row - 1] : NULL;
+}
+
+uint32_t gp_hook_id(const struct gp_hook *hook)
+{
+    return hook->id ? hook->id : __atomic_load_n(&x_learned[hook - gp_hooks], __ATOMIC_RELAXED);
+}
+
+static void hook_learn(uint32_t id, const char *name)
+{
+    for (unsigned row = 0; row < GP_COUNT(gp_hooks); row++)
+        if (!gp_hooks[row].id && strcmp(gp_hooks[row].name, name) == 0) {
+            __atomic_store_n(&x_learned[row], id, __ATOMIC_RELAXED);
+            __atomic_store_n(&x_rows[id], (uint8_t)(row + 1), __ATOMIC_RELAXED);
+        }
+}
+
+void gp_hook_learn_ids(const char *(*name_of)(uint32_t id))
+{
+    const char *name;
+    for (uint32_t id = GP_IDS_KNOWN; id < GP_IDS && (name = name_of(id)) != NULL; id++)
+        hook_learn(id, name);
 }
 
 void gp_dispatch_enter(struct gp_call *call)

@@ -30,7 +30,7 @@ struct gp_handler {
 };
 
 struct gp_hook {
-    uint32_t id;
+    uint32_t id; /* 0: gp_hook_id tells it, once gp_hook_learn_ids has run */
     const char *name;
     const struct gp_handler *handler;
 };
@@ -40,6 +40,12 @@ extern const unsigned gp_hook_count;
 
 /* The row of a driver callback id, or NULL. */
 const struct gp_hook *gp_hook_find(uint32_t id);
+
+/* The callback id of a row; 0: not known. */
+uint32_t gp_hook_id(const struct gp_hook *hook);
+/* Finds the ids of the rows that have none in the table.  name_of: the name of an id, NULL after the
+ * last one.  Call it before the first callback is enabled. */
+void gp_hook_learn_ids(const char *(*name_of)(uint32_t id));
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
  * parameters. */

@@ -28,6 +28,8 @@ const struct catalog_entry catalog[] = {
     {.name = "vmm_release"},
     {.name = "vmm_unmap"},
     {.name = "vmm_host"},
+    {.name = "multicast"},
+    {.name = "endpoint"},
     {.name = "graph_nodes", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
     {.name = "graph_add_node", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
     {.name = "graph_capture", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},

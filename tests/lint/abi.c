@@ -27,6 +27,7 @@
 #define SAME_NUMBER(_ours, _theirs) _Static_assert((int)(_ours) == (int)(_theirs), #_ours)
 
 /* Every row of hooks.def: callback id, size and each parameter. */
+#define GP_HOOK_NAMED(_name, _handler, ...) /* newer than the headers */
 #define GP_HOOK(_id, _name, _handler, ...)                                                                             \
     SAME_NUMBER(_id, CUPTI_DRIVER_TRACE_CBID_##_name);                                                                 \
     SAME_SIZE(struct gp_params_##_name, _name##_params);

@@ -22,7 +22,7 @@
 #include "api.h"
 #include "tool.h"
 
-#define SIM_VERSION 13000
+#define SIM_VERSION 13040
 #define SIM_KIB     (UINT64_C(1) << 10)
 #define SIM_MIB     (UINT64_C(1) << 20)
 #define SIM_GIB     (UINT64_C(1) << 30)
