@@ -127,6 +127,8 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph);
 void gp_feed_graph_destroy_end(uint32_t token, bool ok);
 /* A graph was destroyed without a call that names it. */
 void gp_feed_graph_gone(uint64_t graph);
+/* A graph became a part of another one, and is destroyed with that. */
+void gp_feed_graph_moved(uint64_t graph, uint64_t into);
 bool gp_feed_graph_knows(uint64_t address);
 
 void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx);
@@ -156,7 +158,15 @@ void gp_feed_stream_created(uint64_t stream, uint32_t ctx);
 void gp_feed_stream_destroyed(uint64_t stream);
 /* A capture began in the stream; an allocation in it showed its graph; the capture ended, and
  * its graph was handed out or discarded. */
-void gp_feed_capture_begin(uint64_t stream, bool own_graph); /* false: into a graph that the program made and keeps */
+enum gp_capture {
+    GP_CAPTURE_NEW = 1,
+    GP_CAPTURE_INTO,  /* into a graph that the program made and keeps */
+    GP_CAPTURE_AGAIN, /* the nodes of such a graph are captured again, with the memory that they have */
+};
+void gp_feed_capture_begin(uint64_t stream, enum gp_capture how);
+/* Whether an allocation at this address, just made by the program, is one of a graph that is being
+ * captured again. */
+bool gp_feed_recaptured(uint64_t address);
 void gp_feed_capture_graph(uint64_t stream, uint64_t graph);
 void gp_feed_capture_end(uint64_t stream, bool discarded);
 bool gp_feed_stream_is_capturing(uint64_t stream);

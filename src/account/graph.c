@@ -108,6 +108,12 @@ static bool graph_tag(struct gp_record *record, void *arg)
     return false;
 }
 
+void gp_feed_graph_moved(uint64_t graph, uint64_t into)
+{
+    if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
+        gp_map_each(gp_accounts.objects, graph_tag, &(struct gp_graph_match){.graph = graph, .tagged = into});
+}
+
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
 {
     struct gp_frame *frame;

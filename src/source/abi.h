@@ -68,15 +68,23 @@ struct gp_cu_alloc_node {
     uint64_t address;
 };
 
+struct gp_cu_child_node {
+    void *graph;
+    int ownership;
+};
+#define GP_CU_CHILD_MOVED 1
+
 struct gp_cu_node_params {
     int type;
     int reserved[3];
     union {
         long long words[29];
         struct gp_cu_alloc_node alloc;
+        struct gp_cu_child_node child;
     };
     long long reserved2;
 };
+#define GP_CU_NODE_CHILD 4
 #define GP_CU_NODE_ALLOC 10
 #define GP_CU_NODE_FREE  11
 
@@ -106,6 +114,7 @@ struct gp_cu_multicast_prop {
 #define GP_CU_CAPTURE_INVALIDATED    901
 #define GP_CU_CAPTURE_UNJOINED       904
 #define GP_CU_CAPTURE_RELAXED        2
+#define GP_CU_RECAPTURE_FAILED       918 /* CUDA 13.3 */
 
 /* ---- CUPTI ---------------------------------------------------------------------------------------------------- */
 

@@ -30,6 +30,8 @@ static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_
     call->device = device;
     if (!gp_call_ok(call))
         return;
+    if (gp_feed_recaptured(*address))
+        return; /* the node of the first capture, which is counted */
     if (captured(stream)) {
         uint64_t node = gp_thread.node_type ? gp_thread.node : 0, graph = gp_thread.node_type ? gp_thread.graph : 0;
         gp_feed_graph_node(*address, bytes, device, node, graph);

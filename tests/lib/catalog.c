@@ -33,6 +33,8 @@ const struct catalog_entry catalog[] = {
     {.name = "graph_nodes", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
     {.name = "graph_add_node", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
     {.name = "graph_capture", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
+    {.name = "graph_moved", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
+    {.name = "graph_recapture", .rules = {.is_reserved_polled = true, .is_allocated_polled = true}},
     {.name = "ipc", .processes = 2, .has_threads = true /* two processes: each counts its own calls */},
     {.name = "shared_handle"},
     {.name = "external"},

@@ -89,7 +89,9 @@ enum sim_kind {
  * byte of the location's id is the device, the second one the domain.  Every simulated device is one
  * domain. */
 #define SIM_LOCATION_LOCALITY_DOMAIN 6
-#define SIM_HOST                     (-1) /* device number of host memory in the ledger */
+#define SIM_RECAPTURE_FAILURE        ((CUresult)918) /* CUDA_ERROR_GRAPH_RECAPTURE_FAILURE of 13.3 */
+
+#define SIM_HOST (-1) /* device number of host memory in the ledger */
 
 /* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for
  * one that must not). */
