@@ -46,6 +46,7 @@ void sim_unlock(void);
 struct sim_spec {
     int devices;       /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
     uint64_t memory;   /* bytes of each device */
+    uint64_t limit;    /* bytes that this process may take of each device; 0: all */
     bool latency;      /* false: every call costs 0 virtual ns */
     char faults[4096]; /* path of the fault script, or "" */
 };
@@ -126,6 +127,8 @@ struct sim_device *sim_device_get(CUdevice ordinal); /* NULL: no such device */
  * caller's real granularity. */
 CUresult sim_device_take(int device, uint64_t bytes);
 void sim_device_give(int device, uint64_t bytes);
+/* What cuMemGetInfo says: inside a limit, total and free bytes are the limit's. */
+uint64_t sim_device_most(const struct sim_device *device);
 /* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes
  * given back. */
 uint64_t sim_pool_reclaim(int device);
