@@ -16,6 +16,9 @@
  * a shard's lines are touched only when used. */
 #define GP_SHARDS 64
 
+/* The device of a record that is in no device's totals. */
+#define GP_NO_DEVICE 255
+
 struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
 };

@@ -7,8 +7,6 @@
 #include "account/account.h"
 #include "base/clock.h"
 
-#define GP_NO_DEVICE 255
-
 static struct gp_map *block_map(enum gp_space space)
 {
     return space <= GP_SPACE_BLOCK ? gp_accounts.blocks : gp_accounts.objects;

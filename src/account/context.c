@@ -65,8 +65,9 @@ uint32_t gp_feed_primary_of(int device)
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
 /* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way
- * (2: into a graph that the program made), link = the graph being captured, once an allocation
- * has shown it. */
+ * (enum gp_capture), link = the graph being captured, once an allocation has shown it. */
+static uint32_t x_recaptures; /* under way */
+
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
 {
     struct gp_record record = {
@@ -80,7 +81,11 @@ void gp_feed_stream_destroyed(uint64_t stream)
     struct gp_record record;
     /* A capture that never ended is discarded with its stream, together with its graph, which
      * was never handed out. */
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs == 1 && record.link)
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) != 0)
+        return;
+    if (record.refs == GP_CAPTURE_AGAIN)
+        __atomic_fetch_sub(&x_recaptures, 1, __ATOMIC_RELAXED);
+    if (record.refs == GP_CAPTURE_NEW && record.link)
         gp_feed_graph_gone(record.link);
 }
 
@@ -93,29 +98,45 @@ int gp_feed_stream_device(uint64_t stream)
 }
 
 struct gp_capture_record {
-    uint32_t refs;
-    uint64_t graph; /* in: the new one; out: the old one */
+    uint32_t refs; /* in: the new one; out: the old one; the same for graph */
+    uint64_t graph;
 };
 
 static bool stream_set_capture(struct gp_record *record, void *arg)
 {
     struct gp_capture_record *capture = arg;
-    uint64_t old = record->link;
+    struct gp_capture_record old = {record->refs, record->link};
     record->refs = capture->refs;
     record->link = capture->graph;
-    capture->graph = old;
+    *capture = old;
     return false;
 }
 
-void gp_feed_capture_begin(uint64_t stream, bool own_graph)
+static bool stream_switch_capture(uint64_t stream, struct gp_capture_record *capture)
 {
-    struct gp_capture_record capture = {.refs = own_graph ? 1 : 2};
-    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, &capture);
+    uint32_t again = capture->refs == GP_CAPTURE_AGAIN;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, capture) != 0)
+        return false;
+    again -= capture->refs == GP_CAPTURE_AGAIN;
+    if (again)
+        __atomic_fetch_add(&x_recaptures, again, __ATOMIC_RELAXED);
+    return true;
+}
+
+void gp_feed_capture_begin(uint64_t stream, enum gp_capture how)
+{
+    struct gp_capture_record capture = {.refs = how};
+    stream_switch_capture(stream, &capture);
+}
+
+bool gp_feed_recaptured(uint64_t address)
+{
+    return __atomic_load_n(&x_recaptures, __ATOMIC_RELAXED) && gp_feed_graph_knows(address);
 }
 
 static bool stream_set_graph(struct gp_record *record, void *arg)
 {
-    if (record->refs == 1)
+    if (record->refs == GP_CAPTURE_NEW)
         record->link = *(uint64_t *)arg;
     return false;
 }
@@ -128,8 +149,7 @@ void gp_feed_capture_graph(uint64_t stream, uint64_t graph)
 void gp_feed_capture_end(uint64_t stream, bool discarded)
 {
     struct gp_capture_record capture = {0};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, &capture) == 0 && discarded &&
-        capture.graph)
+    if (stream_switch_capture(stream, &capture) && discarded && capture.graph)
         gp_feed_graph_gone(capture.graph);
 }
 

@@ -117,15 +117,22 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address);
 uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes);
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok);
-/* A multicast object keeps bound memory alive as a mapping does, but adds no allocated bytes. */
-void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle);
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device);
+/* A multicast object or a logical endpoint keeps bound memory alive as a mapping does, but adds no
+ * allocated bytes. device: for which device of the team; GP_DEVICE_UNKNOWN: the memory's own. */
+void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle);
+/* Ends the bindings of one device from offset on that `bytes` cover. */
+void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t bytes);
+/* The object is gone, and its bindings with it. gp_feed_vmm_object's objects do this by themselves. */
+void gp_feed_vmm_unbind_all(uint64_t object);
 
 /* ---- pools, graphs, imports ----------------------------------------------------------------------------------- */
 
 #define GP_POOL_IMPORTED 1u /* nothing can be allocated from it, nothing is polled */
 #define GP_POOL_MANAGED  2u /* hands out managed memory, which is never added to the totals */
+#define GP_POOL_NOWHERE  4u /* set by gp_feed_pool_create if the device is unknown: nothing is polled */
 void gp_feed_pool_create(uint64_t pool, int device, unsigned flags);
+/* The same, if the pool is not known yet: a pool that no call created. */
+void gp_feed_pool_found(uint64_t pool, int device, unsigned flags);
 /* Returns a token. The driver must not be asked about a destroyed pool, so this waits, at most a
  * second, until a query of this pool has ended. Before that, if blocks of the pool are live and
  * so keep it alive, it waits at most 10 ms for a last poll. */
@@ -136,6 +143,8 @@ uint64_t gp_feed_pool_of(int device);
 /* The device of a known pool, else GP_DEVICE_UNKNOWN. */
 int gp_feed_pool_device(uint64_t pool);
 bool gp_feed_pool_is_managed(uint64_t pool);
+/* The pool's memory is not managed, and lies at a place that this build does not know. */
+bool gp_feed_pool_is_nowhere(uint64_t pool);
 
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph);
 void gp_feed_graph_node_destroyed(uint64_t node);
@@ -143,6 +152,8 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph);
 void gp_feed_graph_destroy_end(uint32_t token, bool ok);
 /* A graph was destroyed without a call that names it. */
 void gp_feed_graph_gone(uint64_t graph);
+/* A graph became a part of another one, and is destroyed with that. */
+void gp_feed_graph_moved(uint64_t graph, uint64_t into);
 bool gp_feed_graph_knows(uint64_t address);
 
 void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx);
@@ -172,7 +183,15 @@ void gp_feed_stream_created(uint64_t stream, uint32_t ctx);
 void gp_feed_stream_destroyed(uint64_t stream);
 /* A capture began in the stream; an allocation in it showed its graph; the capture ended, and
  * its graph was handed out or discarded. */
-void gp_feed_capture_begin(uint64_t stream, bool own_graph); /* false: into a graph that the program made and keeps */
+enum gp_capture {
+    GP_CAPTURE_NEW = 1,
+    GP_CAPTURE_INTO,  /* into a graph that the program made and keeps */
+    GP_CAPTURE_AGAIN, /* the nodes of such a graph are captured again, with the memory that they have */
+};
+void gp_feed_capture_begin(uint64_t stream, enum gp_capture how);
+/* Whether an allocation at this address, just made by the program, is one of a graph that is being
+ * captured again. */
+bool gp_feed_recaptured(uint64_t address);
 void gp_feed_capture_graph(uint64_t stream, uint64_t graph);
 void gp_feed_capture_end(uint64_t stream, bool discarded);
 bool gp_feed_stream_is_capturing(uint64_t stream);
@@ -244,7 +263,6 @@ void gp_feed_poll_leave(void);
 void gp_feed_poll_begin(int device);
 void gp_feed_poll_end(int device);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);
-void gp_feed_poll_pool_found(uint64_t pool, int device);
 void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high);
 void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes);
 

@@ -24,7 +24,8 @@ static uint64_t x_graph_nodes;
 static void graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
     struct gp_move move = {.kind = GP_KIND_GRAPH, .parts = GP_PART_KIND, .bytes = (int64_t)record->bytes, .count = 1};
-    gp_account_move(record->device, op, &move);
+    if (record->device != GP_NO_DEVICE)
+        gp_account_move(record->device, op, &move);
 }
 
 static void graph_gone(const struct gp_record *record)
@@ -146,13 +147,15 @@ void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t n
                               .key = address,
                               .space = GP_SPACE_GRAPH,
                               .kind = GP_KIND_GRAPH,
-                              .device = (uint8_t)device,
+                              .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
                               .site = gp_event_here(device, GP_KIND_GRAPH),
                           };
-    if (!gp_account_of(device))
+    if (device < 0)
+        gp_feed_lost(GP_LOST_DEVICE);
+    else if (!gp_account_of(device))
         return;
     gp_lock_take(&graph_lock);
     graph_take(address, &old);
@@ -220,6 +223,12 @@ void gp_feed_graph_gone(uint64_t graph)
 {
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
         graph_list_gone(graph_disown(graph));
+}
+
+void gp_feed_graph_moved(uint64_t graph, uint64_t into)
+{
+    if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
+        gp_map_each(gp_accounts.objects, graph_tag, &(struct gp_graph_match){.graph = graph, .tagged = into});
 }
 
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph)

@@ -18,6 +18,8 @@
 static void pool_gone(const struct gp_record *pool)
 {
     int64_t high = INT64_MAX; /* no watermark: the driver cannot be asked */
+    if (pool->device == GP_NO_DEVICE)
+        return;
     struct gp_account *account = gp_account_of(pool->device);
     if (account)
         gp_polled_set(account, GP_GAUGE_POOL_RESERVED, (int64_t)pool->bytes, 0, &high, 0);
@@ -25,16 +27,17 @@ static void pool_gone(const struct gp_record *pool)
 
 void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
 {
+    bool is_nowhere = device < 0;
     struct gp_record old, record = {
                               .key = pool,
                               .space = GP_SPACE_POOL,
                               .kind = GP_KIND_POOL,
-                              .device = (uint8_t)device,
-                              .flags = (uint8_t)flags,
+                              .device = is_nowhere ? GP_NO_DEVICE : (uint8_t)device,
+                              .flags = (uint8_t)(flags | (is_nowhere ? GP_POOL_NOWHERE : 0)),
                               .time_ns = gp_clock_ns(),
                               .refs = 1,
                           };
-    if (!gp_account_of(device))
+    if (!is_nowhere && !gp_account_of(device))
         return;
     int status = gp_map_insert(gp_accounts.objects, &record, &old);
     if (status < 0)
@@ -90,11 +93,11 @@ void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high)
                       reserved_high);
 }
 
-void gp_feed_poll_pool_found(uint64_t pool, int device)
+void gp_feed_pool_found(uint64_t pool, int device, unsigned flags)
 {
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) != 0)
-        gp_feed_pool_create(pool, device, 0);
+        gp_feed_pool_create(pool, device, flags);
 }
 
 struct gp_pool_list {
@@ -225,6 +228,13 @@ int gp_feed_pool_device(uint64_t pool)
 {
     struct gp_record record;
     if (pool && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0)
-        return record.device;
+        return record.device == GP_NO_DEVICE ? GP_DEVICE_UNKNOWN : record.device;
     return GP_DEVICE_UNKNOWN;
+}
+
+bool gp_feed_pool_is_nowhere(uint64_t pool)
+{
+    struct gp_record record;
+    return pool && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
+           (record.flags & (GP_POOL_NOWHERE | GP_POOL_MANAGED)) == GP_POOL_NOWHERE;
 }

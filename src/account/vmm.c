@@ -46,7 +46,7 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
 {
     const struct gp_record *handle = &change->after;
     /* A framework's segment is allocated in blocks, however it is mapped. */
-    if (handle->kind == GP_KIND_VIRTUAL || handle->segment)
+    if (handle->kind == GP_KIND_VIRTUAL || handle->segment || handle->device == GP_NO_DEVICE)
         return;
     struct gp_move move = {
         .kind = handle->kind,
@@ -66,7 +66,7 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
 
 static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
 {
-    if (handle->kind != GP_KIND_VMM)
+    if (handle->kind != GP_KIND_VMM || handle->device == GP_NO_DEVICE)
         return; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
     gp_account_move(handle->device, op, &move);
@@ -84,13 +84,15 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
                               .key = handle,
                               .space = GP_SPACE_VMM,
                               .kind = (uint8_t)kind,
-                              .device = (uint8_t)device,
+                              .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
                               .refs = 1,
                           };
-    if (!gp_account_of(device))
+    if (device < 0)
+        gp_feed_lost(GP_LOST_DEVICE); /* followed, so that its release is known, but in no total */
+    else if (!gp_account_of(device))
         return;
     if (kind == GP_KIND_VMM)
         gp_account_own(&record);
@@ -177,6 +179,8 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
     if (ok && frame->died) {
         vmm_move_physical(record, GP_TAKEN);
         gp_event_record(GP_EVENT_SEGMENT_FREE, record, 0);
+        if (record->kind == GP_KIND_VIRTUAL)
+            gp_feed_vmm_unbind_all(record->key);
     } else if (!ok && frame->died) {
         record->refs = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
@@ -337,6 +341,8 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
     dead.key = mapping->link;
     vmm_move_physical(&dead, GP_TAKEN);
     gp_event_record(GP_EVENT_SEGMENT_FREE, &dead, 0);
+    if (dead.kind == GP_KIND_VIRTUAL)
+        gp_feed_vmm_unbind_all(dead.key);
 }
 
 static bool vmm_restore_use(struct gp_record *handle, void *arg)
@@ -394,7 +400,10 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
  * device is part of its key, which is odd, unlike any address at which a mapping starts. */
 static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 {
-    return (object ^ ((offset + (uint64_t)(unsigned)device + 1) * 0x9e3779b97f4a7c15ull)) | 1ull;
+    /* Objects may have numbers that follow each other, so all their bits must reach the upper ones. */
+    uint64_t key = (object + 1) * 0xbf58476d1ce4e5b9ull ^ (offset + (uint64_t)(unsigned)device + 1);
+    key = (key ^ key >> 29) * 0x9e3779b97f4a7c15ull;
+    return (key ^ key >> 32) | 1ull;
 }
 
 /* Takes one use off a handle for good; if it was the last, the memory is free. */
@@ -423,24 +432,66 @@ static void vmm_place(const struct gp_record *mapping)
     }
 }
 
-void gp_feed_vmm_bind(uint64_t object, uint64_t offset, uint64_t handle)
+/* Record of a binding: link = handle, requested_bytes = its size, time_ns = the object. */
+static uint64_t x_bindings;
+
+void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
 {
     struct gp_vmm_change change = {0};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         return;
     }
+    __atomic_fetch_add(&x_bindings, 1, __ATOMIC_RELAXED);
     vmm_place(&(struct gp_record){
-        .key = binding_key(object, offset, change.after.device),
+        .key = binding_key(object, offset, device < 0 ? change.after.device : device),
         .space = GP_SPACE_MAPPING,
         .device = change.after.device,
+        .requested_bytes = bytes,
+        .time_ns = object,
         .link = handle,
     });
 }
 
-void gp_feed_vmm_unbind(uint64_t object, uint64_t offset, int device)
+void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t bytes)
 {
     struct gp_record binding;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) == 0)
+    uint64_t end = offset + bytes;
+    do {
+        if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) != 0)
+            return;
         vmm_use_gone(binding.link, 0);
+        offset += binding.requested_bytes;
+    } while (binding.requested_bytes && offset < end);
+}
+
+#define GP_BINDINGS_AT_ONCE 64u
+struct gp_vmm_bound {
+    uint64_t object;
+    unsigned count;
+    uint64_t handles[GP_BINDINGS_AT_ONCE];
+};
+
+/* A mapping starts at a page; the key of a binding is odd. */
+static bool vmm_take_binding(struct gp_record *record, void *arg)
+{
+    struct gp_vmm_bound *bound = arg;
+    if (record->space != GP_SPACE_MAPPING || !(record->key & 1) || record->time_ns != bound->object ||
+        bound->count == GP_BINDINGS_AT_ONCE)
+        return false;
+    bound->handles[bound->count++] = record->link;
+    return true;
+}
+
+void gp_feed_vmm_unbind_all(uint64_t object)
+{
+    struct gp_vmm_bound bound = {.object = object};
+    if (__atomic_load_n(&x_bindings, __ATOMIC_RELAXED) == 0)
+        return; /* this process never bound anything: no walk */
+    do {
+        bound.count = 0;
+        gp_map_each(gp_accounts.objects, vmm_take_binding, &bound);
+        for (unsigned i = 0; i < bound.count; i++)
+            vmm_use_gone(bound.handles[i], 0);
+    } while (bound.count == GP_BINDINGS_AT_ONCE);
 }

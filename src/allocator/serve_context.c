@@ -227,10 +227,14 @@ GP_SERVE_BEGIN(cuStreamBeginCaptureToGraph_ptsz,
                (void *stream, void *graph, const void **dependencies, const void *data, size_t count, int mode),
                (stream, graph, dependencies, data, count, mode))
 
+GP_SERVE_BEGIN(cuStreamBeginRecaptureToGraph, (void *stream, int mode, void *graph, void *callback, void *user),
+               (stream, mode, graph, callback, user))
+
 /* A capture that was broken ends as well; after any other error the capture goes on. */
 static uint32_t capture_end_seen(void *stream, uint32_t result)
 {
-    if (result == 0 || result == GP_CU_CAPTURE_INVALIDATED || result == GP_CU_CAPTURE_UNJOINED)
+    if (result == 0 || result == GP_CU_CAPTURE_INVALIDATED || result == GP_CU_CAPTURE_UNJOINED ||
+        result == GP_CU_RECAPTURE_FAILED)
         gp_capture_ended(stream);
     return result;
 }
@@ -270,6 +274,7 @@ const struct gp_serve_row gp_serve_context_rows[] = {
     GP_SERVE_ROW(cuStreamBeginCapture_v2_ptsz),
     GP_SERVE_ROW(cuStreamBeginCaptureToGraph),
     GP_SERVE_ROW(cuStreamBeginCaptureToGraph_ptsz),
+    GP_SERVE_ROW(cuStreamBeginRecaptureToGraph),
     GP_SERVE_ROW(cuStreamEndCapture),
     GP_SERVE_ROW(cuStreamEndCapture_ptsz),
     {NULL, NULL},

@@ -36,6 +36,13 @@ static int64_t oom_asked(const struct gp_wire_oom *oom)
     return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* the sums stay in range */
 }
 
+/* In a cgroup with a limit, a driver of CUDA 13.4 answers cuMemGetInfo with the limit, as under MPS.
+ * Elsewhere that total and the device's may differ by what the driver keeps: less than a 64th. */
+static bool oom_is_capped(int64_t told, int64_t device)
+{
+    return told < device - device / 64;
+}
+
 void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
@@ -43,9 +50,10 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
     *out = (struct gp_oom_sums){.total_bytes = -1, .room_bytes = -1, .missing_bytes = -1, .other_bytes = -1};
     if (!oom_on_gpu(oom))
         return;
-    out->total_bytes = driver && oom->total_bytes > 0 ? oom->total_bytes
-                       : facts->total_bytes > 0       ? facts->total_bytes
-                                                      : -1;
+    bool told = driver && oom->total_bytes > 0;
+    out->total_bytes = facts->total_bytes > 0 ? facts->total_bytes : told ? oom->total_bytes : -1;
+    if (told && oom_is_capped(oom->total_bytes, out->total_bytes))
+        out->capped_bytes = oom->total_bytes;
     if (driver) {
         out->room_bytes = oom->free_bytes;
         out->missing_bytes = oom_positive(oom_asked(oom) - oom->free_bytes - oom_positive(oom->releasable_bytes));
@@ -57,8 +65,8 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
     }
     if (driver && out->total_bytes >= 0 && oom->reserved_bytes >= 0) {
         out->others_are_sure = facts->untracked_bytes >= 0;
-        out->other_bytes = oom_positive(out->total_bytes - oom->free_bytes - oom->reserved_bytes -
-                                        oom_positive(facts->untracked_bytes));
+        out->other_bytes = oom_positive((told ? oom->total_bytes : out->total_bytes) - oom->free_bytes -
+                                        oom->reserved_bytes - oom_positive(facts->untracked_bytes));
     }
     out->pool_idle_bytes =
         oom_positive(oom_positive(oom->pool_reserved_bytes) - oom_positive(oom->kinds[GP_KIND_POOL]));
@@ -85,6 +93,13 @@ static bool advice_limit(const struct gp_oom_case *c)
     return oom_has_limit(oom) && oom->reserved_bytes >= 0 &&
            oom->reserved_bytes - oom_positive(oom->releasable_bytes) + c->asked > oom->limit_bytes &&
            c->sums->missing_bytes <= 0;
+}
+
+/* The cap refused the request, and the device has more. */
+static bool advice_cap(const struct gp_oom_case *c)
+{
+    return c->sums->capped_bytes > 0 && c->asked > 0 && c->sums->missing_bytes > 0 &&
+           c->sums->total_bytes - c->sums->capped_bytes >= c->sums->missing_bytes;
 }
 
 /* Physical memory can be taken out of the middle of a segment only in whole pages. Of every idle
@@ -189,6 +204,16 @@ static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
         gp_oom_size(limit, c->oom->limit_bytes), gp_oom_size(needed, bytes));
 }
 
+static void say_cap(struct gp_oom_page *page, const struct gp_oom_case *c)
+{
+    char cap[GP_OOM_SIZE], total[GP_OOM_SIZE], needed[GP_OOM_SIZE];
+    gp_oom_say(page, NULL,
+               "- raise the cgroup's limit (dmem.max, nvidia-smi, NVIDIA_GPU_MEMORY_LIMIT) or MPS's: the driver lets "
+               "this process use %s of the device's %s, and this takes %s",
+               gp_oom_size(cap, c->sums->capped_bytes), gp_oom_size(total, c->sums->total_bytes),
+               gp_oom_size(needed, c->sums->capped_bytes + c->sums->missing_bytes));
+}
+
 static void say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char movable[GP_OOM_SIZE];
@@ -233,7 +258,8 @@ static void say_graph(struct gp_oom_page *page, const struct gp_oom_case *c)
 static void say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char others[GP_OOM_SIZE], missing[GP_OOM_SIZE];
-    gp_oom_say(page, NULL, "- stop or move other processes on this device%s: they hold %s%s, and %s is missing",
+    gp_oom_say(page, NULL, "- stop or move other processes %s%s: they hold %s%s, and %s is missing",
+               c->sums->capped_bytes ? "under this limit" : "on this device",
                c->sums->others_are_sure ? "" : " (see nvidia-smi)", c->sums->others_are_sure ? "" : "up to ",
                gp_oom_size(others, c->sums->other_bytes), gp_oom_size(missing, c->sums->missing_bytes));
 }
@@ -266,6 +292,7 @@ static const struct {
 } gp_advices[GP_ADVICES] = {
     [GP_ADVICE_TOO_LARGE] = {"ask_for_less_than_the_device", true, false, advice_too_large, say_too_large},
     [GP_ADVICE_LIMIT] = {"raise_limit", false, false, advice_limit, say_limit},
+    [GP_ADVICE_CAP] = {"raise_driver_limit", false, false, advice_cap, say_cap},
     [GP_ADVICE_EXPANDABLE] = {"expandable_segments", false, false, advice_expandable, say_expandable},
     [GP_ADVICE_CACHING] = {"allocator_caching", false, false, advice_caching, say_caching},
     [GP_ADVICE_MAX_SPLIT] = {"max_split_size", false, false, advice_max_split, say_max_split},

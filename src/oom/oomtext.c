@@ -51,10 +51,14 @@ static void page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 static void page_device(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
 {
     const struct gp_wire_oom *oom = facts->oom;
-    char total[GP_OOM_SIZE], number[GP_OOM_SIZE];
+    char cap[GP_OOM_SIZE], total[GP_OOM_SIZE], number[GP_OOM_SIZE];
     if (oom->device < 0 || oom->device == (int)GP_WIRE_HOST)
         return;
-    if (oom->flags & GP_OOM_DRIVER)
+    if (sums->capped_bytes > 0)
+        gp_oom_say(page, "limit", "%s of the device's %s, set for this process's cgroup or by MPS; %s of it free then",
+                   gp_oom_size(cap, sums->capped_bytes), gp_oom_size(total, sums->total_bytes),
+                   gp_oom_size(number, oom->free_bytes));
+    else if (oom->flags & GP_OOM_DRIVER)
         gp_oom_say(page, "device", "%s in total, %s free then", gp_oom_size(total, sums->total_bytes),
                    gp_oom_size(number, oom->free_bytes));
     else
@@ -62,7 +66,8 @@ static void page_device(struct gp_oom_page *page, const struct gp_oom_facts *fac
                    oom->flags & GP_OOM_PENDING ? "the program ended before the driver could be asked"
                                                : "the driver was not asked or did not say");
     if (sums->other_bytes >= 0)
-        gp_oom_say(page, "others", "%s held by other processes%s", gp_oom_size(number, sums->other_bytes),
+        gp_oom_say(page, "others", "%s held by other processes%s%s", gp_oom_size(number, sums->other_bytes),
+                   sums->capped_bytes > 0 ? " under this limit" : "",
                    sums->others_are_sure ? "" : ", this one's context and code, and the driver's rounding");
 }
 

@@ -17,17 +17,18 @@ struct gp_oom_facts {
     uint32_t pid;                   /* 0: unknown */
     const char *comm, *device_name; /* NULL or "": unknown */
     uint64_t start_ns;              /* of the session; 0: unknown */
-    int64_t total_bytes;            /* of the device, if the report has none; 0 or less: unknown */
+    int64_t total_bytes;            /* of the device, as cuDeviceTotalMem has it; 0 or less: unknown */
     int64_t untracked_bytes;        /* this process's, beside its allocations: context and code; -1: unknown */
     const char *const *where;       /* by holder: the call site that requested it; NULL: not known, as in the library */
 };
 
 /* The sums over the facts. -1: unknown. */
 struct gp_oom_sums {
-    int64_t total_bytes;
+    int64_t total_bytes;   /* of the device */
+    int64_t capped_bytes;  /* what the driver lets this process's cgroup use of it, if that is less; 0: all */
     int64_t room_bytes;    /* left by the driver and the limit: the free bytes, or less */
     int64_t missing_bytes; /* missing in the driver even with all releasable memory given back */
-    int64_t other_bytes;   /* not of this process, or untracked */
+    int64_t other_bytes;   /* not of this process, or untracked; inside a cap: of the processes under it */
     bool others_are_sure;  /* other_bytes contains no memory of this process */
     int64_t pool_idle_bytes, graph_idle_bytes;
 };
@@ -37,6 +38,7 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts);
 enum gp_oom_advice {
     GP_ADVICE_TOO_LARGE,
     GP_ADVICE_LIMIT,
+    GP_ADVICE_CAP,
     GP_ADVICE_EXPANDABLE,
     GP_ADVICE_CACHING,
     GP_ADVICE_MAX_SPLIT,

@@ -28,8 +28,8 @@ enum sim_tool_domain {
     SIM_TOOL_DOMAINS = 7
 };
 
-/* Ids of one domain are below these; driver and runtime sizes are those of CUDA 13.0. */
-#define SIM_TOOL_DRIVER_IDS  807
+/* Ids of one domain are below these; the runtime's size is that of CUDA 13.0. */
+#define SIM_TOOL_DRIVER_IDS  827
 #define SIM_TOOL_RUNTIME_IDS 523
 #define SIM_TOOL_OTHER_IDS   24
 

@@ -35,6 +35,9 @@ struct gp_cu_location {
 #define GP_CU_LOCATION_DEVICE       1
 #define GP_CU_LOCATION_HOST         2 /* 2, 3, 4: host, a NUMA node, the current NUMA node */
 #define GP_CU_LOCATION_NUMA_CURRENT 4
+/* Newer than the headers of CUDA 13.0, so tests/lint/abi.c cannot compare it: CUDA 13.4.  The first
+ * byte of `id` is the device, the second one the domain. */
+#define GP_CU_LOCATION_LOCALITY_DOMAIN 6
 
 #define GP_CU_ALLOCATION_PINNED  1
 #define GP_CU_ALLOCATION_MANAGED 2
@@ -65,15 +68,23 @@ struct gp_cu_alloc_node {
     uint64_t address;
 };
 
+struct gp_cu_child_node {
+    void *graph;
+    int ownership;
+};
+#define GP_CU_CHILD_MOVED 1
+
 struct gp_cu_node_params {
     int type;
     int reserved[3];
     union {
         long long words[29];
         struct gp_cu_alloc_node alloc;
+        struct gp_cu_child_node child;
     };
     long long reserved2;
 };
+#define GP_CU_NODE_CHILD 4
 #define GP_CU_NODE_ALLOC 10
 #define GP_CU_NODE_FREE  11
 
@@ -103,6 +114,7 @@ struct gp_cu_multicast_prop {
 #define GP_CU_CAPTURE_INVALIDATED    901
 #define GP_CU_CAPTURE_UNJOINED       904
 #define GP_CU_CAPTURE_RELAXED        2
+#define GP_CU_RECAPTURE_FAILED       918 /* CUDA 13.3 */
 
 /* ---- CUPTI ---------------------------------------------------------------------------------------------------- */
 

@@ -15,13 +15,14 @@ const struct gp_hook gp_hooks[] = {
 #undef GP_HOOK
 const unsigned gp_hook_count = GP_COUNT(gp_hooks);
 
-/* Row number + 1 by callback id, at first with the ids of CUDA 13.0.  The source may replace it
- * before it enables a callback. */
+/* Row number + 1 by callback id, at first with the ids of CUDA 13.0; rows that are newer have none.
+ * The source may replace it before it enables a callback. */
 #define GP_HOOK(_id, _name, _handler, ...) GP_ROW_##_name,
 enum {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
+#define GP_HOOK_NAMED(_name, _handler, ...)
 #define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
 static uint8_t rows[GP_HOOK_IDS] = {
 #include "source/hooks.def"

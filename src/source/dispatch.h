@@ -30,7 +30,7 @@ struct gp_handler {
 };
 
 struct gp_hook {
-    uint32_t id;
+    uint32_t id; /* of CUDA 13.0; 0: newer, and known by name only */
     const char *name;
     const struct gp_handler *handler;
 };
@@ -60,6 +60,10 @@ int gp_call_device(const struct gp_call *call);
 extern int (*gp_call_ask_device)(void *context, uint32_t ctx);
 /* Asks the source for a context's number; 0 unknown. */
 extern uint32_t (*gp_call_ask_number)(void *context);
+
+/* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
+ * location that names none or that this build does not know. */
+int gp_location_device(const struct gp_cu_location *location);
 
 static inline bool gp_call_ok(const struct gp_call *call)
 {

@@ -7,7 +7,7 @@
 
 static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_alloc_node *params)
 {
-    int device = params->pool.location.type == GP_CU_LOCATION_DEVICE ? params->pool.location.id : (int)GP_WIRE_HOST;
+    int device = gp_location_device(&params->pool.location);
     call->asked_bytes = params->bytes;
     call->device = device;
     if (gp_call_ok(call))
@@ -23,19 +23,27 @@ static void on_graph_alloc_node_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_graph_alloc_node = {NULL, on_graph_alloc_node_exit};
 
+static void on_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_node_params *params)
+{
+    if (!params)
+        return;
+    if (params->type == GP_CU_NODE_ALLOC)
+        on_alloc_node(call, node, graph, &params->alloc);
+    else if (params->type == GP_CU_NODE_CHILD && params->child.ownership == GP_CU_CHILD_MOVED && gp_call_ok(call))
+        gp_feed_graph_moved((uint64_t)(uintptr_t)params->child.graph, (uint64_t)(uintptr_t)graph);
+}
+
 static void on_graph_node_exit(struct gp_call *call)
 {
     const struct gp_params_cuGraphAddNode *params = GP_PARAMS(call, cuGraphAddNode);
-    if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
-        on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+    on_node(call, params->phGraphNode, params->hGraph, params->nodeParams);
 }
 const struct gp_handler gp_on_graph_node = {NULL, on_graph_node_exit};
 
 static void on_graph_node_v2_exit(struct gp_call *call)
 {
     const struct gp_params_cuGraphAddNode_v2 *params = GP_PARAMS(call, cuGraphAddNode_v2);
-    if (params->nodeParams && params->nodeParams->type == GP_CU_NODE_ALLOC)
-        on_alloc_node(call, params->phGraphNode, params->hGraph, &params->nodeParams->alloc);
+    on_node(call, params->phGraphNode, params->hGraph, params->nodeParams);
 }
 const struct gp_handler gp_on_graph_node_v2 = {NULL, on_graph_node_v2_exit};
 
@@ -60,22 +68,32 @@ const struct gp_handler gp_on_graph_destroy = {on_graph_destroy_enter, on_graph_
 static void on_capture_begin_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, true);
+        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, GP_CAPTURE_NEW);
 }
 const struct gp_handler gp_on_capture_begin = {NULL, on_capture_begin_exit};
 
 static void on_capture_to_graph_exit(struct gp_call *call)
 {
     if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream, false);
+        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream,
+                              GP_CAPTURE_INTO);
 }
 const struct gp_handler gp_on_capture_to_graph = {NULL, on_capture_to_graph_exit};
 
+static void on_recapture_exit(struct gp_call *call)
+{
+    const struct gp_params_cuStreamBeginRecaptureToGraph *params = GP_PARAMS(call, cuStreamBeginRecaptureToGraph);
+    if (gp_call_ok(call))
+        gp_feed_capture_begin((uint64_t)(uintptr_t)params->hStream, GP_CAPTURE_AGAIN);
+}
+const struct gp_handler gp_on_recapture = {NULL, on_recapture_exit};
+
 static void on_capture_end_exit(struct gp_call *call)
 {
-    /* These two errors end the capture and discard its graph; after any other the capture goes on. */
+    /* The first two errors end the capture and discard its graph, the third one ends it; after any
+     * other the capture goes on. */
     bool discarded = call->result == GP_CU_CAPTURE_INVALIDATED || call->result == GP_CU_CAPTURE_UNJOINED;
-    if (gp_call_ok(call) || discarded)
+    if (gp_call_ok(call) || discarded || call->result == GP_CU_RECAPTURE_FAILED)
         gp_feed_capture_end((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, discarded);
 }
 const struct gp_handler gp_on_capture_end = {NULL, on_capture_end_exit};

@@ -24,10 +24,14 @@ static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_
     int pool_device = gp_feed_pool_device(pool);
     if (pool_device >= 0)
         device = pool_device; /* a device's current pool may lie on another device */
+    else if (gp_feed_pool_is_nowhere(pool))
+        device = GP_DEVICE_UNKNOWN;
     call->asked_bytes = bytes;
     call->device = device;
     if (!gp_call_ok(call))
         return;
+    if (gp_feed_recaptured(*address))
+        return; /* the node of the first capture, which is counted */
     if (captured(stream)) {
         uint64_t node = gp_thread.node_type ? gp_thread.node : 0, graph = gp_thread.node_type ? gp_thread.graph : 0;
         gp_feed_graph_node(*address, bytes, device, node, graph);
@@ -70,10 +74,8 @@ static void on_pool_create_exit(struct gp_call *call)
     const struct gp_params_cuMemPoolCreate *params = GP_PARAMS(call, cuMemPoolCreate);
     if (!gp_call_ok(call))
         return;
-    const struct gp_cu_location *location = &params->poolProps->location;
-    int device = location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
     unsigned flags = params->poolProps->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0;
-    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, device, flags);
+    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, gp_location_device(&params->poolProps->location), flags);
 }
 const struct gp_handler gp_on_pool_create = {NULL, on_pool_create_exit};
 
@@ -110,6 +112,17 @@ static void on_pool_set_at_exit(struct gp_call *call)
         gp_feed_pool_use(params->location->id, (uint64_t)(uintptr_t)params->pool);
 }
 const struct gp_handler gp_on_pool_set_at = {NULL, on_pool_set_at_exit};
+
+/* The default pool of a location is not created by a call, and the poller asks only for those of
+ * whole devices. */
+static void on_pool_get_at_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemGetDefaultMemPool *params = GP_PARAMS(call, cuMemGetDefaultMemPool);
+    if (gp_call_ok(call))
+        gp_feed_pool_found((uint64_t)(uintptr_t)*params->pool_out, gp_location_device(params->location),
+                           params->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0);
+}
+const struct gp_handler gp_on_pool_get_at = {NULL, on_pool_get_at_exit};
 
 static void on_pool_import_exit(struct gp_call *call)
 {

@@ -3,11 +3,6 @@
 #include "account/feed.h"
 #include "source/dispatch.h"
 
-static int location_device(const struct gp_cu_location *location)
-{
-    return location->type == GP_CU_LOCATION_DEVICE ? location->id : (int)GP_WIRE_HOST;
-}
-
 static int current_or_first(const struct gp_call *call)
 {
     int device = gp_call_device(call);
@@ -47,7 +42,7 @@ static void on_vmm_create_exit(struct gp_call *call)
     const struct gp_params_cuMemCreate *params = GP_PARAMS(call, cuMemCreate);
     call->asked_bytes = params->size;
     if (params->prop)
-        call->device = location_device(&params->prop->location);
+        call->device = gp_location_device(&params->prop->location);
     if (gp_call_ok(call))
         gp_feed_vmm_create(*params->handle, params->size, call->device);
 }
@@ -111,26 +106,91 @@ static void on_multicast_create_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_multicast_create = {NULL, on_multicast_create_exit};
 
+/* Pool memory has no handle: what keeps it alive is in the pool's reserve. */
+static void bind_memory(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
+{
+    if (handle)
+        gp_feed_vmm_bind(object, device, offset, bytes, handle);
+}
+
 static void on_multicast_bind_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastBindMem *params = GP_PARAMS(call, cuMulticastBindMem);
     if (gp_call_ok(call))
-        gp_feed_vmm_bind(params->mcHandle, params->mcOffset, params->memHandle);
+        bind_memory(params->mcHandle, GP_DEVICE_UNKNOWN, params->mcOffset, params->size, params->memHandle);
 }
 const struct gp_handler gp_on_multicast_bind = {NULL, on_multicast_bind_exit};
+
+static void on_multicast_bind_v2_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMulticastBindMem_v2 *params = GP_PARAMS(call, cuMulticastBindMem_v2);
+    if (gp_call_ok(call))
+        bind_memory(params->mcHandle, params->dev, params->mcOffset, params->size, params->memHandle);
+}
+const struct gp_handler gp_on_multicast_bind_v2 = {NULL, on_multicast_bind_v2_exit};
 
 static void on_multicast_bind_addr_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastBindAddr *params = GP_PARAMS(call, cuMulticastBindAddr);
     if (gp_call_ok(call))
-        gp_feed_vmm_bind(params->mcHandle, params->mcOffset, gp_feed_vmm_handle_at(params->memptr));
+        bind_memory(params->mcHandle, GP_DEVICE_UNKNOWN, params->mcOffset, params->size,
+                    gp_feed_vmm_handle_at(params->memptr));
 }
 const struct gp_handler gp_on_multicast_bind_addr = {NULL, on_multicast_bind_addr_exit};
+
+static void on_multicast_bind_addr_v2_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMulticastBindAddr_v2 *params = GP_PARAMS(call, cuMulticastBindAddr_v2);
+    if (gp_call_ok(call))
+        bind_memory(params->mcHandle, params->dev, params->mcOffset, params->size,
+                    gp_feed_vmm_handle_at(params->memptr));
+}
+const struct gp_handler gp_on_multicast_bind_addr_v2 = {NULL, on_multicast_bind_addr_v2_exit};
 
 static void on_multicast_unbind_exit(struct gp_call *call)
 {
     const struct gp_params_cuMulticastUnbind *params = GP_PARAMS(call, cuMulticastUnbind);
     if (gp_call_ok(call))
-        gp_feed_vmm_unbind(params->mcHandle, params->mcOffset, params->dev);
+        gp_feed_vmm_unbind(params->mcHandle, params->dev, params->mcOffset, params->size);
 }
 const struct gp_handler gp_on_multicast_unbind = {NULL, on_multicast_unbind_exit};
+
+/* ---- logical endpoints ---------------------------------------------------------------------------------------- */
+
+/* Their ids are small numbers of their own; no allocation handle has the top bit. */
+static uint64_t endpoint_object(uint32_t id)
+{
+    return 1ull << 63 | id;
+}
+
+static void on_endpoint_bind_exit(struct gp_call *call)
+{
+    const struct gp_params_cuLogicalEndpointBindMem *params = GP_PARAMS(call, cuLogicalEndpointBindMem);
+    if (gp_call_ok(call))
+        bind_memory(endpoint_object(params->leId), params->dev, params->offset, params->size, params->memHandle);
+}
+const struct gp_handler gp_on_endpoint_bind = {NULL, on_endpoint_bind_exit};
+
+static void on_endpoint_bind_addr_exit(struct gp_call *call)
+{
+    const struct gp_params_cuLogicalEndpointBindAddr *params = GP_PARAMS(call, cuLogicalEndpointBindAddr);
+    if (gp_call_ok(call))
+        bind_memory(endpoint_object(params->leId), params->dev, params->offset, params->size,
+                    gp_feed_vmm_handle_at((uint64_t)(uintptr_t)params->ptr));
+}
+const struct gp_handler gp_on_endpoint_bind_addr = {NULL, on_endpoint_bind_addr_exit};
+
+static void on_endpoint_unbind_exit(struct gp_call *call)
+{
+    const struct gp_params_cuLogicalEndpointUnbind *params = GP_PARAMS(call, cuLogicalEndpointUnbind);
+    if (gp_call_ok(call))
+        gp_feed_vmm_unbind(endpoint_object(params->leId), params->dev, params->offset, params->size);
+}
+const struct gp_handler gp_on_endpoint_unbind = {NULL, on_endpoint_unbind_exit};
+
+static void on_endpoint_destroy_exit(struct gp_call *call)
+{
+    if (gp_call_ok(call))
+        gp_feed_vmm_unbind_all(endpoint_object(GP_PARAMS(call, cuLogicalEndpointDestroy)->leId));
+}
+const struct gp_handler gp_on_endpoint_destroy = {NULL, on_endpoint_destroy_exit};

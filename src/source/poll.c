@@ -145,7 +145,7 @@ static void poll_pools(uint64_t devices)
         if (!(devices >> i & 1))
             continue;
         if (driver.device_default_pool && driver.device_default_pool(&pool, i) == 0 && pool)
-            gp_feed_poll_pool_found((uint64_t)(uintptr_t)pool, i);
+            gp_feed_pool_found((uint64_t)(uintptr_t)pool, i, 0);
     }
     unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
     for (unsigned i = 0; i < count; i++)
@@ -197,6 +197,15 @@ static void poll_oom(void)
     gp_feed_poll_oom_leave(known ? (int64_t)free_bytes : -1, known ? (int64_t)total_bytes : -1);
 }
 
+static int64_t poll_device_total(int ordinal)
+{
+    size_t total = 0;
+    int device;
+    bool known = ordinal >= 0 && ordinal < (int)GP_WIRE_GPUS && driver.device_get && driver.device_total &&
+                 driver.device_get(&device, ordinal) == 0 && driver.device_total(&total, device) == 0;
+    return known ? (int64_t)total : -1;
+}
+
 /* Here and not where it failed: a log may block, a callback may not. */
 static void poll_oom_log(void)
 {
@@ -204,7 +213,9 @@ static void poll_oom_log(void)
     char page[GP_OOM_PAGE_BYTES], *rest = page, *line;
     if (!gp_feed_poll_oom_report(&oom))
         return;
-    gp_oom_page(page, sizeof(page), &(struct gp_oom_facts){.oom = &oom, .untracked_bytes = -1});
+    gp_oom_page(
+        page, sizeof(page),
+        &(struct gp_oom_facts){.oom = &oom, .total_bytes = poll_device_total(oom.device), .untracked_bytes = -1});
     while ((line = strsep(&rest, "\n")))
         if (*line)
             gp_log(GP_LOG_INFO, "%s", line);

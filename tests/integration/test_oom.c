@@ -21,11 +21,13 @@
 
 TestSuite(oom, .timeout = 60);
 
+static const char *oom_sim = "--sim=memory=1GiB";
+
 /* `gpuprof run --sim=memory=1GiB OPTIONS oom_fail ARGUMENT`; wrapped lines of stderr are joined. */
 static int oom_run(struct spawn_result *result, const char *program, const char *argument, const char *one,
                    const char *two, const char *environment)
 {
-    const char *argv[10] = {path_command(), "run", "--sim=memory=1GiB"};
+    const char *argv[10] = {path_command(), "run", oom_sim};
     const char *env[] = {environment, NULL};
     int count = 3;
     size_t used = 0;
@@ -128,6 +130,28 @@ Test(oom, a_limit_is_named_and_the_larger_one_works)
     spawn_result_free(&result);
     cr_expect_eq(oom_run(&result, "oom_fail", "half", "--allocator=passthrough", NULL, "GPUPROF_MEMORY_LIMIT=700MiB"),
                  2);
+    spawn_result_free(&result);
+}
+
+/* As in a cgroup whose dmem.max is 1 GiB, with a driver of CUDA 13.4. */
+Test(oom, a_limit_of_the_driver_is_named)
+{
+    char path[] = "/tmp/gpuprof-test-XXXXXX", setting[64], text[8192] = "";
+    struct spawn_result result;
+    int fd = mkstemp(path);
+
+    cr_assert_geq(fd, 0);
+    snprintf(setting, sizeof(setting), "GPUPROF_LOG=info:%s", path);
+    oom_sim = "--sim=memory=2GiB,limit=1GiB";
+    cr_expect_eq(oom_run(&result, "oom_fail", "half", NULL, NULL, setting), 2);
+    SAYS(PAGE "cuMemAlloc_v2 asked for 896 MiB");
+    SAYS("limit 1 GiB of the device's 2 GiB, set for this process's cgroup or by MPS; 0 B of it free then");
+    SAYS("- raise the cgroup's limit");
+    SAYS_NOT("in total");
+    cr_expect_gt(read(fd, text, sizeof(text) - 1), 0);
+    cr_expect(strstr(text, "1 GiB of the device's 2 GiB") != NULL, "%s", text);
+    close(fd);
+    unlink(path);
     spawn_result_free(&result);
 }
 

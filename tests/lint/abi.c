@@ -27,6 +27,7 @@
 #define SAME_NUMBER(_ours, _theirs) _Static_assert((int)(_ours) == (int)(_theirs), #_ours)
 
 /* Every row of hooks.def: callback id, size and each parameter. */
+#define GP_HOOK_NAMED(_name, _handler, ...) /* newer than the headers */
 #define GP_HOOK(_id, _name, _handler, ...)                                                                             \
     SAME_NUMBER(_id, CUPTI_DRIVER_TRACE_CBID_##_name);                                                                 \
     SAME_SIZE(struct gp_params_##_name, _name##_params);
@@ -58,6 +59,10 @@ SAME_FIELD(struct gp_cu_alloc_node, bytes, CUDA_MEM_ALLOC_NODE_PARAMS, bytesize)
 SAME_FIELD(struct gp_cu_alloc_node, address, CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
 SAME_SIZE(struct gp_cu_node_params, CUgraphNodeParams);
 SAME_FIELD(struct gp_cu_node_params, alloc, CUgraphNodeParams, alloc);
+SAME_FIELD(struct gp_cu_node_params, child, CUgraphNodeParams, graph);
+SAME_FIELD(struct gp_cu_child_node, ownership, CUDA_CHILD_GRAPH_NODE_PARAMS, ownership);
+SAME_NUMBER(GP_CU_CHILD_MOVED, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+SAME_NUMBER(GP_CU_NODE_CHILD, CU_GRAPH_NODE_TYPE_GRAPH);
 SAME_NUMBER(GP_CU_NODE_ALLOC, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 SAME_NUMBER(GP_CU_NODE_FREE, CU_GRAPH_NODE_TYPE_MEM_FREE);
 SAME_SIZE(struct gp_cu_ipc_handle, CUipcMemHandle);

@@ -37,7 +37,7 @@ static void addresses(void)
     look("cuMemAdvise", 7000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     look("cuNothing", 12000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     look("", 0, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    CHECK_EQ(cuGetProcAddress("cuInit", &any, 13010, 0, &status), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuGetProcAddress("cuInit", &any, 13050, 0, &status), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void names(void)
@@ -51,7 +51,7 @@ static void names(void)
     CHECK_EQ(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
     CHECK(text == NULL);
     CHECK_OK(cuDriverGetVersion(&version));
-    CHECK_EQ(version, 13000);
+    CHECK_EQ(version, 13040);
 }
 
 static void faults(void)

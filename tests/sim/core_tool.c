@@ -66,7 +66,7 @@ static void subscribe(const struct sim_tool_table *t)
     t->attach(on_call, on_event, log_);
     CHECK_EQ(t->enable(SIM_TOOL_DRIVER, 243, 1), 0);
     CHECK_EQ(t->enable(SIM_TOOL_DRIVER, 0, 1), -22);
-    CHECK_EQ(t->enable(SIM_TOOL_DRIVER, 807, 1), -22);
+    CHECK_EQ(t->enable(SIM_TOOL_DRIVER, SIM_TOOL_DRIVER_IDS, 1), -22);
     CHECK_EQ(t->enable_domain(SIM_TOOL_RESOURCE, 1), 0);
 }
 

@@ -35,7 +35,7 @@ static void callback_ids(void)
     CHECK_EQ(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, 549);
     CHECK_EQ(CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, 612);
     CHECK_EQ(CUPTI_DRIVER_TRACE_CBID_cuMemSetMemPool, 803);
-    CHECK_EQ(CUPTI_DRIVER_TRACE_CBID_SIZE, 807);
+    CHECK_EQ(CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem_v2, 807); /* the first that 13.0 has not */
     CHECK_EQ(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, 20);
     CHECK_EQ(CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020, 164);
     CHECK_EQ(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, 374);

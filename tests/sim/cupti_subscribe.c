@@ -66,7 +66,7 @@ static void parameters(void)
 
 static void enabling(void)
 {
-    static const uint32_t sizes[] = {0, 807, 523, 24, 3, 50, 4};
+    static const uint32_t sizes[] = {0, CUPTI_DRIVER_TRACE_CBID_SIZE, 523, 24, 3, 50, 4};
     CUpti_SubscriberHandle handle = NULL;
     uint32_t on = 7;
 

@@ -17,7 +17,7 @@ static void devices(void)
     CHECK_EQ(cudaRuntimeGetVersion(&version), cudaSuccess);
     CHECK_EQ(version, 13000);
     CHECK_EQ(cudaDriverGetVersion(&version), cudaSuccess);
-    CHECK_EQ(version, 13000);
+    CHECK_EQ(version, 13040);
     CHECK_EQ(cudaGetDeviceCount(&number), cudaSuccess);
     CHECK_EQ(number, 1);
     CHECK_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);

@@ -264,6 +264,27 @@ static void with_free_memory(struct gp_wire_oom *oom)
     without_cache(oom);
     oom->free_bytes = GIB;
 }
+static int64_t device_bytes; /* the device's, if the driver's total is less; 0: the same */
+static void in_a_cgroup(struct gp_wire_oom *oom)
+{
+    without_cache(oom);
+    device_bytes = 80 * GIB;
+}
+static void in_a_large_cgroup(struct gp_wire_oom *oom)
+{
+    without_cache(oom);
+    device_bytes = 12 * GIB + 100 * MIB;
+}
+static void too_large_for_the_cgroup(struct gp_wire_oom *oom)
+{
+    too_large(oom);
+    device_bytes = 80 * GIB;
+}
+static void too_large_for_both(struct gp_wire_oom *oom)
+{
+    too_large(oom);
+    device_bytes = 12 * GIB + 512 * MIB;
+}
 static void on_the_host(struct gp_wire_oom *oom)
 {
     oom->device = (int32_t)GP_WIRE_HOST;
@@ -299,6 +320,10 @@ static const struct {
     {"other processes", with_others, BIT(OTHERS), BIT(LESS)},
     {"small other processes", with_small_others, BIT(LESS), BIT(OTHERS)},
     {"free again", with_free_memory, BIT(AGAIN), BIT(LESS) | BIT(OTHERS)},
+    {"in a cgroup", in_a_cgroup, BIT(CAP), BIT(TOO_LARGE) | BIT(LESS)},
+    {"in a cgroup that is nearly the device", in_a_large_cgroup, 0, BIT(CAP)},
+    {"in a cgroup, more than it has", too_large_for_the_cgroup, BIT(CAP), BIT(TOO_LARGE)},
+    {"in a cgroup, more than the device has", too_large_for_both, BIT(TOO_LARGE), BIT(CAP)},
     {"host", on_the_host, BIT(LESS), ~BIT(LESS)},
 };
 
@@ -307,9 +332,11 @@ Test(oom, advice_comes_only_where_it_helps)
     unsigned seen = 0, unseen = 0;
     for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
         struct gp_wire_oom oom = k8s();
+        device_bytes = 0;
         if (advices[i].change)
             advices[i].change(&oom);
         struct gp_oom_facts facts = facts_of(&oom);
+        facts.total_bytes = device_bytes;
         unsigned bits = gp_oom_advise(&facts);
         cr_expect_eq(bits & advices[i].yes, advices[i].yes, "%s: %x", advices[i].name, bits);
         cr_expect_eq(bits & advices[i].no, 0, "%s: %x", advices[i].name, bits);
@@ -322,6 +349,31 @@ Test(oom, advice_comes_only_where_it_helps)
     for (unsigned i = 0; i < GP_ADVICES; i++)
         cr_assert(gp_oom_advice_name(i));
     cr_assert_null(gp_oom_advice_name(GP_ADVICES));
+}
+
+/* The total that the driver answers is not the device's, and the memory beside ours is not that of
+ * the device's other processes. */
+Test(oom, a_limit_of_the_driver_is_not_the_device)
+{
+    struct gp_wire_oom oom = k8s();
+    char page[GP_OOM_PAGE_BYTES];
+    struct gp_oom_sums sums;
+    oom.flags = GP_OOM_DRIVER;
+    oom.reserved_bytes = 10 * GIB;
+    struct gp_oom_facts facts = facts_of(&oom);
+    facts.total_bytes = 80 * GIB;
+    gp_oom_sum(&sums, &facts);
+    cr_assert_eq(sums.total_bytes, 80 * GIB);
+    cr_assert_eq(sums.capped_bytes, 12 * GIB);
+    cr_assert_eq(sums.other_bytes, 2 * GIB - 384 * MIB - 300 * MIB, "of those under the limit");
+    check_page(page, gp_oom_page(page, sizeof(page), &facts));
+    cr_assert(strstr(page, "limit       12 GiB of the device's 80 GiB"), "%s", page);
+    cr_assert(strstr(page, "held by other processes under this limit"), "%s", page);
+    cr_assert_null(strstr(page, "in total"), "%s", page);
+    facts.total_bytes = 0;
+    gp_oom_sum(&sums, &facts);
+    cr_assert_eq(sums.total_bytes, 12 * GIB);
+    cr_assert_eq(sums.capped_bytes, 0);
 }
 
 /* Until NVML reports the size of our context, the owner of the memory beside ours is not known:

@@ -84,8 +84,9 @@ static int spec_word(const char *command, const char *key, const char *value)
     int64_t number;
     if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
         return gp_usage_error(command, "--sim: devices=%s: from 1 to %u", value, GP_WIRE_GPUS);
-    if (strcmp(key, "memory") == 0 && (gp_parse_size(value, &number) != 0 || number <= 0))
-        return gp_usage_error(command, "--sim: memory=%s: not a size (like 512MiB or 16GiB), or out of range", value);
+    if ((strcmp(key, "memory") == 0 || strcmp(key, "limit") == 0) &&
+        (gp_parse_size(value, &number) != 0 || number <= 0))
+        return gp_usage_error(command, "--sim: %s=%s: not a size (like 512MiB or 16GiB), or out of range", key, value);
     if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)
         return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
     if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
@@ -95,7 +96,7 @@ static int spec_word(const char *command, const char *key, const char *value)
 
 static int spec_check(const char *command, const char *spec)
 {
-    static const char *const keys[] = {"devices", "memory", "latency", "faults"};
+    static const char *const keys[] = {"devices", "memory", "limit", "latency", "faults"};
     char *copy = strdup(spec), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
     while (!rc && spec[0] && (word = strsep(&state, ","))) {
@@ -107,7 +108,8 @@ static int spec_check(const char *command, const char *spec)
             known |= strcmp(word, keys[i]) == 0;
         if (!known || !value)
             rc = gp_usage_error(
-                command, "--sim: '%s': expected devices=N, memory=SIZE, latency=zero|typical, faults=FILE", word);
+                command, "--sim: '%s': expected devices=N, memory=SIZE, limit=SIZE, latency=zero|typical, faults=FILE",
+                word);
         else
             rc = spec_word(command, word, value);
     }

@@ -124,6 +124,7 @@ struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */
     char uuid[48];
     char name[64];
     int64_t total_bytes; /* -1 unknown */
+    int64_t limit_bytes; /* what NVML lets this command's cgroup use, if that is less than the total; 0: all */
     int64_t used_bytes;  /* NVML; -1 unknown */
 };
 

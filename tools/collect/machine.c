@@ -133,6 +133,15 @@ int gp_machine_add_nvml(struct gp_system *system, bool only_profiled)
     return rc;
 }
 
+/* In a cgroup with a limit, NVML's total is the limit; processes know the device's size. */
+static void machine_total(struct gp_gpu *gpu, int64_t device_bytes)
+{
+    if (gpu->used_bytes < 0 || device_bytes < 0 || gpu->total_bytes >= device_bytes - device_bytes / 64)
+        return;
+    gpu->limit_bytes = gpu->total_bytes;
+    gpu->total_bytes = device_bytes;
+}
+
 int gp_machine_add_gpus(struct gp_system *system)
 {
     for (int i = 0; i < system->process_count; i++) {
@@ -140,8 +149,11 @@ int gp_machine_add_gpus(struct gp_system *system)
         for (int d = 0; d < process->device_count; d++) {
             const struct gp_device_view *device = &process->devices[d];
             bool known = device->index == (int)GP_WIRE_HOST || !device->identified || !device->uuid[0];
-            for (int g = 0; g < system->gpu_count && !known; g++)
+            for (int g = 0; g < system->gpu_count && !known; g++) {
                 known = strcmp(system->gpus[g].uuid, device->uuid) == 0;
+                if (known)
+                    machine_total(&system->gpus[g], device->total_bytes);
+            }
             if (known)
                 continue;
             struct gp_gpu gpu = {.total_bytes = device->total_bytes, .used_bytes = -1};

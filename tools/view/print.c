@@ -113,6 +113,7 @@ static json_t *json_gpu(const struct gp_model *model, const struct gp_row *row)
     json_object_set_new(object, "uuid", gp_json_text(gpu->uuid));
     json_object_set_new(object, "name", gp_json_text(gpu->name));
     json_object_set_new(object, "total_bytes", gp_json_known(gpu->total_bytes));
+    json_object_set_new(object, "limit_bytes", gp_json_known(gpu->limit_bytes > 0 ? gpu->limit_bytes : -1));
     json_object_set_new(object, "used_bytes", gp_json_known(gpu->used_bytes));
     return json_bytes(object, row);
 }

@@ -120,12 +120,13 @@ json_t *gp_oom_json(const struct gp_process *process)
                   oom_count_json(oom->asked_bytes), "stream", oom->stream ? gp_json_address(oom->stream) : json_null(),
                   "tid", (json_int_t)oom->tid, "after_start_ns", oom_count_json(after_ns));
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s}", "free_bytes", gp_json_known(oom->free_bytes),
-        "total_bytes", gp_json_known(sums.total_bytes), "reserved_bytes", gp_json_known(oom->reserved_bytes),
-        "allocated_bytes", gp_json_known(oom->allocated_bytes), "other_bytes", gp_json_known(sums.other_bytes),
-        "missing_bytes", gp_json_known(sums.missing_bytes), "pool_idle_bytes", gp_json_known(sums.pool_idle_bytes),
-        "graph_idle_bytes", gp_json_known(sums.graph_idle_bytes), "kinds", oom_kinds_json(oom), "cache",
-        oom_cache_json(oom), "holders", holders_json(process), "rest",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s}", "free_bytes", gp_json_known(oom->free_bytes),
+        "total_bytes", gp_json_known(sums.total_bytes), "driver_limit_bytes",
+        gp_json_known(sums.capped_bytes > 0 ? sums.capped_bytes : -1), "reserved_bytes",
+        gp_json_known(oom->reserved_bytes), "allocated_bytes", gp_json_known(oom->allocated_bytes), "other_bytes",
+        gp_json_known(sums.other_bytes), "missing_bytes", gp_json_known(sums.missing_bytes), "pool_idle_bytes",
+        gp_json_known(sums.pool_idle_bytes), "graph_idle_bytes", gp_json_known(sums.graph_idle_bytes), "kinds",
+        oom_kinds_json(oom), "cache", oom_cache_json(oom), "holders", holders_json(process), "rest",
         json_pack("{s:o,s:o}", "bytes", gp_json_known(oom->rest_bytes), "blocks", gp_json_known(oom->rest_count)),
         "advice", oom_advice_json(&facts), "page", page);
     if (!object || !more || json_object_update(object, more) != 0) {

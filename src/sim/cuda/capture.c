@@ -3,6 +3,7 @@
  * work becomes nodes. Called by every file that puts work into streams; captureapi.c has the entry
  * points. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cuda/graph.h"
@@ -103,13 +104,64 @@ CUresult sim_capture_check(void)
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
+static bool sim_recapture_same(const struct sim_stream *s, const struct sim_node *n, const CUgraphNodeParams *params)
+{
+    if (!n || n->params.type != params->type || n->from.count != s->frontier.count)
+        return false;
+    for (size_t i = 0; i < n->from.count; i++)
+        if (n->from.at[i] != s->frontier.at[i])
+            return false;
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return n->params.free.dptr == params->free.dptr;
+    return params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+           (n->params.alloc.bytesize == params->alloc.bytesize &&
+            n->params.alloc.poolProps.location.id == params->alloc.poolProps.location.id);
+}
+
+/* A node comes once more: topology and memory must be as they were; the other parameters may change
+ * if the program's callback agrees.  The real driver's statuses for it are not public: it gets 0. */
+static CUresult sim_recapture_node(struct sim_stream *s, CUgraphNodeParams *params, struct sim_node **out)
+{
+    struct sim_capture *c = s->capture;
+    struct sim_node *n = c->next_node;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!sim_recapture_same(s, n, params)) {
+        sim_capture_invalidate(c);
+        return SIM_RECAPTURE_FAILURE;
+    }
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        params->alloc.dptr = n->params.alloc.dptr;
+    } else if (params->type != CU_GRAPH_NODE_TYPE_MEM_FREE && memcmp(&n->params, params, sizeof *params)) {
+        CUgraphNodeParams before = n->params;
+
+        if (c->callback) {
+            sim_unlock();
+            r = c->callback(c->user, (CUgraphNode)n, &before, params, 0);
+            sim_lock();
+        }
+        sim_params_drop(n);
+        if (r || sim_params_take(n, params)) {
+            sim_capture_invalidate(c);
+            return SIM_RECAPTURE_FAILURE;
+        }
+    }
+    c->next_node = n->next;
+    s->frontier.count = 0;
+    sim_nodes_add(&s->frontier, n);
+    *out = n;
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_capture_node(struct sim_stream *s, CUgraphNodeParams *params, struct sim_node **out)
 {
     struct sim_capture *c = s->capture;
     CUresult r;
 
     if (c->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        return c->again ? SIM_RECAPTURE_FAILURE : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (c->again)
+        return sim_recapture_node(s, params, out);
     r = sim_node_add(c->graph, (const CUgraphNode *)s->frontier.at, s->frontier.count, params, out);
     if (r)
         return r;

@@ -77,6 +77,42 @@ SIM_API6_PTSZ(720, 721, 12030, cuStreamBeginCaptureToGraph, CUstream, hStream, C
     return r ? r : sim_capture_begin(hStream, mode, g, dependencies, numDependencies);
 }
 
+/* The stream's capture gives the nodes of a graph once more, in the order in which they were made. */
+SIM_API5(811, 13030, cuStreamBeginRecaptureToGraph, CUstream, hStream, CUstreamCaptureMode, mode, CUgraph, hGraph,
+         sim_recapture_fn *, callbackFunc, void *, userData)
+{
+    struct sim_graph *g = sim_graph_of(hGraph);
+    CUresult r =
+        g && !g->capture && !g->parent ? sim_capture_begin(hStream, mode, g, NULL, 0) : CUDA_ERROR_INVALID_VALUE;
+
+    if (r)
+        return r;
+    g->capture->again = true;
+    g->capture->next_node = g->first;
+    g->capture->callback = callbackFunc;
+    g->capture->user = userData;
+    return CUDA_SUCCESS;
+}
+
+/* Captures into a command list of a graphics API need one, and this machine has none. */
+SIM_API2(809, 13020, cuStreamBeginCaptureToCig, CUstream, hStream, void *, streamCigCaptureParams)
+{
+    struct sim_stream *s;
+    CUresult r = sim_stream_resolve(hStream, &s);
+
+    if (r || !streamCigCaptureParams)
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+SIM_API1(810, 13020, cuStreamEndCaptureToCig, CUstream, hStream)
+{
+    struct sim_stream *s;
+    CUresult r = sim_stream_resolve(hStream, &s);
+
+    return r ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* ---- end --------------------------------------------------------------------------------------------------------- */
 /* Marks n and all it depends on; each node is put on the stack once. */
 static void sim_mark_past(struct sim_node *n, struct sim_node **stack)
@@ -133,7 +169,9 @@ SIM_API2_PTSZ(497, 498, 10000, cuStreamEndCapture, CUstream, hStream, CUgraph *,
     }
     if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != gettid())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (c->invalid)
+    if (c->again && (c->invalid || c->next_node))
+        r = SIM_RECAPTURE_FAILURE;
+    else if (c->invalid)
         r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!sim_capture_joined(c))
         r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

@@ -95,14 +95,20 @@ struct sim_device *sim_device_get(CUdevice ordinal)
     return ordinal >= 0 && ordinal < sim_device_count ? &sim_devices[ordinal] : NULL;
 }
 
+uint64_t sim_device_most(const struct sim_device *device)
+{
+    return sim_spec.limit && sim_spec.limit < device->total ? sim_spec.limit : device->total;
+}
+
 CUresult sim_device_take(int ordinal, uint64_t bytes)
 {
     struct sim_device *device = &sim_devices[ordinal];
-    if (bytes > device->total)
+    const uint64_t most = sim_device_most(device);
+    if (bytes > most)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (device->used + bytes > device->total)
+    if (device->used + bytes > most)
         sim_pool_reclaim(ordinal);
-    if (device->used + bytes > device->total)
+    if (device->used + bytes > most)
         return CUDA_ERROR_OUT_OF_MEMORY;
     device->used += bytes;
     return CUDA_SUCCESS;

@@ -67,6 +67,9 @@ struct sim_exec {
     struct sim_point last;
 };
 
+/* CUgraphRecaptureCallback of CUDA 13.3: data, node, its parameters so far, those now, a status. */
+typedef CUresult sim_recapture_fn(void *, CUgraphNode, const CUgraphNodeParams *, const CUgraphNodeParams *, int);
+
 struct sim_capture {
     struct sim_capture *next;
     uint64_t id;
@@ -76,6 +79,10 @@ struct sim_capture {
     struct sim_graph *graph;
     bool given; /* the program's own graph (cuStreamBeginCaptureToGraph) */
     bool invalid;
+    bool again;                 /* the nodes of the given graph come once more */
+    struct sim_node *next_node; /* again: which must come next */
+    sim_recapture_fn *callback;
+    void *user;
 };
 
 /* ---- handles (graph.c): graphs, nodes and execs that a program may name ------------------------------------------ */

@@ -115,6 +115,15 @@ SIM_API6(723, 12030, cuGraphAddNode_v2, CUgraphNode *, phGraphNode, CUgraph, hGr
     return r ? r : sim_graph_add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
+/* CUDA 13.4: other checks of a kernel node's context. */
+SIM_API6(824, 13040, cuGraphAddNode_v3, CUgraphNode *, phGraphNode, CUgraph, hGraph, const CUgraphNode *, dependencies,
+         const CUgraphEdgeData *, dependencyData, size_t, numDependencies, CUgraphNodeParams *, nodeParams)
+{
+    CUresult r = sim_edges_plain(dependencyData, numDependencies);
+
+    return r ? r : sim_graph_add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
 SIM_API5(502, 10000, cuGraphAddKernelNode, CUgraphNode *, phGraphNode, CUgraph, hGraph, const CUgraphNode *,
          dependencies, size_t, numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *, nodeParams)
 {

@@ -431,6 +431,11 @@ SIM_API2(713, 12020, cuGraphNodeSetParams, CUgraphNode, hNode, CUgraphNodeParams
     return nodeParams ? sim_params_set(NULL, false, hNode, nodeParams) : CUDA_ERROR_INVALID_VALUE;
 }
 
+SIM_API2(825, 13040, cuGraphNodeSetParams_v2, CUgraphNode, hNode, CUgraphNodeParams *, nodeParams)
+{
+    return nodeParams ? sim_params_set(NULL, false, hNode, nodeParams) : CUDA_ERROR_INVALID_VALUE;
+}
+
 SIM_API3(714, 12020, cuGraphExecNodeSetParams, CUgraphExec, hGraphExec, CUgraphNode, hNode, CUgraphNodeParams *,
          nodeParams)
 {

@@ -125,9 +125,9 @@ SIM_API2(27, 2000, cuMemGetInfo, unsigned int *, free, unsigned int *, total)
     if (!free || !total)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_device *device = &sim_devices[context->device];
-    uint64_t left = device->total - device->used;
+    const uint64_t most = sim_device_most(device), left = most - device->used;
     *free = left > UINT32_MAX ? UINT32_MAX : (unsigned)left; /* the old ABI can say no more */
-    *total = device->total > UINT32_MAX ? UINT32_MAX : (unsigned)device->total;
+    *total = most > UINT32_MAX ? UINT32_MAX : (unsigned)most;
     return CUDA_SUCCESS;
 }
 

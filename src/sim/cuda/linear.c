@@ -235,8 +235,8 @@ SIM_API2(242, 3020, cuMemGetInfo_v2, size_t *, free, size_t *, total)
     if (!free || !total)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_device *device = &sim_devices[context->device];
-    *free = device->total - device->used;
-    *total = device->total;
+    *total = sim_device_most(device);
+    *free = *total - device->used;
     return CUDA_SUCCESS;
 }
 

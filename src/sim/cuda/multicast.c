@@ -9,6 +9,7 @@
 struct sim_bind {
     struct sim_bind *next;
     struct sim_physical *memory;
+    int device;
     size_t offset, size;
 };
 struct sim_multicast {
@@ -76,6 +77,7 @@ SIM_API2(707, 12010, cuMulticastAddDevice, CUmemGenericAllocationHandle, mcHandl
     return CUDA_SUCCESS;
 }
 
+/* ---- binds ------------------------------------------------------------------------------------------------------- */
 static void sim_bind_end(struct sim_bind **at)
 {
     struct sim_bind *b = *at;
@@ -86,31 +88,83 @@ static void sim_bind_end(struct sim_bind **at)
     free(b);
 }
 
-static CUresult sim_bind_add(struct sim_physical *p, size_t offset, struct sim_physical *memory, size_t at, size_t size)
+CUresult sim_bind_add(struct sim_bind **list, int device, size_t offset, struct sim_physical *memory, size_t at,
+                      size_t size)
 {
     struct sim_bind *b;
 
-    if (!p || !memory || memory->multicast || !size || (offset | at | size) % SIM_VMM_GRANULARITY)
+    if (!memory || memory->multicast || !size || (offset | at | size) % SIM_VMM_GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > p->size || offset > p->size - size || size > memory->size || at > memory->size - size)
+    if (size > memory->size || at > memory->size - size || (memory->device != device && memory->device != SIM_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_multicast_complete(p) || memory->device == SIM_HOST || !(p->multicast->devices >> memory->device & 1))
-        return CUDA_ERROR_INVALID_VALUE;
-    for (b = p->multicast->binds; b; b = b->next) /* one device's binds do not overlap */
-        if (b->memory->device == memory->device && offset < b->offset + b->size && b->offset < offset + size)
+    for (b = *list; b; b = b->next) /* one device's binds do not overlap */
+        if (b->device == device && offset < b->offset + b->size && b->offset < offset + size)
             return CUDA_ERROR_INVALID_VALUE;
     b = sim_grow(NULL, sizeof *b);
-    *b = (struct sim_bind){p->multicast->binds, memory, offset, size};
-    p->multicast->binds = b;
+    *b = (struct sim_bind){*list, memory, device, offset, size};
+    *list = b;
     memory->binds++;
     return CUDA_SUCCESS;
+}
+
+static struct sim_bind **sim_bind_find(struct sim_bind **list, int device, size_t offset)
+{
+    while (*list && ((*list)->device != device || (*list)->offset != offset))
+        list = &(*list)->next;
+    return list;
+}
+
+CUresult sim_bind_remove(struct sim_bind **list, int device, size_t offset, size_t size)
+{
+    struct sim_bind *b;
+    size_t covered = 0;
+
+    while (covered < size && (b = *sim_bind_find(list, device, offset + covered)))
+        covered += b->size;
+    if (!size || covered != size)
+        return CUDA_ERROR_INVALID_VALUE;
+    while (covered) {
+        struct sim_bind **at = sim_bind_find(list, device, offset);
+
+        offset += (*at)->size;
+        covered -= (*at)->size;
+        sim_bind_end(at);
+    }
+    return CUDA_SUCCESS;
+}
+
+void sim_bind_remove_all(struct sim_bind **list)
+{
+    while (*list)
+        sim_bind_end(list);
+}
+
+/* device SIM_HOST: the first version of the call names none, so it is the memory's. */
+static CUresult sim_multicast_bind(CUmemGenericAllocationHandle object, int device, size_t offset,
+                                   struct sim_physical *memory, size_t at, size_t size, unsigned long long flags)
+{
+    struct sim_physical *p = sim_multicast_find(object);
+
+    if (device == SIM_HOST && memory)
+        device = memory->device;
+    if (!p || flags || !sim_multicast_complete(p) || device < 0 || !(p->multicast->devices >> device & 1) ||
+        size > p->size || offset > p->size - size)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_bind_add(&p->multicast->binds, device, offset, memory, at, size);
 }
 
 SIM_API6(708, 12010, cuMulticastBindMem, CUmemGenericAllocationHandle, mcHandle, size_t, mcOffset,
          CUmemGenericAllocationHandle, memHandle, size_t, memOffset, size_t, size, unsigned long long, flags)
 {
-    return flags ? CUDA_ERROR_INVALID_VALUE
-                 : sim_bind_add(sim_multicast_find(mcHandle), mcOffset, sim_physical_find(memHandle), memOffset, size);
+    return sim_multicast_bind(mcHandle, SIM_HOST, mcOffset, sim_physical_find(memHandle), memOffset, size, flags);
+}
+
+SIM_API7(807, 13010, cuMulticastBindMem_v2, CUmemGenericAllocationHandle, mcHandle, CUdevice, dev, size_t, mcOffset,
+         CUmemGenericAllocationHandle, memHandle, size_t, memOffset, size_t, size, unsigned long long, flags)
+{
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return sim_multicast_bind(mcHandle, dev, mcOffset, sim_physical_find(memHandle), memOffset, size, flags);
 }
 
 /* Pool memory can be bound on a real driver; here only mapped memory can. */
@@ -120,8 +174,18 @@ SIM_API5(709, 12010, cuMulticastBindAddr, CUmemGenericAllocationHandle, mcHandle
     size_t offset = 0;
     struct sim_physical *memory = sim_physical_at(memptr, &offset);
 
-    return flags ? CUDA_ERROR_INVALID_VALUE
-                 : sim_bind_add(sim_multicast_find(mcHandle), mcOffset, memory, offset, size);
+    return sim_multicast_bind(mcHandle, SIM_HOST, mcOffset, memory, offset, size, flags);
+}
+
+SIM_API6(808, 13010, cuMulticastBindAddr_v2, CUmemGenericAllocationHandle, mcHandle, CUdevice, dev, size_t, mcOffset,
+         CUdeviceptr, memptr, size_t, size, unsigned long long, flags)
+{
+    size_t offset = 0;
+    struct sim_physical *memory = sim_physical_at(memptr, &offset);
+
+    if (!sim_device_get(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return sim_multicast_bind(mcHandle, dev, mcOffset, memory, offset, size, flags);
 }
 
 SIM_API4(710, 12010, cuMulticastUnbind, CUmemGenericAllocationHandle, mcHandle, CUdevice, dev, size_t, mcOffset, size_t,
@@ -129,14 +193,7 @@ SIM_API4(710, 12010, cuMulticastUnbind, CUmemGenericAllocationHandle, mcHandle, 
 {
     struct sim_physical *p = sim_multicast_find(mcHandle);
 
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (struct sim_bind **at = &p->multicast->binds; *at; at = &(*at)->next)
-        if ((*at)->memory->device == dev && (*at)->offset == mcOffset && (*at)->size == size) {
-            sim_bind_end(at);
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_INVALID_VALUE;
+    return p ? sim_bind_remove(&p->multicast->binds, dev, mcOffset, size) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API3(711, 12010, cuMulticastGetGranularity, size_t *, granularity, const CUmulticastObjectProp *, prop,
@@ -154,8 +211,7 @@ SIM_API3(711, 12010, cuMulticastGetGranularity, size_t *, granularity, const CUm
 
 void sim_multicast_end(struct sim_physical *p)
 {
-    while (p->multicast->binds)
-        sim_bind_end(&p->multicast->binds);
+    sim_bind_remove_all(&p->multicast->binds);
     sim_space_unback(p->offset, p->size);
     free(p->multicast);
 }

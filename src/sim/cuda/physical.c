@@ -109,10 +109,13 @@ static CUresult sim_prop_check(const CUmemAllocationProp *prop, int *device)
         prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     *device = SIM_HOST;
-    switch (prop->location.type) {
+    switch ((int)prop->location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
         *device = prop->location.id;
         return sim_device_get(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case SIM_LOCATION_LOCALITY_DOMAIN:
+        *device = prop->location.id & 0xff;
+        return prop->location.id & 0xff00 || !sim_device_get(*device) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
         return CUDA_SUCCESS;

@@ -135,10 +135,13 @@ static CUresult sim_pool_place_of(const CUmemPoolProps *props, int *device)
         return props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE && props->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    switch (l->type) {
+    switch ((int)l->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
         *device = l->id;
         return sim_device_get(l->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case SIM_LOCATION_LOCALITY_DOMAIN:
+        *device = l->id & 0xff;
+        return l->id & 0xff00 || !sim_device_get(*device) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST:
         *device = SIM_HOST;
         return props->handleTypes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

@@ -54,6 +54,12 @@ SIM_API2(773, 12080, cuCheckpointProcessUnlock, int, pid, CUcheckpointUnlockArgs
     return sim_checkpoint_step(pid, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING);
 }
 
+/* Ends the step that copies memory to storage of the program's own, which this process never begins. */
+SIM_API1(826, 13040, cuCheckpointOperationComplete, void *, handle)
+{
+    return handle ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+}
+
 SIM_API2(769, 12080, cuCheckpointProcessGetState, int, pid, CUprocessState *, state)
 {
     if (pid != getpid())

@@ -22,7 +22,7 @@
 #include "api.h"
 #include "tool.h"
 
-#define SIM_VERSION 13000
+#define SIM_VERSION 13040
 #define SIM_KIB     (UINT64_C(1) << 10)
 #define SIM_MIB     (UINT64_C(1) << 20)
 #define SIM_GIB     (UINT64_C(1) << 30)
@@ -46,6 +46,7 @@ void sim_unlock(void);
 struct sim_spec {
     int devices;       /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
     uint64_t memory;   /* bytes of each device */
+    uint64_t limit;    /* bytes that this process may take of each device; 0: all */
     bool latency;      /* false: every call costs 0 virtual ns */
     char faults[4096]; /* path of the fault script, or "" */
 };
@@ -85,6 +86,12 @@ enum sim_kind {
     SIM_VIRTUAL, /* address reservations */
     SIM_KINDS
 };
+/* CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN of CUDA 13.4, which the headers here lack.  The first
+ * byte of the location's id is the device, the second one the domain.  Every simulated device is one
+ * domain. */
+#define SIM_LOCATION_LOCALITY_DOMAIN 6
+#define SIM_RECAPTURE_FAILURE        ((CUresult)918) /* CUDA_ERROR_GRAPH_RECAPTURE_FAILURE of 13.3 */
+
 #define SIM_HOST (-1) /* device number of host memory in the ledger */
 
 /* bytes may be negative; a positive change counts one call of the kind (see sim_ledger_adjust for
@@ -120,6 +127,8 @@ struct sim_device *sim_device_get(CUdevice ordinal); /* NULL: no such device */
  * caller's real granularity. */
 CUresult sim_device_take(int device, uint64_t bytes);
 void sim_device_give(int device, uint64_t bytes);
+/* What cuMemGetInfo says: inside a limit, total and free bytes are the limit's. */
+uint64_t sim_device_most(const struct sim_device *device);
 /* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes
  * given back. */
 uint64_t sim_pool_reclaim(int device);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,memory=16GiB,latency=zero|typical,faults=FILE.
+ * GPUPROF_SIM: devices=2,memory=16GiB,limit=4GiB,latency=zero|typical,faults=FILE.  limit: what one
+ * process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -15,7 +16,7 @@ struct sim_spec sim_spec = {.devices = 1, .memory = 16 * SIM_GIB};
 static int sim_spec_bad(const char *item, const char *why)
 {
     fprintf(stderr,
-            "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes devices=1..%d,memory=SIZE,latency=zero|typical,"
+            "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes devices=1..%d,memory=SIZE,limit=SIZE,latency=zero|typical,"
             "faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
@@ -64,6 +65,9 @@ static int sim_spec_item(char *item)
         if (sim_size_read(value, &sim_spec.memory) != 0 || sim_spec.memory < 64 * SIM_MIB ||
             sim_spec.memory > 1024 * SIM_GIB)
             return sim_spec_bad(item, "not a size between 64MiB and 1TiB");
+    } else if (key == 5 && !strncmp(item, "limit", key)) {
+        if (sim_size_read(value, &sim_spec.limit) != 0 || sim_spec.limit < 64 * SIM_MIB)
+            return sim_spec_bad(item, "not a size of at least 64MiB");
     } else if (key == 7 && !strncmp(item, "latency", key)) {
         if (strcmp(value, "zero") && strcmp(value, "typical"))
             return sim_spec_bad(item, "neither zero nor typical");

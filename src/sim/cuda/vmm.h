@@ -40,6 +40,13 @@ void sim_physical_settle(struct sim_physical *p);
 void sim_physical_mapped(struct sim_physical *p, int64_t size);
 /* The allocation mapped at an address, or NULL; *offset = place inside it. */
 struct sim_physical *sim_physical_at(CUdeviceptr address, size_t *offset);
+/* Memory bound to an object (a multicast object, a logical endpoint) at an offset, for one device. */
+struct sim_bind;
+CUresult sim_bind_add(struct sim_bind **list, int device, size_t offset, struct sim_physical *memory, size_t at,
+                      size_t size);
+/* The binds of the device from offset on, which must cover exactly `size` bytes. */
+CUresult sim_bind_remove(struct sim_bind **list, int device, size_t offset, size_t size);
+void sim_bind_remove_all(struct sim_bind **list);
 void sim_multicast_end(struct sim_physical *p);
 bool sim_multicast_complete(const struct sim_physical *p);
 

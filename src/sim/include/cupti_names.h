@@ -208,7 +208,17 @@
     X(cuMultiKernelCooperativeDomainCreate) X(cuMultiKernelCooperativeDomainDestroy) X(cuCtxGetDevice_v2) \
     X(cuMemcpyBatchAsync_v2) X(cuMemcpyBatchAsync_v2_ptsz) X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) \
     X(cuCtxSynchronize_v2) X(cuMemGetDefaultMemPool) X(cuMemGetMemPool) X(cuMemSetMemPool) \
-    X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetHostAtomicCapabilities) X(cuDriverGetGpuCodeIsaVersion)
+    X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetHostAtomicCapabilities) X(cuDriverGetGpuCodeIsaVersion) \
+    SIM_CUPTI_LATER_NAMES(X)
+
+/* From 807 on: CUDA 13.1 to 13.4, whose ids are not public.  These are the simulator's own. */
+#define SIM_CUPTI_LATER_NAMES(X) \
+    X(cuMulticastBindMem_v2) X(cuMulticastBindAddr_v2) X(cuStreamBeginCaptureToCig) X(cuStreamEndCaptureToCig) \
+    X(cuStreamBeginRecaptureToGraph) X(cuLogicalEndpointIdReserve) X(cuLogicalEndpointIdRelease) \
+    X(cuLogicalEndpointCreate) X(cuLogicalEndpointAddDevice) X(cuLogicalEndpointDestroy) \
+    X(cuLogicalEndpointBindAddr) X(cuLogicalEndpointBindMem) X(cuLogicalEndpointUnbind) X(cuLogicalEndpointExport) \
+    X(cuLogicalEndpointImport) X(cuLogicalEndpointQuery) X(cuLogicalEndpointGetLimits) X(cuGraphAddNode_v3) \
+    X(cuGraphNodeSetParams_v2) X(cuCheckpointOperationComplete)
 
 #define SIM_CUPTI_RUNTIME_NAMES(X) \
     X(cudaDriverGetVersion_v3020) X(cudaRuntimeGetVersion_v3020) X(cudaGetDeviceCount_v3020) \
