@@ -232,7 +232,8 @@ int64_t gpuprof_driver_calls(int device);
  * The functions that torch.cuda.memory.CUDAPluggableAllocator takes, by the setter that takes each: alloc and free are
  * the constructor's; set_init_fn, set_reset_fn (empty_cache), set_memory_fraction_fn, set_base_alloc_fn,
  * set_record_stream_fn, set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool.  PyTorch calls them;
- * libgpuprof-shim.so exports them too.  A failed allocation is NULL, on which PyTorch raises its own error. */
+ * libgpuprof-shim.so exports them too.  A failed allocation raises torch.OutOfMemoryError where PyTorch would not notice
+ * it, and is NULL for other callers. */
 
 struct gpuprof_torch_pool { /* c10::MempoolId_t, by value */
     unsigned long long first, second;

@@ -4,23 +4,31 @@
  *
  *      a = torch.cuda.memory.CUDAPluggableAllocator("libgpuprof.so", "gpuprof_torch_alloc", "gpuprof_torch_free")
  *
- * A failed allocation returns NULL.  PyTorch then raises its own out-of-memory error; our report is in the session.
+ * PyTorch does not check for NULL, so a failed allocation raises torch.OutOfMemoryError (torchhost.c); our report is in
+ * the session.  Below PyTorch's own allocator (a torch.cuda.MemPool) it returns NULL, which that allocator does check: it
+ * empties its cache, tries again and raises the error itself.
  */
 #include "allocator/torch.h"
 #include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/route.h"
 #include "allocator/stream.h"
+#include "allocator/torchhost.h"
 #include "base/log.h"
 
 void *gpuprof_torch_alloc(size_t bytes, int device, void *stream)
 {
     struct gp_async async;
     uint64_t address = 0;
-    if (!bytes || gp_async_enter(&async, device) != 0)
+    if (!bytes)
         return NULL;
-    gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
-    gp_async_leave(&async);
+    uint32_t error = gp_async_enter(&async, device);
+    if (!error) {
+        error = gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+        gp_async_leave(&async);
+    }
+    if (GP_UNLIKELY(error))
+        gp_torch_raise(error, bytes, device, __builtin_return_address(0));
     return (void *)(uintptr_t)address;
 }
 
