@@ -22,7 +22,7 @@ GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stre
     uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    result = gp_async_alloc(&async, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+    result = gp_async_alloc(&async, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, 0, &address);
     gp_async_leave(&async);
     *pointer = (void *)(uintptr_t)address;
     return (int)result;
@@ -36,7 +36,7 @@ GP_EXPORT int gpuprof_free(void *pointer)
     uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
-    bool ours = gp_async_free((uint64_t)(uintptr_t)pointer);
+    bool ours = gp_async_free((uint64_t)(uintptr_t)pointer, false);
     gp_async_leave(&async);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }

@@ -22,9 +22,11 @@ void *gpuprof_torch_alloc(size_t bytes, int device, void *stream)
     uint64_t address = 0;
     if (!bytes)
         return NULL;
+    /* A MemPool's segments are cached by PyTorch, so each is a driver allocation that goes back when PyTorch frees it. */
+    unsigned flags = gp_torch_role() == GP_TORCH_POOL ? GP_REQUEST_DEDICATED : 0;
     uint32_t error = gp_async_enter(&async, device);
     if (!error) {
-        error = gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+        error = gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, flags, &address);
         gp_async_leave(&async);
     }
     if (GP_UNLIKELY(error))
@@ -38,7 +40,7 @@ void gpuprof_torch_free(void *pointer, size_t bytes, int device, void *stream)
     (void)bytes, (void)device, (void)stream; /* the block knows them, and PyTorch passes 0 for bytes at times */
     if (!pointer || gp_async_enter_any(&async) != 0)
         return;
-    if (!gp_async_free((uint64_t)(uintptr_t)pointer))
+    if (!gp_async_free((uint64_t)(uintptr_t)pointer, gp_torch_role() == GP_TORCH_POOL))
         gp_log(GP_LOG_WARN, "PyTorch freed %p, which gpuprof did not allocate: ignored", pointer);
     gp_async_leave(&async);
 }

@@ -76,13 +76,13 @@ static void *torch_open(const char *name)
 /* The program may load PyTorch after the first calls; one that has none by then gets none. */
 #define GP_TORCH_TRIES 64
 
-static uint32_t x_role;  /* enum gp_torch_role; does not change once it is not GP_TORCH_ALONE */
+static uint32_t x_role;  /* does not change once it is not GP_TORCH_ALONE */
 static uint32_t x_tries; /* searches that found no PyTorch */
 
 /* PyTorch refuses to replace an allocator that has served a request, so the answer holds for good. */
-static enum gp_torch_role torch_find_role(void)
+static uint32_t torch_find_role(void)
 {
-    enum gp_torch_role role = GP_TORCH_ALONE;
+    uint32_t role = GP_TORCH_ALONE;
     static const char name[] = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
     void *c10 = torch_open("libc10_cuda.so");
     /* A program in C++ may have the variable's only copy in use (a copy relocation), so that one is looked up first. */
