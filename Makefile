@@ -59,12 +59,13 @@ TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
 SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
+SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
 
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart_static.a
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libcudart_static.a
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -173,6 +174,14 @@ $(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
 $(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
 	$(call simlib,src/sim/cudart/libcudart.map)
 	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
+# The runtime of CUDA 12: the same objects, in which the calls that CUDA 13 changed get other names.
+$(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim/cudart12/forms.names
+	$(call say,LINK,$@)
+	$(Q)$(LD) -r -o $@.new $(filter %.o,$^)
+	$(Q)objcopy --redefine-syms=src/sim/cudart12/forms.names $@.new $@
+	$(Q)rm $@.new
+$(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim/cudart12/libcudart.map
+	$(call simlib,src/sim/cudart12/libcudart.map)
 # The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
 $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	$(call say,AR,$@)

@@ -110,3 +110,36 @@ SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
     *name = function->name;
     return CUDA_SUCCESS;
 }
+
+/* ---- occupancy --------------------------------------------------------------------------------------------------- */
+/* Blocks that fit on one multiprocessor: by threads (whole warps), by number and by shared memory. */
+static CUresult sim_occupancy(int *blocks, CUfunction handle, int block, size_t shared, unsigned flags)
+{
+    const struct sim_function *function = sim_function_find(handle);
+    uint64_t fit;
+
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!blocks || block <= 0 || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+        return CUDA_ERROR_INVALID_VALUE;
+    fit = 2048 / sim_round_up((uint64_t)block, 32);
+    if (fit > 32)
+        fit = 32;
+    shared += (size_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+    if (shared && 233472 / shared < fit)
+        fit = 233472 / shared;
+    *blocks = block > 1024 ? 0 : (int)fit;
+    return CUDA_SUCCESS;
+}
+
+SIM_API4(374, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *, numBlocks, CUfunction, func, int, blockSize,
+         size_t, dynamicSMemSize)
+{
+    return sim_occupancy(numBlocks, func, blockSize, dynamicSMemSize, 0);
+}
+
+SIM_API5(451, 7000, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *, numBlocks, CUfunction, func, int,
+         blockSize, size_t, dynamicSMemSize, unsigned int, flags)
+{
+    return sim_occupancy(numBlocks, func, blockSize, dynamicSMemSize, flags);
+}

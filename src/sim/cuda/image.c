@@ -36,15 +36,19 @@ static size_t sim_elf_size(const char *image)
     return end;
 }
 
+bool sim_image_fat(const char *image)
+{
+    const uint32_t magic = SIM_FATBIN_MAGIC;
+    return strnlen(image, sizeof magic) == sizeof magic && !memcmp(image, &magic, sizeof magic);
+}
+
 size_t sim_image_size(const char *image)
 {
-    uint32_t magic;
     if (!image || !*image)
         return 0;
     if (strncmp(image, ELFMAG, SELFMAG) == 0)
         return sim_elf_size(image);
-    memcpy(&magic, image, strnlen(image, sizeof magic) == sizeof magic ? sizeof magic : 1);
-    if (strnlen(image, sizeof magic) == sizeof magic && magic == SIM_FATBIN_MAGIC) {
+    if (sim_image_fat(image)) {
         struct sim_fatbin header;
         memcpy(&header, image, sizeof header);
         return header.header + header.size;

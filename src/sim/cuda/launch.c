@@ -58,6 +58,9 @@ static void sim_params_look(struct sim_function *f)
     if (f->param_count != -2)
         return;
     f->param_count = -1;
+    /* A compiled program passes arguments of many types: none may be taken for a pointer. */
+    if (image && sim_image_fat(image))
+        f->param_count = 0;
     if (!image || !sim_image_text(image))
         return;
     for (const char *at = strstr(image, ".entry"); at; at = strstr(at + 6, ".entry")) {

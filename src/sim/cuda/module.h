@@ -7,7 +7,9 @@
 
 /* image.c: facts read from an image without running it. */
 size_t sim_image_size(const char *image); /* 0: no image */
-bool sim_image_text(const char *image);   /* PTX */
+/* Code of many generations, packed: neither kernels nor parameters can be read. */
+bool sim_image_fat(const char *image);
+bool sim_image_text(const char *image); /* PTX */
 bool sim_image_kernel(const char *image, size_t size, const char *name);
 char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
 /* Returns one variable of a PTX image per call: *at starts at the image.  False: no more. */

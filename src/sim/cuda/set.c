@@ -94,3 +94,23 @@ SIM_API5_PTDS(254, 416, 3020, cuMemsetD2D32_v2, CUdeviceptr, dstDevice, size_t, 
 {
     return sim_set_plane(dstDevice, dstPitch, ui, 4, Width, Height, NULL, SIM_SUBMIT_SYNC);
 }
+
+/* ---- one word in the order of a stream --------------------------------------------------------------------------- */
+static CUresult sim_set_word(CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags)
+{
+    if (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || at % sizeof value)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_set_line(at, value, sizeof value, 1, stream, 0);
+}
+
+SIM_API4_PTSZ(460, 461, 8000, cuStreamWriteValue32, CUstream, hStream, CUdeviceptr, addr, cuuint32_t, value,
+              unsigned int, flags)
+{
+    return sim_set_word(hStream, addr, value, flags);
+}
+
+SIM_API4_PTSZ(663, 664, 11070, cuStreamWriteValue32_v2, CUstream, hStream, CUdeviceptr, addr, cuuint32_t, value,
+              unsigned int, flags)
+{
+    return sim_set_word(hStream, addr, value, flags);
+}

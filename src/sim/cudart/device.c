@@ -20,7 +20,7 @@ RT_API(RT_NOTHING, 2, cudaRuntimeGetVersion, int *, runtimeVersion)
 {
     if (!runtimeVersion)
         return cudaErrorInvalidValue;
-    *runtimeVersion = CUDART_VERSION;
+    *runtimeVersion = rt_version;
     return cudaSuccess;
 }
 
@@ -179,11 +179,17 @@ static const struct {
     P(major, 75),
     P(minor, 76),
     P(streamPrioritiesSupported, 78),
+    P(globalL1CacheSupported, 79),
+    P(localL1CacheSupported, 80),
     P(regsPerMultiprocessor, 82),
     P(managedMemory, 83),
     P(pageableMemoryAccess, 88),
     P(concurrentManagedAccess, 89),
+    P(computePreemptionSupported, 90),
+    P(canUseHostPointerForRegisteredMem, 91),
+    P(cooperativeLaunch, 95),
     P(hostRegisterSupported, 99),
+    P(maxBlocksPerMultiProcessor, 106),
     P(sparseCudaArraySupported, 112),
     P(memoryPoolsSupported, 115),
     P(memoryPoolSupportedHandleTypes, 119),
@@ -203,6 +209,7 @@ static const struct {
     {offsetof(struct cudaDeviceProp, textureAlignment), 14},
     {offsetof(struct cudaDeviceProp, texturePitchAlignment), 51},
     {offsetof(struct cudaDeviceProp, sharedMemPerMultiprocessor), 81},
+    {offsetof(struct cudaDeviceProp, sharedMemPerBlockOptin), 97},
 };
 
 static void rt_properties_fill(const struct rt_driver *D, struct cudaDeviceProp *prop, int device)
@@ -254,7 +261,7 @@ static cudaError_t rt_entry_point(const struct rt_driver *D, const char *symbol,
 RT_TWINS(RT_INIT, 406, 407, _ptsz, cudaGetDriverEntryPoint, const char *, symbol, void **, funcPtr, unsigned long long,
          flags, enum cudaDriverEntryPointQueryResult *, driverStatus)
 {
-    return rt_entry_point(D, symbol, funcPtr, CUDART_VERSION, flags, driverStatus);
+    return rt_entry_point(D, symbol, funcPtr, rt_version, flags, driverStatus);
 }
 
 RT_TWINS(RT_INIT, 468, 469, _ptsz, cudaGetDriverEntryPointByVersion, const char *, symbol, void **, funcPtr,

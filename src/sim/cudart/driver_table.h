@@ -43,6 +43,8 @@
     X1(cuPointerGetAttributes, 7000, (unsigned int, CUpointer_attribute *, void **, CUdeviceptr))                      \
     X1(cuMemAdvise, 12020, (CUdeviceptr, size_t, CUmem_advise, CUmemLocation))                                         \
     X2(cuMemPrefetchAsync, 12020, 12020, (CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream))                 \
+    X1(cuMemRangeGetAttribute, 8000, (void *, size_t, CUmem_range_attribute, CUdeviceptr, size_t))                     \
+    X1(cuMemRangeGetAttributes, 8000, (void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t))       \
     X1(cuArrayCreate, 3020, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *))                                                \
     X1(cuArray3DCreate, 3020, (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *))                                            \
     X1(cuArrayDestroy, 2000, (CUarray))                                                                                \
@@ -115,6 +117,12 @@
     X2(cuLaunchCooperativeKernel, 9000, 9000,                                                                          \
        (CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,  \
         CUstream, void **))                                                                                            \
+    X2(cuLaunchKernelEx, 11060, 11060, (const CUlaunchConfig *, CUfunction, void **, void **))                         \
+    X1(cuFuncGetAttribute, 2020, (int *, CUfunction_attribute, CUfunction))                                            \
+    X1(cuFuncSetAttribute, 9000, (CUfunction, CUfunction_attribute, int))                                              \
+    X1(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000, (int *, CUfunction, int, size_t, unsigned int))     \
+    X1(cuProfilerStart, 4000, (void))                                                                                  \
+    X1(cuProfilerStop, 4000, (void))                                                                                   \
     X2(cuLaunchHostFunc, 10000, 10000, (CUstream, CUhostFn, void *))                                                   \
     X1(cuLibraryLoadData, 12000,                                                                                       \
        (CUlibrary *, const void *, CUjit_option *, void **, unsigned int, CUlibraryOption *, void **, unsigned int))   \

@@ -283,3 +283,10 @@ RT_API(RT_INIT, 425, cudaDeviceSetGraphMemAttribute, int, device, enum cudaGraph
 {
     return rt_error_from(D->cuDeviceSetGraphMemAttribute(device, (CUgraphMem_attribute)attr, value));
 }
+
+/* The simulated driver does not draw graphs. */
+RT_API(RT_CONTEXT, 408, cudaGraphDebugDotPrint, cudaGraph_t, graph, const char *, path, unsigned int, flags)
+{
+    (void)graph, (void)path, (void)flags;
+    return cudaErrorNotSupported;
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Libraries, kernels and launches in the runtime.  A program without a CUDA compiler has no
- * registered kernels; it gets its kernels from cudaLibraryGetKernel and launches them by handle,
- * which the real runtime takes too.  Any other "function" is refused as an invalid device function. */
+ * Libraries, kernels and launches in the runtime.  A compiled program launches the host stub of a
+ * kernel (register.c).  A program without a CUDA compiler gets its kernels from cudaLibraryGetKernel
+ * and launches them by handle, which the real runtime takes too.  Any other "function" is refused as
+ * an invalid device function. */
 #include "cudart/runtime.h"
 
 #include <pthread.h>
@@ -69,7 +70,7 @@ cudaError_t rt_kernel_function(const void *func, CUfunction *function)
     CUkernel kernel = (CUkernel)(uintptr_t)func;
 
     if (!func || !rt_kernel_known(kernel))
-        return cudaErrorInvalidDeviceFunction;
+        return rt_stub_function(func, function);
     /* The driver takes a kernel where it takes a function. */
     *function = (CUfunction)(uintptr_t)func;
     return cudaSuccess;
@@ -122,4 +123,29 @@ RT_TWINS(RT_CONTEXT, 269, 270, _ptsz, cudaLaunchCooperativeKernel, const void *,
         return status;
     return rt_error_from(D->cuLaunchCooperativeKernel(function, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y,
                                                       blockDim.z, (unsigned)sharedMem, stream, args));
+}
+
+RT_TWINS(RT_CONTEXT, 430, 431, _ptsz, cudaLaunchKernelExC, const cudaLaunchConfig_t *, config, const void *, func,
+         void **, args)
+{
+    CUfunction function;
+    CUlaunchConfig ours;
+    cudaError_t status;
+
+    if (!config)
+        return cudaErrorInvalidValue;
+    status = rt_kernel_function(func, &function);
+    if (status != cudaSuccess)
+        return status;
+    ours = (CUlaunchConfig){.gridDimX = config->gridDim.x,
+                            .gridDimY = config->gridDim.y,
+                            .gridDimZ = config->gridDim.z,
+                            .blockDimX = config->blockDim.x,
+                            .blockDimY = config->blockDim.y,
+                            .blockDimZ = config->blockDim.z,
+                            .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
+                            .hStream = config->stream,
+                            .attrs = config->attrs,
+                            .numAttrs = config->numAttrs};
+    return rt_error_from(D->cuLaunchKernelEx(&ours, function, args, NULL));
 }

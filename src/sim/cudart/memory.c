@@ -177,3 +177,18 @@ RT_TWINS(RT_CONTEXT, 449, 450, _ptsz, cudaMemPrefetchAsync, const void *, devPtr
 {
     return rt_error_from(D->cuMemPrefetchAsync(rt_device_pointer(devPtr), count, rt_location(location), flags, stream));
 }
+
+/* The attributes have the driver's numbers and forms of data. */
+RT_API(RT_CONTEXT, 266, cudaMemRangeGetAttribute, void *, data, size_t, dataSize, enum cudaMemRangeAttribute, attribute,
+       const void *, devPtr, size_t, count)
+{
+    return rt_error_from(
+        D->cuMemRangeGetAttribute(data, dataSize, (CUmem_range_attribute)attribute, rt_device_pointer(devPtr), count));
+}
+
+RT_API(RT_CONTEXT, 267, cudaMemRangeGetAttributes, void **, data, size_t *, dataSizes, enum cudaMemRangeAttribute *,
+       attributes, size_t, numAttributes, const void *, devPtr, size_t, count)
+{
+    return rt_error_from(D->cuMemRangeGetAttributes(data, dataSizes, (CUmem_range_attribute *)attributes, numAttributes,
+                                                    rt_device_pointer(devPtr), count));
+}

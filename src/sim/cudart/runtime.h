@@ -75,6 +75,12 @@ cudaError_t rt_error_from(CUresult result);
 cudaError_t rt_copy3d(const struct cudaMemcpy3DParms *from, CUDA_MEMCPY3D *to);
 cudaError_t rt_kernel_function(const void *func, CUfunction *function);
 
+/* register.c */
+cudaError_t rt_stub_function(const void *host, CUfunction *function);
+
+/* version.c: 1000 x major + 10 x minor */
+extern const int rt_version;
+
 static inline CUdeviceptr rt_device_pointer(const void *pointer)
 {
     return (CUdeviceptr)(uintptr_t)pointer;

@@ -82,6 +82,7 @@
 #define cuMemsetD2D8                      SIM_DS(cuMemsetD2D8_v2)
 #define cuMemsetD2D16                     SIM_DS(cuMemsetD2D16_v2)
 #define cuMemsetD2D32                     SIM_DS(cuMemsetD2D32_v2)
+#define cuStreamWriteValue32              SIM_SZ(cuStreamWriteValue32_v2)
 #define cuStreamBeginCapture              SIM_SZ(cuStreamBeginCapture_v2)
 #define cuStreamGetCaptureInfo            SIM_SZ(cuStreamGetCaptureInfo_v3)
 #define cuStreamUpdateCaptureDependencies SIM_SZ(cuStreamUpdateCaptureDependencies_v2)
