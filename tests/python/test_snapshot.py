@@ -238,9 +238,11 @@ class Mapped(Case):
 
     def commanded(self, *arguments):
         command = os.path.join(os.environ["GPUPROF_TEST_BUILD"], "bin", "gpuprof")
-        subprocess.run([command, "snapshot", *arguments, "-o", self.path], check=True, capture_output=True)
+        done = subprocess.run([command, "snapshot", *arguments, "-o", self.path], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
         checker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_snapshot.py")
-        subprocess.run([sys.executable, checker, self.path], check=True, capture_output=True)
+        done = subprocess.run([sys.executable, checker, self.path], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.path, "rb") as file:
             return pickle.load(file)
 
@@ -266,7 +268,7 @@ class Mapped(Case):
         layout = vmm_layout.Layout()
         try:
             self.expect(self.take(), layout, since)
-            self.expect(self.commanded("-p", str(os.getpid()), "--trace", "0.1"), layout, since)
+            self.expect(self.commanded("-p", str(os.getpid()), "--trace", "1"), layout, since)
         finally:
             layout.end()
         self.assertFalse([s for s in self.take()["segments"] if layout.holds(s["address"])])
