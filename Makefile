@@ -100,9 +100,11 @@ endef
 
 $(B)/obj/src/sim/%.o: src/sim/%.c src/sim/glibc.h $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
-# Preloaded into programs that are not sanitized.
+# PyTorch's exception passes through these functions (src/allocator/torchhost.c).
+$(B)/obj/src/allocator/torch.o $(B)/obj/src/allocator/torchhost.o: TARGET_CFLAGS += -fexceptions
+# Preloaded into programs that are not sanitized.  -O2: a stub is a jump, so its caller is libgpuprof.so's caller.
 $(B)/obj/src/shim/%.o: src/shim/%.c src/base/glibc.h $(STAMP)
-	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM)
+	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM -O2)
 $(B)/obj/src/%.o: src/%.c src/base/glibc.h $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)

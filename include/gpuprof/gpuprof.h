@@ -163,8 +163,10 @@ int gpuprof_mark(const char *name);
  *
  * What torch.cuda.memory_snapshot lists, for all memory of the device.  Of gpuprof's cache: each segment in address
  * order, followed by its blocks, which cover it without gap; a growable one is a range of addresses, of which the
- * unmapped blocks hold no memory.  Of the program's own calls: each as a segment of its own with one live block (memory
- * of cuMemCreate: its handle for an address, the part that is mapped live and the rest idle), in no order. */
+ * unmapped blocks hold no memory.  Of the program's own calls, in no order: each as a segment of its own with one live
+ * block.  Memory of cuMemCreate is listed where it is mapped, as growable segments, each byte once; what is not mapped
+ * has an idle block, with the handle for an address.  A reservation of addresses is a growable segment with one unmapped
+ * block, of kind `virtual`. */
 
 /* gpuprof_piece.what */
 #define GPUPROF_SEGMENT 0u
@@ -232,7 +234,8 @@ int64_t gpuprof_driver_calls(int device);
  * The functions that torch.cuda.memory.CUDAPluggableAllocator takes, by the setter that takes each: alloc and free are
  * the constructor's; set_init_fn, set_reset_fn (empty_cache), set_memory_fraction_fn, set_base_alloc_fn,
  * set_record_stream_fn, set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool.  PyTorch calls them;
- * libgpuprof-shim.so exports them too.  A failed allocation is NULL, on which PyTorch raises its own error. */
+ * libgpuprof-shim.so exports them too.  A failed allocation raises torch.OutOfMemoryError where PyTorch would not notice
+ * it, and is NULL for other callers. */
 
 struct gpuprof_torch_pool { /* c10::MempoolId_t, by value */
     unsigned long long first, second;

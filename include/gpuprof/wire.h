@@ -534,7 +534,9 @@ struct gp_wire_slot {
 
 /* A memfd named GP_WIRE_EXTENTS_NAME: this header, then `count` extents: a segment, then its blocks
  * by address without a gap.  Memory outside our cache's segments is one extent, segment and live
- * block at once (a handle of cuMemCreate that is mapped in part is a segment and two blocks).
+ * block at once; with GPUPROF_GROWABLE it is a mapping of cuMemMap.  A reservation of addresses is a
+ * segment of kind virtual with an unmapped block, and cuMemCreate's memory that is not mapped a
+ * segment with an idle block, at the handle's number.
  * Other threads continue during the walk: memory that is allocated or freed meanwhile may be
  * missing, and a new block at the place of a freed one counts as idle. */
 #define GP_WIRE_EXTENTS_NAME "gpuprof-pieces"

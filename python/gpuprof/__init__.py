@@ -25,6 +25,7 @@ from ._library import is_active
 from ._scope import mark, scope
 from ._snapshot import snapshot
 from ._stats import (
+    empty_cache,
     get_memory_info,
     host_memory_stats,
     host_memory_stats_as_nested_dict,
@@ -52,6 +53,7 @@ __version__ = version()
 __all__ = [
     "DeviceError",
     "compat",
+    "empty_cache",
     "get_memory_info",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",

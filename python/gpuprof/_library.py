@@ -42,6 +42,7 @@ _SIGNATURES = {
     "gpuprof_reset_accumulated_memory_stats": (ctypes.c_int, [ctypes.c_int]),
     "gpuprof_reset_host_memory_stats": (ctypes.c_int, [ctypes.c_int]),
     "gpuprof_mem_get_info": (ctypes.c_int, [ctypes.c_int, _INT64S, _INT64S]),
+    "gpuprof_empty_cache": (ctypes.c_int, [ctypes.c_int]),
     "gpuprof_scope_begin": (ctypes.c_int, [ctypes.c_char_p]),
     "gpuprof_scope_read": (ctypes.c_int, [ctypes.c_int, ctypes.c_int, _INT64S, _INT64S]),
     "gpuprof_scope_end": (ctypes.c_int, [ctypes.c_int]),

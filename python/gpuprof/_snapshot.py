@@ -13,7 +13,7 @@ import os
 import pickle
 import time
 import warnings
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from . import _library, _session
 from ._library import Piece
@@ -22,6 +22,7 @@ _DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or ha
 # GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and
 # virtual memory is not summed.
 _KINDS = frozenset((1, 2, 3, 4, 5))
+_LINEAR, _VMM = 1, 4
 _SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
 _STATES = ("active_allocated", "active_pending_free", "inactive")
 _UNMAPPED = 3
@@ -86,14 +87,39 @@ def _add_block(segment: _Entry, piece: Piece) -> None:
     )
 
 
-def _segments(device: int, pieces: Iterable[Piece]) -> List[_Entry]:
-    """One segment for each run of mapped blocks, as PyTorch shows its expandable segments."""
+def _mappings(device: int, pieces: Iterable[Piece], ranges: Sequence[Tuple[int, int]]) -> List[_Entry]:
+    """The memory that the program maps itself: one segment for each run within a reservation."""
     out: List[_Entry] = []
+    starts = [begin for begin, _ in ranges]
+    end, last = -1, -1
+    for piece in sorted(pieces, key=lambda piece: piece.address):
+        at = bisect.bisect_right(starts, piece.address) - 1
+        within = at if at >= 0 and piece.address < ranges[at][1] else -1
+        if piece.address < end:
+            continue  # an unmap was lost, or happened during the walk
+        if piece.address != end or within != last:
+            out.append(_segment(device, piece, piece.address))
+        _add_block(out[-1], piece)  # its one block is live: state 0, as in the segment's own fields
+        end, last = piece.address + piece.bytes, within
+    return out
+
+
+def _mapped_here(head: Piece) -> bool:
+    return bool(head.flags & _GROWABLE) and not head.flags & _CACHE and head.kind == _VMM
+
+
+def _segments(device: int, pieces: List[Piece], ranges: Sequence[Tuple[int, int]] = ()) -> List[_Entry]:
+    """One segment for each run of mapped blocks, as PyTorch shows its expandable segments.  Memory of
+    cuMemCreate that is not mapped has no address and is left out."""
+    heads = [piece for piece in pieces if piece.what == 0]
+    out = _mappings(device, (head for head in heads if _mapped_here(head)), ranges)
     head: Optional[Piece] = None
     run: Optional[_Entry] = None
     for piece in pieces:
         if piece.what == 0:
             head, run = piece, None
+            if piece.kind == _VMM:
+                head = None
         elif head is None or piece.state == _UNMAPPED:
             run = None
         else:
@@ -139,6 +165,8 @@ def _at_start(events: List[_session.Event], segments: List[Piece]) -> _Known:
     begun: Dict[int, bool] = {}  # does the first event of an address create its segment?
     older: Dict[int, int] = {}
     for event in events:
+        if event.kind != _LINEAR:
+            continue
         if event.type in ends and event.address not in begun:
             older[event.address] = event.bytes
         if event.type in begins + ends:
@@ -154,6 +182,7 @@ class _Trace:
     def __init__(self, known: _Known, offset_ns: int, oom: Optional[_session.Oom]) -> None:
         self.entries: List[_Entry] = []
         self._known = known
+        self._aliases: Set[int] = set()
         self._offset_ns = offset_ns
         self._oom = oom
 
@@ -175,6 +204,22 @@ class _Trace:
             if own:
                 self._add("segment_free", event, event.bytes)
 
+    def _mapping(self, event: _session.Event) -> None:
+        """A mapping of memory that is mapped elsewhere too asked for no bytes: each byte is shown once."""
+        if event.type == _session.SEGMENT_MAP:
+            self._aliases.discard(event.address)
+            if event.requested_bytes == 0:
+                self._aliases.add(event.address)
+                return
+            self._add("segment_map", event, event.bytes)
+            self._add("alloc", event, event.bytes)
+        elif event.address in self._aliases:
+            self._aliases.remove(event.address)
+        else:
+            self._add("free_requested", event, event.bytes)
+            self._add("free_completed", event, event.bytes)
+            self._add("segment_unmap", event, event.bytes)
+
     def _failure(self, event: _session.Event) -> None:
         self._add("oom", event, event.requested_bytes or event.bytes)
         entry, oom = self.entries[-1], self._oom
@@ -195,6 +240,10 @@ class _Trace:
         elif event.type == _session.OOM:
             self._failure(event)
         elif event.type in names:
+            if event.kind == _VMM and event.type in (_session.SEGMENT_MAP, _session.SEGMENT_UNMAP):
+                self._mapping(event)
+            if event.kind != _LINEAR:
+                return  # a handle of cuMemCreate, or memory of another process
             self._add(names[event.type], event, event.bytes)
             if event.type in (_session.SEGMENT_ALLOC, _session.SEGMENT_MAP):
                 self._known.add(event.address, event.bytes)
@@ -245,12 +294,17 @@ def build() -> Dict[str, Any]:
         return {"segments": [], "device_traces": [[]], "allocator_settings": _settings(), "external_annotations": []}
     offset_ns, start_ns = time.time_ns() - time.monotonic_ns(), time.monotonic_ns()
     pieces = [_walk(library, device) for device in range(library.gpuprof_device_count())]
+    ranges = sorted(
+        (piece.address, piece.address + piece.bytes)
+        for piece in (piece for its in pieces for piece in its)
+        if piece.what == 0 and piece.kind not in _KINDS and piece.flags & _GROWABLE
+    )
     session = _session.read()
     events = [event for event in session.events if event.time_ns <= start_ns]  # the walk may have missed later ones
     devices = max([len(pieces), 1] + [event.device + 1 for event in events if event.device < _DEVICES])
     for device in range(devices):
         mine = pieces[device] if device < len(pieces) else []
-        segments += _segments(device, mine)
+        segments += _segments(device, mine, ranges)
         its_events = [event for event in events if event.device == device]
         cached = [piece for piece in mine if piece.what == 0 and piece.flags & _CACHE]
         trace = _Trace(_at_start(its_events, cached), offset_ns, session.oom)

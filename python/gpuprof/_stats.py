@@ -157,6 +157,22 @@ def mem_get_info(device: Device = None) -> Tuple[int, int]:
     return free.value, total.value
 
 
+def empty_cache(device: Device = None) -> None:
+    """Gives the idle memory of gpuprof's allocator back to the driver; None: on every device.
+
+    Waits for the work that still uses freed memory.  `torch.cuda.empty_cache()` empties PyTorch's own
+    cache, or gpuprof's where that is PyTorch's allocator; this function reaches gpuprof's cache
+    wherever it serves: under `gpuprof run --allocator`, below a `torch.cuda.MemPool`, and beside other
+    libraries' calls of cudaMalloc.  Without a cache, and without libgpuprof.so in the process, it does
+    nothing.  Any thread."""
+    library = _library.library()
+    numbers = None if device is None else (_device.number(device),)
+    if library is None or library.gpuprof_active() <= 0:
+        return
+    for number in range(library.gpuprof_device_count()) if numbers is None else numbers:
+        library.gpuprof_empty_cache(number)
+
+
 # ---- pinned host memory ----------------------------------------------------------------------------------------------
 
 

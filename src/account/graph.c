@@ -225,10 +225,28 @@ void gp_feed_graph_gone(uint64_t graph)
         graph_list_gone(graph_disown(graph));
 }
 
+/* Under graph_lock. A node that finds no room in the other list stays where it is: false. */
+static bool graph_relink(uint64_t graph, uint64_t into)
+{
+    struct gp_record owner, list, link;
+    if (!graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner) || !graph_get(GP_SPACE_GRAPH_LIST, owner.link, &list) ||
+        !graph_get(GP_SPACE_GRAPH_LINK, list.link, &link))
+        return false;
+    graph_unlink(link.key);
+    if (graph_link(link.key, link.time_ns, into))
+        return true;
+    graph_link(link.key, link.time_ns, graph); /* the room that the unlink made */
+    return false;
+}
+
 void gp_feed_graph_moved(uint64_t graph, uint64_t into)
 {
-    if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        gp_map_each(gp_accounts.objects, graph_tag, &(struct gp_graph_match){.graph = graph, .tagged = into});
+    bool more = graph != into && __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED);
+    while (more) { /* one node at a time, as above */
+        gp_lock_take(&graph_lock);
+        more = graph_relink(graph, into);
+        gp_lock_give(&graph_lock);
+    }
 }
 
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph)

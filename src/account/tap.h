@@ -31,20 +31,22 @@ bool gp_tap_polled(void);
 
 /* Visits every block that counts as allocated, and every physical allocation, once each, in no
  * order; blocks that are allocated or freed meanwhile may be left out. index: GP_TAP_EVERY for
- * all devices in one walk. visit runs under the map's locks: it must be short and must not call
+ * all devices in one walk. Memory of virtual memory management is visited by its mappings, each
+ * reservation once as a block of kind virtual, and what a handle has beyond its mappings once at
+ * the handle's number. visit runs under the map's locks: it must be short and must not call
  * the accounts. rest runs under no lock, at least once every GP_TAP_REST blocks. */
 #define GP_TAP_EVERY UINT32_MAX
 #define GP_TAP_REST  64u
 struct gp_tap_block {
-    uint64_t address; /* kind vmm: the handle */
+    uint64_t address; /* the handle, for an array and for vmm memory that is not mapped */
     uint64_t bytes, requested_bytes;
-    uint64_t live_bytes; /* bytes of it in use; less than bytes only where vmm memory is not mapped */
-    uint64_t time_ns;    /* when it was allocated */
+    uint64_t time_ns; /* when it was allocated */
     uint32_t site;
     uint8_t kind, device;
     uint8_t owner;
     bool segment; /* a framework's, which contains blocks */
     bool inside;  /* a block of a framework, inside a segment */
+    bool mapped;  /* a mapping of vmm memory */
 };
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));

@@ -14,13 +14,12 @@ struct gp_tap_walk {
 };
 _Static_assert(GP_TAP_REST == GP_MAP_WALK, "tap.h");
 
-static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *record, uint64_t live_bytes)
+static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *record, uint64_t bytes, bool mapped)
 {
     walk->visit(walk->arg, &(struct gp_tap_block){
                                .address = record->key,
-                               .bytes = record->bytes,
+                               .bytes = bytes,
                                .requested_bytes = record->requested_bytes,
-                               .live_bytes = live_bytes,
                                .time_ns = record->time_ns,
                                .site = record->site,
                                .kind = record->kind,
@@ -28,6 +27,7 @@ static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *re
                                .owner = record->owner,
                                .segment = record->segment,
                                .inside = record->space == GP_SPACE_BLOCK,
+                               .mapped = mapped,
                            });
 }
 
@@ -40,16 +40,23 @@ static bool tap_visit_block(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
     if (tap_wants(walk, record) && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
-        tap_visit(walk, record, record->bytes);
+        tap_visit(walk, record, record->bytes, false);
     return false;
 }
 
-/* The mapped part is in use (vmm.c: link is the sum of its mappings). */
-static bool tap_visit_handle(struct gp_record *record, void *arg)
+/* A handle's link is the sum of its mappings.  A mapping's requested bytes are what it added to the mapped memory:
+ * another mapping of the same memory adds nothing (vmm.c). */
+static bool tap_visit_object(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
-    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && tap_wants(walk, record))
-        tap_visit(walk, record, record->link < record->bytes ? record->link : record->bytes);
+    if (!tap_wants(walk, record))
+        return false;
+    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && record->link < record->bytes)
+        tap_visit(walk, record, record->bytes - record->link, false);
+    else if (record->space == GP_SPACE_MAPPING && record->kind == GP_KIND_VMM && record->requested_bytes)
+        tap_visit(walk, record, record->requested_bytes, true);
+    else if (record->space == GP_SPACE_RANGE)
+        tap_visit(walk, record, record->bytes, false);
     return false;
 }
 
@@ -63,5 +70,5 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
 {
     struct gp_tap_walk walk = {index, arg, visit, rest};
     gp_map_each_rest(gp_accounts.blocks, tap_visit_block, tap_rest, &walk);
-    gp_map_each_rest(gp_accounts.objects, tap_visit_handle, tap_rest, &walk);
+    gp_map_each_rest(gp_accounts.objects, tap_visit_object, tap_rest, &walk);
 }

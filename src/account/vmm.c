@@ -4,7 +4,7 @@
  *
  * Record of a handle:   bytes = size, refs = references (create, retain, import), uses = mappings + multicast bindings,
  *                       link = sum of its mappings' sizes.
- * Record of a mapping:  key = address, bytes = size, link = handle.
+ * Record of a mapping:  key = address, bytes = size, link = handle, requested_bytes = what it added to allocated.
  *
  * The memory lives while refs + uses > 0.  Its allocated bytes are share(link) = min(bytes, link), so that two
  * mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
@@ -241,7 +241,8 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .kind = change.after.kind,
         .device = change.after.device,
         .bytes = bytes,
-        .requested_bytes = bytes,
+        /* 0: an alias of memory that is mapped elsewhere. */
+        .requested_bytes = (uint64_t)(change.after.kind == GP_KIND_VMM ? change.share : (int64_t)bytes),
         .time_ns = gp_clock_ns(),
         .link = handle,
         .site = change.after.site,
@@ -371,7 +372,7 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     vmm_move_share(&change, GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
-    mapping->requested_bytes = mapping->bytes;
+    mapping->requested_bytes = mapping->requested_bytes ? mapping->bytes : 0;
     mapping->refs = mapping->uses = mapping->ctx = 0;
     gp_map_insert(gp_accounts.objects, mapping, NULL);
 }

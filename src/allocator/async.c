@@ -86,9 +86,11 @@ static uint64_t async_stream(uint64_t stream)
     return stream == GP_CU_STREAM_LEGACY ? 0 : stream;
 }
 
-uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, uint64_t *address)
+uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, unsigned flags,
+                        uint64_t *address)
 {
-    struct gp_request request = {.bytes = bytes, .stream = async_stream(stream), .shard = gp_thread.number};
+    struct gp_request request = {
+        .bytes = bytes, .stream = async_stream(stream), .shard = gp_thread.number, .flags = flags};
     struct gp_grant grant;
     gp_served_tag(async->served, &request);
     request.pool = gp_route_pool(async->served->device, stream);
@@ -110,16 +112,18 @@ static enum gp_free_order async_order(struct gp_cache *cache, uint64_t address)
     return gp_cache_find(cache, address, &grant) && grant.stream == GP_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED;
 }
 
-bool gp_async_free(uint64_t address)
+bool gp_async_free(uint64_t address, bool at_once)
 {
     unsigned count = gp_served_count();
     struct gp_grant grant;
     for (unsigned i = 0; i < count; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
         struct gp_cache *cache = gp_served_cache(served);
+        if (!cache)
+            continue;
+        enum gp_free_order order = at_once ? GP_FREE_RETURN : async_order(cache, address);
         gp_thread.prompt = 1;
-        bool released =
-            cache && gp_cache_release(cache, address, async_order(cache, address), gp_thread.number, &grant);
+        bool released = gp_cache_release(cache, address, order, gp_thread.number, &grant);
         gp_thread.prompt = 0;
         if (!released)
             continue;

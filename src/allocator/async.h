@@ -29,10 +29,13 @@ void gp_async_leave(const struct gp_async *async);
 /* The same for calls that name no device: served and cache are NULL. */
 uint32_t gp_async_enter_any(struct gp_async *async);
 
-/* Inside gp_async_enter.  api: the function's name for the failure report.  Returns a GP_CU_* number. */
-uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, uint64_t *address);
-/* The next three return false if the address is not in memory of the cache.  Inside gp_async_enter_any. */
-bool gp_async_free(uint64_t address);
+/* Inside gp_async_enter.  api: the function's name for the failure report.  flags: GP_REQUEST_*.  Returns a GP_CU_*
+ * number. */
+uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, unsigned flags,
+                        uint64_t *address);
+/* at_once: the caller caches memory itself, so a driver allocation of its own goes back to the driver.  This and the
+ * next two return false if the address is not in memory of the cache.  Inside gp_async_enter_any. */
+bool gp_async_free(uint64_t address, bool at_once);
 bool gp_async_record_stream(uint64_t address, uint64_t stream);
 /* The driver allocation or address range that contains an address. */
 bool gp_async_base(uint64_t address, uint64_t *base, uint64_t *bytes);

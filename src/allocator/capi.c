@@ -5,6 +5,7 @@
 #include "allocator/route.h"
 #include "allocator/stream.h"
 #include "base/compiler.h"
+#include "base/thread.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 
@@ -22,7 +23,7 @@ GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stre
     uint32_t result = gp_async_enter(&async, device);
     if (result)
         return (int)result;
-    result = gp_async_alloc(&async, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
+    result = gp_async_alloc(&async, "gpuprof_alloc", bytes, (uint64_t)(uintptr_t)stream, 0, &address);
     gp_async_leave(&async);
     *pointer = (void *)(uintptr_t)address;
     return (int)result;
@@ -36,7 +37,7 @@ GP_EXPORT int gpuprof_free(void *pointer)
     uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
-    bool ours = gp_async_free((uint64_t)(uintptr_t)pointer);
+    bool ours = gp_async_free((uint64_t)(uintptr_t)pointer, false);
     gp_async_leave(&async);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
@@ -52,15 +53,26 @@ GP_EXPORT int gpuprof_record_stream(void *pointer, void *stream)
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
 }
 
+/* A device that has no cache gets none, and no context. */
 GP_EXPORT int gpuprof_empty_cache(int device)
 {
     struct gp_async async;
-    uint32_t result = gp_async_enter(&async, device);
+    int handle = 0;
+    uint32_t result = gp_async_enter_any(&async);
     if (result)
         return (int)result;
-    gp_cache_trim(async.cache, 0);
+    uint8_t heed = gp_thread_ignore();
+    result = device >= 0 && gp_driver_real.cuDeviceGet ? gp_driver_real.cuInit(0) : GP_CU_INVALID_VALUE;
+    if (!result)
+        result = gp_driver_real.cuDeviceGet(&handle, device);
+    gp_thread_heed(heed);
+    for (unsigned i = 0; !result && i < gp_served_count(); i++) {
+        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
+        if (cache && gp_served_contexts[i].device == device)
+            gp_cache_trim(cache, 0);
+    }
     gp_async_leave(&async);
-    return 0;
+    return (int)result;
 }
 
 GP_EXPORT int gpuprof_set_memory_fraction(double fraction, int device)

@@ -4,23 +4,33 @@
  *
  *      a = torch.cuda.memory.CUDAPluggableAllocator("libgpuprof.so", "gpuprof_torch_alloc", "gpuprof_torch_free")
  *
- * A failed allocation returns NULL.  PyTorch then raises its own out-of-memory error; our report is in the session.
+ * PyTorch does not check for NULL, so a failed allocation raises torch.OutOfMemoryError (torchhost.c); our report is in
+ * the session.  Below PyTorch's own allocator (a torch.cuda.MemPool) it returns NULL, which that allocator does check: it
+ * empties its cache, tries again and raises the error itself.
  */
 #include "allocator/torch.h"
 #include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/route.h"
 #include "allocator/stream.h"
+#include "allocator/torchhost.h"
 #include "base/log.h"
 
 void *gpuprof_torch_alloc(size_t bytes, int device, void *stream)
 {
     struct gp_async async;
     uint64_t address = 0;
-    if (!bytes || gp_async_enter(&async, device) != 0)
+    if (!bytes)
         return NULL;
-    gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, &address);
-    gp_async_leave(&async);
+    /* A MemPool's segments are cached by PyTorch, so each is a driver allocation that goes back when PyTorch frees it. */
+    unsigned flags = gp_torch_role() == GP_TORCH_POOL ? GP_REQUEST_DEDICATED : 0;
+    uint32_t error = gp_async_enter(&async, device);
+    if (!error) {
+        error = gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, flags, &address);
+        gp_async_leave(&async);
+    }
+    if (GP_UNLIKELY(error))
+        gp_torch_raise(error, bytes, device, __builtin_return_address(0));
     return (void *)(uintptr_t)address;
 }
 
@@ -30,7 +40,7 @@ void gpuprof_torch_free(void *pointer, size_t bytes, int device, void *stream)
     (void)bytes, (void)device, (void)stream; /* the block knows them, and PyTorch passes 0 for bytes at times */
     if (!pointer || gp_async_enter_any(&async) != 0)
         return;
-    if (!gp_async_free((uint64_t)(uintptr_t)pointer))
+    if (!gp_async_free((uint64_t)(uintptr_t)pointer, gp_torch_role() == GP_TORCH_POOL))
         gp_log(GP_LOG_WARN, "PyTorch freed %p, which gpuprof did not allocate: ignored", pointer);
     gp_async_leave(&async);
 }

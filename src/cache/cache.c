@@ -170,11 +170,12 @@ static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool
 }
 
 /* True if this free releases the whole segment. The driver's own free does the waiting then. */
-static bool segment_goes_at_once(const struct gp_cache *cache, const struct gp_block *block)
+static bool segment_goes_at_once(const struct gp_cache *cache, const struct gp_block *block, enum gp_free_order order)
 {
     const struct gp_segment *segment = block->segment;
     return !segment->growable && !segment->heap->pinned && !block->before && !block->after &&
-           (cache->policy.frees_at_once || (cache->policy.only_first && !segment->first_chunk && !segment->dedicated));
+           (cache->policy.frees_at_once || (order == GP_FREE_RETURN && segment->dedicated) ||
+            (cache->policy.only_first && !segment->first_chunk && !segment->dedicated));
 }
 
 static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache, uint64_t address,
@@ -190,10 +191,10 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     struct gp_unlinked_segment dropped;
     *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream,
                              gp_block_tag_of(cache, block)};
-    bool at_once = segment_goes_at_once(cache, block);
-    if (!at_once && block_must_wait(cache, block, order == GP_FREE_UNORDERED)) {
+    bool at_once = segment_goes_at_once(cache, block, order);
+    if (!at_once && block_must_wait(cache, block, order != GP_FREE_ORDERED)) {
         gp_gauges_free(cache, shard, block);
-        gp_wait_for(cache, block, order == GP_FREE_UNORDERED || block->stream == GP_STREAM_DESTROYED);
+        gp_wait_for(cache, block, order != GP_FREE_ORDERED || block->stream == GP_STREAM_DESTROYED);
     } else {
         gp_uses_drop(cache, block);
         gp_gauges_end(cache, shard, block);

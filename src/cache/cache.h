@@ -153,7 +153,9 @@ struct gp_grant {
  * beyond 2^60 fail with GP_BACKEND_OOM and no backend call (PyTorch's rule). */
 uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
 
-enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED };
+/* GP_FREE_RETURN: as unordered; a block that is a backend.allocate of its own also goes back to the
+ * backend at once, for callers that cache memory themselves. */
+enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED, GP_FREE_RETURN };
 
 /* Frees the block that starts at the address and describes it in *out (may be NULL). false: no
  * block of this cache starts there, or it was freed before; nothing changed. */

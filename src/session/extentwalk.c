@@ -13,8 +13,8 @@ _Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAIT
                "gpuprof.h");
 _Static_assert(GP_EXTENT_SEGMENT == GPUPROF_SEGMENT && GP_EXTENT_BLOCK == GPUPROF_BLOCK, "gpuprof.h");
 
-/* Each block of the tap may become three extents. */
-_Static_assert(GP_EXTENTS_REST >= 3 * GP_TAP_REST && GP_EXTENTS_REST >= 2 * GP_CACHE_REST, "extents.h");
+/* Each block of the tap may become two extents. */
+_Static_assert(GP_EXTENTS_REST >= 2 * GP_TAP_REST && GP_EXTENTS_REST >= 2 * GP_CACHE_REST, "extents.h");
 
 struct gp_extents_walking {
     void *arg;
@@ -68,29 +68,22 @@ static bool extents_block(void *arg, const struct gp_cache_block *block)
     return true;
 }
 
-/* A handle that is mapped in part: shown as mapped at its start, since the real part is unknown. */
-static void extents_parts(const struct gp_extents_walking *walk, const struct gp_tap_block *block,
-                          struct gp_wire_extent piece)
+/* A segment with one block that is not live. */
+static void extents_without(const struct gp_extents_walking *walk, struct gp_wire_extent piece, uint8_t state)
 {
-    uint64_t requested = piece.requested_bytes;
     piece.what = GP_EXTENT_SEGMENT;
     piece.requested_bytes = 0;
     walk->visit(walk->arg, &piece);
     piece.what = GP_EXTENT_BLOCK;
-    piece.bytes = block->live_bytes;
-    piece.requested_bytes = requested < block->live_bytes ? requested : block->live_bytes;
-    if (piece.bytes)
-        walk->visit(walk->arg, &piece);
-    piece.state = GPUPROF_IDLE;
-    piece.address += block->live_bytes;
-    piece.bytes = block->bytes - block->live_bytes;
-    piece.requested_bytes = 0;
+    piece.state = state;
+    piece.flags = 0;
     walk->visit(walk->arg, &piece);
 }
 
 static void extents_own(void *arg, const struct gp_tap_block *block)
 {
     const struct gp_extents_walking *walk = arg;
+    bool range = block->kind == GP_KIND_VIRTUAL;
     const struct gp_wire_extent piece = {
         .address = block->address,
         .bytes = block->bytes,
@@ -100,10 +93,11 @@ static void extents_own(void *arg, const struct gp_tap_block *block)
         .what = GP_EXTENT_WHOLE,
         .state = GPUPROF_LIVE,
         .kind = block->kind,
+        .flags = range || block->mapped ? GPUPROF_GROWABLE : 0,
         .device = block->device,
     };
-    if (block->live_bytes < block->bytes)
-        extents_parts(walk, block, piece);
+    if (piece.bytes && (range || (block->kind == GP_KIND_VMM && !block->mapped)))
+        extents_without(walk, piece, range ? GPUPROF_UNMAPPED : GPUPROF_IDLE);
     else if (piece.bytes) /* sparse arrays own no memory */
         walk->visit(walk->arg, &piece);
 }

@@ -9,6 +9,7 @@ checked before anything is loaded, and no opcode that could call code is allowed
 """
 from __future__ import annotations
 
+import bisect
 import json
 import pickle
 import pickletools
@@ -208,6 +209,62 @@ def check_trace(trace: List[Any], segments: List[Any], where: str, found: Findin
     found.expect(freed is None, f"{where}: ends with a free that is not completed")
 
 
+def check_overlaps(segments: List[Any], found: Findings) -> None:
+    """No byte is in two segments: addresses of all devices are in one space."""
+    end, before = 0, ""
+    for segment in sorted(segments, key=lambda segment: segment["address"]):
+        name = f"the segment at {segment['address']:#x} of {segment['total_size']} bytes"
+        found.expect(segment["address"] >= end, f"{name} overlaps {before}")
+        if segment["address"] + segment["total_size"] > end:
+            end, before = segment["address"] + segment["total_size"], name
+
+
+class Held:
+    """Ranges of a trace that exist at one moment, sorted by address."""
+
+    def __init__(self) -> None:
+        self._starts: List[int] = []
+        self._ends: Dict[int, int] = {}
+
+    def overlaps(self, address: int, size: int) -> bool:
+        at = bisect.bisect_left(self._starts, address + size)
+        return at > 0 and self._ends[self._starts[at - 1]] > address
+
+    def add(self, address: int, size: int) -> None:
+        bisect.insort(self._starts, address)
+        self._ends[address] = address + size
+
+    def remove(self, address: int, size: int) -> None:
+        """Any part of the ranges may go: a run of mappings is unmapped in pieces."""
+        at = max(0, bisect.bisect_right(self._starts, address) - 1)
+        while at < len(self._starts) and self._starts[at] < address + size:
+            begin = self._starts[at]
+            end = self._ends[begin]
+            if end <= address:
+                at += 1
+                continue
+            del self._starts[at], self._ends[begin]
+            if begin < address:
+                self.add(begin, address - begin)
+                at += 1
+            if end > address + size:
+                self.add(address + size, end - address - size)
+
+
+def check_once(trace: List[Any], where: str, found: Findings) -> None:
+    """No segment and no block is made over another one that is still there."""
+    segments, blocks = Held(), Held()
+    for number, entry in enumerate(trace):
+        action, held = entry["action"], segments if entry["action"].startswith("segment") else blocks
+        if action in ("segment_alloc", "segment_map", "alloc") and entry["size"]:
+            new = not held.overlaps(entry["addr"], entry["size"])
+            found.expect(new, f"{where}[{number}]: {action} of {entry['size']} bytes at {entry['addr']:#x}, where another one is")
+            if new:
+                held.add(entry["addr"], entry["size"])
+        elif action in ("segment_free", "segment_unmap", "free_completed") and entry["size"]:
+            held.remove(entry["addr"], entry["size"])
+
+
 def check_notes(notes: List[Any], devices: int, found: Findings) -> None:
     open_ones: Dict[Tuple[str, int], int] = {}
     for note in notes:
@@ -230,9 +287,12 @@ def check_content(snapshot: Any, found: Findings) -> None:
     for number, segment in enumerate(snapshot["segments"]):
         check_segment(segment, f"segment {number}", found, known)
         found.expect(0 <= segment["device"] < len(traces), f"segment {number}: device {segment['device']} has no trace")
+    check_overlaps(snapshot["segments"], found)
     for device, trace in enumerate(traces):
         mine = [segment for segment in snapshot["segments"] if segment["device"] == device]
         check_trace(trace, mine, f"trace {device}", found, known)
+        if found.count == 0:
+            check_once(trace, f"trace {device}", found)
     settings = snapshot["allocator_settings"]
     if found.shape(settings, SETTINGS, "settings"):
         divisions = settings["roundup_power2_divisions"]

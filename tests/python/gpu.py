@@ -57,3 +57,42 @@ def host_alloc(size):
 
 def host_free(pointer):
     check(driver().cuMemFreeHost(pointer))
+
+
+# ---- virtual memory management ---------------------------------------------------------------------------------------
+
+
+class _Place(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class _Shape(ctypes.Structure):  # CUmemAllocationProp
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Place), ("win32", ctypes.c_void_p), ("flags", ctypes.c_uint8 * 8)]
+
+
+def reserve(size):
+    pointer = _pointer()
+    check(driver().cuMemAddressReserve(ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_size_t(0), _pointer(0), ctypes.c_uint64(0)))
+    return pointer.value
+
+
+def unreserve(pointer, size):
+    check(driver().cuMemAddressFree(_pointer(pointer), ctypes.c_size_t(size)))
+
+
+def create(size, device=0):
+    handle, shape = _pointer(), _Shape(type=1, location=_Place(1, device))
+    check(driver().cuMemCreate(ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(shape), ctypes.c_uint64(0)))
+    return handle.value
+
+
+def release(handle):
+    check(driver().cuMemRelease(_pointer(handle)))
+
+
+def map_at(pointer, size, handle):
+    check(driver().cuMemMap(_pointer(pointer), ctypes.c_size_t(size), ctypes.c_size_t(0), _pointer(handle), ctypes.c_uint64(0)))
+
+
+def unmap(pointer, size):
+    check(driver().cuMemUnmap(_pointer(pointer), ctypes.c_size_t(size)))

@@ -56,6 +56,10 @@ class Harmless(unittest.TestCase):
             if name.startswith("reset_"):
                 self.assertIsNone(getattr(gpuprof, name)(), name)
 
+    def test_empty_cache_does_nothing(self):
+        self.assertIsNone(gpuprof.empty_cache())
+        self.assertIsNone(gpuprof.empty_cache("cuda:0"))
+
     def test_scope_and_mark(self):
         with gpuprof.scope("a") as scope:
             self.assertEqual(scope.peak_allocated(), 0)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
 """snapshot(): the file meets the requirements of PyTorch's viewers, and its numbers are the process's."""
 import ctypes
+import json
 import os
 import pickle
 import pickletools
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import gpu
 import gpuprof
+import vmm_layout
 from gpu import MIB
 from gpuprof import _library, _session, _snapshot
 
@@ -227,6 +231,59 @@ class Parts(unittest.TestCase):
             trace = _snapshot._Trace(_snapshot._Known({}), 0, oom)
             trace.add(event)
             self.assertEqual((trace.entries[0]["device_free"], trace.entries[0]["size"]), (free, 77))
+
+
+class Mapped(Case):
+    """Memory of cuMemCreate is where it is mapped, in segments as PyTorch's own expandable ones."""
+
+    def commanded(self, *arguments):
+        command = os.path.join(os.environ["GPUPROF_TEST_BUILD"], "bin", "gpuprof")
+        done = subprocess.run([command, "snapshot", *arguments, "-o", self.path], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        checker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_snapshot.py")
+        done = subprocess.run([sys.executable, checker, self.path], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path, "rb") as file:
+            return pickle.load(file)
+
+    def expect(self, snapshot, layout, since=0):
+        """Exactly these expandable segments, and traces that count what they show."""
+        self.check(snapshot)
+        found = {s["address"]: [b["size"] for b in s["blocks"]] for s in snapshot["segments"] if layout.holds(s["address"])}
+        self.assertEqual(found, layout.segments)
+        mine = [s for s in snapshot["segments"] if layout.holds(s["address"])]
+        self.assertTrue(all(s["is_expandable"] and s["allocated_size"] == s["total_size"] for s in mine))
+        self.assertFalse([s for s in snapshot["segments"] if s["address"] in layout.handles])
+        mapped = {}
+        for entry in snapshot["device_traces"][0]:
+            if "addr" in entry and entry["time_us"] >= since and layout.holds(entry["addr"]):
+                step = {"segment_map": 1, "alloc": 1, "free_completed": -1, "segment_unmap": -1, "free_requested": 0}[entry["action"]]
+                mapped[entry["addr"]] = mapped.get(entry["addr"], 0) + step * entry["size"]
+            self.assertFalse(entry["time_us"] >= since and entry.get("addr") in layout.handles, entry)
+        blocks = {b["address"]: 2 * b["size"] for s in mine for b in s["blocks"]}
+        self.assertEqual({address: size for address, size in mapped.items() if size}, blocks)
+
+    def test_now(self):
+        since = time.time_ns() // 1000  # the addresses had other memory before
+        layout = vmm_layout.Layout()
+        try:
+            self.expect(self.take(), layout, since)
+            self.expect(self.commanded("-p", str(os.getpid()), "--trace", "1"), layout, since)
+        finally:
+            layout.end()
+        self.assertFalse([s for s in self.take()["segments"] if layout.holds(s["address"])])
+
+    def test_a_recording(self):
+        recording = self.path + ".gpuprof"
+        here = os.path.dirname(os.path.abspath(__file__))
+        done = subprocess.run(
+            [sys.executable, os.path.join(here, "vmm_layout.py")],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "GPUPROF_RECORD": recording},
+        )
+        layout = vmm_layout.Told(**json.loads(done.stdout))
+        self.expect(self.commanded(recording), layout)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,21 @@ class Allocator(Case):
         ctypes.CFUNCTYPE(None)(inner.functions["set_reset_fn"])()  # torch.cuda.empty_cache()
         self.assertLess(gpuprof.memory_reserved(), reserved)
 
+    def test_empty_cache(self):
+        inner = gpuprof.torch_allocator(SHIM).allocator()
+        for empty in (gpuprof.empty_cache, lambda: gpuprof.empty_cache("cuda:0"), gpuprof.compat.torch.empty_cache):
+            pointer = inner.alloc(30 * MIB, 0, None)
+            inner.free(pointer, 30 * MIB, 0, None)
+            idle = gpuprof.memory_reserved() - gpuprof.memory_allocated()
+            self.assertGreaterEqual(idle, 30 * MIB)
+            gpuprof.empty_cache(1)
+            self.assertEqual(gpuprof.memory_reserved() - gpuprof.memory_allocated(), idle)
+            self.assertIsNone(empty())
+            self.assertEqual(gpuprof.memory_reserved(), gpuprof.memory_allocated())
+        self.assertEqual(gpuprof.memory_reserved(1), 0)
+        with self.assertRaises(gpuprof.DeviceError):
+            gpuprof.empty_cache("cpu:0")
+
     def test_an_older_version_has_fewer_setters(self):
         fake_torch.install(setters=("set_init_fn", "set_reset_fn", "set_record_stream_fn"))
         functions = gpuprof.torch_allocator().allocator().functions

@@ -125,6 +125,7 @@ struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *record
 enum gp_map_block_state { GP_BLOCK_LIVE = 0, GP_BLOCK_IDLE = 2, GP_BLOCK_UNMAPPED = 3 }; /* as GPUPROF_LIVE .. */
 struct gp_map_block {
     uint64_t address, bytes;
+    uint64_t requested_bytes; /* of live blocks; 0 for a mapping of memory that is mapped elsewhere too */
     uint32_t site;
     uint8_t state; /* enum gp_map_block_state */
     uint8_t kind;

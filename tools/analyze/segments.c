@@ -56,6 +56,7 @@ static bool map_blocks(struct gp_map_maker *maker, const struct gp_flow *flow, u
         size_t to = change.what & GP_FLOW_CACHED ? maker->cached_count++ : count - ++maker->own_count;
         maker->live[to] = (struct gp_map_block){.address = change.item->address,
                                                 .bytes = change.item->bytes,
+                                                .requested_bytes = gp_rec_requested(change.item),
                                                 .site = change.item->site,
                                                 .state = GP_BLOCK_LIVE,
                                                 .kind = change.item->kind};

@@ -2,7 +2,8 @@
  *
  * entries.c: turns events into entries of a trace.  Blocks of a cache lie in segments, which have
  * entries of their own. An allocation from the driver lies in no segment, so it becomes a segment
- * of its own with the same lifetime: the viewers show only memory inside segments.
+ * of its own with the same lifetime, and a mapping a part of an expandable segment: the viewers show
+ * only memory inside segments.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
@@ -82,14 +83,22 @@ static bool snap_sane(const struct gp_snap_event *event)
     return event->bytes > 0 && event->bytes <= INT64_MAX && event->address <= INT64_MAX - event->bytes;
 }
 
+/* Only segments of a cache: memory of cuMemCreate is shown where it is mapped, by mappings of its kind. */
 static bool snap_begins(const struct gp_snap_event *event)
 {
-    return event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
+    return event->kind == GP_KIND_LINEAR &&
+           (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP);
 }
 
 static bool snap_ends(const struct gp_snap_event *event)
 {
-    return event->type == GP_EVENT_SEGMENT_FREE || event->type == GP_EVENT_SEGMENT_UNMAP;
+    return event->kind == GP_KIND_LINEAR &&
+           (event->type == GP_EVENT_SEGMENT_FREE || event->type == GP_EVENT_SEGMENT_UNMAP);
+}
+
+static bool snap_maps(const struct gp_snap_event *event)
+{
+    return event->kind == GP_KIND_VMM && (event->type == GP_EVENT_SEGMENT_MAP || event->type == GP_EVENT_SEGMENT_UNMAP);
 }
 
 void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event)
@@ -117,9 +126,8 @@ static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_
 static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *event,
                         int64_t unix_ns)
 {
-    /* Handles of arrays and of physical memory are not addresses. */
-    bool handle = event->kind == GP_KIND_ARRAY || event->kind == GP_KIND_VMM;
-    bool own = handle || !gp_ranges_hold(cached, event->address);
+    /* Handles of arrays are not addresses. */
+    bool own = event->kind == GP_KIND_ARRAY || !gp_ranges_hold(cached, event->address);
     uint64_t requested =
         event->requested_bytes && event->requested_bytes <= event->bytes ? event->requested_bytes : event->bytes;
     if (event->type == GP_EVENT_ALLOC) {
@@ -132,6 +140,28 @@ static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cach
     snap_say(snap, GP_WORD_FREE_COMPLETED, event, requested, unix_ns);
     if (own)
         snap_say(snap, GP_WORD_SEGMENT_FREE, event, event->bytes, unix_ns);
+}
+
+/* A mapping of memory that is mapped elsewhere too asked for no bytes (src/account/vmm.c): each byte is shown once. */
+static void snap_mapping(struct gp_snap *snap, const struct gp_snap_event *event, int64_t unix_ns)
+{
+    if (event->type == GP_EVENT_SEGMENT_MAP) {
+        gp_ranges_remove(&snap->aliases, event->address, event->bytes);
+        if (event->requested_bytes == 0) {
+            gp_ranges_add(&snap->aliases, event->address, event->bytes);
+            return;
+        }
+        snap_say(snap, GP_WORD_SEGMENT_MAP, event, event->bytes, unix_ns);
+        snap_say(snap, GP_WORD_ALLOC, event, event->bytes, unix_ns);
+        return;
+    }
+    if (gp_ranges_hold(&snap->aliases, event->address)) {
+        gp_ranges_remove(&snap->aliases, event->address, event->bytes);
+        return;
+    }
+    snap_say(snap, GP_WORD_FREE_REQUESTED, event, event->bytes, unix_ns);
+    snap_say(snap, GP_WORD_FREE_COMPLETED, event, event->bytes, unix_ns);
+    snap_say(snap, GP_WORD_SEGMENT_UNMAP, event, event->bytes, unix_ns);
 }
 
 void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
@@ -151,6 +181,8 @@ void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const s
         return;
     if ((event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE) && gp_snap_shows(event->kind))
         snap_memory(snap, cached, event, unix_ns);
+    if (snap_maps(event))
+        snap_mapping(snap, event, unix_ns);
     if (!snap_begins(event) && !snap_ends(event))
         return;
     snap_say(snap, actions[event->type], event, event->bytes, unix_ns);

@@ -23,6 +23,7 @@ struct gp_snap_file {
     uint32_t devices; /* entries of device_traces */
     int64_t unix_ns;
     bool expandable;
+    struct gp_snap_mappings mappings;
     /* Of the current device, by address. */
     struct gp_snap_live_block *lives;
     size_t live_count;
@@ -86,7 +87,7 @@ static int file_gather(struct gp_snap_file *file, uint32_t device)
             continue;
         if (event->type == GP_EVENT_ALLOC && recording->peer[i] == GP_REC_NONE)
             file_live(file, event);
-        if (event->type == GP_EVENT_SEGMENT_MAP)
+        if (event->type == GP_EVENT_SEGMENT_MAP && event->kind == GP_KIND_LINEAR)
             file->mapped[file->mapped_count++] = (struct gp_snap_range){event->address, event->address + event->bytes};
     }
     qsort(file->lives, file->live_count, sizeof(*file->lives), file_live_compare);
@@ -175,6 +176,40 @@ static void file_segment(struct gp_snap_file *file, uint32_t index, const struct
     file_end(file, index, segment, begin, end);
 }
 
+static void file_mapping(struct gp_snap_file *file, uint32_t index, const struct gp_map_block *block)
+{
+    uint64_t bytes = block->requested_bytes < block->bytes ? block->requested_bytes : block->bytes;
+    gp_mappings_add(&file->mappings, block->address, bytes, index, block->site);
+    file->expandable = true;
+}
+
+/* The reservations that exist at the end. */
+static int file_reservations(struct gp_snap_file *file)
+{
+    const struct gp_recording *recording = file->recording;
+    bool *ended = calloc(recording->baseline_count + 1, sizeof(*ended));
+    if (!ended)
+        return -ENOMEM;
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        uint32_t peer = recording->peer[i];
+        if (event->kind != GP_KIND_VIRTUAL)
+            continue;
+        if (event->type == GP_EVENT_ALLOC && peer == GP_REC_NONE)
+            gp_mappings_reserve(&file->mappings, event->address, event->bytes);
+        if (event->type == GP_EVENT_FREE && peer != GP_REC_NONE && peer >= recording->event_count &&
+            peer - recording->event_count < recording->baseline_count)
+            ended[peer - recording->event_count] = true;
+    }
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        const struct gp_rec_event *event = &recording->baseline[i];
+        if (event->kind == GP_KIND_VIRTUAL && event->type == GP_EVENT_ALLOC && !ended[i])
+            gp_mappings_reserve(&file->mappings, event->address, event->bytes);
+    }
+    free(ended);
+    return 0;
+}
+
 static int file_device(struct gp_snap_file *file, uint32_t device)
 {
     uint32_t index = file_index(file, device);
@@ -184,9 +219,13 @@ static int file_device(struct gp_snap_file *file, uint32_t device)
         file->devices = index + 1;
     struct gp_segments *all = gp_segments_at(file->recording, device, file->recording->end_ns);
     int rc = all ? file_gather(file, device) : -ENOMEM;
-    for (uint32_t i = 0; !rc && i < all->segment_count; i++)
-        if (gp_snap_shows(all->segments[i].kind))
-            file_segment(file, index, all, &all->segments[i]);
+    for (uint32_t i = 0; !rc && i < all->segment_count; i++) {
+        const struct gp_map_segment *segment = &all->segments[i];
+        if (segment->kind == GP_KIND_VMM && segment->block_count)
+            file_mapping(file, index, &all->blocks[segment->first_block]);
+        else if (gp_snap_shows(segment->kind))
+            file_segment(file, index, all, segment);
+    }
     free(file->lives);
     free(file->mapped);
     file->lives = NULL;
@@ -226,6 +265,7 @@ static void file_traces(struct gp_snap_file *file)
     for (size_t i = recording->event_count; i-- > 0;) {
         uint8_t type = recording->events[i].type;
         uint32_t index = file_index(file, recording->events[i].device);
+        /* gp_snap_undo looks at the cache's segments alone. */
         if (index < GP_WIRE_GPUS && type >= GP_EVENT_SEGMENT_ALLOC && type <= GP_EVENT_SEGMENT_UNMAP) {
             const struct gp_snap_event event = file_event(file, i);
             gp_snap_undo(&file->cached[index], &event);
@@ -289,6 +329,8 @@ int gp_snapshot_recording(int fd, const struct gp_recording *recording, const st
     file->unix_ns = (int64_t)(recording->begin_unix_ns - recording->begin_ns);
     for (uint32_t device = 0; device < recording->device_count && !rc; device++)
         rc = file_device(file, device);
+    rc = rc ? rc : file_reservations(file);
+    gp_mappings_write(snap, &file->mappings);
     file_traces(file);
     gp_snap_settings(snap,
                      &(struct gp_snap_settings){recording->allocator, file_split_limit(recording), file->expandable});
@@ -298,6 +340,8 @@ int gp_snapshot_recording(int fd, const struct gp_recording *recording, const st
         rc = file->cached[i].broken ? -ENOMEM : rc;
         gp_ranges_free(&file->cached[i]);
     }
+    rc = file->mappings.broken ? -ENOMEM : rc;
+    gp_mappings_free(&file->mappings);
     free(file);
     int closed = gp_snap_close(snap, counts);
     return rc ? rc : closed;

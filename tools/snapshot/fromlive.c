@@ -14,6 +14,7 @@ struct gp_snap_live {
     struct gp_entry_ranges cached[GP_WIRE_GPUS]; /* at the end; later moved to the start of the trace */
     uint32_t devices;
     bool expandable;
+    struct gp_snap_mappings mappings;
 };
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -50,6 +51,19 @@ static void live_end(struct gp_snap_live *live, const struct gp_wire_extent *hea
         gp_ranges_add(&live->cached[head->device], begin, end - begin);
 }
 
+/* Memory that the program maps itself is collected, since its runs are known at the end. */
+static void live_whole(struct gp_snap_live *live, const struct gp_wire_extent *piece)
+{
+    if (piece->flags & GPUPROF_GROWABLE) {
+        gp_mappings_add(&live->mappings, piece->address, piece->bytes, piece->device, piece->site);
+        live->expandable = true;
+        return;
+    }
+    live_begin(live, piece, piece->address);
+    live_block(live, piece);
+    gp_snap_segment_end(live->snap);
+}
+
 /* Writes one segment with its blocks from `at` on: one PyTorch segment for each run of mapped
  * memory.  Returns the index of the next segment. */
 static uint64_t live_segment(struct gp_snap_live *live, uint64_t at)
@@ -82,18 +96,21 @@ static void live_segments(struct gp_snap_live *live)
         const struct gp_wire_extent *piece = &pieces->pieces[at];
         if (piece->device < GP_WIRE_GPUS && piece->device >= live->devices)
             live->devices = piece->device + 1;
-        if (piece->device >= GP_WIRE_GPUS) { /* PyTorch has no host device */
-            at++;
+        if (piece->what == GP_EXTENT_SEGMENT && piece->kind == GP_KIND_VIRTUAL)
+            gp_mappings_reserve(&live->mappings, piece->address, piece->bytes);
+        bool placed = piece->flags & GPUPROF_OURS;
+        if (piece->device >= GP_WIRE_GPUS || piece->what == GP_EXTENT_BLOCK ||
+            (piece->what == GP_EXTENT_SEGMENT && !placed)) {
+            at++; /* PyTorch has no host device, and physical memory that is not mapped has no address */
         } else if (piece->what == GP_EXTENT_WHOLE) {
-            live_begin(live, piece, piece->address);
-            live_block(live, piece);
-            gp_snap_segment_end(live->snap);
+            live_whole(live, piece);
             at++;
         } else {
             live->expandable |= (piece->flags & GPUPROF_GROWABLE) != 0;
             at = live_segment(live, at);
         }
     }
+    gp_mappings_write(live->snap, &live->mappings);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
@@ -190,6 +207,8 @@ int gp_snapshot_live(int fd, const struct gp_snapshot_live *in, const struct gp_
         rc = live->cached[i].broken ? -ENOMEM : rc;
         gp_ranges_free(&live->cached[i]);
     }
+    rc = live->mappings.broken ? -ENOMEM : rc;
+    gp_mappings_free(&live->mappings);
     free(live);
     int closed = gp_snap_close(snap, counts);
     return rc ? rc : closed;

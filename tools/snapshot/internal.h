@@ -63,6 +63,12 @@ enum gp_word {
 
 struct gp_snap_memo;
 
+/* The address ranges of the cache's segments; they do not overlap. */
+struct gp_entry_ranges {
+    void *tree;
+    bool broken; /* memory ran out: answers are no longer reliable */
+};
+
 struct gp_snap {
     struct gp_pickled out;
     const struct gp_snapshot_names *names;
@@ -71,6 +77,7 @@ struct gp_snap {
     uint32_t *sites;          /* memo + 1 of a site's frames */
     struct gp_snap_memo *memo;
     struct gp_pickled_list segments, blocks, traces, entries;
+    struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
     /* The segment that is being written. */
     uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
 };
@@ -129,13 +136,26 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
+/* ---- mappings.c: memory that the program maps itself --------------------------------------------------------------- */
+
+struct gp_mapping_table {
+    struct gp_mapping_row *rows;
+    size_t count, room;
+};
+struct gp_snap_mappings {
+    struct gp_mapping_table mapped, reserved;
+    bool broken; /* memory ran out: rows are missing */
+};
+void gp_mappings_add(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes, uint32_t device,
+                     uint32_t site);
+/* A reservation of addresses: mappings of two reservations are not joined. */
+void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes);
+/* Writes one expandable segment for each run of mappings. */
+void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
+void gp_mappings_free(struct gp_snap_mappings *mappings);
+
 /* ---- entries.c: events ------------------------------------------------------------------------------------------- */
 
-/* The address ranges of the cache's segments; they do not overlap. */
-struct gp_entry_ranges {
-    void *tree;
-    bool broken; /* memory ran out: answers are no longer reliable */
-};
 void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);

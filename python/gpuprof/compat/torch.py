@@ -50,6 +50,11 @@ def _index(device: Any) -> int:
         raise RuntimeError(f"gpuprof: invalid device argument {found}: {error}") from None
 
 
+def empty_cache() -> None:
+    """torch.cuda.empty_cache"""
+    _stats.empty_cache()
+
+
 def memory_stats(device: Any = None) -> "OrderedDict[str, int]":
     """torch.cuda.memory_stats"""
     return _stats.memory_stats(_index(device))
