@@ -6,6 +6,7 @@
 
 struct message {
     CUipcMemHandle handle, small[2];
+    CUipcEventHandle event;
     int value;
 };
 
@@ -36,8 +37,15 @@ static int importer(int from, int to)
     CHECK_OK(cuIpcOpenMemHandle(&p, message.small[1], 0)); /* the block, not the piece */
     CHECK_OK(cuMemcpyDtoH(&value, p + 512, sizeof value));
     CHECK_EQ(value, message.value + 1);
+    CUevent event;
+    CHECK_OK(cuIpcOpenEventHandle(&event, message.event));
+    CHECK_OK(cuEventSynchronize(event));
+    CHECK_OK(cuStreamWaitEvent(NULL, event, 0));
+    CHECK_OK(cuEventDestroy(event));
+    memset(&message.event, 0, sizeof message.event);
+    CHECK_EQ(cuIpcOpenEventHandle(&event, message.event), CUDA_ERROR_INVALID_VALUE);
     CHECK(write(to, "x", 1) == 1);
-    check_failed += check_passed < 17;
+    check_failed += check_passed < 22;
     return check_failed != 0;
 }
 
@@ -65,6 +73,12 @@ int main(void)
     CHECK_EQ(cuIpcOpenMemHandle(&managed, message.handle, 0), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQ(cuIpcGetMemHandle(&message.small[0], managed), CUDA_ERROR_INVALID_VALUE);
+    CUevent own, shared;
+    CHECK_OK(cuEventCreate(&own, CU_EVENT_DISABLE_TIMING));
+    CHECK_EQ(cuIpcGetEventHandle(&message.event, own), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuEventCreate(&shared, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    CHECK_OK(cuEventRecord(shared, NULL));
+    CHECK_OK(cuIpcGetEventHandle(&message.event, shared));
     CHECK(write(down[1], &message, sizeof message) == sizeof message);
     close(up[1]);
     CHECK(read(up[0], &byte, 1) == 1);

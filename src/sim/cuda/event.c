@@ -47,7 +47,7 @@ void sim_context_events_end(struct sim_context *c)
     }
 }
 
-SIM_API2(118, 2000, cuEventCreate, CUevent *, phEvent, unsigned int, Flags)
+static CUresult sim_event_create(CUevent *out, unsigned int flags)
 {
     const unsigned int known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     struct sim_context *c;
@@ -56,13 +56,48 @@ SIM_API2(118, 2000, cuEventCreate, CUevent *, phEvent, unsigned int, Flags)
 
     if (r)
         return r;
-    if (!phEvent || Flags & ~known || (Flags & CU_EVENT_INTERPROCESS && !(Flags & CU_EVENT_DISABLE_TIMING)))
+    if (!out || flags & ~known || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
     e = sim_grow(NULL, sizeof *e);
-    *e = (struct sim_event){.next = sim_events, .context = sim_context_owner(c), .flags = Flags};
+    *e = (struct sim_event){.next = sim_events, .context = sim_context_owner(c), .flags = flags};
     sim_events = e;
-    *phEvent = (CUevent)e;
+    *out = (CUevent)e;
     return CUDA_SUCCESS;
+}
+
+SIM_API2(118, 2000, cuEventCreate, CUevent *, phEvent, unsigned int, Flags)
+{
+    return sim_event_create(phEvent, Flags);
+}
+
+/* ---- events of another process ----------------------------------------------------------------------------------- */
+/* Work runs when it is submitted: what another process recorded before it sent the handle has
+ * happened.  So an opened event is one that has passed. */
+#define SIM_EVENT_MAGIC 0x74766573u
+
+SIM_API2(334, 4010, cuIpcGetEventHandle, CUipcEventHandle *, pHandle, CUevent, event)
+{
+    const uint32_t magic = SIM_EVENT_MAGIC;
+    struct sim_event *e;
+    CUresult r = sim_event_find(event, &e);
+
+    if (r)
+        return r;
+    if (!pHandle || !(e->flags & CU_EVENT_INTERPROCESS))
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(pHandle, 0, sizeof *pHandle);
+    memcpy(pHandle, &magic, sizeof magic);
+    return CUDA_SUCCESS;
+}
+
+SIM_API2(335, 4010, cuIpcOpenEventHandle, CUevent *, phEvent, CUipcEventHandle, handle)
+{
+    uint32_t magic;
+
+    memcpy(&magic, &handle, sizeof magic);
+    if (magic != SIM_EVENT_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_event_create(phEvent, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
 }
 
 static CUresult sim_event_destroy(CUevent h)

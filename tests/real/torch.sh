@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Runs a real PyTorch with CUDA, as Debian builds it, on the simulated GPU under gpuprof, and compares gpuprof's numbers with
+# PyTorch's own after every step of the scripts in tests/real/torch.  Before that: the simulator has every function that these
+# libraries want of the runtime and the driver.
+#
+#   tests/real/torch.sh [BUILD] [SCRIPT...]
+#
+# SCRIPT is a name in tests/real/torch without .py.  The packages come from the mirror once (tests/real/torch-root); without it the
+# test is skipped (exit status 77).
+set -u
+cd "$(dirname "$0")/../.."
+build=${1:-build}
+[ $# -eq 0 ] || shift
+sim=$build/lib/gpuprof/sim
+root=$(tests/real/torch-root 2>&1) || { echo "$root" | tail -n 1; exit 77; }
+tests/real/inside "$root" true || exit 77
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+pass() { passed=$((passed + 1)); echo "ok      $1"; }
+fail() { failed=$((failed + 1)); echo "FAILED  $1"; [ -z "${2:-}" ] || tail -n 30 "$2" | sed 's/^/        /'; }
+
+imports() { # every function of the runtime and the driver that a library of the root wants and the simulator lacks
+    nm -D --defined-only "$sim/libcudart.so.12" "$sim/libcuda.so.1" | awk 'NF == 3 {sub(/@.*/, "", $3); print $3}' | sort -u >"$work/have"
+    for library in "$root"/usr/lib/x86_64-linux-gnu/lib{torch,c10,caffe2,tensorpipe,nccl,cu,nv}*.so.*; do
+        [ -L "$library" ] || nm -D --undefined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'
+    done | grep -E '^(__cuda|cuda|cu)[A-Z]' | sort -u >"$work/want"
+    # Names of the other libraries begin with cu, too.
+    for library in "$root"/usr/lib/x86_64-linux-gnu/lib{cu,nv}*.so.*; do
+        [ -L "$library" ] || nm -D --defined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'
+    done | sort -u >"$work/others"
+    comm -23 "$work/want" "$work/have" | comm -23 - "$work/others" >"$work/lacking"
+    if [ ! -s "$work/want" ] || [ -s "$work/lacking" ]; then
+        fail "the simulator's functions: $(wc -l <"$work/want") wanted, lacking:" "$work/lacking"
+    else
+        pass "the simulator has all $(wc -l <"$work/want") functions that the libraries want"
+    fi
+}
+
+script() { # NAME SOURCE
+    local file=tests/real/torch/$1.py spec
+    spec=$(sed -n 's/^# sim: //p' "$file")
+    GPUPROF_SOURCE=$2 PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 \
+        "$build/bin/gpuprof" run --sim${spec:+=$spec} -- tests/real/inside "$root" python3 "$file" >"$work/out" 2>&1 </dev/null
+    local status=$?
+    if [ "$status" = 0 ] && grep -q ' agree$' "$work/out"; then pass "$1 ($2): $(grep ' agree$' "$work/out" | tail -n 1)"; else
+        fail "$1 ($2): exit $status" "$work/out"
+    fi
+}
+
+# What the command reads from outside, while the program stands still.
+viewer() {
+    local pid status
+    mkfifo "$work/go"
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch "$build/bin/gpuprof" run --sim=devices=2 -- tests/real/inside "$root" \
+        python3 tests/real/torch/outside.py >"$work/inside" 2>"$work/error" <>"$work/go" &
+    local job=$!
+    for _ in $(seq 1200); do
+        grep -q '^ready' "$work/inside" && break
+        kill -0 "$job" 2>/dev/null || break
+        sleep 0.1
+    done
+    pid=$(sed -n 's/^pid //p' "$work/inside")
+    "$build/bin/gpuprof" stat --json -p "${pid:-0}" >"$work/stat" 2>>"$work/error"
+    echo >"$work/go"
+    wait "$job"
+    status=$?
+    # Each line of the script: device, name of a statistic, PyTorch's value.
+    awk '$1 == "is"' "$work/inside" | while read -r _ device key value; do
+        python3 -c '
+import json, sys
+device, key, value = int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
+    if one["device"] == device and one["stats"][key] != value:
+        print(f"device {device}: {key}: gpuprof stat says {one['"'stats'"'][key]}, PyTorch {value}")
+' "$work/stat" "$device" "$key" "$value"
+    done >"$work/differ" 2>&1
+    if [ "$status" = 0 ] && [ -s "$work/stat" ] && grep -q '^is' "$work/inside" && [ ! -s "$work/differ" ]; then
+        pass "gpuprof stat says the same from outside"
+    else
+        fail "gpuprof stat from outside (exit $status)" "$work/differ"
+        tail -n 5 "$work/error"
+    fi
+}
+
+if [ $# -gt 0 ]; then
+    for name; do script "$name" cupti; done
+else
+    imports
+    for file in tests/real/torch/*.py; do
+        name=$(basename "$file" .py)
+        case $name in common | outside) ;; *) script "$name" cupti ;; esac
+    done
+    for name in basic streams expandable; do script "$name" hooks; done
+    viewer
+fi
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]
