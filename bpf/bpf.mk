@@ -6,7 +6,7 @@ BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 BPF_ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
 BPF_OBJ := $(B)/gen/gpuprof.bpf.o
 BPF_SKEL := $(B)/gen/gpuprof.skel.h
-$(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h include/gpuprof/maps.h include/gpuprof/batch.h include/gpuprof/wire.h
+$(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h bpf/events.h include/gpuprof/maps.h include/gpuprof/batch.h include/gpuprof/wire.h
 	$(call say,BPF,$@)
 	@mkdir -p $(@D)
 	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -97,7 +98,7 @@ static void modules_elf(struct gp_module *module, struct gp_modules_work *work, 
 static int modules_open(struct gp_modules_work *work, const struct gp_module_file *file)
 {
     struct stat status;
-    char held_path[32];
+    char held_path[64];
     if (work->open)
         return work->open(work->proc, file);
     snprintf(work->full, sizeof(work->full), "%s/root%s", work->proc, file->path);
@@ -105,8 +106,14 @@ static int modules_open(struct gp_modules_work *work, const struct gp_module_fil
     if (held < 0)
         return -1;
     if (fstat(held, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == file->inode) {
-        snprintf(held_path, sizeof(held_path), "/proc/self/fd/%d", held);
+        /* The recorder in the profiled process has a table of descriptors of its own, so this is not
+         * /proc/self/fd. Before Linux 3.17 there is no thread-self. */
+        snprintf(held_path, sizeof(held_path), "/proc/thread-self/fd/%d", held);
         fd = open(held_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0 && errno == ENOENT) {
+            snprintf(held_path, sizeof(held_path), "/proc/self/task/%d/fd/%d", (int)syscall(SYS_gettid), held);
+            fd = open(held_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        }
     }
     close(held);
     return fd;

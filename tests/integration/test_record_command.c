@@ -109,6 +109,21 @@ static int64_t linear_bytes(const struct gp_recording *r)
     return bytes;
 }
 
+/* Waits until the file names the mapped objects: they are read with the first stack. */
+static void modules_wait(void)
+{
+    for (int i = 0; i < 500; i++) {
+        struct gp_recording *r = NULL;
+        char why[256];
+        bool has = gp_recording_open(&r, file, why, sizeof(why), NULL, NULL) == 0 && r->module_count > 0;
+        gp_recording_free(r);
+        if (has)
+            return;
+        usleep(20000);
+    }
+    cr_assert_fail("no objects are recorded");
+}
+
 /* Only /proc/PID/map_files still has its file. */
 Test(record_command, build_ids_of_a_deleted_program_are_recorded, .init = work_begin, .fini = work_end)
 {
@@ -126,7 +141,7 @@ Test(record_command, build_ids_of_a_deleted_program_are_recorded, .init = work_b
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     cr_assert_eq(unlink(path), 0);
     pid_t recorder = record_start(spawn.held[0], file, STDERR_FILENO, NULL);
-    file_wait(-1, file, 200);
+    modules_wait();
     spawn_finish(&spawn, &result);
     record_wait(recorder);
     struct gp_recording *r = record_open(file);

@@ -102,7 +102,8 @@ Test(foreign, a_name_stays_in_its_root_and_only_a_regular_file_is_opened)
     shell("mkfifo pipe root/pipe && ln -s %s/pipe root/outpipe && printf x >root/short", folder);
     watch_open("pipe");
     watch_open("root/pipe");
-    const char *root = strdup(in("root"));
+    char root[512];
+    snprintf(root, sizeof(root), "%s", in("root"));
     cr_expect_str_eq(first_word(root, "/lib/file"), "inside");
     cr_expect_str_eq(first_word(root, "/absolute"), "inside");
     cr_expect_str_eq(first_word(root, "/dots"), "inside");
@@ -234,23 +235,25 @@ Test(foreign, a_build_id_is_not_read_through_a_link_out_of_the_root)
 static const char *look(const char *name)
 {
     static char text[64];
+    char path[512];
     struct gp_intern intern = {0};
+    snprintf(path, sizeof(path), "%s", in(name));
     struct gp_object object;
     struct gp_object_frame frames[GP_INLINES];
-    const struct gp_object_source source = {.root = "", .path = strdup(in(name)), .build_id = ""};
+    const struct gp_object_source source = {.root = "", .path = path, .build_id = ""};
     char line[600];
     unsigned long offset = 0;
     cr_assert_eq(gp_object_open(&object, &intern, &source), GP_OBJECT_OTHER, "the build id must be given");
-    snprintf(line, sizeof(line), "nm %s | sed -n 's/ T probe//p'", source.path);
+    snprintf(line, sizeof(line), "nm %s | sed -n 's/ T probe//p'", path);
     FILE *out = popen(line, "r");
     cr_assert_eq(fscanf(out, "%lx", &offset), 1);
     pclose(out);
     char id[80] = "";
-    snprintf(line, sizeof(line), "readelf -n %s | sed -n 's/.*Build ID: //p'", source.path);
+    snprintf(line, sizeof(line), "readelf -n %s | sed -n 's/.*Build ID: //p'", path);
     out = popen(line, "r");
     cr_assert_eq(fscanf(out, "%79s", id), 1);
     pclose(out);
-    const struct gp_object_source with_id = {.root = "", .path = source.path, .build_id = id};
+    const struct gp_object_source with_id = {.root = "", .path = path, .build_id = id};
     cr_assert_eq(gp_object_open(&object, &intern, &with_id), GP_OBJECT_FINE);
     uint32_t count = gp_object_lookup(&object, offset, frames);
     snprintf(text, sizeof(text), "%s:%u", count ? frames[0].function : "", count ? frames[0].line : 0);
