@@ -54,6 +54,18 @@ void *gp_slab_take(struct gp_slab *slab)
     return item;
 }
 
+/* For items that are never given back: all but the link to the next one is still as mmap made it, so
+ * the pages of a large item stay untouched. */
+static void *slab_take_fresh(struct gp_slab *slab)
+{
+    if (!slab->spare && !slab_refill(slab))
+        return NULL;
+    void **item = slab->spare;
+    slab->spare = item[1];
+    item[1] = NULL;
+    return item;
+}
+
 void gp_slab_give(struct gp_slab *slab, void *item)
 {
     ((void **)item)[1] = slab->spare; /* keep the first word: a free without the lock may be reading it */
@@ -112,12 +124,12 @@ bool gp_table_ready(struct gp_cache *cache, uint64_t address)
 {
     struct gp_leaf ***mid = &cache->table.root[table_top(address)];
     if (!*mid)
-        __atomic_store_n(mid, gp_slab_take(&cache->mids), __ATOMIC_RELEASE);
+        __atomic_store_n(mid, slab_take_fresh(&cache->mids), __ATOMIC_RELEASE);
     if (!*mid)
         return false;
     struct gp_leaf **leaf = &(*mid)[table_mid(address)];
     if (!*leaf)
-        __atomic_store_n(leaf, gp_slab_take(&cache->leaves), __ATOMIC_RELEASE);
+        __atomic_store_n(leaf, slab_take_fresh(&cache->leaves), __ATOMIC_RELEASE);
     return *leaf != NULL;
 }
 

@@ -9,8 +9,12 @@
 
 /* ---- one address ------------------------------------------------------------------------------------------------- */
 
+/* Programs ask about many addresses that are not of the cache: those do not cost a walk as long as
+ * they lie below or above all of its segments, as host and managed memory mostly does. */
 static struct gp_segment *segment_at(struct gp_cache *cache, uint64_t address)
 {
+    if (address < cache->lowest || address >= cache->highest)
+        return NULL;
     struct gp_segment *segment = cache->segments;
     while (segment && address - segment->address >= segment->bytes)
         segment = segment->next;

@@ -192,6 +192,7 @@ struct gp_cache {
     struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids,
         leaves;
     struct gp_segment *segments;
+    uint64_t lowest, highest;  /* all segments lie and lay between them; 0, 0: there was none */
     struct gp_cursor *cursors; /* of the running iterations */
     struct gp_heap *heaps;
     struct gp_pool *pools;

@@ -41,6 +41,10 @@ struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, 
     if (segment->next)
         segment->next->before = segment;
     cache->segments = segment;
+    if (!cache->highest || segment->address < cache->lowest)
+        cache->lowest = segment->address;
+    if (segment->address + segment->bytes > cache->highest)
+        cache->highest = segment->address + segment->bytes;
     return segment;
 }
 
