@@ -217,6 +217,28 @@ Test(cupti, the_copy_of_the_program_comes_first)
     place_end(&place, process, &result);
 }
 
+/* A machine without a profiled process: doctor tries the copies itself. */
+Test(cupti, doctor_tries_the_copies)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char expected[2 * PATH_MAX];
+    const char *argv[] = {path_command(), "doctor", NULL}, *env[] = {place.path, place.settings, NULL};
+    struct spawn_options options = {.argv = argv, .env = env};
+
+    place_begin(&place, "none@libcupti.so.13");
+    place_copy(&place, "libcupti.so.13");
+    place_copy(&place, "libcupti.so.12");
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    snprintf(expected, sizeof(expected),
+             "ok       %s, API version 130001; in vain: %s: cuptiSubscribe answers CUPTI_ERROR_UNKNOWN (999)",
+             place_file(&place, "libcupti.so.12"), place_file(&place, "libcupti.so.13"));
+    cr_expect_not_null(strstr(result.out, expected), "\"%s\" is not in\n%s", expected, result.out);
+    cr_expect_not_null(strstr(result.out, "libcuda.so.1 for CUDA 13.0"), "%s", result.out);
+    spawn_result_free(&result);
+    build_remove(place.folder);
+}
+
 /* ---- the name ---------------------------------------------------------------------------------------------------- */
 
 /* A library that comes after cuInit needs libcupti.so.13, and brings one that has more functions than the copy that gpuprof
