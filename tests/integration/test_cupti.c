@@ -265,6 +265,34 @@ Test(cupti, a_library_that_comes_later_gets_its_own_copy)
     place_end(&place, process, &result);
 }
 
+/* A module of Python shows where its packages are.  PyTorch and JAX open the CUPTI there by path, and then libraries that need
+ * its name and have no path to it. */
+Test(cupti, a_wheel_keeps_its_name)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char folder[PATH_MAX], command[PATH_MAX + 32], extra[2 * PATH_MAX], arguments[4 * PATH_MAX];
+
+    place_begin(&place, "");
+    place_copy(&place, "libcupti.so.12");
+    snprintf(folder, sizeof(folder), "%s", place_file(&place, "site-packages/nvidia/cuda_cupti/lib"));
+    snprintf(command, sizeof(command), "mkdir -p %s", folder);
+    cr_assert_eq(system(command), 0);
+    place_copy(&place, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
+    cr_assert_eq(build_shared(place.folder, "cupti_other.c", "site-packages/module.so", NULL), 0);
+    snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s/libcupti.so.13", folder);
+    cr_assert_eq(build_shared(place.folder, "cupti_other.c", "needs.so", extra), 0);
+    snprintf(arguments, sizeof(arguments),
+             "open:%s/site-packages/module.so init open:%s/libcupti.so.13 open:%s/needs.so", place.folder, folder,
+             place.folder);
+    json_t *process = place_stat(&place, arguments, &result);
+    expect_copy(&place, process, 0, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13", 0, "CUPTI_SUCCESS");
+    cr_expect_not_null(strstr(result.out, "needs.so: opened"), "%s", result.out);
+    snprintf(command, sizeof(command), "rm -r %s", place_file(&place, "site-packages"));
+    cr_expect_eq(system(command), 0);
+    place_end(&place, process, &result);
+}
+
 /* ---- together with others ---------------------------------------------------------------------------------------- */
 
 Test(cupti, the_subscriber_is_shared)
