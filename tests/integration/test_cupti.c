@@ -60,6 +60,26 @@ static void place_copy(const struct place *place, const char *name)
     cr_assert_eq(build_copy(from, place_file(place, name)), 0);
 }
 
+/* Gives the copy another soname, which no library of this machine has: libcupti.so.77. */
+static void place_rename(const struct place *place, const char *name)
+{
+    static const char before[] = "libcupti.so.13", after[] = "libcupti.so.77";
+    static char bytes[1 << 20];
+    FILE *file = fopen(place_file(place, name), "r+");
+    size_t count, i;
+
+    cr_assert_not_null(file);
+    count = fread(bytes, 1, sizeof(bytes), file);
+    for (i = 0; i + sizeof(before) <= count; i++) {
+        if (memcmp(bytes + i, before, sizeof(before)) == 0) {
+            memcpy(bytes + i, after, sizeof(after));
+        }
+    }
+    rewind(file);
+    cr_assert_eq(fwrite(bytes, 1, count, file), count);
+    fclose(file);
+}
+
 /* Runs the program with these arguments, separated by blanks. Returns its stat at its end; the page of doctor is then in
  * result->err. */
 static json_t *place_stat(const struct place *place, const char *arguments, struct spawn_result *result)
@@ -279,6 +299,7 @@ Test(cupti, a_wheel_keeps_its_name)
     snprintf(command, sizeof(command), "mkdir -p %s", folder);
     cr_assert_eq(system(command), 0);
     place_copy(&place, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
+    place_rename(&place, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
     cr_assert_eq(build_shared(place.folder, "cupti_other.c", "site-packages/module.so", NULL), 0);
     snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s/libcupti.so.13", folder);
     cr_assert_eq(build_shared(place.folder, "cupti_other.c", "needs.so", extra), 0);
