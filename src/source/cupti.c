@@ -321,10 +321,10 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
     static struct gp_cupti_list list; /* 40 KiB, too much for a program's stack; one thread starts us */
     struct gp_wire_copy row = {0}, first = {0};
     char holder[128] = "";
+    const char *path;
     unsigned count = 0;
-    gp_cupti_list(&list, cupti_driver_version());
-    while (count < list.count && !cupti_is_taken(row.status)) {
-        const char *path = list.copies[count].path;
+    gp_cupti_find_begin(&list, cupti_driver_version());
+    while (!cupti_is_taken(row.status) && (path = gp_cupti_find_next(&list))) {
         row = (struct gp_wire_copy){0};
         cupti_path(row.path, sizeof(row.path), path);
         bool is_source = cupti_try(path, &row, tried, holder, sizeof(holder), out);
