@@ -363,16 +363,16 @@ bool gp_cupti_yield(void)
  * whether it came. */
 void gp_cupti_beat(int (*device_count)(int *))
 {
-    static bool is_known; /* such a callback has come before: CUPTI makes one for this call */
     int count;
     if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
         return;
     uint32_t before = __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED);
     if (device_count(&count) != 0 || __atomic_load_n(&cupti.x_yielded, __ATOMIC_ACQUIRE))
         return;
-    if (__atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) != before)
-        is_known = true;
-    else if (is_known && !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
+    /* Only if one has come before, of a call of the program or of ours, CUPTI makes any for this
+     * call. */
+    if (before && __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) == before &&
+        !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
         gp_log(GP_LOG_WARN, "the program ended CUPTI (cuptiFinalize): later events are missing");
 }
 
