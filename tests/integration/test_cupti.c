@@ -419,6 +419,8 @@ Test(cupti, run_falls_back_to_hooks, .timeout = 120)
 
     for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         run_is_exact("GPUPROF_SIM_CUPTI=", programs[i], NULL, NULL);
+        run_is_exact("GPUPROF_SIM_CUPTI=13.3", programs[i], NULL, NULL);
+        run_is_exact("GPUPROF_SIM_CUPTI=shifted", programs[i], NULL, NULL);
         run_is_exact("GPUPROF_SIM_CUPTI=none", programs[i], NULL, "events come from driver hooks");
         run_is_exact("GPUPROF_SIM_CUPTI=taken:Nsight", programs[i], NULL, "subscriber is taken by Nsight");
     }
