@@ -215,6 +215,13 @@ static uint32_t cupti_enable_rows(void)
 
 /* ---- the copies in turn ----------------------------------------------------------------------------------------- */
 
+/* PyTorch and JAX open the CUPTI of their wheel by path, and rely on its name for what they open
+ * then.  The name must stay with that file. */
+static bool cupti_is_wheel(const char *path)
+{
+    return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
+}
+
 static void *cupti_load(const char *path, struct gp_wire_copy *row)
 {
     void *handle = gp_opener_open(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
@@ -230,7 +237,7 @@ static void *cupti_load(const char *path, struct gp_wire_copy *row)
         row->status = GP_COPY_LOAD;
         return NULL;
     }
-    if (gp_soname_hide(handle))
+    if (cupti_is_wheel(path) || gp_soname_hide(handle))
         return handle;
     snprintf(row->answer, sizeof(row->answer), "its name could not be hidden");
     row->status = GP_COPY_NAMED;
@@ -289,8 +296,9 @@ static void cupti_path(char *to, size_t to_bytes, const char *path)
     memcpy(to, path + skip, length - skip + 1);
 }
 
-static void cupti_explain(struct gp_source_status *out, const struct gp_wire_copy *last, unsigned count,
-                          const char *holder)
+/* first: the copy that fits best. */
+static void cupti_explain(struct gp_source_status *out, const struct gp_wire_copy *first,
+                          const struct gp_wire_copy *last, unsigned count, const char *holder)
 {
     if (!count)
         snprintf(out->detail, sizeof(out->detail), "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
@@ -298,10 +306,10 @@ static void cupti_explain(struct gp_source_status *out, const struct gp_wire_cop
         snprintf(out->detail, sizeof(out->detail), "the CUPTI subscriber is taken by %.64s",
                  *holder ? holder : "another tool");
     else if (count == 1)
-        snprintf(out->detail, sizeof(out->detail), "%.70s: %.40s (%d)", last->path, last->answer, last->status);
+        snprintf(out->detail, sizeof(out->detail), "%.70s: %.40s (%d)", first->path, first->answer, first->status);
     else
-        snprintf(out->detail, sizeof(out->detail), "none of %u copies of CUPTI works here; the last: %.32s (%d)", count,
-                 last->answer, last->status);
+        snprintf(out->detail, sizeof(out->detail), "none of %u copies of CUPTI works here; the best: %.32s (%d)", count,
+                 first->answer, first->status);
 }
 
 static uint32_t cupti_driver_version(void)
@@ -314,17 +322,18 @@ static uint32_t cupti_driver_version(void)
 void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
 {
     static struct gp_cupti_list list; /* 40 KiB, too much for a program's stack; one thread starts us */
-    struct gp_wire_copy row = {0};
+    struct gp_wire_copy row = {0}, first = {0};
     char holder[128] = "";
+    const char *path;
     unsigned count = 0;
-    gp_cupti_list(&list, cupti_driver_version());
-    while (count < list.count && !cupti_is_taken(row.status)) {
-        const char *path = list.copies[count].path;
+    gp_cupti_find_begin(&list, cupti_driver_version());
+    while (!cupti_is_taken(row.status) && (path = gp_cupti_find_next(&list))) {
         row = (struct gp_wire_copy){0};
         cupti_path(row.path, sizeof(row.path), path);
         bool is_source = cupti_try(path, &row, tried, holder, sizeof(holder), out);
         gp_log(is_source ? GP_LOG_INFO : GP_LOG_WARN, "%s: version %u: %s (%d)", row.path, row.version, row.answer,
                row.status);
+        first = count ? first : row;
         if (count < GP_WIRE_COPIES)
             tried->copy[count] = row;
         __atomic_store_n(&tried->copies, ++count, __ATOMIC_RELEASE);
@@ -337,7 +346,7 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
     }
     gp_call_ask_device = NULL;
     gp_call_ask_number = NULL;
-    cupti_explain(out, &row, count, holder);
+    cupti_explain(out, &first, &row, count, holder);
 }
 
 bool gp_cupti_yield(void)
@@ -357,16 +366,16 @@ bool gp_cupti_yield(void)
  * whether it came. */
 void gp_cupti_beat(int (*device_count)(int *))
 {
-    static bool is_known; /* such a callback has come before: CUPTI makes one for this call */
     int count;
     if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
         return;
     uint32_t before = __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED);
     if (device_count(&count) != 0 || __atomic_load_n(&cupti.x_yielded, __ATOMIC_ACQUIRE))
         return;
-    if (__atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) != before)
-        is_known = true;
-    else if (is_known && !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
+    /* Only if one has come before, of a call of the program or of ours, CUPTI makes any for this
+     * call. */
+    if (before && __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) == before &&
+        !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
         gp_log(GP_LOG_WARN, "the program ended CUPTI (cuptiFinalize): later events are missing");
 }
 

@@ -63,7 +63,8 @@ static void cupti_folder(struct gp_cupti_list *list, const char *folder, size_t 
                          enum gp_cupti_origin origin)
 {
     unsigned n = list->folder_count;
-    if (n == GP_CUPTI_FOLDERS || length == 0 || length + strlen(below) >= GP_CUPTI_PATH || folder[0] != '/')
+    if (n == GP_CUPTI_FOLDERS || length == 0 || length + strlen(below) >= GP_CUPTI_PATH ||
+        (folder[0] != '/' && origin != GP_CUPTI_LOADED))
         return;
     snprintf(list->folders[n].path, GP_CUPTI_PATH, "%.*s%s", (int)length, folder, below);
     for (unsigned i = 0; i < n; i++)
@@ -173,7 +174,16 @@ static void cupti_environment(struct gp_cupti_list *list, const char *root)
     }
 }
 
-static void cupti_places(struct gp_cupti_list *list)
+static void cupti_named(struct gp_cupti_list *list)
+{
+    static const char *const homes[] = {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"};
+    for (size_t i = 0; i < GP_COUNT(homes); i++)
+        cupti_toolkit(list, secure_getenv(homes[i]), GP_CUPTI_NAMED);
+    cupti_environment(list, secure_getenv("VIRTUAL_ENV"));
+    cupti_environment(list, secure_getenv("CONDA_PREFIX"));
+}
+
+static void cupti_system(struct gp_cupti_list *list)
 {
     static const char *const folders[] = {
 #if defined(__x86_64__)
@@ -188,15 +198,9 @@ static void cupti_places(struct gp_cupti_list *list)
         "/lib",
         "/usr/lib",
     };
-    static const char *const homes[] = {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"};
-    cupti_library_path(list);
     cupti_loader_cache(list);
     for (size_t i = 0; i < GP_COUNT(folders); i++)
         cupti_folder(list, folders[i], strlen(folders[i]), "", GP_CUPTI_SYSTEM);
-    for (size_t i = 0; i < GP_COUNT(homes); i++)
-        cupti_toolkit(list, secure_getenv(homes[i]), GP_CUPTI_NAMED);
-    cupti_environment(list, secure_getenv("VIRTUAL_ENV"));
-    cupti_environment(list, secure_getenv("CONDA_PREFIX"));
     cupti_toolkit(list, "/usr/local/cuda", GP_CUPTI_SYSTEM);
     cupti_toolkit(list, "/opt/cuda", GP_CUPTI_SYSTEM);
 }
@@ -224,8 +228,6 @@ static void cupti_look(struct gp_cupti_list *list, unsigned folder)
  * comes last. */
 static bool cupti_precedes(const struct gp_cupti_copy *a, const struct gp_cupti_copy *b)
 {
-    if ((a->origin == GP_CUPTI_LOADED) != (b->origin == GP_CUPTI_LOADED))
-        return a->origin == GP_CUPTI_LOADED;
     if (a->is_too_new != b->is_too_new)
         return b->is_too_new;
     if (a->origin != b->origin)
@@ -235,19 +237,53 @@ static bool cupti_precedes(const struct gp_cupti_copy *a, const struct gp_cupti_
     return a->ordinal < b->ordinal;
 }
 
-void gp_cupti_list(struct gp_cupti_list *list, uint32_t driver_version)
+/* The best copy that was not given yet; NULL: none.  too_new: also one that does not fit. */
+static struct gp_cupti_copy *cupti_best(struct gp_cupti_list *list, bool too_new)
+{
+    struct gp_cupti_copy *best = NULL;
+    for (unsigned i = 0; i < list->count; i++) {
+        struct gp_cupti_copy *copy = &list->copies[i];
+        if (copy->is_given || (copy->is_too_new && !too_new))
+            continue;
+        if (!best || cupti_precedes(copy, best))
+            best = copy;
+    }
+    return best;
+}
+
+static void cupti_look_at(struct gp_cupti_list *list, enum gp_cupti_origin origin)
+{
+    unsigned first = list->count;
+    if (origin == GP_CUPTI_PATH_LIST)
+        cupti_library_path(list);
+    if (origin == GP_CUPTI_NAMED)
+        cupti_named(list);
+    if (origin == GP_CUPTI_SYSTEM)
+        cupti_system(list);
+    for (unsigned i = 0; i < list->folder_count; i++)
+        if (list->folders[i].origin == origin)
+            cupti_look(list, i);
+    for (unsigned i = first; i < list->count; i++)
+        list->copies[i].is_too_new =
+            origin != GP_CUPTI_LOADED && list->driver_version && list->copies[i].major > list->driver_version / 1000;
+}
+
+void gp_cupti_find_begin(struct gp_cupti_list *list, uint32_t driver_version)
 {
     list->count = list->left_out = list->folder_count = 0;
+    list->driver_version = driver_version;
     gp_loader_look(cupti_visit, list);
-    cupti_places(list);
-    for (unsigned i = 0; i < list->folder_count; i++)
-        cupti_look(list, i);
-    for (unsigned i = 0; i < list->count; i++)
-        list->copies[i].is_too_new = driver_version && list->copies[i].major > driver_version / 1000;
-    for (unsigned i = 1; i < list->count; i++)
-        for (unsigned j = i; j && cupti_precedes(&list->copies[j], &list->copies[j - 1]); j--) {
-            struct gp_cupti_copy copy = list->copies[j];
-            list->copies[j] = list->copies[j - 1];
-            list->copies[j - 1] = copy;
-        }
+    list->looked = GP_CUPTI_LOADED;
+    cupti_look_at(list, GP_CUPTI_LOADED);
+}
+
+const char *gp_cupti_find_next(struct gp_cupti_list *list)
+{
+    struct gp_cupti_copy *copy;
+    while (!(copy = cupti_best(list, list->looked == GP_CUPTI_SYSTEM)) && list->looked < GP_CUPTI_SYSTEM)
+        cupti_look_at(list, ++list->looked);
+    if (!copy)
+        return NULL;
+    copy->is_given = true;
+    return copy->path;
 }

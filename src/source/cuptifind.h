@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuptifind.h: lists the copies of CUPTI that this process could use, the best first.  It opens and
- * loads none.  Called by cupti.c.
+ * cuptifind.h: finds the copies of CUPTI that this process could use, the best first.  It opens and
+ * loads none, and looks at a place only when all copies of better places were tried: a folder may
+ * be on a slow file system.  Called by cupti.c.
  */
 #ifndef GP_SOURCE_CUPTIFIND_H
 #define GP_SOURCE_CUPTIFIND_H
@@ -26,13 +27,16 @@ enum gp_cupti_origin {
 struct gp_cupti_copy {
     char path[GP_CUPTI_PATH];
     enum gp_cupti_origin origin;
-    uint32_t major;   /* of CUDA; 0: the file name does not tell */
-    bool is_too_new;  /* for this driver: tried last */
+    uint32_t major;  /* of CUDA; 0: the file name does not tell */
+    bool is_too_new; /* for this driver: tried last */
+    bool is_given;
     uint32_t ordinal; /* as found */
 };
 
 struct gp_cupti_list {
-    unsigned count, left_out; /* copies in the table, and those that found no room */
+    uint32_t driver_version;
+    enum gp_cupti_origin looked; /* places up to this one have been looked at */
+    unsigned count, left_out;    /* copies in the table, and those that found no room */
     struct gp_cupti_copy copies[GP_CUPTI_COPIES];
     unsigned folder_count;
     struct {
@@ -42,6 +46,8 @@ struct gp_cupti_list {
 };
 
 /* driver_version: of cuDriverGetVersion; 0 unknown. */
-void gp_cupti_list(struct gp_cupti_list *list, uint32_t driver_version);
+void gp_cupti_find_begin(struct gp_cupti_list *list, uint32_t driver_version);
+/* The path of the next copy to try; NULL: there is no other. */
+const char *gp_cupti_find_next(struct gp_cupti_list *list);
 
 #endif

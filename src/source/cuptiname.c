@@ -35,27 +35,66 @@ static void name_strange(struct gp_wire_cupti *out, const char *name)
     __atomic_store_n(&out->strange, n + 1, __ATOMIC_RELEASE);
 }
 
-uint32_t gp_cupti_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out)
+/* The first pass compares each name with the row that has this id in CUDA 13.0, and the second only
+ * looks for rows that are left: all 800 names against all rows would take half a millisecond. */
+struct gp_name_pass {
+    uint8_t bound[GP_HOOK_IDS];
+    bool is_found[256]; /* by row + 1 */
+    unsigned left;      /* rows without an id */
+    uint32_t last;      /* the last id that has a name */
+    uint32_t pulse;
+};
+
+static void name_bind(struct gp_name_pass *pass, uint32_t id, uint8_t row)
 {
-    static uint8_t bound[GP_HOOK_IDS];
-    uint32_t missed = 0, pulse = 0;
-    bool is_any = false;
-    memset(bound, 0, sizeof(bound));
-    __atomic_store_n(&out->strange, 0, __ATOMIC_RELEASE);
-    for (uint32_t id = 1; get_name && id < GP_HOOK_IDS && missed < GP_CUPTI_GAP; id++) {
-        const char *name = NULL;
-        missed++;
+    pass->bound[id] = row;
+    pass->left -= row && !pass->is_found[row];
+    pass->is_found[row] = true;
+}
+
+static void name_first(struct gp_name_pass *pass, gp_cupti_name_fn get_name)
+{
+    const char *name;
+    for (uint32_t id = 1; id < GP_HOOK_IDS && id <= pass->last + GP_CUPTI_GAP; id++) {
         if (get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) != GP_CUPTI_OK || !name)
             continue;
-        missed = 0;
-        bound[id] = gp_hook_named(name, id);
-        is_any |= bound[id] != 0;
-        if (strcmp(name, "cuDeviceGetCount") == 0)
-            pulse = id;
-        if (!bound[id] && id > GP_CUPTI_JUDGED && name_is_memory(name))
-            name_strange(out, name);
+        pass->last = id;
+        const struct gp_hook *hook = gp_hook_find(id);
+        if (hook && strcmp(hook->name, name) == 0)
+            name_bind(pass, id, gp_hook_row(hook));
+        else if (strcmp(name, "cuDeviceGetCount") == 0)
+            pass->pulse = id;
     }
-    if (is_any)
-        gp_hook_bind(bound);
-    return pulse;
+}
+
+static void name_second(struct gp_name_pass *pass, gp_cupti_name_fn get_name)
+{
+    const char *name;
+    for (uint32_t id = 1; pass->left && id <= pass->last; id++) {
+        if (pass->bound[id] || get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) != GP_CUPTI_OK || !name)
+            continue;
+        for (unsigned i = 0; i < gp_hook_count && !pass->bound[id]; i++)
+            if (!pass->is_found[i + 1] && strcmp(gp_hooks[i].name, name) == 0)
+                name_bind(pass, id, (uint8_t)(i + 1));
+    }
+}
+
+uint32_t gp_cupti_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out)
+{
+    static struct gp_name_pass pass; /* one thread starts us */
+    const char *name;
+    memset(&pass, 0, sizeof(pass));
+    pass.left = gp_hook_count;
+    __atomic_store_n(&out->strange, 0, __ATOMIC_RELEASE);
+    if (!get_name)
+        return 0;
+    name_first(&pass, get_name);
+    name_second(&pass, get_name);
+    for (uint32_t id = GP_CUPTI_JUDGED + 1; id <= pass.last; id++)
+        if (!pass.bound[id] && get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) == GP_CUPTI_OK && name &&
+            name_is_memory(name))
+            name_strange(out, name);
+    if (pass.left < gp_hook_count)
+        gp_hook_bind(pass.bound);
+    return pass.pulse;
 }

@@ -39,14 +39,9 @@ const struct gp_hook *gp_hook_find(uint32_t id)
     return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
 }
 
-uint8_t gp_hook_named(const char *name, uint32_t id)
+uint8_t gp_hook_row(const struct gp_hook *hook)
 {
-    if (id < GP_HOOK_IDS && rows[id] && strcmp(gp_hooks[rows[id] - 1].name, name) == 0)
-        return rows[id]; /* nearly always: CUDA does not change an id */
-    for (unsigned i = 0; i < gp_hook_count; i++)
-        if (strcmp(gp_hooks[i].name, name) == 0)
-            return (uint8_t)(i + 1);
-    return 0;
+    return (uint8_t)(hook - gp_hooks + 1);
 }
 
 void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS])

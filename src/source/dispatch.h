@@ -43,8 +43,8 @@ extern const unsigned gp_hook_count;
 
 /* The row of a driver callback id, or NULL. */
 const struct gp_hook *gp_hook_find(uint32_t id);
-/* Number + 1 of the row with this name; 0: there is none.  id: where it probably is. */
-uint8_t gp_hook_named(const char *name, uint32_t id);
+/* The row's number + 1. */
+uint8_t gp_hook_row(const struct gp_hook *hook);
 /* Replaces the ids of all rows: their numbers + 1 by id.  While no callback is enabled. */
 void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS]);
 

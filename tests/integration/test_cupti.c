@@ -60,6 +60,26 @@ static void place_copy(const struct place *place, const char *name)
     cr_assert_eq(build_copy(from, place_file(place, name)), 0);
 }
 
+/* Gives the copy another soname, which no library of this machine has: libcupti.so.77. */
+static void place_rename(const struct place *place, const char *name)
+{
+    static const char before[] = "libcupti.so.13", after[] = "libcupti.so.77";
+    static char bytes[1 << 20];
+    FILE *file = fopen(place_file(place, name), "r+");
+    size_t count, i;
+
+    cr_assert_not_null(file);
+    count = fread(bytes, 1, sizeof(bytes), file);
+    for (i = 0; i + sizeof(before) <= count; i++) {
+        if (memcmp(bytes + i, before, sizeof(before)) == 0) {
+            memcpy(bytes + i, after, sizeof(after));
+        }
+    }
+    rewind(file);
+    cr_assert_eq(fwrite(bytes, 1, count, file), count);
+    fclose(file);
+}
+
 /* Runs the program with these arguments, separated by blanks. Returns its stat at its end; the page of doctor is then in
  * result->err. */
 static json_t *place_stat(const struct place *place, const char *arguments, struct spawn_result *result)
@@ -217,6 +237,28 @@ Test(cupti, the_copy_of_the_program_comes_first)
     place_end(&place, process, &result);
 }
 
+/* A machine without a profiled process: doctor tries the copies itself. */
+Test(cupti, doctor_tries_the_copies)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char expected[2 * PATH_MAX];
+    const char *argv[] = {path_command(), "doctor", NULL}, *env[] = {place.path, place.settings, NULL};
+    struct spawn_options options = {.argv = argv, .env = env};
+
+    place_begin(&place, "none@libcupti.so.13");
+    place_copy(&place, "libcupti.so.13");
+    place_copy(&place, "libcupti.so.12");
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    snprintf(expected, sizeof(expected),
+             "ok       %s, API version 130001; in vain: %s: cuptiSubscribe answers CUPTI_ERROR_UNKNOWN (999)",
+             place_file(&place, "libcupti.so.12"), place_file(&place, "libcupti.so.13"));
+    cr_expect_not_null(strstr(result.out, expected), "\"%s\" is not in\n%s", expected, result.out);
+    cr_expect_not_null(strstr(result.out, "libcuda.so.1 for CUDA 13.0"), "%s", result.out);
+    spawn_result_free(&result);
+    build_remove(place.folder);
+}
+
 /* ---- the name ---------------------------------------------------------------------------------------------------- */
 
 /* A library that comes after cuInit needs libcupti.so.13, and brings one that has more functions than the copy that gpuprof
@@ -240,6 +282,35 @@ Test(cupti, a_library_that_comes_later_gets_its_own_copy)
     cr_expect_not_null(strstr(result.out, "answer: 4711"), "%s", result.out);
     cr_expect_not_null(strstr(result.out, "cuptiSubscribe: 39"), "%s", result.out);
     build_remove(other);
+    place_end(&place, process, &result);
+}
+
+/* A module of Python shows where its packages are.  PyTorch and JAX open the CUPTI there by path, and then libraries that need
+ * its name and have no path to it. */
+Test(cupti, a_wheel_keeps_its_name)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char folder[PATH_MAX], command[PATH_MAX + 32], extra[2 * PATH_MAX], arguments[4 * PATH_MAX];
+
+    place_begin(&place, "");
+    place_copy(&place, "libcupti.so.12");
+    snprintf(folder, sizeof(folder), "%s", place_file(&place, "site-packages/nvidia/cuda_cupti/lib"));
+    snprintf(command, sizeof(command), "mkdir -p %s", folder);
+    cr_assert_eq(system(command), 0);
+    place_copy(&place, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
+    place_rename(&place, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13");
+    cr_assert_eq(build_shared(place.folder, "cupti_other.c", "site-packages/module.so", NULL), 0);
+    snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s/libcupti.so.13", folder);
+    cr_assert_eq(build_shared(place.folder, "cupti_other.c", "needs.so", extra), 0);
+    snprintf(arguments, sizeof(arguments),
+             "open:%s/site-packages/module.so init open:%s/libcupti.so.13 open:%s/needs.so", place.folder, folder,
+             place.folder);
+    json_t *process = place_stat(&place, arguments, &result);
+    expect_copy(&place, process, 0, "site-packages/nvidia/cuda_cupti/lib/libcupti.so.13", 0, "CUPTI_SUCCESS");
+    cr_expect_not_null(strstr(result.out, "needs.so: opened"), "%s", result.out);
+    snprintf(command, sizeof(command), "rm -r %s", place_file(&place, "site-packages"));
+    cr_expect_eq(system(command), 0);
     place_end(&place, process, &result);
 }
 
@@ -348,6 +419,8 @@ Test(cupti, run_falls_back_to_hooks, .timeout = 120)
 
     for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         run_is_exact("GPUPROF_SIM_CUPTI=", programs[i], NULL, NULL);
+        run_is_exact("GPUPROF_SIM_CUPTI=13.3", programs[i], NULL, NULL);
+        run_is_exact("GPUPROF_SIM_CUPTI=shifted", programs[i], NULL, NULL);
         run_is_exact("GPUPROF_SIM_CUPTI=none", programs[i], NULL, "events come from driver hooks");
         run_is_exact("GPUPROF_SIM_CUPTI=taken:Nsight", programs[i], NULL, "subscriber is taken by Nsight");
     }

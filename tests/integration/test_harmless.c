@@ -127,10 +127,11 @@ static void harmless_source(const char *env_setting)
     spawn_result_free(&result);
 }
 
-Test(harmless, cupti_is_taken_none_or_old)
+Test(harmless, cupti_answers_otherwise)
 {
     static const char *const settings[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", "GPUPROF_SIM_CUPTI=none",
-                                           "GPUPROF_SIM_CUPTI=old"};
+                                           "GPUPROF_SIM_CUPTI=old",          "GPUPROF_SIM_CUPTI=deaf",
+                                           "GPUPROF_SIM_CUPTI=13.3",         "GPUPROF_SIM_CUPTI=shifted"};
     size_t i;
 
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {

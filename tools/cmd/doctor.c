@@ -118,21 +118,29 @@ static void check_cupti(struct gp_doctor *doctor)
     static const char fix[] =
         "install the CUPTI of the CUDA toolkit (or pip install nvidia-cuda-cupti-cu12); programs that contain "
         "CUPTI, such as PyTorch, do not need it.  Without CUPTI, events come from driver hooks";
-    char path[PATH_MAX];
+    struct gp_cupti_found found;
     struct gp_probe probe;
-    if (gp_cupti_find(path, sizeof(path)) != 0) {
+    char failed[GP_CUPTI_FOUND * 128] = "";
+    gp_cupti_find(&found);
+    if (!found.count)
         gp_check(doctor, "cupti", GP_NO, fix,
                  "no libcupti.so found (LD_LIBRARY_PATH, CUDA_HOME, /usr/local/cuda, pip)");
-        return;
+    for (int i = 0; i < found.count; i++) {
+        size_t used = strlen(failed);
+        const char *before = used ? "; in vain: " : "";
+        gp_probe_cupti(found.paths[i], &probe);
+        /* Without a driver the library's version is 0. */
+        if (probe.ok && probe.number)
+            gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version %lld%s%s", found.paths[i], probe.number, before,
+                     failed);
+        else if (probe.ok)
+            gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version unknown%s%s", found.paths[i], before, failed);
+        if (probe.ok)
+            return;
+        snprintf(failed + used, sizeof(failed) - used, "%s%s: %s", used ? "; " : "", found.paths[i], probe.text);
     }
-    gp_probe_cupti(path, &probe);
-    /* Without a driver the library returns 0. */
-    if (probe.ok && probe.number)
-        gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version %lld", path, probe.number);
-    else if (probe.ok)
-        gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version unknown", path);
-    else
-        gp_check(doctor, "cupti", GP_NO, fix, "%s: %s", path, probe.text);
+    if (found.count)
+        gp_check(doctor, "cupti", GP_NO, fix, "%s", failed);
 }
 
 static void check_nvml(struct gp_doctor *doctor)

@@ -21,6 +21,8 @@ typedef void (*gp_probe_fn)(const char *path, struct gp_probe *probe);
 typedef int (*gp_cuda_init_fn)(unsigned);
 typedef int (*gp_cuda_number_fn)(int *);
 typedef int (*gp_cupti_version_fn)(uint32_t *);
+typedef int (*gp_cupti_subscribe_fn)(void **, void (*)(void *, int, uint32_t, const void *), void *);
+typedef int (*gp_cupti_text_fn)(int, const char **);
 
 static void *probe_open(const char *path, struct gp_probe *probe)
 {
@@ -38,7 +40,6 @@ static void *probe_symbol(void *library, const char *name, struct gp_probe *prob
     return symbol;
 }
 
-/* Call it after the library has written `number`: arguments are evaluated in any order. */
 static void probe_result(struct gp_probe *probe, const char *call, int rc, long long number)
 {
     probe->ok = rc == 0;
@@ -53,14 +54,44 @@ static void try_library(const char *path, struct gp_probe *probe)
     probe->ok = probe_symbol(library, "InitializeInjection", probe) != NULL;
 }
 
+static void no_callback(void *user, int domain, uint32_t id, const void *data)
+{
+    (void)user;
+    (void)domain;
+    (void)id;
+    (void)data;
+}
+
+/* Without a device each copy refuses, whatever its version. */
+static void try_subscribe(void *library, struct gp_probe *probe)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *handle = NULL;
+    gp_cuda_init_fn init = driver ? (gp_cuda_init_fn)dlsym(driver, "cuInit") : NULL;
+    gp_cupti_subscribe_fn subscribe = (gp_cupti_subscribe_fn)probe_symbol(library, "cuptiSubscribe", probe);
+    gp_cupti_text_fn text = (gp_cupti_text_fn)dlsym(library, "cuptiGetResultString");
+    const char *name = NULL;
+    probe->ok = subscribe != NULL;
+    if (!subscribe || !init || init(0) != 0)
+        return;
+    int rc = subscribe(&handle, no_callback, NULL);
+    probe->ok = rc == 0;
+    if (rc && (!text || text(rc, &name) != 0 || !name))
+        name = "error";
+    if (rc)
+        snprintf(probe->text, sizeof(probe->text), "cuptiSubscribe answers %s (%d)", name, rc);
+}
+
 static void try_cupti(const char *path, struct gp_probe *probe)
 {
     uint32_t version = 0;
     void *library = probe_open(path, probe);
     gp_cupti_version_fn get = (gp_cupti_version_fn)probe_symbol(library, "cuptiGetVersion", probe);
-    int rc = get ? get(&version) : 0;
-    if (get)
+    if (get) {
+        int rc = get(&version);
         probe_result(probe, "cuptiGetVersion", rc, version);
+    }
+    if (probe->ok)
+        try_subscribe(library, probe);
 }
 
 static void try_driver(const char *path, struct gp_probe *probe)
@@ -68,9 +99,10 @@ static void try_driver(const char *path, struct gp_probe *probe)
     int version = 0;
     void *library = probe_open(path, probe);
     gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDriverGetVersion", probe);
-    int rc = get ? get(&version) : 0;
-    if (get)
+    if (get) {
+        int rc = get(&version);
         probe_result(probe, "cuDriverGetVersion", rc, version);
+    }
 }
 
 static void try_devices(const char *path, struct gp_probe *probe)

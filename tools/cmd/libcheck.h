@@ -19,7 +19,7 @@ struct gp_probe {
 void gp_probe_library(const char *path, struct gp_probe *probe);
 /* Whether the dynamic loader preloads it, tried with this command. */
 void gp_probe_preload(const char *path, struct gp_probe *probe);
-/* number: cuptiGetVersion. */
+/* number: cuptiGetVersion.  Where the driver works, whether a tool can subscribe too. */
 void gp_probe_cupti(const char *path, struct gp_probe *probe);
 /* number: cuDriverGetVersion. */
 void gp_probe_driver(struct gp_probe *probe);
