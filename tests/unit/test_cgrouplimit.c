@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_cgrouplimit.c: limits of device memory, from files as the kernel writes them. */
 #include <collect/cgrouplimit.h>
+#include <collect/machine.h>
+#include <write/write.h>
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -92,4 +94,33 @@ Test(cgrouplimit, nothing_where_nothing_is)
     cr_expect_eq(gp_cgroup_limits(root, 7, limits), GP_CGROUP_LIMITS);
     put("/proc/7/cgroup", "0::/../a\n");
     cr_expect_eq(gp_cgroup_limits(root, 7, limits), 0, "outside of our namespace");
+}
+
+/* NVML answers a command inside of a limited cgroup with the limit. */
+Test(cgrouplimit, the_total_of_nvml_is_not_the_device)
+{
+    struct gp_gpu gpu = {.uuid = "GPU-1", .total_bytes = 10ll << 30, .used_bytes = 1 << 30};
+    struct gp_device_view device = {.uuid = "GPU-1", .identified = true, .total_bytes = 80ll << 30};
+    struct gp_process process = {.device_count = 1, .devices = &device};
+    struct gp_system system = {.process_count = 1, .processes = &process, .gpu_count = 1, .gpus = &gpu};
+    cr_assert_eq(gp_machine_add_gpus(&system), 0);
+    cr_expect_eq(gpu.total_bytes, 80ll << 30);
+    cr_expect_eq(gpu.limit_bytes, 10ll << 30);
+    device.total_bytes = 80ll << 30 | 1;
+    cr_assert_eq(gp_machine_add_gpus(&system), 0);
+    cr_expect_eq(gpu.limit_bytes, 10ll << 30, "the same device again");
+    gpu = (struct gp_gpu){.uuid = "GPU-1", .total_bytes = (80ll << 30) - (512 << 20), .used_bytes = 0};
+    cr_assert_eq(gp_machine_add_gpus(&system), 0);
+    cr_expect_eq(gpu.limit_bytes, 0, "what the driver keeps is no limit");
+}
+
+Test(cgrouplimit, stat_and_top_have_them)
+{
+    struct gp_process process = {.cgroup_limit_count = 1, .cgroup_limits = {{"dmem", REGION, 4096, 5, -1}}};
+    json_t *list = gp_cgroup_json(&process);
+    char *text = json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS);
+    cr_expect_str_eq(text, "[{\"controller\":\"dmem\",\"guaranteed_bytes\":null,\"limit_bytes\":4096,"
+                           "\"region\":\"" REGION "\",\"used_bytes\":5}]");
+    free(text);
+    json_decref(list);
 }

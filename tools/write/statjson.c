@@ -150,7 +150,7 @@ static json_t *driver_json(const struct gp_process *process)
     return json_null();
 }
 
-static json_t *cgroup_json(const struct gp_process *process)
+json_t *gp_cgroup_json(const struct gp_process *process)
 {
     json_t *array = json_array();
     for (int i = 0; i < process->cgroup_limit_count; i++) {
@@ -174,7 +174,7 @@ static json_t *process_json(const struct gp_process *p, int only)
         "devices", devices_json(p, only), "host", only < 0 || only == (int)GP_WIRE_HOST ? host_json(p) : json_null(),
         "scopes", scopes_json(p, only, false));
     json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
-    json_object_set_new(object, "cgroup_memory", cgroup_json(p));
+    json_object_set_new(object, "cgroup_memory", gp_cgroup_json(p));
     json_object_set_new(object, "recording", known ? recording_json(p) : json_null());
     json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",
                              states[p->state], "problem", gp_json_text(p->problem), "trouble", gp_json_text(p->trouble),
