@@ -51,6 +51,15 @@ struct gp_scope_view {
     uint64_t begin_ns;
 };
 
+#define GP_CGROUP_LIMITS 8    /* more GPUs than that in one container are shown in part */
+struct gp_cgroup_limit {      /* of the memory of one GPU, for the cgroup of a process */
+    char controller[8];       /* "dmem", "misc" */
+    char region[64];          /* as the driver names it, with the GPU's PCI address */
+    int64_t limit_bytes;      /* the least of the cgroup and those above; -1 none */
+    int64_t used_bytes;       /* by the whole cgroup; -1 unknown */
+    int64_t guaranteed_bytes; /* below it no process is evicted; -1 unknown */
+};
+
 struct gp_failure_view {
     char api[48];
     uint32_t error;
@@ -114,6 +123,8 @@ struct gp_process {
     struct gp_failure_view failures[GP_WIRE_FAILURES];
     int owner_count; /* rows of the table of owners; 0: the library knows none */
     struct gp_wire_owner owners[GP_WIRE_OWNERS];
+    int cgroup_limit_count;
+    struct gp_cgroup_limit cgroup_limits[GP_CGROUP_LIMITS];
     uint64_t session_ns;                /* CLOCK_MONOTONIC of the session's start */
     struct gp_wire_oom oom;             /* validated copy of the last failed request; oom.count 0: none */
     char oom_where[GP_OOM_HOLDERS][40]; /* call sites of its holders, filled in by cmd/holders.c; "" unknown */

@@ -2,6 +2,8 @@
  * procfs.c: see procfs.h. */
 #define _GNU_SOURCE /* O_PATH */
 #include <collect/procfs.h>
+
+#include <collect/cgrouplimit.h>
 #include <collect/uuid.h>
 
 #include <dirent.h>
@@ -169,6 +171,7 @@ void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process)
     }
     if (gp_proc_read(proc->dir, "cgroup", text, sizeof(text)) > 0)
         gp_proc_container(text, process->container, sizeof(process->container));
+    process->cgroup_limit_count = gp_cgroup_limits("", process->pid, process->cgroup_limits);
 }
 
 int gp_proc_each(int (*each)(pid_t pid, void *context), void *context)

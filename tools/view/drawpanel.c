@@ -125,6 +125,14 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  allocator %s", process->allocator);
     if (process->container[0])
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  container %s", process->container);
+    for (int i = 0; i < process->cgroup_limit_count; i++) {
+        const struct gp_cgroup_limit *limit = &process->cgroup_limits[i];
+        char used[32];
+        if (limit->limit_bytes >= 0)
+            x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  cgroup limit %s, %s used",
+                               gp_text_bytes(limit->limit_bytes, GP_TEXT_LONG, text, sizeof(text)),
+                               gp_text_bytes(limit->used_bytes, GP_TEXT_LONG, used, sizeof(used)));
+    }
     if (row->untracked >= 0)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  untracked %s",
                            gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));

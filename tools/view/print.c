@@ -82,6 +82,7 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_object_set_new(object, "user", gp_json_text(process->user));
     json_object_set_new(object, "container", gp_json_text(process->container));
     json_object_set_new(object, "cgroup_id", json_cgroup(process->cgroup_id));
+    json_object_set_new(object, "cgroup_memory", gp_cgroup_json(process));
     json_object_set_new(object, "device", json_device(model, row->id.device));
     json_bytes(object, row);
     json_object_set_new(object, "allocs_per_s", json_rate(row->allocs_per_s));

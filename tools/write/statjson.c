@@ -236,6 +236,19 @@ static json_t *cupti_json(const struct gp_process *p)
                      names);
 }
 
+json_t *gp_cgroup_json(const struct gp_process *process)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < process->cgroup_limit_count; i++) {
+        const struct gp_cgroup_limit *limit = &process->cgroup_limits[i];
+        json_array_append_new(array, json_pack("{s:s,s:s,s:o,s:o,s:o}", "controller", limit->controller, "region",
+                                               limit->region, "limit_bytes", gp_json_known(limit->limit_bytes),
+                                               "used_bytes", gp_json_known(limit->used_bytes), "guaranteed_bytes",
+                                               gp_json_known(limit->guaranteed_bytes)));
+    }
+    return array;
+}
+
 static json_t *process_json(const struct gp_process *p, int only)
 {
     static const char *const states[] = {"live", "stale", "unknown", "damaged", "foreign"};
@@ -247,6 +260,7 @@ static json_t *process_json(const struct gp_process *p, int only)
         "devices", devices_json(p, only), "host", only < 0 || only == (int)GP_WIRE_HOST ? host_json(p) : json_null(),
         "scopes", scopes_json(p, only, false));
     json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
+    json_object_set_new(object, "cgroup_memory", gp_cgroup_json(p));
     json_object_set_new(object, "recording", known ? recording_json(p) : json_null());
     json_object_set_new(object, "cupti", known ? cupti_json(p) : json_null());
     json_t *more = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:i,s:o}", "state",

@@ -201,6 +201,18 @@ static void scopes_print(FILE *out, const struct gp_process *process, int only)
     }
 }
 
+static void limits_print(FILE *out, const struct gp_process *p)
+{
+    for (int i = 0; i < p->cgroup_limit_count; i++) {
+        const struct gp_cgroup_limit *limit = &p->cgroup_limits[i];
+        char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+        if (limit->limit_bytes < 0)
+            continue;
+        fprintf(out, "  cgroup limit %s of %s, %s used by the cgroup (%s)\n", gp_size_text(a, limit->limit_bytes),
+                limit->region, limit->used_bytes < 0 ? "?" : gp_size_text(b, limit->used_bytes), limit->controller);
+    }
+}
+
 static void process_print(FILE *out, const struct gp_process *p, int only)
 {
     const char *source = gp_source_name(p->source);
@@ -220,6 +232,7 @@ static void process_print(FILE *out, const struct gp_process *p, int only)
         if (only < 0 || gp_device_number(&p->devices[i]) == only)
             device_print(out, p, &p->devices[i]);
     }
+    limits_print(out, p);
     scopes_print(out, p, only);
     if (p->oom.count && (only < 0 || only == p->oom.device)) {
         fputc('\n', out);

@@ -16,6 +16,8 @@ const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
 
 /* The integer; null if it is negative (unknown). */
 json_t *gp_json_known(int64_t value);
+/* The kernel's limits of GPU memory for the process's cgroup: docs/interface.md, cgroup_memory. */
+json_t *gp_cgroup_json(const struct gp_process *process);
 /* "0x7f..." */
 json_t *gp_json_address(uint64_t address);
 /* The string; null if it is NULL or empty. */
