@@ -3,12 +3,26 @@
 #
 #   MODE=release|debug|asan|tsan|cov    each in its own tree: build/, build-debug/, ...
 #   V=1                                 show whole command lines
+#   CROSS=aarch64-linux-gnu- SYSROOT=DIR    for another processor, in build-aarch64/; DIR has its headers and libraries
+#                                       (tests/real/aarch64.sh fills one)
 #   CUDA_HOME=DIR                       where NVIDIA's toolkit is, for the ABI lint alone (the build needs none)
 
 MODE ?= release
-B := build$(if $(filter-out release,$(MODE)),-$(MODE))
+CROSS ?=
+CROSS_CPU := $(firstword $(subst -, ,$(CROSS)))
+B := build$(addprefix -,$(CROSS_CPU))$(addprefix -,$(filter-out release,$(MODE)))
 PREFIX ?= /usr/local
+ifneq ($(CROSS),)
+SYSROOT_LIB := $(SYSROOT)/usr/lib/$(CROSS:%-=%)
+# The compiler would take its own C library first.
+CC := $(CROSS)gcc $(if $(SYSROOT),--sysroot=$(SYSROOT) -B$(SYSROOT_LIB)/ -L$(SYSROOT_LIB))
+AR := $(CROSS)ar
+RUN := qemu-$(CROSS_CPU)-static $(if $(SYSROOT),-L $(SYSROOT))
+else
+SYSROOT :=
 CC ?= cc
+endif
+TARGET := $(shell $(CC) -dumpmachine 2>/dev/null)
 CUDA_HOME ?= /usr/local/cuda
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(B)/%,%,$(2))')
@@ -74,7 +88,7 @@ COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
 # have them as empty files.
 OLD_GLIBC := -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
 
-TOOL_LIBS := $(shell pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf libmicrohttpd 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf -lmicrohttpd) -l:libiberty.a -ldl -lpthread -lm
+TOOL_LIBS := $(shell $(if $(CROSS),false) pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf libmicrohttpd 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf -lmicrohttpd) -l:libiberty.a -ldl -lpthread -lm
 
 .PHONY: all lib tool sim examples man help
 all: lib tool sim examples man ## build everything that a person runs
@@ -89,7 +103,7 @@ help: ## this list
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 # A probe's instruction may be replaced by a call that uses the program's stack (src/session/batch.c).  Only x86-64 has a red zone.
-NO_RED_ZONE := $(if $(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),-mno-red-zone)
+NO_RED_ZONE := $(if $(findstring x86_64,$(TARGET)),-mno-red-zone)
 $(B)/obj/src/session/batch.o: TARGET_CFLAGS += $(NO_RED_ZONE)
 
 define compile
@@ -121,9 +135,11 @@ $(B)/obj/tools/export/pprof.o: | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
+comma := ,
 # The packer that the library carries gets no memory but what it is given, and no hooks of a zstd that the program has.
 ZSTD_ALONE := -Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_no_memory -Wl,--defsym=free=gp_file_no_free \
-  -Wl,--defsym=ZSTD_trace_compress_begin=gp_file_no_memory -Wl,--defsym=ZSTD_trace_compress_end=gp_file_no_free
+  -Wl,--defsym=ZSTD_trace_compress_begin=gp_file_no_memory -Wl,--defsym=ZSTD_trace_compress_end=gp_file_no_free \
+  $(if $(findstring aarch64,$(TARGET)),-Wl$(comma)--defsym=__stack_chk_guard=gp_glibc_canary)
 
 # ---- products --------------------------------------------------------------------------------------------------------
 # Libraries are linked aside and moved into place: a program that runs keeps the one that it mapped.
@@ -132,7 +148,6 @@ $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
-comma := ,
 
 # In front of programs (LD_PRELOAD): what it jumps to is the very copy of libgpuprof.so that lies beside it.
 $(SHIM): $(SHIM_OBJ) src/shim/libgpuprof-shim.map $(LIB)
@@ -144,10 +159,10 @@ $(SHIM): $(SHIM_OBJ) src/shim/libgpuprof-shim.map $(LIB)
 # Archives for tests: the same objects, so that a test can reach hidden functions.
 $(B)/libtarget.a: $(TARGET_OBJ)
 	$(call say,AR,$@)
-	$(Q)rm -f $@; ar rcs $@ $^
+	$(Q)rm -f $@; $(AR) rcs $@ $^
 $(B)/libtools.a: $(filter-out $(B)/obj/tools/main.o,$(TOOL_OBJ))
 	$(call say,AR,$@)
-	$(Q)rm -f $@; ar rcs $@ $^
+	$(Q)rm -f $@; $(AR) rcs $@ $^
 
 $(BIN): $(TOOL_OBJ)
 	$(call say,LINK,$@)
@@ -158,11 +173,11 @@ $(BIN): $(TOOL_OBJ)
 $(MAN): $(BIN)
 	$(call say,MAN,$@)
 	@mkdir -p $(@D)
-	$(Q)$(BIN) help --man > $@
+	$(Q)$(RUN) $(BIN) help --man > $@
 $(COMPLETIONS): $(B)/completion/%: $(BIN)
 	$(call say,COMPL,$@)
 	@mkdir -p $(@D)
-	$(Q)$(BIN) completion $* > $@
+	$(Q)$(RUN) $(BIN) completion $* > $@
 
 define simlib
 	$(call say,LINK,$@)
@@ -190,7 +205,7 @@ $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim
 $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
-	$(Q)rm -f $@; ar rcs $@ $^
+	$(Q)rm -f $@; $(AR) rcs $@ $^
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).
@@ -215,7 +230,7 @@ include docs/pictures.mk
 
 .PHONY: clean
 clean: ## remove every build tree
-	$(Q)rm -rf build build-debug build-asan build-tsan build-cov
+	$(Q)rm -rf build build-debug build-asan build-tsan build-cov build-aarch64
 
 # ---- what people type ------------------------------------------------------------------------------------------------
 JOBS := -j$(shell nproc)

@@ -3,13 +3,13 @@
 BPF_CLANG ?= clang
 # Debian installs it in sbin, which is not in every user's PATH.
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
-BPF_ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+BPF_ARCH := $(if $(findstring aarch64,$(TARGET)),arm64,x86)
 BPF_OBJ := $(B)/gen/gpuprof.bpf.o
 BPF_SKEL := $(B)/gen/gpuprof.skel.h
 $(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h bpf/events.h include/gpuprof/maps.h include/gpuprof/batch.h include/gpuprof/wire.h
 	$(call say,BPF,$@)
 	@mkdir -p $(@D)
-	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
+	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I$(SYSROOT)/usr/include/$(TARGET) -c $< -o $@
 # The stripped object keeps BTF, which libbpf reads, and loses DWARF, which names the build folder.
 $(BPF_SKEL): $(BPF_OBJ)
 	$(call say,SKEL,$@)

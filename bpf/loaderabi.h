@@ -17,7 +17,11 @@ enum { GP_ARG_NONE, GP_ARG_REGISTER, GP_ARG_MEMORY, GP_ARG_CONSTANT };
 #define GP_ARG_VALUE(_spec) ((int64_t)((int32_t)(_spec) >> 8))
 #define GP_ARG(_word, _how, _short, _value)                                                                            \
     ((uint32_t)(_word) | (uint32_t)(_how) << 5 | (uint32_t)(_short) << 7 | (uint32_t)(_value) << 8)
-#define GP_ARG_WORDS 21u /* of pt_regs */
+#if defined(__TARGET_ARCH_arm64) || defined(__aarch64__) /* words of pt_regs that a program may read */
+#define GP_ARG_WORDS 32u
+#else
+#define GP_ARG_WORDS 21u
+#endif
 
 struct gp_bpf_gone { /* the input of the program gpuprof_gone */
     uint64_t start_ns;

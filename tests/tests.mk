@@ -80,7 +80,7 @@ $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
-$(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c
+$(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/trace: $(foreach f,build torch textread rmm open unpickle fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
@@ -105,13 +105,13 @@ $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
-$(B)/tests/programs/probe_%: PROGRAM_CFLAGS += -mno-red-zone
+$(B)/tests/programs/probe_%: PROGRAM_CFLAGS += $(NO_RED_ZONE)
 # The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h.
 ifdef ROOT
 ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c,$(wildcard tests/programs/*.c)))
 .PHONY: root-programs
 root-programs: $(ROOT_PROGRAMS)
-ROOT_LIB := $(ROOT)/usr/lib/$(shell $(CC) -dumpmachine)
+ROOT_LIB := $(ROOT)/usr/lib/$(TARGET)
 $(ROOT)/programs/%: PROGRAM_CFLAGS += --sysroot=$(ROOT) -B$(ROOT_LIB)/ -L$(ROOT_LIB)
 $(ROOT)/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
@@ -121,7 +121,7 @@ COUNT_BPF := $(B)/tests/bpf/count.bpf.o
 $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h include/gpuprof/wire.h $(STAMP)
 	$(call say,BPF,$@)
 	@mkdir -p $(@D)
-	$(Q)clang -target bpf -D__TARGET_ARCH_$(if $(filter aarch64,$(shell uname -m)),arm64,x86) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I/usr/include/$(shell $(CC) -dumpmachine) -c -o $@ $<
+	$(Q)clang -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I$(SYSROOT)/usr/include/$(TARGET) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
 # It starts the command.
@@ -133,5 +133,5 @@ SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
 testtools: $(PRELOADS) $(MKREPORT) $(SERVE)
-# Write the tables' rows themselves.
-$(B)/obj/tests/integration/test_deaths.o: TEST_CFLAGS += -Ibpf
+# Write the rows of the tables themselves, and know how arguments are encoded.
+$(B)/obj/tests/integration/test_deaths.o $(B)/obj/tests/integration/test_bpf.o: TEST_CFLAGS += -Ibpf

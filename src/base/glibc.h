@@ -62,10 +62,30 @@ GP_GLIBC(pthread_setname_np, 2.12)
 GP_GLIBC(pthread_sigmask, 2.2.5)
 
 /* On both processors glibc's struct stat is the kernel's. */
-#define fstat(_fd, _status)                syscall(SYS_fstat, _fd, _status)
-#define lstat(_path, _status)              syscall(SYS_newfstatat, AT_FDCWD, _path, _status, AT_SYMLINK_NOFOLLOW)
-#define getrandom(_buffer, _bytes, _flags) ((ssize_t)syscall(SYS_getrandom, _buffer, _bytes, _flags))
-#define memfd_create(_name, _flags)        ((int)syscall(SYS_memfd_create, _name, _flags))
+static inline int gp_glibc_fstat(int fd, struct stat *status)
+{
+    return (int)syscall(SYS_fstat, fd, status);
+}
+
+static inline int gp_glibc_lstat(const char *path, struct stat *status)
+{
+    return (int)syscall(SYS_newfstatat, AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+
+static inline ssize_t gp_glibc_getrandom(void *buffer, size_t bytes, unsigned flags)
+{
+    return syscall(SYS_getrandom, buffer, bytes, flags);
+}
+
+static inline int gp_glibc_memfd_create(const char *name, unsigned flags)
+{
+    return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+#define fstat(_fd, _status)                gp_glibc_fstat(_fd, _status)
+#define lstat(_path, _status)              gp_glibc_lstat(_path, _status)
+#define getrandom(_buffer, _bytes, _flags) gp_glibc_getrandom(_buffer, _bytes, _flags)
+#define memfd_create(_name, _flags)        gp_glibc_memfd_create(_name, _flags)
 
 #endif
 

@@ -8,6 +8,7 @@
 #include "bpf/rig.h"
 #include "kernel/probe.h"
 #include "lib/spawn.h"
+#include "loaderabi.h"
 #include <sys/mount.h>
 #include <time.h>
 
@@ -433,20 +434,41 @@ Test(bpf, the_verifiers_limit_is_far, .init = begin, .fini = end, .timeout = 60)
 
 Test(bpf, arguments_of_notes)
 {
-    uint64_t cookie;
-    cr_assert(gp_bpf_arguments("8@%rdi 8@%rsi", &cookie) == 0);
-    cr_assert(gp_bpf_arguments("-8@-16(%rbp) 4@$768", &cookie) == 0);
-    cr_assert(gp_bpf_arguments("8@(%r12) -4@%r9d", &cookie) == 0);
-    static const char *const bad[] = {"",
-                                      "8@",
-                                      "8@%rdi",
-                                      "8@%xmm0 8@%rsi",
-                                      "2@%rdi 8@%rsi",
-                                      "8@%rdi 8@8(%rax,%rbx,8)",
-                                      "8@gpuprof(%rip) 8@%rsi",
-                                      "8@%rdi 8@$99999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        cr_assert(gp_bpf_arguments(bad[i], &cookie) == -EINVAL, "%s", bad[i]);
+    static const struct {
+        unsigned machine;
+        const char *text;
+        uint32_t first, second; /* 0: refused */
+    } cases[] = {
+        {EM_X86_64, "8@%rdi 8@%rsi", GP_ARG(14, GP_ARG_REGISTER, 0, 0), GP_ARG(13, GP_ARG_REGISTER, 0, 0)},
+        {EM_X86_64, "-8@-16(%rbp) 4@$768", GP_ARG(4, GP_ARG_MEMORY, 0, -16), GP_ARG(0, GP_ARG_CONSTANT, 1, 768)},
+        {EM_X86_64, "8@(%r12) -4@%r9d", GP_ARG(3, GP_ARG_MEMORY, 0, 0), GP_ARG(8, GP_ARG_REGISTER, 1, 0)},
+        {EM_X86_64, "", 0, 0},
+        {EM_X86_64, "8@", 0, 0},
+        {EM_X86_64, "8@%rdi", 0, 0},
+        {EM_X86_64, "8@%xmm0 8@%rsi", 0, 0},
+        {EM_X86_64, "2@%rdi 8@%rsi", 0, 0},
+        {EM_X86_64, "8@%rdi 8@8(%rax,%rbx,8)", 0, 0},
+        {EM_X86_64, "8@gpuprof(%rip) 8@%rsi", 0, 0},
+        {EM_X86_64, "8@%rdi 8@$99999999999", 0, 0},
+        {EM_X86_64, "8@x1 8@x0", 0, 0},
+        {EM_AARCH64, "8@x1 8@x0", GP_ARG(1, GP_ARG_REGISTER, 0, 0), GP_ARG(0, GP_ARG_REGISTER, 0, 0)},
+        {EM_AARCH64, "8@x30 -4@w19", GP_ARG(30, GP_ARG_REGISTER, 0, 0), GP_ARG(19, GP_ARG_REGISTER, 1, 0)},
+        {EM_AARCH64, "8@[sp] 8@[x29, -16]", GP_ARG(31, GP_ARG_MEMORY, 0, 0), GP_ARG(29, GP_ARG_MEMORY, 0, -16)},
+        {EM_AARCH64, "8@[sp,8] 4@768", GP_ARG(31, GP_ARG_MEMORY, 0, 8), GP_ARG(0, GP_ARG_CONSTANT, 1, 768)},
+        {EM_AARCH64, "8@x31 8@x0", 0, 0},
+        {EM_AARCH64, "8@x 8@x0", 0, 0},
+        {EM_AARCH64, "8@x1a 8@x0", 0, 0},
+        {EM_AARCH64, "8@[sp 8@x0", 0, 0},
+        {EM_AARCH64, "8@[sp, x1] 8@x0", 0, 0},
+        {EM_AARCH64, "8@%rdi 8@%rsi", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t cookie = 0;
+        int error = gp_bpf_arguments_of(cases[i].machine, cases[i].text, &cookie);
+        cr_expect(error == (cases[i].first || cases[i].second ? 0 : -EINVAL), "%s: %d", cases[i].text, error);
+        cr_expect(cookie == (cases[i].first | (uint64_t)cases[i].second << 32), "%s: %lx", cases[i].text,
+                  (unsigned long)cookie);
+    }
 }
 
 /* Damages each byte of the file's headers and tables: an answer, and no crash. */

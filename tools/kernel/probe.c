@@ -6,7 +6,6 @@
  */
 #include "kernel/probe.h"
 #include "kernel/loader.h"
-#include "loaderabi.h"
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,81 +17,6 @@
 #define PROBE_SEGMENTS_LIMIT 256u
 #define PROBE_NOTES_LIMIT    65536u /* bytes; the library has one note of less than 100 */
 #define NAMES_MOST           262144u
-
-#if defined(__x86_64__)
-#define MACHINE EM_X86_64
-static const struct {
-    const char *wide, *narrow;
-    uint8_t word; /* of struct pt_regs */
-} registers[] = {
-    {"r15", "r15d", 0}, {"r14", "r14d", 1}, {"r13", "r13d", 2}, {"r12", "r12d", 3},
-    {"rbp", "ebp", 4},  {"rbx", "ebx", 5},  {"r11", "r11d", 6}, {"r10", "r10d", 7},
-    {"r9", "r9d", 8},   {"r8", "r8d", 9},   {"rax", "eax", 10}, {"rcx", "ecx", 11},
-    {"rdx", "edx", 12}, {"rsi", "esi", 13}, {"rdi", "edi", 14}, {"rsp", "esp", 19},
-};
-#else
-#error "probe.c supports only the registers of x86-64"
-#endif
-
-/* ---- arguments ------------------------------------------------------------------------------------------------- */
-
-static int register_word(const char *text, size_t length)
-{
-    for (size_t i = 0; i < sizeof registers / sizeof registers[0]; i++)
-        if ((strlen(registers[i].wide) == length && !memcmp(registers[i].wide, text, length)) ||
-            (strlen(registers[i].narrow) == length && !memcmp(registers[i].narrow, text, length)))
-            return registers[i].word;
-    return -EINVAL;
-}
-
-/* Parses one "SIZE@WHERE", where WHERE is %reg, $number, number(%reg) or (%reg). */
-static int argument(const char **text, uint32_t *spec)
-{
-    char *end;
-    long size = strtol(*text, &end, 10);
-    if (*end != '@' || (labs(size) != 8 && labs(size) != 4))
-        return -EINVAL;
-    const char *at = end + 1;
-    bool is_constant = *at == '$', is_register = *at == '%';
-    long value = 0;
-    if (!is_register) {
-        at += is_constant;
-        value = strtol(at, &end, 10);
-        if ((end == at && *at != '(') || value < -(1 << 23) || value >= 1 << 23)
-            return -EINVAL;
-        at = end;
-    }
-    int word = 0;
-    if (!is_constant) {
-        if (!is_register && *at++ != '(')
-            return -EINVAL;
-        if (*at++ != '%')
-            return -EINVAL;
-        size_t length = strcspn(at, ") ");
-        word = register_word(at, length);
-        at += length;
-        if (word < 0 || (!is_register && *at++ != ')'))
-            return -EINVAL;
-    }
-    if (*at != ' ' && *at != '\0')
-        return -EINVAL;
-    *spec = GP_ARG(word,
-                   is_constant   ? GP_ARG_CONSTANT
-                   : is_register ? GP_ARG_REGISTER
-                                 : GP_ARG_MEMORY,
-                   labs(size) == 4, value);
-    *text = at + strspn(at, " ");
-    return 0;
-}
-
-int gp_bpf_arguments(const char *text, uint64_t *cookie)
-{
-    uint32_t first, second;
-    if (argument(&text, &first) || argument(&text, &second))
-        return -EINVAL;
-    *cookie = first | (uint64_t)second << 32;
-    return 0;
-}
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
@@ -210,9 +134,9 @@ int gp_bpf_probe_find(int fd, struct gp_bpf_probe *out)
     if (error)
         return error;
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != MACHINE || head.e_phentsize != sizeof(Elf64_Phdr) ||
-        head.e_shentsize != sizeof(Elf64_Shdr) || head.e_phnum > PROBE_SEGMENTS_LIMIT || head.e_shnum > SECTIONS_MOST ||
-        head.e_shstrndx >= head.e_shnum)
+        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_machine != GP_BPF_MACHINE ||
+        head.e_phentsize != sizeof(Elf64_Phdr) || head.e_shentsize != sizeof(Elf64_Shdr) ||
+        head.e_phnum > PROBE_SEGMENTS_LIMIT || head.e_shnum > SECTIONS_MOST || head.e_shstrndx >= head.e_shnum)
         return -ENOEXEC;
     char *segments = NULL, *sections = NULL;
     error = table_read(fd, head.e_phoff, head.e_phnum * sizeof(Elf64_Phdr), PROBE_SEGMENTS_LIMIT * sizeof(Elf64_Phdr),
