@@ -4,6 +4,7 @@
 #include "inject/shimtable.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "inject/nogpu.h"
 #include <gpuprof/gpuprof.h>
 
 /* The driver may inject the library as well (CUDA_INJECTION64_PATH), inside this call and before it
@@ -16,8 +17,10 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
     gp_thread.starts_later = 1;
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
     gp_thread.starts_later = before;
-    if (result == 0)
+    if (result == 0) {
+        gp_nogpu_refute();
         InitializeInjection();
+    }
     return result;
 }
 

@@ -75,6 +75,14 @@ name() { # FOLDER: the part of it that tells one from another
     local short=${1#"$real"/}
     echo "${short%%/*}"
 }
+# NVIDIA's library is a file libcuda.so.VERSION.  In a plain file libcuda.so.1 gpuprof does not take it for certain that
+# there is no GPU, and starts as it does with one.
+plain() { # DRIVER
+    local folder
+    folder=$work/plain/$(name "$1")
+    [ -d "$folder" ] || { mkdir -p "$folder" && cp -L "$1/libcuda.so.1" "$folder/"; }
+    echo "$folder"
+}
 program() { # NAME OPTION...
     cc -std=gnu11 -O1 -g -Wall -o "$work/$1" "tests/real/$1.c" "${@:2}" || { echo "real/run.sh: cannot build $1.c"; exit 1; }
 }
@@ -89,10 +97,12 @@ bare() { # LIBRARIES COMMAND...
     env -u CUDA_HOME -u CUDA_PATH -u CUDA_INJECTION64_PATH LD_LIBRARY_PATH="$1" "${@:2}"
 }
 same_start() { # TITLE LIBRARIES VARIABLE...: with the variables cuInit does what it does without
+    local plain ours
     bare "$2" "$work/start" >"$work/plain.out" 2>"$work/plain.err"
-    local plain=$? ours
+    plain=$?
     bare "$2" env "${@:3}" "$work/start" >"$work/ours.out" 2>"$work/ours.err"
     ours=$?
+    [ -z "${may_stay:-}" ] || sed -i '/^after /d' "$work/plain.out" "$work/ours.out"
     if [ "$plain" = 0 ] && [ "$ours" = 0 ] && cmp -s "$work/plain.out" "$work/ours.out" && cmp -s "$work/plain.err" "$work/ours.err"; then
         pass
     else
@@ -111,12 +121,14 @@ for driver in "${drivers[@]}"; do
         same_start "$title" "$driver:$cupti" "$inject"
         same_start "$title, preloaded" "$driver:$cupti" "$inject" "$preload"
     done
+    may_stay=1 same_start "$(name "$driver"), the whole start" "$(plain "$driver"):$all_cuptis" "$inject"
     same_start "$(name "$driver"), hooks" "$driver" "$inject" "$preload" GPUPROF_SOURCE=hooks
     same_start "$(name "$driver"), hooks without the preload" "$driver" "$inject" GPUPROF_SOURCE=hooks
     same_start "$(name "$driver"), everything asked for" "$driver:$all_cuptis" "$inject" "GPUPROF_RECORD=$work/recording" \
-        GPUPROF_STACKS=all GPUPROF_ALLOCATOR=caching
+        GPUPROF_STACKS=all GPUPROF_ALLOCATOR=caching "GPUPROF_LOG=debug:$work/log"
     [ ! -e "$work/recording" ] && pass || fail "$(name "$driver"): a recording without a GPU"
-    rm -f "$work/recording"
+    grep -q 'no GPU here: switched off$' "$work/log" && pass || fail "$(name "$driver"): the log does not say why nothing is profiled"
+    rm -f "$work/recording" "$work/log"
 done
 
 # ---- the time of the start -------------------------------------------------------------------------------------------
@@ -132,14 +144,14 @@ quick() { # TITLE MICROSECONDS
     echo "$1: our part of cuInit takes ${2:-?} us"
 }
 for driver in "${drivers[@]}"; do
-    quick "$(name "$driver") without CUPTI" "$(timed "$driver" "TIMER_LIBRARY=$build/lib/libgpuprof.so")"
+    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so")"
 done
 driver=${drivers[-1]}
 for cupti in "${cuptis[@]}"; do
     file=$(find "$cupti" -name 'libcupti.so.1?' | tail -n 1)
     [ -n "$file" ] || continue # the name of 11.8 is not searched for
-    ours=$(timed "$driver:$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so")
-    theirs=$(timed "$driver:$cupti" "TIMER_CUPTI=$file")
+    ours=$(timed "$(plain "$driver"):$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so")
+    theirs=$(timed "$(plain "$driver"):$cupti" "TIMER_CUPTI=$file")
     quick "$(name "$driver") with $(name "$cupti")" "$((ours - theirs))"
 done
 
@@ -192,7 +204,7 @@ done
 names_copies() { # DRIVER
     local cupti file
     rm -f "$work/log"
-    bare "$1:$all_cuptis" env "$inject" "GPUPROF_LOG=info:$work/log" "$work/start" >/dev/null 2>&1
+    bare "$(plain "$1"):$all_cuptis" env "$inject" "GPUPROF_LOG=info:$work/log" "$work/start" >/dev/null 2>&1
     if ! grep -q '/libcupti\.so' "$work/log"; then
         skip "$(name "$1"): the log names no path of CUPTI"
         return
