@@ -24,7 +24,10 @@ if [ -z "${GPUPROF_REAL_HIDDEN:-}" ]; then
         name=$(basename "$(dirname "$(dirname "$(readlink -f "$file")")")")
         [ "${name#cuda-}" != "$name" ] || continue
         mkdir -p "$real/cupti-toolkit-${name#cuda-}"
-        [ "$file" -ot "$real/cupti-toolkit-${name#cuda-}/${file##*/}" ] || cp -L "$file" "$real/cupti-toolkit-${name#cuda-}/"
+        for file in "$file" "$(dirname "$(readlink -f "$file")")"/libcudart.so.1[23]; do
+            [ ! -e "$file" ] || [ "$file" -ot "$real/cupti-toolkit-${name#cuda-}/${file##*/}" ] ||
+                cp -L "$file" "$real/cupti-toolkit-${name#cuda-}/"
+        done
     done
     GPUPROF_REAL_HIDDEN=1 exec unshare -m "$0" "$build"
 fi
@@ -66,7 +69,7 @@ driver libcuda-550 trixie libcuda1
 driver libcuda-555 experimental libcuda1
 [ ${#drivers[@]} -gt 0 ] || { echo "real/run.sh: no driver library could be had"; exit 77; }
 cupti cupti-118 bookworm libcupti11.8
-cupti cupti-124 trixie libcupti12
+cupti cupti-124 trixie libcupti12 libcudart12
 cupti cupti-125 experimental libcupti12
 for folder in "$real"/cupti-toolkit-*; do
     [ ! -d "$folder" ] || cuptis+=("$folder")
@@ -132,26 +135,27 @@ for driver in "${drivers[@]}"; do
 done
 
 # ---- the time of the start -------------------------------------------------------------------------------------------
-# Processor time, the median of 20: CUPTI's own part is measured alone and does not count.
+# Processor time of 20 runs.  CUPTI's own part, which is ten times ours, is measured alone and does not count: there the
+# least of the 20 is taken, since whatever else runs only adds to it.
 
-timed() { # LIBRARIES VARIABLE: microseconds
+timed() { # LIBRARIES VARIABLE WHICH: microseconds
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         bare "$1" env "$2" "CUDA_INJECTION64_PATH=$work/timer.so" "$work/start" time 9>&1 >/dev/null
-    done | sort -n | sed -n 10p
+    done | sort -n | sed -n "$3p"
 }
 quick() { # TITLE MICROSECONDS
     [ -n "$2" ] && [ "$2" -le 5000 ] && pass || fail "$1: our part of cuInit takes ${2:-?} us instead of 5000"
     echo "$1: our part of cuInit takes ${2:-?} us"
 }
 for driver in "${drivers[@]}"; do
-    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so")"
+    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 10)"
 done
 driver=${drivers[-1]}
 for cupti in "${cuptis[@]}"; do
     file=$(find "$cupti" -name 'libcupti.so.1?' | tail -n 1)
     [ -n "$file" ] || continue # the name of 11.8 is not searched for
-    ours=$(timed "$(plain "$driver"):$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so")
-    theirs=$(timed "$(plain "$driver"):$cupti" "TIMER_CUPTI=$file")
+    ours=$(timed "$(plain "$driver"):$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 1)
+    theirs=$(timed "$(plain "$driver"):$cupti" "TIMER_CUPTI=$file" 1)
     quick "$(name "$driver") with $(name "$cupti")" "$((ours - theirs))"
 done
 
@@ -186,6 +190,28 @@ if [ "$(name "${drivers[-1]}")" = libcuda-555 ]; then
         diff "$work/lacking" "$work/newer"
     fi
 fi
+
+# ---- our unwinder in NVIDIA's code -----------------------------------------------------------------------------------
+
+program rules -Isrc -Iinclude src/site/cfi.c -ldw -lelf
+files=()
+for folder in "${drivers[@]}" "${cuptis[@]}"; do
+    files+=($(find "$folder" \( -name 'libcuda.so.1' -o -name 'libcupti.so.1*' -o -name 'libcudart.so.1*' \)))
+done
+"$work/rules" "${files[@]}" >"$work/rules.out" 2>&1
+grep 'functions' "$work/rules.out"
+counted "unwind rules" "$work/rules.out"
+program walk -g -Isrc -Iinclude -rdynamic "$build/libtarget.a" -ldl -lpthread -lm
+program walkhere -shared -fPIC
+mv "$work/walkhere" "$work/walkhere.so"
+for driver in "${drivers[@]}"; do
+    for cupti in "${cuptis[@]}"; do
+        bare "$driver:$cupti" env CUDA_INJECTION64_PATH="$work/walkhere.so" "$work/walk" \
+            $(cd "$cupti" && ls libcupti.so.1* libcudart.so.1[23] 2>/dev/null) >"$work/walk.out" 2>&1
+        counted "stacks in $(name "$driver") and $(name "$cupti")" "$work/walk.out"
+        grep ' stacks' "$work/walk.out"
+    done
+done
 
 # ---- doctor ----------------------------------------------------------------------------------------------------------
 
