@@ -61,6 +61,15 @@ int gp_log_open(enum gp_log_level level, const char *file)
     return 0;
 }
 
+void gp_log_close(void)
+{
+    struct stat status;
+    log_level = GP_LOG_OFF;
+    if (log_target.fd >= GP_LOG_FD && fstat(log_target.fd, &status) == 0 && status.st_dev == log_target.device &&
+        status.st_ino == log_target.inode)
+        close(log_target.fd);
+}
+
 /* A pipe without a reader sends SIGPIPE to the thread that writes: this thread takes it back before
  * the program can get it.  While one that came earlier is pending, the two cannot be told apart. */
 static void log_write(int fd, const char *line, size_t bytes)

@@ -14,6 +14,8 @@ enum gp_log_level { GP_LOG_OFF, GP_LOG_ERROR, GP_LOG_WARN, GP_LOG_INFO, GP_LOG_D
  * logged).  A line is dropped where the descriptor is no longer this file, where writing would
  * block, and where the pipe has no reader; no SIGPIPE reaches the program. */
 int gp_log_open(enum gp_log_level level, const char *file);
+/* Nothing is logged from here on. */
+void gp_log_close(void);
 void gp_log(enum gp_log_level level, const char *format, ...) GP_PRINTF(2, 3);
 
 #endif

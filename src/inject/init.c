@@ -7,8 +7,9 @@
  *            off and is written into the session if there is one.
  *            The driver holds its own lock meanwhile, and a thread that holds the loader's may wait for
  *            it in cuInit: everything that needs the loader goes through base/opener.h.
- *   No GPU   cuInit injects before it looks for devices.  Without a source and without a GPU nothing
- *            can happen, so the start ends itself: no descriptor and no thread stay.
+ *   No GPU   cuInit injects before it looks for devices.  A process without one gets nothing: a
+ *            session and two threads would be idle, and CUPTI, which can only refuse, would start a
+ *            thread and set CUPTI_PROFILE_MODE for every child.
  *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
  *            also after a raw fork, since the kernel wipes its page.  The atfork handler only
  *            closes the child's copy of the descriptor, so no viewer finds the session twice.
@@ -234,23 +235,16 @@ static void inject_atfork(void)
         __register_atfork(inject_fork_begin, inject_fork_end, inject_fork_child, __dso_handle);
 }
 
-/* A CUPTI that has subscribed has found a device.  The hooks see the program's cuInit end, and start
- * only then.  The accounts and the mapping of the session stay: they are memory that no one uses. */
-static bool inject_is_pointless(void)
-{
-    if (session_mine.header->source != GP_SOURCE_NONE || !gp_nogpu_is_certain())
-        return false;
-    gp_log(GP_LOG_INFO, "no GPU here: switched off");
-    gp_life_end();
-    gp_session_forget(&session_mine);
-    return true;
-}
-
 static void inject_start(void)
 {
     char complaint[sizeof(session_mine.header->options)];
     struct gp_options options;
     gp_options_read(&options, complaint, sizeof(complaint));
+    if (gp_nogpu_is_certain()) {
+        gp_log(GP_LOG_INFO, "no GPU here: switched off");
+        gp_log_close();
+        return;
+    }
     int error = gp_life_start();
     if (error) {
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
@@ -282,11 +276,9 @@ static void inject_start(void)
     gp_feed_event(GP_EVENT_PROCESS_START, "");
     gp_thread_leave();
     gp_nvtx_start();
+    inject_poller();
     gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
     inject_source(options.source);
-    if (inject_is_pointless())
-        return;
-    inject_poller();
     inject_shim(&options);
     inject_drain();
     inject_record(&options);

@@ -9,10 +9,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static uint32_t x_refuted;
+
+void gp_nogpu_refute(void)
+{
+    __atomic_store_n(&x_refuted, 1, __ATOMIC_RELAXED); /* a flag, publishes nothing */
+}
 
 static int nogpu_note_driver(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
@@ -56,7 +64,7 @@ bool gp_nogpu_is_certain(void)
     static const char *const signs[] = {"/proc/driver/nvidia",     "/dev/dxg",   "/dev/nvmap",
                                         "/dev/nvhost-ctrl-gpu",    "/dev/nvgpu", "/dev/nvidia0",
                                         "/usr/bin/nvidia-modprobe"};
-    if (!nogpu_is_nvidia())
+    if (__atomic_load_n(&x_refuted, __ATOMIC_RELAXED) || !nogpu_is_nvidia())
         return false;
     for (size_t i = 0; i < GP_COUNT(signs); i++)
         if (access(signs[i], F_OK) == 0)

@@ -12,4 +12,7 @@
  * (or the container) shows no sign of its kernel driver.  Makes no CUDA call.  About 50 us. */
 bool gp_nogpu_is_certain(void);
 
+/* cuInit has succeeded: there is a GPU, whatever the signs say. */
+void gp_nogpu_refute(void);
+
 #endif

@@ -5,6 +5,7 @@
 #include "allocator/allocator.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "inject/nogpu.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 
@@ -24,8 +25,10 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
     }
     uint32_t result = real ? real(flags) : GP_HOOKS_NO_DRIVER;
     gp_thread.starts_later = before;
-    if (result == 0)
+    if (result == 0) {
+        gp_nogpu_refute();
         InitializeInjection();
+    }
     return result;
 }
 

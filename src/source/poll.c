@@ -16,7 +16,6 @@
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 
 /* Reserves change after the last event too (a pool gives memory back at the next synchronisation):
@@ -48,8 +47,30 @@ static uint32_t x_asked;    /* viewers' requests */
 static uint32_t x_answered; /* the last request that is done */
 static uint32_t x_version;
 static uint32_t x_running;
-static uint32_t x_busy; /* inside driver calls */
+static uint32_t x_busy; /* inside a driver call */
 static uint32_t x_stopped;
+
+/* Every call of the poller goes through this.  [stop.B] the flag, then the look at x_stopped;
+ * gp_poll_stop does it the other way round: one of the two sees the other. */
+static bool ask_enter(void)
+{
+    __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
+    if (GP_LIKELY(!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST)))
+        return true;
+    __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
+    return false;
+}
+
+static int ask_leave(int result)
+{
+    __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
+    if (GP_UNLIKELY(__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST)))
+        gp_futex_wake(&x_busy);
+    return result;
+}
+
+/* The result of a driver call; -1, which no call returns, once the program exits. */
+#define GP_ASK(_call) (ask_enter() ? ask_leave(driver._call) : -1)
 
 static bool driver_bind(void)
 {
@@ -81,7 +102,7 @@ static bool driver_bind(void)
     for (size_t i = 0; i < GP_COUNT(symbols); i++)
         *(void **)((char *)&driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
     int version = 0;
-    if (driver.version && driver.version(&version) == 0)
+    if (driver.version && GP_ASK(version(&version)) == 0)
         __atomic_store_n(&x_version, (uint32_t)version, __ATOMIC_RELAXED);
     return driver.version != NULL;
 }
@@ -92,7 +113,7 @@ static bool driver_relaxed(void)
     static bool relaxed;
     int mode = GP_CU_CAPTURE_RELAXED;
     if (!relaxed)
-        relaxed = driver.exchange_capture_mode && driver.exchange_capture_mode(&mode) == 0;
+        relaxed = driver.exchange_capture_mode && GP_ASK(exchange_capture_mode(&mode)) == 0;
     return relaxed;
 }
 
@@ -104,13 +125,15 @@ static void poll_devices(uint64_t devices)
         char name[64] = "";
         size_t total = 0;
         int device;
-        if (!(devices >> i & 1) || known >> i & 1 || !driver.device_get || driver.device_get(&device, i) != 0)
+        if (!(devices >> i & 1) || known >> i & 1 || !driver.device_get || GP_ASK(device_get(&device, i)) != 0)
             continue;
         if (driver.device_uuid)
-            driver.device_uuid(uuid, device);
+            GP_ASK(device_uuid(uuid, device));
         if (driver.device_name)
-            driver.device_name(name, sizeof(name), device);
-        bool sized = driver.device_total && driver.device_total(&total, device) == 0;
+            GP_ASK(device_name(name, sizeof(name), device));
+        bool sized = driver.device_total && GP_ASK(device_total(&total, device)) == 0;
+        if (__atomic_load_n(&x_stopped, __ATOMIC_RELAXED)) /* the answers are incomplete */
+            return;
         gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
         known |= 1ull << i;
     }
@@ -119,7 +142,7 @@ static void poll_devices(uint64_t devices)
 static int64_t pool_attribute(void *pool, int attribute)
 {
     uint64_t value = 0;
-    return driver.pool_get(pool, attribute, &value) == 0 ? (int64_t)value : -1;
+    return GP_ASK(pool_get(pool, attribute, &value)) == 0 ? (int64_t)value : -1;
 }
 
 static void poll_pool(uint64_t pool)
@@ -129,7 +152,7 @@ static void poll_pool(uint64_t pool)
     void *handle = (void *)(uintptr_t)pool;
     int64_t reserved = pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
     int64_t high = pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
-    if (reserved >= 0)
+    if (reserved >= 0 && !__atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
         gp_feed_poll_pool(pool, reserved, high);
     gp_feed_poll_leave();
 }
@@ -144,7 +167,7 @@ static void poll_pools(uint64_t devices)
         void *pool = NULL;
         if (!(devices >> i & 1))
             continue;
-        if (driver.device_default_pool && driver.device_default_pool(&pool, i) == 0 && pool)
+        if (driver.device_default_pool && GP_ASK(device_default_pool(&pool, i)) == 0 && pool)
             gp_feed_pool_found((uint64_t)(uintptr_t)pool, i, 0);
     }
     unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
@@ -155,7 +178,7 @@ static void poll_pools(uint64_t devices)
 static int64_t graph_attribute(int device, int attribute)
 {
     uint64_t value = 0;
-    return driver.graph_get(device, attribute, &value) == 0 ? (int64_t)value : -1;
+    return GP_ASK(graph_get(device, attribute, &value)) == 0 ? (int64_t)value : -1;
 }
 
 static void poll_graphs(uint64_t devices)
@@ -165,9 +188,10 @@ static void poll_graphs(uint64_t devices)
             continue;
         int64_t used = graph_attribute(i, GP_CU_GRAPH_USED_CURRENT),
                 reserved = graph_attribute(i, GP_CU_GRAPH_RESERVED_CURRENT);
-        if (used >= 0 && reserved >= 0)
-            gp_feed_poll_graph(i, used, graph_attribute(i, GP_CU_GRAPH_USED_HIGH), reserved,
-                               graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH));
+        int64_t used_high = graph_attribute(i, GP_CU_GRAPH_USED_HIGH),
+                reserved_high = graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH);
+        if (used >= 0 && reserved >= 0 && !__atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
+            gp_feed_poll_graph(i, used, used_high, reserved, reserved_high);
     }
 }
 
@@ -176,7 +200,7 @@ static void poll_imports(void)
     struct gp_poll_import import;
     while (driver.pointer_get && gp_feed_poll_import_next(&import)) {
         size_t bytes = 0;
-        if (driver.pointer_get(&bytes, GP_CU_POINTER_RANGE_SIZE, import.address) == 0 && bytes)
+        if (GP_ASK(pointer_get(&bytes, GP_CU_POINTER_RANGE_SIZE, import.address)) == 0 && bytes)
             gp_feed_poll_import(&import, bytes);
     }
 }
@@ -189,10 +213,10 @@ static void poll_oom(void)
     bool known = false;
     if (!driver.context_push || !driver.context_pop || !driver.memory_info || !gp_feed_poll_oom_enter(&context))
         return;
-    if (driver.context_push((void *)(uintptr_t)context) == 0) {
+    if (GP_ASK(context_push((void *)(uintptr_t)context)) == 0) {
         void *popped;
-        known = driver.memory_info(&free_bytes, &total_bytes) == 0;
-        driver.context_pop(&popped);
+        known = GP_ASK(memory_info(&free_bytes, &total_bytes)) == 0;
+        GP_ASK(context_pop(&popped));
     }
     gp_feed_poll_oom_leave(known ? (int64_t)free_bytes : -1, known ? (int64_t)total_bytes : -1);
 }
@@ -257,12 +281,7 @@ static void poll_round(unsigned *ever, unsigned *trail)
         *trail = GP_POLL_TRAIL;
     else if (*trail)
         (*trail)--;
-    /* [stop.B] the flag, then the look at x_stopped; gp_poll_stop does it the other way round: one
-     * of the two sees the other. */
-    __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST))
-        poll_once(wanted, ever);
-    __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
+    poll_once(wanted, ever);
     if (wanted & GP_POLL_OOM)
         poll_oom_log();
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
@@ -332,14 +351,17 @@ bool gp_poll_now(uint64_t timeout_ns)
     }
 }
 
+/* From here on no call begins.  A query takes microseconds, unless a call of the program keeps it
+ * waiting in the driver, which may last for ever.  Then the program exits with a thread in the
+ * driver anyway, its own, and ours beside it changes nothing: so the wait is bounded. */
 void gp_poll_stop(void)
 {
-    const uint64_t patience_ns = 20000000; /* a round takes well under a millisecond, unless the driver blocks it */
-    uint64_t deadline = gp_clock_ns() + patience_ns;
+    const uint64_t patience_ns = 20000000;
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
     __atomic_store_n(&x_running, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
-    while (__atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && gp_clock_ns() < deadline)
-        sched_yield();
+    for (; __atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
+        gp_futex_wait(&x_busy, 1, deadline - now);
 }
 
 uint32_t gp_poll_driver_version(void)

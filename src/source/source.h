@@ -40,8 +40,8 @@ void gp_poll_wake(void);
 /* Asks for a poll of everything now and waits at most timeout_ns.  False: not finished in time (the
  * driver is busy). */
 bool gp_poll_now(uint64_t timeout_ns);
-/* No driver calls from here on; waits, at most 20 ms, for the round under way.  For the exit path:
- * a driver that is being torn down may not be asked anything. */
+/* No driver call begins from here on; waits, at most 20 ms, for one that is under way.  For the exit
+ * path: a driver that is being torn down may not be asked anything. */
 void gp_poll_stop(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);

@@ -210,6 +210,21 @@ Test(harmless, static_tls_is_used_up)
     build_remove(folder);
 }
 
+/* ---- exit ---------------------------------------------------------------------------------------------------- */
+
+/* The poller is in a round of slow questions when the program exits. */
+Test(harmless, no_question_to_the_driver_begins_after_the_exit)
+{
+    const char *argv[] = {path_program("exit_poll"), NULL};
+    const char *env[] = {"GPUPROF_SIM_FAULTS=cuMemPoolGetAttribute 1+ delay 10ms", NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
+    struct spawn_result result = {0};
+
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_expect_eq(result.status, 0, "status %#x: %s", result.status, result.out);
+    spawn_result_free(&result);
+}
+
 /* ---- any libc function fails inside the library -------------------------------------------------------------- */
 
 Test(harmless, any_libc_function_may_fail, .timeout = 180)

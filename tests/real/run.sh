@@ -24,7 +24,10 @@ if [ -z "${GPUPROF_REAL_HIDDEN:-}" ]; then
         name=$(basename "$(dirname "$(dirname "$(readlink -f "$file")")")")
         [ "${name#cuda-}" != "$name" ] || continue
         mkdir -p "$real/cupti-toolkit-${name#cuda-}"
-        [ "$file" -ot "$real/cupti-toolkit-${name#cuda-}/${file##*/}" ] || cp -L "$file" "$real/cupti-toolkit-${name#cuda-}/"
+        for file in "$file" "$(dirname "$(readlink -f "$file")")"/libcudart.so.1[23]; do
+            [ ! -e "$file" ] || [ "$file" -ot "$real/cupti-toolkit-${name#cuda-}/${file##*/}" ] ||
+                cp -L "$file" "$real/cupti-toolkit-${name#cuda-}/"
+        done
     done
     GPUPROF_REAL_HIDDEN=1 exec unshare -m "$0" "$build"
 fi
@@ -66,7 +69,7 @@ driver libcuda-550 trixie libcuda1
 driver libcuda-555 experimental libcuda1
 [ ${#drivers[@]} -gt 0 ] || { echo "real/run.sh: no driver library could be had"; exit 77; }
 cupti cupti-118 bookworm libcupti11.8
-cupti cupti-124 trixie libcupti12
+cupti cupti-124 trixie libcupti12 libcudart12
 cupti cupti-125 experimental libcupti12
 for folder in "$real"/cupti-toolkit-*; do
     [ ! -d "$folder" ] || cuptis+=("$folder")
@@ -74,6 +77,14 @@ done
 name() { # FOLDER: the part of it that tells one from another
     local short=${1#"$real"/}
     echo "${short%%/*}"
+}
+# NVIDIA's library is a file libcuda.so.VERSION.  In a plain file libcuda.so.1 gpuprof does not take it for certain that
+# there is no GPU, and starts as it does with one.
+plain() { # DRIVER
+    local folder
+    folder=$work/plain/$(name "$1")
+    [ -d "$folder" ] || { mkdir -p "$folder" && cp -L "$1/libcuda.so.1" "$folder/"; }
+    echo "$folder"
 }
 program() { # NAME OPTION...
     cc -std=gnu11 -O1 -g -Wall -o "$work/$1" "tests/real/$1.c" "${@:2}" || { echo "real/run.sh: cannot build $1.c"; exit 1; }
@@ -89,10 +100,12 @@ bare() { # LIBRARIES COMMAND...
     env -u CUDA_HOME -u CUDA_PATH -u CUDA_INJECTION64_PATH LD_LIBRARY_PATH="$1" "${@:2}"
 }
 same_start() { # TITLE LIBRARIES VARIABLE...: with the variables cuInit does what it does without
+    local plain ours
     bare "$2" "$work/start" >"$work/plain.out" 2>"$work/plain.err"
-    local plain=$? ours
+    plain=$?
     bare "$2" env "${@:3}" "$work/start" >"$work/ours.out" 2>"$work/ours.err"
     ours=$?
+    [ -z "${may_stay:-}" ] || sed -i '/^after /d' "$work/plain.out" "$work/ours.out"
     if [ "$plain" = 0 ] && [ "$ours" = 0 ] && cmp -s "$work/plain.out" "$work/ours.out" && cmp -s "$work/plain.err" "$work/ours.err"; then
         pass
     else
@@ -111,35 +124,38 @@ for driver in "${drivers[@]}"; do
         same_start "$title" "$driver:$cupti" "$inject"
         same_start "$title, preloaded" "$driver:$cupti" "$inject" "$preload"
     done
+    may_stay=1 same_start "$(name "$driver"), the whole start" "$(plain "$driver"):$all_cuptis" "$inject"
     same_start "$(name "$driver"), hooks" "$driver" "$inject" "$preload" GPUPROF_SOURCE=hooks
     same_start "$(name "$driver"), hooks without the preload" "$driver" "$inject" GPUPROF_SOURCE=hooks
     same_start "$(name "$driver"), everything asked for" "$driver:$all_cuptis" "$inject" "GPUPROF_RECORD=$work/recording" \
-        GPUPROF_STACKS=all GPUPROF_ALLOCATOR=caching
+        GPUPROF_STACKS=all GPUPROF_ALLOCATOR=caching "GPUPROF_LOG=debug:$work/log"
     [ ! -e "$work/recording" ] && pass || fail "$(name "$driver"): a recording without a GPU"
-    rm -f "$work/recording"
+    grep -q 'no GPU here: switched off$' "$work/log" && pass || fail "$(name "$driver"): the log does not say why nothing is profiled"
+    rm -f "$work/recording" "$work/log"
 done
 
 # ---- the time of the start -------------------------------------------------------------------------------------------
-# Processor time, the median of 20: CUPTI's own part is measured alone and does not count.
+# Processor time of 20 runs.  CUPTI's own part, which is ten times ours, is measured alone and does not count: there the
+# least of the 20 is taken, since whatever else runs only adds to it.
 
-timed() { # LIBRARIES VARIABLE: microseconds
+timed() { # LIBRARIES VARIABLE WHICH: microseconds
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         bare "$1" env "$2" "CUDA_INJECTION64_PATH=$work/timer.so" "$work/start" time 9>&1 >/dev/null
-    done | sort -n | sed -n 10p
+    done | sort -n | sed -n "$3p"
 }
 quick() { # TITLE MICROSECONDS
     [ -n "$2" ] && [ "$2" -le 5000 ] && pass || fail "$1: our part of cuInit takes ${2:-?} us instead of 5000"
     echo "$1: our part of cuInit takes ${2:-?} us"
 }
 for driver in "${drivers[@]}"; do
-    quick "$(name "$driver") without CUPTI" "$(timed "$driver" "TIMER_LIBRARY=$build/lib/libgpuprof.so")"
+    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 10)"
 done
 driver=${drivers[-1]}
 for cupti in "${cuptis[@]}"; do
     file=$(find "$cupti" -name 'libcupti.so.1?' | tail -n 1)
     [ -n "$file" ] || continue # the name of 11.8 is not searched for
-    ours=$(timed "$driver:$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so")
-    theirs=$(timed "$driver:$cupti" "TIMER_CUPTI=$file")
+    ours=$(timed "$(plain "$driver"):$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 1)
+    theirs=$(timed "$(plain "$driver"):$cupti" "TIMER_CUPTI=$file" 1)
     quick "$(name "$driver") with $(name "$cupti")" "$((ours - theirs))"
 done
 
@@ -175,6 +191,28 @@ if [ "$(name "${drivers[-1]}")" = libcuda-555 ]; then
     fi
 fi
 
+# ---- our unwinder in NVIDIA's code -----------------------------------------------------------------------------------
+
+program rules -Isrc -Iinclude src/site/cfi.c -ldw -lelf
+files=()
+for folder in "${drivers[@]}" "${cuptis[@]}"; do
+    files+=($(find "$folder" \( -name 'libcuda.so.1' -o -name 'libcupti.so.1*' -o -name 'libcudart.so.1*' \)))
+done
+"$work/rules" "${files[@]}" >"$work/rules.out" 2>&1
+grep 'functions' "$work/rules.out"
+counted "unwind rules" "$work/rules.out"
+program walk -g -Isrc -Iinclude -rdynamic "$build/libtarget.a" -ldl -lpthread -lm
+program walkhere -shared -fPIC
+mv "$work/walkhere" "$work/walkhere.so"
+for driver in "${drivers[@]}"; do
+    for cupti in "${cuptis[@]}"; do
+        bare "$driver:$cupti" env CUDA_INJECTION64_PATH="$work/walkhere.so" "$work/walk" \
+            $(cd "$cupti" && ls libcupti.so.1* libcudart.so.1[23] 2>/dev/null) >"$work/walk.out" 2>&1
+        counted "stacks in $(name "$driver") and $(name "$cupti")" "$work/walk.out"
+        grep ' stacks' "$work/walk.out"
+    done
+done
+
 # ---- doctor ----------------------------------------------------------------------------------------------------------
 
 for driver in "${drivers[@]}"; do
@@ -192,7 +230,7 @@ done
 names_copies() { # DRIVER
     local cupti file
     rm -f "$work/log"
-    bare "$1:$all_cuptis" env "$inject" "GPUPROF_LOG=info:$work/log" "$work/start" >/dev/null 2>&1
+    bare "$(plain "$1"):$all_cuptis" env "$inject" "GPUPROF_LOG=info:$work/log" "$work/start" >/dev/null 2>&1
     if ! grep -q '/libcupti\.so' "$work/log"; then
         skip "$(name "$1"): the log names no path of CUPTI"
         return

@@ -28,6 +28,18 @@ static void timer_cupti(char *files)
         void *subscriber = NULL, *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
         int (*subscribe)(void **, void *, void *) =
             library ? (int (*)(void **, void *, void *))dlsym(library, "cuptiSubscribe") : NULL;
+        int (*subscribe_v2)(void **, void *, void *, void *) =
+            library ? (int (*)(void **, void *, void *, void *))dlsym(library, "cuptiSubscribe_v2") : NULL;
+        char holder[128];
+        struct {
+            size_t bytes;
+            const char *name;
+            char *holder;
+            size_t holder_bytes;
+        } parameters = {sizeof(parameters), "timer", holder, sizeof(holder)};
+        /* Both, as gpuprof does: each looks for the device again. */
+        if (subscribe_v2)
+            subscribe_v2(&subscriber, NULL, NULL, &parameters);
         if (subscribe)
             subscribe(&subscriber, NULL, NULL);
     }
