@@ -123,10 +123,11 @@ static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_
                         });
 }
 
-static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *at,
                         int64_t unix_ns)
 {
-    /* Handles of arrays are not addresses. */
+    struct gp_snap_event placed = *at, *event = &placed;
+    event->address = gp_snap_place(snap, at->kind, at->address, at->bytes);
     bool own = event->kind == GP_KIND_ARRAY || !gp_ranges_hold(cached, event->address);
     uint64_t requested =
         event->requested_bytes && event->requested_bytes <= event->bytes ? event->requested_bytes : event->bytes;

@@ -77,6 +77,9 @@ struct gp_snap {
     uint32_t *sites;          /* memo + 1 of a site's frames */
     struct gp_snap_memo *memo;
     struct gp_pickled_list segments, blocks, traces, entries;
+    void *places;                   /* tree of struct gp_place: addresses for memory that has a handle alone */
+    uint64_t places_end;            /* the next free one; 0: none yet */
+    bool places_broken;             /* memory ran out */
     struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
     /* The segment that is being written. */
     uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
@@ -153,6 +156,13 @@ void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, ui
 /* Writes one expandable segment for each run of mappings. */
 void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
 void gp_mappings_free(struct gp_snap_mappings *mappings);
+
+/* ---- places.c: arrays ---------------------------------------------------------------------------------------------- */
+
+/* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
+ * array gets an address above all real ones: always the same for the same handle and size. */
+uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
+void gp_snap_places_free(struct gp_snap *snap);
 
 /* ---- entries.c: events ------------------------------------------------------------------------------------------- */
 
