@@ -77,7 +77,7 @@ struct gp_snap {
     uint32_t *sites;          /* memo + 1 of a site's frames */
     struct gp_snap_memo *memo;
     struct gp_pickled_list segments, blocks, traces, entries;
-    void *places;                   /* tree of struct gp_place: addresses for memory that has a handle alone */
+    void *places;                   /* tree: addresses for memory that has a handle alone */
     uint64_t places_end;            /* the next free one; 0: none yet */
     bool places_broken;             /* memory ran out */
     struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
@@ -139,6 +139,13 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
+/* ---- addressranges.c -------------------------------------------------------------------------------------------- */
+
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
+void gp_ranges_free(struct gp_entry_ranges *ranges);
+
 /* ---- mappings.c: memory that the program maps itself --------------------------------------------------------------- */
 
 struct gp_mapping_table {
@@ -165,11 +172,6 @@ uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uin
 void gp_snap_places_free(struct gp_snap *snap);
 
 /* ---- entries.c: events ------------------------------------------------------------------------------------------- */
-
-void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
-void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
-bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
-void gp_ranges_free(struct gp_entry_ranges *ranges);
 
 struct gp_snap_event { /* the common part of a live and a recorded event */
     uint64_t time_ns, address, bytes, requested_bytes, stream;

@@ -13,13 +13,13 @@
 #define GP_PLACE_END   (1ull << 53)
 #define GP_PLACE_STEP  512u
 
-struct gp_place {
+struct gp_snap_placed {
     uint64_t handle, bytes, address;
 };
 
 static int place_compare(const void *left, const void *right)
 {
-    const struct gp_place *l = left, *r = right;
+    const struct gp_snap_placed *l = left, *r = right;
     if (l->handle != r->handle)
         return l->handle < r->handle ? -1 : 1;
     return l->bytes < r->bytes ? -1 : l->bytes > r->bytes;
@@ -27,7 +27,7 @@ static int place_compare(const void *left, const void *right)
 
 uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes)
 {
-    struct gp_place wanted = {.handle = address, .bytes = bytes}, **found;
+    struct gp_snap_placed wanted = {.handle = address, .bytes = bytes}, **found;
     if (kind != GP_KIND_ARRAY)
         return address;
     found = tfind(&wanted, &snap->places, place_compare);
@@ -36,9 +36,9 @@ uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uin
     uint64_t begin = snap->places_end ? snap->places_end : GP_PLACE_BEGIN;
     if (bytes > GP_PLACE_END - GP_PLACE_STEP - begin)
         return address; /* a damaged size */
-    struct gp_place *place = malloc(sizeof(*place));
+    struct gp_snap_placed *place = malloc(sizeof(*place));
     if (place)
-        *place = (struct gp_place){address, bytes, begin};
+        *place = (struct gp_snap_placed){address, bytes, begin};
     if (!place || !tsearch(place, &snap->places, place_compare)) {
         free(place);
         snap->places_broken = true;
