@@ -22,7 +22,7 @@ _DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or ha
 # GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and
 # virtual memory is not summed.
 _KINDS = frozenset((1, 2, 3, 4, 5))
-_LINEAR, _VMM = 1, 4
+_LINEAR, _ARRAY, _VMM = 1, 3, 4
 _SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
 _STATES = ("active_allocated", "active_pending_free", "inactive")
 _UNMAPPED = 3
@@ -128,6 +128,27 @@ def _segments(device: int, pieces: List[Piece], ranges: Sequence[Tuple[int, int]
                 out.append(run)
             _add_block(run, piece)
     return out
+
+
+class _Places:
+    """An array has a handle and no address, and handles lie closer together than arrays are large.  So an array
+    gets an address above all real ones, always the same for the same handle and size."""
+
+    def __init__(self) -> None:
+        self._places: Dict[Tuple[int, int], int] = {}
+        self._end = 1 << 52  # below 2^53, from which on JavaScript rounds
+
+    def of(self, kind: int, address: int, size: int) -> int:
+        if kind != _ARRAY:
+            return address
+        place = self._places.setdefault((address, size), self._end)
+        if place == self._end:
+            self._end += (size + 511) // 512 * 512
+        return place
+
+    def move(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            piece.address = self.of(piece.kind, piece.address, piece.bytes)
 
 
 # ---- trace -----------------------------------------------------------------------------------------------------------
@@ -299,6 +320,9 @@ def build() -> Dict[str, Any]:
         for piece in (piece for its in pieces for piece in its)
         if piece.what == 0 and piece.kind not in _KINDS and piece.flags & _GROWABLE
     )
+    places = _Places()
+    for its in pieces:
+        places.move(its)
     session = _session.read()
     events = [event for event in session.events if event.time_ns <= start_ns]  # the walk may have missed later ones
     devices = max([len(pieces), 1] + [event.device + 1 for event in events if event.device < _DEVICES])
@@ -309,7 +333,7 @@ def build() -> Dict[str, Any]:
         cached = [piece for piece in mine if piece.what == 0 and piece.flags & _CACHE]
         trace = _Trace(_at_start(its_events, cached), offset_ns, session.oom)
         for event in its_events:
-            trace.add(event)
+            trace.add(event._replace(address=places.of(event.kind, event.address, event.bytes)))
         traces.append(trace.entries)
     return {
         "segments": segments,

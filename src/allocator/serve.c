@@ -77,7 +77,7 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
         return result;
     }
     *address = grant.address;
-    gp_served_event_alloc(served, &grant, 0, request.time_ns);
+    gp_served_event_alloc(served, &grant, 0, grant.time_ns ? grant.time_ns : request.time_ns);
     return 0;
 }
 

@@ -98,7 +98,7 @@ void gp_served_event_alloc(const struct gp_served_context *served, const struct 
 void gp_served_event_free(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream)
 {
     gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_FREE, served->device, (uint32_t)grant->tag, grant->address,
-                                                grant->bytes, grant->requested_bytes, stream, 0});
+                                                grant->bytes, grant->requested_bytes, stream, grant->time_ns});
 }
 
 struct gp_served_context *gp_served_find(uint64_t address, struct gp_grant *out)

@@ -38,7 +38,7 @@ struct gp_served_context *gp_served_add(void *ctx, int device, bool primary)
 /* A live block dies with its context.  Runs under the cache's lock, which the ring and the sites never wait for. */
 static bool served_lost(void *arg, const struct gp_cache_block *block)
 {
-    const struct gp_grant grant = {block->address, block->bytes, block->requested_bytes, block->stream, block->tag};
+    const struct gp_grant grant = {block->address, block->bytes, block->requested_bytes, block->stream, block->tag, 0};
     if (block->state == GP_CACHE_LIVE)
         gp_served_event_free(arg, &grant, 0);
     return true;

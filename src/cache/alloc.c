@@ -17,6 +17,7 @@
  *
  * Every step but the first runs under `grow`.
  */
+#include "base/clock.h"
 #include "cache/internal.h"
 
 #define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses 1 EiB and more before it calls the driver */
@@ -267,13 +268,16 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
     if (attempt_heap(&attempt))
         attempt.block = gp_heap_give(cache, attempt.heap, request, attempt.bytes);
     gp_lock_give(&cache->lock);
+    uint64_t time_ns = 0;
     if (!attempt.block) {
         uint32_t error = alloc_slow(&attempt);
         if (error)
             return error;
+        time_ns = gp_clock_ns();
     }
     const struct gp_block *block = attempt.block;
     gp_gauges_alloc(cache, request->shard, block);
-    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag};
+    *out =
+        (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag, time_ns};
     return 0;
 }

@@ -3,6 +3,7 @@
  * cache.c: creation and destruction of a cache, the free of a block, destroyed streams and the size
  * limit. cache.h has the contract; alloc.c has the allocation of a block.
  */
+#include "base/clock.h"
 #include "cache/internal.h"
 #include <errno.h>
 #include <string.h>
@@ -189,9 +190,10 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     }
     struct gp_segment *segment = block->segment;
     struct gp_unlinked_segment dropped;
-    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, block->stream,
-                             gp_block_tag_of(cache, block)};
+    *out = (struct gp_grant){
+        block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0};
     bool at_once = segment_goes_at_once(cache, block, order);
+    out->time_ns = at_once ? gp_clock_ns() : 0;
     if (!at_once && block_must_wait(cache, block, order != GP_FREE_ORDERED)) {
         gp_gauges_free(cache, shard, block);
         gp_wait_for(cache, block, order != GP_FREE_ORDERED || block->stream == GP_STREAM_DESTROYED);

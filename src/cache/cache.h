@@ -146,6 +146,9 @@ struct gp_grant {
     uint64_t requested_bytes;
     uint64_t stream;
     uint64_t tag; /* the request's; 0 without tags */
+    /* Of a request that called the backend: after its last event; of a free that did: before its
+     * first one. So a block's own events lie within its segment's. 0: no event was told. */
+    uint64_t time_ns;
 };
 
 /* Returns 0 and fills *out. GP_BACKEND_OOM: the request failed again after all idle memory was

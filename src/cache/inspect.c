@@ -40,9 +40,12 @@ bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *ou
     const struct gp_block *block = block_at(cache, address);
     bool live = block && gp_block_state(block) == GP_BLOCK_LIVE;
     if (live && out)
-        *out =
-            (struct gp_grant){block->address, block->bytes, __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
-                              block->stream, gp_block_tag_of(cache, block)};
+        *out = (struct gp_grant){block->address,
+                                 block->bytes,
+                                 __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
+                                 block->stream,
+                                 gp_block_tag_of(cache, block),
+                                 0};
     gp_lock_give(&cache->lock);
     return live;
 }

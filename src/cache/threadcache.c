@@ -162,7 +162,7 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
         return false;
     }
     struct gp_block *block = bins_pop(bins, index);
-    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag};
+    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag, 0};
     __atomic_store_n(&block->requested_bytes, request->bytes,
                      __ATOMIC_RELAXED); /* ordered by the release store of the word below */
     gp_block_tag(cache, block, request);
@@ -222,7 +222,7 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     }
     const int64_t amounts[GP_BUNDLES] = {1, (int64_t)block->bytes, (int64_t)block->requested_bytes};
     gp_gate_sub(gate, amounts);
-    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block)};
+    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block), 0};
     bins_push(bins, block);
     bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
     gp_gate_release(gate);

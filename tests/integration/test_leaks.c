@@ -41,6 +41,25 @@ static json_t *analyse(const char *command, const char *file)
     return top;
 }
 
+/* Each row names its callers: the whole stack, and the label that the text shows. */
+static void expect_callers(const json_t *rows)
+{
+    size_t i, train = 0;
+    json_t *row;
+    cr_assert_gt(json_array_size(rows), 0);
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *frames = json_object_get(row, "frames"), *caller = json_object_get(row, "caller");
+        cr_expect(json_is_string(json_object_get(row, "name")));
+        cr_expect(json_is_null(caller) || json_is_string(json_object_get(caller, "function")));
+        for (size_t k = 0; k < json_array_size(frames); k++) {
+            const char *function = json_string_value(json_object_get(json_array_get(frames, k), "function"));
+            train += function && strcmp(function, "train") == 0;
+        }
+    }
+    cr_expect_gt(train, 0, "no stack has the caller");
+}
+
 static void expect_leak(const char *marks, int least_steps)
 {
     char file[64];
@@ -49,6 +68,7 @@ static void expect_leak(const char *marks, int least_steps)
     cr_assert_eq(json_array_size(suspects), 1);
     const json_t *first = json_array_get(suspects, 0);
     cr_assert_str_eq(json_string_value(json_object_get(first, "function")), "inner_branch");
+    expect_callers(suspects);
     cr_assert_geq(json_integer_value(json_object_get(top, "steps")), least_steps);
     /* 13 of 20 steps keep 90 MiB, each a little more. */
     cr_assert_float_eq(json_real_value(json_object_get(first, "bytes_per_step")) / (1 << 20), 64, 12);
@@ -103,6 +123,7 @@ Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
     record(file, "fixed", "marked");
     unsetenv("GPUPROF_SIM");
     json_t *top = analyse("churn", file);
+    expect_callers(json_object_get(top, "sites"));
     json_int_t pairs = json_integer_value(json_object_get(top, "pairs"));
     json_int_t driver_ns = json_integer_value(json_object_get(top, "driver_ns"));
     cr_assert(pairs > 100 && driver_ns > pairs * 1000 && driver_ns < pairs * 100000000, "%lld pairs, %lld ns",
@@ -176,6 +197,10 @@ Test(leaks, a_recording_is_never_overwritten, .timeout = 120)
         cr_expect(strstr(result.err, "would be lost") != NULL, "%s", result.err);
         spawn_result_free(&result);
     }
-    json_decref(analyse("peak", file));
+    json_t *top = analyse("peak", file), *devices = json_object_get(top, "devices");
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        if (json_array_size(json_object_get(json_array_get(devices, i), "parts")))
+            expect_callers(json_object_get(json_array_get(devices, i), "parts"));
+    json_decref(top);
     unlink(file);
 }

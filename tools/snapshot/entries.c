@@ -5,69 +5,7 @@
  * of its own with the same lifetime, and a mapping a part of an expandable segment: the viewers show
  * only memory inside segments.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* tdestroy */
-#endif
 #include <snapshot/internal.h>
-
-#include <search.h>
-#include <stdlib.h>
-
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
-
-struct gp_entry_range {
-    uint64_t begin, end;
-};
-
-/* Ranges that overlap compare as equal: the tree never holds two of them. */
-static int range_compare(const void *left, const void *right)
-{
-    const struct gp_entry_range *l = left, *r = right;
-    return l->end <= r->begin ? -1 : r->end <= l->begin;
-}
-
-static void range_put(struct gp_entry_ranges *ranges, uint64_t begin, uint64_t end)
-{
-    if (begin >= end)
-        return;
-    struct gp_entry_range *range = malloc(sizeof(*range));
-    if (range)
-        *range = (struct gp_entry_range){begin, end};
-    if (!range || !tsearch(range, &ranges->tree, range_compare)) {
-        free(range);
-        ranges->broken = true;
-    }
-}
-
-void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
-{
-    struct gp_entry_range gone = {address, address + bytes}, **found;
-    while (bytes && (found = tfind(&gone, &ranges->tree, range_compare))) {
-        struct gp_entry_range *range = *found, old = *range;
-        tdelete(range, &ranges->tree, range_compare);
-        free(range);
-        range_put(ranges, old.begin, gone.begin);
-        range_put(ranges, gone.end, old.end);
-    }
-}
-
-void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
-{
-    gp_ranges_remove(ranges, address, bytes);
-    range_put(ranges, address, address + bytes);
-}
-
-bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address)
-{
-    struct gp_entry_range point = {address, address + 1};
-    return tfind(&point, &ranges->tree, range_compare) != NULL;
-}
-
-void gp_ranges_free(struct gp_entry_ranges *ranges)
-{
-    tdestroy(ranges->tree, free);
-    ranges->tree = NULL;
-}
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
@@ -123,10 +61,11 @@ static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_
                         });
 }
 
-static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cached, const struct gp_snap_event *at,
                         int64_t unix_ns)
 {
-    /* Handles of arrays are not addresses. */
+    struct gp_snap_event placed = *at, *event = &placed;
+    event->address = gp_snap_place(snap, at->kind, at->address, at->bytes);
     bool own = event->kind == GP_KIND_ARRAY || !gp_ranges_hold(cached, event->address);
     uint64_t requested =
         event->requested_bytes && event->requested_bytes <= event->bytes ? event->requested_bytes : event->bytes;

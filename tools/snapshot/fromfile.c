@@ -124,7 +124,7 @@ static void file_begin(struct gp_snap_file *file, uint32_t index, const struct g
     bool grew = segment->cached && file_grew(file, segment->address, segment->bytes);
     file->expandable |= grew;
     gp_snap_segment(file->snap, &(struct gp_snap_segment){
-                                    .address = block->address,
+                                    .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
                                     .stream = live && live->stream <= INT64_MAX ? live->stream : 0,
                                     .device = index,
                                     .site = segment->cached ? 0 : block->site,
@@ -139,9 +139,10 @@ static void file_block(struct gp_snap_file *file, const struct gp_map_block *blo
 {
     const struct gp_snap_live_block *live = block->state == GPUPROF_LIVE ? file_find(file, block->address) : NULL;
     uint64_t requested = live && live->requested_bytes ? live->requested_bytes : block->bytes;
-    gp_snap_block(file->snap, &(struct gp_snap_block){block->address, block->bytes,
-                                                      requested < block->bytes ? requested : block->bytes, block->site,
-                                                      block->state});
+    uint64_t address = gp_snap_place(file->snap, block->kind, block->address, block->bytes);
+    gp_snap_block(file->snap,
+                  &(struct gp_snap_block){address, block->bytes, requested < block->bytes ? requested : block->bytes,
+                                          block->site, block->state});
 }
 
 static void file_end(struct gp_snap_file *file, uint32_t index, const struct gp_map_segment *segment, uint64_t begin,

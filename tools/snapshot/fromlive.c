@@ -59,8 +59,10 @@ static void live_whole(struct gp_snap_live *live, const struct gp_wire_extent *p
         live->expandable = true;
         return;
     }
-    live_begin(live, piece, piece->address);
-    live_block(live, piece);
+    struct gp_wire_extent placed = *piece;
+    placed.address = gp_snap_place(live->snap, piece->kind, piece->address, piece->bytes);
+    live_begin(live, piece, placed.address);
+    live_block(live, &placed);
     gp_snap_segment_end(live->snap);
 }
 

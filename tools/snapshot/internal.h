@@ -77,6 +77,9 @@ struct gp_snap {
     uint32_t *sites;          /* memo + 1 of a site's frames */
     struct gp_snap_memo *memo;
     struct gp_pickled_list segments, blocks, traces, entries;
+    void *places;                   /* tree: addresses for memory that has a handle alone */
+    uint64_t places_end;            /* the next free one; 0: none yet */
+    bool places_broken;             /* memory ran out */
     struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
     /* The segment that is being written. */
     uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
@@ -136,6 +139,13 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
+/* ---- addressranges.c -------------------------------------------------------------------------------------------- */
+
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
+void gp_ranges_free(struct gp_entry_ranges *ranges);
+
 /* ---- mappings.c: memory that the program maps itself --------------------------------------------------------------- */
 
 struct gp_mapping_table {
@@ -154,12 +164,14 @@ void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, ui
 void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
 void gp_mappings_free(struct gp_snap_mappings *mappings);
 
-/* ---- entries.c: events ------------------------------------------------------------------------------------------- */
+/* ---- places.c: arrays ---------------------------------------------------------------------------------------------- */
 
-void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
-void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
-bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
-void gp_ranges_free(struct gp_entry_ranges *ranges);
+/* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
+ * array gets an address above all real ones: always the same for the same handle and size. */
+uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
+void gp_snap_places_free(struct gp_snap *snap);
+
+/* ---- entries.c: events ------------------------------------------------------------------------------------------- */
 
 struct gp_snap_event { /* the common part of a live and a recorded event */
     uint64_t time_ns, address, bytes, requested_bytes, stream;

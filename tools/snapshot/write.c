@@ -376,7 +376,8 @@ int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
-    rc = rc ? rc : snap->aliases.broken ? -ENOMEM : 0;
+    rc = rc ? rc : snap->aliases.broken || snap->places_broken ? -ENOMEM : 0;
+    gp_snap_places_free(snap);
     gp_ranges_free(&snap->aliases);
     memo_free(snap->memo);
     free(snap->sites);

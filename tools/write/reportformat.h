@@ -29,7 +29,10 @@ json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); 
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
 json_t *gp_report_suspects(const struct gp_report *report);
-json_t *gp_report_churn_part(const struct gp_report *report);
+/* frames: with the whole stack of each site, which the report has in its list of sites. */
+json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
+/* A site's stack, innermost frame first. */
+json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
 json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 

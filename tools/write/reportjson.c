@@ -230,30 +230,17 @@ static int site_by_number(const void *one, const void *other)
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
-static json_t *report_frames(const struct gp_report *report, uint32_t site)
-{
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s,s:s,s:I,s:s,s:b,s:b}", "function", frames[i].function, "file",
-                                        frames[i].file, "line", (json_int_t)frames[i].line, "module", frames[i].module,
-                                        "python", frames[i].python, "inlined", frames[i].inlined));
-    return list;
-}
-
 static json_t *report_site(const struct gp_report *report, const struct gp_report_site *site,
                            const struct gp_frame_text *caller)
 {
     char label[192];
     gp_site_label(gp_symbols_name(report->symbols, site->site), caller, label, sizeof(label));
     return json_pack("{s:I,s:s,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
-                     "frames", report_frames(report, site->site), "device", gp_report_device_name(report, site->device),
-                     "kind", gp_kind_name(site->kind), "live_bytes", (json_int_t)site->live_bytes, "live_count",
-                     (json_int_t)site->live_count, "peak_bytes", (json_int_t)site->peak_bytes, "at_peak_bytes",
-                     (json_int_t)site->at_peak_bytes, "allocated_bytes", (json_int_t)site->allocated_bytes, "calls",
-                     (json_int_t)site->calls);
+                     "frames", gp_report_frames(report, site->site), "device",
+                     gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
+                     (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
+                     (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
+                     (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
 }
 
 /* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks
@@ -358,8 +345,8 @@ json_t *gp_report_document(const struct gp_report *report)
         object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
                            report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
                            report->leaks->why, "suspects", gp_report_suspects(report), "churn",
-                           gp_report_churn_part(report), "marks", report_marks(report), "ooms", report_ooms(report),
-                           "oom", report_oom_text(report->recording));
+                           gp_report_churn_part(report, false), "marks", report_marks(report), "ooms",
+                           report_ooms(report), "oom", report_oom_text(report->recording));
     json_decref(devices);
     if (object && report_sites(report, object))
         return object;

@@ -5,6 +5,8 @@
 #include <write/stats.h>
 #include <write/write.h>
 
+#include <stdlib.h>
+
 /* Most sites in a list of churn. */
 #define GP_CHURN_ROWS 1000u
 
@@ -37,6 +39,51 @@ static void json_add_name(const struct gp_report *report, json_t *object, uint32
     json_object_set_new(object, "line", json_integer(name->line));
 }
 
+json_t *gp_report_frames(const struct gp_report *report, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:s,s:I,s:s,s:b,s:b}", "function", frames[i].function, "file",
+                                        frames[i].file, "line", (json_int_t)frames[i].line, "module", frames[i].module,
+                                        "python", frames[i].python, "inlined", frames[i].inlined));
+    return list;
+}
+
+static json_t *json_caller(const struct gp_frame_text *caller)
+{
+    return caller ? json_pack("{s:s,s:s,s:I}", "function", caller->function, "file", caller->file, "line",
+                              (json_int_t)caller->line)
+                  : json_null();
+}
+
+/* Adds to each row of a list what the text shows: the name, with the caller that tells the site from others of that
+ * name in the list.  frames: the whole stack too. */
+static json_t *json_add_callers(const struct gp_report *report, json_t *list, bool frames)
+{
+    uint32_t count = (uint32_t)json_array_size(list);
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = (uint32_t)json_integer_value(json_object_get(json_array_get(list, i), "site"));
+    if (sites && callers)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    for (uint32_t i = 0; sites && callers && i < count; i++) {
+        json_t *row = json_array_get(list, i);
+        char label[192];
+        gp_site_label(gp_symbols_name(report->symbols, sites[i]), callers[i], label, sizeof(label));
+        json_object_set_new(row, "name", json_string(label));
+        json_object_set_new(row, "caller", json_caller(callers[i]));
+        if (frames)
+            json_object_set_new(row, "frames", gp_report_frames(report, sites[i]));
+    }
+    free(sites);
+    free(callers);
+    return list;
+}
+
 json_t *gp_report_suspects(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
@@ -65,7 +112,7 @@ json_t *gp_report_suspects(const struct gp_report *report)
         json_object_set_new(suspect, "live_bytes_at_bounds", curve);
         json_array_append_new(list, suspect);
     }
-    return list;
+    return json_add_callers(report, list, true);
 }
 
 json_t *gp_report_leaks_json(const struct gp_report *report)
@@ -105,7 +152,7 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
         json_array_append_new(parts, row);
     }
     return json_pack("{s:I,s:I,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", parts);
+                     (json_int_t)peak->bytes, "parts", json_add_callers(report, parts, true));
 }
 
 json_t *gp_report_peak_json(const struct gp_report *report)
@@ -113,7 +160,7 @@ json_t *gp_report_peak_json(const struct gp_report *report)
     return json_devices(report, "gpuprof.peak/1", json_peak);
 }
 
-json_t *gp_report_churn_part(const struct gp_report *report)
+json_t *gp_report_churn_part(const struct gp_report *report, bool frames)
 {
     const struct gp_churn *churn = report->churn;
     json_t *sites = json_array();
@@ -131,12 +178,13 @@ json_t *gp_report_churn_part(const struct gp_report *report)
                      (json_int_t)churn->driver_ns, "allocations", (json_int_t)churn->allocations, "frees",
                      (json_int_t)churn->frees, "pairs_per_step", churn->pairs_per_step, "steps",
                      (json_int_t)churn->steps, "sites_left_out",
-                     (json_int_t)(churn->count > GP_CHURN_ROWS ? churn->count - GP_CHURN_ROWS : 0), "sites", sites);
+                     (json_int_t)(churn->count > GP_CHURN_ROWS ? churn->count - GP_CHURN_ROWS : 0), "sites",
+                     json_add_callers(report, sites, frames));
 }
 
 json_t *gp_report_churn_json(const struct gp_report *report)
 {
-    json_t *object = gp_report_churn_part(report);
+    json_t *object = gp_report_churn_part(report, true);
     if (object)
         json_object_set_new(object, "schema", json_string("gpuprof.churn/1"));
     return object;
