@@ -210,6 +210,58 @@ Test(harmless, static_tls_is_used_up)
     build_remove(folder);
 }
 
+/* ---- no GPU -------------------------------------------------------------------------------------------------- */
+
+/* Runs `linear` under a driver library whose file has the name of NVIDIA's, and expects the text in
+ * the library's log. */
+static void harmless_named(const char *folder, const char *source, const char *text, bool is_there)
+{
+    char path[600], log[600], word[700], content[8192] = "";
+    const char *argv[] = {path_program("linear"), NULL};
+    const char *env[] = {path, log, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .source = source};
+    struct spawn_result result = {0};
+    FILE *file;
+
+    snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s:%s", folder, path_sim());
+    snprintf(log, sizeof(log), "GPUPROF_LOG=info:%s/log", folder);
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_expect_eq(result.status, 0, "status %#x", result.status);
+    spawn_result_free(&result);
+    snprintf(word, sizeof(word), "%s/log", folder);
+    file = fopen(word, "r");
+    cr_assert_not_null(file);
+    content[fread(content, 1, sizeof(content) - 1, file)] = '\0';
+    fclose(file);
+    unlink(word);
+    cr_expect_eq(strstr(content, text) != NULL, is_there, "%s: %s", text, content);
+}
+
+/* NVIDIA's driver and no sign of a GPU: nothing is started, unless the preload saw that cuInit
+ * succeeded.  The same library under another name starts as ever. */
+Test(harmless, nothing_starts_without_a_gpu)
+{
+    char *folder = build_folder(), from[600], to[600], link[600];
+
+    cr_assert_not_null(folder);
+    if (access("/proc/driver/nvidia", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
+        access("/usr/bin/nvidia-modprobe", F_OK) == 0) {
+        build_remove(folder);
+        cr_skip_test("this machine shows signs of a GPU");
+    }
+    snprintf(from, sizeof(from), "%s/libcuda.so.1", path_sim());
+    snprintf(to, sizeof(to), "%s/libcuda.so.999.10.02", folder);
+    snprintf(link, sizeof(link), "%s/libcuda.so.1", folder);
+    cr_assert_eq(build_copy(from, to), 0);
+    cr_assert_eq(symlink("libcuda.so.999.10.02", link), 0);
+    harmless_named(folder, NULL, "no GPU here: switched off", true);
+    harmless_named(folder, "hooks", "source: libgpuprof-shim.so", true);
+    cr_assert_eq(unlink(link), 0);
+    cr_assert_eq(rename(to, link), 0);
+    harmless_named(folder, NULL, "no GPU here", false);
+    build_remove(folder);
+}
+
 /* ---- exit ---------------------------------------------------------------------------------------------------- */
 
 /* The poller is in a round of slow questions when the program exits. */

@@ -143,12 +143,12 @@ timed() { # LIBRARIES VARIABLE WHICH: microseconds
         bare "$1" env "$2" "CUDA_INJECTION64_PATH=$work/timer.so" "$work/start" time 9>&1 >/dev/null
     done | sort -n | sed -n "$3p"
 }
-quick() { # TITLE MICROSECONDS
-    [ -n "$2" ] && [ "$2" -le 5000 ] && pass || fail "$1: our part of cuInit takes ${2:-?} us instead of 5000"
+quick() { # TITLE MICROSECONDS LIMIT
+    [ -n "$2" ] && [ "$2" -le "$3" ] && pass || fail "$1: our part of cuInit takes ${2:-?} us instead of $3"
     echo "$1: our part of cuInit takes ${2:-?} us"
 }
 for driver in "${drivers[@]}"; do
-    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 10)"
+    quick "$(name "$driver") without CUPTI" "$(timed "$(plain "$driver")" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 10)" 5000
 done
 driver=${drivers[-1]}
 for cupti in "${cuptis[@]}"; do
@@ -156,7 +156,7 @@ for cupti in "${cuptis[@]}"; do
     [ -n "$file" ] || continue # the name of 11.8 is not searched for
     ours=$(timed "$(plain "$driver"):$cupti" "TIMER_LIBRARY=$build/lib/libgpuprof.so" 1)
     theirs=$(timed "$(plain "$driver"):$cupti" "TIMER_CUPTI=$file" 1)
-    quick "$(name "$driver") with $(name "$cupti")" "$((ours - theirs))"
+    quick "$(name "$driver") with $(name "$cupti")" "$((ours - theirs))" $((5000 + theirs / 2)) # theirs varies by half
 done
 
 # ---- what programs get from the hooks --------------------------------------------------------------------------------
