@@ -33,7 +33,7 @@ one() { # PROGRAM ALLOCATOR
     # Some of the programs fail on purpose.
     timeout -k 5 60 "$build/bin/gpuprof" run --sim "${options[@]}" --record="$work/r" -- "$build/tests/programs/$1" > "$work/out" 2>&1
     "$build/bin/gpuprof" snapshot "$work/r" -o "$work/s" > "$work/out" 2>&1 &&
-        "$python" tests/python/check_snapshot.py "$work/s" > "$work/out" 2>&1 &&
+        "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 &&
         { [ -z "$viz" ] || "$python" "$work/viz.py" "$viz" "$work/s" > "$work/out" 2>&1; }
 }
 programs="arrays linear mixed shim_streams vmm_twice" allocators="off caching passthrough"

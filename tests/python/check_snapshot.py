@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Checks the structure of a memory snapshot: everything that PyTorch's viewers and torch's own tools rely on.
 
-    check_snapshot.py FILE [--json]
+    check_snapshot.py FILE [--json] [--viewer]
 
 Prints one error per line and fails, or summarizes the contents (with --json as an object, for tests).  Needs only Python: every opcode is
-checked before anything is loaded, and no opcode that could call code is allowed.
+checked before anything is loaded, and no opcode that could call code is allowed.  --viewer: also undoes the trace from its end, as the viewer does; not for a process that allocated
+while it was walked, whose segments may be newer than the trace.
 """
 from __future__ import annotations
 
@@ -265,6 +266,33 @@ def check_once(trace: List[Any], where: str, found: Findings) -> None:
             held.remove(entry["addr"], entry["size"])
 
 
+def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Findings) -> None:
+    """The viewer goes from the end of a trace to its start: an event that made something must find it, and a free
+    must find its segment, or the viewer stops with an error."""
+    held, blocks = Held(), set()
+    for segment in segments:
+        held.add(segment["address"], segment["total_size"])
+        blocks.update(block["address"] for block in segment["blocks"] if block["state"] != "inactive")
+    for number in range(len(trace) - 1, -1, -1):
+        entry, at = trace[number], f"{where}[{number}]"
+        action, address, size = entry["action"], entry.get("addr"), entry["size"]
+        if action == "alloc":
+            blocks.discard(address)
+        elif action == "free_completed":
+            found.expect(held.overlaps(address, 1), f"{at}: frees {address:#x}, which lies in no segment then")
+            blocks.add(address)
+        elif action == "free_requested":
+            found.expect(address in blocks, f"{at}: no block at {address:#x} to free")
+        elif action in ("segment_alloc", "segment_map") and size:
+            found.expect(held.overlaps(address, 1), f"{at}: {action} at {address:#x}, where no segment is afterwards")
+            held.remove(address, size)
+        elif action in ("segment_free", "segment_unmap") and size:
+            held.remove(address, size)
+            held.add(address, size)
+        if found.count:
+            return
+
+
 def check_notes(notes: List[Any], devices: int, found: Findings) -> None:
     open_ones: Dict[Tuple[str, int], int] = {}
     for note in notes:
@@ -278,7 +306,7 @@ def check_notes(notes: List[Any], devices: int, found: Findings) -> None:
     found.expect(not any(open_ones.values()), f"annotations without an end: {[k for k, v in open_ones.items() if v]}")
 
 
-def check_content(snapshot: Any, found: Findings) -> None:
+def check_content(snapshot: Any, found: Findings, viewer: bool) -> None:
     if not found.expect(isinstance(snapshot, dict) and set(snapshot) == TOP, "top: keys"):
         return
     known: Set[int] = set()
@@ -293,6 +321,8 @@ def check_content(snapshot: Any, found: Findings) -> None:
         check_trace(trace, mine, f"trace {device}", found, known)
         if found.count == 0:
             check_once(trace, f"trace {device}", found)
+            if viewer:
+                check_backwards(trace, mine, f"trace {device}", found)
     settings = snapshot["allocator_settings"]
     if found.shape(settings, SETTINGS, "settings"):
         divisions = settings["roundup_power2_divisions"]
@@ -327,7 +357,7 @@ def summary(snapshot: Any, sizes: Dict[str, int]) -> Dict[str, Any]:
 
 def main(arguments: List[str]) -> int:
     as_json = "--json" in arguments
-    paths = [argument for argument in arguments if argument != "--json"]
+    paths = [argument for argument in arguments if argument not in ("--json", "--viewer")]
     if len(paths) != 1:
         print(__doc__, file=sys.stderr)
         return 2
@@ -337,7 +367,7 @@ def main(arguments: List[str]) -> int:
     sizes = {"bytes": len(data), **check_opcodes(data, found)}
     if found.count == 0:
         snapshot = pickle.loads(data)
-        check_content(snapshot, found)
+        check_content(snapshot, found, "--viewer" in arguments)
     for line in found.lines:
         print(f"check_snapshot: {line}", file=sys.stderr)
     if found.count:
