@@ -23,10 +23,10 @@ struct gp_thread {
     uint64_t graph;      /* ... and its graph's */
     uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */
     uint16_t chunk_used;
-    uint8_t cost;         /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
-    uint8_t starts_later; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
-    uint8_t prompt;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
-    uint32_t call_ns;     /* when the driver call under way began: the lower half of the clock */
+    uint8_t cost;             /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
+    uint8_t starts_later : 1; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
+    uint8_t prompt : 1;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
+    uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
 };
 _Static_assert(sizeof(struct gp_thread) <= 64, "static TLS is scarce");
 
