@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * extentwalk.c: walks every segment and block of one device or of all: first those of our caches,
- * then the program's own allocations (extents.h). */
+ * then the program's own allocations, then those of frameworks (extents.h). */
 #include "account/tap.h"
 #include "allocator/allocator.h"
 #include "base/compiler.h"
 #include "cache/cache.h"
+#include "session/extentnest.h"
 #include "session/extents.h"
 #include <gpuprof/gpuprof.h>
 
@@ -22,6 +23,7 @@ struct gp_extents_walking {
     void (*rest)(void *arg);
     unsigned index;
     uint64_t pool; /* of the segment whose blocks follow */
+    struct gp_nest nest;
 };
 
 /* The cache's marks for "any" and "gone" lie at the end of the range, where no stream of a driver
@@ -80,9 +82,32 @@ static void extents_without(const struct gp_extents_walking *walk, struct gp_wir
     walk->visit(walk->arg, &piece);
 }
 
+/* Segments of up to 2 MiB are of PyTorch's small pool (account.c). */
+static void extents_nested(struct gp_nest *nest, const struct gp_tap_block *block)
+{
+    const uint64_t small_segment = 2u << 20;
+    unsigned flags = (block->mapped ? GPUPROF_GROWABLE : 0u) | (block->bytes <= small_segment ? GPUPROF_SMALL : 0u);
+    gp_nest_add(nest, &(struct gp_wire_extent){
+                          .address = block->address,
+                          .bytes = block->bytes,
+                          .requested_bytes = block->inside ? block->requested_bytes : 0,
+                          .time_ns = block->time_ns,
+                          .site = block->site,
+                          .what = block->inside ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
+                          .state = GPUPROF_LIVE,
+                          .kind = GP_KIND_LINEAR,
+                          .flags = (uint8_t)(block->inside ? 0 : flags),
+                          .device = block->device,
+                      });
+}
+
 static void extents_own(void *arg, const struct gp_tap_block *block)
 {
-    const struct gp_extents_walking *walk = arg;
+    struct gp_extents_walking *walk = arg;
+    if (block->inside || (block->segment && (block->kind == GP_KIND_LINEAR || block->mapped))) {
+        extents_nested(&walk->nest, block);
+        return;
+    }
     bool range = block->kind == GP_KIND_VIRTUAL;
     const struct gp_wire_extent piece = {
         .address = block->address,
@@ -104,7 +129,8 @@ static void extents_own(void *arg, const struct gp_tap_block *block)
 
 static void extents_rest(void *arg)
 {
-    const struct gp_extents_walking *walk = arg;
+    struct gp_extents_walking *walk = arg;
+    gp_nest_rest(&walk->nest);
     if (walk->rest)
         walk->rest(walk->arg);
 }
@@ -115,5 +141,7 @@ void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest
     for (walk.index = 0; walk.index < GP_WIRE_GPUS; walk.index++)
         if (index == GP_EXTENTS_EVERY || index == walk.index)
             gp_allocator_iterate((int)walk.index, &walk, extents_segment, extents_block, extents_rest);
+    gp_nest_rest(&walk.nest);
     gp_tap_blocks(index == GP_EXTENTS_EVERY ? GP_TAP_EVERY : index, &walk, extents_own, extents_rest);
+    gp_nest_end(&walk.nest, arg, visit, rest);
 }

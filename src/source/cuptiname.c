@@ -13,6 +13,21 @@
 /* Ids have no gaps today; a few are crossed in case that one is withdrawn. */
 #define GP_CUPTI_GAP 32u
 
+/* Newer than CUDA 13.0, and left out on purpose: none keeps memory or moves it. */
+static const char *const judged[] = {
+    "cuLogicalEndpointIdReserve", "cuLogicalEndpointIdRelease", "cuLogicalEndpointCreate",
+    "cuLogicalEndpointAddDevice", "cuLogicalEndpointExport",    "cuLogicalEndpointImport",
+    "cuLogicalEndpointQuery",     "cuLogicalEndpointGetLimits", "cuMemGetLocationInfo",
+};
+
+static bool name_is_judged(const char *name)
+{
+    for (size_t i = 0; i < GP_COUNT(judged); i++)
+        if (strcmp(name, judged[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool name_is_memory(const char *name)
 {
     static const char *const parts[] = {"Mem", "Pool", "Multicast", "Endpoint", "Ipc", "Capture"};

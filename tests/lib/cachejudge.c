@@ -57,8 +57,10 @@ bool cachejudge_grant(struct cachemodel *model, const struct gp_request *request
     if (over && !slack && !near && gp_policy_splits(policy, grant->bytes, want, small, !in_linear))
         return cachejudge_wrong(model, "grant: %llu bytes for %llu, the rest should be split off",
                                 (unsigned long long)grant->bytes, (unsigned long long)want);
-    if (!gp_cache_find(model->cache, grant->address + request->bytes / 2, &found) ||
-        memcmp(&found, grant, sizeof found) != 0 || !gp_cache_owns(model->cache, grant->address + grant->bytes - 1))
+    bool is_known = gp_cache_find(model->cache, grant->address + request->bytes / 2, &found);
+    found.time_ns = grant->time_ns; /* only of a grant */
+    if (!is_known || memcmp(&found, grant, sizeof found) != 0 ||
+        !gp_cache_owns(model->cache, grant->address + grant->bytes - 1))
         return cachejudge_wrong(model, "find: does not know the inside of %#llx", (unsigned long long)grant->address);
     return true;
 }

@@ -202,6 +202,7 @@ static bool block_release(struct cachemodel *model, unsigned i, unsigned shard)
         return cachejudge_wrong(model, "release: does not know %#llx", (unsigned long long)block.grant.address);
     if (block.orphan)
         given.stream = block.grant.stream;
+    given.time_ns = block.grant.time_ns; /* each has its own */
     if (memcmp(&given, &block.grant, sizeof given) != 0)
         return cachejudge_wrong(model, "release: gave up something else");
     return true;
