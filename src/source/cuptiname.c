@@ -107,7 +107,7 @@ uint32_t gp_cupti_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out
     name_second(&pass, get_name);
     for (uint32_t id = GP_CUPTI_JUDGED + 1; id <= pass.last; id++)
         if (!pass.bound[id] && get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) == GP_CUPTI_OK && name &&
-            name_is_memory(name))
+            name_is_memory(name) && !name_is_judged(name))
             name_strange(out, name);
     if (pass.left < gp_hook_count)
         gp_hook_bind(pass.bound);
