@@ -312,9 +312,11 @@ static void cupti_explain(struct gp_source_status *out, const struct gp_wire_cop
                  first->answer, first->status);
 }
 
+/* Through the opener, since this runs inside cuInit. */
 static uint32_t cupti_driver_version(void)
 {
-    int (*get)(int *) = (int (*)(int *))gp_hooks_driver("cuDriverGetVersion");
+    void *driver = gp_opener_open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int (*get)(int *) = driver ? (int (*)(int *))gp_opener_symbol(driver, "cuDriverGetVersion") : NULL;
     int version = 0;
     return get && get(&version) == 0 && version > 0 ? (uint32_t)version : 0;
 }

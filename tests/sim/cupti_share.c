@@ -94,17 +94,19 @@ static void names(void)
     setenv("GPUPROF_SIM_CUPTI", "newer", 1);
     CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 243, &name), CUPTI_SUCCESS);
     CHECK(!strcmp(name, "cuMemAlloc_v2"));
-    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 807, &name), CUPTI_SUCCESS);
+    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE, &name), CUPTI_SUCCESS);
     CHECK(!strcmp(name, "cuSimMemNewer"));
-    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 811, &name), CUPTI_ERROR_INVALID_PARAMETER);
+    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE + 4, &name),
+             CUPTI_ERROR_INVALID_PARAMETER);
     setenv("GPUPROF_SIM_CUPTI", "shifted@/nowhere/", 1);
     CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 248, &name), CUPTI_SUCCESS);
     CHECK(strcmp(name, "cuMemAlloc_v2") != 0);
     setenv("GPUPROF_SIM_CUPTI", "none;shifted@libcupti", 1);
     CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 248, &name), CUPTI_SUCCESS);
     CHECK(!strcmp(name, "cuMemAlloc_v2"));
-    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 811, &name), CUPTI_SUCCESS);
-    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, 812, &name), CUPTI_ERROR_INVALID_PARAMETER);
+    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE + 4, &name), CUPTI_SUCCESS);
+    CHECK_EQ(cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE + 5, &name),
+             CUPTI_ERROR_INVALID_PARAMETER);
 }
 
 int main(void)

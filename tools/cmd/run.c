@@ -118,7 +118,6 @@ static int run_prepare(struct gp_run_options *o)
  * read while the process is alive, because its code mappings are gone afterwards. */
 struct gp_run_sites {
     struct gp_sites *sites[GP_WATCH_MOST];
-    bool tried[GP_WATCH_MOST];
     uint64_t next_ns;
 };
 
@@ -129,11 +128,10 @@ static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *wat
     for (int i = 0; i < watch->count; i++) {
         const struct gp_watched *watched = watch->watched[i];
         snprintf(proc, sizeof(proc), "/proc/%d", (int)watched->process.pid);
-        if (!kept->tried[i])
+        if (!kept->sites[i]) /* a session is there before its tables of call sites are */
             gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem);
-        else if (kept->sites[i] && again)
+        else if (again)
             gp_sites_update(kept->sites[i], problem);
-        kept->tried[i] = true;
     }
     if (again)
         kept->next_ns = now + 1000000000ull; /* an update may cost some milliseconds */
