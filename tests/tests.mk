@@ -43,7 +43,7 @@ $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[c
 TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
-$(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(STAMP)
+$(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_TESTPOINTS -MMD -MP -o $@ $< $(TORTURE_SRC) $(TORTURE_MORE) -lpthread -lm
