@@ -52,7 +52,7 @@ def _pool_id(pool: int) -> Any:
 
 
 def _segment(device: int, head: Piece, address: int) -> _Entry:
-    small = bool(head.flags & _SMALL) if head.flags & _CACHE else head.bytes <= _SMALL_BYTES
+    small = bool(head.flags & _SMALL) or (not head.flags & _CACHE and head.bytes <= _SMALL_BYTES)
     return {
         "device": device,
         "address": address,

@@ -29,7 +29,7 @@ static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *h
                         .pool = head->pool,
                         .device = head->device,
                         .site = head->site,
-                        .small = ours ? (head->flags & GPUPROF_SMALL) != 0 : head->bytes <= GP_SNAPSHOT_SMALL,
+                        .small = head->flags & GPUPROF_SMALL || (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
                         .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
                     });
 }
