@@ -47,7 +47,7 @@ static void live_end(struct gp_snap_live *live, const struct gp_wire_extent *hea
     if (begin == end)
         return;
     gp_snap_segment_end(live->snap);
-    if (head->flags & GPUPROF_OURS)
+    if (head->kind == GP_KIND_LINEAR)
         gp_ranges_add(&live->cached[head->device], begin, end - begin);
 }
 
@@ -100,7 +100,7 @@ static void live_segments(struct gp_snap_live *live)
             live->devices = piece->device + 1;
         if (piece->what == GP_EXTENT_SEGMENT && piece->kind == GP_KIND_VIRTUAL)
             gp_mappings_reserve(&live->mappings, piece->address, piece->bytes);
-        bool placed = piece->flags & GPUPROF_OURS;
+        bool placed = piece->kind == GP_KIND_LINEAR; /* of our cache, or of a framework */
         if (piece->device >= GP_WIRE_GPUS || piece->what == GP_EXTENT_BLOCK ||
             (piece->what == GP_EXTENT_SEGMENT && !placed)) {
             at++; /* PyTorch has no host device, and physical memory that is not mapped has no address */
