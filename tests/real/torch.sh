@@ -50,11 +50,12 @@ script() { # NAME SOURCE
 }
 
 # What the command reads from outside, while the program stands still.
-viewer() {
+viewer() { # NAME SETTING
     local pid status
+    rm -f "$work/go" "$work/own" "$work/ours"
     mkfifo "$work/go"
     PYTHONPATH=$PWD/python:$PWD/tests/real/torch "$build/bin/gpuprof" run --sim=devices=2 -- tests/real/inside "$root" \
-        python3 tests/real/torch/outside.py >"$work/inside" 2>"$work/error" <>"$work/go" &
+        env $2 python3 tests/real/torch/outside.py "$work/own" >"$work/inside" 2>"$work/error" <>"$work/go" &
     local job=$!
     for _ in $(seq 1200); do
         grep -q '^ready' "$work/inside" && break
@@ -63,6 +64,7 @@ viewer() {
     done
     pid=$(sed -n 's/^pid //p' "$work/inside")
     "$build/bin/gpuprof" stat --json -p "${pid:-0}" >"$work/stat" 2>>"$work/error"
+    "$build/bin/gpuprof" snapshot -p "${pid:-0}" -o "$work/ours" 2>>"$work/error"
     echo >"$work/go"
     wait "$job"
     status=$?
@@ -76,10 +78,21 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
         print(f"device {device}: {key}: gpuprof stat says {one['"'stats'"'][key]}, PyTorch {value}")
 ' "$work/stat" "$device" "$key" "$value"
     done >"$work/differ" 2>&1
+    python3 -c '
+import json, sys
+for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
+    if not one["frameworks"] or not one["frameworks"][0]["agrees"]:
+        print("device", one["device"], "frameworks", one["frameworks"])
+    for part in ("allocated", "reserved"):
+        total, owned = one["stats"][f"{part}_bytes.all.current"], sum(o[f"{part}_bytes"] for o in one["owners"])
+        if total != owned or one["owners"][0]["owner"] != "pytorch":
+            print("device", one["device"], part, total, one["owners"])
+' "$work/stat" >>"$work/differ" 2>&1
+    python3 tests/real/torch/alike.py "$work/own" "$work/ours" >>"$work/differ" 2>&1
     if [ "$status" = 0 ] && [ -s "$work/stat" ] && grep -q '^is' "$work/inside" && [ ! -s "$work/differ" ]; then
-        pass "gpuprof stat says the same from outside"
+        pass "stat and snapshot from outside, $1: the same as PyTorch's own"
     else
-        fail "gpuprof stat from outside (exit $status)" "$work/differ"
+        fail "stat and snapshot from outside, $1 (exit $status)" "$work/differ"
         tail -n 5 "$work/error"
     fi
 }
@@ -90,10 +103,11 @@ else
     imports
     for file in tests/real/torch/*.py; do
         name=$(basename "$file" .py)
-        case $name in common | outside) ;; *) script "$name" cupti ;; esac
+        case $name in common | outside | alike) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
-    viewer
+    viewer "segments" A=
+    viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -9,6 +9,12 @@ import torch
 checked = 0
 wrong = []
 
+# What PyTorch's allocator and gpuprof both know, to the byte and to the call.
+NAMES = ["reserved_bytes.all", "reserved_bytes.small_pool", "reserved_bytes.large_pool",
+         "allocated_bytes.all", "allocated_bytes.small_pool", "allocated_bytes.large_pool",
+         "allocation.all", "allocation.small_pool", "allocation.large_pool"]
+KEYS = [f"{name}.{field}" for name in NAMES for field in ("current", "peak", "allocated", "freed")] + ["num_ooms"]
+
 
 def compare(name, device, key, ours, theirs):
     global checked
@@ -19,13 +25,24 @@ def compare(name, device, key, ours, theirs):
 
 
 def step(name, other=0):
-    """`other`: bytes on device 0 that the program allocated without PyTorch, from the first step on."""
+    """`other`: bytes on device 0 that the program allocated without PyTorch, in one call, before PyTorch's
+    first."""
     for device in range(torch.cuda.device_count()):
         theirs = torch.cuda.memory_stats(device)
         ours = gpuprof.memory_stats(device)
-        more = other if device == 0 else 0
-        for key in ("reserved_bytes.all.current", "reserved_bytes.all.peak"):
-            compare(name, device, key, ours.get(key), theirs.get(key, 0) + more)
+        more = {"_bytes": other, "ation": 1} if device == 0 and other else {}
+        for key in KEYS:
+            name_of, _, field = key.partition(".")
+            pool_is_there = ".small_pool" not in key and field.rpartition(".")[2] != "freed"
+            extra = more.get(name_of[-6:], more.get(name_of[-5:], 0)) if pool_is_there else 0
+            compare(name, device, key, ours.get(key), theirs.get(key, 0) + extra)
+
+
+def reset():
+    """Both peaks start again, as a reset from outside does."""
+    for device in range(torch.cuda.device_count()):
+        torch.cuda.reset_peak_memory_stats(device)
+        gpuprof.reset_peak_memory_stats(device)
 
 
 def expect(name, truth):
