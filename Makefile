@@ -17,6 +17,7 @@ SYSROOT_LIB := $(SYSROOT)/usr/lib/$(CROSS:%-=%)
 # The compiler would take its own C library first.
 CC := $(CROSS)gcc $(if $(SYSROOT),--sysroot=$(SYSROOT) -B$(SYSROOT_LIB)/ -L$(SYSROOT_LIB))
 AR := $(CROSS)ar
+LD := $(CROSS)ld
 RUN := qemu-$(CROSS_CPU)-static $(if $(SYSROOT),-L $(SYSROOT))
 else
 SYSROOT :=
@@ -197,7 +198,7 @@ $(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
 $(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim/cudart12/forms.names
 	$(call say,LINK,$@)
 	$(Q)$(LD) -r -o $@.new $(filter %.o,$^)
-	$(Q)objcopy --redefine-syms=src/sim/cudart12/forms.names $@.new $@
+	$(Q)$(CROSS)objcopy --redefine-syms=src/sim/cudart12/forms.names $@.new $@
 	$(Q)rm $@.new
 $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim/cudart12/libcudart.map
 	$(call simlib,src/sim/cudart12/libcudart.map)
