@@ -64,24 +64,6 @@ static json_t *kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-/* Memory of no single library: gpuprof's own cache, and what pools and graphs hold of the driver. */
-static struct gp_wire_owner_value owners_shared(const struct gp_process *process, const struct gp_device_view *device)
-{
-    struct gp_wire_owner_value rest = {
-        .reserved_bytes = device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
-        .reserved_peak_bytes = -1,
-        .allocated_bytes = device->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
-        .allocated_peak_bytes = -1,
-        .live = device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current,
-    };
-    for (int i = 0; i < process->owner_count; i++) {
-        rest.reserved_bytes -= device->owners[i].reserved_bytes;
-        rest.allocated_bytes -= device->owners[i].allocated_bytes;
-        rest.live -= device->owners[i].live;
-    }
-    return rest;
-}
-
 static json_t *owner_json(const char *owner, const char *library, const struct gp_wire_owner_value *value)
 {
     return json_pack("{s:s,s:o,s:I,s:o,s:I,s:o,s:I}", "owner", owner, "library", gp_json_text(library),
@@ -93,19 +75,12 @@ static json_t *owner_json(const char *owner, const char *library, const struct g
 
 static json_t *owners_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    json_t *array = json_array();
-    if (device->totals_only || !process->owner_count) {
-        json_decref(array);
+    struct gp_owner_view views[GP_OWNER_VIEWS];
+    if (device->totals_only || !process->owner_count)
         return json_null();
-    }
-    for (int i = 0; i < process->owner_count; i++) {
-        const struct gp_wire_owner_value *value = &device->owners[i];
-        if (value->reserved_peak_bytes || value->allocated_peak_bytes)
-            json_array_append_new(array, owner_json(process->owners[i].owner, process->owners[i].library, value));
-    }
-    struct gp_wire_owner_value rest = owners_shared(process, device);
-    if (rest.reserved_bytes || rest.allocated_bytes || rest.live)
-        json_array_append_new(array, owner_json("shared", "", &rest));
+    json_t *array = json_array();
+    for (int i = 0, count = gp_owners_of(process, device, views); i < count; i++)
+        json_array_append_new(array, owner_json(views[i].owner, views[i].library, &views[i].value));
     return array;
 }
 
