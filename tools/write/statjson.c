@@ -16,12 +16,6 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
                      (json_int_t)peaks->reserved_peak_bytes);
 }
 
-/* A framework reports the rounded sizes of its blocks, and not how its idle memory is split. */
-static bool stats_hidden(const struct gp_stat_key *key)
-{
-    return strncmp(key->name, "requested_bytes.", 16) == 0 || strncmp(key->name, "inactive_split", 14) == 0;
-}
-
 /* The agent's maps have only these statistics; for a process that only they know, the others are
  * unknown. */
 static bool stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
@@ -33,9 +27,7 @@ static bool stats_known(const struct gp_device_view *view, const struct gp_stat_
         if (strcmp(key->name, known[i]) == 0)
             return true;
     }
-    if (view->wire.flags & GP_DEVICE_FRAMEWORK && view->framework.name[0] && stats_hidden(key))
-        return false;
-    return !view->totals_only;
+    return !view->totals_only && gp_stat_told(&view->wire, key);
 }
 
 static json_t *stats_json(const struct gp_device_view *view)
