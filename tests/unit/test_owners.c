@@ -4,6 +4,8 @@
  * add up to the totals in each of them.
  */
 #include "view_fixture.h"
+#include <analyze/analyze.h>
+#include <lib/recmake.h>
 #include <write/write.h>
 
 static char *owners_text(void (*print)(FILE *, const struct gp_process *, const struct gp_device_view *),
@@ -81,4 +83,49 @@ Test(owners, an_unknown_total_is_unknown)
     free(text);
     json_decref(bill);
     gp_system_free(system);
+}
+
+Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
+{
+    static const struct {
+        const char *modules[6], *owner;
+    } sites[] = {
+        {{"/usr/lib/libcuda.so.1", "/opt/x/libcudart.so.12", "/x/libc10_cuda.so", "/usr/bin/python3.13"}, "pytorch"},
+        {{"/x/libgpuprof.so", "/usr/lib/libcuda.so.550.1", "/x/libnccl.so.2.20", "/x/libtorch_cuda.so"}, "nccl"},
+        {{"/x/libcuda.so.1", "/opt/a/libmyengine.so.4.1", "/usr/bin/serve"}, "libmyengine.so"},
+        {{"/x/libcuda.so.1", "", "/usr/bin/serve", "/lib/libc.so.6"}, "program"},
+        {{"/x/libcuda.so.1", "/lib/libc.so.6"}, "unknown"},
+        {{"/x/libcuda.so.1", "/x/site-packages/cupy/cuda/memory.cpython-311-x86_64-linux-gnu.so"}, "cupy"},
+        {{"/x/libcuda.so.1", "/x/a_library_with_a_very_long_name_indeed.so.1"}, "a_library_with_a_very_l"},
+    };
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t ids[GP_COUNT(sites)];
+    char owner[GP_SITE_OWNER];
+    for (size_t i = 0; i < GP_COUNT(sites); i++) {
+        ids[i] = recmake_native_site(make, GP_KIND_LINEAR, sites[i].modules);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, (i + 1) << 20, 1000 * (i + 1), ids[i]);
+    }
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 99 << 20, 50, 0);
+    struct gp_recording *recording = recmake_done(make);
+    for (size_t i = 0; i < GP_COUNT(sites); i++) {
+        gp_site_owner(recording, ids[i], owner);
+        cr_expect_str_eq(owner, sites[i].owner, "%s, not %s", owner, sites[i].owner);
+    }
+    gp_site_owner(recording, recording->site_count, owner);
+    cr_expect_str_eq(owner, "unknown");
+    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    struct gp_peak_owners *owners = gp_peak_owners(recording, peak);
+    int64_t bytes = 0, count = 0;
+    for (uint32_t i = 0; i < owners->count; i++) {
+        bytes += owners->rows[i].bytes;
+        count += owners->rows[i].count;
+        cr_assert(i == 0 || owners->rows[i - 1].bytes >= owners->rows[i].bytes);
+    }
+    cr_assert_eq(bytes, peak->bytes);
+    cr_assert_eq(count, GP_COUNT(sites) + 1);
+    cr_assert_str_eq(owners->rows[1].owner, "cupy");
+    cr_assert_eq(owners->count, 7, "the two unknown ones are one");
+    free(owners);
+    free(peak);
+    gp_recording_free(recording);
 }
