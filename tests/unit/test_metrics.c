@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
-#include <lib/fakeview.h>
+#include "metrics_fixture.h"
 #include <metrics/http.h>
 #include <metrics/metrics.h>
 #include <metrics/names.h>
@@ -20,73 +20,6 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#define GIB (1ll << 30)
-
-static struct gp_metrics *open_metrics(struct gp_fake_machine *machine, struct gp_metrics_options options)
-{
-    struct gp_metrics_source source = {.read = gp_fake_read, .free = gp_fake_free, .arg = machine};
-    struct gp_metrics *metrics = NULL;
-    if (!options.root)
-        options.root = "/nonexistent";
-    options.version = "9.8.7";
-    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
-    return metrics;
-}
-
-static char *render(struct gp_metrics *metrics, enum gp_metrics_format format)
-{
-    char *text;
-    size_t bytes;
-    cr_assert_eq(gp_metrics_render(metrics, format, &text, &bytes), 0);
-    cr_assert_eq(strlen(text), bytes);
-    return text;
-}
-
-/* The sum of the family's samples whose line contains `with` ("": all); -1 if there is no sample. */
-static int64_t sum(const char *text, const char *name, const char *with)
-{
-    size_t n = strlen(name);
-    int64_t total = -1;
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n');
-        cr_assert_not_null(end, "the last line has no end");
-        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ')) {
-            char one[2048];
-            cr_assert_lt(end - line, (long)sizeof(one));
-            snprintf(one, sizeof(one), "%.*s", (int)(end - line), line);
-            if (strstr(one, with))
-                total = (total < 0 ? 0 : total) + strtoll(strrchr(one, ' ') + 1, NULL, 10);
-        }
-        line = end + 1;
-    }
-    return total;
-}
-
-static int order(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Counts the samples on the page and checks that no two have the same name and labels. */
-static unsigned samples(const char *text)
-{
-    char *copy = strdup(text), *save = NULL;
-    char **series = calloc(100000, sizeof(*series));
-    unsigned count = 0;
-    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (line[0] == '#')
-            continue;
-        *strrchr(line, ' ') = '\0';
-        series[count++] = line;
-    }
-    qsort(series, count, sizeof(*series), order);
-    for (unsigned i = 1; i < count; i++)
-        cr_assert_str_neq(series[i - 1], series[i], "twice");
-    free(series);
-    free(copy);
-    return count;
-}
 
 Test(metrics, sums_are_those_of_the_machine)
 {
@@ -198,17 +131,6 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
     gp_metrics_close(pid);
 }
 
-/* More containers, processes and devices than the limit has room for. */
-static void crowd(struct gp_fake_machine *machine, uint32_t containers, uint32_t devices)
-{
-    char comm[16];
-    for (uint32_t c = 0; c < containers; c++) {
-        snprintf(comm, sizeof(comm), "job%u", c);
-        for (uint32_t d = 0; d < devices; d++)
-            gp_fake_add(machine, 1000 + c * devices + d, 5000 + c, d, (c + 1) * 1000, (c + 1) * 2000, comm);
-    }
-}
-
 static void within(enum gp_metrics_processes how, uint32_t cap, uint32_t containers, uint32_t devices)
 {
     struct gp_fake_machine machine = {.count = 0};
@@ -237,97 +159,6 @@ static void within(enum gp_metrics_processes how, uint32_t cap, uint32_t contain
     free(text);
     gp_metrics_close(metrics);
     free(machine.processes);
-}
-
-/* The sessions of the processes of `owned`: all but pid 1 is PyTorch's, and 8 bytes of each are no
- * library's. */
-static struct gp_fake_machine owned;
-
-static void fake_session(struct gp_process *process, pid_t pid)
-{
-    process->pid = pid;
-    process->owner_count = 3;
-    strcpy(process->owners[0].owner, "unknown");
-    strcpy(process->owners[1].owner, "pytorch");
-    strcpy(process->owners[2].owner, "nccl");
-    process->devices = calloc(owned.count, sizeof(*process->devices));
-    for (uint32_t i = 0; i < owned.count; i++) {
-        const struct gp_fake_process *one = &owned.processes[i];
-        if (one->tgid != (uint32_t)pid)
-            continue;
-        struct gp_device_view *device = &process->devices[process->device_count++];
-        device->index = (int)one->index;
-        device->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current = one->allocated;
-        device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current = one->reserved;
-        device->owners[pid % 2 + 1] = (struct gp_wire_owner_value){.reserved_bytes = one->reserved - 8,
-                                                                   .reserved_peak_bytes = one->reserved,
-                                                                   .allocated_bytes = one->allocated};
-    }
-}
-
-static int fake_sessions(const pid_t *pids, int count, struct gp_system **out)
-{
-    struct gp_system *system = calloc(1, sizeof(*system));
-    system->processes = calloc((size_t)count, sizeof(*system->processes));
-    for (int i = 0; i < count; i++) {
-        if (pids[i] != 1)
-            fake_session(&system->processes[system->process_count++], pids[i]);
-    }
-    *out = system;
-    return 0;
-}
-
-static struct gp_metrics *open_owned(struct gp_metrics_options options)
-{
-    struct gp_metrics_source source = {
-        .read = gp_fake_read, .free = gp_fake_free, .sessions = fake_sessions, .arg = &owned};
-    struct gp_metrics *metrics = NULL;
-    options.root = "/nonexistent";
-    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
-    return metrics;
-}
-
-Test(metrics, owners_are_those_of_the_sessions)
-{
-    gp_fake_add(&owned, 10, 100, 0, 3000, 4000, "train");
-    gp_fake_add(&owned, 11, 100, 0, 1000, 1000, "train");
-    gp_fake_add(&owned, 13, 100, 0, 500, 600, "train");
-    gp_fake_add(&owned, 1, 100, 0, 70, 70, "hidden");
-    for (int how = GP_METRICS_PROCESSES_OFF; how <= GP_METRICS_PROCESSES_PID; how++) {
-        struct gp_metrics *metrics = open_owned((struct gp_metrics_options){.processes = how});
-        char *text = render(metrics, GP_METRICS_OPENMETRICS);
-        cr_assert_eq(sum(text, "gpuprof_owner_allocated_bytes", "owner=\"nccl\""), 1500);
-        cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", "owner=\"pytorch\""), 3992);
-        cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", "owner=\"shared\""), 24);
-        cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", ""), 5600, "a process without a session has no owners");
-        cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", "pid=\"13\""),
-                     how == GP_METRICS_PROCESSES_PID ? 600 : -1);
-        cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", "comm=\"train\""),
-                     how == GP_METRICS_PROCESSES_OFF ? -1 : 5600);
-        cr_assert(strstr(text, "# UNIT gpuprof_owner_reserved_bytes bytes\n"));
-        samples(text);
-        free(text);
-        gp_metrics_close(metrics);
-    }
-}
-
-Test(metrics, owners_keep_within_the_cap)
-{
-    crowd(&owned, 60, 4);
-    int64_t reserved = 0;
-    for (uint32_t i = 0; i < owned.count; i++)
-        reserved += owned.processes[i].reserved;
-    for (int how = GP_METRICS_PROCESSES_OFF; how <= GP_METRICS_PROCESSES_PID; how++) {
-        for (uint32_t cap = 200; cap < 4000; cap += 777) {
-            struct gp_metrics *metrics = open_owned((struct gp_metrics_options){.processes = how, .series = cap});
-            char *text = render(metrics, GP_METRICS_TEXT);
-            unsigned count = samples(text);
-            cr_assert_leq(count, cap, "mode %d, cap %u: %u", how, cap, count);
-            cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", ""), reserved, "mode %d, cap %u", how, cap);
-            free(text);
-            gp_metrics_close(metrics);
-        }
-    }
 }
 
 Test(metrics, never_more_series_than_the_cap_and_sums_stay_exact)
