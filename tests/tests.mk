@@ -99,6 +99,7 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
+$(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
 # Makes the pages that tests/web opens in a browser.
 MKREPORT := $(B)/tests/web/mkreport
 $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a

@@ -105,7 +105,8 @@ const char *gpuprof_stat_name(unsigned index);
 
 /* Reads all values of one instant: values[i] belongs to gpuprof_stat_name(i).  Fills as many of
  * `count` as exist and does not change the rest of the array.  Bytes and counts; max_split_size is
- * -1 without a limit.  0, or -1 as above. torch: memory_stats. */
+ * -1 without a limit.  If a framework reports its blocks (PyTorch's own allocator), requested_bytes
+ * and inactive_split* are -1, unknown.  0, or -1 as above. torch: memory_stats. */
 int gpuprof_memory_stats(int device, int64_t *values, unsigned count);
 
 /* Reads the value of that name.  0; -1 as above, also for an unknown name: *value then does not

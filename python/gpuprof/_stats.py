@@ -26,8 +26,8 @@ def _stat_names(function: str) -> List[str]:
     return _names[function]
 
 
-def _flat(device: Device) -> Optional[Dict[str, int]]:
-    """All statistics of one instant; None if not active.  An unused device has zeros."""
+def _flat(device: Device) -> Optional[Dict[str, Optional[int]]]:
+    """All statistics of one instant; None if not active.  An unused device has zeros, an unknown value is None."""
     number = _device.number(device)
     library = _library.active()
     if library is None:
@@ -35,11 +35,13 @@ def _flat(device: Device) -> Optional[Dict[str, int]]:
     names = _stat_names("gpuprof_stat_name")
     values = (ctypes.c_int64 * len(names))()
     if library.gpuprof_memory_stats(number, values, len(names)) == 0:
-        return dict(zip(names, values))
+        return {
+            name: None if value == -1 and name != "max_split_size" else value for name, value in zip(names, values)
+        }
     return {name: -1 if name == "max_split_size" else 0 for name in names}
 
 
-def _nested(flat: Dict[str, int]) -> Dict[str, Any]:
+def _nested(flat: Dict[str, Optional[int]]) -> Dict[str, Any]:
     """
     >>> _nested({"a.all.peak": 1, "a.all.freed": 2, "n": 3})
     {'a': {'all': {'peak': 1, 'freed': 2}}, 'n': 3}
@@ -54,8 +56,11 @@ def _nested(flat: Dict[str, int]) -> Dict[str, Any]:
     return out
 
 
-def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
+def memory_stats(device: Device = None) -> "OrderedDict[str, Optional[int]]":
     """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; {} if not active.
+
+    Where PyTorch's own allocator reports its blocks, it does not tell `requested_bytes.*` and
+    `inactive_split*`: these are None.
 
     >>> len(memory_stats()) == (122 if _library.is_active() else 0)
     True

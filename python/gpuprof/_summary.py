@@ -2,7 +2,7 @@
 """Prints the table of torch.cuda.memory_summary, character for character."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _device, _stats
 
@@ -32,28 +32,36 @@ def _scaled(value: int, group: int, base: int, step: int, units: Tuple[str, ...]
     return value, units[unit]
 
 
-def _size(value: int, group: int) -> str:
+def _size(value: Optional[int], group: Optional[int]) -> str:
     """
-    >>> _size(1000, 1000), _size(786432, 786432), _size(12, 786432)
-    ('  1000 B  ', '   768 KiB', '     0 KiB')
+    >>> _size(1000, 1000), _size(786432, 786432), _size(12, 786432), _size(None, None)
+    ('  1000 B  ', '   768 KiB', '     0 KiB', '     -    ')
     """
+    if value is None or group is None:
+        return "%6s    " % "-"
     return "%6d %s" % _scaled(value, group, 1024, 768 * 1024, ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB"))
 
 
-def _count(value: int, group: int) -> str:
+def _count(value: Optional[int], group: Optional[int]) -> str:
     """
-    >>> _count(749999, 749999), _count(750000, 750000)
-    (' 749999   ', '    750 K ')
+    >>> _count(749999, 749999), _count(750000, 750000), _count(None, None)
+    (' 749999   ', '    750 K ', '      -   ')
     """
+    if value is None or group is None:
+        return "%7s   " % "-"
     return "%7d %s " % _scaled(value, group, 1000, 750 * 1000, (" ", "K", "M"))
 
 
-def _row(name: str, values: List[int], groups: List[int], cell: Callable[[int, int], str]) -> str:
+_Values = List[Optional[int]]
+_Cell = Callable[[Optional[int], Optional[int]], str]
+
+
+def _row(name: str, values: _Values, groups: _Values, cell: _Cell) -> str:
     return " %-21s | %s " % (name, " | ".join(cell(value, group) for value, group in zip(values, groups)))
 
 
-def _group(stats: Dict[str, int], key: str, name: str, cell: Callable[[int, int], str], abbreviated: bool) -> List[str]:
-    def values(pool: str) -> List[int]:
+def _group(stats: Dict[str, Optional[int]], key: str, name: str, cell: _Cell, abbreviated: bool) -> List[str]:
+    def values(pool: str) -> _Values:
         return [stats.get(f"{key}.{pool}.{moment}", 0) for moment in _MOMENTS]
 
     whole = values("all")

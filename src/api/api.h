@@ -34,6 +34,7 @@ struct gp_api_stat {
 extern const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS];
 extern const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS];
 
+/* -1: unknown, as a framework's blocks count and it does not tell this statistic. */
 int64_t gp_api_value(const struct gp_wire_device *device, const struct gp_api_stat *stat);
 
 #endif

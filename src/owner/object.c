@@ -4,94 +4,11 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "owner/object.h"
-#include "base/compiler.h"
 #include "base/loader.h"
+#include "owner/known.h"
 #include "owner/owner.h"
 #include <stddef.h>
 #include <string.h>
-
-/* By the start of the file name; the first match counts. Sonames: NVIDIA's packages, and the wheels
- * of the frameworks. */
-static const struct {
-    const char *prefix, *owner;
-} known[] = {
-    {"libgpuprof", NULL},
-    {"libcuda.so", NULL},
-    {"libcudart.so", NULL},
-    {"libcudart-", NULL}, /* wheels before CUDA 11 put a hash into the name */
-    {"libcupti.so", NULL},
-    {"libnvidia-", NULL},
-    {"libcudadebugger", NULL},
-    {"linux-vdso", NULL},
-    {"ld-linux", NULL},
-    {"libc.so", NULL},
-    {"libc-", NULL},
-    {"libpthread", NULL},
-    {"libdl.so", NULL},
-    {"libdl-", NULL},
-    {"libstdc++", NULL},
-    {"libgcc_s", NULL},
-    {"libffi", NULL},
-    {"_ctypes", NULL},
-    {"libpython", "program"}, /* the interpreter calls the driver through ctypes: the script does */
-    {"libc10", "pytorch"},
-    {"libtorch", "pytorch"},
-    {"libcaffe2", "pytorch"},
-    {"libnccl", "nccl"},
-    {"libnvshmem", "nvshmem"},
-    {"libcublas", "cublas"},
-    {"libcudnn", "cudnn"},
-    {"libcufft", "cufft"},
-    {"libcusparse", "cusparse"},
-    {"libcusolver", "cusolver"},
-    {"libcutensor", "cutensor"},
-    {"libcurand", "curand"},
-    {"libnpp", "npp"},
-    {"libnvjpeg", "nvjpeg"},
-    {"libnvinfer", "tensorrt"},
-    {"libtriton", "triton"},
-    {"cuda_utils", "triton"}, /* Triton compiles its launcher under this name */
-    {"librmm", "rmm"},
-    {"libcudf", "cudf"},
-    {"libtensorflow", "tensorflow"},
-    {"_pywrap_tensorflow", "tensorflow"},
-    {"xla_cuda_plugin", "xla"},
-    {"xla_extension", "xla"},
-    {"libjax", "xla"},
-    {"libonnxruntime", "onnxruntime"},
-    {"onnxruntime", "onnxruntime"},
-    {"libpaddle", "paddle"},
-    {"libggml", "ggml"},
-    {"libllama", "ggml"},
-};
-
-/* By a folder in the path: extension modules have general names. */
-static const struct {
-    const char *folder, *owner;
-} packages[] = {
-    {"/cupy/", "cupy"}, {"/cupy_backends/", "cupy"}, {"/pycuda/", "pycuda"}, {"/torch/", "pytorch"},
-    {"/rmm/", "rmm"},   {"/vllm/", "vllm"},          {"/triton/", "triton"}, {"/cuda/bindings/", "cuda-python"},
-};
-
-static const char *object_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-const char *gp_object_owner(const char *path)
-{
-    const char *base = object_base(path);
-    if (!*path)
-        return "program";
-    for (unsigned i = 0; i < GP_COUNT(known); i++)
-        if (strncmp(base, known[i].prefix, strlen(known[i].prefix)) == 0)
-            return known[i].owner;
-    for (unsigned i = 0; i < GP_COUNT(packages); i++)
-        if (strstr(path, packages[i].folder))
-            return packages[i].owner;
-    return "";
-}
 
 struct object_list {
     struct gp_owner_object *objects;
@@ -119,9 +36,9 @@ static int object_visit(struct dl_phdr_info *info, size_t size, void *arg)
     for (; at > 0 && list->objects[at - 1].low < low; at--)
         list->objects[at] = list->objects[at - 1];
     struct gp_owner_object *object = &list->objects[at];
-    const char *path = info->dlpi_name ? info->dlpi_name : "", *base = object_base(path);
+    const char *path = info->dlpi_name ? info->dlpi_name : "", *base = gp_known_base(path);
     *object =
-        (struct gp_owner_object){.low = low, .high = high, .owner = gp_object_owner(path), .x_row = GP_OBJECT_NO_ROW};
+        (struct gp_owner_object){.low = low, .high = high, .owner = gp_known_owner(path), .x_row = GP_OBJECT_NO_ROW};
     memcpy(object->name, base, strnlen(base, sizeof(object->name) - 1));
     if ((uint64_t)(uintptr_t)gp_object_list - low < high - low)
         object->owner = NULL; /* gpuprof, under whatever name */

@@ -14,14 +14,10 @@
 
 struct gp_owner_object {
     uint64_t low, high;        /* executable addresses */
-    const char *owner;         /* constant text; NULL: passes requests on; "": known by its own name */
+    const char *owner;         /* as gp_known_owner; NULL: passes requests on; "": known by its own name */
     char name[GP_OBJECT_NAME]; /* of its file, without the folder */
     uint8_t x_row;             /* owner.c: its row in the table of owners */
 };
-
-/* Classifies a file by its name alone: as struct gp_owner_object.owner. path: of the object; "" for the
- * program itself. */
-const char *gp_object_owner(const char *path);
 
 /* Reads the loader's list again into `objects`, by falling address. Returns their number, or -1 if
  * the process forks just now. Called by one thread at a time. */

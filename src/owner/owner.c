@@ -9,6 +9,7 @@
 #include "owner/owner.h"
 #include "base/lock.h"
 #include "base/testpoint.h"
+#include "owner/known.h"
 #include "owner/object.h"
 #include "site/native.h"
 #include "site/stack.h"
@@ -107,10 +108,7 @@ static GP_COLD uint8_t owner_learn(uint64_t pc)
     uint8_t row = GP_OWNER_UNKNOWN;
     if (at >= 0 && objects[at].owner) {
         struct gp_owner_object *object = &objects[at];
-        memcpy(name, object->name, sizeof(name) - 1);
-        char *end = strstr(name, ".so");
-        if (end)
-            end[3] = '\0';
+        gp_known_name(object->name, name, sizeof(name));
         row = owner_named(*object->owner ? object->owner : name, object->name);
         __atomic_store_n(&object->x_row, row, __ATOMIC_RELAXED);
     }

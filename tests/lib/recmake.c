@@ -106,6 +106,31 @@ uint32_t recmake_site(struct recmake *make, uint8_t kind, const struct recmake_f
     return recording->site_count - 1;
 }
 
+uint32_t recmake_native_site(struct recmake *make, uint8_t kind, const char *const *modules)
+{
+    struct gp_recording *recording = make->recording;
+    struct gp_rec_site *site;
+    uint32_t first = recording->frame_count;
+
+    for (; *modules != NULL; modules++) {
+        uint32_t module = GP_REC_NONE;
+        if (**modules != '\0') {
+            struct gp_rec_module *row;
+            uint32_t path = recmake_string(make, *modules);
+            module = recording->module_count;
+            row = RECMAKE_ADD(recording->modules, recording->module_count);
+            *row = (struct gp_rec_module){.start = (module + 1ull) << 32, .end = (module + 2ull) << 32, .path = path};
+        }
+        struct gp_rec_frame frame = {.pc = (module + 1ull) << 32 | 16, .module = module};
+        *RECMAKE_ADD(recording->frames, recording->frame_count) = frame;
+    }
+    site = RECMAKE_ADD(recording->sites, recording->site_count);
+    site->first_frame = first;
+    site->frame_count = recording->frame_count - first;
+    site->kind = kind;
+    return recording->site_count - 1;
+}
+
 void recmake_at(struct recmake *make, uint64_t time_ns)
 {
     make->now_ns = time_ns;

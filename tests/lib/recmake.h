@@ -20,6 +20,9 @@ struct recmake_frame {
     uint32_t line;
 };
 uint32_t recmake_site(struct recmake *make, uint8_t kind, const struct recmake_frame *frames);
+/* A site with one native frame in each of these modules ("" a frame that no module has), innermost first; ends with
+ * NULL. */
+uint32_t recmake_native_site(struct recmake *make, uint8_t kind, const char *const *modules);
 /* Sets the time of the next events, which starts at 1 s. */
 void recmake_at(struct recmake *make, uint64_t time_ns);
 void recmake_alloc(struct recmake *make, uint32_t device, uint8_t kind, uint64_t address, uint64_t bytes,

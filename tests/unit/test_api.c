@@ -42,6 +42,28 @@ static void give(uint64_t address, uint64_t bytes, int device)
     gp_thread_leave();
 }
 
+Test(api, what_a_framework_does_not_tell_is_minus_one)
+{
+    int64_t values[GPUPROF_STATS], one;
+    start();
+    cr_assert(gp_thread_enter());
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .device = 2, .address = 1 << 20, .bytes = 4096, .allocated_bytes = 4096, .reserved_bytes = 2 << 20},
+        0);
+    gp_thread_leave();
+    cr_assert_eq(gpuprof_memory_stats(2, values, GPUPROF_STATS), 0);
+    for (unsigned i = 0; i < GPUPROF_STATS; i++) {
+        const char *name = gpuprof_stat_name(i);
+        bool untold = strncmp(name, "requested_bytes.", 16) == 0 || strncmp(name, "inactive_split", 14) == 0;
+        cr_expect_eq(values[i] == -1, untold || strcmp(name, "max_split_size") == 0, "%s", name);
+    }
+    cr_assert_eq(gpuprof_memory_stat(2, "requested_bytes.all.peak", &one), 0);
+    cr_assert_eq(one, -1);
+    cr_assert_eq(gpuprof_memory_stat(2, "allocated_bytes.all.current", &one), 0);
+    cr_assert_eq(one, 4096);
+}
+
 /* Two tables that were written independently: the command's and the library's. */
 Test(api, names_and_places_are_those_of_the_command)
 {

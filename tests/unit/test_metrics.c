@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
-#include <lib/fakeview.h>
+#include "metrics_fixture.h"
 #include <metrics/http.h>
 #include <metrics/metrics.h>
 #include <metrics/names.h>
@@ -20,73 +20,6 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#define GIB (1ll << 30)
-
-static struct gp_metrics *open_metrics(struct gp_fake_machine *machine, struct gp_metrics_options options)
-{
-    struct gp_metrics_source source = {.read = gp_fake_read, .free = gp_fake_free, .arg = machine};
-    struct gp_metrics *metrics = NULL;
-    if (!options.root)
-        options.root = "/nonexistent";
-    options.version = "9.8.7";
-    cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
-    return metrics;
-}
-
-static char *render(struct gp_metrics *metrics, enum gp_metrics_format format)
-{
-    char *text;
-    size_t bytes;
-    cr_assert_eq(gp_metrics_render(metrics, format, &text, &bytes), 0);
-    cr_assert_eq(strlen(text), bytes);
-    return text;
-}
-
-/* The sum of the family's samples whose line contains `with` ("": all); -1 if there is no sample. */
-static int64_t sum(const char *text, const char *name, const char *with)
-{
-    size_t n = strlen(name);
-    int64_t total = -1;
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n');
-        cr_assert_not_null(end, "the last line has no end");
-        if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ')) {
-            char one[2048];
-            cr_assert_lt(end - line, (long)sizeof(one));
-            snprintf(one, sizeof(one), "%.*s", (int)(end - line), line);
-            if (strstr(one, with))
-                total = (total < 0 ? 0 : total) + strtoll(strrchr(one, ' ') + 1, NULL, 10);
-        }
-        line = end + 1;
-    }
-    return total;
-}
-
-static int order(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Counts the samples on the page and checks that no two have the same name and labels. */
-static unsigned samples(const char *text)
-{
-    char *copy = strdup(text), *save = NULL;
-    char **series = calloc(100000, sizeof(*series));
-    unsigned count = 0;
-    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (line[0] == '#')
-            continue;
-        *strrchr(line, ' ') = '\0';
-        series[count++] = line;
-    }
-    qsort(series, count, sizeof(*series), order);
-    for (unsigned i = 1; i < count; i++)
-        cr_assert_str_neq(series[i - 1], series[i], "twice");
-    free(series);
-    free(copy);
-    return count;
-}
 
 Test(metrics, sums_are_those_of_the_machine)
 {
@@ -196,17 +129,6 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
     free(text);
     gp_metrics_close(comm);
     gp_metrics_close(pid);
-}
-
-/* More containers, processes and devices than the limit has room for. */
-static void crowd(struct gp_fake_machine *machine, uint32_t containers, uint32_t devices)
-{
-    char comm[16];
-    for (uint32_t c = 0; c < containers; c++) {
-        snprintf(comm, sizeof(comm), "job%u", c);
-        for (uint32_t d = 0; d < devices; d++)
-            gp_fake_add(machine, 1000 + c * devices + d, 5000 + c, d, (c + 1) * 1000, (c + 1) * 2000, comm);
-    }
 }
 
 static void within(enum gp_metrics_processes how, uint32_t cap, uint32_t containers, uint32_t devices)

@@ -177,6 +177,26 @@ Test(golden, modes)
     }
 }
 
+Test(golden, owners)
+{
+    static const struct {
+        const char *name, *keys;
+        int cols, rows;
+    } frames[] = {{"owned-detail-80x24", "", 80, 24},
+                  {"owned-detail-120x40", "", 120, 40},
+                  {"owned-differs-120x40", "j", 120, 40},
+                  {"owned-owners-80x24", "ddd", 80, 24},
+                  {"owned-tree-120x40", "dddtj", 120, 40}};
+    for (size_t i = 0; i < GP_COUNT(frames); i++) {
+        struct fix_view view;
+        fix_open(&view, fix_owned, 20);
+        for (const char *p = frames[i].keys; *p; p++)
+            fix_key(&view, *p);
+        golden(&view, frames[i].cols, frames[i].rows, false, frames[i].name);
+        fix_close(&view);
+    }
+}
+
 /* ---- strokes ------------------------------------------------------------------------------------------------- */
 
 static void expect_bar(struct gp_bar bar, const char *wanted)

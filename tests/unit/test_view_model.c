@@ -267,3 +267,46 @@ Test(rows, a_container_sums_its_own_processes)
     cr_assert_eq(found, 2, "one for each GPU");
     fix_close(&view);
 }
+
+static const struct gp_row *owner_row(const struct gp_row_list *list, const char *owner)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (strcmp(list->rows[i].id.owner, owner) == 0)
+            return &list->rows[i];
+    }
+    return NULL;
+}
+
+Test(rows, owners_add_up_to_the_gpu)
+{
+    struct fix_view view;
+    fix_open(&view, fix_owned, 2);
+    view.ui.by = GP_BY_OWNER;
+    fix_rows(&view);
+    cr_assert_eq(view.list.count, 5, "pytorch, nccl, program, shared, unknown");
+    const struct gp_row *pytorch = owner_row(&view.list, "pytorch");
+    cr_assert(pytorch && pytorch->id.kind == GP_ROW_OWNER && pytorch->members == 2);
+    cr_assert_eq(pytorch->allocated, (int64_t)(20 * GIB));
+    cr_assert_eq(pytorch->reserved, (int64_t)(31 * GIB));
+    cr_assert(pytorch->seen_peak, "a sum of two");
+    const struct gp_row *nccl = owner_row(&view.list, "nccl");
+    cr_assert(nccl && !nccl->seen_peak && nccl->reserved_peak == (int64_t)(3 * GIB) + 1024, "one process: exact");
+    const struct gp_row *shared = owner_row(&view.list, "shared");
+    cr_assert(shared && shared->allocated == 0 && shared->reserved == (int64_t)(2 * GIB));
+    const struct gp_row *unknown = owner_row(&view.list, "unknown");
+    cr_assert(unknown && unknown->reserved == (int64_t)(2 * GIB), "the process without a table");
+    int64_t allocated = 0, reserved = 0;
+    for (int i = 0; i < view.list.count; i++) {
+        allocated += view.list.rows[i].allocated;
+        reserved += view.list.rows[i].reserved;
+    }
+    cr_assert_eq(allocated, view.model.lists[GP_LIST_DEVICES].rows[0].allocated);
+    cr_assert_eq(reserved, view.model.lists[GP_LIST_DEVICES].rows[0].reserved);
+    view.ui.tree = true;
+    fix_rows(&view);
+    expect_pids(&view.list, (int[]){0, 4242, 77, 0, 4242, 0, 78, 0, 4242, 0, 77, 4242}, 12);
+    strcpy(view.ui.filter, "NCC");
+    fix_rows(&view);
+    expect_pids(&view.list, (int[]){0, 4242}, 2);
+    fix_close(&view);
+}

@@ -81,6 +81,23 @@ Test(ui, reset_of_a_process_that_cannot_answer_is_refused)
     fix_close(&view);
 }
 
+Test(ui, owners_are_not_reset)
+{
+    struct fix_view view;
+    fix_open(&view, fix_owned, 1);
+    fix_key(&view, 'd');
+    fix_key(&view, 'd');
+    fix_key(&view, 'd');
+    cr_assert_eq(view.ui.by, GP_BY_OWNER);
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, 'r');
+    cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    cr_assert(view.ui.message_is_error && strstr(view.ui.message, "by process"));
+    fix_key(&view, 'd');
+    cr_assert_eq(view.ui.by, GP_BY_PROCESS);
+    fix_close(&view);
+}
+
 Test(ui, reset_of_a_gpu_takes_its_processes_and_not_the_host)
 {
     struct fix_view view;

@@ -124,6 +124,26 @@ Test(write, summary_layout)
     free(text);
 }
 
+Test(write, what_a_framework_does_not_tell_is_unknown)
+{
+    struct gp_device_view view;
+    memset(&view, 0, sizeof(view));
+    view.wire.stats[GP_STAT_REQUESTED_BYTES][GP_POOL_ALL].current = 512;
+    view.wire.flags = GP_DEVICE_FRAMEWORK;
+    char *text = summary(&view), *line = text;
+    for (char *end; (end = strchr(line, '\n')); line = end + 1)
+        cr_assert_eq(end - line, 77, "%.*s", (int)(end - line), line);
+    cr_assert(strstr(text, "| Requested memory      |      -     |      -     |      -     |      -     |\n"), "%s",
+              text);
+    cr_assert(strstr(text, "| Non-releasable allocs |       -    |       -    |"), "%s", text);
+    cr_assert(strstr(text, "| Allocated memory      |      0 B   |"), "%s", text);
+    free(text);
+    int unknown = 0;
+    for (int i = 0; i < GP_STAT_KEYS; i++)
+        unknown += !gp_stat_told(&view.wire, &gp_stat_keys()[i]);
+    cr_assert_eq(unknown, 36, "three statistics of three pools");
+}
+
 Test(write, sizes_as_text)
 {
     static const struct {

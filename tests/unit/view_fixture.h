@@ -128,6 +128,49 @@ static inline struct gp_system *fix_typical(uint64_t tick)
     return system;
 }
 
+/* One owner's bytes in GiB; the row is added if the table has none of that name. */
+static inline void fix_owner(struct gp_process *process, struct gp_device_view *view, const char *owner,
+                             const char *library, double allocated, double reserved)
+{
+    int row = 0;
+    while (row < process->owner_count && strcmp(process->owners[row].owner, owner) != 0)
+        row++;
+    if (row == process->owner_count) {
+        process->owner_count++;
+        snprintf(process->owners[row].owner, sizeof(process->owners[row].owner), "%s", owner);
+        snprintf(process->owners[row].library, sizeof(process->owners[row].library), "%s", library);
+    }
+    view->owners[row] = (struct gp_wire_owner_value){
+        .reserved_bytes = (int64_t)(reserved * GIB),
+        .reserved_peak_bytes = (int64_t)(reserved * GIB) + 1024,
+        .allocated_bytes = (int64_t)(allocated * GIB),
+        .allocated_peak_bytes = (int64_t)(allocated * GIB) + 2048,
+        .live = 10 + row,
+    };
+}
+
+/* Two processes with PyTorch, of which one also has NCCL and 2 GiB of no single library. */
+static inline struct gp_system *fix_owned(uint64_t tick)
+{
+    struct gp_system *system = fix_system(1, tick);
+    struct gp_process *process = fix_process(system, 4242, "python3 train.py");
+    struct gp_device_view *view = fix_device(system, process, 0, 20, 31.5, 33, 40);
+    fix_owner(process, view, "unknown", "", 0, 0);
+    process->devices[0].owners[0] = (struct gp_wire_owner_value){0};
+    fix_owner(process, view, "pytorch", "libc10_cuda.so", 16, 27);
+    fix_owner(process, view, "nccl", "libnccl.so.2", 3, 3);
+    fix_owner(process, view, "program", "", 1, 1);
+    view->framework = (struct gp_wire_framework){.name = "pytorch", .blocks = 812, .segments = 31, .events = 90000};
+    process = fix_process(system, 77, "python3 serve.py");
+    view = fix_device(system, process, 0, 4, 6, 4, 6);
+    fix_owner(process, view, "pytorch", "libc10_cuda.so", 4, 4);
+    view->framework = (struct gp_wire_framework){
+        .name = "pytorch", .blocks = 5, .segments = 2, .events = 1000, .allocated_differs = 7, .reserved_differs = 1};
+    process = fix_process(system, 78, "plain");
+    fix_device(system, process, 0, 2, 2, 2, 2);
+    return system;
+}
+
 static inline struct gp_system *fix_crowd(uint64_t tick)
 {
     struct gp_system *system = fix_system(11, tick);

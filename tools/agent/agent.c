@@ -342,6 +342,17 @@ static int daemon_read(void *arg, struct gp_system_view **out, char *why, size_t
     return gp_system_view_read(out, arg, why, why_bytes);
 }
 
+/* A process that runs answers in microseconds; a stopped one delays the page by this and shows what
+ * it published last. */
+#define DAEMON_ANSWER_NS 5000000ull
+
+static int daemon_sessions(const pid_t *pids, int count, struct gp_system **out)
+{
+    struct gp_collect_options options = {
+        .pids = pids, .pid_count = count, .exact = true, .deadline_ns = DAEMON_ANSWER_NS};
+    return gp_collect(&options, out);
+}
+
 static void daemon_parts(void *arg, struct gp_metrics_agent *out)
 {
     struct gp_finder_count found = gp_finder_count(arg);
@@ -362,6 +373,7 @@ static int daemon_serve(struct gp_daemon *daemon)
     struct gp_metrics_source source = {.read = daemon_read,
                                        .free = gp_system_view_free,
                                        .gpus = gp_nvml_read,
+                                       .sessions = daemon_sessions,
                                        .arg = (void *)daemon->options->pins,
                                        .agent = daemon_parts,
                                        .agent_arg = daemon->finder};

@@ -33,6 +33,7 @@ void gp_report_fini(struct gp_report *report)
     for (uint32_t d = 0; report->devices && d < report->recording->device_count; d++) {
         struct gp_report_device *device = &report->devices[d];
         free(device->peak);
+        free(device->owners);
         free(device->fragmentation);
         free(device->bill);
         free(device->allocated);
@@ -78,7 +79,8 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
     uint32_t moments = report_details[detail].moments, points = report_details[detail].points;
     bool ok = true;
     if (parts & GP_REPORT_PEAK)
-        ok = (device->peak = gp_flow_peak(flow, d, 0)) != NULL;
+        ok = (device->peak = gp_flow_peak(flow, d, 0)) != NULL &&
+             (device->owners = gp_peak_owners(report->recording, device->peak)) != NULL;
     if (ok && parts & GP_REPORT_FRAGMENTATION)
         ok = (device->fragmentation = gp_flow_fragmentation(flow, d, moments)) != NULL;
     if (ok && parts & GP_REPORT_BILL)

@@ -37,6 +37,7 @@ struct gp_report_device {
     unsigned kinds_seen; /* 1 << kind: the recording has memory of this kind on the device */
     bool used;           /* the recording has an event that changes something on the device */
     struct gp_peak *peak;
+    struct gp_peak_owners *owners; /* of the peak */
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;

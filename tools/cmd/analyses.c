@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * analyses.c: `gpuprof peak`, `churn`, `fragmentation` and `reconcile`: the analyses that take a
+ * analyses.c: `gpuprof peak`, `churn` and `fragmentation`: the analyses that take a
  * recording or a running process and print a table or JSON.  Called by commands.c; the analyses are
  * in tools/analyze.
  */
@@ -23,11 +23,6 @@ static int churn_run(void *options)
 static int fragmentation_run(void *options)
 {
     return gp_load_run(options, GP_REPORT_FRAGMENTATION, gp_report_fragmentation_json, gp_page_fragmentation);
-}
-
-static int reconcile_run(void *options)
-{
-    return gp_load_run(options, GP_REPORT_BILL, gp_report_reconcile_json, gp_page_reconcile);
 }
 
 const struct gp_command_spec gp_command_peak = {
@@ -66,17 +61,4 @@ const struct gp_command_spec gp_command_fragmentation = {
     .options = GP_ANALYSIS_OPTIONS("gpuprof.fragmentation/1"),
     .examples = GP_EXAMPLES({"gpuprof fragmentation train.gpuprof --json", "Print the same numbers for a script."}),
     GP_LOAD_SPEC("fragmentation", fragmentation_run),
-};
-
-const struct gp_command_spec gp_command_reconcile = {
-    .name = "reconcile",
-    .summary = "compare the counted memory with what NVML reports",
-    .group = GP_GROUP_ANALYSE,
-    .usage = GP_LOAD_USAGE_LIVE,
-    .about = GP_LIST("Prints everything that the process is known to hold on each device, and how much more NVML "
-                     "reports for it. docs/analyses.md explains the numbers."),
-    .options = GP_ANALYSIS_OPTIONS("gpuprof.reconcile/1"),
-    .examples = GP_EXAMPLES(
-        {"gpuprof reconcile -p 1234", "Record a process for 10 seconds and explain its memory in nvidia-smi."}),
-    GP_LOAD_SPEC("reconcile", reconcile_run),
 };

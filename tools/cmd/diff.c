@@ -76,7 +76,7 @@ static int diff_print(const struct gp_loaded loaded[2], bool json)
         diff = gp_diff_find(recordings, keys);
         ok = diff;
         if (diff && json) {
-            rc = gp_load_json("diff", gp_diff_json(diff, labels));
+            rc = gp_load_json("diff", gp_diff_json(diff, recordings, labels));
         } else if (diff) {
             page.named = true;
             gp_page_warnings(&page, &loaded[0].report);

@@ -347,8 +347,9 @@ static const struct gp_command_option top_options[] = {
             "print an object of schema gpuprof.top/1 per sample; with -n, one per line"),
     GP_OPTION_PIDS(struct gp_top),
     GP_OPTION(struct gp_top, by, 0, "by", "WHAT", GP_ARG_INDEX,
-              "the meaning of a row; 'site' shows the call sites of one process",
-              .words = GP_LIST("process", "device", "container", "site")),
+              "the meaning of a row: 'owner' is the library that asked the driver, 'site' shows the call sites of one "
+              "process",
+              .words = GP_LIST("process", "device", "container", "owner", "site")),
     GP_OPTION(struct gp_top, sort, 0, "sort", "COLUMN", GP_ARG_CHOICE, "sort by this column", .choice = top_column,
               .any_case = true),
     GP_FLAG(struct gp_top, system, 0, "system", "show the whole machine, as 'gpuprof agent' counts it"),
@@ -361,7 +362,8 @@ const struct gp_command_spec gp_command_top = {
     .group = GP_GROUP_WATCH,
     .usage = GP_LIST("[-d SECS] [-n N] [-1] [--json] [-p PID,..] [--by=WHAT] [--sort=COLUMN] [--system [--pins=DIR]]"),
     .about = GP_LIST(
-        "Shows the GPU memory of processes, devices and containers, live. Without a terminal it prints one table. On "
+        "Shows the GPU memory of processes, devices, containers and owners (PyTorch, NCCL, the program ...), live. "
+        "Without a terminal it prints one table. On "
         "the screen, the key h lists the keys.",
         "'-' (null in JSON) means unknown, '~' that the number contains estimates. Peaks of a process are exact. The "
         "peak of a GPU or a container is not the sum of the peaks of its processes: '>=' marks the highest sum that "

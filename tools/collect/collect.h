@@ -39,6 +39,14 @@ static inline int gp_device_number(const struct gp_device_view *device)
     return device->index == (int)GP_WIRE_HOST ? (int)GP_WIRE_HOST : device->ordinal;
 }
 
+/* One owner's memory on one device, for display. */
+struct gp_owner_view {
+    char owner[24];   /* pytorch, nccl, program ..., "unknown", "other", "shared" */
+    char library[40]; /* "" none */
+    struct gp_wire_owner_value value;
+};
+#define GP_OWNER_VIEWS (GP_WIRE_OWNERS + 1)
+
 /* The framework's totals were ours at every event. */
 static inline bool gp_framework_agrees(const struct gp_wire_framework *framework)
 {
@@ -189,6 +197,13 @@ struct gp_collect_options {
  * requested but is not profiled, foreign or dead is left out; gp_explain_pid says why. */
 int gp_collect(const struct gp_collect_options *options, struct gp_system **out);
 void gp_system_free(struct gp_system *system);
+
+/* Lists the owners that have, or had, memory on a device of the process; returns their number. The
+ * last may be "shared": memory of no single library, which is gpuprof's own cache and what pools
+ * and graphs hold of the driver; its peaks are -1, unknown. The bytes add up to the device's
+ * totals. 0: the owners are not known. */
+int gp_owners_of(const struct gp_process *process, const struct gp_device_view *device,
+                 struct gp_owner_view views[GP_OWNER_VIEWS]);
 
 /* For messages: the reason why `pid` has no readable session ("no such process", "not profiled:
  * ...", "belongs to another user: ..."). */

@@ -75,3 +75,43 @@ int gp_owners_take(const struct gp_wire_owners *owners, struct gp_process *proce
     }
     return 0;
 }
+
+/* What no row has. The counters are summed over threads that work, so the difference may be
+ * negative for an instant; the sum stays right. */
+static struct gp_wire_owner_value owners_shared(const struct gp_process *process, const struct gp_device_view *device)
+{
+    struct gp_wire_owner_value rest = {
+        .reserved_bytes = device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
+        .reserved_peak_bytes = -1,
+        .allocated_bytes = device->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
+        .allocated_peak_bytes = -1,
+        .live = device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current,
+    };
+    for (int i = 0; i < process->owner_count; i++) {
+        rest.reserved_bytes -= device->owners[i].reserved_bytes;
+        rest.allocated_bytes -= device->owners[i].allocated_bytes;
+        rest.live -= device->owners[i].live;
+    }
+    return rest;
+}
+
+int gp_owners_of(const struct gp_process *process, const struct gp_device_view *device,
+                 struct gp_owner_view views[GP_OWNER_VIEWS])
+{
+    int count = 0;
+    if (device->totals_only || !process->owner_count)
+        return 0;
+    for (int i = 0; i < process->owner_count; i++) {
+        const struct gp_wire_owner_value *value = &device->owners[i];
+        if (!value->reserved_peak_bytes && !value->allocated_peak_bytes)
+            continue;
+        struct gp_owner_view *view = &views[count++];
+        memcpy(view->owner, process->owners[i].owner, sizeof(view->owner));
+        memcpy(view->library, process->owners[i].library, sizeof(view->library));
+        view->value = *value;
+    }
+    struct gp_wire_owner_value rest = owners_shared(process, device);
+    if (rest.reserved_bytes || rest.allocated_bytes || rest.live)
+        views[count++] = (struct gp_owner_view){.owner = "shared", .value = rest};
+    return count;
+}

@@ -36,7 +36,7 @@ struct gp_family {
 struct gp_row_agent {
     int64_t readable, alive, heartbeat_ns;
     int64_t batches, events, ring_full, unsent, refused, missing, clamped, map_full;
-    int64_t read_errors, series, series_limit, folded_devices, folded_containers, folded_processes;
+    int64_t read_errors, series, series_limit, folded_devices, folded_containers, folded_processes, folded_owners;
     int64_t cpu_ns, start_ns, resident, virtual_, virtual_limit, descriptors, descriptor_limit, threads;
     int64_t duration_ns;
     struct gp_metrics_agent parts;
@@ -135,6 +135,16 @@ static const struct gp_family process_families[] = {
 _Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "samples.h");
 #undef GP_AT
 
+#define GP_AT(_field) offsetof(struct gp_row_owner, _field)
+static const struct gp_family owner_families[] = {
+    {"gpuprof_owner_allocated_bytes", GP_GAUGE, "GPU memory in use by what this library allocated.",
+     GP_AT(allocated_bytes)},
+    {"gpuprof_owner_reserved_bytes", GP_GAUGE, "GPU memory that this library asked the driver for and holds.",
+     GP_AT(reserved_bytes)},
+};
+_Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES, "samples.h");
+#undef GP_AT
+
 /* Families with their own labels, written by functions below. */
 static const struct gp_family family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
 static const struct gp_family family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
@@ -146,7 +156,7 @@ static const struct gp_family family_folded = {"gpuprof_exporter_folded_rows", G
 
 /* Samples of the agent's own families; the limit leaves the rest to the machine. */
 #define GP_AGENT_SERIES                                                                                                \
-    (sizeof(agent_families) / sizeof(struct gp_family) + sizeof(agent_times) / sizeof(struct gp_family) + 1 + 2 + 3)
+    (sizeof(agent_families) / sizeof(struct gp_family) + sizeof(agent_times) / sizeof(struct gp_family) + 1 + 2 + 4)
 
 #define GP_METRICS_EACH(_i, _table)                                                                                    \
     size_t _i = 0;                                                                                                     \
@@ -337,6 +347,26 @@ static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
     }
 }
 
+static void page_owners(struct gp_page_out *page, const struct gp_rows *rows)
+{
+    for (GP_METRICS_EACH(f, owner_families)) {
+        page_head(page, &owner_families[f]);
+        for (uint32_t i = 0; i < rows->owner_count; i++) {
+            const struct gp_row_owner *row = &rows->owners[i];
+            fputs(owner_families[f].name, page->out);
+            page_device(page, row->device);
+            page_pod(page, row->namespace_, row->pod, row->container);
+            if (row->pid[0])
+                page_label(page, ',', "pid", row->pid);
+            if (row->comm[0])
+                page_label(page, ',', "comm", row->comm);
+            page_label(page, ',', "owner", row->owner);
+            fprintf(page->out, "} %" PRId64 "\n", value_of(row, &owner_families[f]));
+            page->series++;
+        }
+    }
+}
+
 /* One sample per value of a label. */
 static void page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
                        const char *const *names, const int64_t *values, size_t count)
@@ -354,7 +384,7 @@ static void page_parts(const struct gp_page_out *page, const struct gp_family *f
 static void page_agent(const struct gp_page_out *page, const struct gp_row_agent *agent, const char *version)
 {
     static const char *const reasons[] = {"ring_full", "unsent"};
-    static const char *const kinds[] = {"device", "container", "process"};
+    static const char *const kinds[] = {"device", "container", "process", "owner"};
     page_head(page, &family_build);
     fputs(family_build.name, page->out);
     page_label(page, '{', "version", version);
@@ -367,7 +397,9 @@ static void page_agent(const struct gp_page_out *page, const struct gp_row_agent
     }
     page_parts(page, &family_dropped, "reason", reasons, (const int64_t[]){agent->ring_full, agent->unsent}, 2);
     page_parts(page, &family_folded, "kind", kinds,
-               (const int64_t[]){agent->folded_devices, agent->folded_containers, agent->folded_processes}, 3);
+               (const int64_t[]){agent->folded_devices, agent->folded_containers, agent->folded_processes,
+                                 agent->folded_owners},
+               4);
     for (GP_METRICS_EACH(f, agent_times)) {
         int64_t value = value_of(agent, &agent_times[f]);
         page_head(page, &agent_times[f]);
@@ -463,9 +495,30 @@ static void agent_rows(struct gp_row_agent *agent, const struct gp_rows *rows)
     agent->folded_devices = rows->folded_devices;
     agent->folded_containers = rows->folded_containers;
     agent->folded_processes = rows->folded_processes;
+    agent->folded_owners = rows->folded_owners;
 }
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
+
+/* The sessions of the processes in the view. NULL: none can be read, or out of memory, and the page
+ * lacks the owners. */
+static struct gp_system *metrics_sessions(const struct gp_metrics *metrics, const struct gp_system_view *view)
+{
+    struct gp_system *sessions = NULL;
+    pid_t pids[GP_METRICS_SESSIONS];
+    int count = 0;
+    for (uint32_t i = 0; i < view->process_count && count < (int)GP_METRICS_SESSIONS; i++) {
+        pid_t pid = (pid_t)view->processes[i].key.tgid;
+        int known = 0;
+        while (known < count && pids[known] != pid)
+            known++;
+        if (known == count)
+            pids[count++] = pid;
+    }
+    if (!metrics->source.sessions || !count || metrics->source.sessions(pids, count, &sessions) != 0)
+        return NULL;
+    return sessions;
+}
 
 static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const struct gp_system_view *view)
 {
@@ -476,7 +529,9 @@ static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const stru
         gpus = NULL;
         count = 0;
     }
-    const struct gp_rows *rows = gp_rows_make(metrics->memory, view, gpus, count);
+    struct gp_system *sessions = metrics_sessions(metrics, view);
+    const struct gp_rows *rows = gp_rows_make(metrics->memory, view, gpus, count, sessions);
+    gp_system_free(sessions);
     if (gpus)
         gp_nvml_free(gpus, count);
     return rows;
@@ -500,6 +555,7 @@ int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format,
         page_devices(&page, rows);
         page_containers(&page, rows);
         page_processes(&page, rows);
+        page_owners(&page, rows);
         if (agent.readable) {
             agent_meta(&agent, view);
             agent_rows(&agent, rows);

@@ -7,12 +7,16 @@
 #ifndef GP_METRICS_METRICS_H
 #define GP_METRICS_METRICS_H
 
+#include <collect/collect.h>
 #include <collect/nvml.h>
 #include <maps/maps.h>
 
 /* Series of one page over all families. A node of 8 GPUs with 110 pods has about 1 000. */
 #define GP_METRICS_SERIES     2000u
 #define GP_METRICS_SERIES_MIN 200u /* below this no room is left beside the agent's own */
+
+/* Processes whose owners of memory are on a page; a node runs fewer. */
+#define GP_METRICS_SESSIONS 512u
 
 enum gp_metrics_processes { /* --metrics-per-process */
                             GP_METRICS_PROCESSES_OFF,
@@ -44,6 +48,9 @@ struct gp_metrics_source {
      * report. */
     int (*gpus)(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES]);
     void *arg;
+    /* Reads the sessions of these processes; freed by gp_system_free. 0 or -errno. NULL: owners of
+     * memory are not known. */
+    int (*sessions)(const pid_t *pids, int count, struct gp_system **out);
     /* Fills *out, which is -1 everywhere before the call. NULL: all unknown. */
     void (*agent)(void *arg, struct gp_metrics_agent *out);
     void *agent_arg;

@@ -5,6 +5,7 @@
  * sums up by how much each of its containers increased since the page before.
  */
 #include <metrics/names.h>
+#include <metrics/owners.h>
 #include <metrics/samples.h>
 
 #include <collect/uuid.h>
@@ -59,11 +60,13 @@ static void rows_clear(struct gp_rows *rows)
     free(rows->devices);
     free(rows->containers);
     free(rows->processes);
+    free(rows->owners);
     rows->devices = NULL;
     rows->containers = NULL;
     rows->processes = NULL;
-    rows->device_count = rows->container_count = rows->process_count = 0;
-    rows->folded_devices = rows->folded_containers = rows->folded_processes = 0;
+    rows->owners = NULL;
+    rows->device_count = rows->container_count = rows->process_count = rows->owner_count = 0;
+    rows->folded_devices = rows->folded_containers = rows->folded_processes = rows->folded_owners = 0;
 }
 
 void gp_row_memory_free(struct gp_row_memory *memory)
@@ -577,7 +580,7 @@ static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_
 /* ---- all rows ---------------------------------------------------------------------------------------------------- */
 
 const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
-                                   const struct gp_nvml_gpu *gpus, int gpu_count)
+                                   const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions)
 {
     struct gp_rows *rows = &memory->rows;
     bool with_processes = memory->how != GP_METRICS_PROCESSES_OFF;
@@ -587,16 +590,21 @@ const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp
         return NULL;
     folded_tidy(memory);
     room -= rows->device_count * GP_ROW_DEVICE_SERIES;
-    /* Each device may need two "other" rows, and so may a device that is in no table. */
-    uint32_t reserve =
-        (rows->device_count + 1) * ((GP_ROW_CONTAINER_SERIES - 2) + (with_processes ? GP_ROW_PROCESS_SERIES - 2 : 0));
+    /* Each device may need three "other" rows, and so may a device that is in no table. */
+    uint32_t others = (rows->device_count + 1) * GP_ROW_OWNER_SERIES * (sessions != NULL);
+    uint32_t reserve = others + (rows->device_count + 1) *
+                                    ((GP_ROW_CONTAINER_SERIES - 2) + (with_processes ? GP_ROW_PROCESS_SERIES - 2 : 0));
     room = room > reserve ? room - reserve : 0;
     uint32_t containers = room / GP_ROW_CONTAINER_SERIES / (with_processes ? 2 : 1);
     if (!rows_containers(memory, view, containers))
         return NULL;
     uint32_t shown = view->container_count < containers ? view->container_count : containers;
     room -= shown * GP_ROW_CONTAINER_SERIES;
-    if (!rows_processes(memory, view, room / GP_ROW_PROCESS_SERIES))
+    uint32_t processes = room / GP_ROW_PROCESS_SERIES;
+    if (!rows_processes(memory, view, processes))
+        return NULL;
+    room -= (rows->process_count < processes ? rows->process_count : processes) * GP_ROW_PROCESS_SERIES;
+    if (sessions && !gp_owners_make(rows, &memory->names, memory->how, view, sessions, room / GP_ROW_OWNER_SERIES))
         return NULL;
     return rows;
 }

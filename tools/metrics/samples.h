@@ -32,17 +32,27 @@ struct gp_row_process {
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
 };
 
+/* The memory of one owner (pytorch, nccl ...) in a container, or in a process with pid or comm. */
+struct gp_row_owner {
+    const struct gp_row_device *device;
+    const char *namespace_, *pod, *container;
+    char pid[12], comm[64], owner[24];
+    int64_t allocated_bytes, reserved_bytes;
+};
+
 /* Series of one row, as metrics.c writes them; tests check the numbers. */
 #define GP_ROW_DEVICE_SERIES    12u
 #define GP_ROW_CONTAINER_SERIES 8u
 #define GP_ROW_PROCESS_SERIES   4u
+#define GP_ROW_OWNER_SERIES     2u
 
 struct gp_rows {
-    uint32_t device_count, container_count, process_count;
+    uint32_t device_count, container_count, process_count, owner_count;
     struct gp_row_device *devices;
     struct gp_row_container *containers;
     struct gp_row_process *processes;
-    uint32_t folded_devices, folded_containers, folded_processes; /* rows summed into "other" */
+    struct gp_row_owner *owners;
+    uint32_t folded_devices, folded_containers, folded_processes, folded_owners; /* rows summed into "other" */
 };
 
 struct gp_row_memory; /* state kept from one page to the next */
@@ -51,8 +61,8 @@ struct gp_row_memory *gp_row_memory_new(const struct gp_metrics_options *options
 void gp_row_memory_free(struct gp_row_memory *memory);
 
 /* Makes the rows of this view. They point into the memory and are valid until the next call or the
- * memory's end. NULL: out of memory. gpus may be NULL. */
+ * memory's end. NULL: out of memory. gpus may be NULL; so may sessions, and then no owner is known. */
 const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
-                                   const struct gp_nvml_gpu *gpus, int gpu_count);
+                                   const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions);
 
 #endif

@@ -90,6 +90,7 @@ static const char *column_command(const struct gp_row *row, const struct gp_mode
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
     const char *name = gpu && gpu->name[0]    ? gpu->name
                        : gpu                  ? gpu->uuid
+                       : row->id.owner[0]     ? row->id.owner
                        : row->id.container[0] ? row->id.container
                                               : "(no container)";
     if (row->process)

@@ -39,8 +39,44 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
         lines++;
         for (int i = 0; i < (int)GP_KINDS; i++)
             lines += kind_used(&row->device->wire.kinds[i]);
+        struct gp_owner_view views[GP_OWNER_VIEWS];
+        int owners = gp_owners_of(row->process, row->device, views);
+        lines += (owners ? owners + 1 : 0) + (row->device->framework.name[0] ? 1 : 0);
     }
     return lines;
+}
+
+/* The library that asked for the memory. Returns the line below. */
+static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+{
+    struct gp_owner_view views[GP_OWNER_VIEWS];
+    const struct gp_wire_framework *f = &row->device->framework;
+    int count = gp_owners_of(row->process, row->device, views);
+    if (count)
+        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD,
+                    "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE");
+    for (int i = 0; i < count; i++) {
+        const struct gp_wire_owner_value *v = &views[i].value;
+        char allocated[32], peak[32], reserved[32], reserved_peak[32], live[32];
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s",
+                       views[i].owner, gp_text_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
+                       gp_text_bytes(v->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
+                       gp_text_bytes(v->reserved_bytes, GP_TEXT_LONG, reserved, sizeof(reserved)),
+                       gp_text_bytes(v->reserved_peak_bytes, GP_TEXT_LONG, reserved_peak, sizeof(reserved_peak)),
+                       gp_text_count(v->live, live, sizeof(live)), rect.w >= 100 ? views[i].library : "");
+    }
+    if (f->name[0] && gp_framework_agrees(f))
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
+                       "%s: %lld blocks in %lld segments, its own totals agree", f->name, (long long)f->blocks,
+                       (long long)f->segments);
+    else if (f->name[0])
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN,
+                       "%s: %lld blocks in %lld segments, its own totals differ in %llu of %llu events", f->name,
+                       (long long)f->blocks, (long long)f->segments,
+                       (unsigned long long)(f->allocated_differs > f->reserved_differs ? f->allocated_differs
+                                                                                       : f->reserved_differs),
+                       (unsigned long long)f->events);
+    return y;
 }
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
@@ -186,8 +222,10 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN, "settings: %s", process->options);
     if (process->scope_count > 0 || process->failure_count > 0)
         draw_scopes(draw, rect, y++, process);
-    if (row_has_kinds(row))
+    if (row_has_kinds(row)) {
+        y = draw_owners(draw, rect, y, row);
         draw_kinds(draw, rect, y, row);
+    }
 }
 
 void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)

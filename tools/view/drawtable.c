@@ -128,7 +128,9 @@ static const char *draw_title_of(const struct gp_ui *ui, enum gp_column_id id)
 {
     if (id != GP_COLUMN_COMMAND || !draw_groups(ui))
         return gp_columns[id].name;
-    return ui->by == GP_BY_DEVICE ? "GPU (PROCESSES)" : "CONTAINER (PROCESSES)";
+    return ui->by == GP_BY_DEVICE      ? "GPU (PROCESSES)"
+           : ui->by == GP_BY_CONTAINER ? "CONTAINER (PROCESSES)"
+                                       : "OWNER (PROCESSES)";
 }
 
 static void draw_header(const struct gp_draw *draw, struct gp_rect line)

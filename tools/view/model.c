@@ -171,6 +171,40 @@ static int model_add_pair(struct gp_model *model, struct gp_row *row)
     return gp_row_list_add(&model->lists[GP_LIST_PAIRS], row);
 }
 
+static int model_add_share(struct gp_model *model, const struct gp_row *pair, const char *owner,
+                           const struct gp_wire_owner_value *value)
+{
+    struct gp_row row = *pair;
+    row.id.kind = GP_ROW_SHARE;
+    snprintf(row.id.owner, sizeof(row.id.owner), "%s", owner);
+    row.history = NULL;
+    row.untracked = row.lost = -1;
+    row.allocs_per_s = row.frees_per_s = NAN;
+    row.allocated = value->allocated_bytes > 0 ? value->allocated_bytes : 0;
+    row.reserved = value->reserved_bytes > 0 ? value->reserved_bytes : 0;
+    row.allocated_peak = value->allocated_peak_bytes;
+    row.reserved_peak = value->reserved_peak_bytes;
+    return gp_row_list_add(&model->lists[GP_LIST_SHARES], &row);
+}
+
+/* Memory whose owners are not known (the agent's maps have none) is one share, "unknown". */
+static int model_add_shares(struct gp_model *model, const struct gp_row *pair)
+{
+    struct gp_owner_view views[GP_OWNER_VIEWS];
+    int err = 0;
+    if (!pair->device || pair->reserved < 0)
+        return 0;
+    int count = gp_owners_of(pair->process, pair->device, views);
+    for (int i = 0; i < count && !err; i++)
+        err = model_add_share(model, pair, views[i].owner, &views[i].value);
+    if (!count && (pair->reserved_peak > 0 || pair->allocated_peak > 0)) {
+        struct gp_wire_owner_value all = {pair->reserved, pair->reserved_peak, pair->allocated, pair->allocated_peak,
+                                          0};
+        err = model_add_share(model, pair, "unknown", &all);
+    }
+    return err;
+}
+
 static int model_add_process(struct gp_model *model, const struct gp_process *process)
 {
     int err = 0;
@@ -186,6 +220,8 @@ static int model_add_process(struct gp_model *model, const struct gp_process *pr
         struct gp_row row = row_of(process, view, device);
         devices += device != GP_MODEL_HOST;
         err = model_add_pair(model, &row);
+        if (!err)
+            err = model_add_shares(model, &row);
     }
     if (!devices && !err) { /* a profiled process gets a row even if it has used no device */
         struct gp_row row = row_of(process, NULL, GP_MODEL_NO_DEVICE);
@@ -316,6 +352,15 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
     return err;
 }
 
+static int model_sum_share(struct gp_model *model, const struct gp_row *share)
+{
+    struct gp_row owner = row_empty(GP_ROW_OWNER, share->id.device);
+    memcpy(owner.id.owner, share->id.owner, sizeof(owner.id.owner));
+    if (share->id.device >= 0)
+        owner.total = model->gpus[share->id.device].total_bytes;
+    return model_sum(model, GP_LIST_OWNERS, &owner, share);
+}
+
 static int model_finish(struct gp_model *model, struct gp_row *group)
 {
     struct gp_track *track = gp_track_get(model, &group->id);
@@ -347,6 +392,8 @@ static int model_build(struct gp_model *model)
     }
     for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && !err; i++)
         err = model_sum_pair(model, &model->lists[GP_LIST_PAIRS].rows[i]);
+    for (int i = 0; i < model->lists[GP_LIST_SHARES].count && !err; i++)
+        err = model_sum_share(model, &model->lists[GP_LIST_SHARES].rows[i]);
     for (int which = GP_LIST_PROCESSES; which < GP_LISTS && !err; which++) {
         for (int i = 0; i < model->lists[which].count && !err; i++)
             err = model_finish(model, &model->lists[which].rows[i]);
@@ -374,6 +421,10 @@ bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
     switch (group->id.kind) {
     case GP_ROW_PAIR:
         return device && process;
+    case GP_ROW_SHARE:
+        return gp_row_id_equal(&group->id, &pair->id);
+    case GP_ROW_OWNER: /* a sum of shares: it contains no whole pair */
+        return device && pair->id.kind == GP_ROW_SHARE && strcmp(group->id.owner, pair->id.owner) == 0;
     case GP_ROW_PROCESS:
         return process;
     case GP_ROW_DEVICE:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * model.h: the data of `gpuprof top`.  Each sample (struct gp_system) updates a row for each
- * process on each device, the sums by process, GPU and container, the rates between two samples,
+ * process on each device, the sums by process, GPU, container and owner, the rates between two samples,
  * and the histories.  Pure: it reads no clock, no terminal and no other process.  Unknown is -1 in
  * integers and NaN in rates.
  */
@@ -17,8 +17,17 @@
  * sparkline. */
 #define GP_HISTORY 240
 
-enum gp_row_kind { GP_ROW_PAIR, GP_ROW_PROCESS, GP_ROW_DEVICE, GP_ROW_CONTAINER };
-enum gp_member_list { GP_LIST_PAIRS, GP_LIST_PROCESSES, GP_LIST_DEVICES, GP_LIST_CONTAINERS, GP_LISTS };
+/* A share is the memory of one owner (pytorch, nccl ...) within a pair. */
+enum gp_row_kind { GP_ROW_PAIR, GP_ROW_SHARE, GP_ROW_PROCESS, GP_ROW_DEVICE, GP_ROW_CONTAINER, GP_ROW_OWNER };
+enum gp_member_list {
+    GP_LIST_PAIRS,
+    GP_LIST_SHARES,
+    GP_LIST_PROCESSES, /* from here on sums, with a history */
+    GP_LIST_DEVICES,
+    GP_LIST_CONTAINERS,
+    GP_LIST_OWNERS,
+    GP_LISTS
+};
 
 /* Identifies a row across samples.  pid and start_time belong together, because the kernel reuses
  * pids. */
@@ -29,6 +38,7 @@ struct gp_row_id {
     int device;         /* index in gpus[] of the model, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
     uint64_t cgroup_id; /* 0 unknown: then containers differ by name */
     char container[GP_CONTAINER_BYTES];
+    char owner[24]; /* of a share, and of a sum of shares */
 };
 
 struct gp_history { /* samples of allocated bytes; a new one overwrites the oldest */

@@ -106,6 +106,16 @@ static json_t *json_container(const struct gp_model *model, const struct gp_row 
     return object;
 }
 
+static json_t *json_owner(const struct gp_model *model, const struct gp_row *row)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "owner", json_string(row->id.owner));
+    json_object_set_new(object, "device", json_device(model, row->id.device));
+    json_bytes(object, row);
+    json_object_set_new(object, "processes", json_integer(row->members));
+    return object;
+}
+
 static json_t *json_gpu(const struct gp_model *model, const struct gp_row *row)
 {
     const struct gp_gpu *gpu = &model->gpus[row->id.device];
@@ -133,7 +143,8 @@ static json_t *json_agent(const struct gp_agent *agent)
 
 json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns)
 {
-    json_t *top = json_object(), *processes = json_array(), *containers = json_array(), *devices = json_array();
+    json_t *top = json_object(), *processes = json_array(), *containers = json_array(), *devices = json_array(),
+           *owners = json_array();
     for (int i = 0; i < list->count; i++) {
         if (list->rows[i].id.kind == GP_ROW_PAIR && list->rows[i].id.device != GP_MODEL_HOST)
             json_array_append_new(processes, json_process(model, &list->rows[i]));
@@ -145,13 +156,17 @@ json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *li
     }
     for (int i = 0; i < model->lists[GP_LIST_DEVICES].count; i++)
         json_array_append_new(devices, json_gpu(model, &model->lists[GP_LIST_DEVICES].rows[i]));
+    for (int i = 0; i < model->lists[GP_LIST_OWNERS].count; i++) {
+        if (model->lists[GP_LIST_OWNERS].rows[i].id.device >= 0)
+            json_array_append_new(owners, json_owner(model, &model->lists[GP_LIST_OWNERS].rows[i]));
+    }
     json_object_set_new(top, "schema", json_string("gpuprof.top/1"));
     json_object_set_new(top, "time_ns", json_integer((json_int_t)time_ns));
     json_object_set_new(top, "system", json_boolean(model->system->agent.present));
     json_object_set_new(top, "agent", json_agent(&model->system->agent));
     /* jansson refuses NULL (out of memory) at every level, so one check at the end is enough. */
     int err = json_object_set_new(top, "processes", processes) | json_object_set_new(top, "containers", containers) |
-              json_object_set_new(top, "devices", devices);
+              json_object_set_new(top, "devices", devices) | json_object_set_new(top, "owners", owners);
     if (err) {
         json_decref(top);
         return NULL;

@@ -30,7 +30,8 @@ static int rows_compare(const void *left, const void *right, void *argument)
         return a->id.start_time < b->id.start_time ? -1 : 1;
     if (a->id.device != b->id.device)
         return a->id.device < b->id.device ? -1 : 1;
-    return strcmp(a->id.container, b->id.container);
+    int names = strcmp(a->id.container, b->id.container);
+    return names ? names : strcmp(a->id.owner, b->id.owner);
 }
 
 static bool rows_match(const char *needle, const struct gp_row *row)
@@ -38,6 +39,8 @@ static bool rows_match(const char *needle, const struct gp_row *row)
     char pid[16];
     snprintf(pid, sizeof(pid), "%d", (int)row->id.pid);
     const struct gp_process *process = row->process;
+    if (row->id.owner[0] && strcasestr(row->id.owner, needle))
+        return true;
     if (!process)
         return strcasestr(row->id.container, needle) != NULL;
     return strcasestr(process->comm, needle) || strcasestr(process->cmdline, needle) ||
@@ -51,11 +54,18 @@ static bool rows_want(const struct gp_ui *ui, const struct gp_row *pair)
     return !ui->filter[0] || rows_match(ui->filter, pair);
 }
 
+static const struct gp_row_list *rows_members(const struct gp_model *model, const struct gp_ui *ui)
+{
+    return &model->lists[ui->by == GP_BY_OWNER ? GP_LIST_SHARES : GP_LIST_PAIRS];
+}
+
 /* A group stays if one of its members does.  An idle GPU has no members and stays only without a
  * filter. */
 static bool rows_want_group(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group)
 {
-    const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
+    const struct gp_row_list *pairs = rows_members(model, ui);
+    if (group->id.device == GP_MODEL_HOST && !ui->host)
+        return false;
     if (!ui->filter[0])
         return true;
     for (int i = 0; i < pairs->count; i++) {
@@ -67,7 +77,8 @@ static bool rows_want_group(const struct gp_model *model, const struct gp_ui *ui
 
 static int rows_groups(const struct gp_model *model, const struct gp_ui *ui, struct gp_row_list *list)
 {
-    static const enum gp_member_list which[GP_BYS] = {GP_LIST_PROCESSES, GP_LIST_DEVICES, GP_LIST_CONTAINERS};
+    static const enum gp_member_list which[GP_BYS] = {GP_LIST_PROCESSES, GP_LIST_DEVICES, GP_LIST_CONTAINERS,
+                                                      GP_LIST_OWNERS};
     const struct gp_row_list *groups = &model->lists[which[ui->by]];
     for (int i = 0; i < groups->count; i++) {
         int err = rows_want_group(model, ui, &groups->rows[i]) ? gp_row_list_add(list, &groups->rows[i]) : 0;
@@ -80,7 +91,7 @@ static int rows_groups(const struct gp_model *model, const struct gp_ui *ui, str
 static int rows_pairs(const struct gp_model *model, const struct gp_ui *ui, const struct gp_row *group,
                       struct gp_row_list *list)
 {
-    const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
+    const struct gp_row_list *pairs = rows_members(model, ui);
     for (int i = 0; i < pairs->count; i++) {
         const struct gp_row *pair = &pairs->rows[i];
         if (!rows_want(ui, pair) || (group && !gp_row_contains(group, pair)))

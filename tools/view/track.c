@@ -13,14 +13,16 @@
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
     return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
-           a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0);
+           a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0) &&
+           strcmp(a->owner, b->owner) == 0;
 }
 
 static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
-    const uint64_t parts[] = {(uint64_t)id->kind, (uint64_t)id->pid,
-                              id->start_time,     (uint64_t)id->device,
-                              id->cgroup_id,      id->cgroup_id ? 0 : gp_hash_of_text(id->container)};
+    const uint64_t parts[] = {
+        (uint64_t)id->kind,        (uint64_t)id->pid, id->start_time,
+        (uint64_t)id->device,      id->cgroup_id,     id->cgroup_id ? 0 : gp_hash_of_text(id->container),
+        gp_hash_of_text(id->owner)};
     return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
 }
 

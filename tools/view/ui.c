@@ -12,7 +12,7 @@
 const struct gp_key_help gp_key_helps[] = {
     {"F1 h ?", "this help", "Help"},
     {"F2 Enter i", "details of the selected row: kinds, scopes, failures", "Detail"},
-    {"F3 d", "rows by process, GPU, container", "By"},
+    {"F3 d", "rows by process, GPU, container, owner (the library that asked)", "By"},
     {"F4 / \\", "filter by pid, command, user or container; Esc clears", "Filter"},
     {"F5 t", "tree: rows under the row that sums them", "Tree"},
     {"F6 > <", "choose the column to sort by", "Sort"},
@@ -164,6 +164,17 @@ static bool ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
     return true;
 }
 
+/* A reset acts on all owners of a device at once. */
+static bool ui_has_shares(const struct gp_ui *ui)
+{
+    const struct gp_row_id *ids = ui->tag_count ? ui->tags : &ui->selected;
+    for (int i = 0; i < (ui->tag_count ? ui->tag_count : 1); i++) {
+        if (ids[i].owner[0])
+            return true;
+    }
+    return false;
+}
+
 static void ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, uint32_t what)
 {
     if (list->count == 0) {
@@ -176,6 +187,10 @@ static void ui_ask_reset(struct gp_ui *ui, const struct gp_model *model, const s
                   what == GP_RESET_ALLOCATED  ? "--allocated"
                   : what == GP_RESET_RESERVED ? "--reserved"
                                               : "--peaks");
+        return;
+    }
+    if (ui_has_shares(ui)) {
+        gp_ui_say(ui, true, "peaks are reset by process: choose a process, a GPU or a container (d)");
         return;
     }
     if (!ui_find_targets(ui, model)) {
@@ -342,7 +357,7 @@ static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int ke
 /* Handles keys that change the view.  False: the key is not one of them. */
 static bool ui_key_view(struct gp_ui *ui, int key)
 {
-    static const char *const views[GP_BYS] = {"process", "GPU", "container"};
+    static const char *const views[GP_BYS] = {"process", "GPU", "container", "owner"};
     switch (key) {
     case GP_KEY_F1:
     case 'h':

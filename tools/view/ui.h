@@ -40,7 +40,7 @@ enum gp_action {
 };
 
 enum gp_mode { GP_MODE_NORMAL, GP_MODE_FILTER, GP_MODE_SORT, GP_MODE_CONFIRM, GP_MODE_HELP };
-enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BYS };
+enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BY_OWNER, GP_BYS };
 
 #define GP_UI_TAGS   256 /* more than a user tags by hand; one more is refused with a message */
 #define GP_UI_FILTER 64  /* bytes; this fits on a line after its label */

@@ -33,6 +33,9 @@ json_t *gp_report_suspects(const struct gp_report *report);
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
 /* A site's stack, innermost frame first. */
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
+json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
+/* The peak of the device by owner. */
+json_t *gp_report_owners(const struct gp_report *report, uint32_t device);
 json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 
@@ -60,6 +63,7 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
 
 /* names: the label of each site of each recording. */
 void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2]);
-json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2]);
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
+                     const char *const *names[2]);
 
 #endif

@@ -195,16 +195,17 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
     struct gp_report_high allocated, reserved;
     json_t *allocated_series = report_series(report, report->devices[d].allocated, &allocated);
     json_t *reserved_series = report_series(report, report->devices[d].reserved, &reserved);
-    json_t *object = json_pack(
-        "{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o},s:{s:I,s:I,s:o},s:o,s:o,s:o}", "device",
-        gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name),
-        "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes", (json_int_t)peak->bytes,
-        "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device), "allocated_end_bytes",
-        (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes, "reserved_end_bytes",
-        (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved", reserved_series, "kinds",
-        report_kind_series(report, d), "peak", "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts",
-        report_parts(peak), "fragmentation", gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d),
-        "bill", gp_report_bill_part(report, d));
+    json_t *object =
+        json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o},s:{s:I,s:I,s:o,s:o},s:o,s:o,s:o}", "device",
+                  gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name",
+                  gp_json_text(device->name), "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes",
+                  (json_int_t)peak->bytes, "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device),
+                  "allocated_end_bytes", (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes,
+                  "reserved_end_bytes", (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved",
+                  reserved_series, "kinds", report_kind_series(report, d), "peak", "time_ns", peak_ns, "bytes",
+                  (json_int_t)peak->bytes, "parts", report_parts(peak), "owners", gp_report_owners(report, d),
+                  "fragmentation", gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d), "bill",
+                  gp_report_bill_part(report, d));
     if (object && !report_segments(report, object, d)) {
         json_decref(object);
         return NULL;
@@ -235,12 +236,13 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
 {
     char label[192];
     gp_site_label(gp_symbols_name(report->symbols, site->site), caller, label, sizeof(label));
-    return json_pack("{s:I,s:s,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
-                     "frames", gp_report_frames(report, site->site), "device",
-                     gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
-                     (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
-                     (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
-                     (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
+    return json_pack("{s:I,s:s,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
+                     "owner", gp_report_owner(report->recording, site->site), "frames",
+                     gp_report_frames(report, site->site), "device", gp_report_device_name(report, site->device),
+                     "kind", gp_kind_name(site->kind), "live_bytes", (json_int_t)site->live_bytes, "live_count",
+                     (json_int_t)site->live_count, "peak_bytes", (json_int_t)site->peak_bytes, "at_peak_bytes",
+                     (json_int_t)site->at_peak_bytes, "allocated_bytes", (json_int_t)site->allocated_bytes, "calls",
+                     (json_int_t)site->calls);
 }
 
 /* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks

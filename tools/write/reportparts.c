@@ -30,13 +30,32 @@ const char *gp_report_step_source(const struct gp_report *report)
     return sources[report->steps->source];
 }
 
-/* Adds function, file and line: the frame that gives the site its name. */
+json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site)
+{
+    char owner[GP_SITE_OWNER];
+    gp_site_owner(recording, site, owner);
+    return json_string(owner);
+}
+
+json_t *gp_report_owners(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_peak_owners *owners = report->devices[device].owners;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < owners->count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:I,s:I}", "owner", owners->rows[i].owner, "bytes",
+                                        (json_int_t)owners->rows[i].bytes, "count", (json_int_t)owners->rows[i].count));
+    return list;
+}
+
+/* Adds function, file and line, the frame that gives the site its name, and the owner. */
 static void json_add_name(const struct gp_report *report, json_t *object, uint32_t site)
 {
     const struct gp_frame_text *name = gp_symbols_name(report->symbols, site);
     json_object_set_new(object, "function", json_string(name->function));
     json_object_set_new(object, "file", json_string(name->file));
     json_object_set_new(object, "line", json_integer(name->line));
+    json_object_set_new(object, "owner", gp_report_owner(report->recording, site));
 }
 
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site)
@@ -151,8 +170,9 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
             json_add_name(report, row, part->site);
         json_array_append_new(parts, row);
     }
-    return json_pack("{s:I,s:I,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", json_add_callers(report, parts, true));
+    return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
+                     (json_int_t)peak->bytes, "parts", json_add_callers(report, parts, true), "owners",
+                     gp_report_owners(report, device));
 }
 
 json_t *gp_report_peak_json(const struct gp_report *report)
@@ -231,7 +251,8 @@ json_t *gp_report_reconcile_json(const struct gp_report *report)
     return json_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
 }
 
-json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2])
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
+                     const char *const *names[2])
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < diff->count; i++) {
@@ -239,11 +260,12 @@ json_t *gp_diff_json(const struct gp_diff *diff, const char *const *names[2])
         int side = row->site[0] != GP_REC_NONE ? 0 : 1;
         json_t *sites = json_pack("[o,o]", row->site[0] == GP_REC_NONE ? json_null() : json_integer(row->site[0]),
                                   row->site[1] == GP_REC_NONE ? json_null() : json_integer(row->site[1]));
-        json_array_append_new(rows, json_pack("{s:s,s:o,s:[I,I],s:[I,I],s:[I,I]}", "name", names[side][row->site[side]],
-                                              "site", sites, "at_peak_bytes", (json_int_t)row->peak_bytes[0],
-                                              (json_int_t)row->peak_bytes[1], "live_bytes",
-                                              (json_int_t)row->live_bytes[0], (json_int_t)row->live_bytes[1], "calls",
-                                              (json_int_t)row->calls[0], (json_int_t)row->calls[1]));
+        json_array_append_new(rows,
+                              json_pack("{s:s,s:o,s:o,s:[I,I],s:[I,I],s:[I,I]}", "name", names[side][row->site[side]],
+                                        "owner", gp_report_owner(recordings[side], row->site[side]), "site", sites,
+                                        "at_peak_bytes", (json_int_t)row->peak_bytes[0], (json_int_t)row->peak_bytes[1],
+                                        "live_bytes", (json_int_t)row->live_bytes[0], (json_int_t)row->live_bytes[1],
+                                        "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]));
     }
     return json_pack("{s:s,s:o}", "schema", "gpuprof.diff/1", "sites", rows);
 }

@@ -239,6 +239,22 @@ static void page_parts(const struct gp_text_page *page, const struct gp_report *
                 peak->count - shown, page_on(page, GP_OFF));
 }
 
+/* Prints nothing where no stack says who asked for the memory. */
+static void page_owners(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    const struct gp_peak_owners *owners = report->devices[device].owners;
+    const struct gp_peak *peak = report->devices[device].peak;
+    char size[GP_SIZE_TEXT];
+    if (owners->count == 0 || (owners->count == 1 && strcmp(owners->rows[0].owner, "unknown") == 0))
+        return;
+    fprintf(page->out, "  By owner\n");
+    for (uint32_t i = 0; i < owners->count && i < GP_PAGE_ROWS * 2; i++) {
+        const struct gp_peak_owner *row = &owners->rows[i];
+        fprintf(page->out, "  %10s %5.1f %%   %s\n", gp_size_text(size, row->bytes),
+                peak->bytes > 0 ? 100.0 * (double)row->bytes / (double)peak->bytes : 0, row->owner);
+    }
+}
+
 static void page_peak(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
     const struct gp_peak *peak = report->devices[device].peak;
@@ -246,6 +262,7 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
     fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
             page_seconds(when, page_since(report, peak->time_ns)));
     page_parts(page, report, peak, GP_PAGE_ROWS * 2);
+    page_owners(page, report, device);
 }
 
 void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
@@ -534,6 +551,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
         page_levels(page, report, d);
         fprintf(page->out, "\n  held at the peak by\n");
         page_parts(page, report, device->peak, 8);
+        page_owners(page, report, d);
         if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
             fprintf(page->out, "\n");
             page_fragments(page, f);

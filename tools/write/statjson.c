@@ -16,12 +16,6 @@ json_t *gp_scope_json(const char *name, const struct gp_device_view *device, con
                      (json_int_t)peaks->reserved_peak_bytes);
 }
 
-/* A framework reports the rounded sizes of its blocks, and not how its idle memory is split. */
-static bool stats_hidden(const struct gp_stat_key *key)
-{
-    return strncmp(key->name, "requested_bytes.", 16) == 0 || strncmp(key->name, "inactive_split", 14) == 0;
-}
-
 /* The agent's maps have only these statistics; for a process that only they know, the others are
  * unknown. */
 static bool stats_known(const struct gp_device_view *view, const struct gp_stat_key *key)
@@ -33,9 +27,7 @@ static bool stats_known(const struct gp_device_view *view, const struct gp_stat_
         if (strcmp(key->name, known[i]) == 0)
             return true;
     }
-    if (view->wire.flags & GP_DEVICE_FRAMEWORK && view->framework.name[0] && stats_hidden(key))
-        return false;
-    return !view->totals_only;
+    return !view->totals_only && gp_stat_told(&view->wire, key);
 }
 
 static json_t *stats_json(const struct gp_device_view *view)
@@ -64,24 +56,6 @@ static json_t *kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-/* Memory of no single library: gpuprof's own cache, and what pools and graphs hold of the driver. */
-static struct gp_wire_owner_value owners_shared(const struct gp_process *process, const struct gp_device_view *device)
-{
-    struct gp_wire_owner_value rest = {
-        .reserved_bytes = device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
-        .reserved_peak_bytes = -1,
-        .allocated_bytes = device->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
-        .allocated_peak_bytes = -1,
-        .live = device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current,
-    };
-    for (int i = 0; i < process->owner_count; i++) {
-        rest.reserved_bytes -= device->owners[i].reserved_bytes;
-        rest.allocated_bytes -= device->owners[i].allocated_bytes;
-        rest.live -= device->owners[i].live;
-    }
-    return rest;
-}
-
 static json_t *owner_json(const char *owner, const char *library, const struct gp_wire_owner_value *value)
 {
     return json_pack("{s:s,s:o,s:I,s:o,s:I,s:o,s:I}", "owner", owner, "library", gp_json_text(library),
@@ -93,19 +67,12 @@ static json_t *owner_json(const char *owner, const char *library, const struct g
 
 static json_t *owners_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    json_t *array = json_array();
-    if (device->totals_only || !process->owner_count) {
-        json_decref(array);
+    struct gp_owner_view views[GP_OWNER_VIEWS];
+    if (device->totals_only || !process->owner_count)
         return json_null();
-    }
-    for (int i = 0; i < process->owner_count; i++) {
-        const struct gp_wire_owner_value *value = &device->owners[i];
-        if (value->reserved_peak_bytes || value->allocated_peak_bytes)
-            json_array_append_new(array, owner_json(process->owners[i].owner, process->owners[i].library, value));
-    }
-    struct gp_wire_owner_value rest = owners_shared(process, device);
-    if (rest.reserved_bytes || rest.allocated_bytes || rest.live)
-        json_array_append_new(array, owner_json("shared", "", &rest));
+    json_t *array = json_array();
+    for (int i = 0, count = gp_owners_of(process, device, views); i < count; i++)
+        json_array_append_new(array, owner_json(views[i].owner, views[i].library, &views[i].value));
     return array;
 }
 

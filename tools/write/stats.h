@@ -21,6 +21,10 @@ struct gp_stat_key {
 const struct gp_stat_key *gp_stat_keys(void);
 int64_t gp_stat_get(const struct gp_wire_device *device, const struct gp_stat_key *key);
 
+/* False: unknown, as a framework's blocks count, and a framework reports the rounded sizes of its
+ * blocks and not how its idle memory is split. */
+bool gp_stat_told(const struct gp_wire_device *device, const struct gp_stat_key *key);
+
 /* These return NULL for a number out of range. */
 const char *gp_stat_name(unsigned stat);     /* "allocated_bytes" */
 const char *gp_kind_name(unsigned kind);     /* "linear" */

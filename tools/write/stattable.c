@@ -48,16 +48,14 @@ static void totals_print(FILE *out, const struct gp_wire_device *d)
 
 static void owners_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
-    bool head = false;
-    for (int i = 0; i < process->owner_count; i++) {
-        const struct gp_wire_owner_value *v = &device->owners[i];
+    struct gp_owner_view views[GP_OWNER_VIEWS];
+    int count = gp_owners_of(process, device, views);
+    if (count)
+        fprintf(out, "    %-20s %12s %12s %12s %12s\n", "OWNER", "ALLOCATED", "PEAK", "RESERVED", "PEAK");
+    for (int i = 0; i < count; i++) {
+        const struct gp_wire_owner_value *v = &views[i].value;
         char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
-        if (!v->reserved_peak_bytes && !v->allocated_peak_bytes)
-            continue;
-        if (!head)
-            fprintf(out, "    %-20s %12s %12s %12s %12s\n", "OWNER", "ALLOCATED", "PEAK", "RESERVED", "PEAK");
-        head = true;
-        fprintf(out, "      %-18.18s %12s %12s %12s %12s   live %" PRId64 "\n", process->owners[i].owner,
+        fprintf(out, "      %-18.18s %12s %12s %12s %12s   live %" PRId64 "\n", views[i].owner,
                 gp_size_text(a, v->allocated_bytes), gp_size_text(b, v->allocated_peak_bytes),
                 gp_size_text(c, v->reserved_bytes), gp_size_text(d, v->reserved_peak_bytes), v->live);
     }

@@ -34,6 +34,12 @@ static const struct gp_summary_row summary_rows[] = {
     {GP_STAT_INACTIVE_SPLIT, "Non-releasable allocs", false},
 };
 
+/* As gp_stat_told. */
+static bool summary_untold(unsigned stat)
+{
+    return stat == GP_STAT_REQUESTED_BYTES || stat == GP_STAT_INACTIVE_SPLIT || stat == GP_STAT_INACTIVE_SPLIT_BYTES;
+}
+
 static void rule_print(FILE *out, char mark)
 {
     char line[GP_SUMMARY_WIDTH + 1];
@@ -57,6 +63,14 @@ static void cell_print(FILE *out, int64_t value, int64_t group, bool bytes)
         fprintf(out, " | %6" PRId64 " %s", value, sizes[unit]);
     else
         fprintf(out, " | %7" PRId64 " %s ", value, counts[unit]);
+}
+
+static void unknown_print(FILE *out, const char *name, bool bytes)
+{
+    fprintf(out, "| %-21s", name);
+    for (int i = 0; i < 4; i++)
+        fprintf(out, bytes ? " | %6s    " : " | %7s   ", "-");
+    fprintf(out, " |\n");
 }
 
 static void line_print(FILE *out, const char *name, const struct gp_wire_value *v, const struct gp_wire_value *group,
@@ -84,6 +98,12 @@ void gp_summary_print(FILE *out, const struct gp_device_view *device)
         const struct gp_summary_row *row = &summary_rows[i];
         const struct gp_wire_value *pools = d->stats[row->stat];
         rule_print(out, '-');
+        if (d->flags & GP_DEVICE_FRAMEWORK && summary_untold(row->stat)) {
+            unknown_print(out, row->name, row->bytes);
+            unknown_print(out, "      from large pool", row->bytes);
+            unknown_print(out, "      from small pool", row->bytes);
+            continue;
+        }
         line_print(out, row->name, &pools[GP_POOL_ALL], &pools[GP_POOL_ALL], row->bytes);
         line_print(out, "      from large pool", &pools[GP_POOL_LARGE], &pools[GP_POOL_ALL], row->bytes);
         line_print(out, "      from small pool", &pools[GP_POOL_SMALL], &pools[GP_POOL_ALL], row->bytes);

@@ -38,6 +38,11 @@ void gp_summary_print(FILE *out, const struct gp_device_view *device);
 void gp_oom_print(FILE *out, const struct gp_process *process);
 /* The same as JSON; null if no request failed. */
 json_t *gp_oom_json(const struct gp_process *process);
+/* What each owner holds on a device, and the rest of what NVML reports for the process: the object
+ * `now` of gpuprof.reconcile/1, null if the owners are not known. */
+json_t *gp_owner_bill_json(const struct gp_process *process, const struct gp_device_view *device);
+/* The same as a table; prints nothing if the owners are not known. */
+void gp_owner_bill_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device);
 /* The notes about a process besides its numbers (state, losses, problems), one per line. */
 void gp_notes_print(FILE *out, const struct gp_process *process);
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_owners.c: memory that two libraries and the program itself asked for: the owners have their own bytes, and add up to
+ * the totals of the device, in every command that shows them.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/kid.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+TestSuite(owners, .timeout = 120);
+
+#define MIB (1ll << 20)
+
+static char folder[64], nccl[128], engine[128], recording[128];
+
+static void copy(const char *to)
+{
+    char command[1024];
+    snprintf(command, sizeof(command), "cp %s/../preload/takes.so %s", path_program("."), to);
+    cr_assert_eq(system(command), 0);
+}
+
+static void begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-owners-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    snprintf(nccl, sizeof(nccl), "%s/libnccl.so.2", folder);
+    snprintf(engine, sizeof(engine), "%s/libmyengine.so", folder);
+    snprintf(recording, sizeof(recording), "%s/owners.gpuprof", folder);
+    copy(nccl);
+    copy(engine);
+}
+
+static void end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    cr_expect_eq(system(command), 0);
+}
+
+static void execute(void *arg, int exec_fd)
+{
+    char record[160];
+    (void)arg;
+    (void)exec_fd;
+    snprintf(record, sizeof(record), "--record=%s", recording);
+    execl(path_command(), "gpuprof", "run", "--sim", "--stacks=native", record, "--", path_program("owners"), NULL);
+}
+
+static struct kid walk(void)
+{
+    struct kid kid;
+    cr_assert_eq(kid_begin(&kid, execute, NULL), 0);
+    cr_assert_eq(kid_tell(&kid, "%s 3", nccl), 0);
+    cr_assert_eq(kid_tell(&kid, "%s 5", engine), 0);
+    cr_assert_eq(kid_tell(&kid, "own 7"), 0);
+    cr_assert_eq(kid_tell(&kid, "%s 11", nccl), 0);
+    return kid;
+}
+
+static json_t *command_json(const char *command, const char *target, const char *option)
+{
+    struct spawn_result r;
+    char pid[160];
+    snprintf(pid, sizeof(pid), "%s", target);
+    cr_assert_eq(spawn_command(&r, command, pid, "--json", option, NULL), 0);
+    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s: %s\n%s%s", command, spawn_status_text(&r), r.out,
+              r.err);
+    json_t *object = json_loads(r.out, 0, NULL);
+    cr_assert_not_null(object, "%s: %s", command, r.out);
+    spawn_result_free(&r);
+    return object;
+}
+
+static int64_t number(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* The sum of `key` over the rows of this owner (NULL: of all). */
+static int64_t of(const json_t *rows, const char *owner, const char *key)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        const char *name = json_string_value(json_object_get(row, "owner"));
+        if (!owner || (name && strcmp(name, owner) == 0))
+            sum += number(row, key);
+    }
+    return sum;
+}
+
+static void expect_three(const json_t *rows, const char *key, const char *what)
+{
+    cr_expect_eq(of(rows, "nccl", key), 14 * MIB, "%s: %lld", what, (long long)of(rows, "nccl", key));
+    cr_expect_eq(of(rows, "libmyengine.so", key), 5 * MIB, "%s", what);
+    cr_expect_eq(of(rows, "program", key), 7 * MIB, "%s", what);
+    cr_expect_eq(of(rows, NULL, key), 26 * MIB, "%s: all", what);
+}
+
+Test(owners, add_up_to_the_totals_of_a_running_process, .init = begin, .fini = end)
+{
+    struct kid kid = walk();
+    char target[32];
+    snprintf(target, sizeof(target), "-p%lld", kid_tell(&kid, "pid"));
+    json_t *object = command_json("stat", target, NULL);
+    json_t *process = json_array_get(json_object_get(object, "processes"), 0);
+    json_t *device = json_array_get(json_object_get(process, "devices"), 0), *rows = json_object_get(device, "owners");
+    expect_three(rows, "reserved_bytes", "stat");
+    expect_three(rows, "allocated_bytes", "stat");
+    cr_expect_eq(of(rows, NULL, "live"), number(json_object_get(device, "stats"), "allocation.all.current"));
+    json_decref(object);
+
+    object = command_json("top", target, "--once");
+    expect_three(json_object_get(object, "owners"), "reserved_bytes", "top");
+    json_decref(object);
+
+    object = command_json("reconcile", target, "--duration=1");
+    device = json_array_get(json_object_get(object, "devices"), 0);
+    rows = json_object_get(json_object_get(device, "now"), "rows");
+    expect_three(rows, "bytes", "reconcile");
+    json_decref(object);
+    kid_end(&kid, 0);
+}
+
+Test(owners, of_call_sites_come_from_their_stacks, .init = begin, .fini = end)
+{
+    struct kid kid = walk();
+    kid_end(&kid, 0);
+    json_t *object = command_json("peak", recording, NULL);
+    json_t *device = json_array_get(json_object_get(object, "devices"), 0);
+    expect_three(json_object_get(device, "parts"), "bytes", "parts of the peak");
+    expect_three(json_object_get(device, "owners"), "bytes", "owners of the peak");
+    json_decref(object);
+    object = command_json("report", recording, NULL);
+    expect_three(json_object_get(object, "sites"), "live_bytes", "sites");
+    device = json_array_get(json_object_get(object, "devices"), 0);
+    expect_three(json_object_get(json_object_get(device, "peak"), "owners"), "bytes", "report");
+    json_decref(object);
+    struct spawn_result r;
+    cr_assert_eq(spawn_command(&r, "peak", recording, NULL), 0);
+    cr_expect(strstr(r.out, "By owner\n") && strstr(r.out, "%   libmyengine.so\n"), "%s", r.out);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "diff", recording, recording, "--json", NULL), 0);
+    cr_expect(strstr(r.out, "\"owner\": \"libmyengine.so\""), "%s", r.out);
+    spawn_result_free(&r);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * siteowner.c: the owner of the memory of a call site, from the modules of its stack; see analyze.h.
+ * The rules are those of the library (src/owner). */
+#include <analyze/analyze.h>
+
+#include <owner/known.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The path of a recorded module does not tell whether it is the program; a shared object's name has
+ * ".so" in it. */
+static const char *siteowner_module(const char *path)
+{
+    const char *owner = gp_known_owner(path);
+    return owner && !*owner && !strstr(gp_known_base(path), ".so") ? "program" : owner;
+}
+
+void gp_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER])
+{
+    snprintf(owner, GP_SITE_OWNER, "unknown");
+    if (site == 0 || site >= recording->site_count)
+        return;
+    const struct gp_rec_site *row = &recording->sites[site];
+    for (uint32_t i = 0; i < row->frame_count; i++) {
+        const struct gp_rec_frame *frame = &recording->frames[row->first_frame + i];
+        if (frame->module >= recording->module_count) /* Python, or code that no file has */
+            continue;
+        const char *path = recording->strings + recording->modules[frame->module].path;
+        const char *known = siteowner_module(path);
+        if (!known)
+            continue;
+        if (*known)
+            snprintf(owner, GP_SITE_OWNER, "%s", known);
+        else
+            gp_known_name(gp_known_base(path), owner, GP_SITE_OWNER);
+        return;
+    }
+}
+
+static int siteowner_order(const void *one, const void *other)
+{
+    const struct gp_peak_owner *a = one, *b = other;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return strcmp(a->owner, b->owner);
+}
+
+struct gp_peak_owners *gp_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak)
+{
+    struct gp_peak_owners *owners = calloc(1, sizeof(*owners) + peak->count * sizeof(struct gp_peak_owner));
+    for (uint32_t i = 0; owners && i < peak->count; i++) {
+        char owner[GP_SITE_OWNER];
+        uint32_t at = 0;
+        gp_site_owner(recording, peak->parts[i].site, owner);
+        while (at < owners->count && strcmp(owners->rows[at].owner, owner) != 0)
+            at++;
+        if (at == owners->count)
+            memcpy(owners->rows[owners->count++].owner, owner, sizeof(owner));
+        owners->rows[at].bytes += peak->parts[i].bytes;
+        owners->rows[at].count += peak->parts[i].count;
+    }
+    if (owners)
+        qsort(owners->rows, owners->count, sizeof(owners->rows[0]), siteowner_order);
+    return owners;
+}
