@@ -147,8 +147,8 @@ struct gp_wire_owner {
     char library[40]; /* file name of the first object that requested memory; "": none */
 };
 
-/* One owner's memory on one device. Over all owners, and with GP_WIRE_SHARED, the bytes add up to
- * the device's. */
+/* One owner's memory on one device. Bytes of the device that no row has, such as the idle memory of
+ * pools, belong to several owners; viewers show them as "shared". */
 struct gp_wire_owner_value {
     int64_t reserved_bytes, reserved_peak_bytes;
     int64_t allocated_bytes, allocated_peak_bytes;
