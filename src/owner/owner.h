@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * owner.h: which library asked the driver for memory. account/ calls it for every driver
- * allocation, on the application's thread, with no lock held.
+ * owner.h: finds the library that requested memory from the driver. account/ calls it for every
+ * driver allocation, on the application's thread, with no lock held.
  *
- * The owner is the first object on the stack that does more than pass requests on: not the
- * driver, its runtime, CUPTI, the C library, a foreign-function interface or gpuprof itself. A
- * library that is linked with the static runtime owns its memory. The stack is read by the objects' unwind tables, without names, so this costs some
- * 100 ns and is always on.
+ * The owner is the innermost object on the stack that is not a mere intermediary. The driver, its
+ * runtime, CUPTI, the C library, foreign-function interfaces and gpuprof itself are intermediaries.
+ * A library that is linked with the static runtime owns its memory. The walk uses the objects'
+ * unwind tables and looks up no names, so it costs about 100 ns and is always on.
  */
 #ifndef GP_OWNER_OWNER_H
 #define GP_OWNER_OWNER_H
