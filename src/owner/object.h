@@ -6,25 +6,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Large Python programs load 500 objects. Further ones have no entry, and memory that they ask for
- * has an unknown owner. */
+/* Large Python programs load 500 objects. Further objects have no entry, and the owner of memory
+ * that they request is unknown. */
 #define GP_OBJECTS       2048u
 #define GP_OBJECT_NAME   48u
 #define GP_OBJECT_NO_ROW UINT8_MAX
 
 struct gp_owner_object {
     uint64_t low, high;        /* executable addresses */
-    const char *owner;         /* constant text; NULL: passes requests on; "": known by its own name */
+    const char *owner;         /* constant text; NULL: an intermediary; "": use the file name */
     char name[GP_OBJECT_NAME]; /* of its file, without the folder */
     uint8_t x_row;             /* owner.c: its row in the table of owners */
 };
 
-/* Classifies a file by its name alone: as struct gp_owner_object.owner. path: of the object; "" for the
- * program itself. */
+/* Returns the owner (as in struct gp_owner_object) of an object with this path, which is "" for the
+ * program itself. Only the path is looked at. */
 const char *gp_object_owner(const char *path);
 
 /* Reads the loader's list again into `objects`, by falling address. Returns their number, or -1 if
- * the process forks just now. Called by one thread at a time. */
+ * the process is forking. Called by one thread at a time. */
 int gp_object_list(struct gp_owner_object objects[GP_OBJECTS]);
 
 /* The object of an address among `count` ones in falling order, or -1. */

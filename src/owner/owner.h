@@ -18,13 +18,13 @@
 
 struct gp_owner {
     uint8_t row;  /* in the table of owners; GP_OWNER_UNKNOWN: the stack could not be followed */
-    bool segment; /* a framework whose blocks are seen took it to cut it up: reserved, not allocated */
+    bool segment; /* memory that a framework divides into blocks it reports: reserved, not allocated */
 };
 
 /* Call it once, at start. 0 or -errno: then every owner is unknown. */
 int gp_owner_start(void);
 
-/* The owner of the driver call under way on this thread. */
+/* Finds the owner of the driver call that this thread makes now. */
 struct gp_owner gp_owner_here(void);
 
 /* The row of a framework whose blocks are reported without a driver call. */
@@ -33,12 +33,12 @@ uint8_t gp_owner_named(const char *owner, const char *library);
 /* Copies the table; rows[GP_OWNER_UNKNOWN] is "unknown". Returns the number of rows in use. */
 unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS]);
 
-/* Sets a function that gp_owner_here calls, on the application's thread and with no lock held,
- * after it noticed that objects were loaded or unloaded, before it answers. */
+/* Sets a function that gp_owner_here calls when it notices that objects were loaded or unloaded. It
+ * runs on the application's thread, with no lock held, before gp_owner_here returns. */
 void gp_owner_on_change(void (*changed)(void));
 
-/* From now on a driver allocation with a return address in an object whose file name starts with
- * `prefix` is a segment. prefix: constant text; NULL: no longer. */
+/* From now on a driver allocation is a segment if its stack has an object whose file name starts with
+ * `prefix`, a constant string. NULL ends this. */
 void gp_owner_segments_of(const char *prefix);
 
 #endif
