@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * maps.h: layouts of the BPF maps that the agent pins under /sys/fs/bpf/gpuprof. Readers are any
- * BPF or observability tool, `gpuprof top --system` and the metrics. bpf/README.md says what each
- * map means to a reader.
+ * maps.h: layouts of the BPF maps that the agent pins under /sys/fs/bpf/gpuprof. `gpuprof top
+ * --system`, the metrics and any BPF or observability tool may read them. bpf/README.md describes
+ * what each map means to a reader.
  *
  *      map               type        key                           value                         mode
  *      meta              array       0                             gp_map_meta                   0644
@@ -14,8 +14,8 @@
  *      reset             hash        gp_map_device_key             gp_map_reset                  0644
  *
  * A process moves a sum by (new absolute - old absolute) with one atomic add, whose result raises
- * the peak. Only the BPF program writes sums: a viewer that resets peaks writes into reset (see
- * gp_map_peak_of). Everything about identity comes from the kernel; every number of bytes is the
+ * the peak. Only the BPF program writes sums: a viewer that resets peaks writes into `reset` (see
+ * gp_map_peak_of). The kernel supplies everything about identity; every number of bytes is the
  * process's claim, clamped to the device's size.
  */
 #ifndef GPUPROF_MAPS_H
@@ -134,13 +134,13 @@ struct gp_map_container {
     uint64_t ring_dropped; /* its events that found neither a token nor room in the ring */
     uint64_t refused;      /* its refused batches and clamped numbers */
     uint64_t map_full;
-    uint64_t bucket_ns; /* when its bucket is full again */
+    uint64_t bucket_ns; /* when its token bucket is full again */
     uint64_t devices;   /* rows of container_device that it created */
 };
 
-/* A record in the ring: the events of one batch and the identity of their process. A record has
- * room for 8, 64 or 256 events (its length says which), of which `count` are filled. The events are
- * the process's unchecked bytes: check them. */
+/* A record in the ring: the events of one batch and the identity of their process. A record's length
+ * gives its room: 8, 64 or 256 events, of which `count` are filled. The events are unchecked bytes
+ * of the process: check them before use. */
 struct gp_map_record {
     uint64_t cgroup_id, start_ns;
     uint32_t tgid, uid;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * wire.h: every byte that crosses a process border.
+ * wire.h: layout of the session, the memory that a profiled process shares with viewers.
  *
  * A profiled process owns one session: a memfd named "gpuprof-session", sized at start and sealed
- * (shrink, grow, seal).  Viewers find it through /proc/PID/fd, copy what they need with pread and
- * check the copy; the one part that a viewer maps and writes is the mailbox.  Layout, every part at
- * the offset that the header names:
+ * (shrink, grow, seal).  Viewers find it through /proc/PID/fd, copy parts of it with pread and check
+ * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
+ * that the header gives:
  *
  *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | mailbox | ring chunks | sites
  *
- * Only the profiled process writes the parts except the mailbox.  A reader must trust no value: see
- * tools/collect.  Only fixed-width integers, no pointers, no includes beyond them, so that BPF
- * programs and other languages can use the file.  An incompatible change raises GP_WIRE_ABI.
+ * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
+ * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
+ * else, so that BPF programs and other languages can use it.  An incompatible change raises
+ * GP_WIRE_ABI.
  */
 #ifndef GPUPROF_WIRE_H
 #define GPUPROF_WIRE_H
@@ -22,14 +23,14 @@
 #define GP_WIRE_ABI          1u
 #define GP_WIRE_SESSION_NAME "gpuprof-session"
 
-/* 64 is what CUDA_VISIBLE_DEVICES can name on the largest machines today (8 GPUs x 7 MIG slices =
- * 56). */
+/* The largest machines today have 56 devices that CUDA_VISIBLE_DEVICES can name: 8 GPUs with 7 MIG
+ * slices each. */
 #define GP_WIRE_GPUS     64u
 #define GP_WIRE_HOST     64u /* index of the host "device": pinned and registered memory */
 #define GP_WIRE_DEVICES  (GP_WIRE_GPUS + 1u)
 #define GP_WIRE_SCOPES   16u
 #define GP_WIRE_FAILURES 64u
-#define GP_WIRE_SLOTS    8u /* requests in flight: viewers come one or two at a time */
+#define GP_WIRE_SLOTS    8u /* requests in flight; usually one or two viewers are active */
 
 /* ---- statistics ---------------------------------------------------------------------------------------------- */
 
@@ -53,7 +54,7 @@ enum gp_wire_kind {
     GP_KIND_NONE,
     GP_KIND_LINEAR,
     GP_KIND_PITCHED,
-    GP_KIND_ARRAY,   /* sizes are estimates: the API does not tell them */
+    GP_KIND_ARRAY,   /* sizes are estimates: the API does not report them */
     GP_KIND_VMM,     /* physical bytes of cuMemCreate */
     GP_KIND_POOL,    /* bytes in use from stream-ordered pools */
     GP_KIND_GRAPH,   /* virtual bytes of graph allocation nodes: never summed */
@@ -94,7 +95,7 @@ struct gp_wire_scope_value {
 #define GP_DEVICE_IDENTIFIED 2u  /* uuid, name and total_bytes are the driver's */
 #define GP_DEVICE_ESTIMATED  4u  /* some bytes are estimates (arrays) */
 #define GP_DEVICE_POLLED     8u  /* reserved_bytes holds polled parts (pools, graphs) */
-#define GP_DEVICE_FRAMEWORK  16u /* blocks of a framework count: requested sizes and idle splits are unknown */
+#define GP_DEVICE_FRAMEWORK  16u /* counts a framework's blocks: requested sizes and idle splits are unknown */
 
 struct gp_wire_device {
     uint32_t flags;
@@ -134,19 +135,20 @@ struct gp_wire_failure { /* failed calls by API and error */
 
 /* ---- owners ---------------------------------------------------------------------------------------------------- */
 
-/* The library that asked the driver for the memory, or the framework whose block it is. 18 names
- * besides "unknown" and "other" are more than any process that was looked at has. */
+/* An owner is the library that requested the memory from the driver, or the framework that a block
+ * belongs to.  There is room for 18 names besides "unknown" and "other"; no examined process had as
+ * many. */
 #define GP_WIRE_OWNERS   20u
 #define GP_OWNER_UNKNOWN 0u                    /* the stack could not be followed */
 #define GP_OWNER_OTHER   (GP_WIRE_OWNERS - 1u) /* the owners for which there was no row */
 
 struct gp_wire_owner {
-    char owner[24];   /* pytorch, nccl, program ...; "" the row is not in use */
-    char library[40]; /* the file name of the first object that asked; "" none */
+    char owner[24];   /* pytorch, nccl, program ...; "": the row is not in use */
+    char library[40]; /* file name of the first object that requested memory; "": none */
 };
 
-/* One owner's memory on one device. Over all owners, and with GP_WIRE_SHARED, the bytes add up to
- * the device's. */
+/* One owner's memory on one device. Bytes of the device that no row has, such as the idle memory of
+ * pools, belong to several owners; viewers show them as "shared". */
 struct gp_wire_owner_value {
     int64_t reserved_bytes, reserved_peak_bytes;
     int64_t allocated_bytes, allocated_peak_bytes;
@@ -155,17 +157,16 @@ struct gp_wire_owner_value {
 
 /* A framework whose own allocator reports its blocks, on one device. */
 struct gp_wire_framework {
-    char name[24]; /* pytorch; "" none */
+    char name[24]; /* pytorch; "": none */
     int64_t blocks, segments;
     int64_t allocated_bytes, reserved_bytes;             /* the sum of the blocks, and of the segments */
     int64_t their_allocated_bytes, their_reserved_bytes; /* the framework's own totals at the last event; -1 unknown */
     uint64_t events;
-    uint64_t allocated_differs, reserved_differs; /* events in which the framework's totals were not ours */
+    uint64_t allocated_differs, reserved_differs; /* events in which the framework's totals differed from ours */
     uint64_t retries, ooms;
 };
 
-/* A part of the session of its own: the table of owners, then the values of each device. Published
- * with devices[]. */
+/* A separate part of the session, published with devices[]. */
 struct gp_wire_owners {
     uint32_t count; /* rows in use */
     uint32_t pad_;
@@ -176,14 +177,14 @@ struct gp_wire_owners {
 
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
 
-/* 12 groups name nearly all the bytes of real programs, whose sizes repeat, and leave room for the
- * rest of a page. */
+/* Sizes repeat in real programs, so 12 groups hold nearly all bytes, and the report still fits on
+ * one page. */
 #define GP_OOM_HOLDERS 12u
 
 #define GP_OOM_CACHE   1u /* our cache served the request: the idle numbers are known */
 #define GP_OOM_DRIVER  2u /* free_bytes and total_bytes are the driver's, as of driver_ns */
-#define GP_OOM_PENDING 4u /* the driver is still to be asked */
-#define GP_OOM_PARTIAL 8u /* more sizes than could be told apart: a group may be in the rest in part */
+#define GP_OOM_PENDING 4u /* the driver has not been queried yet */
+#define GP_OOM_PARTIAL 8u /* too many sizes to keep apart: part of a group may be in the rest */
 
 struct gp_wire_oom_holder { /* live blocks of one kind and size */
     uint64_t block_bytes;
@@ -193,11 +194,11 @@ struct gp_wire_oom_holder { /* live blocks of one kind and size */
     uint8_t pad_[3];
 };
 
-/* The last failed request of the process, as it was then.  Unknown numbers are -1.  An OOM that
- * another thread reports at the same instant may be the one that is kept; count has them all. */
+/* The state at the process's last failed request.  Unknown numbers are -1.  If two threads fail at
+ * the same instant, either failure may be kept; `count` includes both. */
 struct gp_wire_oom {
-    /* Odd while the rest is being written ([oom.W]); a reader does as with publish_seq ([oom.R]).
-     * 0: there was none. */
+    /* Odd while the rest is being written ([oom.W]); read it in the same way as publish_seq ([oom.R]).
+     * 0: no request has failed. */
     uint64_t seq;
     uint64_t count; /* out-of-memory errors of the process so far */
     uint64_t time_ns;
@@ -208,18 +209,18 @@ struct gp_wire_oom {
     uint32_t flags; /* GP_OOM_* */
     int32_t device; /* index in devices[]; -1 unknown */
     uint32_t tid;
-    uint64_t asked_bytes; /* 0: the call does not say */
-    uint64_t stream;      /* 0: none, or not known */
+    uint64_t asked_bytes; /* 0: the call does not have a size */
+    uint64_t stream;      /* 0: none, or unknown */
     int64_t free_bytes, total_bytes;
     int64_t reserved_bytes, allocated_bytes;
     int64_t pool_reserved_bytes, graph_reserved_bytes, graph_used_bytes; /* at the last poll */
     int64_t kinds[GP_KINDS];                                             /* current bytes */
-    /* With GP_OOM_CACHE. */
-    int64_t limit_bytes; /* 0 none */
+    /* Valid with GP_OOM_CACHE. */
+    int64_t limit_bytes; /* 0: none */
     int64_t idle_bytes, largest_idle_bytes, releasable_bytes, waiting_bytes, idle_pieces, pinning_blocks;
     char policy[16];
     char conf[128];
-    /* By bytes, the largest first; the remaining groups are the rest. */
+    /* The groups with the most bytes, the largest first; `rest_*` sums the others. */
     uint32_t holder_count;
     uint32_t pad_;
     struct gp_wire_oom_holder holders[GP_OOM_HOLDERS];
@@ -228,27 +229,27 @@ struct gp_wire_oom {
 
 /* ---- the source of events --------------------------------------------------------------------------------------- */
 
-/* No machine has more copies that are worth a try, and no version of CUDA brings more entry
- * points. */
+/* Limits of the tables below: copies of CUPTI that are tried, and entry points of the driver that
+ * this build does not know.  Known machines and versions of CUDA stay below them. */
 #define GP_WIRE_COPIES  16u
 #define GP_WIRE_STRANGE 32u
 
 #define GP_COPY_LOAD    -1 /* the loader refused it */
 #define GP_COPY_FOREIGN -2 /* it lacks functions of CUPTI */
-#define GP_COPY_DEAF    -3 /* it subscribed, and enabled no callback */
+#define GP_COPY_DEAF    -3 /* it accepted the subscription, but enabled no callback */
 #define GP_COPY_NAMED   -4 /* its soname could not be changed, so it was not used */
 
 struct gp_wire_copy { /* a copy of CUPTI that was tried */
-    char path[256];   /* the end of a longer one */
-    char answer[48];  /* CUPTI's name of the status; of GP_COPY_LOAD the loader's message */
+    char path[256];   /* a longer path is cut at its start */
+    char answer[48];  /* CUPTI's name of the status; for GP_COPY_LOAD the loader's message */
     int32_t status;   /* CUptiResult of the subscription, or GP_COPY_* */
     uint32_t version; /* cuptiGetVersion; 0 unknown */
 };
 
 /* Written at the start; each count changes after the row that it covers. */
 struct gp_wire_cupti {
-    uint32_t copies;  /* tried; more than GP_WIRE_COPIES: the rest has no row */
-    uint32_t strange; /* entry points that look like memory, are newer than this build, and have no row in it */
+    uint32_t copies;  /* number of copies tried; beyond GP_WIRE_COPIES a copy has no row */
+    uint32_t strange; /* number of entry points, named as for memory, that hooks.def of this build lacks */
     uint32_t shared;  /* 1: other tools may subscribe beside gpuprof */
     uint32_t pad_;
     struct gp_wire_copy copy[GP_WIRE_COPIES];
@@ -261,22 +262,22 @@ enum gp_wire_source { GP_SOURCE_NONE, GP_SOURCE_CUPTI, GP_SOURCE_HOOKS };
 
 enum gp_wire_lost {
     GP_LOST_RING,         /* "ring_full": the event found its chunk busy */
-    GP_LOST_MAP,          /* "map_full": an allocation that the pointer map could not take */
+    GP_LOST_MAP,          /* "map_full": the pointer map had no room for the allocation */
     GP_LOST_NESTED,       /* "nested": a callback interrupted our own code on the same thread */
     GP_LOST_UNKNOWN_FREE, /* "unknown_free": freed, but never seen allocated */
-    GP_LOST_MISSED_FREE,  /* "missed_free": the address came again without a free */
+    GP_LOST_MISSED_FREE,  /* "missed_free": the address was allocated again without a free */
     GP_LOST_FRAMES,       /* "frames_full": more calls in flight than frames */
-    GP_LOST_LEGACY,       /* "legacy": pre-3.2 entry points, counted but not decoded */
-    GP_LOST_DEVICE,       /* "device_unknown": could not be charged to a device */
-    GP_LOST_FAILURE,      /* "failures_full": a failed call that the table of failures had no row for */
-    GP_LOST_UNSENT,       /* "unsent": no batch carried it to the kernel; only known from the agent */
+    GP_LOST_LEGACY,       /* "legacy": entry points from before CUDA 3.2, counted but not decoded */
+    GP_LOST_DEVICE,       /* "device_unknown": the device of the memory is not known */
+    GP_LOST_FAILURE,      /* "failures_full": the table of failures had no row for a failed call */
+    GP_LOST_UNSENT,       /* "unsent": no batch carried the event to the kernel; only the agent reports this */
     GP_LOSTS = 16
 };
 
 #define GP_SESSION_CLOSED   1u /* the process ran its exit path: the numbers are final */
 #define GP_SESSION_DISABLED 2u /* the library switched itself off: see `trouble` */
 #define GP_SESSION_YIELDED  4u /* the subscriber was given up on request */
-#define GP_SESSION_GONE     8u /* CUPTI makes no callbacks any more: the program ended it with cuptiFinalize */
+#define GP_SESSION_GONE     8u /* CUPTI no longer calls back: the program called cuptiFinalize */
 
 struct gp_wire_header {
     uint64_t magic;
@@ -284,7 +285,7 @@ struct gp_wire_header {
     uint32_t header_bytes;  /* sizeof this struct */
     uint64_t total_bytes;   /* of the memfd */
     uint8_t session_id[16]; /* random */
-    uint32_t pid;           /* in the process's own pid namespace */
+    uint32_t pid;           /* in the pid namespace of the process */
     uint32_t pad_;
     uint64_t start_ns; /* CLOCK_MONOTONIC at start, for event times */
     uint64_t devices_offset;
@@ -301,37 +302,37 @@ struct gp_wire_header {
     /* Changes while the process lives. */
     uint32_t flags;
     uint32_t source;         /* enum gp_wire_source */
-    uint32_t driver_version; /* cuDriverGetVersion; 0 unknown */
+    uint32_t driver_version; /* cuDriverGetVersion; 0: unknown */
     uint32_t cupti_version;
     char source_detail[128]; /* which tool holds the subscriber, or why there is no source */
-    char trouble[128];       /* last reason why a part switched itself off; "" none */
-    char options[128];       /* unknown or malformed settings, once each; "" none */
+    char trouble[128];       /* last reason why a part switched itself off; "": none */
+    char options[128];       /* unknown or malformed settings, once each; "": none */
     char allocator[32];      /* "off" or the policy's name */
 
-    /* Odd while devices[] and scopes[] are being written ([publish.W] shows the odd value before
-     * any word changes).  A reader loads it (acquire, pairs with [publish.R]), copies, loads it
-     * again and throws the copy away unless both are equal and even. */
+    /* Odd while devices[] and scopes[] are being written ([publish.W] makes the odd value visible
+     * before any word changes).  A reader loads it (acquire, pairs with [publish.R]), copies, loads
+     * it again, and discards the copy unless both values are equal and even. */
     uint64_t publish_seq;
-    uint64_t publish_ns; /* CLOCK_MONOTONIC of the last publication; 0 never */
+    uint64_t publish_ns; /* CLOCK_MONOTONIC of the last publication; 0: never */
 
     uint64_t lost[GP_LOSTS];
-    uint64_t events; /* published with the devices: events tried (written + ring_full) */
+    uint64_t events; /* events tried (written + ring_full); published with devices[] */
     uint64_t enabled_callbacks;
 
-    /* One struct gp_wire_oom; a library that knows none leaves both 0. */
+    /* One struct gp_wire_oom.  Older libraries, which lack it, have 0 in both. */
     uint64_t oom_offset;
     uint32_t oom_bytes, pad2_;
-    /* The call-site tables, which begin with a struct gp_wire_sites; 0: stacks are off. */
+    /* The call-site tables, which start with a struct gp_wire_sites.  0: stacks are off. */
     uint64_t sites_offset, sites_bytes;
-    /* The recording that the process writes about itself (GPUPROF_RECORD). */
-    uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for it */
+    /* The recording that the process itself writes (GPUPROF_RECORD). */
+    uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for the recorder */
     uint32_t record_state;          /* enum gp_wire_record; changes last */
-    int32_t record_errno;           /* why it ended early */
-    char stacks_detail[112];        /* why Python frames are missing; "" no reason known */
-    /* One struct gp_wire_owners; a library that knows none leaves both 0. */
+    int32_t record_errno;           /* why the recording ended early */
+    char stacks_detail[112];        /* why Python frames are missing; "": no reason known */
+    /* One struct gp_wire_owners.  Older libraries have 0 in both. */
     uint64_t owners_offset;
     uint32_t owners_bytes, pad3_;
-    /* One struct gp_wire_cupti; a library that knows none leaves both 0. */
+    /* One struct gp_wire_cupti.  Older libraries have 0 in both. */
     uint64_t cupti_offset;
     uint32_t cupti_bytes, pad4_;
     uint8_t reserved_[64];
@@ -341,27 +342,29 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 
 /* ---- call sites ------------------------------------------------------------------------------------------------ */
 
-/* Everything here is written once, before the count that covers it (release, [site.R]; a reader
- * loads the count first, acquire, [site.A]), but for the live numbers of a row. A site is one stack
- * on one device with one kind of memory; its id is its row's index, and row 0 is "unknown".  Memory
- * that the device's allocated bytes leave out (managed, graph, imported, virtual) has rows of its
- * own, not `summed`.
+/* A site is one stack on one device with one kind of memory.  Its id is the index of its row; row 0
+ * is "unknown".  Memory that is not part of the device's allocated bytes (managed, graph, imported,
+ * virtual) has separate rows, which are not `summed`.
  *
- *      at the last peak of the device's bytes, a site held   row.peak_seq == devices[row.device].peak_seq
- *                                                            ? row.at_peak_bytes : row.live_bytes
+ * Everything except the live numbers of a row is written once, before the count that covers it
+ * (release, [site.R]).  A reader loads the count first (acquire, [site.A]).
  *
- * exactly if no call was in flight at that instant; with n threads inside a call then, give or take
- * their n blocks. */
+ * The bytes of a site at the last peak of the device's bytes:
+ *
+ *      row.peak_seq == devices[row.device].peak_seq ? row.at_peak_bytes : row.live_bytes
+ *
+ * The value is exact if no call was in flight at the peak.  With n threads inside a call, it can be
+ * off by their n blocks. */
 
-#define GP_SITE_FRAMES 128u /* deepest stack kept: PyTorch's with Python and C++ frames take about 100 */
+#define GP_SITE_FRAMES 128u /* deepest stack kept; PyTorch's stacks of Python and C++ frames have about 100 */
 
 enum gp_wire_frame_type { GP_FRAME_NATIVE = 1, GP_FRAME_PYTHON };
 
 struct gp_wire_frame {
     union {
-        uint64_t pc; /* native: return address in the process's address space; of the innermost frame too */
+        uint64_t pc; /* native: return address in the process, also for the innermost frame */
         struct {
-            uint32_t function, file; /* Python: offsets in the strings */
+            uint32_t function, file; /* Python: offsets into the strings */
         };
     };
     uint32_t line; /* Python */
@@ -372,15 +375,15 @@ struct gp_wire_site {
     uint64_t first_frame;
     uint32_t frame_count; /* innermost first */
     uint8_t kind, device;
-    uint8_t truncated; /* the stack was deeper */
-    uint8_t summed;    /* counts in devices[device] */
+    uint8_t truncated; /* outer frames are missing */
+    uint8_t summed;    /* part of devices[device] */
     uint64_t hash;
-    /* Live numbers, each by itself. */
+    /* Live numbers.  Each is consistent in itself, not with the others. */
     int64_t live_bytes, live_count;
     int64_t peak_bytes;             /* of live_bytes, since the start or the last reset of peaks */
     int64_t at_peak_bytes;          /* see above */
-    uint64_t peak_seq;              /* of the device, when at_peak_bytes was kept */
-    int64_t allocated_bytes, calls; /* ever */
+    uint64_t peak_seq;              /* the device's peak_seq when at_peak_bytes was stored */
+    int64_t allocated_bytes, calls; /* since the start */
     uint64_t reserved_[6];
 };
 
@@ -399,8 +402,9 @@ struct gp_wire_sites {
     uint64_t rows_offset, frames_offset, strings_offset; /* from the start of this struct */
     uint32_t rows, frames, strings;                      /* in use; strings in bytes */
     uint32_t pad_;
-    uint64_t lost_rows, lost_frames, lost_strings; /* calls that got site 0, or a shorter stack, for want of room */
-    uint64_t captures;                             /* stacks taken */
+    uint64_t lost_rows, lost_frames,
+        lost_strings;  /* calls that got site 0 or a shorter stack because a table was full */
+    uint64_t captures; /* stacks taken */
     uint8_t reserved_[32];
     struct gp_wire_site_device devices[GP_WIRE_DEVICES];
 };
@@ -438,18 +442,19 @@ struct gp_wire_event { /* one cache line */
         char name[32]; /* mark: NUL-terminated */
     };
     uint32_t tid;
-    uint32_t site; /* call-site id; 0 unknown */
+    uint32_t site; /* call-site id; 0: unknown */
     uint8_t type;
     uint8_t kind;
-    uint8_t device; /* index in devices[]; 255 none */
-    uint8_t cost;   /* time of the driver call, as gp_wire_cost; 0 unknown */
+    uint8_t device; /* index in devices[]; 255: none */
+    uint8_t cost;   /* duration of the driver call, encoded by gp_wire_cost; 0: unknown */
     uint32_t error; /* oom: CUresult */
 };
 
-/* A time in one byte: an eighth of a power of two, rounded down, so 6 % off at the middle. */
+/* Encodes a duration in one byte, in steps of an eighth of a power of two, rounded down.  Decoding
+ * returns the middle of the step, at most 6 % off. */
 static inline uint8_t gp_wire_cost(uint64_t ns)
 {
-    ns = ns < 8 ? 8 : ns >> 32 ? UINT32_MAX : ns; /* four seconds and more are one value */
+    ns = ns < 8 ? 8 : ns >> 32 ? UINT32_MAX : ns; /* all durations above four seconds have one value */
     unsigned power = 63u - (unsigned)__builtin_clzll(ns);
     return (uint8_t)(power * 8 + (ns >> (power - 3) & 7));
 }
@@ -460,15 +465,15 @@ static inline uint64_t gp_wire_cost_ns(uint8_t cost)
     return power < 3 ? 0 : ((uint64_t)(8 + cost % 8) << (power - 3)) + ((1ull << (power - 3)) >> 1);
 }
 
-/* The ring is a circle of one-page chunks.  A thread takes the next chunk in turn (overwriting the
- * oldest), fills it and takes another: threads meet once per GP_RING_EVENTS events.  `state` packs
- * everything a reader must see at once. */
+/* The ring is a circle of one-page chunks.  A thread takes the next chunk (overwriting the oldest),
+ * fills it and takes another, so threads compete only once per GP_RING_EVENTS events.  `state` has
+ * everything that a reader must see at one instant. */
 #define GP_RING_EVENTS 63u
 
 struct gp_wire_chunk {
     uint64_t state; /* bits 0-7 events committed, bit 8 busy (an event is being written), bits 9-63 chunk sequence + 1;
                        0 never used */
-    uint64_t written_before; /* events ever committed in this chunk's earlier turns */
+    uint64_t written_before; /* events committed in all earlier turns of this chunk */
     uint32_t tid;
     uint32_t pad_;
     uint8_t reserved_[40];
@@ -483,12 +488,12 @@ struct gp_wire_chunk {
 /* ---- mailbox ------------------------------------------------------------------------------------------------- */
 
 /* A viewer maps only this part.  It takes a slot (FREE -> CLAIMED by compare-and-swap), fills the
- * request, stores REQUESTED (release, pairs with [mail.A]), adds one to `doorbell` and futex-wakes
- * it (shared futex), then waits on `state` with a deadline.  The drain thread takes it to SERVING,
- * answers in `reply` and stores DONE; the viewer loads it (acquire, pairs with [mail.R]), reads the
- * answer and stores FREE.  A viewer that gives up takes REQUESTED back to FREE and does not change
- * SERVING.  The drain thread takes back a slot that is in one state for GP_SLOT_STALE_NS, because
- * its viewer died. */
+ * request, stores REQUESTED (release, pairs with [mail.A]), adds one to `doorbell`, wakes its waiters
+ * (shared futex), and waits on `state` with a deadline.  The drain thread changes the state to
+ * SERVING, answers in `reply` and stores DONE.  The viewer loads DONE (acquire, pairs with [mail.R]),
+ * reads the answer and stores FREE.  A viewer that gives up changes REQUESTED back to FREE, and
+ * leaves SERVING alone.  If a slot stays in one state for GP_SLOT_STALE_NS, its viewer has died, and
+ * the drain thread frees the slot. */
 #define GP_SLOT_STALE_NS 5000000000ull /* five times the viewers' deadline of one second */
 
 enum gp_wire_slot_state { GP_SLOT_FREE, GP_SLOT_CLAIMED, GP_SLOT_REQUESTED, GP_SLOT_DONE, GP_SLOT_SERVING };
@@ -521,24 +526,24 @@ struct gp_wire_slot {
     uint32_t state;
     uint32_t command;
     uint32_t what;  /* GP_RESET_*; scope slot */
-    int32_t device; /* index in devices[]; -1 every device */
+    int32_t device; /* index in devices[]; -1: every device */
     uint32_t viewer_pid;
     int32_t result; /* 0 or -errno */
     uint64_t request_id;
     char name[40]; /* scope or mark */
     uint32_t reply_count;
-    int32_t fd; /* extents: descriptor of the memfd in the process, until the slot is FREE again */
-    struct gp_wire_scope_value scope[GP_WIRE_DEVICES]; /* scope end: final peaks, by device */
+    int32_t fd; /* extents: the process's descriptor of the memfd, valid until the slot is FREE */
+    struct gp_wire_scope_value scope[GP_WIRE_DEVICES]; /* scope end: final peaks of each device */
     struct gp_wire_before_after reply[GP_WIRE_DEVICES];
 };
 
-/* A memfd named GP_WIRE_EXTENTS_NAME: this header, then `count` extents: a segment, then its blocks
- * by address without a gap.  Memory outside our cache's segments is one extent, segment and live
- * block at once; with GPUPROF_GROWABLE it is a mapping of cuMemMap.  A reservation of addresses is a
- * segment of kind virtual with an unmapped block, and cuMemCreate's memory that is not mapped a
- * segment with an idle block, at the handle's number.
- * Other threads continue during the walk: memory that is allocated or freed meanwhile may be
- * missing, and a new block at the place of a freed one counts as idle. */
+/* The header of a memfd named GP_WIRE_EXTENTS_NAME.  `count` extents follow it: each segment is
+ * followed by its blocks in address order, without a gap.  Memory outside our cache's segments is
+ * one extent, both segment and live block; with GPUPROF_GROWABLE it is a mapping of cuMemMap.  A
+ * reservation of addresses is a segment of kind virtual with an unmapped block.  Memory of
+ * cuMemCreate that is not mapped is a segment with an idle block, whose address is the handle.
+ * Other threads continue during the walk: memory that they allocate or free may be missing, and a
+ * new block in the place of a freed one counts as idle. */
 #define GP_WIRE_EXTENTS_NAME "gpuprof-pieces"
 /* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
 #define GP_EXTENT_SEGMENT 0u
@@ -550,17 +555,17 @@ struct gp_wire_extents {
     uint64_t begin_ns, end_ns;
     uint32_t piece_bytes;
     uint32_t pad_;
-    uint64_t missed; /* extents for which there was no room: the program allocated faster than they were written */
+    uint64_t missed; /* extents that did not fit: the program allocated faster than they were written */
     uint64_t reserved_[2];
 };
 
-/* what, state and flags are those of struct gpuprof_piece (gpuprof.h). */
+/* what, state and flags have the values of struct gpuprof_piece (gpuprof.h). */
 struct gp_wire_extent {
     uint64_t address, bytes;
-    uint64_t requested_bytes; /* of live blocks; else 0 */
+    uint64_t requested_bytes; /* live blocks; otherwise 0 */
     uint64_t stream;
-    uint64_t pool;    /* private pool; 0 none */
-    uint64_t time_ns; /* when it was allocated; 0 unknown */
+    uint64_t pool;    /* private pool; 0: none */
+    uint64_t time_ns; /* when it was allocated; 0: unknown */
     uint32_t site;
     uint8_t what, state, kind, flags;
     uint32_t device; /* index in devices[] */

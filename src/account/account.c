@@ -114,7 +114,7 @@ void gp_account_own(struct gp_record *record)
 {
     struct gp_owner owner = gp_owner_here();
     record->owner = owner.row;
-    /* Only memory that a framework can cut up. */
+    /* True for memory that a framework can divide into blocks. */
     record->segment = owner.segment && (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_VMM);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * feed.h: the only way into the accounts. Sources (CUPTI callbacks, driver hooks) report here,
- * in plain numbers, each operation of the driver; account/ knows no CUDA types. Every function runs
+ * each operation of the driver in plain numbers; account/ knows no CUDA types. Every function runs
  * between gp_thread_enter and gp_thread_leave on the application's thread (gp_feed_poll_* on the
  * poller's). None takes a lock for longer than a map shard or the counters' slow path needs,
  * makes a system call in the common case, calls malloc, or fails: what cannot be recorded is
@@ -75,9 +75,9 @@ void gp_feed_unknown_free(enum gp_space space, uint64_t address);
  * up. */
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device);
 #define GP_ERROR_OUT_OF_MEMORY 2u /* CUDA_ERROR_OUT_OF_MEMORY */
-/* Call it right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside
- * our cache, whether or not a report was made. It gives the current context, in which the driver can be asked for its free bytes,
- * and waits at most 5 ms for the poller's answer. */
+/* Call it right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside our
+ * cache, whether or not a report was made. It passes on the current context, in which the driver can
+ * be asked for its free bytes, and waits at most 5 ms for the poller's answer. */
 void gp_feed_oom_context(uint32_t ctx, uint64_t context);
 /* Occurrences that are counted but not decoded. */
 void gp_feed_lost(enum gp_wire_lost cause);

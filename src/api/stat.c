@@ -67,7 +67,7 @@ static bool api_is_gpu(int device)
     return device >= 0 && device < (int)GP_WIRE_GPUS;
 }
 
-/* ---- is there anybody ----------------------------------------------------------------------------------------- */
+/* ---- whether the process is profiled ------------------------------------------------------------------------- */
 
 /* Without a source the program's own calls are not counted; memory that our allocator hands out
  * makes a device known. */

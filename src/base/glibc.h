@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * glibc.h: which symbols of the C library libgpuprof.so and libgpuprof-shim.so need.  The compiler
- * reads it in front of each of their files (-include in the Makefile).
+ * glibc.h: chooses the versions of the C library's symbols that libgpuprof.so and libgpuprof-shim.so
+ * need.  The compiler includes it before each of their files (-include in the Makefile).
  *
  * A build on a new distribution must load on an old one: a reference to a version that the old glibc
  * lacks keeps the library from being loaded, and a preloaded one then keeps every program from
@@ -9,9 +9,9 @@
  *
  *  - A function that glibc moved or changed in name only (2.32, 2.34) is bound to its first version.
  *    Before 2.34 it is in libpthread.so.0 or libdl.so.2, so the Makefile names these two as needed.
- *  - A function that came after 2.17 is the system call.
- *  - A function that musl lacks is weak: every program of a musl system inherits a preload too.  Its
- *    users compare it with NULL.
+ *  - A function that is newer than 2.17 is replaced by its system call.
+ *  - A function that musl lacks is weak, because programs of a musl system inherit a preload too.
+ *    Callers compare it with NULL.
  *
  * The simulator has a table of its own, src/sim/glibc.h.
  */

@@ -17,10 +17,10 @@
 
 enum gp_opener_what { GP_OPENER_SYMBOL, GP_OPENER_OPEN, GP_OPENER_END };
 
-/* One request at a time, from the one thread that starts the library. After a deadline nobody but
- * the opener's thread touches it. */
+/* One request at a time, from the one thread that starts the library. After a deadline
+ * only the opener's thread uses it. */
 static struct {
-    uint32_t x_turn; /* odd: a request is to be answered */
+    uint32_t x_turn; /* odd: a request waits for its answer */
     bool running, stuck;
     enum gp_opener_what what;
     void *handle, *result;
@@ -58,7 +58,7 @@ static void *opener_main(void *arg)
     }
 }
 
-/* False: not answered in time, and the opener ends with its present call. */
+/* Returns false if the answer did not come in time; the opener's thread ends after its present call. */
 static bool opener_wait(uint32_t turn, uint64_t patience_ns)
 {
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
@@ -109,7 +109,7 @@ bool gp_opener_is_stuck(void)
 
 bool gp_opener_start(void)
 {
-    /* Without a thread the calls are made here, as before there was one. */
+    /* Without the opener's thread, the caller makes the calls itself. */
     opener.running = gp_worker_start(opener_main, "gpuprof-load") == 0;
     return gp_opener_is_free();
 }

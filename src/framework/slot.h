@@ -6,8 +6,8 @@
  * A slot holds the function's address, if it was bound when its object was loaded or has been
  * called since; or an address inside its own object, which resolves it at the first call; or a
  * small number, while another thread relocates the object. The last kind is left alone until the
- * next look. A thread that is inside the resolver may write the original over a new slot, so each
- * look checks all slots again.
+ * next call. A thread inside the resolver may overwrite a replaced slot with the original, so each
+ * call checks all slots again.
  */
 #ifndef GP_FRAMEWORK_SLOT_H
 #define GP_FRAMEWORK_SLOT_H
@@ -20,13 +20,13 @@ struct gp_slot_import {
     void *replacement;              /* our function */
     const char *definer, *importer; /* file names of the objects that define it and import it start so */
     void *x_original;               /* the definition; set before the first slot is replaced */
-    uint32_t slots, refused;        /* found at the last look; that could not be written */
+    uint32_t slots, refused;        /* slots that were found by the last call; slots that could not be written */
 };
 
 /* Looks through all loaded objects for each import and replaces its slots. Runs under the loader's
  * lock, so that no object is unmapped meanwhile; calls mprotect for slots that were made read-only,
- * and makes them read-only again. False: the process forks just now, and nothing was looked at.
- * One thread at a time. */
+ * and makes them read-only again. False: the process is forking, and nothing was
+ * done. One thread at a time. */
 bool gp_slots_replace(struct gp_slot_import *imports, unsigned count);
 
 #endif

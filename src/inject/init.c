@@ -5,13 +5,13 @@
  *   Start    InitializeInjection runs inside the first cuInit, on a thread of the program: session,
  *            accounts, the source, then our threads.  A failure before the source switches gpuprof
  *            off and is written into the session if there is one.
- *            The driver holds its own lock meanwhile, and a thread that holds the loader's may wait for
- *            it in cuInit: everything that needs the loader goes through base/opener.h.
- *   No GPU   cuInit injects before it looks for devices.  A process without one gets nothing: a
- *            session and two threads would be idle, and CUPTI, which can only refuse, would start a
- *            thread and set CUPTI_PROFILE_MODE for every child.
+ *            The driver holds its own lock during the start, and a thread that holds the loader's may
+ *            wait for it in cuInit: everything that needs the loader goes through base/opener.h.
+ *   No GPU   cuInit injects before it searches for devices.  In a process without a GPU nothing is
+ *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
+ *            would start a thread and set CUPTI_PROFILE_MODE for every child.
  *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
- *            also after a raw fork, since the kernel wipes its page.  The atfork handler only
+ *            also after a raw fork, since the kernel clears its page.  The atfork handler only
  *            closes the child's copy of the descriptor, so no viewer finds the session twice.
  *   Exec     The descriptor is close-on-exec; the new program starts again.
  *   Threads  A thread that ends needs no cleanup: counters are shared by number, and any thread may

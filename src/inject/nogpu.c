@@ -33,8 +33,7 @@ static int nogpu_note_driver(struct dl_phdr_info *info, size_t bytes, void *arg)
 }
 
 /* NVIDIA's file is libcuda.so.VERSION, with at least one dot in the version, and libcuda.so.1 is a
- * link to it.  Another library under that name, which needs no driver of NVIDIA's, is a file of its
- * own. */
+ * link to it.  Another vendor's library of that name is a plain file. */
 static bool nogpu_is_nvidia(void)
 {
     char loaded[PATH_MAX] = "", file[PATH_MAX];
@@ -48,7 +47,7 @@ static bool nogpu_is_nvidia(void)
     return digits && version[digits] == '.' && version[digits + 1] >= '0' && version[digits + 1] <= '9';
 }
 
-/* As root the driver library makes this node itself, so that it exists says nothing. */
+/* As root the driver library creates this node itself, so its existence proves nothing. */
 static bool nogpu_control_answers(void)
 {
     int fd = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC | O_NONBLOCK);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * nogpu.h: whether this process can have no GPU.  The start runs inside cuInit, before the driver
- * looks for devices, and nothing tells it how cuInit ended.
+ * nogpu.h: detects that this process cannot have a GPU.  The start runs inside cuInit, before the
+ * driver searches for devices, so the result of cuInit is not known yet.
  */
 #ifndef GP_INJECT_NOGPU_H
 #define GP_INJECT_NOGPU_H
 
 #include <stdbool.h>
 
-/* True only if that is certain: the process has loaded NVIDIA's driver library, and the machine
+/* Returns true only if it is certain that there is no GPU: the process has loaded NVIDIA's driver library, and the machine
  * (or the container) shows no sign of its kernel driver.  Makes no CUDA call.  About 50 us. */
 bool gp_nogpu_is_certain(void);
 
-/* cuInit has succeeded: there is a GPU, whatever the signs say. */
+/* Call it when cuInit has succeeded: then there is a GPU, even without these signs. */
 void gp_nogpu_refute(void);
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Large Python programs load 500 objects. Further ones have no entry, and memory that they ask for
- * has an unknown owner. */
+/* Large Python programs load 500 objects. Further objects have no entry, and the owner of memory
+ * that they request is unknown. */
 #define GP_OBJECTS       2048u
 #define GP_OBJECT_NAME   48u
 #define GP_OBJECT_NO_ROW UINT8_MAX
@@ -20,7 +20,7 @@ struct gp_owner_object {
 };
 
 /* Reads the loader's list again into `objects`, by falling address. Returns their number, or -1 if
- * the process forks just now. Called by one thread at a time. */
+ * the process is forking. Called by one thread at a time. */
 int gp_object_list(struct gp_owner_object objects[GP_OBJECTS]);
 
 /* The object of an address among `count` ones in falling order, or -1. */

@@ -171,8 +171,8 @@ static bool cupti_is_taken(int status)
     return status == GP_CUPTI_MULTIPLE_SUBSCRIBERS || status == GP_CUPTI_MAX_LIMIT_REACHED;
 }
 
-/* With the newest form of the parameters that the version knows, then with older ones: a driver
- * that is older than CUPTI may refuse to share. */
+/* Tries the newest form of the parameters that the version knows, then older ones: a driver that is
+ * older than CUPTI may refuse to share. */
 static int cupti_subscribe(uint32_t version, char *holder, size_t holder_bytes, uint32_t *shared)
 {
     static const uint32_t sizes[] = {GP_CUPTI_PARAMS_SHARED, GP_CUPTI_PARAMS_BYTES};
@@ -190,7 +190,7 @@ static int cupti_subscribe(uint32_t version, char *holder, size_t holder_bytes, 
     return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
 }
 
-/* The number of callbacks that are on; 0 if none of the driver's could be enabled. */
+/* Returns the number of enabled callbacks, or 0 if none of the driver's could be enabled. */
 static uint32_t cupti_enable_rows(void)
 {
     static const uint8_t resources[] = {
@@ -215,8 +215,8 @@ static uint32_t cupti_enable_rows(void)
 
 /* ---- the copies in turn ----------------------------------------------------------------------------------------- */
 
-/* PyTorch and JAX open the CUPTI of their wheel by path, and rely on its name for what they open
- * then.  The name must stay with that file. */
+/* PyTorch and JAX open the CUPTI of their wheel by path, and the libraries that they open next find
+ * it by its soname.  So that file must keep its soname. */
 static bool cupti_is_wheel(const char *path)
 {
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
@@ -289,7 +289,7 @@ static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire
     return false;
 }
 
-/* The end of a long path tells more than its begin. */
+/* The end of a long path says more than its start. */
 static void cupti_path(char *to, size_t to_bytes, const char *path)
 {
     size_t length = strlen(path), skip = length < to_bytes ? 0 : length - to_bytes + 1;
@@ -361,11 +361,11 @@ bool gp_cupti_yield(void)
     return true;
 }
 
-/* ---- whether it is still there ---------------------------------------------------------------------------------- */
+/* ---- after cuptiFinalize ----------------------------------------------------------------------------------------- */
 
-/* cuptiFinalize of the program ends our callbacks without a sign, and CUPTI may not be asked with a
- * handle that is dead by then.  So the poll thread makes a call whose callback is enabled, and looks
- * whether it came. */
+/* If the program calls cuptiFinalize, our callbacks end without a notification, and CUPTI must not be
+ * called with the dead handle.  So the poll thread makes a call whose callback is enabled, and checks
+ * that the callback came. */
 void gp_cupti_beat(int (*device_count)(int *))
 {
     int count;
@@ -374,7 +374,7 @@ void gp_cupti_beat(int (*device_count)(int *))
     uint32_t before = __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED);
     if (device_count(&count) != 0 || __atomic_load_n(&cupti.x_yielded, __ATOMIC_ACQUIRE))
         return;
-    /* Only if one has come before, of a call of the program or of ours, CUPTI makes any for this
+    /* Only if a callback came before, for a call of the program or of ours, CUPTI reports this
      * call. */
     if (before && __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) == before &&
         !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))

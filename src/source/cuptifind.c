@@ -130,8 +130,8 @@ static void cupti_library_path(struct gp_cupti_list *list)
     }
 }
 
-/* The loader's cache has the path of each library as a string.  Which of them this process would
- * get need not be known: a library for another machine fails to load. */
+/* The loader's cache has the path of each library as a string.  The entry
+ * that fits this process need not be known: a library for another machine fails to load. */
 static void cupti_loader_cache(struct gp_cupti_list *list)
 {
     static const char wanted[] = "/libcupti.so";
@@ -224,7 +224,7 @@ static void cupti_look(struct gp_cupti_list *list, unsigned folder)
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
 /* A copy that is loaded is tried first, whatever its version: if the program uses it, it fits.  An
- * older CUPTI works under a newer driver; a newer one under an older driver answers an error, so it
+ * older CUPTI works under a newer driver; a newer one under an older driver returns an error, so it
  * comes last. */
 static bool cupti_precedes(const struct gp_cupti_copy *a, const struct gp_cupti_copy *b)
 {
@@ -237,7 +237,8 @@ static bool cupti_precedes(const struct gp_cupti_copy *a, const struct gp_cupti_
     return a->ordinal < b->ordinal;
 }
 
-/* The best copy that was not given yet; NULL: none.  too_new: also one that does not fit. */
+/* Returns the best copy that was not returned before, or NULL.  too_new: include copies that are
+ * too new for the driver. */
 static struct gp_cupti_copy *cupti_best(struct gp_cupti_list *list, bool too_new)
 {
     struct gp_cupti_copy *best = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cuptifind.h: finds the copies of CUPTI that this process could use, the best first.  It opens and
- * loads none, and looks at a place only when all copies of better places were tried: a folder may
- * be on a slow file system.  Called by cupti.c.
+ * cuptifind.h: finds the copies of CUPTI that this process could use, the best first.  It does
+ * not open or load them, and searches a place only when all copies of better places were tried: a
+ * folder may be on a slow file system.  Called by cupti.c.
  */
 #ifndef GP_SOURCE_CUPTIFIND_H
 #define GP_SOURCE_CUPTIFIND_H
@@ -27,16 +27,16 @@ enum gp_cupti_origin {
 struct gp_cupti_copy {
     char path[GP_CUPTI_PATH];
     enum gp_cupti_origin origin;
-    uint32_t major;  /* of CUDA; 0: the file name does not tell */
-    bool is_too_new; /* for this driver: tried last */
+    uint32_t major;  /* of CUDA; 0: not in the file name */
+    bool is_too_new; /* for this driver, so it is tried last */
     bool is_given;
     uint32_t ordinal; /* as found */
 };
 
 struct gp_cupti_list {
     uint32_t driver_version;
-    enum gp_cupti_origin looked; /* places up to this one have been looked at */
-    unsigned count, left_out;    /* copies in the table, and those that found no room */
+    enum gp_cupti_origin looked; /* the places up to this one were searched */
+    unsigned count, left_out;    /* copies in the table; copies for which it had no room */
     struct gp_cupti_copy copies[GP_CUPTI_COPIES];
     unsigned folder_count;
     struct {

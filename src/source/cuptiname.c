@@ -8,8 +8,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The last id of CUDA 13.0: what has no row up to here was left out on purpose. */
+/* The last id of CUDA 13.0. Entry points up to here that have no row are left out on purpose. */
 #define GP_CUPTI_JUDGED 806u
+/* So are these of CUDA 13.1 to 13.4, whose ids are not published: they hold no memory. */
+static const char *const name_judged[] = {
+    "cuLogicalEndpointIdReserve", "cuLogicalEndpointIdRelease", "cuLogicalEndpointCreate",
+    "cuLogicalEndpointAddDevice", "cuLogicalEndpointExport",    "cuLogicalEndpointImport",
+    "cuLogicalEndpointQuery",     "cuLogicalEndpointGetLimits", "cuMemGetLocationInfo",
+};
 /* Ids have no gaps today; a few are crossed in case that one is withdrawn. */
 #define GP_CUPTI_GAP 32u
 
@@ -33,6 +39,9 @@ static bool name_is_memory(const char *name)
     static const char *const parts[] = {"Mem", "Pool", "Multicast", "Endpoint", "Ipc", "Capture"};
     if (strstr(name, "Memcpy") || strstr(name, "Memset"))
         return false;
+    for (size_t i = 0; i < GP_COUNT(name_judged); i++)
+        if (strcmp(name, name_judged[i]) == 0)
+            return false;
     for (size_t i = 0; i < GP_COUNT(parts); i++)
         if (strstr(name, parts[i]))
             return true;

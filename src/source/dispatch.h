@@ -45,7 +45,7 @@ extern const unsigned gp_hook_count;
 const struct gp_hook *gp_hook_find(uint32_t id);
 /* The row's number + 1. */
 uint8_t gp_hook_row(const struct gp_hook *hook);
-/* Replaces the ids of all rows: their numbers + 1 by id.  While no callback is enabled. */
+/* Replaces the ids of all rows: row numbers + 1 by id.  Call it while no callback is enabled. */
 void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS]);
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or

@@ -107,7 +107,7 @@ unsigned gp_hooks_real_count(void)
     return count;
 }
 
-/* ---- who is in front --------------------------------------------------------------------------------------------- */
+/* ---- interposers in front of the driver -------------------------------------------------------------------------- */
 
 static const void *hooks_object(const void *address)
 {

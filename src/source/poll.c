@@ -230,7 +230,7 @@ static int64_t poll_device_total(int ordinal)
     return known ? (int64_t)total : -1;
 }
 
-/* Here and not where it failed: a log may block, a callback may not. */
+/* Not in the callback of the failed call: writing a log may block, and a callback must not. */
 static void poll_oom_log(void)
 {
     struct gp_wire_oom oom;
@@ -252,8 +252,8 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
             note(i);
 }
 
-/* Pools and graphs are asked about only once something happened with them: the first question may
- * make the driver create them. */
+/* Pools and graphs are queried only after an event of theirs: the first query may make the driver
+ * create them. */
 static void poll_once(unsigned wanted, unsigned *ever)
 {
     uint64_t devices = gp_feed_devices();
@@ -351,9 +351,9 @@ bool gp_poll_now(uint64_t timeout_ns)
     }
 }
 
-/* From here on no call begins.  A query takes microseconds, unless a call of the program keeps it
- * waiting in the driver, which may last for ever.  Then the program exits with a thread in the
- * driver anyway, its own, and ours beside it changes nothing: so the wait is bounded. */
+/* From here on no query begins.  A query takes microseconds, unless a call of the program makes it
+ * wait in the driver, perhaps for ever.  In that case the program exits with its own thread in the
+ * driver anyway, and ours makes no difference.  So the wait is bounded. */
 void gp_poll_stop(void)
 {
     const uint64_t patience_ns = 20000000;

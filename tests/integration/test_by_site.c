@@ -68,3 +68,19 @@ Test(by_site, a_report_of_out_of_memory_names_places)
     cr_assert(strstr(r.err, "TOGETHER") && !strstr(r.err, "WHERE"), "no sites without stacks: %s", r.err);
     spawn_result_free(&r);
 }
+
+/* `gpuprof run` finds the session while the library starts. The pause is long enough to make this
+ * certain. */
+Test(by_site, a_report_names_places_after_a_slow_start)
+{
+    const char *program = path_program("oom_fail");
+    char preload[1024];
+    struct spawn_result r;
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so", (int)(strrchr(program, '/') - program),
+             program);
+    cr_assert_eq(spawn_command(&r, "run", "--sim", "--stacks=native", "--", "env", "GPUPROF_TEST_PAUSE=worker", preload,
+                               program, NULL),
+                 0);
+    cr_assert(strstr(r.err, "WHERE") && strstr(r.err, "program_alloc ("), "%s", r.err);
+    spawn_result_free(&r);
+}

@@ -97,7 +97,7 @@ static const struct gp_command_option agent_options[] = {
      .parse = agent_library,
      .help = "instrument this copy of libgpuprof.so; may be given 16 times (default: the installed one)"},
     GP_FLAG(struct gp_agent_command, options.no_discover, 0, "no-discover",
-            "do not search for copies that programs load, in containers too"),
+            "do not search processes and containers for other copies of it"),
     GP_OPTION(struct gp_agent_command, options.pins, 0, "pins", "DIR", GP_ARG_FILE,
               "directory on a BPF file system where the tables are pinned (default " GP_MAPS_PINS ")"),
     GP_OPTION(

@@ -39,7 +39,7 @@ int gp_load_check(void *options)
     if (o->file_count == 2)
         return gp_usage_error(command, "two recordings are needed: the one before, the one after");
     return gp_usage_error(command,
-                          "which recording?  Name a file ('gpuprof record' and 'gpuprof run --record' make one)%s",
+                          "no recording given: name a file ('gpuprof record' and 'gpuprof run --record' make one)%s",
                           o->live ? ", or a running process with -p PID" : "");
 }
 

@@ -118,6 +118,7 @@ static int run_prepare(struct gp_run_options *o)
  * read while the process is alive, because its code mappings are gone afterwards. */
 struct gp_run_sites {
     struct gp_sites *sites[GP_WATCH_MOST];
+    bool tried[GP_WATCH_MOST]; /* opened, or refused for good */
     uint64_t next_ns;
 };
 
@@ -128,9 +129,11 @@ static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *wat
     for (int i = 0; i < watch->count; i++) {
         const struct gp_watched *watched = watch->watched[i];
         snprintf(proc, sizeof(proc), "/proc/%d", (int)watched->process.pid);
-        if (!kept->sites[i]) /* a session is there before its tables of call sites are */
-            gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem);
-        else if (again)
+        /* While the library starts, the session exists and its tables of sites do not. */
+        if (!kept->tried[i])
+            kept->tried[i] =
+                gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem) != -ENOENT;
+        else if (kept->sites[i] && again)
             gp_sites_update(kept->sites[i], problem);
     }
     if (again)

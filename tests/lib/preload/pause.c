@@ -2,7 +2,8 @@
  *
  * pause.c: stops the thread that starts gpuprof at a call of libc, so that another thread can load a
  * library meanwhile (loader_cross.c). GPUPROF_TEST_PAUSE is the call: memfd_create, before the
- * library looks at the loader, or pthread_sigmask, between that and CUPTI.
+ * library looks at the loader, worker, between the session and its tables of call sites, or
+ * pthread_sigmask, between that and CUPTI.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -62,6 +63,7 @@ long syscall(long number, ...)
 
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
+    pause_at("worker", 1);
     pause_at("pthread_sigmask", 3);
     return pause_sigmask(how, set, old);
 }
