@@ -51,6 +51,10 @@ int InitializeInjection(void);
  * version of NVTX. */
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t number));
 
+/* The same for NVTX's extensions, at a program's first call of one: with the memory extension,
+ * sub-allocators describe their heaps.  1; 0: another extension, or an unknown version. */
+int InitializeInjectionNvtxExtension(void *module);
+
 /* 1: memory is being counted in this process.  0: it is not: never injected, switched off, no
  * source of events (another profiler holds CUPTI), a forked child, or before the program's first
  * cuInit is through. */

@@ -172,6 +172,7 @@ struct gp_wire_owners {
     struct gp_wire_owner rows[GP_WIRE_OWNERS];
     struct gp_wire_owner_value values[GP_WIRE_DEVICES][GP_WIRE_OWNERS];
     struct gp_wire_framework frameworks[GP_WIRE_GPUS];
+    struct gp_wire_framework heaps[GP_WIRE_GPUS]; /* of sub-allocators that describe them through NVTX; name "nvtx" */
 };
 
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
@@ -270,6 +271,7 @@ enum gp_wire_lost {
     GP_LOST_DEVICE,       /* "device_unknown": could not be charged to a device */
     GP_LOST_FAILURE,      /* "failures_full": a failed call that the table of failures had no row for */
     GP_LOST_UNSENT,       /* "unsent": no batch carried it to the kernel; only known from the agent */
+    GP_LOST_ANNOTATION,   /* "annotation": a heap or region of NVTX that contradicts what is known */
     GP_LOSTS = 16
 };
 

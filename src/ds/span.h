@@ -11,7 +11,7 @@
 
 struct gp_span {
     uint64_t address, bytes;
-    uint64_t link; /* the caller's, as the next two */
+    uint64_t link, size; /* the caller's, as the next line */
     uint8_t device, owner;
     bool flag;
     uint32_t priority;
