@@ -51,6 +51,11 @@ int InitializeInjection(void);
  * among the events.  Returns 1, or 0 if the caller is an unknown version of NVTX. */
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t number));
 
+/* The same for NVTX's extensions, at the program's first call of one.  With the memory extension,
+ * sub-allocators describe their heaps.  Returns 1, or 0 for another extension or an unknown
+ * version. */
+int InitializeInjectionNvtxExtension(void *module);
+
 /* Returns 1 if memory is being counted in this process, otherwise 0: the library was never injected,
  * is switched off or has no source of events (another profiler holds CUPTI), the process is a
  * forked child, or the program's first cuInit has not returned yet. */

@@ -173,6 +173,7 @@ struct gp_wire_owners {
     struct gp_wire_owner rows[GP_WIRE_OWNERS];
     struct gp_wire_owner_value values[GP_WIRE_DEVICES][GP_WIRE_OWNERS];
     struct gp_wire_framework frameworks[GP_WIRE_GPUS];
+    struct gp_wire_framework heaps[GP_WIRE_GPUS]; /* of sub-allocators that describe them through NVTX; name "nvtx" */
 };
 
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
@@ -271,6 +272,7 @@ enum gp_wire_lost {
     GP_LOST_DEVICE,       /* "device_unknown": the device of the memory is not known */
     GP_LOST_FAILURE,      /* "failures_full": the table of failures had no row for a failed call */
     GP_LOST_UNSENT,       /* "unsent": no batch carried the event to the kernel; only the agent reports this */
+    GP_LOST_ANNOTATION,   /* "annotation": an NVTX heap or region contradicts what is known */
     GP_LOSTS = 16
 };
 

@@ -114,8 +114,9 @@ void gp_account_own(struct gp_record *record)
 {
     struct gp_owner owner = gp_owner_here();
     record->owner = owner.row;
-    /* True for memory that a framework can divide into blocks. */
-    record->segment = owner.segment && (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_VMM);
+    /* Memory that a framework can divide into blocks. */
+    if (owner.segment && (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_VMM))
+        record->segment = GP_SEGMENT_FRAMEWORK;
 }
 
 static unsigned account_parts(const struct gp_record *record)
@@ -130,7 +131,7 @@ static unsigned account_parts(const struct gp_record *record)
 static int64_t account_class(const struct gp_record *record)
 {
     const uint64_t small_segment = 2u << 20;
-    return record->segment && record->bytes <= small_segment ? 1 : (int64_t)record->bytes;
+    return record->segment == GP_SEGMENT_FRAMEWORK && record->bytes <= small_segment ? 1 : (int64_t)record->bytes;
 }
 
 struct gp_move gp_account_block_move(const struct gp_record *record)

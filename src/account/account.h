@@ -19,6 +19,9 @@
 /* The device of a record that is in no device's totals. */
 #define GP_NO_DEVICE 255
 
+/* gp_record.segment */
+enum { GP_SEGMENT_NONE, GP_SEGMENT_FRAMEWORK, GP_SEGMENT_HEAP };
+
 struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
 };
@@ -43,6 +46,7 @@ struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation, as the next */
     struct gp_counter *owners;  /* enum gp_owner_gauge of each owner */
     struct gp_framework framework;
+    struct gp_framework heaps; /* of sub-allocators that describe themselves (heap.c) */
     uint64_t x_ooms;
     uint64_t x_counts[GP_FEED_COUNTS];
     int64_t x_split_limit; /* max_split_size; -1: no limit */
@@ -90,6 +94,13 @@ bool gp_framework_failed(int device);
 bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 /* framework.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
+/* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
+ * blocks. Call it before the segment's bytes leave the totals. */
+void gp_heap_gone(const struct gp_record *segment);
+/* The same for segments that were removed from the map in a walk. */
+void gp_heap_sweep(void);
+/* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
+void gp_heap_plain(struct gp_record *segment);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 

@@ -38,6 +38,8 @@ static void block_pool(const struct gp_record *record, int change)
 static GP_COLD void block_missed(const struct gp_record *old)
 {
     gp_feed_lost(GP_LOST_MISSED_FREE);
+    if (old->segment == GP_SEGMENT_HEAP)
+        gp_heap_gone(old);
     block_move(old, GP_SUB);
     block_pool(old, -1);
     gp_event_record(GP_EVENT_FREE, old, 0);
@@ -93,6 +95,8 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
         return 0;
     }
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
+    if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
+        gp_heap_gone(&frame->record);
     block_move(&frame->record, GP_TAKE);
     return token;
 }
@@ -110,6 +114,8 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
     } else {
         struct gp_record old;
         block_move(record, GP_PUTBACK);
+        if (GP_UNLIKELY(record->segment == GP_SEGMENT_HEAP))
+            gp_heap_plain(&frame->record);
         int status = gp_map_insert(block_map(record->space), record, &old);
         if (status < 0) {
             gp_feed_lost(GP_LOST_MAP);

@@ -100,6 +100,23 @@ void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes
 /* From now on blocks are reported, and a failed driver allocation of a segment is not the end. */
 void gp_feed_framework_start(const char *name);
 
+/* ---- heaps of sub-allocators ------------------------------------------------------------------------------------ */
+
+/* A sub-allocator cuts blocks out of its heap, which lies in one driver allocation. While the heap
+ * is there, its memory is reserved, and its blocks are allocated. What of the driver allocation lies
+ * outside of its heaps stays allocated. A heap or block that contradicts what is known is counted in
+ * the session's `lost` and otherwise ignored. Any thread. */
+
+/* False: ignored. Memory that is not the device's is not counted as lost. */
+bool gp_feed_heap_begin(uint64_t address, uint64_t bytes);
+/* Its blocks end with it, and the driver allocation, if it is still there, is allocated again. */
+void gp_feed_heap_end(uint64_t address);
+/* All of its blocks end. */
+void gp_feed_heap_reset(uint64_t address);
+void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes);
+void gp_feed_heap_resize(uint64_t address, uint64_t bytes);
+void gp_feed_heap_unblock(uint64_t address);
+
 /* ---- virtual memory management -------------------------------------------------------------------------------- */
 
 /* Rules (cuda.h: cuMemRelease, cuMemMap, cuMemUnmap): physical memory lives while references or

@@ -32,8 +32,9 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
     int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1;
     if (!account)
         return;
-    __atomic_fetch_add(&account->framework.x_segments, sign, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&account->framework.x_segment_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
+    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
+    __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&of->x_segment_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
 }
 
 /* Blocks that were there before the first report: their number is not known. */
@@ -140,15 +141,10 @@ static int64_t word(const int64_t *at)
     return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
-bool gp_tap_framework(unsigned index, struct gp_wire_framework *out)
+static bool framework_read(const struct gp_framework *framework, const char *name, struct gp_wire_framework *out)
 {
-    struct gp_account *account =
-        index < GP_WIRE_GPUS ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
-    const char *name = gp_framework_name();
-    memset(out, 0, sizeof(*out));
-    if (!account || !name || !__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
+    if (!name || !__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED))
         return false;
-    const struct gp_framework *framework = &account->framework;
     strncpy(out->name, name, sizeof(out->name) - 1);
     out->blocks = word(&framework->x_blocks);
     out->segments = word(&framework->x_segments);
@@ -162,4 +158,16 @@ bool gp_tap_framework(unsigned index, struct gp_wire_framework *out)
     out->retries = __atomic_load_n(&framework->x_retries, __ATOMIC_RELAXED);
     out->ooms = __atomic_load_n(&framework->x_ooms, __ATOMIC_RELAXED);
     return true;
+}
+
+bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps)
+{
+    struct gp_account *account =
+        index < GP_WIRE_GPUS ? __atomic_load_n(&gp_accounts.x_devices[index], __ATOMIC_ACQUIRE) : NULL;
+    memset(framework, 0, sizeof(*framework));
+    memset(heaps, 0, sizeof(*heaps));
+    if (!account)
+        return false;
+    bool any = framework_read(&account->framework, gp_framework_name(), framework);
+    return framework_read(&account->heaps, "nvtx", heaps) || any;
 }

@@ -112,7 +112,8 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     out->num_device_alloc += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_ALLOCS], __ATOMIC_RELAXED);
     out->num_device_free += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_FREES], __ATOMIC_RELAXED);
     out->num_alloc_retries += (int64_t)__atomic_load_n(&account->framework.x_retries, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&account->heaps.x_events, __ATOMIC_RELAXED))
         out->flags |= GP_DEVICE_FRAMEWORK;
     /* The size of a context must be measured (-1: unknown); the number of contexts is known. */
     out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};

@@ -54,9 +54,9 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
 /* The memory of each owner on one device. False: the index was never used. */
 bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS]);
 
-/* What the framework that reports its blocks said and did on one device. False: the index was never
- * used, or no block was ever reported. */
-bool gp_tap_framework(unsigned index, struct gp_wire_framework *out);
+/* What the framework that reports its blocks said and did on one device, and what sub-allocators
+ * that describe their heaps did. False: the index was never used, or no block was ever reported. */
+bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps);
 
 /* What a batch reports of a device. The high-water mark counts since the last call, or since
  * batches began. calls, frees and failures only rise, whatever is reset. False: the index was

@@ -28,7 +28,7 @@ struct gp_record { /* one cache line */
     uint32_t refs;
     uint32_t uses;
     uint8_t owner;
-    uint8_t segment;
+    uint8_t segment; /* the caller's; not 0: smaller blocks are cut out of it */
     uint8_t pad_[2];
 };
 _Static_assert(sizeof(struct gp_record) == 64, "one cache line");

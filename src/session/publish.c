@@ -81,7 +81,7 @@ void gp_session_publish(void)
         session->devices[i] = device;
         gp_tap_owners(i, owners->values[i]);
         if (i < GP_WIRE_GPUS)
-            gp_tap_framework(i, &owners->frameworks[i]);
+            gp_tap_framework(i, &owners->frameworks[i], &owners->heaps[i]);
     }
     owners->count = gp_owner_rows(owners->rows);
     session->header->events = gp_tap_events();

@@ -221,7 +221,7 @@ static void nvtx_say(const char *prefix, const char *name)
     gp_feed_event(GP_EVENT_MARK, text);
 }
 
-static bool nvtx_enter(void)
+bool gp_nvtx_enter(void)
 {
     /* [nvtx.A] acquire: the accounts; pairs with [nvtx.R]. */
     return __atomic_load_n(&x_on, __ATOMIC_ACQUIRE) && gp_thread_enter();
@@ -325,7 +325,7 @@ static void nvtx_mark(const void *domain, const char *name)
 static void nvtx_with(gp_nvtx_do *action, const void *domain, const struct gp_nvtx_attributes *attributes)
 {
     char name[GP_NVTX_NAME + 1];
-    if (!nvtx_enter())
+    if (!gp_nvtx_enter())
         return;
     nvtx_message(name, attributes);
     action(domain, name);
@@ -335,7 +335,7 @@ static void nvtx_with(gp_nvtx_do *action, const void *domain, const struct gp_nv
 static uint64_t nvtx_start_with(const struct gp_nvtx_attributes *attributes)
 {
     char name[GP_NVTX_NAME + 1];
-    if (!nvtx_enter())
+    if (!gp_nvtx_enter())
         return 0;
     nvtx_message(name, attributes);
     uint64_t id = nvtx_begin(name);
@@ -373,7 +373,7 @@ static uint64_t nvtx_start_w(const wchar_t *text)
 
 static void nvtx_end_id(uint64_t id)
 {
-    if (!nvtx_enter())
+    if (!gp_nvtx_enter())
         return;
     nvtx_end(id);
     gp_thread_leave();
@@ -399,7 +399,7 @@ static int nvtx_push_w(const wchar_t *text)
 
 static int nvtx_domain_pop(const void *domain)
 {
-    if (nvtx_enter()) {
+    if (gp_nvtx_enter()) {
         nvtx_pop(domain);
         gp_thread_leave();
     }

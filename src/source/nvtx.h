@@ -8,7 +8,12 @@
 #ifndef GP_SOURCE_NVTX_H
 #define GP_SOURCE_NVTX_H
 
+#include <stdbool.h>
+
 /* Events can be written from here on; what NVTX says before is not kept.  Called by inject/, once. */
 void gp_nvtx_start(void);
+
+/* gp_thread_enter, after gp_nvtx_start. */
+bool gp_nvtx_enter(void);
 
 #endif

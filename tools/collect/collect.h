@@ -30,6 +30,7 @@ struct gp_device_view { /* one device of one process, as published */
     struct gp_wire_device wire;                        /* validated copy: the statistics */
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS]; /* by row of the process's table; validated copy */
     struct gp_wire_framework framework;                /* name "": none reports its blocks here; validated copy */
+    struct gp_wire_framework heaps;                    /* the same of sub-allocators with NVTX */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for

@@ -42,6 +42,15 @@ static bool framework_good(const struct gp_wire_framework *framework)
     return numbers_good(numbers, sizeof(numbers) / sizeof(numbers[0]), -OWNER_MOST);
 }
 
+static bool framework_take(struct gp_wire_framework *view, const struct gp_wire_framework *framework)
+{
+    if (!framework_good(framework))
+        return false;
+    *view = *framework;
+    gp_text_clean(view->name, sizeof(view->name), framework->name, sizeof(framework->name));
+    return true;
+}
+
 static int owners_wrong(struct gp_process *process, const char *what)
 {
     snprintf(process->problem, sizeof(process->problem), "owners: %s", what);
@@ -67,11 +76,9 @@ int gp_owners_take(const struct gp_wire_owners *owners, struct gp_process *proce
         memcpy(device->owners, owners->values[device->index], sizeof(device->owners));
         if (device->index == (int)GP_WIRE_HOST)
             continue;
-        if (!framework_good(&owners->frameworks[device->index]))
+        if (!framework_take(&device->framework, &owners->frameworks[device->index]) ||
+            !framework_take(&device->heaps, &owners->heaps[device->index]))
             return owners_wrong(process, "a framework's number is too large");
-        device->framework = owners->frameworks[device->index];
-        gp_text_clean(device->framework.name, sizeof(device->framework.name), owners->frameworks[device->index].name,
-                      sizeof(device->framework.name));
     }
     return 0;
 }

@@ -35,6 +35,7 @@ static const char *const lost_names[GP_LOSTS] = {
     [GP_LOST_MISSED_FREE] = "missed_free", [GP_LOST_FRAMES] = "frames_full",
     [GP_LOST_FAILURE] = "failures_full",   [GP_LOST_LEGACY] = "legacy",
     [GP_LOST_DEVICE] = "device_unknown",   [GP_LOST_UNSENT] = "unsent",
+    [GP_LOST_ANNOTATION] = "annotation",
 };
 
 static const char *const event_names[GP_EVENT_TYPES] = {

@@ -73,6 +73,14 @@ static void framework_print(FILE *out, const struct gp_wire_framework *f)
                 f->allocated_differs, f->reserved_differs, f->events);
 }
 
+/* They name no totals of their own that ours could be compared with. */
+static void heaps_print(FILE *out, const struct gp_wire_framework *f)
+{
+    if (f->name[0])
+        fprintf(out, "    %s: %" PRId64 " blocks in %" PRId64 " segments that sub-allocators describe\n", f->name,
+                f->blocks, f->segments);
+}
+
 static void device_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
@@ -95,6 +103,7 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
     kinds_print(out, d);
     owners_print(out, process, device);
     framework_print(out, &device->framework);
+    heaps_print(out, &device->heaps);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",
                 gp_size_text(text, device->untracked_bytes));
