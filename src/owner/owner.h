@@ -5,8 +5,8 @@
  *
  * The owner is the first object on the stack that does more than pass requests on: not the
  * driver, its runtime, CUPTI, the C library, a foreign-function interface or gpuprof itself. A
- * library that is linked with the static runtime owns its memory. The stack is read by the objects' unwind tables, without names, so this costs some
- * 100 ns and is always on.
+ * library that is linked with the static runtime owns its memory. The stack is read by the objects'
+ * unwind tables, without names, so this costs some 100 ns and is always on.
  */
 #ifndef GP_OWNER_OWNER_H
 #define GP_OWNER_OWNER_H
@@ -34,8 +34,9 @@ uint8_t gp_owner_named(const char *owner, const char *library);
 unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS]);
 
 /* Sets a function that gp_owner_here calls, on the application's thread and with no lock held,
- * after it noticed that objects were loaded or unloaded, before it answers. */
-void gp_owner_on_change(void (*changed)(void));
+ * after it noticed that objects were loaded or unloaded, before it answers to any thread. False:
+ * it is called again at the next allocation. */
+void gp_owner_on_change(bool (*changed)(void));
 
 /* From now on a driver allocation with a return address in an object whose file name starts with
  * `prefix` is a segment. prefix: constant text; NULL: no longer. */

@@ -59,6 +59,9 @@ static const struct framework_case cases[] = {
     ROW("uncached", "unsigned-lazy", .when = "late", .source = "hooks", .setting = "PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
     ROW("fork", "unsigned-now"),                ROW("fork", "unsigned-lazy", .when = "late"),               ROW("fork", "unsigned-now", .source = "hooks"),
     ROW("throw", "unsigned-now"),               ROW("throw", "unsigned-lazy", .when = "late"),              ROW("throw", "unsigned-now-noplt"),
+    /* Loaded again elsewhere; and an allocation while the loader relocates it. */
+    ROW("again", "unsigned-now"),               ROW("again", "unsigned-lazy"),                              ROW("again", "old-now", .source = "hooks"),
+    ROW("early", "unsigned-now-early"),         ROW("early", "unsigned-now-norelro-early"),                 ROW("early", "unsigned-lazy-early"),
     ROW("walk", "unsigned-now", .source = "hooks"), ROW("walk", "unsigned-lazy", .when = "late", .source = "hooks"),
 };
 /* clang-format on */
