@@ -170,17 +170,17 @@ static bool page_writable(uint64_t *slot)
                    FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_NE, 0)) >= 0;
 }
 
-/* A page that stays writable belongs to an object without protection, or to another tool that
- * replaces slots and leaves them so. No loader takes this long for one object. */
+/* No loader takes this long for one object. A page that stays writable longer belongs to another
+ * tool that replaces slots and leaves them so; a slot that stays empty belongs to a weak symbol. */
 #define SLOT_PATIENCE_NS 1000000000ull
 
-static bool slot_too_early(uint64_t *slot, struct gp_slot_import *import)
+static bool slot_patience(struct gp_slot_import *import)
 {
-    if (!page_writable(slot))
-        return false;
     if (!import->early_ns)
         import->early_ns = gp_clock_ns();
-    return gp_clock_ns() - import->early_ns < SLOT_PATIENCE_NS;
+    bool patient = gp_clock_ns() - import->early_ns < SLOT_PATIENCE_NS;
+    import->early += patient;
+    return patient;
 }
 
 static bool slot_read_only(const struct image *image, const uint64_t *slot)
@@ -207,13 +207,14 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_sl
     import->slots++;
     if (value == (uint64_t)(uintptr_t)import->replacement)
         return;
-    bool read_only = slot_read_only(image, slot);
-    if ((value < image->low && value < image->high - image->low) || (read_only && slot_too_early(slot, import))) {
-        import->early++; /* not relocated yet, or its neighbours are not */
+    if (value < image->low && value < image->high - image->low) {
+        slot_patience(import); /* not relocated yet */
         return;
     }
-    import->early_ns = 0;
-    if (!slot_write(slot, import->replacement, read_only && !page_writable(slot)))
+    bool read_only = slot_read_only(image, slot), writable = read_only && page_writable(slot);
+    if (writable && slot_patience(import))
+        return; /* its neighbours are not relocated yet */
+    if (!slot_write(slot, import->replacement, read_only && !writable))
         import->refused++;
 }
 
@@ -257,5 +258,8 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
     for (unsigned n = 0; n < count; n++)
         if (!imports[n].found)
             __atomic_store_n(&imports[n].x_original, NULL, __ATOMIC_RELAXED);
-    return gp_loader_look(replace_visit, &replace);
+    bool looked = gp_loader_look(replace_visit, &replace);
+    for (unsigned n = 0; n < count; n++)
+        imports[n].early_ns = imports[n].early ? imports[n].early_ns : 0;
+    return looked;
 }
