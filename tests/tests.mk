@@ -114,10 +114,15 @@ $(B)/tests/framework/%/libc10_cuda.so: tests/framework/c10_cuda.c $(B)/tests/fra
 	$(call say,SHLIB,$@)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $< -L$(@D) -lc10 -L$(SIMD) $(if $(call frameworkword,rt),-lcudart) -lcuda \
 	    -lpthread -Wl,-rpath,'$$ORIGIN',--allow-shlib-undefined
+ENGINE := $(B)/tests/framework/libengine.so
+$(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
+	$(call say,SHLIB,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -Wl,--exclude-libs,ALL -lcudart_static -ldl -lpthread
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -Itests -fexceptions
-$(B)/tests/programs/framework: | $(FRAMEWORK)
+$(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 # Makes the pages that tests/web opens in a browser.
 MKREPORT := $(B)/tests/web/mkreport

@@ -62,6 +62,7 @@ static const struct framework_case cases[] = {
     /* Loaded again elsewhere; and an allocation while the loader relocates it. */
     ROW("again", "unsigned-now"),               ROW("again", "unsigned-lazy"),                              ROW("again", "old-now", .source = "hooks"),
     ROW("early", "unsigned-now-early"),         ROW("early", "unsigned-now-norelro-early"),                 ROW("early", "unsigned-lazy-early"),
+    ROW("owners", "unsigned-now"),              ROW("owners", "unsigned-lazy", .when = "late", .source = "hooks"),
     ROW("walk", "unsigned-now", .source = "hooks"), ROW("walk", "unsigned-lazy", .when = "late", .source = "hooks"),
 };
 /* clang-format on */
@@ -313,4 +314,52 @@ Test(framework, an_uncached_framework_allocates)
     HELD(FRAMEWORK("events"), -77);
     cr_expect_eq(json_at(held_owner(&held, "pytorch"), "allocated_bytes", -1), 7 * MIB);
     held_end(&held);
+}
+
+static void held_owns(const struct framework_held *held, const char *name, long long reserved, long long allocated,
+                      long long live)
+{
+    const json_t *owner = held_owner(held, name);
+
+    cr_assert_not_null(owner, "no owner %s", name);
+    cr_expect_eq(json_at(owner, "reserved_bytes", -1), reserved, "%s: %lld", name,
+                 json_at(owner, "reserved_bytes", -1));
+    cr_expect_eq(json_at(owner, "allocated_bytes", -1), allocated, "%s: %lld", name,
+                 json_at(owner, "allocated_bytes", -1));
+    cr_expect_eq(json_at(owner, "live", -1), live, "%s: %lld", name, json_at(owner, "live", -1));
+}
+
+/* The framework, a library with the static runtime inside, and the program, which also has memory of a pool and
+ * managed memory, which no total counts. Our own cache and the pool's reserve are of no library. Together: all. */
+Test(framework, owners_add_up_to_the_device)
+{
+    static const char *const keys[][2] = {{"reserved_bytes", "devices/0/stats/reserved_bytes.all.current"},
+                                          {"allocated_bytes", "devices/0/stats/allocated_bytes.all.current"},
+                                          {"live", "devices/0/stats/allocation.all.current"}};
+    static const char *const sources[] = {NULL, "hooks"};
+
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        struct framework_held held;
+        const json_t *shared;
+        held_start(&held, &(struct framework_case)ROW("owners", "unsigned-now", .source = sources[i]));
+        held_owns(&held, "pytorch", 32 * MIB, MIB, 1);
+        held_owns(&held, "libengine.so", 5 * MIB, 5 * MIB, 1);
+        held_owns(&held, "program", 3 * MIB, (3 + 11) * MIB, 2);
+        shared = held_owner(&held, "shared");
+        cr_expect_eq(json_at(shared, "allocated_bytes", -1), 13 * MIB);
+        cr_expect_geq(json_at(shared, "reserved_bytes", -1), (13 + 11) * MIB);
+        cr_expect(json_is_null(json_object_get(shared, "reserved_peak_bytes")));
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+            const json_t *device = json_array_get(json_object_get(held.process, "devices"), 0), *owner;
+            long long sum = 0;
+            size_t n;
+            json_array_foreach(json_object_get(device, "owners"), n, owner)
+            {
+                sum += json_at(owner, keys[k][0], -1);
+                cr_expect_geq(json_at(owner, keys[k][0], -1), 0);
+            }
+            HELD(keys[k][1], sum);
+        }
+        held_end(&held);
+    }
 }

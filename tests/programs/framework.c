@@ -191,6 +191,35 @@ static void mode_others(void)
     CHECK(cuMemPoolTrimTo(pool, 0));
 }
 
+/* Memory of each owner, of each kind. */
+static void mode_owners(void)
+{
+    void *(*engine_alloc)(size_t) = NULL;
+    CUdeviceptr pooled = 0, managed = 0;
+    void *engine, *block;
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s/../libengine.so", folder);
+    engine = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (engine == NULL) {
+        printf("no engine: %s\n", dlerror());
+        return;
+    }
+    *(void **)&engine_alloc = dlsym(engine, "engine_alloc");
+    program_alloc(3 * MIB);
+    CHECK(engine_alloc(5 * MIB) == NULL);
+    block = x_torch_alloc(0, 30 * MIB);
+    x_torch_alloc(0, MIB);
+    x_torch_free(0, block);
+    CHECK(cuMemAllocManaged(&managed, 7 * MIB, CU_MEM_ATTACH_GLOBAL));
+    CHECK(cuMemAllocAsync(&pooled, 11 * MIB, NULL));
+    CHECK(cuStreamSynchronize(NULL));
+    if (is_profiled) {
+        void *ours = NULL;
+        CHECK(api_gpuprof_alloc(&ours, 13 * MIB, 0, NULL));
+    }
+}
+
 /* One failure that is answered by freeing the cache; then one that is not, and is an out of memory. */
 static void mode_oom(void)
 {
@@ -397,7 +426,7 @@ int main(int count, char **arguments)
                  {"lie", mode_lie, 0},           {"peaks", mode_peaks, 0},
                  {"uncached", mode_uncached, 0}, {"fork", mode_fork, 0},
                  {"again", mode_again, 0},       {"throw", mode_throw, 0},
-                 {"early", mode_early, 1}};
+                 {"early", mode_early, 1},       {"owners", mode_owners, 0}};
     int is_late = count > 3 && strcmp(arguments[3], "late") == 0;
 
     if (count < 3) {
