@@ -70,7 +70,7 @@ static const struct framework_case cases[] = {
 /* argv and env point into these. */
 struct framework_run {
     char folder[4096], preload[8192];
-    const char *argv[6], *env[4];
+    const char *argv[6], *env[5];
     struct spawn_options options;
 };
 
@@ -142,7 +142,7 @@ static void held_look(struct framework_held *held)
     cr_assert_not_null(held->process, "%s", diff.text);
 }
 
-static void held_start(struct framework_held *held, const struct framework_case *one)
+static void held_start_as(struct framework_held *held, const struct framework_case *one, bool is_injected)
 {
     char setting[96];
     int used = 0;
@@ -155,7 +155,8 @@ static void held_start(struct framework_held *held, const struct framework_case 
         used++;
     }
     held->run.env[used] = setting;
-    held->run.options.want_library = held->run.options.want_hold = true;
+    held->run.options.want_library = is_injected;
+    held->run.options.want_hold = true;
     cr_assert_eq(spawn_start(&held->spawn, &held->run.options), 0);
     cr_assert_eq(spawn_wait_held(&held->spawn, 1), 0);
     held_look(held);
@@ -174,6 +175,11 @@ static void held_end(struct framework_held *held)
     spawn_result_free(&result);
     json_decref(held->process);
     json_decref(held->ledger);
+}
+
+static void held_start(struct framework_held *held, const struct framework_case *one)
+{
+    held_start_as(held, one, true);
 }
 
 static long long held_at(const struct framework_held *held, const char *path)
@@ -362,4 +368,23 @@ Test(framework, owners_add_up_to_the_device)
         }
         held_end(&held);
     }
+}
+
+/* gpuprof comes when blocks are there: their bytes count, their number is not known. */
+Test(framework, blocks_from_before_leave_with_their_bytes)
+{
+    static char library[4200];
+    struct framework_held held;
+
+    snprintf(library, sizeof(library), "GPUPROF_TEST_LIBRARY=%s", path_library());
+    held_start_as(&held, &(struct framework_case)ROW("before", "unsigned-now", .setting = library), false);
+    HELD(FRAMEWORK("allocated_bytes"), 64 * MIB);
+    HELD(FRAMEWORK("allocated_differs"), 0);
+    HELD(FRAMEWORK("blocks"), 1);
+    HELD(FRAMEWORK("segments"), 1);
+    HELD("devices/0/stats/allocated_bytes.all.current", 64 * MIB);
+    HELD("devices/0/stats/allocated_bytes.all.peak", 67 * MIB);
+    HELD("devices/0/stats/allocation.all.current", 1);
+    HELD("lost/unknown_free", 0);
+    held_end(&held);
 }
