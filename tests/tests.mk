@@ -96,8 +96,33 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
+# Stand-ins for two libraries of PyTorch, in one folder for each way to build and link them: the names' age, and words
+# that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated).
+FRAMEWORK_LINKS := now lazy now-norelro lazy-norelro now-noplt lazy-noplt now-norelro-noplt lazy-norelro-noplt now-rt now-early \
+    now-norelro-early lazy-early
+FRAMEWORK := $(patsubst %,$(B)/tests/framework/%/libc10_cuda.so,$(addprefix unsigned-,$(FRAMEWORK_LINKS)) \
+    $(foreach age,old signed,$(age)-now $(age)-lazy-norelro))
+frameworkword = $(filter $1,$(subst -, ,$*))
+frameworklink = -shared -fPIC -fexceptions -Itests -Wl,-soname,$(@F) -DSPELLING_$(firstword $(subst -, ,$*)) \
+    -Wl,-z,$(if $(call frameworkword,now),now,lazy) -Wl,-z,$(if $(call frameworkword,norelro),norelro,relro) \
+    $(if $(call frameworkword,noplt),-fno-plt) $(if $(call frameworkword,rt),-DRUNTIME) $(if $(call frameworkword,early),-DEARLY)
+$(B)/tests/framework/%/libc10.so: tests/framework/c10.c $(STAMP)
+	$(call say,SHLIB,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $<
+$(B)/tests/framework/%/libc10_cuda.so: tests/framework/c10_cuda.c $(B)/tests/framework/%/libc10.so $(STAMP) | $(SIM)
+	$(call say,SHLIB,$@)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $< -L$(@D) -lc10 -L$(SIMD) $(if $(call frameworkword,rt),-lcudart) -lcuda \
+	    -lpthread -Wl,-rpath,'$$ORIGIN',--allow-shlib-undefined
+ENGINE := $(B)/tests/framework/libengine.so
+$(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
+	$(call say,SHLIB,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -Wl,--exclude-libs,ALL -lcudart_static -ldl -lpthread
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
+$(B)/tests/programs/framework: PROGRAM_CFLAGS += -Itests -fexceptions
+$(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
 # Makes the pages that tests/web opens in a browser.
@@ -107,9 +132,10 @@ $(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
 $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += $(NO_RED_ZONE)
-# The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h.
+# The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h, and no
+# stand-ins for PyTorch (tests/framework).
 ifdef ROOT
-ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c,$(wildcard tests/programs/*.c)))
+ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c,$(wildcard tests/programs/*.c)))
 .PHONY: root-programs
 root-programs: $(ROOT_PROGRAMS)
 ROOT_LIB := $(ROOT)/usr/lib/$(TARGET)
@@ -133,6 +159,6 @@ $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
 SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
-testtools: $(PRELOADS) $(MKREPORT) $(SERVE)
+testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(SERVE)
 # Write the rows of the tables themselves, and know how arguments are encoded.
 $(B)/obj/tests/integration/test_deaths.o $(B)/obj/tests/integration/test_bpf.o: TEST_CFLAGS += -Ibpf

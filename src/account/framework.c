@@ -61,7 +61,8 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
-static void framework_alloc(const struct gp_framework_event *event, uint8_t owner)
+/* Both return by how much the number of known blocks changes. */
+static int framework_alloc(const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record old, record = {
                               .key = event->address,
@@ -80,9 +81,10 @@ static void framework_alloc(const struct gp_framework_event *event, uint8_t owne
     if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
         gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
     gp_event_record(GP_EVENT_ALLOC, &record, 0);
+    return status == 0;
 }
 
-static void framework_free(const struct gp_framework_event *event, uint8_t owner)
+static int framework_free(const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
@@ -99,6 +101,7 @@ static void framework_free(const struct gp_framework_event *event, uint8_t owner
         move.class_bytes = INT64_MAX; /* as framework_baseline counted it */
     gp_account_move(event->device, GP_SUB, &move);
     gp_event_record(GP_EVENT_FREE, &record, 0);
+    return -known;
 }
 
 void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner)
@@ -110,12 +113,9 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
     if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
         framework_baseline(framework, event, owner);
     count_add(&framework->x_events);
-    if (event->bytes > 0)
-        framework_alloc(event, owner);
-    else
-        framework_free(event, owner);
+    int blocks = event->bytes > 0 ? framework_alloc(event, owner) : framework_free(event, owner);
     word_add(&framework->x_allocated_bytes, event->bytes);
-    word_add(&framework->x_blocks, event->bytes > 0 ? 1 : -1);
+    word_add(&framework->x_blocks, blocks);
     framework_compare(framework, event);
     if (GP_UNLIKELY(__atomic_load_n(&framework->x_failing, __ATOMIC_RELAXED)))
         __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);

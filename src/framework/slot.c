@@ -4,11 +4,14 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "framework/slot.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/loader.h"
 #include <elf.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -131,23 +134,65 @@ static void *image_define(const struct image *image, const char *name)
     return NULL;
 }
 
+struct replace {
+    struct gp_slot_import *imports;
+    unsigned count;
+};
+
+/* Looks at each object, also when a definition is known: its object may have been unloaded and
+ * loaded again elsewhere. */
 static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct gp_slot_import *import = arg;
+    const struct replace *replace = arg;
     struct image image;
     (void)size;
-    if (image_read(&image, info) && image_is(&image, import->definer))
-        import->x_original = image_define(&image, import->name);
-    return import->x_original != NULL;
+    if (!image_read(&image, info))
+        return 0;
+    for (unsigned n = 0; n < replace->count; n++) {
+        struct gp_slot_import *import = &replace->imports[n];
+        void *original = image_is(&image, import->definer) ? image_define(&image, import->name) : NULL;
+        if (original && !import->found) {
+            import->found = true;
+            __atomic_store_n(&import->x_original, original, __ATOMIC_RELAXED);
+        }
+    }
+    return 0;
 }
 
 /* ---- the slots ----------------------------------------------------------------------------------------------------- */
 
-static bool slot_write(const struct image *image, uint64_t *slot, void *function)
+/* Asks the kernel, without a change of memory or protection: it adds 0 to a word and wakes no
+ * thread. The loader may make the page read-only at any moment, so a write here could fault. */
+static bool page_writable(uint64_t *slot)
+{
+    uint32_t none = 0;
+    return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 1, NULL, slot,
+                   FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_NE, 0)) >= 0;
+}
+
+/* No loader takes this long for one object. A page that stays writable longer belongs to another
+ * tool that replaces slots and leaves them so; a slot that stays empty belongs to a weak symbol. */
+#define SLOT_PATIENCE_NS 1000000000ull
+
+static bool slot_patience(struct gp_slot_import *import)
+{
+    if (!import->early_ns)
+        import->early_ns = gp_clock_ns();
+    bool patient = gp_clock_ns() - import->early_ns < SLOT_PATIENCE_NS;
+    import->early += patient;
+    return patient;
+}
+
+static bool slot_read_only(const struct image *image, const uint64_t *slot)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)slot & ~(page - 1);
     /* The loader protects whole pages of the range. */
-    bool read_only = at >= (image->relro_low & ~(page - 1)) && at < (image->relro_high & ~(page - 1));
+    return at >= (image->relro_low & ~(page - 1)) && at < (image->relro_high & ~(page - 1));
+}
+
+static bool slot_write(uint64_t *slot, void *function, bool read_only)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)slot & ~(page - 1);
     if (read_only && mprotect((void *)(uintptr_t)at, page, PROT_READ | PROT_WRITE) != 0)
         return false;
     /* The program's load of the slot does not order anything after it, but its call depends on the
@@ -162,16 +207,16 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_sl
     import->slots++;
     if (value == (uint64_t)(uintptr_t)import->replacement)
         return;
-    if (value < image->low && value < image->high - image->low)
-        return; /* not relocated yet */
-    if (!slot_write(image, slot, import->replacement))
+    if (value < image->low && value < image->high - image->low) {
+        slot_patience(import); /* not relocated yet */
+        return;
+    }
+    bool read_only = slot_read_only(image, slot), writable = read_only && page_writable(slot);
+    if (writable && slot_patience(import))
+        return; /* its neighbours are not relocated yet */
+    if (!slot_write(slot, import->replacement, read_only && !writable))
         import->refused++;
 }
-
-struct replace {
-    struct gp_slot_import *imports;
-    unsigned count;
-};
 
 static void image_replace(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes,
                           struct gp_slot_import *import)
@@ -205,9 +250,16 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
 {
     struct replace replace = {imports, count};
     for (unsigned n = 0; n < count; n++) {
-        imports[n].slots = imports[n].refused = 0;
-        if (!imports[n].x_original && !gp_loader_look(define_visit, &imports[n]))
-            return false;
+        imports[n].slots = imports[n].refused = imports[n].early = 0;
+        imports[n].found = false;
     }
-    return gp_loader_look(replace_visit, &replace);
+    if (!gp_loader_look(define_visit, &replace))
+        return false;
+    for (unsigned n = 0; n < count; n++)
+        if (!imports[n].found)
+            __atomic_store_n(&imports[n].x_original, NULL, __ATOMIC_RELAXED);
+    bool looked = gp_loader_look(replace_visit, &replace);
+    for (unsigned n = 0; n < count; n++)
+        imports[n].early_ns = imports[n].early ? imports[n].early_ns : 0;
+    return looked;
 }

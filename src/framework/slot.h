@@ -6,8 +6,9 @@
  * A slot holds the function's address, if it was bound when its object was loaded or has been
  * called since; or an address inside its own object, which resolves it at the first call; or a
  * small number, while another thread relocates the object. The last kind is left alone until the
- * next call. A thread inside the resolver may overwrite a replaced slot with the original, so each
- * call checks all slots again.
+ * next call, and so is a slot that will be made read-only and is not yet: if the page were made
+ * read-only here, the loader would fault when it relocates the rest. A thread inside the resolver
+ * may overwrite a replaced slot with the original, so each call checks all slots again.
  */
 #ifndef GP_FRAMEWORK_SLOT_H
 #define GP_FRAMEWORK_SLOT_H
@@ -21,9 +22,13 @@ struct gp_slot_import {
     const char *definer, *importer; /* file names of the objects that define it and import it start so */
     void *x_original;               /* the definition; set before the first slot is replaced */
     uint32_t slots, refused;        /* slots that were found by the last call; slots that could not be written */
+    uint32_t early;                 /* that must be looked at again, whether or not objects change */
+    uint64_t early_ns;              /* private: since when such a page is writable */
+    bool found;                     /* private: during a look */
 };
 
-/* Looks through all loaded objects for each import and replaces its slots. Runs under the loader's
+/* Looks through all loaded objects for each import, whose definition may have moved since the last
+ * look, and replaces its slots. Runs under the loader's
  * lock, so that no object is unmapped meanwhile; calls mprotect for slots that were made read-only,
  * and makes them read-only again. False: the process is forking, and nothing was
  * done. One thread at a time. */

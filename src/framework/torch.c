@@ -58,7 +58,8 @@ static uint8_t owner; /* PyTorch's row; set before the first slot is replaced */
 /* One of two imports exists in a version. */
 static void *original(unsigned one, unsigned other)
 {
-    return imports[one].x_original ? imports[one].x_original : imports[other].x_original;
+    void *found = __atomic_load_n(&imports[one].x_original, __ATOMIC_RELAXED);
+    return found ? found : __atomic_load_n(&imports[other].x_original, __ATOMIC_RELAXED);
 }
 
 static void torch_block(void *pointer, int64_t bytes, int64_t allocated, int64_t reserved, struct torch_device device)
@@ -107,18 +108,23 @@ static bool torch_uncached(void)
     return getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL;
 }
 
-static void torch_find(void)
+/* False: slots must be looked at again at the next allocation. */
+static bool torch_find(void)
 {
     static bool told;
-    uint32_t slots = 0, refused = 0;
+    uint32_t slots = 0, refused = 0, early = 0;
     gp_lock_take(&lock);
     if (!owner)
         owner = gp_owner_named("pytorch", "libc10_cuda.so");
-    if (gp_slots_replace(imports, TORCH_IMPORTS))
-        for (unsigned i = 0; i < TORCH_IMPORTS; i++) {
-            slots += i <= TORCH_REPORT_OLD ? imports[i].slots : 0;
-            refused += imports[i].refused;
-        }
+    if (!gp_slots_replace(imports, TORCH_IMPORTS)) {
+        gp_lock_give(&lock);
+        return false;
+    }
+    for (unsigned i = 0; i < TORCH_IMPORTS; i++) {
+        slots += i <= TORCH_REPORT_OLD ? imports[i].slots : 0;
+        refused += imports[i].refused;
+        early += imports[i].early;
+    }
     bool seen = slots && !refused && !torch_uncached();
     if (seen)
         gp_feed_framework_start("pytorch");
@@ -131,6 +137,7 @@ static void torch_find(void)
         told = true;
     }
     gp_lock_give(&lock);
+    return !early;
 }
 
 void gp_framework_start(void)

@@ -31,7 +31,7 @@ static struct gp_wire_owner rows[GP_WIRE_OWNERS];
 static unsigned row_count;
 
 static bool started; /* constant after start */
-static void (*x_changed)(void);
+static bool (*x_changed)(void);
 static const char *x_segment_prefix;
 
 /* ---- the table of owners ---------------------------------------------------------------------------------------- */
@@ -78,24 +78,24 @@ unsigned gp_owner_rows(struct gp_wire_owner out[GP_WIRE_OWNERS])
 
 /* ---- the list of objects ---------------------------------------------------------------------------------------- */
 
+/* Threads that come meanwhile do the same work again. They must not answer before `changed` is
+ * through: a segment that they count as a plain allocation would be counted twice. */
 static GP_COLD void owner_refresh(uint64_t generation)
 {
     gp_lock_take(&lock);
-    if (x_generation != generation) {
-        /* Odd before any entry changes: the exchange is a full barrier; pairs with [owner.A]. */
-        __atomic_exchange_n(&x_turn, x_turn + 1, __ATOMIC_SEQ_CST);
-        int count = gp_object_list(objects);
-        GP_TESTPOINT("owner.listed");
-        if (count >= 0)
-            object_count = (unsigned)count;
-        /* [owner.R] release: the entries; pairs with the reader's second load. */
-        __atomic_store_n(&x_turn, x_turn + 1, __ATOMIC_RELEASE);
-        __atomic_store_n(&x_generation, count < 0 ? UINT64_MAX : generation, __ATOMIC_RELAXED);
-    }
+    /* Odd before any entry changes: the exchange is a full barrier; pairs with [owner.A]. */
+    __atomic_exchange_n(&x_turn, x_turn + 1, __ATOMIC_SEQ_CST);
+    int count = gp_object_list(objects);
+    GP_TESTPOINT("owner.listed");
+    if (count >= 0)
+        object_count = (unsigned)count;
+    /* [owner.R] release: the entries; pairs with the reader's second load. */
+    __atomic_store_n(&x_turn, x_turn + 1, __ATOMIC_RELEASE);
     gp_lock_give(&lock);
-    void (*changed)(void) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
-    if (changed)
-        changed();
+    bool (*changed)(void) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
+    if ((changed && !changed()) || count < 0)
+        generation = UINT64_MAX;
+    __atomic_store_n(&x_generation, generation, __ATOMIC_RELEASE);
 }
 
 /* Under the lock. An object without a known name owns under its own, without the version:
@@ -153,7 +153,7 @@ struct gp_owner gp_owner_here(void)
         return (struct gp_owner){GP_OWNER_UNKNOWN, false};
     unsigned n = gp_stack_native(pcs, OWNER_FRAMES, &more);
     uint64_t generation = gp_stack_generation();
-    if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_RELAXED)))
+    if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
         owner_refresh(generation);
     const char *segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
     do {
@@ -171,7 +171,7 @@ struct gp_owner gp_owner_here(void)
     return (struct gp_owner){answer.pc ? answer.row : GP_OWNER_UNKNOWN, answer.segment};
 }
 
-void gp_owner_on_change(void (*changed)(void))
+void gp_owner_on_change(bool (*changed)(void))
 {
     __atomic_store_n(&x_changed, changed, __ATOMIC_RELEASE);
 }

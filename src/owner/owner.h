@@ -34,8 +34,9 @@ uint8_t gp_owner_named(const char *owner, const char *library);
 unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS]);
 
 /* Sets a function that gp_owner_here calls when it notices that objects were loaded or unloaded. It
- * runs on the application's thread, with no lock held, before gp_owner_here returns. */
-void gp_owner_on_change(void (*changed)(void));
+ * runs on the application's thread, with no lock held, before gp_owner_here returns to any thread.
+ * If it returns false, it is called again at the next allocation. */
+void gp_owner_on_change(bool (*changed)(void));
 
 /* From now on a driver allocation is a segment if its stack has an object whose file name starts with
  * `prefix`, a constant string. NULL ends this. */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * c10.h: what the stand-ins for PyTorch's libc10.so (c10.c) and libc10_cuda.so (c10_cuda.c) export, for each other
+ * and for the programs that open them.
+ */
+#ifndef GP_TEST_FRAMEWORK_C10_H
+#define GP_TEST_FRAMEWORK_C10_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* PyTorch's names for its functions, without the types of the totals. */
+#define C10_REPORT "_ZN3c1027reportMemoryUsageToProfilerEPvl"
+#define C10_OOM    "_ZN3c1027reportOutOfMemoryToProfilerEl"
+
+struct c10_device {
+    int8_t type, index;
+};
+#define C10_CUDA 1
+
+/* libc10: the arguments of the last call of either function, and how often each was called. */
+struct c10_seen {
+    void *pointer;
+    int64_t bytes, allocated, reserved;
+    struct c10_device device;
+    uint64_t reports, ooms;
+};
+extern struct c10_seen c10_seen;
+/* libc10: called last in both functions, if set; it may unwind the stack. */
+extern void (*c10_thrower)(void);
+
+/* libc10_cuda: a small caching allocator. Segments: 2 MiB for blocks up to 1 MiB, 20 MiB for those up to 10 MiB,
+ * else as large as the block. Blocks are multiples of 512 bytes. */
+struct torch_stats {
+    int64_t allocated, allocated_peak, reserved, reserved_peak, blocks, segments, retries, ooms;
+};
+struct torch_conf {
+    int expandable; /* segments come from cuMemCreate */
+    int uncached;   /* each block comes from the driver, and nothing is reported */
+    int64_t lie;    /* bytes by which the reported total of allocated bytes is wrong */
+};
+/* Built with EARLY: the function whose address the program left at this address is called while the loader relocates
+ * libc10_cuda. */
+#define TORCH_EARLY 0x200000000ul
+
+#define TORCH_ROWS(_row)                                                                                               \
+    _row(void, torch_configure, (const struct torch_conf *conf))                                                       \
+        _row(void *, torch_alloc, (int device, size_t bytes)) /* NULL: out of memory */                                \
+        _row(void, torch_free, (int device, void *pointer)) _row(void, torch_empty_cache, (int device))                \
+            _row(void, torch_stats, (int device, struct torch_stats *out)) _row(void, torch_reset_peaks, (int device))
+#define TORCH_ROW(_result, _name, _params) _result _name _params;
+TORCH_ROWS(TORCH_ROW)
+#undef TORCH_ROW
+
+#endif
