@@ -16,7 +16,7 @@
 #include <cuda.h>
 
 #include "api.h"
-#include "framework/c10.h"
+#include "../framework/c10.h"
 
 #define BLOCKS 64
 

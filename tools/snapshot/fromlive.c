@@ -22,16 +22,15 @@ struct gp_snap_live {
 static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *head, uint64_t address)
 {
     bool ours = head->flags & GPUPROF_OURS;
-    gp_snap_segment(live->snap,
-                    &(struct gp_snap_segment){
-                        .address = address,
-                        .stream = head->stream,
-                        .pool = head->pool,
-                        .device = head->device,
-                        .site = head->site,
-                        .small = head->flags & GPUPROF_SMALL || (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
-                        .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
-                    });
+    gp_snap_segment(live->snap, &(struct gp_snap_segment){
+                                    .address = address,
+                                    .stream = head->stream,
+                                    .pool = head->pool,
+                                    .device = head->device,
+                                    .site = head->site,
+                                    .small = head->flags & GPUPROF_SMALL || (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
+                                    .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
+                                });
 }
 
 static void live_block(struct gp_snap_live *live, const struct gp_wire_extent *piece)
