@@ -15,8 +15,8 @@
 
 #include <cuda.h>
 
-#include "api.h"
 #include "../framework/c10.h"
+#include "api.h"
 
 #define BLOCKS 64
 
