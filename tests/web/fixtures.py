@@ -44,6 +44,17 @@ class Sites:
         return len(self.rows) - 1
 
 
+def owners_of(at_peak, sites):
+    """The rows of the peak by owner."""
+    sums = {}
+    for (site, _), (size, count) in at_peak.items():
+        frames = sites.rows[site]["frames"]
+        owner = "nccl" if frames and frames[0]["module"].startswith("libnccl") else "pytorch" if frames else "unknown"
+        row = sums.setdefault(owner, dict(owner=owner, bytes=0, count=0))
+        row["bytes"], row["count"] = row["bytes"] + size, row["count"] + count
+    return sorted(sums.values(), key=lambda row: -row["bytes"])
+
+
 class Device:
     """Runs events (time, site, kind, bytes; negative: a free) and computes the device's part of the document."""
 
@@ -133,7 +144,7 @@ class Device:
             "reserved_peak_bytes": top, "reserved_end_bytes": top,
             "series": {"allocated": allocated, "reserved": reserved,
                        "kinds": {k: self.series(lambda e, k=k: e[3] if e[2] == k else 0) for k in kinds}},
-            "peak": {"time_ns": peak_t, "bytes": peak,
+            "peak": {"time_ns": peak_t, "bytes": peak, "owners": owners_of(at_peak, sites),
                      "parts": [dict(site=s, kind=k, bytes=b, count=c) for (s, k), (b, c) in
                                sorted(at_peak.items(), key=lambda i: -i[1][0]) if b]},
             "fragmentation": {"utilisation": round(peak / top, 4) if top else None,
@@ -360,6 +371,8 @@ def hostile():
         device["series"]["kinds"] = {(ATTACKS[0] if k == "vmm" else k): v for k, v in device["series"]["kinds"].items()}
         for row in device["bill"]["rows"]:
             row["what"] = attack()
+        for row in device["peak"]["owners"]:
+            row["owner"] = attack()
     for suspect in document["leaks"]["suspects"]:
         suspect.update(function=attack(), file=attack())
     for mark in document["marks"]:

@@ -87,6 +87,13 @@ def size(value):
     return f"{value:.{places}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[unit]}"
 
 
+def owners_wanted(peak):
+    owners = peak.get("owners", [])
+    if all(o["owner"] == "unknown" for o in owners):
+        return None
+    return [[o["owner"], js(o["bytes"]), o["bytes"] / (peak["bytes"] or 1), js(o["count"])] for o in owners]
+
+
 def tables_wanted(document, device):
     """The expected rows of every table of the page, from the document."""
     d, peak = device, device["peak"]
@@ -99,6 +106,7 @@ def tables_wanted(document, device):
         "timeline-table": number([[name, *point] for name, points in series for point in points]),
         "marks-table": number([[m["name"], m["time_ns"]] for m in document["marks"]]) or None,
         "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
+        "owner-table": owners_wanted(peak),
         "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
         "fragmentation-table": number(d["fragmentation"]["points"]),
         "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
@@ -113,7 +121,7 @@ def same_tables(page, document, device, name):
     page.eval(OPEN_ALL)
     for table, want in tables_wanted(document, device).items():
         have = page.eval(f"{READ_TABLE}({json.dumps(table)})")
-        if table in ("peak-table", "bill-table") and want:
+        if table in ("peak-table", "bill-table", "owner-table") and want:
             at = 3 if table == "peak-table" else 2
             for a, b in zip(have, want):
                 if b[at] != "":

@@ -111,13 +111,28 @@ function partsTable(model, device) {
     });
 }
 
+// Nothing where no stack says which library asked for the memory, and in documents of older versions.
+function ownersTable(device) {
+    const owners = device.peak.owners || [], total = device.peak.bytes || 1;
+    if (!owners.some((o) => o.owner !== "unknown")) return null;
+    return table({
+        caption: "Memory at the peak, by owner: the library that asked for it", id: "owner-table", rows: owners, first: 10,
+        columns: [
+            { name: "Owner", value: (o) => o.owner },
+            { name: "Bytes", number: true, value: (o) => o.bytes, show: (o) => bytes(o.bytes), title: (o) => exact(o.bytes), bar: (o) => o.bytes / (owners[0].bytes || 1) },
+            { name: "Of the peak", number: true, value: (o) => o.bytes / total, show: (o) => percent(o.bytes / total) },
+            { name: "Blocks", number: true, value: (o) => o.count, show: (o) => count(o.count) },
+        ],
+    });
+}
+
 export function flame(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns);
     const lead = peak.bytes ? `The blocks that were live at the peak: ${bytes(peak.bytes)} at ${after(peak.time_ns)}${step ? `, in ${step}` : ""}.` : "Nothing was allocated on this device.";
     const stacks = peak.parts.some((p) => model.site(p.site).frames.length > 1);
     if (!stacks) {
         const why = model.recording.stacks ? null : el("p", { class: "note" }, "This recording has no call stacks. With --stacks=all, this table names lines of the program, and this section has a flame graph.");
-        return { node: section("peak", "Memory at the peak", lead, why, partsTable(model, device)), redraw() {}, destroy() {} };
+        return { node: section("peak", "Memory at the peak", lead, why, partsTable(model, device), ownersTable(device)), redraw() {}, destroy() {} };
     }
     const status = el("p", { class: "readout", role: "status" });
     const view = graph(model, device, status);
@@ -127,5 +142,5 @@ export function flame(model, device) {
     const key = (name, text) => el("span", {}, el("span", { class: `swatch flame-${name}` }), text);
     const bar = el("div", { class: "tools" }, search, el("button", { type: "button", click: view.reset }, "Show all"),
         el("span", { class: "legend" }, key("python", "Python"), key("native", "native"), key("library", "libraries")));
-    return { node: section("peak", "Memory at the peak", lead, bar, view.holder, status, partsTable(model, device)), redraw: view.redraw, destroy: view.destroy };
+    return { node: section("peak", "Memory at the peak", lead, bar, view.holder, status, partsTable(model, device), ownersTable(device)), redraw: view.redraw, destroy: view.destroy };
 }
