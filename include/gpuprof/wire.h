@@ -547,6 +547,7 @@ struct gp_wire_slot {
  * Other threads continue during the walk: memory that they allocate or free may be missing, and a
  * new block in the place of a freed one counts as idle. */
 #define GP_WIRE_EXTENTS_NAME "gpuprof-pieces"
+#define GP_WIRE_EXTENTS_MOST (1u << 26) /* 4 GiB; further extents are only counted */
 /* .what; the first two are GPUPROF_SEGMENT and GPUPROF_BLOCK */
 #define GP_EXTENT_SEGMENT 0u
 #define GP_EXTENT_BLOCK   1u

@@ -306,11 +306,6 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     return true;
 }
 
-uint64_t gp_tap_written(void)
-{
-    return gp_ring_written(gp_accounts.setup.ring);
-}
-
 uint64_t gp_tap_events(void)
 {
     return gp_ring_written(gp_accounts.setup.ring) +

@@ -67,8 +67,6 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out);
 void gp_tap_batch_begin(void);
 void gp_tap_batch_end(void);
 
-/* Events in the ring so far. */
-uint64_t gp_tap_written(void);
 /* Events attempted so far (written and lost). */
 uint64_t gp_tap_events(void);
 

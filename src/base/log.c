@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * log.c: writes each log line with one system call.  The program may close any descriptor and get
- * its number for a file of its own, and a pipe may lose its reader: neither may be noticed.
+ * log.c: writes each log line with one system call.  The program may close any descriptor and reuse
+ * its number, and a pipe may lose its reader; the log must not disturb the program in either case.
  */
 #include "base/log.h"
 #include <errno.h>
@@ -89,8 +89,8 @@ static void log_write(int fd, const char *line, size_t bytes)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* The copy keeps what was checked, whatever the program does with the number meanwhile.  A process
- * that may not have so high a number goes without. */
+/* The copy keeps the checked file open even if the program reuses the number meanwhile.  If the
+ * limit of descriptors is too low for a copy, the number itself is used. */
 static void log_line(const char *line, size_t bytes)
 {
     struct stat status;

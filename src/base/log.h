@@ -10,9 +10,9 @@
 
 enum gp_log_level { GP_LOG_OFF, GP_LOG_ERROR, GP_LOG_WARN, GP_LOG_INFO, GP_LOG_DEBUG };
 
-/* file NULL: the stderr of this moment.  Returns 0, or -errno of opening the file (then nothing is
- * logged).  A line is dropped where the descriptor is no longer this file, where writing would
- * block, and where the pipe has no reader; no SIGPIPE reaches the program. */
+/* file NULL: the current standard error.  Returns 0, or -errno of opening the file (then nothing is
+ * logged).  A line is dropped if the descriptor is no longer this file, if writing would block, or
+ * if the pipe has no reader.  The program gets no SIGPIPE. */
 int gp_log_open(enum gp_log_level level, const char *file);
 /* Nothing is logged from here on. */
 void gp_log_close(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * text.c: see text.h. */
 #include "base/text.h"
+#include <stdio.h>
 #include <string.h>
 
 size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code)
@@ -51,4 +52,15 @@ void gp_text_clean(char *to, size_t to_bytes, const char *from, size_t from_byte
         in += n ? n : 1;
     }
     to[out] = '\0';
+}
+
+void gp_text_uuid(char *to, size_t to_bytes, const uint8_t u[16])
+{
+    unsigned any = 0;
+    for (int i = 0; i < 16; i++)
+        any |= u[i];
+    to[0] = '\0';
+    if (any)
+        snprintf(to, to_bytes, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+                 u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }

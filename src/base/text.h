@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * text.h: makes strings from other processes harmless. Every reader calls it before it keeps a
- * string; it must never pass on a byte that a terminal would act upon.
+ * text.h: makes strings from other processes harmless, and prints UUIDs. Every reader calls
+ * gp_text_clean before it keeps a string, so that no byte that a terminal acts upon is passed on.
  */
 #ifndef GP_BASE_TEXT_H
 #define GP_BASE_TEXT_H
@@ -20,5 +20,8 @@ int gp_utf8_printable(uint32_t code);
  * Characters that are not printable or not valid become '?'. A character that does not fit whole
  * is left out. */
 void gp_text_clean(char *to, size_t to_bytes, const char *from, size_t from_bytes);
+
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as NVML prints it; "" if all bytes are zero. */
+void gp_text_uuid(char *to, size_t to_bytes, const uint8_t uuid[16]);
 
 #endif

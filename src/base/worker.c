@@ -62,7 +62,7 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = pthread_create(&thread, &attr, worker_main, worker);
-    if (error == EINVAL) { /* it takes more than it reports */
+    if (error == EINVAL) { /* the C library needs more than it reports */
         pthread_attr_destroy(&attr);
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

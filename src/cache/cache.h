@@ -206,11 +206,10 @@ struct gp_cache_numbers {
     uint64_t largest_idle_bytes;
     uint64_t idle_pieces;
     uint64_t pinning_blocks; /* live blocks in segments (pages, where growable) that also hold idle bytes */
-    uint64_t retries, syncs, device_allocs, device_frees; /* since start or the last gp_cache_reset_counts */
+    uint64_t retries, syncs, device_allocs, device_frees; /* since the start */
     uint64_t backend_calls;                               /* of all kinds */
 };
 void gp_cache_numbers(struct gp_cache *cache, struct gp_cache_numbers *out);
-void gp_cache_reset_counts(struct gp_cache *cache);
 
 /* ---- inspection: snapshots, the OOM report, tests
  * ------------------------------------------------------------------ */

@@ -121,13 +121,6 @@ void gp_cache_numbers(struct gp_cache *cache, struct gp_cache_numbers *out)
     out->backend_calls = __atomic_load_n(&cache->x_calls, __ATOMIC_RELAXED);
 }
 
-void gp_cache_reset_counts(struct gp_cache *cache)
-{
-    uint64_t *counts[] = {&cache->x_retries, &cache->x_syncs, &cache->x_device_allocs, &cache->x_device_frees};
-    for (unsigned i = 0; i < GP_COUNT(counts); i++)
-        __atomic_store_n(counts[i], 0, __ATOMIC_RELAXED);
-}
-
 /* ---- check ------------------------------------------------------------------------------------------------------- */
 
 struct gp_check {

@@ -115,7 +115,7 @@ static void inject_drain(void)
     if (!error)
         return;
     gp_session_mute(&session_mine);
-    gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see the numbers of the end only", strerror(-error));
+    gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see only the final numbers", strerror(-error));
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
 
@@ -136,7 +136,7 @@ static void inject_source(enum gp_option_source wanted)
     else if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
         struct gp_source_status hooks = {.cupti_version = status.cupti_version};
         gp_hooks_start(&hooks);
-        snprintf(hooks.detail, sizeof(hooks.detail), "driver hooks, as %.110s", status.detail);
+        snprintf(hooks.detail, sizeof(hooks.detail), "driver hooks (%.110s)", status.detail);
         status = hooks;
     }
     header->source = status.source;

@@ -109,9 +109,9 @@ static const struct gp_option {
     const char *name;
     bool (*parse)(struct gp_options *out, const char *value, const char **why);
 } gp_options[] = {
-#define GP_OPTION(_name, _parser, _help) {#_name, parse_##_parser},
+#define GP_SETTING(_name, _parser, _help) {#_name, parse_##_parser},
 #include "inject/option.def"
-#undef GP_OPTION
+#undef GP_SETTING
 };
 
 void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sentence)

@@ -3,6 +3,7 @@
 #include "record/recorder.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/text.h"
 #include "record/file.h"
 #include "record/modules.h"
 #include <errno.h>
@@ -343,17 +344,6 @@ static bool recorder_row(struct gp_recorder *r, unsigned index)
     return false;
 }
 
-static void recorder_uuid(const uint8_t u[16], char text[48])
-{
-    bool any = false;
-    for (int i = 0; i < 16; i++)
-        any |= u[i] != 0;
-    text[0] = '\0';
-    if (any)
-        snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-                 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-}
-
 static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsigned index, uint64_t now,
                             const char *uuid)
 {
@@ -387,7 +377,7 @@ static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
         if (!recorder_row(r, i))
             continue;
         memcpy(name, r->device.name, sizeof(r->device.name));
-        recorder_uuid(r->device.uuid, uuid);
+        gp_text_uuid(uuid, sizeof(uuid), r->device.uuid);
         recorder_sample(r, &samples, i, now, uuid);
         sampled++;
         if (!whole && r->device_flags[i] == (uint8_t)r->device.flags)

@@ -29,8 +29,6 @@
 
 /* Extents per write: 256 KiB, for which the cost of a system call is negligible. */
 #define GP_EXTENTS_FULL 4096u
-/* 4 GiB: further extents are only counted. */
-#define GP_EXTENTS_MOST (1u << 26)
 
 /* The descriptor of the memfd that a viewer has; the program may have closed it and reused its
  * number. */
@@ -86,7 +84,7 @@ static struct gp_extents_laying { /* only the drain thread uses it */
 static void extents_visit(void *arg, const struct gp_wire_extent *piece)
 {
     struct gp_extents_laying *laying = arg;
-    if (laying->held < GP_EXTENTS_FULL + GP_EXTENTS_REST && laying->count + laying->held < GP_EXTENTS_MOST)
+    if (laying->held < GP_EXTENTS_FULL + GP_EXTENTS_REST && laying->count + laying->held < GP_WIRE_EXTENTS_MOST)
         laying->pieces[laying->held++] = *piece;
     else
         laying->missed++;

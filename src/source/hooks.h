@@ -46,23 +46,23 @@ bool gp_hooks_serve(const char *name, void *server);
  * Any thread, any number of times. */
 void gp_hooks_prepare(void);
 
-/* Whether calls arrive here: libgpuprof-shim.so was in front of libc and libcuda when the program
+/* Returns whether calls arrive here: libgpuprof-shim.so was in front of libc and libcuda when the program
  * was linked. */
 bool gp_hooks_present(void);
 
 /* The driver's own function (never a wrapper), or NULL; name with its suffix.  Loads no driver. */
 void *gp_hooks_driver(const char *name);
 
-/* The answer to a program that looks up `name` with cuGetProcAddress, in any version and with any
- * flags, where the driver answers `real`: the wrapper of exactly that function, or `real`.  The
- * pointer tells which of NAME, NAME_v2, NAME_ptsz ... the driver chose. */
+/* The result of cuGetProcAddress for `name`, in any version and with any flags, if the driver's result
+ * is `real`: the wrapper of exactly that function, or `real` itself.  The pointer shows which of NAME,
+ * NAME_v2, NAME_ptsz ... the driver chose. */
 void *gp_hooks_wrap(const char *name, void *real);
 
-/* The same for dlsym, where the name is exact.  caller: an address in the code that asks; the
- * driver's own libraries and ours get `real`. */
+/* The same for dlsym, where the name is exact.  caller: an address in the calling code; the driver's
+ * own libraries and ours get `real`. */
 void *gp_hooks_wrap_symbol(const char *name, void *real, const void *caller);
 
-/* Whether `name` has a row, and so a symbol in libgpuprof-shim.so, but no driver function: there is
+/* Returns whether `name` has a row, and so a symbol in libgpuprof-shim.so, but no driver function: there is
  * no driver in this process, or an older one.  Loads no driver. */
 bool gp_hooks_is_missing(const char *name);
 

@@ -170,7 +170,7 @@ static bool hooks_is_insider(const void *caller)
     return false;
 }
 
-/* ---- what is handed out ------------------------------------------------------------------------------------------ */
+/* ---- results of lookups ------------------------------------------------------------------------------------------ */
 
 static int hooks_row_of(const char *name)
 {
@@ -218,8 +218,8 @@ void *gp_hooks_wrap(const char *name, void *real)
 
 /* ---- cuGetProcAddress -------------------------------------------------------------------------------------------- */
 
-/* Both forms: the driver answers first, whatever it says stands, and only a function that it found
- * is looked at. */
+/* For both forms the driver is called first, and its status is returned.  Only a function that it
+ * found may be replaced. */
 uint32_t gp_wrap_cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags)
 {
     uint32_t (*real)(const char *, void **, int, uint64_t) = gp_hooks_real(GP_HOOKS_cuGetProcAddress);

@@ -150,8 +150,8 @@ static void primary_let(int device)
     }
 }
 
-/* Whether this is the last one, by our own count: another thread may retain it again before a
- * query. */
+/* Returns whether this is the last reference.  It uses our own count, because another thread may
+ * retain the context again before a query. */
 static void before_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;

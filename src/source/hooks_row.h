@@ -22,7 +22,7 @@ enum gp_hooks_row {
     GP_HOOKS_ROWS
 };
 
-/* Parameters of the rows that hooks.def has not: struct gp_params_<name>. */
+/* Parameters of the rows that only wrap.def has: struct gp_params_<name>. */
 #define GP_WRAP(_name, ...)
 #define GP_RESOURCE(_name, ...)                                                                                        \
     struct gp_params_##_name {                                                                                         \
@@ -42,7 +42,7 @@ struct gp_hooks_call {
     struct gp_call call;
     const struct gp_hooks_resource *resource; /* NULL: none */
     uint64_t slot;
-    uint32_t own; /* what the resource handler keeps from before to after; 0 at first */
+    uint32_t own; /* the resource handler's value, kept from before to after; 0 at first */
     uint8_t heed;
 };
 
@@ -65,21 +65,21 @@ void gp_hooks_current(struct gp_call *call);
 
 /* ---- numbers for handles (hooks_number.c) ------------------------------------------------------------------------ */
 
-/* Handles come again after their object died; numbers never do, as CUPTI's context and module ids.
- * Any thread, inside gp_thread_enter/leave. */
+/* The driver reuses handles of dead objects.  Numbers are never reused, like CUPTI's context and
+ * module ids.  Any thread, inside gp_thread_enter/leave. */
 struct gp_hooks_numbers;
 extern struct gp_hooks_numbers gp_hooks_contexts, gp_hooks_modules;
 
-/* 0: the handle has none. */
+/* Returns the handle's number, or 0. */
 uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle);
 /* The handle's number, a new one if it has none.  0: the table is full (counted as lost). */
 uint32_t gp_hooks_number_learn(struct gp_hooks_numbers *numbers, uint64_t handle);
-/* A new object at this handle: a new number whatever was there.  0 as above. */
+/* Gives a new object at this handle a new number, also if the handle had one.  0 as above. */
 uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle);
-/* The handle means nothing from now on; its number so far, or 0. */
+/* Removes the handle's number and returns it, or 0. */
 uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle);
-/* It means `number`: after a take whose object lives on, or a second handle of one object.  false:
- * full. */
+/* Gives the handle this number: after a take whose object stays alive, or for a second handle of one
+ * object.  False: the table is full. */
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
 
 #endif

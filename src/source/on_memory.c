@@ -205,7 +205,7 @@ static uint64_t array_bits(int format, unsigned channels)
         unsigned index = (unsigned)format - 0xc0;
         return (index / 3 % 2 ? 16ull : 8ull) * channels_of[index % 3];
     }
-    return 16ull; /* the 4:2:2 family and whatever comes next: two bytes a pixel */
+    return 16ull; /* the 4:2:2 family, and formats that are newer than this build: two bytes per pixel */
 }
 
 static uint64_t array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)
@@ -286,8 +286,7 @@ const struct gp_handler gp_on_array_free = {on_array_free_enter, on_array_free_e
 
 /* ---- the rest ------------------------------------------------------------------------------------------------- */
 
-/* Entry points from before CUDA 3.2 hold 32-bit addresses: no program of this century's second
- * decade calls them. */
+/* Entry points from before CUDA 3.2 have 32-bit addresses; programs since 2010 do not call them. */
 static void on_legacy_exit(struct gp_call *call)
 {
     (void)call;

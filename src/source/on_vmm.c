@@ -106,7 +106,7 @@ static void on_multicast_create_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_multicast_create = {NULL, on_multicast_create_exit};
 
-/* Pool memory has no handle: what keeps it alive is in the pool's reserve. */
+/* Pool memory has no handle; while bound it counts in the reserve of its pool. */
 static void bind_memory(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
 {
     if (handle)

@@ -4,9 +4,9 @@
  *
  * The loader reads the soname from the object's dynamic section each time that it looks for a name,
  * so one word changes the answer.  Another thread that waited for our dlopen may look in the
- * microseconds before that word is written; a copy in a memory file could be changed before it is
- * loaded, but would be a second copy beside the program's, and found by no $ORIGIN and no symbol
- * reader.
+ * microseconds before that word is written.  A copy in a memory file could be changed before it is
+ * loaded, but it would be a second copy beside the program's, and $ORIGIN and symbol readers would
+ * not find its file.
  */
 #include "source/soname.h"
 #include "base/compiler.h"

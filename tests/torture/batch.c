@@ -46,11 +46,6 @@ static uint32_t x_stop, x_drain_stop;
 
 /* ---- what batch.c stands on -------------------------------------------------------------------------------------- */
 
-uint64_t gp_tap_written(void)
-{
-    return gp_ring_written(&ring);
-}
-
 uint64_t gp_tap_events(void)
 {
     return gp_ring_written(&ring) + __atomic_load_n(&header.lost[GP_LOST_RING], __ATOMIC_RELAXED);

@@ -81,7 +81,7 @@ static const struct {
     {"scope begin 0123456789012345678901234567890123456789 -p 1", 2, "bytes"},
     {"scope begin x -p 999999999", 3, "no such process"},
     {"scope list -p 1,2", 2, "one process"},
-    {"mark -p 1", 2, "one name"},
+    {"mark -p 1", 2, "no name given"},
     {"mark 01234567890123456789012345678901 -p 1", 2, "bytes"},
     {"mark x -p 999999999", 3, "no such process"},
     {"trace -p 1 -- true", 2, "exclude"},

@@ -5,11 +5,11 @@
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <base/clock.h>
+#include <base/text.h>
 #include <collect/collect.h>
 #include <collect/mailbox.h>
 #include <collect/peer.h>
 #include <collect/procfs.h>
-#include <collect/uuid.h>
 #include <collect/watch.h>
 #include <lib/session.h>
 

@@ -7,7 +7,6 @@
 #include <agent/failures.h>
 #include <base/clock.h>
 #include <base/text.h>
-#include <collect/uuid.h>
 #include <common/agentlog.h>
 #include <maps/maps.h>
 

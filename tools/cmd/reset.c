@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * reset.c: `gpuprof reset`: resets peaks and totals of running processes from outside.  Called
  * by commands.c. */
+#include <base/text.h>
 #include <cmd/cmd.h>
-#include <collect/uuid.h>
 #include <write/stats.h>
 #include <write/write.h>
 

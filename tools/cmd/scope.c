@@ -136,7 +136,7 @@ static int mark_check(void *options)
 {
     const struct gp_scope_options *o = options;
     if (!o->name)
-        return gp_usage_error("mark", "it needs one name");
+        return gp_usage_error("mark", "no name given");
     /* An event has less room for the name than the request. */
     return name_check("mark", o->name, sizeof(((struct gp_wire_event *)0)->name) - 1);
 }

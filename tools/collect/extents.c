@@ -26,8 +26,6 @@
 #define GP_EXTENTS_NS 5000000000ull
 /* Wait while another viewer's extents are out: it copies them in milliseconds. */
 #define GP_EXTENTS_RETRY_NS 5000000
-/* The most that a process writes (4 GiB of them). */
-#define GP_EXTENTS_MOST (1u << 26)
 /* A megabyte at a time: a hostile file costs only the memory that it really contains. */
 #define GP_EXTENTS_CHUNK 16384u
 #define GP_EXTENTS_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -126,7 +124,7 @@ static int extents_head(struct gp_wire_extents *head, int fd, char *why, size_t 
         return rc;
     if (head->magic != GP_WIRE_MAGIC || head->piece_bytes != sizeof(struct gp_wire_extent))
         return extents_problem(why, why_bytes, "not of this version");
-    if (head->count > GP_EXTENTS_MOST ||
+    if (head->count > GP_WIRE_EXTENTS_MOST ||
         (uint64_t)status.st_size != sizeof(*head) + head->count * sizeof(struct gp_wire_extent))
         return extents_problem(why, why_bytes, "its size does not match its number of extents");
     if (head->begin_ns > head->end_ns)

@@ -4,9 +4,9 @@
  * and record layouts.
  */
 #include <collect/nvml.h>
-#include <collect/uuid.h>
 
 #include <base/compiler.h>
+#include <base/text.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * oomread.c: see oomread.h. */
 #include <collect/oomread.h>
-#include <collect/uuid.h>
 
+#include <base/text.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * ownerread.c: see ownerread.h. */
 #include <collect/ownerread.h>
-#include <collect/uuid.h>
 
+#include <base/text.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

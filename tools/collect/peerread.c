@@ -7,10 +7,10 @@
 #include <collect/oomread.h>
 #include <collect/ownerread.h>
 #include <collect/peer.h>
-#include <collect/uuid.h>
 
 #include <base/clock.h>
 #include <base/compiler.h>
+#include <base/text.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

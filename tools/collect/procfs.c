@@ -3,8 +3,8 @@
 #define _GNU_SOURCE /* O_PATH */
 #include <collect/procfs.h>
 
+#include <base/text.h>
 #include <collect/cgrouplimit.h>
-#include <collect/uuid.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -179,13 +179,6 @@ static void out_character(struct gp_out *out, uint32_t character)
         gp_out_bytes(out, one, utf8_put(one, character));
 }
 
-void gp_out_utf8(struct gp_out *out, const char *text)
-{
-    uint32_t character;
-    while ((character = gp_utf8_next(&text)) != 0)
-        out_character(out, character);
-}
-
 /* Copies the part that needs no escape, which is most of most strings.  Returns the first byte that
  * may need one. */
 static const char *out_plain(struct gp_out *out, const char *text)

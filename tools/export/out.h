@@ -35,7 +35,6 @@ void gp_out_hex(struct gp_out *out, uint64_t number); /* 0x... */
 /* Nanoseconds as microseconds with three decimals. */
 void gp_out_micros(struct gp_out *out, int64_t ns);
 
-void gp_out_utf8(struct gp_out *out, const char *text);
 void gp_out_json(struct gp_out *out, const char *text);  /* in quotes */
 void gp_out_csv(struct gp_out *out, const char *text);   /* a field of RFC 4180 */
 void gp_out_frame(struct gp_out *out, const char *text); /* a frame of a collapsed stack */

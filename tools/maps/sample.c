@@ -8,9 +8,9 @@
 
 #include <base/clock.h>
 #include <base/compiler.h>
+#include <base/text.h>
 #include <collect/machine.h>
 #include <collect/procfs.h>
-#include <collect/uuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

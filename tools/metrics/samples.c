@@ -8,7 +8,7 @@
 #include <metrics/owners.h>
 #include <metrics/samples.h>
 
-#include <collect/uuid.h>
+#include <base/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,6 +11,9 @@
 #define GP_KIB (1ull << 10)
 #define GP_MIB (1ull << 20)
 #define GP_GIB (1ull << 30)
+/* Bytes of a 16-bit and of a 32-bit number. */
+#define GP_HALF   2ull
+#define GP_SINGLE 4ull
 
 struct gp_gen {
     struct gp_replay_builder builder;

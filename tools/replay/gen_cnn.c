@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 
-#define GP_SINGLE 4ull
-
 struct gp_cnn {
     uint64_t batch;
     bool training, first; /* first: the first step of this shape */

@@ -29,9 +29,6 @@ struct gp_llm {
 enum { GP_COMPUTE, GP_GATHER, GP_REDUCE }; /* streams */
 enum { GP_MAIN, GP_AUTOGRAD };             /* threads: backward passes run on one of their own */
 
-#define GP_HALF   2ull /* bytes of a 16-bit number */
-#define GP_SINGLE 4ull
-
 static uint64_t llm_tokens(const struct gp_llm *m)
 {
     return m->batch * m->sequence;

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#define GP_HALF 2ull
-
 /* ---- kv-inference ------------------------------------------------------------------------------------------------
  *
  * Llama-2 7B in 16 bits: 32 layers of width 4096, so 8 KiB a token in each of 64 tensors.  The caches of keys and

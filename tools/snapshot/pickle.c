@@ -2,7 +2,7 @@
  * pickle.c: see pickle.h. */
 #include <snapshot/pickle.h>
 
-#include <collect/uuid.h>
+#include <base/text.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * eventtext.c: one event of the ring, as a line in the style of strace and as JSON; see write.h. */
-#include <collect/uuid.h>
+#include <base/text.h>
 #include <write/stats.h>
 #include <write/write.h>
 
