@@ -2,7 +2,7 @@
  * owners.c: see owners.h. */
 #include <metrics/owners.h>
 
-#include <collect/uuid.h>
+#include <base/text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
