@@ -99,6 +99,9 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
 void gp_heap_gone(const struct gp_record *segment);
 /* The same for segments that were removed from the map in a walk. */
 void gp_heap_sweep(void);
+/* Memory is about to be added, or the numbers to be read: segments without a heap become plain
+ * allocations. */
+void gp_heap_settle(void);
 /* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
 void gp_heap_plain(struct gp_record *segment);
 /* The move of a plain block that a record describes. */

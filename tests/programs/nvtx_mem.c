@@ -217,6 +217,39 @@ static void freed_below(void)
     expect("heap without a context ends");
 }
 
+/* The usual end of a pool: its memory is never counted as a whole. */
+static void ends_quietly(void)
+{
+    char *base = segment_alloc(16 * MIB), *other;
+    nvtxMemHeapHandle_t heap = heap_begin(base + MIB, 14 * MIB);
+
+    CHECK(api_gpuprof_reset_peak_memory_stats(0));
+    allocated_peak = 0;
+    reserved_peak = reserved;
+    block_begin(heap, base + MIB, MIB);
+    nvtxMemHeapUnregister(NULL, heap);
+    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)base));
+    allocated -= 3 * MIB;
+    reserved -= 16 * MIB;
+    expect("heap and memory end");
+    base = segment_alloc(2 * MIB);
+    heap = heap_begin(base, 2 * MIB);
+    nvtxMemHeapUnregister(NULL, heap); /* another heap in its place, smaller */
+    heap = heap_of(base, MIB);
+    allocated += MIB;
+    expect("heap again");
+    nvtxMemHeapUnregister(NULL, heap);
+    other = (char *)(uintptr_t)program_alloc(MIB); /* the memory was still there when this came */
+    allocated += 2 * MIB;
+    reserved += MIB;
+    allocated_peak = allocated;
+    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)other));
+    allocated -= MIB;
+    reserved -= MIB;
+    expect("heap ended before");
+    segment_free(base, 2 * MIB, 2 * MIB);
+}
+
 static void leave_some(void)
 {
     char *base = segment_alloc(3 * MIB);
@@ -445,6 +478,7 @@ int main(int count, char **arguments)
         one_pool();
         parts();
         freed_below();
+        ends_quietly();
     }
     leave_some();
     return finish();
