@@ -82,6 +82,10 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
 struct gp_account *gp_account_of(int device);
 
 void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:
+ * from gp_account_raises, before it was added. */
+void gp_account_retract(int device, uint64_t raises, const struct gp_move *move);
+uint64_t gp_account_raises(int device);
 /* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
 void gp_account_own(struct gp_record *record);
 /* An out-of-memory error: counted, among the events, and reported. */

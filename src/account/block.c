@@ -66,6 +66,8 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .link = block->pool,
                           };
     gp_heap_settle();
+    if (record.kind == GP_KIND_LINEAR && block->device >= 0)
+        record.link = gp_account_raises(block->device);
     if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
         gp_account_own(&record);
     record.site = gp_event_site_of(&record);

@@ -10,7 +10,8 @@
  *
  * Two sets of ranges say what is where; both are under the lock. The map has a record of each block
  * for those who list blocks. A segment's record counts its heaps in refs, and keeps the call site of
- * the allocation in uses, since a segment has none.
+ * the allocation in uses, since a segment has none. The record of an allocation of linear memory
+ * says in link where the peaks were before it, so that a heap takes it out of them again.
  *
  * A pool that ends unregisters its heaps and then frees their memory. In between the memory would
  * count as allocated as a whole, and raise the peak to what the pool never used. So a segment that has
@@ -141,6 +142,7 @@ static void segment_plain(struct gp_record *record)
     record->refs = 0;
     record->site = record->uses;
     record->uses = 0;
+    record->link = gp_account_raises(record->device);
 }
 
 static bool heap_part(struct gp_record *record, void *arg)
@@ -195,9 +197,17 @@ static void segment_rest(const struct heap_change *change, uint32_t site)
         block_put(end, last - end, &like, true, site);
 }
 
+/* If the heap is all of the memory, the peaks forget it; else a part of it was allocated indeed. */
 static void segment_begin(const struct heap_change *change)
 {
-    segment_allocated(&change->before, GP_SUB);
+    const struct gp_record *plain = &change->before;
+    if (change->bytes == plain->bytes) {
+        struct gp_move move = gp_account_block_move(plain);
+        move.parts = GP_PART_ALLOCATED;
+        gp_account_retract(plain->device, plain->link, &move);
+    } else {
+        segment_allocated(plain, GP_SUB);
+    }
     gp_framework_segment(&change->after, GP_ADD);
     segment_events(&change->before, &change->after);
     segment_rest(change, change->before.site);

@@ -12,6 +12,8 @@
 #include <pthread.h>
 
 static long long allocated, allocated_peak, reserved, reserved_peak; /* as they should be */
+/* The last memory that became allocated as a whole, and the peak before it. */
+static long long whole, peak_before;
 
 static void expect(const char *what)
 {
@@ -33,6 +35,8 @@ static char *segment_alloc(size_t bytes)
 {
     CUdeviceptr address = program_alloc(bytes);
 
+    whole = (long long)bytes;
+    peak_before = allocated_peak;
     allocated += (long long)bytes;
     reserved += (long long)bytes;
     expect("driver allocation");
@@ -69,6 +73,10 @@ static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
     nvtxMemHeapHandle_t heap = heap_of(address, bytes);
 
     allocated -= (long long)bytes;
+    if ((long long)bytes == whole && allocated_peak > peak_before) { /* it was a segment from the start */
+        allocated_peak -= whole;
+        allocated_peak = allocated_peak > peak_before ? allocated_peak : peak_before;
+    }
     expect("heap begins");
     return heap;
 }
@@ -76,6 +84,8 @@ static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
 static void heap_end(nvtxMemHeapHandle_t heap, size_t bytes, size_t live)
 {
     nvtxMemHeapUnregister(NULL, heap);
+    whole = (long long)bytes;
+    peak_before = allocated_peak;
     allocated += (long long)bytes - (long long)live;
     expect("heap ends");
 }
