@@ -30,7 +30,8 @@ static json_t *run_program(const char *scene, const char *source, char **out)
     const char *argv[] = {path_program("nvtx_mem"), scene, NULL};
     char path[4200];
     snprintf(path, sizeof(path), "NVTX_INJECTION64_PATH=%s", path_library());
-    const char *env[] = {path, NULL};
+    bool refused = strcmp(scene, "refused") == 0;
+    const char *env[] = {path, refused ? "GPUPROF_SIM_FAULTS=cuMemFree_v2 1 fail 2" : NULL, NULL};
     struct spawn_options options = {
         .argv = argv, .env = env, .source = source, .want_library = true, .want_hold = true};
     struct spawn_result r;
@@ -98,6 +99,16 @@ Test(nvtx_mem, contradictions_change_nothing_and_are_counted)
                           "segments, none: 0\nanother segment: 0\nfew slots: 1\nwithin them: 1\nhost: 1\n"
                           "nothing there: 1\nnull: 1\nempty: 1\nwraps: 1\ntoo long: 1\ntwice: 1\nnested: 1\n"
                           "over the end: 1\n");
+    free(out);
+    json_decref(process);
+}
+
+Test(nvtx_mem, a_refused_free_leaves_the_memory_without_its_heap)
+{
+    char *out;
+    json_t *process = run_program("refused", "cupti", &out);
+    check_left(process, "cupti");
+    cr_expect(strstr(out, "refused: 1\n"), "%s", out);
     free(out);
     json_decref(process);
 }

@@ -3,7 +3,7 @@
  * Sub-allocators that describe their heaps through NVTX's memory extension. After every step the
  * numbers of gpuprof.h are compared with what the steps add up to: a difference is printed and
  * counts as a failure. With "hostile": descriptions that contradict themselves or each other, which
- * change nothing. With "threads": pools of several threads at once. Leaves a heap with two blocks.
+ * change nothing. With "threads": pools of several threads at once. With "refused": the harness makes the first free fail. Leaves a heap with two blocks.
  */
 #include <cuda.h>
 
@@ -225,6 +225,23 @@ static void freed_below(void)
     expect("context destroyed");
     nvtxMemHeapUnregister(NULL, heap);
     expect("heap without a context ends");
+}
+
+/* The driver refuses the first free: the memory is there, and its heap is not. */
+static void refused(void)
+{
+    char *base = segment_alloc(4 * MIB);
+    nvtxMemHeapHandle_t heap = heap_begin(base, 4 * MIB);
+
+    block_begin(heap, base, MIB);
+    REPORT("refused", cuMemFree((CUdeviceptr)(uintptr_t)base) != CUDA_SUCCESS);
+    allocated += 3 * MIB;
+    expect("refused");
+    block_add(heap, base, MIB);
+    expect("no heap");
+    heap = heap_begin(base, 2 * MIB);
+    heap_end(heap, 2 * MIB, 0);
+    segment_free(base, 4 * MIB, 4 * MIB);
 }
 
 /* The usual end of a pool: its memory is never counted as a whole. */
@@ -482,6 +499,8 @@ int main(int count, char **arguments)
     if (strcmp(what, "hostile") == 0) {
         modules();
         hostile();
+    } else if (strcmp(what, "refused") == 0) {
+        refused();
     } else if (strcmp(what, "threads") == 0) {
         threads();
     } else {
