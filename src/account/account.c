@@ -110,6 +110,26 @@ void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *mo
         gp_counter_apply(account->owners, gp_thread.number, op, owned, count);
 }
 
+uint64_t gp_account_raises(int device)
+{
+    struct gp_account *account = gp_account_of(device);
+    return account ? (uint64_t)gp_counter_raises(account->owners) << 32 | gp_counter_raises(account->counter) : 0;
+}
+
+void gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
+{
+    struct gp_delta deltas[GP_DELTAS];
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
+        return;
+    unsigned count = gp_gauge_deltas(move, deltas);
+    if (count)
+        gp_counter_retract(account->counter, gp_thread.number, (uint32_t)raises, deltas, count);
+    count = gp_gauge_owner_deltas(move, deltas);
+    if (count)
+        gp_counter_retract(account->owners, gp_thread.number, (uint32_t)(raises >> 32), deltas, count);
+}
+
 void gp_account_own(struct gp_record *record)
 {
     struct gp_owner owner = gp_owner_here();

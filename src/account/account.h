@@ -82,6 +82,10 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
 struct gp_account *gp_account_of(int device);
 
 void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:
+ * from gp_account_raises, before it was added. */
+void gp_account_retract(int device, uint64_t raises, const struct gp_move *move);
+uint64_t gp_account_raises(int device);
 /* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
 void gp_account_own(struct gp_record *record);
 /* An out-of-memory error: counted, among the events, and reported. */
@@ -99,6 +103,9 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
 void gp_heap_gone(const struct gp_record *segment);
 /* The same for segments that were removed from the map in a walk. */
 void gp_heap_sweep(void);
+/* Memory is about to be added, or the numbers to be read: segments without a heap become plain
+ * allocations. */
+void gp_heap_settle(void);
 /* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
 void gp_heap_plain(struct gp_record *segment);
 /* The move of a plain block that a record describes. */

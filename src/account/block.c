@@ -65,6 +65,9 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .time_ns = gp_clock_ns(),
                               .link = block->pool,
                           };
+    gp_heap_settle();
+    if (record.kind == GP_KIND_LINEAR && block->device >= 0)
+        record.link = gp_account_raises(block->device);
     if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
         gp_account_own(&record);
     record.site = gp_event_site_of(&record);
@@ -84,6 +87,15 @@ void gp_feed_alloc(const struct gp_allocation *block)
     gp_event_record(GP_EVENT_ALLOC, &record, block->stream);
 }
 
+/* The event comes before the driver's call, unlike others: another thread may get the address in
+ * that call and begin a segment there, and in a recording segments are told apart by their places
+ * alone. */
+static GP_COLD void block_heaps(const struct gp_record *segment)
+{
+    gp_heap_gone(segment);
+    gp_event_record(GP_EVENT_FREE, segment, 0);
+}
+
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
 {
     struct gp_frame *frame;
@@ -96,7 +108,7 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     }
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
     if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
-        gp_heap_gone(&frame->record);
+        block_heaps(&frame->record);
     block_move(&frame->record, GP_TAKE);
     return token;
 }
@@ -110,7 +122,8 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
     if (GP_LIKELY(ok)) {
         block_move(record, GP_TAKEN);
         block_pool(record, -1);
-        gp_event_record(GP_EVENT_FREE, record, stream);
+        if (GP_LIKELY(record->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
+            gp_event_record(GP_EVENT_FREE, record, stream);
     } else {
         struct gp_record old;
         block_move(record, GP_PUTBACK);

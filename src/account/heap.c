@@ -10,7 +10,13 @@
  *
  * Two sets of ranges say what is where; both are under the lock. The map has a record of each block
  * for those who list blocks. A segment's record counts its heaps in refs, and keeps the call site of
- * the allocation in uses, since a segment has none.
+ * the allocation in uses, since a segment has none. The record of an allocation of linear memory
+ * says in link where the peaks were before it, so that a heap takes it out of them again.
+ *
+ * A pool that ends unregisters its heaps and then frees their memory. In between the memory would
+ * count as allocated as a whole, and raise the peak to what the pool never used. So a segment that has
+ * lost its last heap is only noted, and becomes a plain allocation at the next event that adds
+ * memory, or when the numbers are read.
  *
  * A driver call takes its record out of the map first, and asks for the lock only then, if the
  * record is a segment's. So whoever holds the lock and finds no record must leave the rest to that
@@ -28,7 +34,9 @@
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_HEAP);
 static struct gp_span_set heaps = {.limit = HEAPS};        /* link, size: of the driver allocation */
 static struct gp_span_set blocks = {.limit = HEAP_BLOCKS}; /* flag: rest */
-static uint32_t x_any;                                     /* a heap was ever registered */
+static struct gp_span_set left = {.limit = HEAPS};         /* segments that have lost their last heap */
+static uint32_t x_left;
+static uint32_t x_any; /* a heap was ever registered */
 
 static void heap_count(const struct gp_span *block, int sign, int64_t bytes)
 {
@@ -117,7 +125,8 @@ static bool heap_join(struct gp_record *record, void *arg)
     if (record->kind != GP_KIND_LINEAR || record->segment == GP_SEGMENT_FRAMEWORK || record->device == GP_NO_DEVICE ||
         change->address < record->key || change->address + change->bytes > record->key + record->bytes)
         return false;
-    if (record->refs++ == 0) {
+    record->refs++;
+    if (record->segment == GP_SEGMENT_NONE) {
         record->segment = GP_SEGMENT_HEAP;
         record->uses = record->site;
         record->site = 0;
@@ -133,6 +142,7 @@ static void segment_plain(struct gp_record *record)
     record->refs = 0;
     record->site = record->uses;
     record->uses = 0;
+    record->link = gp_account_raises(record->device);
 }
 
 static bool heap_part(struct gp_record *record, void *arg)
@@ -140,9 +150,19 @@ static bool heap_part(struct gp_record *record, void *arg)
     struct heap_change *change = arg;
     if (record->segment != GP_SEGMENT_HEAP)
         return false; /* the memory was freed, and is somebody else's now */
+    record->refs--;
+    change->after = *record;
+    change->done = true;
+    return false;
+}
+
+static bool heap_leave(struct gp_record *record, void *arg)
+{
+    struct heap_change *change = arg;
+    if (record->segment != GP_SEGMENT_HEAP || record->refs != 0)
+        return false;
     change->before = *record;
-    if (--record->refs == 0)
-        segment_plain(record);
+    segment_plain(record);
     change->after = *record;
     change->done = true;
     return false;
@@ -165,18 +185,32 @@ static void segment_events(const struct gp_record *before, const struct gp_recor
     gp_event_record(GP_EVENT_ALLOC, &begins, 0);
 }
 
+/* What lies around the first heap of a segment. */
+static void segment_rest(const struct heap_change *change, uint32_t site)
+{
+    const struct gp_record *segment = &change->after;
+    const struct gp_span like = {.device = segment->device, .owner = segment->owner};
+    uint64_t end = change->address + change->bytes, last = segment->key + segment->bytes;
+    if (change->address > segment->key)
+        block_put(segment->key, change->address - segment->key, &like, true, site);
+    if (end < last)
+        block_put(end, last - end, &like, true, site);
+}
+
+/* If the heap is all of the memory, the peaks forget it; else a part of it was allocated indeed. */
 static void segment_begin(const struct heap_change *change)
 {
     const struct gp_record *plain = &change->before;
-    const struct gp_span like = {.device = plain->device, .owner = plain->owner};
-    uint64_t end = change->address + change->bytes, last = plain->key + plain->bytes;
-    segment_allocated(plain, GP_SUB);
+    if (change->bytes == plain->bytes) {
+        struct gp_move move = gp_account_block_move(plain);
+        move.parts = GP_PART_ALLOCATED;
+        gp_account_retract(plain->device, plain->link, &move);
+    } else {
+        segment_allocated(plain, GP_SUB);
+    }
     gp_framework_segment(&change->after, GP_ADD);
-    segment_events(plain, &change->after);
-    if (change->address > plain->key)
-        block_put(plain->key, change->address - plain->key, &like, true, plain->site);
-    if (end < last)
-        block_put(end, last - end, &like, true, plain->site);
+    segment_events(&change->before, &change->after);
+    segment_rest(change, change->before.site);
 }
 
 static void segment_end(const struct heap_change *change)
@@ -185,6 +219,47 @@ static void segment_end(const struct heap_change *change)
     gp_framework_segment(&change->before, GP_SUB);
     segment_events(&change->before, &change->after);
     segment_allocated(&change->after, GP_ADD);
+}
+
+static void segment_settle(uint64_t key)
+{
+    struct heap_change change = {0};
+    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, key, heap_leave, &change) == 0 && change.done)
+        segment_end(&change);
+}
+
+static void left_drop(struct gp_span *segment)
+{
+    gp_span_drop(&left, segment);
+    __atomic_store_n(&x_left, (uint32_t)left.count, __ATOMIC_RELAXED);
+}
+
+static void left_put(const struct gp_record *segment)
+{
+    if (gp_span_put(&left, segment->key, segment->bytes))
+        __atomic_store_n(&x_left, (uint32_t)left.count, __ATOMIC_RELAXED);
+    else
+        segment_settle(segment->key);
+}
+
+static void left_settle(void)
+{
+    struct gp_span *segment;
+    while ((segment = gp_span_in(&left, 0, UINT64_MAX))) {
+        uint64_t key = segment->address;
+        left_drop(segment);
+        segment_settle(key);
+    }
+}
+
+/* A heap in a segment that had lost its last one. */
+static void segment_again(const struct heap_change *change)
+{
+    struct gp_span *segment = gp_span_at(&left, change->after.key);
+    if (segment)
+        left_drop(segment);
+    blocks_end(change->after.key, change->after.bytes);
+    segment_rest(change, change->after.uses);
 }
 
 /* Another heap in the segment: its memory is no rest any more. */
@@ -218,6 +293,8 @@ static void memory_gone(uint64_t address, uint64_t bytes)
     blocks_end(address, bytes);
     while ((heap = gp_span_in(&heaps, address, bytes)))
         gp_span_drop(&heaps, heap);
+    while ((heap = gp_span_in(&left, address, bytes)))
+        left_drop(heap);
 }
 
 /* Ends heaps whose memory was freed without a call to gp_heap_gone. */
@@ -241,10 +318,10 @@ static void heap_end(struct gp_span *heap)
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, old.link, heap_part, &change) != 0 || !change.done)
         return;
     const struct gp_span like = {.device = change.after.device, .owner = change.after.owner};
-    if (change.after.segment)
+    if (change.after.refs)
         block_put(old.address, old.bytes, &like, true, change.after.uses);
     else
-        segment_end(&change);
+        left_put(&change.after);
 }
 
 struct heap_search {
@@ -299,8 +376,10 @@ static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t o
     heap->size = change.after.bytes;
     heap->device = change.after.device;
     heap->owner = owner;
-    if (change.after.refs == 1)
+    if (!change.before.segment)
         segment_begin(&change);
+    else if (!change.before.refs)
+        segment_again(&change);
     else
         segment_carve(address, bytes);
     return true;
@@ -363,6 +442,7 @@ static int heap_device(uint64_t heap)
 void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes)
 {
     int device = heap_device(heap);
+    gp_heap_settle();
     if (device < 0 || !range_good(address, bytes))
         return;
     uint32_t site = gp_event_here(device, GP_KIND_LINEAR); /* not under the lock: it reads the stack */
@@ -429,9 +509,20 @@ void gp_heap_plain(struct gp_record *segment)
 {
     struct gp_record before = *segment;
     segment_plain(segment);
+    struct gp_record begins = *segment;
+    begins.time_ns = 0;
     gp_framework_segment(&before, GP_SUB);
-    segment_events(&before, segment);
+    gp_event_record(GP_EVENT_ALLOC, &begins, 0); /* that the segment ends was recorded before the call */
     segment_allocated(segment, GP_ADD);
+}
+
+void gp_heap_settle(void)
+{
+    if (GP_LIKELY(!__atomic_load_n(&x_left, __ATOMIC_RELAXED)))
+        return;
+    gp_lock_take(&lock);
+    left_settle();
+    gp_lock_give(&lock);
 }
 
 void gp_heap_sweep(void)

@@ -231,6 +231,7 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
+    gp_heap_settle();
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         return;

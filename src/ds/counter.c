@@ -79,6 +79,13 @@ struct gp_counter {
     /* current = base + allocated - freed - taken: an independent sum for gp_counter_check */
     int64_t base[GP_GAUGES_MAX];
     int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
+    /* Of the last raise of each gauge: its number, the amount that was added, and the peaks before
+     * it. */
+    uint32_t x_raises; /* written under the mutex, read without */
+    uint32_t raise[GP_GAUGES_MAX];
+    int64_t raise_amount[GP_GAUGES_MAX];
+    int64_t raise_peak[GP_GAUGES_MAX];
+    int64_t raise_watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
 };
 
 static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned index)
@@ -322,9 +329,14 @@ static void gauge_limit(struct gp_counter *set, unsigned g)
 }
 
 /* pool.credit < 0 means that current is above the limit: the peak or a watch's peak rises. */
-static inline void gauge_raise(struct gp_counter *set, unsigned g)
+static inline void gauge_raise(struct gp_counter *set, unsigned g, int64_t amount)
 {
     int64_t current = gauge_current(set, g);
+    uint32_t number = set->x_raises + 1;
+    __atomic_store_n(&set->x_raises, number, __ATOMIC_RELAXED); /* a number, publishes nothing */
+    set->raise[g] = number;
+    set->raise_amount[g] = amount;
+    set->raise_peak[g] = set->peak[g];
     if (current > set->peak[g])
         set->peak[g] = current;
     if (!set->watching) { /* then limit = peak; this is the most frequent case */
@@ -334,6 +346,7 @@ static inline void gauge_raise(struct gp_counter *set, unsigned g)
     }
     for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
         int64_t *mark = &set->watch[__builtin_ctz(bits)][g];
+        set->raise_watch[__builtin_ctz(bits)][g] = *mark;
         *mark = current > *mark ? current : *mark;
     }
     gauge_limit(set, g);
@@ -403,7 +416,7 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     cells_apply(set->pool, op, deltas, n);
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < 0)
-            gauge_raise(set, deltas[i].gauge);
+            gauge_raise(set, deltas[i].gauge, deltas[i].amount);
     GP_TESTPOINT("counter.central");
     if (--set->stay == 0)
         set_consider(set, shard, deltas, n);
@@ -512,6 +525,40 @@ void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gau
     set_leave(set, false);
 }
 
+uint32_t gp_counter_raises(const struct gp_counter *set)
+{
+    return __atomic_load_n(&set->x_raises, __ATOMIC_RELAXED);
+}
+
+/* Before the addition the peak was `before`. All levels since were at most `peak` and included the
+ * amount; and the level just before it was at most `before`. */
+static int64_t gauge_without(int64_t peak, int64_t before, int64_t amount)
+{
+    int64_t without = before > peak - amount ? before : peak - amount;
+    return without < peak ? without : peak;
+}
+
+void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
+                        unsigned n)
+{
+    set_enter(set);
+    set_register(set, shard % set->shards);
+    cells_apply(set->pool, GP_SUB, deltas, n);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned g = deltas[i].gauge;
+        int64_t amount = deltas[i].amount;
+        if ((int32_t)(set->raise[g] - since) <= 0 || set->raise_amount[g] != amount)
+            continue;
+        set->peak[g] = gauge_without(set->peak[g], set->raise_peak[g], amount);
+        for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
+            unsigned w = (unsigned)__builtin_ctz(bits);
+            set->watch[w][g] = gauge_without(set->watch[w][g], set->raise_watch[w][g], amount);
+        }
+        gauge_limit(set, g);
+    }
+    set_leave(set, false); /* limits may be lower */
+}
+
 void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after)
 {
@@ -600,7 +647,7 @@ void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
     struct gp_delta delta = {gauge, 0, change < 0 ? -change : change};
     cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
     if (set->pool[gauge].credit < 0)
-        gauge_raise(set, gauge);
+        gauge_raise(set, gauge, 0);
     set_leave(set, was_open);
 }
 

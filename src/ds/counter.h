@@ -60,6 +60,15 @@ void gp_counter_free(struct gp_counter *set);
 void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
                       unsigned n);
 
+/* A number that grows with each raise of a peak; read it before an addition that may be retracted. */
+uint32_t gp_counter_raises(const struct gp_counter *set);
+/* GP_SUB of an addition that turns out not to have been one: peaks become what they were before it,
+ * and what they would have been without it since. since: the number read before the addition. A peak
+ * that another addition has raised in between stays: it is then too high, by no more than the
+ * amount. Slow path. */
+void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
+                        unsigned n);
+
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
 

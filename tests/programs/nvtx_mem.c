@@ -3,7 +3,7 @@
  * Sub-allocators that describe their heaps through NVTX's memory extension. After every step the
  * numbers of gpuprof.h are compared with what the steps add up to: a difference is printed and
  * counts as a failure. With "hostile": descriptions that contradict themselves or each other, which
- * change nothing. With "threads": pools of several threads at once. Leaves a heap with two blocks.
+ * change nothing. With "threads": pools of several threads at once. With "refused": the harness makes the first free fail. Leaves a heap with two blocks.
  */
 #include <cuda.h>
 
@@ -12,6 +12,8 @@
 #include <pthread.h>
 
 static long long allocated, allocated_peak, reserved, reserved_peak; /* as they should be */
+/* The last memory that became allocated as a whole, and the peak before it. */
+static long long whole, peak_before;
 
 static void expect(const char *what)
 {
@@ -33,6 +35,8 @@ static char *segment_alloc(size_t bytes)
 {
     CUdeviceptr address = program_alloc(bytes);
 
+    whole = (long long)bytes;
+    peak_before = allocated_peak;
     allocated += (long long)bytes;
     reserved += (long long)bytes;
     expect("driver allocation");
@@ -69,6 +73,10 @@ static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
     nvtxMemHeapHandle_t heap = heap_of(address, bytes);
 
     allocated -= (long long)bytes;
+    if ((long long)bytes == whole && allocated_peak > peak_before) { /* it was a segment from the start */
+        allocated_peak -= whole;
+        allocated_peak = allocated_peak > peak_before ? allocated_peak : peak_before;
+    }
     expect("heap begins");
     return heap;
 }
@@ -76,6 +84,8 @@ static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
 static void heap_end(nvtxMemHeapHandle_t heap, size_t bytes, size_t live)
 {
     nvtxMemHeapUnregister(NULL, heap);
+    whole = (long long)bytes;
+    peak_before = allocated_peak;
     allocated += (long long)bytes - (long long)live;
     expect("heap ends");
 }
@@ -215,6 +225,56 @@ static void freed_below(void)
     expect("context destroyed");
     nvtxMemHeapUnregister(NULL, heap);
     expect("heap without a context ends");
+}
+
+/* The driver refuses the first free: the memory is there, and its heap is not. */
+static void refused(void)
+{
+    char *base = segment_alloc(4 * MIB);
+    nvtxMemHeapHandle_t heap = heap_begin(base, 4 * MIB);
+
+    block_begin(heap, base, MIB);
+    REPORT("refused", cuMemFree((CUdeviceptr)(uintptr_t)base) != CUDA_SUCCESS);
+    allocated += 3 * MIB;
+    expect("refused");
+    block_add(heap, base, MIB);
+    expect("no heap");
+    heap = heap_begin(base, 2 * MIB);
+    heap_end(heap, 2 * MIB, 0);
+    segment_free(base, 4 * MIB, 4 * MIB);
+}
+
+/* The usual end of a pool: its memory is never counted as a whole. */
+static void ends_quietly(void)
+{
+    char *base = segment_alloc(16 * MIB), *other;
+    nvtxMemHeapHandle_t heap = heap_begin(base + MIB, 14 * MIB);
+
+    CHECK(api_gpuprof_reset_peak_memory_stats(0));
+    allocated_peak = 0;
+    reserved_peak = reserved;
+    block_begin(heap, base + MIB, MIB);
+    nvtxMemHeapUnregister(NULL, heap);
+    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)base));
+    allocated -= 3 * MIB;
+    reserved -= 16 * MIB;
+    expect("heap and memory end");
+    base = segment_alloc(2 * MIB);
+    heap = heap_begin(base, 2 * MIB);
+    nvtxMemHeapUnregister(NULL, heap); /* another heap in its place, smaller */
+    heap = heap_of(base, MIB);
+    allocated += MIB;
+    expect("heap again");
+    nvtxMemHeapUnregister(NULL, heap);
+    other = (char *)(uintptr_t)program_alloc(MIB); /* the memory was still there when this came */
+    allocated += 2 * MIB;
+    reserved += MIB;
+    allocated_peak = allocated;
+    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)other));
+    allocated -= MIB;
+    reserved -= MIB;
+    expect("heap ended before");
+    segment_free(base, 2 * MIB, 2 * MIB);
 }
 
 static void leave_some(void)
@@ -439,12 +499,15 @@ int main(int count, char **arguments)
     if (strcmp(what, "hostile") == 0) {
         modules();
         hostile();
+    } else if (strcmp(what, "refused") == 0) {
+        refused();
     } else if (strcmp(what, "threads") == 0) {
         threads();
     } else {
         one_pool();
         parts();
         freed_below();
+        ends_quietly();
     }
     leave_some();
     return finish();

@@ -26,6 +26,8 @@
 #define gp_counter_gate         gp_mutant_gate
 #define gp_counter_freeze       gp_mutant_freeze
 #define gp_counter_thaw         gp_mutant_thaw
+#define gp_counter_raises       gp_mutant_raises
+#define gp_counter_retract      gp_mutant_retract
 #define gp_gate_recharge        gp_mutant_recharge
 
 #include "../../src/ds/counter.c"

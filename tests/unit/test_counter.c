@@ -121,6 +121,54 @@ Test(counter, reset_peaks_by_mask)
     gp_counter_free(set);
 }
 
+/* An addition that is retracted leaves the peaks as if it had not been. */
+Test(counter, retracted)
+{
+    struct gp_counter *set = made(1, 2);
+    const struct gp_delta delta = {.gauge = 0, .amount = 100};
+    int64_t peaks[1];
+    change(set, 0, GP_ADD, 0, 70);
+    change(set, 0, GP_SUB, 0, 50);
+    cr_assert_eq(gp_counter_watch_begin(set, 2), 0);
+    uint32_t since = gp_counter_raises(set);
+    change(set, 1, GP_ADD, 0, 100);
+    change(set, 0, GP_SUB, 0, 15);
+    expect(set, 0, 105, 120, 170, 65);
+    gp_counter_retract(set, 1, since, &delta, 1);
+    expect(set, 0, 5, 70, 170, 165);
+    cr_assert_eq(gp_counter_watch_read(set, 2, peaks), 0);
+    cr_expect_eq(peaks[0], 20);
+    cr_expect_eq(gp_counter_check(set), 0);
+    change(set, 0, GP_ADD, 0, 60); /* the limit is that of the lower peaks */
+    cr_assert_eq(gp_counter_watch_read(set, 2, peaks), 0);
+    cr_expect_eq(peaks[0], 65);
+    expect(set, 0, 65, 70, 230, 165);
+    gp_counter_free(set);
+}
+
+Test(counter, retracted_after_others)
+{
+    struct gp_counter *set = made(1, 2);
+    const struct gp_delta delta = {.gauge = 0, .amount = 100};
+    change(set, 0, GP_ADD, 0, 300);
+    change(set, 0, GP_SUB, 0, 300);
+    uint32_t since = gp_counter_raises(set);
+    change(set, 0, GP_ADD, 0, 100); /* raises nothing */
+    gp_counter_retract(set, 0, since, &delta, 1);
+    expect(set, 0, 0, 300, 400, 400);
+    since = gp_counter_raises(set);
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_ADD, 0, 250); /* raises by another amount: the peak stays too high */
+    gp_counter_retract(set, 0, since, &delta, 1);
+    expect(set, 0, 250, 350, 750, 500);
+    since = gp_counter_raises(set);
+    change(set, 0, GP_ADD, 0, 100);
+    gp_counter_reset_peaks(set, 1, NULL, NULL);
+    gp_counter_retract(set, 0, since, &delta, 1);
+    cr_expect_eq(gp_counter_check(set), 0);
+    gp_counter_free(set);
+}
+
 Test(counter, reset_totals_by_mask)
 {
     struct gp_counter *set = made(2, 2);
