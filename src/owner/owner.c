@@ -184,6 +184,7 @@ struct gp_owner gp_owner_here(void)
     uint64_t generation = gp_stack_generation();
     if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
         owner_refresh(generation);
+    GP_TESTPOINT("owner.fresh");
     bool segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
     do {
         turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] acquire: pairs with [owner.R1] */

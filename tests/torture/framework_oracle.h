@@ -58,8 +58,10 @@ static uint64_t oracle_random(void)
 
 void gp_testpoint(const char *name)
 {
-    /* Often in the middle of an entry of the list. */
-    if (oracle_random() % (strcmp(name, "owner.entry") == 0 ? 4 : 64) == 0)
+    /* Readers find the list fresh, wait, and come while it is written. */
+    if ((strcmp(name, "owner.entry") == 0 || strcmp(name, "owner.fresh") == 0) && oracle_random() % 16 == 0)
+        usleep(50);
+    else if (oracle_random() % 64 == 0)
         sched_yield();
 }
 
