@@ -161,6 +161,8 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 	$(Q)clang -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I$(SYSROOT)/usr/include/$(TARGET) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
+$(B)/tests/bench/bench_framework: TESTLINK = -ldl
+$(B)/tests/bench/bench_framework: | $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so
 # It starts the command.
 $(B)/tests/bench/bench_agent: TESTLINK = -lbpf
 $(B)/tests/bench/bench_agent: | $(BIN)

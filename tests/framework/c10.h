@@ -47,6 +47,8 @@ struct torch_conf {
  * them back. */
 extern bool (*torch_driver)(int device, uint64_t *address, size_t bytes);
 
+void torch_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device);
+
 /* Built with EARLY: the function whose address the program left at this address is called while the loader relocates
  * libc10_cuda. */
 #define TORCH_EARLY 0x200000000ul
