@@ -15,8 +15,8 @@
 
 #include <cuda.h>
 
+#include "../framework/c10.h"
 #include "api.h"
-#include "framework/c10.h"
 
 #define BLOCKS 64
 
