@@ -152,6 +152,11 @@ int main(void)
     gp_feed_context_created(1, 0);
     gp_framework_start();
     /* The stand-in's slot leads to torch.c's function now. */
+    measure("framework_event_1_at_peak", report, 1);
+    /* Below the peak, as a program is most of the time, the counters need no total order. */
+    report((void *)0x500000000000ull, LIVE * 1024, LIVE * 2048, LIVE * 1024, (struct c10_device){C10_CUDA, 0});
+    report((void *)0x500000000000ull, -(int64_t)LIVE * 1024, LIVE * 1024, LIVE * 1024,
+           (struct c10_device){C10_CUDA, 0});
     measure("framework_event_1", report, 1);
     measure("framework_event_1000", report, 1000);
     measure("framework_event_1e6", report, LIVE);
