@@ -43,6 +43,15 @@ $(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[c
 TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
+# Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
+TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/loader.c src/base/lock.c
+TORTURE_FRAMEWORK_LIBS := $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so $(B)/tests/framework/unsigned-lazy-fake/libc10_cuda.so \
+    $(B)/tests/preload/pass.so
+$(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/owner/owner.c -ldl
+$(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ldl
+$(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/framework/*.[ch] src/owner/*.[ch]) src/base/loader.c \
+    tests/torture/framework_oracle.h tests/framework/c10.h \
+    | $(TORTURE_FRAMEWORK_LIBS)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)
@@ -97,22 +106,24 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
 # Stand-ins for two libraries of PyTorch, in one folder for each way to build and link them: the names' age, and words
-# that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated).
+# that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated), fake
+# (no driver).
 FRAMEWORK_LINKS := now lazy now-norelro lazy-norelro now-noplt lazy-noplt now-norelro-noplt lazy-norelro-noplt now-rt now-early \
-    now-norelro-early lazy-early
+    now-norelro-early lazy-early now-fake lazy-fake
 FRAMEWORK := $(patsubst %,$(B)/tests/framework/%/libc10_cuda.so,$(addprefix unsigned-,$(FRAMEWORK_LINKS)) \
     $(foreach age,old signed,$(age)-now $(age)-lazy-norelro))
 frameworkword = $(filter $1,$(subst -, ,$*))
 frameworklink = -shared -fPIC -fexceptions -Itests -Wl,-soname,$(@F) -DSPELLING_$(firstword $(subst -, ,$*)) \
     -Wl,-z,$(if $(call frameworkword,now),now,lazy) -Wl,-z,$(if $(call frameworkword,norelro),norelro,relro) \
-    $(if $(call frameworkword,noplt),-fno-plt) $(if $(call frameworkword,rt),-DRUNTIME) $(if $(call frameworkword,early),-DEARLY)
+    $(if $(call frameworkword,noplt),-fno-plt) $(if $(call frameworkword,rt),-DRUNTIME) $(if $(call frameworkword,early),-DEARLY) \
+    $(if $(call frameworkword,fake),-DFAKE)
 $(B)/tests/framework/%/libc10.so: tests/framework/c10.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $<
 $(B)/tests/framework/%/libc10_cuda.so: tests/framework/c10_cuda.c $(B)/tests/framework/%/libc10.so $(STAMP) | $(SIM)
 	$(call say,SHLIB,$@)
-	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $< -L$(@D) -lc10 -L$(SIMD) $(if $(call frameworkword,rt),-lcudart) -lcuda \
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $< -L$(@D) -lc10 -L$(SIMD) $(if $(call frameworkword,rt),-lcudart) $(if $(call frameworkword,fake),,-lcuda) \
 	    -lpthread -Wl,-rpath,'$$ORIGIN',--allow-shlib-undefined
 ENGINE := $(B)/tests/framework/libengine.so
 $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
@@ -121,7 +132,7 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -Wl,--exclude-libs,ALL -lcudart_static -ldl -lpthread
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
-$(B)/tests/programs/framework: PROGRAM_CFLAGS += -Itests -fexceptions
+$(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
@@ -151,6 +162,8 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 	$(Q)clang -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I$(SYSROOT)/usr/include/$(TARGET) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
 $(B)/tests/bench/bench_batch: TESTLINK = -lbpf
+$(B)/tests/bench/bench_framework: TESTLINK = -ldl
+$(B)/tests/bench/bench_framework: | $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so
 # It starts the command.
 $(B)/tests/bench/bench_agent: TESTLINK = -lbpf
 $(B)/tests/bench/bench_agent: | $(BIN)

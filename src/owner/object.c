@@ -33,15 +33,15 @@ static int object_visit(struct dl_phdr_info *info, size_t size, void *arg)
     /* The kernel maps objects downwards, so the loader's list is nearly in falling order, but for the
      * program itself, which comes first. */
     unsigned at = list->count++;
-    for (; at > 0 && list->objects[at - 1].low < low; at--)
+    for (; at > 0 && list->objects[at - 1].x_low < low; at--)
         list->objects[at] = list->objects[at - 1];
     struct gp_owner_object *object = &list->objects[at];
     const char *path = info->dlpi_name ? info->dlpi_name : "", *base = gp_known_base(path);
-    *object =
-        (struct gp_owner_object){.low = low, .high = high, .owner = gp_known_owner(path), .x_row = GP_OBJECT_NO_ROW};
+    *object = (struct gp_owner_object){
+        .x_low = low, .x_high = high, .x_owner = gp_known_owner(path), .x_row = GP_OBJECT_NO_ROW};
     memcpy(object->name, base, strnlen(base, sizeof(object->name) - 1));
     if ((uint64_t)(uintptr_t)gp_object_list - low < high - low)
-        object->owner = NULL; /* gpuprof, under whatever name */
+        object->x_owner = NULL; /* gpuprof, under whatever name */
     return 0;
 }
 
@@ -56,10 +56,10 @@ int gp_object_find(const struct gp_owner_object *objects, unsigned count, uint64
     unsigned low = 0, high = count;
     while (low < high) {
         unsigned middle = (low + high) / 2;
-        if (objects[middle].low > pc)
+        if (__atomic_load_n(&objects[middle].x_low, __ATOMIC_ACQUIRE) > pc)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < count && pc < objects[low].high ? (int)low : -1;
+    return low < count && pc < __atomic_load_n(&objects[low].x_high, __ATOMIC_ACQUIRE) ? (int)low : -1;
 }

@@ -3,7 +3,9 @@
  * owner.c: finds the owner of a driver call by the return addresses of its thread; see owner.h.
  *
  * The list of objects is copied from the loader whenever that has changed, under `lock`. Readers
- * take no lock: they read between two equal even values of x_turn. A row is given to an owner when
+ * take no lock: they read between two equal even values of x_turn. Each word of an entry is stored
+ * with release and loaded with acquire: a reader that sees a new word also sees the odd turn that
+ * came before it, in its second load of x_turn. A row is given to an owner when
  * it owns memory for the first time, and is never taken back.
  */
 #include "owner/owner.h"
@@ -22,9 +24,10 @@
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_OWNER);
 /* Written under the lock, with x_turn odd. */
 static struct gp_owner_object objects[GP_OBJECTS];
-static unsigned object_count;
-static uint32_t x_turn;       /* [owner.A] [owner.R] */
-static uint64_t x_generation; /* of the loader's list that `objects` copies */
+static unsigned x_object_count;
+static uint32_t x_turn;                          /* [owner.A1] [owner.R1] */
+static struct gp_owner_object fresh[GP_OBJECTS]; /* under the lock: the next list */
+static uint64_t x_generation;                    /* of the loader's list that `objects` copies */
 
 /* Under the lock. */
 static struct gp_wire_owner rows[GP_WIRE_OWNERS];
@@ -32,7 +35,7 @@ static unsigned row_count;
 
 static bool started; /* constant after start */
 static bool (*x_changed)(void);
-static const char *x_segment_prefix;
+static const char *x_segment_prefix; /* written under the lock */
 
 /* ---- the table of owners ---------------------------------------------------------------------------------------- */
 
@@ -78,19 +81,43 @@ unsigned gp_owner_rows(struct gp_wire_owner out[GP_WIRE_OWNERS])
 
 /* ---- the list of objects ---------------------------------------------------------------------------------------- */
 
+/* Under the lock. */
+static bool owner_is_segment(const struct gp_owner_object *object)
+{
+    const char *prefix = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
+    return prefix && strncmp(object->name, prefix, strlen(prefix)) == 0;
+}
+
+/* Under the lock. [owner.R2] release: the odd turn before it; pairs with [owner.A2]. */
+static void owner_publish(unsigned count)
+{
+#ifndef GP_OWNER_MUTANT_TURN /* tests/torture/framework_mutant.c */
+    __atomic_store_n(&x_turn, x_turn + 1, __ATOMIC_RELAXED);
+#endif
+    for (unsigned i = 0; i < count; i++) {
+        struct gp_owner_object *object = &objects[i];
+        __atomic_store_n(&object->x_low, fresh[i].x_low, __ATOMIC_RELEASE);
+        GP_TESTPOINT("owner.entry");
+        __atomic_store_n(&object->x_high, fresh[i].x_high, __ATOMIC_RELEASE);
+        __atomic_store_n(&object->x_owner, fresh[i].x_owner, __ATOMIC_RELEASE);
+        __atomic_store_n(&object->x_row, fresh[i].x_row, __ATOMIC_RELEASE);
+        __atomic_store_n(&object->x_segment, owner_is_segment(&fresh[i]), __ATOMIC_RELEASE);
+        memcpy(object->name, fresh[i].name, sizeof(object->name));
+    }
+    __atomic_store_n(&x_object_count, count, __ATOMIC_RELEASE);
+    /* [owner.R1] release: the entries; pairs with [owner.A1]. */
+    __atomic_store_n(&x_turn, (x_turn | 1) + 1, __ATOMIC_RELEASE);
+}
+
 /* Threads that come meanwhile do the same work again. They must not answer before `changed` is
  * through: a segment that they count as a plain allocation would be counted twice. */
 static GP_COLD void owner_refresh(uint64_t generation)
 {
     gp_lock_take(&lock);
-    /* Odd before any entry changes: the exchange is a full barrier; pairs with [owner.A]. */
-    __atomic_exchange_n(&x_turn, x_turn + 1, __ATOMIC_SEQ_CST);
-    int count = gp_object_list(objects);
+    int count = gp_object_list(fresh);
     GP_TESTPOINT("owner.listed");
     if (count >= 0)
-        object_count = (unsigned)count;
-    /* [owner.R] release: the entries; pairs with the reader's second load. */
-    __atomic_store_n(&x_turn, x_turn + 1, __ATOMIC_RELEASE);
+        owner_publish((unsigned)count);
     gp_lock_give(&lock);
     bool (*changed)(void) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
     if ((changed && !changed()) || count < 0)
@@ -104,12 +131,12 @@ static GP_COLD uint8_t owner_learn(uint64_t pc)
 {
     char name[GP_OBJECT_NAME] = "";
     gp_lock_take(&lock);
-    int at = gp_object_find(objects, object_count, pc);
+    int at = gp_object_find(objects, x_object_count, pc);
     uint8_t row = GP_OWNER_UNKNOWN;
-    if (at >= 0 && objects[at].owner) {
+    if (at >= 0 && objects[at].x_owner) {
         struct gp_owner_object *object = &objects[at];
         gp_known_name(object->name, name, sizeof(name));
-        row = owner_named(*object->owner ? object->owner : name, object->name);
+        row = owner_named(*object->x_owner ? object->x_owner : name, object->name);
         __atomic_store_n(&object->x_row, row, __ATOMIC_RELAXED);
     }
     gp_lock_give(&lock);
@@ -123,21 +150,21 @@ struct owner_answer {
     bool segment;
 };
 
-static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, const char *segments)
+/* [owner.A2] acquire, here and in gp_object_find: pairs with [owner.R2]. */
+static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, bool segments)
 {
     struct owner_answer answer = {0};
-    size_t length = segments ? strlen(segments) : 0;
-    unsigned count = object_count < GP_OBJECTS ? object_count : GP_OBJECTS;
+    unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < n && (!answer.pc || (segments && !answer.segment)); i++) {
         /* A return address may be the first byte after its function, and so after its object. */
         int at = gp_object_find(objects, count, pcs[i] - 1);
         if (at < 0)
             continue;
-        if (!answer.pc && objects[at].owner) {
+        if (!answer.pc && __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE)) {
             answer.pc = pcs[i] - 1;
-            answer.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_RELAXED);
+            answer.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
         }
-        if (segments && strncmp(objects[at].name, segments, length) == 0)
+        if (segments && __atomic_load_n(&objects[at].x_segment, __ATOMIC_ACQUIRE))
             answer.segment = true;
     }
     return answer;
@@ -155,16 +182,16 @@ struct gp_owner gp_owner_here(void)
     uint64_t generation = gp_stack_generation();
     if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
         owner_refresh(generation);
-    const char *segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
+    GP_TESTPOINT("owner.fresh");
+    bool segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
     do {
-        turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A] acquire: pairs with [owner.R] */
+        turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] acquire: pairs with [owner.R1] */
         if (GP_UNLIKELY(turn & 1)) {                       /* wait for the thread that reads the list */
             gp_lock_take(&lock);
             gp_lock_give(&lock);
             continue;
         }
         answer = owner_search(pcs, n, segments);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the entries before the second load */
     } while (turn & 1 || __atomic_load_n(&x_turn, __ATOMIC_RELAXED) != turn);
     if (GP_UNLIKELY(answer.pc && answer.row == GP_OBJECT_NO_ROW))
         answer.row = owner_learn(answer.pc);
@@ -178,7 +205,13 @@ void gp_owner_on_change(bool (*changed)(void))
 
 void gp_owner_segments_of(const char *prefix)
 {
-    __atomic_store_n(&x_segment_prefix, prefix, __ATOMIC_RELAXED);
+    gp_lock_take(&lock);
+    if (prefix != x_segment_prefix) {
+        __atomic_store_n(&x_segment_prefix, prefix, __ATOMIC_RELAXED);
+        for (unsigned i = 0; i < x_object_count; i++)
+            __atomic_store_n(&objects[i].x_segment, owner_is_segment(&objects[i]), __ATOMIC_RELEASE);
+    }
+    gp_lock_give(&lock);
 }
 
 int gp_owner_start(void)

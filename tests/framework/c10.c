@@ -12,6 +12,7 @@
 #endif
 
 struct c10_seen c10_seen;
+uint64_t c10_calls[C10_DEVICES];
 void (*c10_thrower)(void);
 
 static void c10_thrown(void)
@@ -25,6 +26,7 @@ void c10_report_old(void *pointer, int64_t bytes, struct c10_device device) __as
 void c10_report_old(void *pointer, int64_t bytes, struct c10_device device)
 {
     c10_seen = (struct c10_seen){pointer, bytes, -1, -1, device, c10_seen.reports + 1, c10_seen.ooms};
+    c10_calls[device.index]++;
     c10_thrown();
 }
 #else
@@ -34,6 +36,7 @@ void c10_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reser
 {
     c10_seen = (struct c10_seen){
         pointer, bytes, (int64_t)allocated, (int64_t)reserved, device, c10_seen.reports + 1, c10_seen.ooms};
+    c10_calls[device.index]++;
     c10_thrown();
 }
 
@@ -43,6 +46,7 @@ void c10_oom(int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_de
 {
     c10_seen = (struct c10_seen){
         NULL, bytes, (int64_t)allocated, (int64_t)reserved, device, c10_seen.reports, c10_seen.ooms + 1};
+    c10_calls[device.index]++;
     c10_thrown();
 }
 #endif

@@ -6,6 +6,7 @@
 #ifndef GP_TEST_FRAMEWORK_C10_H
 #define GP_TEST_FRAMEWORK_C10_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,9 @@ struct c10_seen {
     uint64_t reports, ooms;
 };
 extern struct c10_seen c10_seen;
+/* libc10: calls of either function for each device, counted under the caller's lock of the device. */
+#define C10_DEVICES 4
+extern uint64_t c10_calls[C10_DEVICES];
 /* libc10: called last in both functions, if set; it may unwind the stack. */
 extern void (*c10_thrower)(void);
 
@@ -39,6 +43,12 @@ struct torch_conf {
     int uncached;   /* each block comes from the driver, and nothing is reported */
     int64_t lie;    /* bytes by which the reported total of allocated bytes is wrong */
 };
+/* Built with FAKE: what takes the place of the driver. *address 0: it returns `bytes` of memory there; else it takes
+ * them back. */
+extern bool (*torch_driver)(int device, uint64_t *address, size_t bytes);
+
+void torch_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device);
+
 /* Built with EARLY: the function whose address the program left at this address is called while the loader relocates
  * libc10_cuda. */
 #define TORCH_EARLY 0x200000000ul

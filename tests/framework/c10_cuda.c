@@ -2,7 +2,8 @@
  *
  * c10_cuda.c: stands in for PyTorch's libc10_cuda.so: a caching allocator that informs libc10.so of each block, under
  * its lock of the device, and of memory that is out. SPELLING_* as in c10.c; RUNTIME: segments come from cudaMalloc;
- * EARLY: it calls the program while the loader relocates it.
+ * EARLY: it calls the program while the loader relocates it; FAKE: segments come
+ * from a function of the program.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,9 +16,8 @@
 
 #include "framework/c10.h"
 
-#define TORCH_DEVICES 4
-#define MIB           (1024ul * 1024ul)
-#define PAGE          (2 * MIB)
+#define MIB  (1024ul * 1024ul)
+#define PAGE (2 * MIB)
 
 #ifdef SPELLING_signed
 #define C10_TOTALS "ll"
@@ -62,7 +62,7 @@ static struct torch_device {
     pthread_mutex_t lock;
     struct torch_segment *segments;
     struct torch_stats stats;
-} devices[TORCH_DEVICES];
+} devices[C10_DEVICES];
 static struct torch_conf conf;
 
 static void __attribute__((constructor)) torch_start(void)
@@ -71,7 +71,7 @@ static void __attribute__((constructor)) torch_start(void)
 
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    for (int i = 0; i < TORCH_DEVICES; i++) {
+    for (int i = 0; i < C10_DEVICES; i++) {
         pthread_mutex_init(&devices[i].lock, &attributes);
     }
 }
@@ -116,24 +116,40 @@ static void raise_to(int64_t *peak, int64_t current)
 
 /* ---- segments ------------------------------------------------------------------------------------------------- */
 
-static bool driver_plain(CUdeviceptr *address, size_t bytes)
+#ifdef FAKE
+bool (*torch_driver)(int device, uint64_t *address, size_t bytes);
+#endif
+
+static bool driver_plain(int device, CUdeviceptr *address, size_t bytes)
 {
-#ifdef RUNTIME
+    (void)device;
+#ifdef FAKE
+    uint64_t at = *address;
+    bool is_done = torch_driver(device, &at, bytes);
+    *address = at;
+    return is_done;
+#elif defined(RUNTIME)
     return cudaMalloc((void **)address, bytes) == cudaSuccess || (cudaGetLastError(), false);
 #else
     return cuMemAlloc(address, bytes) == CUDA_SUCCESS;
 #endif
 }
 
-static void driver_plain_free(CUdeviceptr address)
+static void driver_plain_free(int device, CUdeviceptr address, size_t bytes)
 {
-#ifdef RUNTIME
+    (void)device;
+    (void)bytes;
+#ifdef FAKE
+    uint64_t at = address;
+    torch_driver(device, &at, bytes);
+#elif defined(RUNTIME)
     cudaFree((void *)address);
 #else
     cuMemFree(address);
 #endif
 }
 
+#ifndef FAKE
 static bool driver_mapped(int device, struct torch_segment *segment)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -148,14 +164,23 @@ static bool driver_mapped(int device, struct torch_segment *segment)
            cuMemSetAccess(segment->address, segment->bytes, &access, 1) == CUDA_SUCCESS;
 }
 
+static void driver_unmap(const struct torch_segment *segment)
+{
+    cuMemUnmap(segment->address, segment->bytes);
+    cuMemRelease(segment->handle);
+    cuMemAddressFree(segment->address, segment->bytes);
+}
+#else
+#define driver_mapped(_device, _segment) false
+#define driver_unmap(_segment)           ((void)0)
+#endif
+
 static void segment_drop(struct torch_device *self, struct torch_segment *segment)
 {
     if (segment->is_mapped) {
-        cuMemUnmap(segment->address, segment->bytes);
-        cuMemRelease(segment->handle);
-        cuMemAddressFree(segment->address, segment->bytes);
+        driver_unmap(segment);
     } else {
-        driver_plain_free(segment->address);
+        driver_plain_free((int)(self - devices), segment->address, segment->bytes);
     }
     self->stats.reserved -= (int64_t)segment->bytes;
     self->stats.segments--;
@@ -188,7 +213,8 @@ static size_t segment_bytes(size_t bytes)
 
 static bool segment_take(int device, struct torch_segment *segment)
 {
-    return segment->is_mapped ? driver_mapped(device, segment) : driver_plain(&segment->address, segment->bytes);
+    return segment->is_mapped ? driver_mapped(device, segment)
+                              : driver_plain(device, &segment->address, segment->bytes);
 }
 
 static struct torch_block *segment_new(struct torch_device *self, int device, size_t bytes)
@@ -291,7 +317,7 @@ void *torch_alloc(int device, size_t bytes)
 
     bytes = (bytes + 511) / 512 * 512;
     if (conf.uncached) {
-        return driver_plain(&address, bytes) ? (void *)address : NULL;
+        return driver_plain(device, &address, bytes) ? (void *)address : NULL;
     }
     block = block_find(self, bytes);
     block = block != NULL ? block : segment_new(self, device, bytes);
@@ -318,7 +344,7 @@ void torch_free(int device, void *pointer)
     TORCH_LOCKED(self, device);
 
     if (conf.uncached) {
-        driver_plain_free((CUdeviceptr)pointer);
+        driver_plain_free(device, (CUdeviceptr)pointer, 0);
         return;
     }
     block = block_at(self, (CUdeviceptr)pointer);
@@ -351,6 +377,14 @@ void torch_reset_peaks(int device)
     self->stats.allocated_peak = self->stats.allocated;
     self->stats.reserved_peak = self->stats.reserved;
 }
+
+#if defined(FAKE) && !defined(SPELLING_old)
+/* For benches: a report without the allocator around it. */
+void torch_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+{
+    REPORT(pointer, bytes, allocated, reserved, device);
+}
+#endif
 
 void torch_configure(const struct torch_conf *wanted)
 {

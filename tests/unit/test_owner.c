@@ -80,8 +80,10 @@ Test(owner, a_file_name_tells_the_owner)
 
 Test(owner, an_address_finds_its_object)
 {
-    static const struct gp_owner_object objects[] = {
-        {.low = 900, .high = 1000}, {.low = 500, .high = 600}, {.low = 400, .high = 500}, {.low = 10, .high = 11}};
+    static const struct gp_owner_object objects[] = {{.x_low = 900, .x_high = 1000},
+                                                     {.x_low = 500, .x_high = 600},
+                                                     {.x_low = 400, .x_high = 500},
+                                                     {.x_low = 10, .x_high = 11}};
     static const struct {
         uint64_t pc;
         int at;
@@ -101,10 +103,10 @@ Test(owner, the_list_of_objects_is_in_order)
     int count = gp_object_list(objects), at;
     cr_assert_gt(count, 3);
     for (int i = 1; i < count; i++)
-        cr_expect(objects[i].high <= objects[i - 1].low, "%s and %s", objects[i].name, objects[i - 1].name);
+        cr_expect(objects[i].x_high <= objects[i - 1].x_low, "%s and %s", objects[i].name, objects[i - 1].name);
     at = gp_object_find(objects, (unsigned)count, (uint64_t)(uintptr_t)&gp_object_find);
     cr_assert_geq(at, 0);
-    cr_expect_null(objects[at].owner, "gpuprof owns nothing");
+    cr_expect_null(objects[at].x_owner, "gpuprof owns nothing");
     at = gp_object_find(objects, (unsigned)count, (uint64_t)(uintptr_t)&strlen);
     cr_assert_geq(at, 0);
     cr_expect_str_eq(objects[at].name, "libc.so.6");
