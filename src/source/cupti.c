@@ -15,7 +15,6 @@
 #include "source/cuptifind.h"
 #include "source/cuptiname.h"
 #include "source/dispatch.h"
-#include "source/hooks.h"
 #include "source/soname.h"
 #include "source/source.h"
 #include <dlfcn.h>
@@ -314,7 +313,9 @@ static void cupti_explain(struct gp_source_status *out, const struct gp_wire_cop
 
 static uint32_t cupti_driver_version(void)
 {
-    int (*get)(int *) = (int (*)(int *))gp_hooks_driver("cuDriverGetVersion");
+    /* Through the opener: another thread may hold the loader's lock and wait for this cuInit. */
+    void *driver = gp_opener_open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int (*get)(int *) = driver ? (int (*)(int *))gp_opener_symbol(driver, "cuDriverGetVersion") : NULL;
     int version = 0;
     return get && get(&version) == 0 && version > 0 ? (uint32_t)version : 0;
 }
