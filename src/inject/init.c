@@ -145,7 +145,10 @@ static void inject_source(enum gp_option_source wanted)
     memcpy(header->source_detail, status.detail, sizeof(header->source_detail));
     gp_log(status.source ? GP_LOG_INFO : GP_LOG_WARN, "source: %s", status.detail);
     if (!status.source)
-        gp_log(GP_LOG_WARN, "no events: start the program with 'gpuprof run', which counts with driver hooks instead");
+        gp_log(GP_LOG_WARN, "no events: %s",
+               wanted == GP_OPTION_CUPTI
+                   ? "unset GPUPROF_SOURCE, and 'gpuprof run' counts with driver hooks instead"
+                   : "start the program with 'gpuprof run', which counts with driver hooks instead");
 }
 
 static void inject_shim(const struct gp_options *options)

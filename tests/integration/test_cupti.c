@@ -427,3 +427,17 @@ Test(cupti, run_falls_back_to_hooks, .timeout = 120)
     snprintf(own, sizeof(own), "subscribe:%s/libcupti.so.13", path_sim()); /* before cuInit */
     run_is_exact("GPUPROF_SIM_CUPTI=", "cupti", own, "subscriber is taken by CUPTI");
 }
+
+/* With GPUPROF_SOURCE=cupti `gpuprof run` preloads no hooks, so starting the program with it is no advice. */
+Test(cupti, the_log_names_the_setting_that_excludes_hooks)
+{
+    const char *argv[] = {path_command(), "run", "--sim", path_program("linear"), NULL};
+    const char *env[] = {"GPUPROF_SIM_CUPTI=none", "GPUPROF_SOURCE=cupti", "GPUPROF_LOG=warning", NULL};
+    struct spawn_options options = {.argv = argv, .env = env};
+    struct spawn_result result = {0};
+
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    cr_expect_not_null(strstr(result.err, "unset GPUPROF_SOURCE"), "%s", result.err);
+    cr_expect_null(strstr(result.err, "start the program with"), "%s", result.err);
+    spawn_result_free(&result);
+}

@@ -194,7 +194,7 @@ static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
                  p->comm, also, others);
     else if (p->source == GP_SOURCE_NONE || p->disabled)
         gp_check(doctor, name, GP_NO,
-                 "start the program again with 'gpuprof run', which counts with driver hooks where CUPTI cannot be had",
+                 "start the program again with 'gpuprof run', which counts with driver hooks if CUPTI cannot be used",
                  "%s: no events: %s%s%s%s%s", p->comm, p->source_detail, p->trouble[0] ? "; " : "", p->trouble, also,
                  others);
     else

@@ -64,7 +64,7 @@ static const struct gp_man_section man_after[] = {
        "started "
        "with libgpuprof-shim.so in LD_PRELOAD."},
       {"GPUPROF_SOURCE",
-       "The source of events: auto, cupti or hooks. With auto, hooks take over if CUPTI cannot be had. "
+       "The source of events: auto, cupti or hooks. With auto, hooks take over if CUPTI cannot be used. "
        "With cupti, 'gpuprof run' does not preload libgpuprof-shim.so."},
       {"GPUPROF_LOG", "The log level off, error, warning, info or debug, followed by :FILE if the log does not go to "
                       "standard error."},

@@ -34,7 +34,7 @@ const char *gp_source_name(unsigned source); /* "cupti" */
 
 /* What helps a process that has no source of events. */
 #define GP_SOURCE_ADVICE                                                                                               \
-    "no events: start the program with 'gpuprof run', which counts with driver hooks where CUPTI cannot be had"
+    "no events: start the program with 'gpuprof run', which counts with driver hooks if CUPTI cannot be used"
 
 /* One line about a copy of CUPTI that a process tried: "PATH, version N: ANSWER (STATUS)". */
 #define GP_COPY_TEXT 400
