@@ -39,7 +39,7 @@ struct gp_cu_access {
 
 #define GP_DRIVER_PARAM(_type, _name) _type _name
 struct gp_allocator_driver {
-#define GP_DRIVER(_name, ...) uint32_t (*_name)(GP_LIST(GP_DRIVER_PARAM, __VA_ARGS__));
+#define GP_DRIVER(_name, ...) uint32_t (*_name)(GP_EACH_LIST(GP_DRIVER_PARAM, __VA_ARGS__));
 #include "allocator/driver.def"
 #undef GP_DRIVER
 };

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 #define GP_TORCH_PARAM(_type, _name)  _type _name
-#define GP_TORCH(_result, _name, ...) GP_EXPORT _result _name(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__));
+#define GP_TORCH(_result, _name, ...) GP_EXPORT _result _name(GP_EACH_LIST(GP_TORCH_PARAM, __VA_ARGS__));
 #include "allocator/torch.def"
 #undef GP_TORCH
 

@@ -16,16 +16,16 @@ struct gp_private {
     void *(*wrap_symbol)(const char *name, void *real, const void *caller);
 
     /* The wrapper of each row. */
-#define GP_HOOK(_id, _name, _handler, ...) uint32_t (*_name)(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
-#define GP_WRAP(_name, ...)                uint32_t (*_name)(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
-#define GP_SELF(_name, ...)                uint32_t (*_name)(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
+#define GP_HOOK(_id, _name, _handler, ...) uint32_t (*_name)(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
+#define GP_WRAP(_name, ...)                uint32_t (*_name)(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
+#define GP_SELF(_name, ...)                uint32_t (*_name)(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
 #include "source/hooks.def"
 #include "source/wrap.def"
 #undef GP_HOOK
 #undef GP_WRAP
 
     /* The functions of allocator/torch.def. */
-#define GP_TORCH(_result, _name, ...) _result (*_name)(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__));
+#define GP_TORCH(_result, _name, ...) _result (*_name)(GP_EACH_LIST(GP_TORCH_PARAM, __VA_ARGS__));
 #include "allocator/torch.def"
 #undef GP_TORCH
 };

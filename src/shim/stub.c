@@ -14,10 +14,10 @@
 
 #define GP_STUB_NAME(_type, _name) _name
 #define GP_STUB(_name, ...)                                                                                            \
-    GP_EXPORT uint32_t _name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));                                                    \
-    uint32_t _name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__))                                                               \
+    GP_EXPORT uint32_t _name(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));                                               \
+    uint32_t _name(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__))                                                          \
     {                                                                                                                  \
-        return gpuprof_private._name(GP_LIST(GP_STUB_NAME, __VA_ARGS__));                                              \
+        return gpuprof_private._name(GP_EACH_LIST(GP_STUB_NAME, __VA_ARGS__));                                         \
     }
 
 #define GP_HOOK(_id, _name, _handler, ...) GP_STUB(_name, __VA_ARGS__)
@@ -29,9 +29,9 @@
 #undef GP_WRAP
 
 #define GP_TORCH(_result, _name, ...)                                                                                  \
-    _result _name(GP_LIST(GP_TORCH_PARAM, __VA_ARGS__))                                                                \
+    _result _name(GP_EACH_LIST(GP_TORCH_PARAM, __VA_ARGS__))                                                           \
     {                                                                                                                  \
-        return gpuprof_private._name(GP_LIST(GP_STUB_NAME, __VA_ARGS__));                                              \
+        return gpuprof_private._name(GP_EACH_LIST(GP_STUB_NAME, __VA_ARGS__));                                         \
     }
 #include "allocator/torch.def"
 #undef GP_TORCH

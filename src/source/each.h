@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * each.h: what to do with the parameters of a row of hooks.def, which are (type, name) pairs:
- * GP_EACH(macro, pairs...) gives macro(type, name) for each, GP_LIST the same with commas between.
+ * GP_EACH(macro, pairs...) gives macro(type, name) for each, GP_EACH_LIST the same with commas between.
  * Up to 8: no row has more.
  */
 #ifndef GP_SOURCE_EACH_H
@@ -23,8 +23,8 @@
 #define GP_EACH_8(_m, _sep, _p, ...) GP_EACH_CALL(_m, _p) _sep() GP_EACH_7(_m, _sep, __VA_ARGS__)
 
 #define GP_EACH_NOTHING()
-#define GP_EACH_COMMA()  ,
-#define GP_EACH(_m, ...) GP_EACH_JOIN(GP_EACH_, GP_EACH_COUNT(__VA_ARGS__))(_m, GP_EACH_NOTHING, __VA_ARGS__)
-#define GP_LIST(_m, ...) GP_EACH_JOIN(GP_EACH_, GP_EACH_COUNT(__VA_ARGS__))(_m, GP_EACH_COMMA, __VA_ARGS__)
+#define GP_EACH_COMMA()       ,
+#define GP_EACH(_m, ...)      GP_EACH_JOIN(GP_EACH_, GP_EACH_COUNT(__VA_ARGS__))(_m, GP_EACH_NOTHING, __VA_ARGS__)
+#define GP_EACH_LIST(_m, ...) GP_EACH_JOIN(GP_EACH_, GP_EACH_COUNT(__VA_ARGS__))(_m, GP_EACH_COMMA, __VA_ARGS__)
 
 #endif

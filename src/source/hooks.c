@@ -107,8 +107,8 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
 /* ---- one wrapper and one pass a row ------------------------------------------------------------------------------ */
 
 #define GP_HOOKS_NAME(_type, _name) _name
-#define GP_HOOKS_ARGS(...)          (GP_LIST(GP_HOOKS_NAME, __VA_ARGS__))
-#define GP_HOOKS_PARAMS(...)        (GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__))
+#define GP_HOOKS_ARGS(...)          (GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__))
+#define GP_HOOKS_PARAMS(...)        (GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__))
 
 #define GP_HOOKS_WRAPPER(_name, ...)                                                                                   \
     uint32_t gp_wrap_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
@@ -125,7 +125,7 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
             return GP_HOOKS_NO_DRIVER;                                                                                 \
         if (!hooks_sourced())                                                                                          \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
-        struct gp_params_##_name params = {GP_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                       \
+        struct gp_params_##_name params = {GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                  \
         struct gp_hooks_call call;                                                                                     \
         if (!hooks_begin(&call, GP_HOOKS_##_name, &params))                                                            \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \

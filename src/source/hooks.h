@@ -25,11 +25,11 @@
 /* gp_wrap_<name>(params): the function that programs get instead of the driver's.
  * gp_pass_<name>(params): the call without a server: accounted if hooks are the source. */
 #define GP_HOOKS_DECLARED(_name, ...)                                                                                  \
-    uint32_t gp_wrap_##_name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));                                                    \
-    uint32_t gp_pass_##_name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
+    uint32_t gp_wrap_##_name(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));                                               \
+    uint32_t gp_pass_##_name(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
 #define GP_HOOK(_id, _name, _handler, ...) GP_HOOKS_DECLARED(_name, __VA_ARGS__)
 #define GP_WRAP(_name, ...)                GP_HOOKS_DECLARED(_name, __VA_ARGS__)
-#define GP_SELF(_name, ...)                uint32_t gp_wrap_##_name(GP_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
+#define GP_SELF(_name, ...)                uint32_t gp_wrap_##_name(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
 #include "source/hooks.def"
 #include "source/wrap.def"
 #undef GP_HOOK
