@@ -75,7 +75,12 @@ static void statistics_move(void *set, uint64_t bytes, enum gp_counter_op op, un
 {
     struct gp_delta deltas[GP_DELTAS];
     int64_t rounded = (int64_t)((bytes + 511) / 512 * 512);
-    struct gp_move move = {GP_KIND_LINEAR, GP_PART_ALLOCATED | GP_PART_KIND, rounded, (int64_t)bytes, rounded, 1};
+    struct gp_move move = {.kind = GP_KIND_LINEAR,
+                           .parts = GP_PART_ALLOCATED | GP_PART_KIND,
+                           .bytes = rounded,
+                           .requested_bytes = (int64_t)bytes,
+                           .class_bytes = rounded,
+                           .count = 1};
     gp_counter_apply((struct gp_counter *)set, thread, op, deltas, gp_gauge_deltas(&move, deltas));
 }
 
