@@ -41,7 +41,8 @@ for tool in sh cp rm mkdir mount cat uname; do
     [ -z "$from" ] || cp -L "$from" "$root/bin/"
 done
 add() { mkdir -p "$root$(dirname "$1")" && cp -Ln "$1" "$root$1"; }
-for file in "$root"/bin/* "$root"/build/tests/*/*; do
+# The libraries count too: they need libdl.so.2 and libpthread.so.0, for an older glibc, which no program here does.
+for file in "$root"/bin/* "$root"/build/tests/*/* "$build"/lib/*.so "$build"/lib/gpuprof/sim/*.so*; do
     for library in $(ldd "$file" 2>/dev/null | grep -o '/[^ ]*'); do add "$library"; done
 done
 add "$(/sbin/ldconfig -p | awk '/libgcc_s.so.1.*x86-64/ { print $NF; exit }')" # opened by pthread_exit
