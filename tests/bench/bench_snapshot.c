@@ -221,7 +221,7 @@ static void bench(const char *mode)
                                               "taken_ms",           "file_ms",          "pair_p999_us", "pair_max_us",
                                               "pair_p999_us_quiet", "pair_max_us_quiet"};
     double values[VALUES][ROUNDS];
-    char path[] = "/tmp/gpuprof-bench-XXXXXX";
+    char path[] = "/tmp/gpuprof-test-bench-XXXXXX";
     int made = mkstemp(path);
     if (made < 0 || !start(mode))
         return;

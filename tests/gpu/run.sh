@@ -46,7 +46,7 @@ done
 command -v python3 > /dev/null || absent "python3 is not installed"
 cc=$(command -v gcc || command -v cc || true)
 
-work=$(mktemp -d /tmp/gpuprof-check-gpu-XXXXXX) || exit 1
+work=$(mktemp -d /tmp/gpuprof-test-check-gpu-XXXXXX) || exit 1
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/sim" "$work/real"
 : "${json:=$work/figures.json}"

@@ -30,7 +30,7 @@ static void copy(const char *to)
 
 static void begin(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/gpuprof-owners-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-owners-XXXXXX");
     cr_assert(mkdtemp(folder));
     snprintf(nccl, sizeof(nccl), "%s/libnccl.so.2", folder);
     snprintf(engine, sizeof(engine), "%s/libmyengine.so", folder);

@@ -29,7 +29,7 @@ static char folder[64], file[96];
 
 static void work_begin(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/gpuprof-record-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-record-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "%s/r.gpuprof", folder);
 }

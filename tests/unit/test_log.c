@@ -16,7 +16,7 @@ static char log_folder[64];
 
 static void log_enter(void)
 {
-    snprintf(log_folder, sizeof(log_folder), "/tmp/gpuprof-log-XXXXXX");
+    snprintf(log_folder, sizeof(log_folder), "/tmp/gpuprof-test-log-XXXXXX");
     cr_assert_not_null(mkdtemp(log_folder));
 }
 

@@ -16,7 +16,7 @@
 #define PLAIN  "<script type=\"application/json\" id=\"gpuprof-data\">"
 #define PACKED "<script type=\"application/gzip+base64\" id=\"gpuprof-data\">"
 
-static char folder[] = "/tmp/gpuprof-report-XXXXXX", path[256], why[256];
+static char folder[] = "/tmp/gpuprof-test-report-XXXXXX", path[256], why[256];
 
 static void begin(void)
 {

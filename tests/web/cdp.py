@@ -26,7 +26,7 @@ class Failed(Exception):
 
 class Browser:
     def __init__(self, path):
-        self.profile = tempfile.mkdtemp(prefix="gpuprof-web-")
+        self.profile = tempfile.mkdtemp(prefix="gpuprof-test-web-")
         to_read, self.write_end = os.pipe()
         self.read_end, to_write = os.pipe()
 

@@ -484,7 +484,7 @@ def main():
     if not browser_path:
         print("web: Chromium is not installed: the pages were not opened")
         return 77
-    folder = tempfile.mkdtemp(prefix="gpuprof-pages-")
+    folder = tempfile.mkdtemp(prefix="gpuprof-test-pages-")
     documents, results = {}, {"passed": 0, "failed": 0, "skipped": 0}
 
     def make(name, document):
