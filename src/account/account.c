@@ -95,19 +95,24 @@ uint64_t gp_feed_devices(void)
     return bits;
 }
 
-void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
+uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
     struct gp_account *account = gp_account_of(device);
+    uint64_t time_ns = 0;
     if (!account)
-        return;
+        return 0;
     unsigned count = gp_gauge_deltas(move, deltas);
-    if (count)
+    /* What a free takes off for good has the time at which it was taken out. */
+    if (count && op == GP_TAKEN)
         gp_counter_apply(account->counter, gp_thread.number, op, deltas, count);
+    else if (count)
+        time_ns = gp_counter_apply_timed(account->counter, gp_thread.number, op, deltas, count);
     struct gp_delta owned[GP_OWNER_GAUGES];
     count = gp_gauge_owner_deltas(move, owned);
     if (count)
         gp_counter_apply(account->owners, gp_thread.number, op, owned, count);
+    return time_ns;
 }
 
 uint64_t gp_account_raises(int device)

@@ -81,7 +81,9 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
  * unknown or out of range. */
 struct gp_account *gp_account_of(int device);
 
-void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* Returns the time of the change, for its event: sorted by time, events add up to the numbers and
+ * their peaks. 0: GP_TAKEN, or no gauge changed. */
+uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
 /* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:
  * from gp_account_raises, before it was added. */
 void gp_account_retract(int device, uint64_t raises, const struct gp_move *move);
@@ -118,7 +120,11 @@ bool gp_context_forget(uint32_t ctx, int device);
 /* Blocks of a created pool were allocated (+) or freed (-). */
 void gp_pool_count(uint64_t pool, int blocks);
 
+/* An allocation has the record's time, everything else the current one. _at: with the time at which
+ * the gauges changed; 0: now. */
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
+void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream,
+                        uint64_t time_ns);
 void gp_event_write(struct gp_wire_event *event);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
@@ -136,6 +142,7 @@ struct gp_frame {
     uint32_t x_busy;
     uint32_t what; /* enum gp_space: the kind of begin */
     uint64_t address, bytes;
+    uint64_t time_ns; /* when the record's bytes left the totals */
     struct gp_record record;
     bool died; /* vmm: the record has left the map */
 };

@@ -12,14 +12,16 @@ static struct gp_map *block_map(enum gp_space space)
     return space <= GP_SPACE_BLOCK ? gp_accounts.blocks : gp_accounts.objects;
 }
 
-static void block_move(const struct gp_record *record, enum gp_counter_op op)
+/* Returns the time of the change, as gp_account_move. */
+static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op)
 {
     if (record->device == GP_NO_DEVICE)
-        return;
+        return 0;
     struct gp_move move = gp_account_block_move(record);
-    gp_account_move(record->device, op, &move);
+    uint64_t time_ns = gp_account_move(record->device, op, &move);
     if (GP_UNLIKELY(record->segment))
         gp_framework_segment(record, op);
+    return time_ns;
 }
 
 /* A created pool must know how many of its blocks are live, because it lives until the last one
@@ -40,9 +42,9 @@ static GP_COLD void block_missed(const struct gp_record *old)
     gp_feed_lost(GP_LOST_MISSED_FREE);
     if (old->segment == GP_SEGMENT_HEAP)
         gp_heap_gone(old);
-    block_move(old, GP_SUB);
+    uint64_t time_ns = block_move(old, GP_SUB);
     block_pool(old, -1);
-    gp_event_record(GP_EVENT_FREE, old, 0);
+    gp_event_record_at(GP_EVENT_FREE, old, 0, time_ns);
 }
 
 static GP_COLD void block_estimated(int device)
@@ -50,6 +52,15 @@ static GP_COLD void block_estimated(int device)
     struct gp_account *account = gp_account_of(device);
     if (account)
         __atomic_fetch_or(&account->x_flags, GP_DEVICE_ESTIMATED, __ATOMIC_RELAXED);
+}
+
+/* The record entered the map before its bytes entered the totals, and without a time: until it has
+ * one, walks leave it out (tapwalk.c). A recording that starts now tells by the time whether a block
+ * is among its events, so this is the event's. */
+static bool block_begun(struct gp_record *record, void *arg)
+{
+    record->time_ns = ((const struct gp_record *)arg)->time_ns;
+    return false;
 }
 
 void gp_feed_alloc(const struct gp_allocation *block)
@@ -62,7 +73,6 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .ctx = block->ctx,
                               .bytes = block->bytes,
                               .requested_bytes = block->requested_bytes,
-                              .time_ns = gp_clock_ns(),
                               .link = block->pool,
                           };
     gp_heap_settle();
@@ -80,20 +90,14 @@ void gp_feed_alloc(const struct gp_allocation *block)
     }
     if (GP_UNLIKELY(status == 1))
         block_missed(&old);
-    block_move(&record, GP_ADD);
+    record.time_ns = block_move(&record, GP_ADD);
+    if (GP_UNLIKELY(!record.time_ns))
+        record.time_ns = gp_clock_ns();
+    gp_map_update(block_map(block->space), record.space, record.key, block_begun, &record);
     if (GP_UNLIKELY(block->estimated && block->device >= 0))
         block_estimated(block->device);
     block_pool(&record, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, block->stream);
-}
-
-/* The event comes before the driver's call, unlike others: another thread may get the address in
- * that call and begin a segment there, and in a recording segments are told apart by their places
- * alone. */
-static GP_COLD void block_heaps(const struct gp_record *segment)
-{
-    gp_heap_gone(segment);
-    gp_event_record(GP_EVENT_FREE, segment, 0);
 }
 
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
@@ -108,8 +112,13 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     }
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
     if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
-        block_heaps(&frame->record);
-    block_move(&frame->record, GP_TAKE);
+        gp_heap_gone(&frame->record);
+    frame->time_ns = block_move(&frame->record, GP_TAKE);
+    /* The event comes before the driver's call, unlike others: another thread may get the address in
+     * that call and begin a segment there, and in a recording segments are told apart by their
+     * places alone. */
+    if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
+        gp_event_record_at(GP_EVENT_FREE, &frame->record, 0, frame->time_ns);
     return token;
 }
 
@@ -123,7 +132,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         block_move(record, GP_TAKEN);
         block_pool(record, -1);
         if (GP_LIKELY(record->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
-            gp_event_record(GP_EVENT_FREE, record, stream);
+            gp_event_record_at(GP_EVENT_FREE, record, stream, frame->time_ns);
     } else {
         struct gp_record old;
         block_move(record, GP_PUTBACK);

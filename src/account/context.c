@@ -22,13 +22,14 @@ static bool context_owned(struct gp_record *record, void *arg)
     uint32_t ctx = *(uint32_t *)arg;
     if (record->ctx != ctx || record->space > GP_SPACE_MODULE || record->space == GP_SPACE_STREAM)
         return false;
+    uint64_t time_ns = 0;
     if (record->device != 255) {
         struct gp_move move = gp_account_block_move(record);
-        gp_account_move(record->device, GP_SUB, &move);
+        time_ns = gp_account_move(record->device, GP_SUB, &move);
         if (record->segment)
             gp_framework_segment(record, GP_SUB);
     }
-    gp_event_record(GP_EVENT_FREE, record, 0);
+    gp_event_record_at(GP_EVENT_FREE, record, 0, time_ns);
     return true;
 }
 

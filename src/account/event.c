@@ -61,11 +61,10 @@ static bool event_segment(const struct gp_record *record, struct gp_wire_event *
     return true;
 }
 
-void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
+void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream, uint64_t time_ns)
 {
     struct gp_wire_event event = {
-        /* Read the clock once: it costs more than the rest of the event. */
-        .time_ns = type == GP_EVENT_ALLOC ? record->time_ns : 0,
+        .time_ns = time_ns,
         .type = (uint8_t)type,
         .kind = record->kind,
         .device = record->device,
@@ -77,6 +76,11 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
     event.stream = stream;
     if (GP_LIKELY(!record->segment) || event_segment(record, &event))
         gp_event_write(&event);
+}
+
+void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
+{
+    gp_event_record_at(type, record, stream, type == GP_EVENT_ALLOC ? record->time_ns : 0);
 }
 
 void gp_feed_event(enum gp_wire_event_type type, const char *name)

@@ -61,11 +61,10 @@ static void block_enter(const struct gp_span *block, uint32_t site)
         .owner = block->owner,
         .bytes = block->bytes,
         .requested_bytes = block->bytes,
-        .time_ns = gp_clock_ns(),
         .site = site,
     };
     struct gp_move move = gp_account_block_move(&record);
-    gp_account_move(record.device, GP_ADD, &move);
+    record.time_ns = gp_account_move(record.device, GP_ADD, &move);
     heap_count(block, 1, (int64_t)block->bytes);
     if (gp_map_insert(gp_accounts.blocks, &record, NULL) < 0)
         gp_feed_lost(GP_LOST_MAP); /* the sums are right all the same: the range has the size */
@@ -82,9 +81,9 @@ static uint32_t block_leave(const struct gp_span *block)
     record.owner = block->owner;
     record.bytes = record.requested_bytes = block->bytes;
     struct gp_move move = gp_account_block_move(&record);
-    gp_account_move(record.device, GP_SUB, &move);
+    uint64_t time_ns = gp_account_move(record.device, GP_SUB, &move);
     heap_count(block, -1, (int64_t)block->bytes);
-    gp_event_record(GP_EVENT_FREE, &record, 0);
+    gp_event_record_at(GP_EVENT_FREE, &record, 0, time_ns);
     return record.site;
 }
 

@@ -42,12 +42,13 @@ struct gp_vmm_change {
     int64_t imported; /* bytes by which an imported handle grew or shrank */
 };
 
-static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+/* Both return the time of the change, as gp_account_move. */
+static uint64_t vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
     const struct gp_record *handle = &change->after;
     /* A framework's segment is allocated in blocks, however it is mapped. */
     if (handle->kind == GP_KIND_VIRTUAL || handle->segment || handle->device == GP_NO_DEVICE)
-        return;
+        return 0;
     struct gp_move move = {
         .kind = handle->kind,
         .parts = GP_PART_ALLOCATED,
@@ -61,17 +62,18 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
         move.parts = GP_PART_KIND;
         move.bytes = change->imported;
     }
-    gp_account_move(handle->device, op, &move);
+    return gp_account_move(handle->device, op, &move);
 }
 
-static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
+static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
 {
     if (handle->kind != GP_KIND_VMM || handle->device == GP_NO_DEVICE)
-        return; /* imported or multicast: owns nothing here */
+        return 0; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
-    gp_account_move(handle->device, op, &move);
+    uint64_t time_ns = gp_account_move(handle->device, op, &move);
     if (handle->segment)
         gp_framework_segment(handle, op);
+    return time_ns;
 }
 
 static void vmm_place(const struct gp_record *mapping);
@@ -107,11 +109,11 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
             .share = vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
         gp_feed_lost(GP_LOST_MISSED_FREE);
         vmm_move_share(&share, GP_SUB);
-        vmm_move_physical(&old, GP_SUB);
-        gp_event_record(GP_EVENT_SEGMENT_FREE, &old, 0);
+        uint64_t time_ns = vmm_move_physical(&old, GP_SUB);
+        gp_event_record_at(GP_EVENT_SEGMENT_FREE, &old, 0, time_ns);
     }
-    vmm_move_physical(&record, GP_ADD);
-    gp_event_record(GP_EVENT_SEGMENT_ALLOC, &record, 0);
+    uint64_t time_ns = vmm_move_physical(&record, GP_ADD);
+    gp_event_record_at(GP_EVENT_SEGMENT_ALLOC, &record, 0, time_ns);
 }
 
 void gp_feed_vmm_create(uint64_t handle, uint64_t bytes, int device)
@@ -166,7 +168,7 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
         return 0;
     }
     if (frame->died)
-        vmm_move_physical(&frame->record, GP_TAKE);
+        frame->time_ns = vmm_move_physical(&frame->record, GP_TAKE);
     return token;
 }
 
@@ -178,7 +180,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
     struct gp_record *record = &frame->record;
     if (ok && frame->died) {
         vmm_move_physical(record, GP_TAKEN);
-        gp_event_record(GP_EVENT_SEGMENT_FREE, record, 0);
+        gp_event_record_at(GP_EVENT_SEGMENT_FREE, record, 0, frame->time_ns);
         if (record->kind == GP_KIND_VIRTUAL)
             gp_feed_vmm_unbind_all(record->key);
     } else if (!ok && frame->died) {
@@ -251,8 +253,8 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .segment = change.after.segment,
     };
     vmm_place(&mapping);
-    vmm_move_share(&change, GP_ADD);
-    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
+    uint64_t time_ns = vmm_move_share(&change, GP_ADD);
+    gp_event_record_at(GP_EVENT_SEGMENT_MAP, &mapping, 0, time_ns);
 }
 
 uint64_t gp_feed_vmm_handle_at(uint64_t address)
@@ -268,14 +270,15 @@ uint64_t gp_feed_vmm_handle_at(uint64_t address)
     return 0;
 }
 
-/* Moves one mapping into GP_SPACE_PENDING and subtracts its part from the totals. */
+/* Moves one mapping into GP_SPACE_PENDING and subtracts its part from the totals. While it is there,
+ * its time is that of the subtraction; so is that of a handle that would be freed. */
 static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
 {
     struct gp_vmm_change change = {.bytes = mapping->bytes};
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_unuse, &change) == 0) {
-        vmm_move_share(&change, GP_TAKE);
+        mapping->time_ns = vmm_move_share(&change, GP_TAKE);
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->uses = change.crossed;
         mapping->refs = change.died;
@@ -284,7 +287,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     }
     if (change.died) {
         struct gp_record dead = change.after;
-        vmm_move_physical(&dead, GP_TAKE);
+        dead.time_ns = vmm_move_physical(&dead, GP_TAKE);
         dead.space = GP_SPACE_PENDING_HANDLE;
         dead.key = pending_key(dead.key, token);
         gp_map_insert(gp_accounts.objects, &dead, NULL);
@@ -335,14 +338,14 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
     struct gp_record dead, event = *mapping;
     vmm_move_share(&change, GP_TAKEN);
     event.key = address;
-    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &event, 0);
+    gp_event_record_at(GP_EVENT_SEGMENT_UNMAP, &event, 0, mapping->time_ns);
     if (!mapping->refs)
         return;
     if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) != 0)
         return;
     dead.key = mapping->link;
     vmm_move_physical(&dead, GP_TAKEN);
-    gp_event_record(GP_EVENT_SEGMENT_FREE, &dead, 0);
+    gp_event_record_at(GP_EVENT_SEGMENT_FREE, &dead, 0, dead.time_ns);
     if (dead.kind == GP_KIND_VIRTUAL)
         gp_feed_vmm_unbind_all(dead.key);
 }
@@ -416,8 +419,8 @@ static void vmm_use_gone(uint64_t handle, uint64_t bytes)
         return;
     vmm_move_share(&change, GP_SUB);
     if (change.died) {
-        vmm_move_physical(&change.after, GP_SUB);
-        gp_event_record(GP_EVENT_SEGMENT_FREE, &change.after, 0);
+        uint64_t time_ns = vmm_move_physical(&change.after, GP_SUB);
+        gp_event_record_at(GP_EVENT_SEGMENT_FREE, &change.after, 0, time_ns);
     }
 }
 

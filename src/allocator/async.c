@@ -100,7 +100,7 @@ uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes,
         return result;
     }
     *address = grant.address;
-    gp_served_event_alloc(async->served, &grant, stream, grant.time_ns ? grant.time_ns : request.time_ns);
+    gp_served_event_alloc(async->served, &grant, stream);
     return 0;
 }
 

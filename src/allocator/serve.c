@@ -77,7 +77,7 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
         return result;
     }
     *address = grant.address;
-    gp_served_event_alloc(served, &grant, 0, grant.time_ns ? grant.time_ns : request.time_ns);
+    gp_served_event_alloc(served, &grant, 0);
     return 0;
 }
 
@@ -95,7 +95,7 @@ static GP_COLD uint32_t serve_alloc_late(size_t bytes, uint64_t *address)
     struct gp_cache *cache = served ? gp_served_cache(served) : NULL;
     struct gp_request request = serve_request(bytes);
     if (cache && gp_cache_alloc(cache, &request, &grant) == 0) {
-        gp_served_event_alloc(served, &grant, 0, request.time_ns);
+        gp_served_event_alloc(served, &grant, 0);
         *address = grant.address;
         result = 0;
     }

@@ -2,7 +2,6 @@
  * served.c: the table of served contexts; see served.h. */
 #include "allocator/served.h"
 #include "account/feed.h"
-#include "base/clock.h"
 #include "site/site.h"
 
 struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];
@@ -85,14 +84,12 @@ void gp_served_tag(const struct gp_served_context *served, struct gp_request *re
     if (!gp_site_on())
         return;
     request->tag = gp_site_here(served->device, GP_KIND_LINEAR, true);
-    request->time_ns = gp_clock_ns();
 }
 
-void gp_served_event_alloc(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream,
-                           uint64_t time_ns)
+void gp_served_event_alloc(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream)
 {
     gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_ALLOC, served->device, (uint32_t)grant->tag, grant->address,
-                                                grant->bytes, grant->requested_bytes, stream, time_ns});
+                                                grant->bytes, grant->requested_bytes, stream, grant->time_ns});
 }
 
 void gp_served_event_free(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream)

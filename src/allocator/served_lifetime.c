@@ -84,7 +84,8 @@ static void served_listen(void *listener, const struct gp_cache_event *event)
                                                     .device = served->device,
                                                     .address = event->address,
                                                     .bytes = event->bytes,
-                                                    .stream = event->stream});
+                                                    .stream = event->stream,
+                                                    .time_ns = event->time_ns});
 }
 
 static GP_COLD struct gp_cache *served_make(struct gp_served_context *served)
@@ -94,6 +95,7 @@ static GP_COLD struct gp_cache *served_make(struct gp_served_context *served)
         .gauges = gp_feed_cache_gauges(served->device),
         .limit_bytes = served_limit_bytes,
         .tags = gp_site_on(),
+        .times = true,
         .listener = served,
         .listen = served_listen,
     };

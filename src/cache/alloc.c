@@ -17,7 +17,6 @@
  *
  * Every step but the first runs under `grow`.
  */
-#include "base/clock.h"
 #include "cache/internal.h"
 
 #define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses 1 EiB and more before it calls the driver */
@@ -201,7 +200,7 @@ static bool try_again(struct gp_attempt *attempt)
     if (try_idle_pages(attempt))
         return true;
     __atomic_fetch_add(&cache->x_retries, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_RETRY, 0, attempt->bytes, attempt->request->stream);
+    gp_cache_tell(cache, GP_CACHE_RETRY, 0, attempt->bytes, attempt->request->stream, 0);
     gp_segment_release(cache, 0);
     gp_page_release(cache, 0);
     gp_page_drop_ranges(cache);
@@ -249,7 +248,7 @@ static uint32_t alloc_slow(struct gp_attempt *attempt)
     if (served)
         return 0;
     if (attempt->error == GP_BACKEND_OOM)
-        gp_cache_tell(cache, GP_CACHE_OOM, 0, attempt->request->bytes, attempt->request->stream);
+        gp_cache_tell(cache, GP_CACHE_OOM, 0, attempt->request->bytes, attempt->request->stream, 0);
     return attempt->error ? attempt->error : GP_BACKEND_OOM;
 }
 
@@ -257,7 +256,7 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
 {
     struct gp_attempt attempt = {.cache = cache, .request = request};
     if (request->bytes > GP_REQUEST_MOST) {
-        gp_cache_tell(cache, GP_CACHE_OOM, 0, request->bytes, request->stream);
+        gp_cache_tell(cache, GP_CACHE_OOM, 0, request->bytes, request->stream, 0);
         return GP_BACKEND_OOM;
     }
     attempt.bytes = gp_policy_round(&cache->policy, request->bytes);
@@ -268,15 +267,14 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
     if (attempt_heap(&attempt))
         attempt.block = gp_heap_give(cache, attempt.heap, request, attempt.bytes);
     gp_lock_give(&cache->lock);
-    uint64_t time_ns = 0;
     if (!attempt.block) {
         uint32_t error = alloc_slow(&attempt);
         if (error)
             return error;
-        time_ns = gp_clock_ns();
     }
-    const struct gp_block *block = attempt.block;
-    gp_gauges_alloc(cache, request->shard, block);
+    struct gp_block *block = attempt.block;
+    uint64_t time_ns = gp_gauges_alloc(cache, request->shard, block);
+    gp_block_begun(cache, block, time_ns);
     *out =
         (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag, time_ns};
     return 0;

@@ -3,7 +3,6 @@
  * cache.c: creation and destruction of a cache, the free of a block, destroyed streams and the size
  * limit. cache.h has the contract; alloc.c has the allocation of a block.
  */
-#include "base/clock.h"
 #include "cache/internal.h"
 #include <errno.h>
 #include <string.h>
@@ -55,6 +54,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->listener = setup->listener;
     cache->listen = setup->listen;
     cache->tags = setup->tags;
+    cache->times = setup->times;
     cache->grow = (struct gp_lock)GP_LOCK_INIT(GP_RANK_GROW);
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);
     if (!cache->backend.page_bytes)
@@ -193,13 +193,12 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     *out = (struct gp_grant){
         block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0};
     bool at_once = segment_goes_at_once(cache, block, order);
-    out->time_ns = at_once ? gp_clock_ns() : 0;
     if (!at_once && block_must_wait(cache, block, order != GP_FREE_ORDERED)) {
-        gp_gauges_free(cache, shard, block);
+        out->time_ns = gp_gauges_free(cache, shard, block);
         gp_wait_for(cache, block, order != GP_FREE_ORDERED || block->stream == GP_STREAM_DESTROYED);
     } else {
         gp_uses_drop(cache, block);
-        gp_gauges_end(cache, shard, block);
+        out->time_ns = gp_gauges_end(cache, shard, block);
         gp_block_idle(cache, block);
         if (at_once)
             gp_segment_unlink_idle(cache, segment, &dropped);

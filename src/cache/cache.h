@@ -94,6 +94,7 @@ enum gp_cache_event_type {
 struct gp_cache_event {
     enum gp_cache_event_type type;
     uint64_t address, bytes, stream;
+    uint64_t time_ns; /* of the change of the gauges; 0: no gauge changed, or the setup wants no times */
 };
 
 struct gp_cache_setup {
@@ -103,9 +104,12 @@ struct gp_cache_setup {
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
-    /* blocks keep the tag and time of their request, at the cost of one more cache line per
+    /* blocks keep the tag of their request and the time of its grant, at the cost of one more cache line per
      * allocation and free */
     bool tags;
+    /* grants and events have the time at which the gauges changed (base/clock.h): sorted by it, they
+     * add up to the statistics and their peaks */
+    bool times;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event); /* may be NULL */
 };
@@ -137,7 +141,7 @@ struct gp_request {
     uint64_t pool;  /* 0, or a private pool (below) */
     unsigned shard; /* the caller's counter shard: gp_thread.number */
     unsigned flags;
-    uint64_t tag, time_ns; /* the caller's data; kept if the cache has tags */
+    uint64_t tag; /* the caller's data; kept if the cache has tags */
 };
 
 struct gp_grant {
@@ -145,10 +149,8 @@ struct gp_grant {
     uint64_t bytes; /* of the block: >= the request, rounded by the policy */
     uint64_t requested_bytes;
     uint64_t stream;
-    uint64_t tag; /* the request's; 0 without tags */
-    /* Of a request that called the backend: after its last event; of a free that did: before its
-     * first one. So a block's own events lie within its segment's. 0: no event was told. */
-    uint64_t time_ns;
+    uint64_t tag;     /* the request's; 0 without tags */
+    uint64_t time_ns; /* when the gauges changed, so between the events of its segment; 0: no times */
 };
 
 /* Returns 0 and fills *out. GP_BACKEND_OOM: the request failed again after all idle memory was

@@ -29,9 +29,12 @@ static void moves_pools(struct gp_moves *moves, unsigned gauge, bool small, uint
     moves_put(moves, gauge + (small ? GP_POOL_SMALL : GP_POOL_LARGE), amount);
 }
 
-static void moves_apply(struct gp_cache *cache, unsigned shard, enum gp_counter_op op, const struct gp_moves *moves)
+static uint64_t moves_apply(struct gp_cache *cache, unsigned shard, enum gp_counter_op op, const struct gp_moves *moves)
 {
+    if (cache->times && moves->count)
+        return gp_counter_apply_timed(cache->gauges, shard, op, moves->deltas, moves->count);
     gp_counter_apply(cache->gauges, shard, op, moves->deltas, moves->count);
+    return 0;
 }
 
 static void moves_allocated(struct gp_cache *cache, struct gp_moves *moves, const struct gp_block *block)
@@ -53,27 +56,27 @@ static void moves_active(struct gp_cache *cache, struct gp_moves *moves, const s
     moves_pools(moves, GP_GAUGE_REQUESTED_BYTES, small, block->requested_bytes);
 }
 
-void gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
     moves_active(cache, &moves, block);
-    moves_apply(cache, shard, GP_ADD, &moves);
+    return moves_apply(cache, shard, GP_ADD, &moves);
 }
 
-void gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
-    moves_apply(cache, shard, GP_SUB, &moves);
+    return moves_apply(cache, shard, GP_SUB, &moves);
 }
 
-void gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
     moves_active(cache, &moves, block);
-    moves_apply(cache, shard, GP_SUB, &moves);
+    return moves_apply(cache, shard, GP_SUB, &moves);
 }
 
 void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
@@ -92,8 +95,8 @@ void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool 
     moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
 }
 
-void gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment, bool oversize,
-                       bool up)
+uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
+                           bool oversize, bool up)
 {
     struct gp_moves moves = {.count = 0};
     moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->small, bytes);
@@ -101,5 +104,5 @@ void gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint6
         moves_pools(&moves, GP_GAUGE_SEGMENT, heap->small, 1);
     if (segment && oversize)
         moves_put(&moves, GP_GAUGE_OVERSIZE_SEGMENTS, 1);
-    moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
+    return moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
 }

@@ -63,7 +63,7 @@ struct gp_block {
     uint32_t priority; /* of the treap */
     bool oversize;
     bool unordered;        /* was freed with GP_FREE_UNORDERED */
-    uint64_t tag, time_ns; /* of a live block: the request's; only if the cache has tags */
+    uint64_t tag, time_ns; /* of a live block: the request's and the grant's; only if the cache has tags */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
 
@@ -182,7 +182,7 @@ struct gp_cache {
     struct gp_policy policy;
     struct gp_backend backend;
     struct gp_counter *gauges;
-    bool owns_gauges, tags;
+    bool owns_gauges, tags, times;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event);
 
@@ -265,15 +265,16 @@ bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap
 bool gp_block_is_split(const struct gp_block *block);
 
 /* gauges.c */
-void gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-void gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+/* They return the time of the change; 0: the cache has no times, or no gauge changed. */
+uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
 /* gp_gauges_free and gp_gauges_done in one update on the thread's own shard. The credit stays in
  * that shard, so the next allocation can use it without the slow path. */
-void gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
 void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block); /* after the wait: the block is inactive */
 void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
-void gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment, bool oversize,
-                       bool up);
+uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
+                           bool oversize, bool up);
 
 /* segment.c: under grow, not lock */
 /* Allocates a new segment and the block from it. GP_BACKEND_OOM also if the limit forbids it. */
@@ -296,6 +297,7 @@ void gp_segment_trim_dedicated(struct gp_cache *cache);
 struct gp_unlinked_segment {
     struct gp_heap heap; /* a copy, because the heap may be dropped meanwhile */
     uint64_t address, bytes;
+    uint64_t time_ns; /* when it left the gauges */
     bool first_chunk;
 };
 void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out);
@@ -370,9 +372,9 @@ static inline uint64_t gp_cache_idle(struct gp_cache *cache)
 
 /* Reports an event to the listener. The caller holds no lock that the listener needs (cache.h). */
 static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
-                                 uint64_t bytes, uint64_t stream)
+                                 uint64_t bytes, uint64_t stream, uint64_t time_ns)
 {
-    const struct gp_cache_event event = {type, address, bytes, stream};
+    const struct gp_cache_event event = {type, address, bytes, stream, time_ns};
     if (cache->listen)
         cache->listen(cache->listener, &event);
 }
@@ -382,8 +384,14 @@ static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *b
 {
     if (GP_UNLIKELY(cache->tags)) {
         __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */
-        __atomic_store_n(&block->time_ns, request->time_ns, __ATOMIC_RELAXED);
+        __atomic_store_n(&block->time_ns, 0, __ATOMIC_RELAXED);
     }
+}
+
+static inline void gp_block_begun(const struct gp_cache *cache, struct gp_block *block, uint64_t time_ns)
+{
+    if (GP_UNLIKELY(cache->tags))
+        __atomic_store_n(&block->time_ns, time_ns, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t gp_block_tag_of(const struct gp_cache *cache, const struct gp_block *block)

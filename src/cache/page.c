@@ -429,10 +429,10 @@ static struct gp_page *page_take_out(struct gp_cache *cache, const struct gp_hea
         return NULL;
     }
     cache->reserved_bytes -= page->bytes;
-    gp_gauges_reserve(cache, hole->segment->heap, page->bytes, false, false, false);
+    uint64_t time_ns = gp_gauges_reserve(cache, hole->segment->heap, page->bytes, false, false, false);
     gp_block_unmapped(cache, hole);
     gp_lock_give(&cache->lock);
-    gp_cache_tell(cache, GP_CACHE_SEGMENT_UNMAP, address, page->bytes, stream);
+    gp_cache_tell(cache, GP_CACHE_SEGMENT_UNMAP, address, page->bytes, stream, time_ns);
     return page;
 }
 
@@ -521,12 +521,14 @@ static uint32_t page_map(struct gp_cache *cache, const struct gp_place *place, s
     return 0;
 }
 
-/* Makes the mapped part idle, and the part that could not be mapped a hole again. */
-static void page_settle(struct gp_cache *cache, const struct gp_place *place, uint64_t mapped)
+/* Makes the mapped part idle, and the part that could not be mapped a hole again. Returns the time
+ * of the change. */
+static uint64_t page_settle(struct gp_cache *cache, const struct gp_place *place, uint64_t mapped)
 {
     struct gp_heap *heap = place->segment->heap;
     gp_lock_take(&cache->lock);
     struct gp_block *hole = place->hole, *rest = NULL;
+    uint64_t time_ns = 0;
     page_unhold(cache, place->before);
     page_unhold(cache, place->after);
     if (mapped && mapped < place->bytes) {
@@ -535,7 +537,7 @@ static void page_settle(struct gp_cache *cache, const struct gp_place *place, ui
     }
     if (mapped) {
         cache->reserved_bytes += mapped;
-        gp_gauges_reserve(cache, heap, mapped, false, false, true);
+        time_ns = gp_gauges_reserve(cache, heap, mapped, false, false, true);
         if (rest)
             gp_block_unmapped(cache, rest);
         gp_block_idle(cache, hole);
@@ -543,6 +545,7 @@ static void page_settle(struct gp_cache *cache, const struct gp_place *place, ui
         gp_block_unmapped(cache, hole);
     }
     gp_lock_give(&cache->lock);
+    return time_ns;
 }
 
 /* Collects idle pages of other places until `need` bytes are taken. Takes only pages that fit
@@ -561,7 +564,7 @@ static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint
 /* Maps as much as the request lacks for one contiguous piece of idle memory. */
 static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
 {
-    struct gp_place place;
+    struct gp_place place = {0};
     struct gp_taken taken = {0};
     uint64_t mapped = 0;
     uint32_t error = page_place(cache, heap, bytes, how, &place);
@@ -580,10 +583,10 @@ static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t
     if (!error)
         error = page_map(cache, &place, &taken, &mapped);
     uint64_t at = place.hole->address;
-    page_settle(cache, &place, mapped);
+    uint64_t time_ns = page_settle(cache, &place, mapped);
     taken_destroy(cache, &taken);
     if (mapped)
-        gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream);
+        gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream, time_ns);
     return error;
 }
 

@@ -101,9 +101,9 @@ static uint64_t segment_size(struct gp_cache *cache, const struct gp_heap *heap,
     return gp_policy_segment(policy, bytes);
 }
 
-/* Under lock: adds the records of an idle segment. */
+/* Under lock: adds the records of an idle segment. *time_ns: when it entered the gauges. */
 static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
-                                       bool first_chunk)
+                                       bool first_chunk, uint64_t *time_ns)
 {
     struct gp_segment *segment = gp_segment_new(cache, heap, address, bytes);
     if (!segment)
@@ -112,16 +112,17 @@ static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *h
     segment->first_chunk = first_chunk;
     segment->oversize = gp_policy_is_oversize(&cache->policy, bytes);
     cache->reserved_bytes += bytes;
-    gp_gauges_reserve(cache, heap, bytes, true, segment->oversize, true);
+    *time_ns = gp_gauges_reserve(cache, heap, bytes, true, segment->oversize, true);
     gp_block_idle(cache, segment->first);
     return segment;
 }
 
 static struct gp_block *segment_enter(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes,
-                                      const struct gp_request *request, uint64_t want, bool first_chunk)
+                                      const struct gp_request *request, uint64_t want, bool first_chunk,
+                                      uint64_t *time_ns)
 {
     gp_lock_take(&cache->lock);
-    struct gp_segment *segment = segment_link(cache, heap, address, bytes, first_chunk);
+    struct gp_segment *segment = segment_link(cache, heap, address, bytes, first_chunk, time_ns);
     struct gp_block *block = segment ? gp_block_give(cache, segment->first, request, want) : NULL;
     gp_lock_give(&cache->lock);
     return block;
@@ -131,7 +132,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
                          struct gp_block **out)
 {
     bool first_chunk;
-    uint64_t address, size = segment_size(cache, heap, bytes, &first_chunk);
+    uint64_t address, time_ns, size = segment_size(cache, heap, bytes, &first_chunk);
     if (!gp_segment_allowed(cache, size))
         return GP_BACKEND_OOM;
     gp_cache_called(cache);
@@ -144,14 +145,14 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
     }
     if (error)
         return error;
-    *out = segment_enter(cache, heap, address, size, request, bytes, first_chunk);
+    *out = segment_enter(cache, heap, address, size, request, bytes, first_chunk, &time_ns);
     if (!*out) { /* no memory for the record */
         gp_cache_called(cache);
         cache->backend.free(cache->backend.self, address);
         return GP_BACKEND_OOM;
     }
     __atomic_fetch_add(&cache->x_device_allocs, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_SEGMENT_ALLOC, address, size, heap->stream);
+    gp_cache_tell(cache, GP_CACHE_SEGMENT_ALLOC, address, size, heap->stream, time_ns);
     return 0;
 }
 
@@ -160,35 +161,37 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
  * - */
 
 /* False: the backend refused the free. */
-static bool segment_free(struct gp_cache *cache, uint64_t address, uint64_t bytes, uint64_t stream)
+static bool segment_free(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked)
 {
     gp_cache_called(cache);
-    if (cache->backend.free(cache->backend.self, address) != 0)
+    if (cache->backend.free(cache->backend.self, unlinked->address) != 0)
         return false;
     __atomic_fetch_add(&cache->x_device_frees, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_SEGMENT_FREE, address, bytes, stream);
+    gp_cache_tell(cache, GP_CACHE_SEGMENT_FREE, unlinked->address, unlinked->bytes, unlinked->heap.stream,
+                  unlinked->time_ns);
     return true;
 }
 
 void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out)
 {
-    *out = (struct gp_unlinked_segment){*segment->heap, segment->address, segment->bytes, segment->first_chunk};
+    *out = (struct gp_unlinked_segment){*segment->heap, segment->address, segment->bytes, 0, segment->first_chunk};
     gp_block_unidle(cache, segment->first);
     cache->reserved_bytes -= segment->bytes;
-    gp_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
+    out->time_ns = gp_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
     gp_segment_drop(cache, segment);
 }
 
 bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked)
 {
-    if (segment_free(cache, unlinked->address, unlinked->bytes, unlinked->heap.stream))
+    if (segment_free(cache, unlinked))
         return true;
     /* The cache still owns the memory. No call has waited for its work, so it goes to a heap whose
      * memory is reused only after a fence. */
+    uint64_t time_ns;
     gp_lock_take(&cache->lock);
     struct gp_heap *after_fence = gp_heap_of(cache, &unlinked->heap, GP_STREAM_DESTROYED);
     if (after_fence)
-        segment_link(cache, after_fence, unlinked->address, unlinked->bytes, unlinked->first_chunk);
+        segment_link(cache, after_fence, unlinked->address, unlinked->bytes, unlinked->first_chunk, &time_ns);
     gp_lock_give(&cache->lock);
     return false;
 }

@@ -13,6 +13,7 @@
  * The gauges count these blocks as inactive; the heaps count them as allocated. Only blocks of
  * growable small heaps are cached here, because no gauge counts their idle blocks one by one.
  */
+#include "base/clock.h"
 #include "cache/internal.h"
 #include <sys/mman.h>
 
@@ -161,11 +162,14 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
         gp_gate_release(gate);
         return false;
     }
+    /* Read while the gate is held, as gp_counter_apply_timed does. */
+    uint64_t time_ns = cache->times ? gp_clock_ns() : 0;
     struct gp_block *block = bins_pop(bins, index);
-    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag, 0};
+    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag, time_ns};
     __atomic_store_n(&block->requested_bytes, request->bytes,
                      __ATOMIC_RELAXED); /* ordered by the release store of the word below */
     gp_block_tag(cache, block, request);
+    gp_block_begun(cache, block, time_ns);
     gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
     gp_gate_release(gate);
     return true;
@@ -222,7 +226,9 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     }
     const int64_t amounts[GP_BUNDLES] = {1, (int64_t)block->bytes, (int64_t)block->requested_bytes};
     gp_gate_sub(gate, amounts);
-    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block), 0};
+    uint64_t time_ns = cache->times ? gp_clock_ns() : 0;
+    *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block),
+                             time_ns};
     bins_push(bins, block);
     bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
     gp_gate_release(gate);

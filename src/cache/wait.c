@@ -303,6 +303,6 @@ bool gp_wait_all(struct gp_cache *cache)
     cache->settled = epoch;
     gp_lock_give(&cache->lock);
     __atomic_fetch_add(&cache->x_syncs, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_SYNC_ALL, 0, 0, 0);
+    gp_cache_tell(cache, GP_CACHE_SYNC_ALL, 0, 0, 0, 0);
     return true;
 }

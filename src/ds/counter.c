@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/pause.h"
 #include "base/testpoint.h"
@@ -198,9 +199,11 @@ GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, cons
     return enough;
 }
 
-/* Applies one update to an open shard. False: closed, or not enough credit; nothing changed. */
+/* Applies one update to an open shard. False: closed, or not enough credit; nothing changed.
+ * time_ns: NULL, or gets the time. It is read while the shard is owned: a slow path that waits for
+ * the shard has a later time, one that this waited for an earlier one. */
 static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
-                               const struct gp_delta *deltas, unsigned n)
+                               const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
 {
     if (GP_UNLIKELY(!shard_own(shard, GP_GATE_BUSY)))
         return false;
@@ -211,6 +214,8 @@ static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, e
     if (GP_LIKELY(covered)) {
         cells_apply(shard->cells, op, deltas, n);
         shard->gate.ops++;
+        if (time_ns)
+            *time_ns = gp_clock_ns();
         GP_TESTPOINT("counter.applied");
     }
     /* [counter.R1] release pairs with [counter.A1]. */
@@ -398,7 +403,7 @@ static void set_register(struct gp_counter *set, unsigned index)
 }
 
 static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set, unsigned index, enum gp_counter_op op,
-                                                         const struct gp_delta *deltas, unsigned n)
+                                                         const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
 {
     struct gp_shard *shard = shard_at(set, index);
     pthread_mutex_lock(&set->mutex);
@@ -406,7 +411,7 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     set_register(set, index);
     /* A thread that waited for the mutex while its holder opened the set must not close the set
      * again needlessly. */
-    if (set->open && shard_apply(set, shard, op, deltas, n)) {
+    if (set->open && shard_apply(set, shard, op, deltas, n, time_ns)) {
         pthread_mutex_unlock(&set->mutex);
         return;
     }
@@ -417,6 +422,8 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < 0)
             gauge_raise(set, deltas[i].gauge, deltas[i].amount);
+    if (time_ns)
+        *time_ns = gp_clock_ns();
     GP_TESTPOINT("counter.central");
     if (--set->stay == 0)
         set_consider(set, shard, deltas, n);
@@ -424,8 +431,8 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     GP_TESTPOINT("counter.unlocked");
 }
 
-void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
-                      unsigned n)
+static inline void counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
+                                 const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
 {
     if (GP_UNLIKELY(shard >= set->shards))
         shard %= set->shards;      /* a division costs more than the rest of the check */
@@ -436,8 +443,22 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
         return;
     }
 #endif
-    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, deltas, n)))
-        counter_apply_slow(set, shard, op, deltas, n);
+    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, deltas, n, time_ns)))
+        counter_apply_slow(set, shard, op, deltas, n, time_ns);
+}
+
+void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
+                      unsigned n)
+{
+    counter_apply(set, shard, op, deltas, n, NULL);
+}
+
+uint64_t gp_counter_apply_timed(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
+                                const struct gp_delta *deltas, unsigned n)
+{
+    uint64_t time_ns = 0;
+    counter_apply(set, shard, op, deltas, n, &time_ns);
+    return time_ns;
 }
 
 /* ---- gates ------------------------------------------------------------------------------------------------------- */

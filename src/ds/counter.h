@@ -59,6 +59,10 @@ void gp_counter_free(struct gp_counter *set);
  * interrupted an update of this set (the caller checks both). Runs in callbacks; never fails. */
 void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
                       unsigned n);
+/* The same, and returns the time at which the change was made (base/clock.h). Changes sorted by this
+ * time are in an order in which they can have been made: added up in it, they have the same peaks. */
+uint64_t gp_counter_apply_timed(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
+                                const struct gp_delta *deltas, unsigned n);
 
 /* A number that grows with each raise of a peak; read it before an addition that may be retracted. */
 uint32_t gp_counter_raises(const struct gp_counter *set);

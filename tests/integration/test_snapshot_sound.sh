@@ -36,7 +36,7 @@ one() { # PROGRAM ALLOCATOR
         "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 &&
         { [ -z "$viz" ] || "$python" "$work/viz.py" "$viz" "$work/s" > "$work/out" 2>&1; }
 }
-programs="arrays linear mixed shim_streams vmm_twice" allocators="off caching passthrough"
+programs="arrays linear mixed record_walk shim_streams vmm_twice" allocators="off caching passthrough"
 [ -z "$full" ] || { programs="$programs api_cached devices ipc nvtx oom pool_default vmm_unmap" allocators="$allocators pytorch auto_growth"; }
 for program in $programs; do
     for allocator in $allocators; do

@@ -231,6 +231,15 @@ class Held:
         at = bisect.bisect_left(self._starts, address + size)
         return at > 0 and self._ends[self._starts[at - 1]] > address
 
+    def covers(self, address: int, size: int) -> bool:
+        """Neighbouring ranges count as one: a run of mappings."""
+        end = address + max(size, 1)
+        at = bisect.bisect_right(self._starts, address) - 1
+        while address < end and 0 <= at < len(self._starts) and self._starts[at] <= address < self._ends[self._starts[at]]:
+            address = self._ends[self._starts[at]]
+            at += 1
+        return address >= end
+
     def add(self, address: int, size: int) -> None:
         bisect.insort(self._starts, address)
         self._ends[address] = address + size
@@ -267,8 +276,8 @@ def check_once(trace: List[Any], where: str, found: Findings) -> None:
 
 
 def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Findings) -> None:
-    """The viewer goes from the end of a trace to its start: an event that made something must find it, and a free
-    must find its segment, or the viewer stops with an error."""
+    """The viewer goes from the end of a trace to its start: an event that made something must find it, and an allocation
+    and a free must find all of their memory in segments that are there at that moment, or the viewer stops with an error."""
     held, blocks = Held(), set()
     for segment in segments:
         held.add(segment["address"], segment["total_size"])
@@ -276,10 +285,12 @@ def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Fi
     for number in range(len(trace) - 1, -1, -1):
         entry, at = trace[number], f"{where}[{number}]"
         action, address, size = entry["action"], entry.get("addr"), entry["size"]
+        if action in ("alloc", "free_completed"):
+            inside = held.covers(address, size)
+            found.expect(inside, f"{at}: {action} of {size} bytes at {address:#x}, which are not in a segment then")
         if action == "alloc":
             blocks.discard(address)
         elif action == "free_completed":
-            found.expect(held.overlaps(address, 1), f"{at}: frees {address:#x}, which lies in no segment then")
             blocks.add(address)
         elif action == "free_requested":
             found.expect(address in blocks, f"{at}: no block at {address:#x} to free")

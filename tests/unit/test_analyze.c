@@ -285,6 +285,41 @@ Test(match, a_block_without_a_free_ends_when_its_address_is_reused)
     gp_recording_free(recording);
 }
 
+/* Physical memory that is mapped at two addresses is allocated once; the recorder says what each
+ * mapping added and took off. */
+Test(series, memory_that_is_mapped_twice_counts_once)
+{
+    struct recmake *make = recmake_new(GIB);
+    static const struct mapping {
+        uint8_t type;
+        uint64_t address;
+        uint32_t unused;
+    } events[] = {{GP_EVENT_SEGMENT_ALLOC, 7, 0},
+                  {GP_EVENT_SEGMENT_MAP, 0x10000, 0},
+                  {GP_EVENT_SEGMENT_MAP, 0x20000, 400},
+                  {GP_EVENT_SEGMENT_UNMAP, 0x10000, 400},
+                  {GP_EVENT_SEGMENT_UNMAP, 0x20000, 0}};
+    static const int64_t wanted[] = {0, 0, 400, 400, 400, 0};
+    for (unsigned i = 0; i < 5; i++)
+        recmake_event(make, &(struct gp_rec_event){.time_ns = (1001 + i) * MS,
+                                                   .address = events[i].address,
+                                                   .bytes = 400,
+                                                   .unused = events[i].unused,
+                                                   .type = events[i].type & 15,
+                                                   .kind = GP_KIND_VMM});
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100);
+    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    cr_assert_eq(peak->bytes, 400);
+    for (uint32_t i = 0; i < series->count; i++) {
+        uint64_t after = (series->points[i].time_ns - 1000 * MS) / MS;
+        cr_assert_eq(series->points[i].last, wanted[after < 5 ? after : 5], "after %lu ms", after);
+    }
+    free(peak);
+    free(series);
+    gp_recording_free(recording);
+}
+
 /* ---- cached memory ---------------------------------------------------------------------------------------------- */
 
 static void segment(struct recmake *make, uint8_t type, uint64_t at_ms, uint64_t address, uint64_t bytes)

@@ -352,6 +352,66 @@ Test(export, a_recording_of_nothing_is_a_valid_file, .timeout = 60)
     judge(recmake_done(recmake_new(-1)), 20000);
 }
 
+/* The highest value of a counter of the chrome file. */
+static long long chrome_high(struct gp_recording *r, const char *counter)
+{
+    const struct gp_export_format *format = NULL;
+    for (unsigned i = 0; gp_export_format_at(i); i++)
+        if (strcmp(gp_export_format_at(i)->name, "chrome") == 0)
+            format = gp_export_format_at(i);
+    folder_make();
+    struct gp_export export = {.recording = r, .symbols = symbols_of(r), .block_limit = 10};
+    write_one(&export, format, place("chrome"));
+    json_t *trace = json_load_file(place("chrome"), 0, NULL), *event;
+    long long high = -1;
+    size_t i;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
+    {
+        const char *name = json_string_value(json_object_get(event, "name"));
+        long long value = json_integer_value(json_object_get(json_object_get(event, "args"), "bytes"));
+        if (name && strcmp(name, counter) == 0 && value > high)
+            high = value;
+    }
+    json_decref(trace);
+    gp_symbols_free(export.symbols);
+    folder_drop();
+    return high;
+}
+
+Test(export, chrome_shows_the_peak_of_reserved_within_an_interval)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    const uint64_t second = 1000000000;
+    /* All at about one moment of a minute, which is in one interval: the cache grows and shrinks
+     * while fewer bytes are allocated than later. */
+    for (unsigned i = 0; i < 3; i++)
+        recmake_event(make,
+                      &(struct gp_rec_event){.time_ns = 30 * second + i,
+                                             .address = 0x100000,
+                                             .bytes = 4096 + (i == 2),
+                                             .type = i == 1 ? GP_EVENT_SEGMENT_FREE & 15 : GP_EVENT_SEGMENT_ALLOC & 15,
+                                             .kind = GP_KIND_LINEAR});
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 30 * second + 3,
+                                               .address = 0x900000,
+                                               .bytes = 1 << 20,
+                                               .type = GP_EVENT_SEGMENT_ALLOC & 15,
+                                               .kind = GP_KIND_LINEAR});
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 30 * second + 4,
+                                               .address = 0x900000,
+                                               .bytes = 1 << 20,
+                                               .type = GP_EVENT_SEGMENT_FREE & 15,
+                                               .kind = GP_KIND_LINEAR});
+    recmake_at(make, 30 * second + 5);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x100000, 512, 0);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x100000);
+    recmake_at(make, 60 * second);
+    recmake_mark(make, "end");
+    struct gp_recording *r = recmake_done(make);
+    cr_expect_eq(chrome_high(r, "device 0 reserved"), 4097 + (1 << 20));
+    cr_expect_eq(chrome_high(r, "device 0 allocated"), 512);
+    gp_recording_free(r);
+}
+
 /* ---- what stacks weigh ------------------------------------------------------------------------------------------- */
 
 static const struct gp_export_sum *weigh(const struct gp_recording *r, enum gp_export_weight weight, uint32_t site)

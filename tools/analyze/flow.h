@@ -71,10 +71,23 @@ struct gp_level {
     int64_t allocated, requested, reserved; /* sums of events, without samples */
     int64_t pool;                           /* blocks of pools, a part of allocated; only samples have their reserve */
 };
+
+/* What a change adds to the sums, or takes off. Memory that is mapped at several addresses counts
+ * once: a mapping has the bytes that its start added, and its end those that it took off, which may
+ * differ. They are the requested bytes of these events; where that number is at its limit, none. */
+static inline uint64_t gp_flow_bytes(const struct gp_flow_change *change)
+{
+    const struct gp_rec_event *item = change->item;
+    bool mapping = item->type == GP_EVENT_SEGMENT_MAP || item->type == GP_EVENT_SEGMENT_UNMAP;
+    if (!mapping || item->kind != GP_KIND_VMM)
+        return item->bytes;
+    return item->unused == UINT32_MAX ? 0 : gp_rec_requested(item);
+}
+
 static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_change *change)
 {
     /* Unsigned: the sizes of a damaged file may wrap, which is defined behaviour. */
-    uint64_t bytes = change->add ? change->item->bytes : -change->item->bytes;
+    uint64_t bytes = change->add ? gp_flow_bytes(change) : -gp_flow_bytes(change);
     if (change->what & GP_FLOW_SUMMED) {
         uint64_t asked = gp_rec_requested(change->item);
         level->allocated = (int64_t)((uint64_t)level->allocated + bytes);

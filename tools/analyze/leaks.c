@@ -83,7 +83,7 @@ static bool leak_totals(struct gp_leak_search *search)
         if (change.event != GP_REC_NONE && change.time_ns >= search->last_ns)
             break;
         if (leak_counts(search, &change))
-            ok = gp_tally_move(&search->sites, leak_key(change.item), change.item->bytes, change.add);
+            ok = gp_tally_move(&search->sites, leak_key(change.item), gp_flow_bytes(&change), change.add);
     }
     return ok;
 }
@@ -134,7 +134,7 @@ static void leak_curve_move(struct gp_leak_search *search, struct gp_leak_curve 
 {
     const struct gp_recording *recording = search->flow->recording;
     curve->live_bytes =
-        (int64_t)((uint64_t)curve->live_bytes + (change->add ? change->item->bytes : -change->item->bytes));
+        (int64_t)((uint64_t)curve->live_bytes + (change->add ? gp_flow_bytes(change) : -gp_flow_bytes(change)));
     curve->live_count += change->add ? 1 : -1;
     if (!change->add)
         return;

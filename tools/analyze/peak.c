@@ -76,7 +76,7 @@ struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64
             break;
         event = change.event;
         if (change.item->device == device && change.what & GP_FLOW_SUMMED)
-            ok = gp_tally_move(&tally, (uint64_t)change.item->site << 8 | change.item->kind, change.item->bytes,
+            ok = gp_tally_move(&tally, (uint64_t)change.item->site << 8 | change.item->kind, gp_flow_bytes(&change),
                                change.add);
     }
     if (ok)

@@ -110,7 +110,7 @@ struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device,
         }
         if (!series_wants(&change, device, kind))
             continue;
-        value += change.add ? change.item->bytes : -change.item->bytes;
+        value += change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
         if (begun)
             series_put(&maker, change.time_ns, (int64_t)value);
     }

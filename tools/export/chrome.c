@@ -3,7 +3,7 @@
  * each device, the lifetimes of the largest blocks, marks.  Called through the table in formats.c.
  *
  * Both viewers hold the whole trace in the memory of the browser, so its size is bounded for any
- * recording: a device has at most GP_CHROME_STRETCHES intervals, each with its highest moment and
+ * recording: a device has at most GP_CHROME_STRETCHES intervals, each with its highest moments and
  * its end, and only the largest blocks are drawn.  otherData at the end lists what is left out. */
 #include <export/formats.h>
 #include <write/stats.h>
@@ -22,7 +22,8 @@ struct gp_chrome_state { /* of one device at one moment */
     struct gp_level level;
 };
 struct gp_chrome_device {
-    struct gp_chrome_state now, high; /* high: the highest moment of this interval */
+    /* top: the highest moments of allocated and of reserved bytes in this interval */
+    struct gp_chrome_state now, top[2];
     struct gp_flow_polled polled;
     uint64_t stretch;
     bool is_open; /* a value changed in this interval */
@@ -138,15 +139,23 @@ static void chrome_point(struct gp_chrome *c, uint32_t index, const struct gp_ch
     gp_out_text(c->out, "}}");
 }
 
+static bool chrome_same(const struct gp_chrome_state *one, const struct gp_chrome_state *other)
+{
+    return one->time_ns == other->time_ns && one->level.allocated == other->level.allocated &&
+           one->reserved == other->reserved;
+}
+
 static void chrome_stretch_end(struct gp_chrome *c, uint32_t index)
 {
     struct gp_chrome_device *device = &c->devices[index];
     if (!device->is_open)
         return;
     device->is_open = false;
-    if (device->high.time_ns != device->now.time_ns || device->high.level.allocated != device->now.level.allocated)
-        chrome_point(c, index, &device->high);
-    chrome_point(c, index, &device->now);
+    unsigned first = device->top[1].time_ns < device->top[0].time_ns;
+    const struct gp_chrome_state *order[] = {&device->top[first], &device->top[!first], &device->now};
+    for (unsigned i = 0; i < 3; i++)
+        if (i == 2 || !chrome_same(order[i], order[i + 1]))
+            chrome_point(c, index, order[i]);
 }
 
 static void chrome_change(struct gp_chrome *c, const struct gp_flow_change *change)
@@ -168,8 +177,10 @@ static void chrome_change(struct gp_chrome *c, const struct gp_flow_change *chan
         int64_t *sum = &device->now.kinds[change->item->kind];
         *sum = (int64_t)((uint64_t)*sum + bytes);
     }
-    if (!device->is_open || device->now.level.allocated > device->high.level.allocated)
-        device->high = device->now;
+    if (!device->is_open || device->now.level.allocated > device->top[0].level.allocated)
+        device->top[0] = device->now;
+    if (!device->is_open || device->now.reserved > device->top[1].reserved)
+        device->top[1] = device->now;
     device->is_open = true;
 }
 

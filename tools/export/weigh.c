@@ -58,11 +58,11 @@ static void weigh_walk(struct gp_weigh *weigh, const struct gp_flow *flow)
         struct gp_export_sum *row = weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
         if (row && change.add) {
             row->allocated_count++;
-            row->allocated_bytes += (int64_t)change.item->bytes;
+            row->allocated_bytes += (int64_t)gp_flow_bytes(&change);
         }
         if (row) {
             row->live_count += change.add ? 1 : -1;
-            row->live_bytes += change.add ? (int64_t)change.item->bytes : -(int64_t)change.item->bytes;
+            row->live_bytes += change.add ? (int64_t)gp_flow_bytes(&change) : -(int64_t)gp_flow_bytes(&change);
         }
     }
 }
@@ -77,7 +77,7 @@ static void weigh_peaks(struct gp_weigh *weigh, const struct gp_flow *flow, cons
             continue;
         struct gp_export_sum *row = weigh_row(weigh, change.item->site, change.item->device, change.item->kind);
         if (row)
-            row->peak_bytes += change.add ? (int64_t)change.item->bytes : -(int64_t)change.item->bytes;
+            row->peak_bytes += change.add ? (int64_t)gp_flow_bytes(&change) : -(int64_t)gp_flow_bytes(&change);
     }
 }
 

@@ -74,8 +74,8 @@ static bool match_same(const void *key, uint32_t index)
     return one->address == other->address && one->device == other->device && match_space(one) == match_space(other);
 }
 
-/* A free is recorded after the driver has freed, so another thread may have got the address, and
- * recorded that, before. Such a late free ends the earlier allocation at the address: the one that
+/* A free may have a later time than the driver's: where a recording has the end of the call, another
+ * thread may have got the address, and recorded that, before. Such a late free ends the earlier allocation at the address: the one that
  * was live until the address was allocated again. If events were lost, it may also be the free of
  * the newer allocation, the older one's free being lost; then a free counts as late only within
  * this time. A thread is rarely stopped for longer between two instructions. */
