@@ -382,9 +382,8 @@ Test(fragmentation, agrees_with_the_segments)
     cr_assert(fragmentation->has_segments);
     cr_assert_float_eq(fragmentation->utilisation, 664.0 / 1864, 1e-9);
     cr_assert_float_eq(fragmentation->external, 1 - 400.0 / (200 + 400 + 300 + 100), 1e-9);
-    cr_assert_eq(fragmentation->count, 11);
-    cr_assert_eq(fragmentation->points[10].largest_free_bytes, 400);
-    cr_assert_eq(fragmentation->points[10].allocated_bytes, 664);
+    cr_assert_eq(fragmentation->points[fragmentation->count - 1].largest_free_bytes, 400);
+    cr_assert_eq(fragmentation->points[fragmentation->count - 1].allocated_bytes, 664);
     cr_assert_eq(fragmentation->points[0].reserved_bytes, 0);
     free(fragmentation);
     gp_recording_free(recording);
@@ -400,8 +399,107 @@ Test(fragmentation, of_memory_straight_from_the_driver_has_no_holes)
     cr_assert_float_eq(fragmentation->utilisation, 1, 1e-9);
     cr_assert_float_eq(fragmentation->external, 0, 1e-9);
     cr_assert_float_eq(fragmentation->internal, 10.0 / 180, 1e-9);
-    cr_assert_eq(fragmentation->points[4].largest_free_bytes, -1);
+    cr_assert_eq(fragmentation->points[fragmentation->count - 1].largest_free_bytes, -1);
     free(fragmentation);
+    gp_recording_free(recording);
+}
+
+/* 10 000 swings between 50 and 80 in ten seconds, and one moment of 500 bytes. */
+static struct gp_recording *swinging(bool peak)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t keeps = site(make, "keeps", 1), swings = site(make, "swings", 2);
+    recmake_at(make, 1000 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 50, keeps);
+    for (unsigned i = 0; i < 10000; i++) {
+        recmake_at(make, (1001 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 30, swings);
+        if (peak && i == 3333) {
+            recmake_at(make, (1001 + i) * MS + MS / 2);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, 0x3000, 420, keeps);
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x3000);
+        }
+        recmake_at(make, (1001 + i) * MS + 900000);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x2000);
+    }
+    return recmake_done(make);
+}
+
+/* The sum of the items at every moment in [from, until), one by one. */
+static void extremes(const struct gp_recording *recording, uint64_t from, uint64_t until, int64_t *low, int64_t *high)
+{
+    int64_t sum = 0, least = INT64_MAX, most = INT64_MIN;
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        if (event->time_ns >= until)
+            break;
+        sum += event->type == GP_EVENT_ALLOC ? (int64_t)event->bytes : -(int64_t)event->bytes;
+        if (event->time_ns < from)
+            least = most = sum;
+        least = sum < least ? sum : least;
+        most = sum > most ? sum : most;
+    }
+    *low = least;
+    *high = most;
+}
+
+Test(fragmentation, shows_swings_that_are_faster_than_its_points)
+{
+    struct gp_recording *recording = swinging(false);
+    struct gp_fragmentation *fragmentation = gp_fragmentation_find(recording, 0, 21);
+    struct gp_series *series[] = {gp_series_allocated(recording, 0, GP_KIND_NONE, 2000),
+                                  gp_series_reserved(recording, 0, 2000)};
+    for (uint32_t i = 1; i < fragmentation->count; i++) {
+        uint64_t from = fragmentation->points[i - 1].time_ns, until = fragmentation->points[i].time_ns;
+        if (until - from < 100 * MS)
+            continue; /* next to the peak */
+        for (int k = 0; k < 2; k++) {
+            struct gp_series_point range = gp_series_range(series[k], from, until);
+            cr_assert_eq(range.low, 50, "%u: %d", i, (int)range.low);
+            cr_assert_eq(range.high, 80, "%u: %d", i, (int)range.high);
+        }
+    }
+    free(series[0]);
+    free(series[1]);
+    free(fragmentation);
+    gp_recording_free(recording);
+}
+
+Test(fragmentation, has_a_point_at_a_peak_that_lasts_no_time)
+{
+    struct gp_recording *recording = swinging(true);
+    for (uint32_t points = 2; points <= 201; points += 199) {
+        struct gp_fragmentation *fragmentation = gp_fragmentation_find(recording, 0, points);
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < fragmentation->count; i++) {
+            const struct gp_fragment_point *point = &fragmentation->points[i];
+            found += point->allocated_bytes == 500 && point->reserved_bytes == 500 && point->requested_bytes == 500 &&
+                     point->time_ns == (1001 + 3333) * MS + MS / 2;
+            cr_assert(i == 0 || point->time_ns > fragmentation->points[i - 1].time_ns);
+        }
+        cr_assert_eq(found, 1);
+        free(fragmentation);
+    }
+    gp_recording_free(recording);
+}
+
+Test(series, a_range_has_the_extremes_and_the_last_value)
+{
+    struct gp_recording *recording = swinging(true);
+    struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100000);
+    uint64_t seed = 3, span = recording->end_ns - recording->begin_ns;
+    for (unsigned round = 0; round < 100; round++) {
+        uint64_t from = recording->begin_ns + random_next(&seed) % span;
+        uint64_t until = from + 1 + random_next(&seed) % (recording->end_ns - from);
+        int64_t low, high;
+        extremes(recording, from, until, &low, &high);
+        struct gp_series_point range = gp_series_range(series, from, until);
+        cr_assert(range.low == low && range.high == high, "%d..%d, not %d..%d", (int)range.low, (int)range.high,
+                  (int)low, (int)high);
+    }
+    struct gp_series_point all = gp_series_range(series, 0, UINT64_MAX);
+    cr_assert(all.low == 0 && all.high == 500 && all.last == 50, "%d", (int)all.low);
+    free(series);
     gp_recording_free(recording);
 }
 

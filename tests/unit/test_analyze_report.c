@@ -238,7 +238,20 @@ Test(commands, the_others_print_and_write_json)
 {
     json_decref(expect_json(run("peak %s --json", leaky), "gpuprof.peak/1"));
     json_decref(expect_json(run("churn %s --json", leaky), "gpuprof.churn/1"));
-    json_decref(expect_json(run("fragmentation %s --json", leaky), "gpuprof.fragmentation/1"));
+    json_t *fragments = expect_json(run("fragmentation %s --json", leaky), "gpuprof.fragmentation/1");
+    int64_t most[] = {0, 0}; /* of allocated: in the points, which have its peak, and in the series */
+    for (size_t i = 0; i < json_array_size(at(fragments, "devices/0/points")); i++) {
+        int64_t value = number(json_array_get(at(fragments, "devices/0/points"), i), "2");
+        most[0] = value > most[0] ? value : most[0];
+    }
+    for (size_t i = 0; i < json_array_size(at(fragments, "devices/0/series/allocated")); i++) {
+        int64_t value = number(json_array_get(at(fragments, "devices/0/series/allocated"), i), "2");
+        most[1] = value > most[1] ? value : most[1];
+    }
+    cr_assert(most[0] > 0 && most[0] == most[1], "%lld, %lld", (long long)most[0], (long long)most[1]);
+    at(fragments, "devices/0/series/reserved/0/3");
+    at(fragments, "devices/0/series/requested/0/3");
+    json_decref(fragments);
     json_decref(expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1"));
     expect(run("peak %s", leaky), 0, "held by", NULL);
     expect(run("churn %s", leaky), 0, "per step", NULL);

@@ -27,14 +27,24 @@ struct gp_series {
 struct gp_series *gp_series_allocated(const struct gp_recording *recording, uint32_t device, enum gp_wire_kind kind,
                                       uint32_t points);
 struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint32_t device, uint32_t points);
+/* The lowest, highest and last value from from_ns until before until_ns.  The limits are as exact as
+ * the stretches of the series: a stretch belongs to the range that its start is in. */
+struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns);
 
 /* Steps of the program, from the first of these that repeats evenly: marks of one name, NVTX ranges
- * (marks whose name starts with "nvtx:"), the allocations of a call site.  Otherwise equal
- * stretches of time; see docs/analyses.md. */
-enum gp_step_source { GP_STEPS_MARKS, GP_STEPS_NVTX, GP_STEPS_PERIOD, GP_STEPS_TIME };
+ * (marks whose name starts with "nvtx:"), the period of the allocations.  Otherwise equal stretches
+ * of time; see docs/analyses.md. */
+enum gp_step_source {
+    GP_STEPS_MARKS,
+    GP_STEPS_NVTX,
+    GP_STEPS_PERIOD,
+    GP_STEPS_TIME,
+    GP_STEPS_GIVEN /* stretches of a length that the user gave */
+};
 struct gp_steps {
     enum gp_step_source source;
     char name[40];
+    uint64_t length_ns; /* of a step: the median */
     uint32_t count; /* bounds: count + 1 */
     uint64_t bounds_ns[];
 };
@@ -119,7 +129,7 @@ struct gp_churn *gp_churn_find(const struct gp_recording *recording, const struc
 
 /* ---- fragmentation ---------------------------------------------------------------------------------------------- */
 
-struct gp_fragment_point {
+struct gp_fragment_point { /* one moment; a series has what happened between two of them */
     uint64_t time_ns;
     int64_t reserved_bytes, allocated_bytes, requested_bytes;
     int64_t largest_free_bytes; /* inside segments of a cache; -1: unknown */
@@ -131,7 +141,7 @@ struct gp_fragmentation {
     double internal;    /* 1 - requested / allocated, at the peak of allocated */
     bool has_segments;  /* the recording has segments of a cache */
     uint32_t count;
-    struct gp_fragment_point points[];
+    struct gp_fragment_point points[]; /* `points` even moments, and the peaks of allocated and of reserved */
 };
 struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *recording, uint32_t device, uint32_t points);
 

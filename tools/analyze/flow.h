@@ -116,6 +116,7 @@ int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_
 /* The analyses of analyze.h on an existing flow. */
 struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
                                     uint32_t points);
+struct gp_series *gp_flow_requested(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps *steps, uint64_t older_ns);
 struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);

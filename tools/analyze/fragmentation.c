@@ -135,52 +135,87 @@ static struct gp_fragment_free fragment_search(const struct gp_fragment_blocks *
     return out;
 }
 
-struct gp_fragment_peaks {
-    int64_t reserved, reserved_allocated; /* at the peak of reserved */
-    int64_t allocated, allocated_requested;
+struct gp_fragment_peak {
+    uint64_t change; /* its number in the walk, from 1; 0: none */
+    int64_t bytes, part;
 };
 
-static void fragment_peak(struct gp_fragment_peaks *peaks, const struct gp_level *level, int64_t reserved)
+struct gp_fragment_peaks {
+    struct gp_fragment_peak reserved;  /* part: allocated */
+    struct gp_fragment_peak allocated; /* part: requested */
+};
+
+/* Finds the peaks.  Only changes that are events make one, and the state at the end. */
+static struct gp_fragment_peaks fragment_peaks(const struct gp_flow *flow, uint32_t device)
 {
-    /* Of moments with the same reserve choose the fullest: a cache that is still empty says nothing
-     * about use. */
-    if (reserved > peaks->reserved || (reserved == peaks->reserved && level->allocated > peaks->reserved_allocated)) {
-        peaks->reserved = reserved;
-        peaks->reserved_allocated = level->allocated;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    struct gp_flow_polled polled = gp_polled_begin(flow, device);
+    struct gp_fragment_peaks peaks = {0};
+    bool more = true;
+    for (uint64_t n = 1; more; n++) {
+        more = gp_flow_next(&walk, &change);
+        if (more && change.item->device != device)
+            continue;
+        if (more) {
+            gp_polled_advance(&polled, change.time_ns, &level);
+            gp_level_apply(&level, &change);
+        }
+        if (more && change.event == GP_REC_NONE)
+            continue;
+        int64_t reserved = gp_polled_reserved(&polled, &level);
+        /* Of moments with the same reserve choose the fullest: a cache that is still empty says
+         * nothing about use. */
+        if (reserved > peaks.reserved.bytes ||
+            (reserved == peaks.reserved.bytes && level.allocated > peaks.reserved.part))
+            peaks.reserved = (struct gp_fragment_peak){n, reserved, level.allocated};
+        if (level.allocated > peaks.allocated.bytes)
+            peaks.allocated = (struct gp_fragment_peak){n, level.allocated, level.requested};
     }
-    if (level->allocated > peaks->allocated) {
-        peaks->allocated = level->allocated;
-        peaks->allocated_requested = level->requested;
-    }
+    return peaks;
+}
+
+struct gp_fragment_state {
+    struct gp_fragmentation *result;
+    struct gp_fragment_blocks *blocks;
+    struct gp_level level;
+    struct gp_flow_polled polled;
+};
+
+static void fragment_point(struct gp_fragment_state *state, uint64_t time_ns, bool search)
+{
+    struct gp_fragmentation *result = state->result;
+    result->points[result->count++] = (struct gp_fragment_point){
+        .time_ns = time_ns,
+        .reserved_bytes = gp_polled_reserved(&state->polled, &state->level),
+        .allocated_bytes = state->level.allocated,
+        .requested_bytes = state->level.requested,
+        .largest_free_bytes = result->has_segments && search ? (int64_t)fragment_search(state->blocks).largest : -1,
+    };
 }
 
 static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_blocks *blocks,
-                          const struct gp_flow *flow, uint32_t points, struct gp_fragment_peaks *peaks)
+                          const struct gp_flow *flow, uint32_t points, const struct gp_fragment_peaks *peaks)
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
-    struct gp_level level = {0};
-    struct gp_flow_polled polled = gp_polled_begin(flow, result->device);
+    struct gp_fragment_state state = {result, blocks, {0}, gp_polled_begin(flow, result->device)};
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
     uint32_t every = (points + GP_FRAGMENT_SEARCHES - 1) / GP_FRAGMENT_SEARCHES;
     bool more = true;
-    while (more) {
+    uint32_t even = 0; /* moments so far */
+    for (uint64_t n = 1; more; n++) {
         more = gp_flow_next(&walk, &change);
-        for (; result->count < points; result->count++) {
-            uint64_t moment = recording->begin_ns + (uint64_t)((__uint128_t)span * result->count / (points - 1));
+        for (; even < points; even++) {
+            uint64_t moment = recording->begin_ns + (uint64_t)((__uint128_t)span * even / (points - 1));
             if (more && (change.event == GP_REC_NONE || change.time_ns <= moment))
                 break;
-            gp_polled_advance(&polled, moment, &level);
-            result->points[result->count] = (struct gp_fragment_point){
-                .time_ns = moment,
-                .reserved_bytes = gp_polled_reserved(&polled, &level),
-                .allocated_bytes = level.allocated,
-                .requested_bytes = level.requested,
-                .largest_free_bytes = result->has_segments && (result->count % every == 0 || !more)
-                                          ? (int64_t)fragment_search(blocks).largest
-                                          : -1,
-            };
+            gp_polled_advance(&state.polled, moment, &state.level);
+            /* A peak at this very moment is its point already. */
+            if (!result->count || result->points[result->count - 1].time_ns < moment || even == points - 1)
+                fragment_point(&state, moment, even % every == 0 || !more);
         }
         if (!more)
             break;
@@ -188,20 +223,19 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
             fragment_apply(blocks, flow, &change);
         if (change.item->device != result->device)
             continue;
-        gp_polled_advance(&polled, change.time_ns, &level);
-        gp_level_apply(&level, &change);
-        if (change.event != GP_REC_NONE)
-            fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
+        gp_polled_advance(&state.polled, change.time_ns, &state.level);
+        gp_level_apply(&state.level, &change);
+        if ((n == peaks->reserved.change || n == peaks->allocated.change) && change.time_ns <= recording->end_ns)
+            fragment_point(&state, change.time_ns, true);
     }
-    fragment_peak(peaks, &level, gp_polled_reserved(&polled, &level));
 }
 
 struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points)
 {
     struct gp_fragment_blocks blocks;
-    struct gp_fragment_peaks peaks = {0};
+    struct gp_fragment_peaks peaks = fragment_peaks(flow, device);
     points = points < 2 ? 2 : points;
-    struct gp_fragmentation *result = calloc(1, sizeof(*result) + points * sizeof(struct gp_fragment_point));
+    struct gp_fragmentation *result = calloc(1, sizeof(*result) + (points + 2) * sizeof(struct gp_fragment_point));
     if (!result || !fragment_init(&blocks, flow, device)) {
         if (result)
             fragment_fini(&blocks);
@@ -211,8 +245,9 @@ struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint3
     result->device = device;
     result->has_segments = flow->has_segments[device];
     fragment_walk(result, &blocks, flow, points, &peaks);
-    result->utilisation = peaks.reserved > 0 ? (double)peaks.reserved_allocated / (double)peaks.reserved : 1;
-    result->internal = peaks.allocated > 0 ? 1 - (double)peaks.allocated_requested / (double)peaks.allocated : 0;
+    const struct gp_fragment_peak *reserved = &peaks.reserved, *allocated = &peaks.allocated;
+    result->utilisation = reserved->bytes > 0 ? (double)reserved->part / (double)reserved->bytes : 1;
+    result->internal = allocated->bytes > 0 ? 1 - (double)allocated->part / (double)allocated->bytes : 0;
     struct gp_fragment_free left = fragment_search(&blocks);
     result->external = left.bytes ? 1 - (double)left.largest / (double)left.bytes : 0;
     fragment_fini(&blocks);

@@ -11,7 +11,7 @@ static const struct {
     uint32_t moments, points; /* of fragmentation; of a series */
 } report_details[] = {
     [GP_DETAIL_SUMMARY] = {2, 64},
-    [GP_DETAIL_TABLE] = {13, 64},
+    [GP_DETAIL_TABLE] = {13, 2000}, /* its rows show the lowest and the highest value between two moments */
     [GP_DETAIL_PLOT] = {201, 2000},
 };
 
@@ -38,6 +38,7 @@ void gp_report_fini(struct gp_report *report)
         free(device->bill);
         free(device->allocated);
         free(device->reserved);
+        free(device->requested);
         for (unsigned kind = 0; kind < GP_KINDS; kind++)
             free(device->kinds[kind]);
         free(device->segments);
@@ -87,7 +88,8 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
         ok = (device->bill = gp_flow_bill(flow, d)) != NULL;
     if (ok && parts & GP_REPORT_SERIES)
         ok = (device->allocated = gp_flow_allocated(flow, d, GP_KIND_NONE, points)) &&
-             (device->reserved = gp_flow_reserved(flow, d, points));
+             (device->reserved = gp_flow_reserved(flow, d, points)) &&
+             (detail == GP_DETAIL_SUMMARY || (device->requested = gp_flow_requested(flow, d, points)));
     if (ok && parts & GP_REPORT_KINDS)
         ok = report_kinds(report, d, points);
     if (ok && parts & GP_REPORT_SEGMENTS)

@@ -41,6 +41,7 @@ struct gp_report_device {
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;
+    struct gp_series *requested; /* NULL with GP_DETAIL_SUMMARY */
     struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
     struct gp_segments *segments;      /* at the end of the recording */
     struct gp_sizes *sizes;

@@ -74,6 +74,31 @@ static struct gp_series *series_end(struct gp_series_maker *maker)
     return series;
 }
 
+struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns)
+{
+    uint32_t low = 0, high = series->count;
+    struct gp_series_point range = {.time_ns = from_ns};
+    while (low < high) { /* the first point at or after from_ns */
+        uint32_t middle = low + (high - low) / 2;
+        if (series->points[middle].time_ns < from_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0)
+        range.low = range.high = range.last = series->points[low - 1].last;
+    else if (low < series->count)
+        range = series->points[low++];
+    for (uint32_t i = low; i < series->count && series->points[i].time_ns < until_ns; i++) {
+        const struct gp_series_point *point = &series->points[i];
+        range.low = point->low < range.low ? point->low : range.low;
+        range.high = point->high > range.high ? point->high : range.high;
+        range.last = point->last;
+    }
+    range.time_ns = from_ns;
+    return range;
+}
+
 static bool series_wants(const struct gp_flow_change *change, uint32_t device, enum gp_wire_kind kind)
 {
     if (change->item->device != device)
@@ -93,7 +118,8 @@ static size_t series_changes(const struct gp_flow *flow, uint32_t device, enum g
     return count;
 }
 
-struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
+/* requested: without what was rounded up. */
+static struct gp_series *series_sum(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind, bool requested,
                                     uint32_t points)
 {
     struct gp_series_maker maker;
@@ -110,13 +136,25 @@ struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device,
         }
         if (!series_wants(&change, device, kind))
             continue;
-        value += change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
+        uint64_t bytes = requested ? gp_rec_requested(change.item) : gp_flow_bytes(&change);
+        value += change.add ? bytes : -bytes;
         if (begun)
             series_put(&maker, change.time_ns, (int64_t)value);
     }
     if (!begun)
         series_put(&maker, flow->recording->begin_ns, (int64_t)value);
     return series_end(&maker);
+}
+
+struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
+                                    uint32_t points)
+{
+    return series_sum(flow, device, kind, false, points);
+}
+
+struct gp_series *gp_flow_requested(const struct gp_flow *flow, uint32_t device, uint32_t points)
+{
+    return series_sum(flow, device, GP_KIND_NONE, true, points);
 }
 
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points)

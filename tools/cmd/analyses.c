@@ -22,7 +22,8 @@ static int churn_run(void *options)
 
 static int fragmentation_run(void *options)
 {
-    return gp_load_run(options, GP_REPORT_FRAGMENTATION, gp_report_fragmentation_json, gp_page_fragmentation);
+    return gp_load_run(options, GP_REPORT_FRAGMENTATION | GP_REPORT_SERIES, gp_report_fragmentation_json,
+                       gp_page_fragmentation);
 }
 
 const struct gp_command_spec gp_command_peak = {

@@ -17,7 +17,7 @@
 json_t *gp_report_document(const struct gp_report *report);
 
 /* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
- * its name; reconcile reads GP_REPORT_BILL. */
+ * its name; fragmentation also reads GP_REPORT_SERIES, and reconcile reads GP_REPORT_BILL. */
 json_t *gp_report_leaks_json(const struct gp_report *report);
 json_t *gp_report_peak_json(const struct gp_report *report);
 json_t *gp_report_churn_json(const struct gp_report *report);
@@ -37,6 +37,8 @@ json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
 /* The peak of the device by owner. */
 json_t *gp_report_owners(const struct gp_report *report, uint32_t device);
 json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
+/* Points [t, lowest, highest, last]. */
+json_t *gp_report_series(const struct gp_report *report, const struct gp_series *series);
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
@@ -51,7 +53,7 @@ struct gp_text_page {
 
 /* Reads GP_REPORT_SUMMARY. */
 void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report);
-/* Each reads the part of its name; reconcile reads GP_REPORT_BILL. */
+/* Each reads the part of its name; fragmentation also GP_REPORT_SERIES, reconcile GP_REPORT_BILL. */
 void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);

@@ -69,7 +69,6 @@ struct gp_report_high {
 static json_t *report_series(const struct gp_report *report, const struct gp_series *series,
                              struct gp_report_high *high)
 {
-    json_t *points = json_array();
     *high = (struct gp_report_high){0};
     for (uint32_t i = 0; i < series->count; i++) {
         const struct gp_series_point *point = &series->points[i];
@@ -78,11 +77,8 @@ static json_t *report_series(const struct gp_report *report, const struct gp_ser
             high->time_ns = point->time_ns;
         }
         high->end = point->last;
-        json_array_append_new(points,
-                              json_pack("[I,I,I,I]", gp_report_since(report, point->time_ns), (json_int_t)point->low,
-                                        (json_int_t)point->high, (json_int_t)point->last));
     }
-    return points;
+    return gp_report_series(report, series);
 }
 
 static json_t *report_kind_series(const struct gp_report *report, uint32_t device)
@@ -195,17 +191,17 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
     struct gp_report_high allocated, reserved;
     json_t *allocated_series = report_series(report, report->devices[d].allocated, &allocated);
     json_t *reserved_series = report_series(report, report->devices[d].reserved, &reserved);
-    json_t *object =
-        json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o},s:{s:I,s:I,s:o,s:o},s:o,s:o,s:o}", "device",
-                  gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name",
-                  gp_json_text(device->name), "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes",
-                  (json_int_t)peak->bytes, "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device),
-                  "allocated_end_bytes", (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes,
-                  "reserved_end_bytes", (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved",
-                  reserved_series, "kinds", report_kind_series(report, d), "peak", "time_ns", peak_ns, "bytes",
-                  (json_int_t)peak->bytes, "parts", report_parts(peak), "owners", gp_report_owners(report, d),
-                  "fragmentation", gp_report_fragmentation_part(report, d), "sizes", report_sizes(report, d), "bill",
-                  gp_report_bill_part(report, d));
+    json_t *object = json_pack(
+        "{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o,s:o},s:{s:I,s:I,s:o,s:o},s:o,s:o,s:o}", "device",
+        gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name),
+        "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes", (json_int_t)peak->bytes,
+        "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device), "allocated_end_bytes",
+        (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes, "reserved_end_bytes",
+        (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved", reserved_series, "requested",
+        gp_report_series(report, report->devices[d].requested), "kinds", report_kind_series(report, d), "peak",
+        "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
+        gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
+        report_sizes(report, d), "bill", gp_report_bill_part(report, d));
     if (object && !report_segments(report, object, d)) {
         json_decref(object);
         return NULL;

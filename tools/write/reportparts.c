@@ -225,9 +225,36 @@ json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t de
                      f->internal, "has_segments", f->has_segments, "points", points);
 }
 
+json_t *gp_report_series(const struct gp_report *report, const struct gp_series *series)
+{
+    json_t *points = json_array();
+    for (uint32_t i = 0; i < series->count; i++) {
+        const struct gp_series_point *point = &series->points[i];
+        json_array_append_new(points,
+                              json_pack("[I,I,I,I]", gp_report_since(report, point->time_ns), (json_int_t)point->low,
+                                        (json_int_t)point->high, (json_int_t)point->last));
+    }
+    return points;
+}
+
+/* As in the document of a report, with the series that the document has beside this part. */
+static json_t *json_fragmentation(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_report_device *row = &report->devices[device];
+    json_t *object = gp_report_fragmentation_part(report, device);
+    json_t *series =
+        json_pack("{s:o,s:o,s:o}", "reserved", gp_report_series(report, row->reserved), "allocated",
+                  gp_report_series(report, row->allocated), "requested", gp_report_series(report, row->requested));
+    if (object)
+        json_object_set_new(object, "series", series);
+    else
+        json_decref(series);
+    return object;
+}
+
 json_t *gp_report_fragmentation_json(const struct gp_report *report)
 {
-    return json_devices(report, "gpuprof.fragmentation/1", gp_report_fragmentation_part);
+    return json_devices(report, "gpuprof.fragmentation/1", json_fragmentation);
 }
 
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)

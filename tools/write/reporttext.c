@@ -457,18 +457,27 @@ static void page_fragments(const struct gp_text_page *page, const struct gp_frag
     }
 }
 
+/* A row for each moment: the values at it, and the extremes since the row above. */
 static void page_fragmentation(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
-    const struct gp_fragmentation *f = report->devices[device].fragmentation;
+    const struct gp_report_device *row = &report->devices[device];
+    const struct gp_fragmentation *f = row->fragmentation;
     page_fragments(page, f);
-    fprintf(page->out, "\n%s  %8s %10s %10s %10s %12s%s\n", page_on(page, GP_BOLD), "AT", "RESERVED", "ALLOCATED",
-            "REQUESTED", "LARGEST FREE", page_on(page, GP_OFF));
+    fprintf(page->out, "\n%s  %8s  %s%s\n", page_on(page, GP_BOLD), "",
+            "--- RESERVED ---  -------- ALLOCATED ---------   REQUESTED      LARGEST", page_on(page, GP_OFF));
+    fprintf(page->out, "%s  %8s %10s %10s %10s %10s %11s %12s%s\n", page_on(page, GP_BOLD), "AT", "HIGHEST", "LOWEST",
+            "HIGHEST", "THEN", "THEN", "FREE, THEN", page_on(page, GP_OFF));
     for (uint32_t i = 0; i < f->count; i++) {
         const struct gp_fragment_point *p = &f->points[i];
-        char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], e[GP_SIZE_TEXT];
-        fprintf(page->out, "  %8s %10s %10s %10s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
-                gp_size_text(a, p->reserved_bytes), gp_size_text(b, p->allocated_bytes),
-                gp_size_text(c, p->requested_bytes), gp_size_text(e, p->largest_free_bytes));
+        char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT], e[GP_SIZE_TEXT],
+            g[GP_SIZE_TEXT];
+        uint64_t from = i ? f->points[i - 1].time_ns : p->time_ns;
+        struct gp_series_point reserved = gp_series_range(row->reserved, from, p->time_ns + 1);
+        struct gp_series_point allocated = gp_series_range(row->allocated, from, p->time_ns + 1);
+        fprintf(page->out, "  %8s %10s %10s %10s %10s %11s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
+                gp_size_text(a, reserved.high), gp_size_text(b, allocated.low), gp_size_text(c, allocated.high),
+                gp_size_text(d, p->allocated_bytes), gp_size_text(e, p->requested_bytes),
+                gp_size_text(g, p->largest_free_bytes));
     }
 }
 
