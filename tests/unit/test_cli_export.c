@@ -122,7 +122,6 @@ Test(export_command, stacks_are_weighed_as_asked)
 
 Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
 {
-    cr_assert_eq(system(line("echo old > %s", in("out"))), 0);
     expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
     expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
     size_t bytes;
@@ -130,6 +129,56 @@ Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
     cr_expect(memcmp(data, "SQLite format 3", 16) == 0);
     free(data);
     cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording and the database");
+}
+
+/* Every command that writes a file, and every format. */
+static const char *const writers[] = {"report",
+                                      "report --json",
+                                      "snapshot",
+                                      "export --format=pprof",
+                                      "export --format=chrome",
+                                      "export --format=collapsed",
+                                      "export --format=csv",
+                                      "export --format=jsonl",
+                                      "export --format=sqlite"};
+
+static struct result write_out(const char *writer, const char *more)
+{
+    return run("%s %s -o %s%s", writer, in("rec"), in("out"), more);
+}
+
+Test(export_command, what_gpuprof_wrote_is_replaced_and_nothing_else)
+{
+    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++) {
+        size_t next = (i + 1) % (sizeof(writers) / sizeof(writers[0]));
+        cr_assert_eq(system(line("echo old > %s", in("out"))), 0);
+        expect(write_out(writers[i], ""), 1, NULL, "was not written by gpuprof");
+        cr_expect_eq(system(line("echo old | cmp %s -", in("out"))), 0, "%s: touched", writers[i]);
+        expect(write_out(writers[i], " --force"), 0, NULL, NULL);
+        cr_expect_neq(system(line("echo old | cmp -s %s -", in("out"))), 0, "%s: not replaced", writers[i]);
+        expect(write_out(writers[i], ""), 0, NULL, NULL);
+        expect(write_out(writers[next], ""), 0, NULL, NULL);
+        expect(run("%s %s -o %s --force", writers[i], in("rec"), in("rec")), 1, NULL, "this file is a recording");
+    }
+    cr_assert_eq(system(line(": > %s", in("out"))), 0);
+    expect(write_out(writers[0], ""), 0, NULL, NULL);
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "nothing is left beside them");
+}
+
+Test(export_command, a_report_is_json_if_one_asks_for_it)
+{
+    json_error_t error;
+    expect(write_out("report --json", ""), 0, "", NULL);
+    json_t *top = json_load_file(in("out"), 0, &error);
+    cr_assert(top, "line %d: %s", error.line, error.text);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.report/1");
+    json_t *shown = expect_json(run("report --json %s -o -", in("rec")), "gpuprof.report/1");
+    cr_expect(json_equal(top, shown), "the file and standard output differ");
+    json_decref(shown);
+    json_decref(top);
+    expect(write_out("report", ""), 0, NULL, "open it in a browser");
+    expect(run("report --json %s -o /dev/full", in("rec")), 1, NULL, "No space left");
+    expect(run("report --json %s -o %s/none/out", in("rec"), folder), 1, NULL, "No such file");
 }
 
 Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)

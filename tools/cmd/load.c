@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <langinfo.h>
-#include <record/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,21 +134,6 @@ int gp_load_refused(const char *command, const char *path, int rc, const char *w
                           : "";
     gp_error(command, "%s: %s%s", path, empty ? "the file is empty" : why[0] ? why : strerror(-rc), way);
     return GP_EXIT_FAILED;
-}
-
-bool gp_load_overwrites(const char *command, const char *output)
-{
-    char magic[sizeof(GP_RECORD_MAGIC) - 1];
-    struct stat status;
-    int fd = output && strcmp(output, "-") != 0 ? open(output, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    bool recording = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                     read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
-                     memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
-    if (fd >= 0)
-        close(fd);
-    if (recording)
-        gp_error(command, "-o %s: this file is a recording and would be lost: choose another name", output);
-    return recording;
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */
