@@ -19,7 +19,7 @@ struct gp_export_options {
     const struct gp_export_format *format;
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
-    bool force;
+    bool force, full_stacks;
 };
 
 static const char *export_format_name(unsigned i)
@@ -44,6 +44,8 @@ static int export_check(void *options)
         return gp_usage_error("export", "--weight: %s has no stacks to weigh; pprof and collapsed have", format->name);
     if (o->blocks >= 0 && format->write != gp_export_chrome)
         return gp_usage_error("export", "--blocks: for --format=chrome alone");
+    if (o->full_stacks && format->write != gp_export_pprof)
+        return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
     if (format->create && !o->output)
         return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
                               format->name);
@@ -118,6 +120,7 @@ static int export_command(void *options)
         return rc;
     struct gp_export export = {.recording = recording,
                                .weight = o->weight < 0 ? GP_EXPORT_LIVE : (enum gp_export_weight)o->weight,
+                               .full_stacks = o->full_stacks,
                                .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
                                .progress = gp_progress_listener};
     struct gp_symbol_source source = {
@@ -147,6 +150,8 @@ static const struct gp_command_option export_options[] = {
         .choice = gp_export_weight_name),
     GP_OPTION(struct gp_export_options, blocks, 0, "blocks", "N", GP_ARG_NUMBER,
               "chrome: draw the lifetimes of the N largest blocks (default 20000)", .high = 10000000),
+    GP_FLAG(struct gp_export_options, full_stacks, 0, "full-stacks",
+            "pprof: begin stacks at the function that CUDA offers, not at the place that is responsible"),
     GP_OPTION_FORCE(struct gp_export_options),
     {0}};
 
@@ -157,7 +162,7 @@ const struct gp_command_spec gp_command_export = {
     .name = "export",
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N]"),
+    .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
