@@ -175,7 +175,10 @@ static int record_begin(void)
                                       .appeared = record_appeared,
                                       .late = record_late};
     memcpy(&setup.header, record->setup.header, sizeof(setup.header));
-    return gp_recorder_new(&record->recorder, fd, &setup);
+    error = gp_recorder_new(&record->recorder, fd, &setup);
+    if (error)
+        gp_file_drop(record->path);
+    return error;
 }
 
 static uint64_t record_pause(ssize_t count, uint64_t before)
@@ -213,7 +216,7 @@ static void *record_main(void *arg)
         gp_futex_wait(&record->x_stop, 0, pause);
     }
     int error = gp_recorder_end(record->recorder, GP_END_PROCESS, &stats);
-    record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, -error);
+    record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, error ? -error : stats.lost_error);
     record_stage(GP_STAGE_ENDED);
     return NULL;
 }

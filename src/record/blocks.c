@@ -119,4 +119,7 @@ void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts)
     gp_pack_number(pack, GP_LOSTS);
     for (unsigned i = 0; i < GP_LOSTS; i++)
         gp_pack_number(pack, counts->lost[i]);
+    gp_pack_number(pack, (unsigned)counts->lost_error);
+    gp_pack_number(pack, counts->lost_ns);
+    gp_pack_number(pack, counts->lost_after);
 }

@@ -50,6 +50,9 @@ struct gp_block_counts {
     uint64_t tried, delivered;
     uint64_t dropped[GP_DROPS];
     uint64_t lost[GP_LOSTS];
+    int lost_error;      /* errno of the write that first gave up events; 0: none did */
+    uint64_t lost_ns;    /* the lowest time of those events */
+    uint64_t lost_after; /* events in the file then; if it has no more, writing did not go on */
 };
 void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts);
 

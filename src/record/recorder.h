@@ -32,7 +32,8 @@ struct gp_recorder_setup {
 
 struct gp_recorder;
 
-/* Takes over the descriptor, also on failure (file.h). 0 or -errno. */
+/* Takes over the descriptor, also on failure (file.h). 0 or -errno: the file is still empty if it was
+ * new. */
 int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *setup);
 /* Adds an ALLOC event for memory that was live when recording started. Call before the first
  * poll. */
@@ -47,8 +48,9 @@ struct gp_recorder_stats {
     uint64_t waiting;  /* taken, but not in the file yet */
     uint64_t lost;     /* lost, for any reason */
     uint64_t bytes;
-    int error; /* errno of the last write; 0: it succeeded */
-    bool dead; /* set when writing has stopped for good */
+    int error;      /* errno of the last write; 0: it succeeded */
+    int lost_error; /* errno of the write that first gave up events; 0: none did */
+    bool dead;      /* set when writing has stopped for good */
 };
 void gp_recorder_stats(const struct gp_recorder *recorder, struct gp_recorder_stats *out);
 

@@ -26,7 +26,8 @@ static const char *line(const char *format, ...)
     return text;
 }
 
-static void write_recording(const char *name, uint64_t dropped)
+/* error: why the dropped events could not be written, from the 1.5th millisecond on; 0: another reason. */
+static void write_damaged(const char *name, uint64_t dropped, int error, bool ended)
 {
     struct recmake *make = recmake_new(1 << 30);
     uint32_t site =
@@ -40,8 +41,18 @@ static void write_recording(const char *name, uint64_t dropped)
     struct gp_recording *recording = recmake_done(make);
     recording->tried += dropped;
     recording->dropped = dropped;
+    recording->unwritten = error ? dropped : 0;
+    recording->write_error = error;
+    recording->ended_early = ended;
+    recording->stopped_ns = recording->begin_ns + 5000000000;
+    recording->write_error_ns = recording->end_ns + 1000;
     cr_assert_eq(gp_recording_write(recording, in(name)), 0);
     gp_recording_free(recording);
+}
+
+static void write_recording(const char *name, uint64_t dropped)
+{
+    write_damaged(name, dropped, 0, false);
 }
 
 static void begin(void)
@@ -224,5 +235,36 @@ Test(export_command, a_recording_is_a_trace_for_replay)
     cr_expect_eq(json_integer_value(json_object_get(top, "operations")), 60);
     cr_expect_eq(json_integer_value(json_object_get(top, "failed")), 0);
     cr_expect_eq(json_integer_value(json_object_get(top, "peak_allocated_bytes")), 21 * 4096);
+    json_decref(top);
+}
+
+Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
+{
+    write_damaged("full", 5, ENOSPC, true);
+    expect(run("report %s", in("full")), 0,
+           "s of 5.0 s: the file could not be written: No space left on device; the last 5 events", NULL);
+    json_t *top = expect_json(run("report --json %s", in("full")), "gpuprof.report/1");
+    json_t *recording = json_object_get(top, "recording"), *error = json_object_get(recording, "write_error");
+    double seconds = json_real_value(json_object_get(recording, "seconds"));
+    cr_expect_lt(seconds, 4);
+    cr_expect_eq(json_integer_value(json_object_get(error, "errno")), ENOSPC);
+    cr_expect_str_eq(json_string_value(json_object_get(error, "reason")), "No space left on device");
+    cr_expect_eq(json_integer_value(json_object_get(error, "events")), 5);
+    cr_expect_float_eq((double)json_integer_value(json_object_get(error, "time_ns")) / 1e9, seconds, 1e-9);
+    cr_expect_eq(json_integer_value(json_object_get(error, "stopped_ns")), 5000000000);
+    cr_expect(json_is_true(json_object_get(error, "ends_recording")));
+    cr_expect_eq(json_integer_value(json_object_get(recording, "dropped")), 5);
+    json_decref(top);
+    struct result r = run("report %s", in("full"));
+    cr_expect(!strstr(r.out, "were dropped"), "sums up to the end are exact: %s", r.out);
+    expect(r, 0, NULL, NULL);
+    expect(run("export %s --format=csv -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
+    expect(run("snapshot %s -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
+
+    write_damaged("gap", 5, ENOSPC, false);
+    expect(run("report %s", in("gap")), 0, "5 events could not be written: No space left on device", NULL);
+    expect(run("report %s", in("gap")), 0, "5 of 65 events were dropped", NULL);
+    top = expect_json(run("report --json %s", in("rec")), "gpuprof.report/1");
+    cr_expect(json_is_null(json_object_get(json_object_get(top, "recording"), "write_error")));
     json_decref(top);
 }

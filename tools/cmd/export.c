@@ -7,7 +7,6 @@
 #include <export/formats.h>
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,17 +66,6 @@ static int export_write(struct gp_export *export, const struct gp_export_options
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static void export_warn(const struct gp_export_options *o, const struct gp_recording *recording)
-{
-    if (recording->dropped || recording->damaged_blocks)
-        gp_error("export",
-                 "%s: %" PRIu64 " of %" PRIu64 " events were lost while it was recorded, and %" PRIu64
-                 " of its blocks are damaged: sums of events are lower bounds",
-                 o->file, recording->dropped, recording->tried, recording->damaged_blocks);
-    if (!recording->complete)
-        gp_error("export", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
-}
-
 static int export_run(struct gp_export *export, const struct gp_export_options *o)
 {
     struct gp_output target;
@@ -130,7 +118,7 @@ static int export_command(void *options)
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;
     } else {
-        export_warn(o, recording);
+        gp_load_warn("export", o->file, recording);
         rc = export_run(&export, o);
     }
     gp_symbols_free(export.symbols);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <langinfo.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -134,6 +135,21 @@ int gp_load_refused(const char *command, const char *path, int rc, const char *w
                           : "";
     gp_error(command, "%s: %s%s", path, empty ? "the file is empty" : why[0] ? why : strerror(-rc), way);
     return GP_EXIT_FAILED;
+}
+
+void gp_load_warn(const char *command, const char *path, const struct gp_recording *recording)
+{
+    if (!recording->complete)
+        gp_error(command, "%s: the recording is incomplete: it ends where its writer was killed", path);
+    if (recording->ended_early)
+        gp_error(command, "%s: the recording ends early, with %" PRIu64 " events missing: it could not be written: %s",
+                 path, recording->unwritten, strerror(recording->write_error));
+    if (gp_rec_missing(recording) || recording->damaged_blocks)
+        gp_error(command,
+                 "%s: %" PRIu64 " of %" PRIu64 " events were lost while it was recorded, and %" PRIu64
+                 " of its blocks are damaged: sums of events are lower bounds, and blocks may be missing or appear to "
+                 "live too long",
+                 path, gp_rec_missing(recording), recording->tried, recording->damaged_blocks);
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */

@@ -200,7 +200,9 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     now->begin_ns = gp_clock_ns();
     rc = gp_recorder_new(&now->recorder, fd, &setup);
     if (rc) {
-        gp_error("record", "%s: %s", now->options->output, strerror(-rc));
+        gp_error("record", "%s: cannot begin the recording: %s", now->options->output, strerror(-rc));
+        if (strcmp(now->options->output, "-") != 0)
+            gp_file_drop(now->options->output);
         return GP_EXIT_FAILED;
     }
     record_baseline(now, pid);
@@ -258,12 +260,13 @@ static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_
         fprintf(stderr, "gpuprof: record: pid %d: %" PRIu64 " events recorded, %" PRIu64 " lost, %s %s%s\n", (int)pid,
                 stats.recorded, stats.lost, gp_size_text(size, (int64_t)stats.bytes), console ? "to stdout" : "in ",
                 console ? "" : now->options->output);
-    if (!rc && !stats.error && !stats.dead)
+    if (!rc && !stats.error && !stats.lost_error && !stats.dead)
         return GP_EXIT_OK;
     gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
-             strerror(rc            ? -rc
-                      : stats.error ? stats.error
-                                    : EIO));
+             strerror(rc                 ? -rc
+                      : stats.lost_error ? stats.lost_error
+                      : stats.error      ? stats.error
+                                         : EIO));
     return GP_EXIT_FAILED;
 }
 

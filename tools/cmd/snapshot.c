@@ -260,12 +260,7 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     gp_progress_end();
     if (rc)
         return gp_load_refused("snapshot", o->file, rc, why);
-    if (!recording->complete)
-        gp_error("snapshot", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
-    if (recording->dropped)
-        gp_error("snapshot",
-                 "%s: %" PRIu64 " of %" PRIu64 " events were lost: blocks may be missing, or appear to live too long",
-                 o->file, recording->dropped, recording->tried);
+    gp_load_warn("snapshot", o->file, recording);
     const struct gp_symbol_source source = {
         recording->sites,      recording->frames,      recording->modules,      recording->strings,
         recording->site_count, recording->frame_count, recording->module_count, ""};

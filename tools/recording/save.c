@@ -212,14 +212,20 @@ static void save_devices(struct gp_save *save)
 static void save_end(struct gp_save *save)
 {
     const struct gp_recording *r = save->recording;
-    struct gp_block_counts counts = {
-        .why = GP_END_STOPPED, .time_ns = r->end_ns, .tried = r->tried, .delivered = r->delivered};
+    struct gp_block_counts counts = {.why = GP_END_STOPPED,
+                                     .time_ns = r->ended_early ? r->stopped_ns : r->end_ns,
+                                     .tried = r->tried,
+                                     .delivered = r->delivered};
     if (r->has_oom) {
         gp_block_oom(save->pack, &r->oom);
         save->count = 1;
         save_block(save, GP_BLOCK_OOM);
     }
-    counts.dropped[GP_DROP_RING] = r->dropped;
+    counts.dropped[GP_DROP_FILE] = r->unwritten;
+    counts.dropped[GP_DROP_RING] = r->dropped - r->unwritten;
+    counts.lost_error = r->write_error;
+    counts.lost_ns = r->write_error_ns;
+    counts.lost_after = r->ended_early ? r->delivered : 0;
     for (unsigned i = 0; i < GP_LOSTS; i++)
         counts.lost[i] = r->lost[i];
     gp_block_counts(save->pack, &counts);
