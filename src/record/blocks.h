@@ -8,6 +8,7 @@
 #define GP_RECORD_BLOCKS_H
 
 #include "record/format.h"
+#include "record/name.h"
 #include "record/pack.h"
 #include <gpuprof/wire.h>
 
@@ -16,6 +17,7 @@ struct gp_block_process {
     bool from_start;
     uint64_t begin_ns, begin_unix_ns;
     const char *comm, *command_line, *host, *allocator;
+    struct gp_rank rank;
 };
 void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
 

@@ -126,7 +126,8 @@ static void recorder_process(struct gp_recorder *r)
                                              .comm = r->comm,
                                              .command_line = r->command_line,
                                              .host = host.nodename,
-                                             .allocator = now.allocator};
+                                             .allocator = now.allocator,
+                                             .rank = r->setup.rank};
     gp_block_process(gp_file_pack(r->file), &process);
     if (gp_file_block(r->file, GP_BLOCK_PROCESS, 1, false) != 0)
         return;

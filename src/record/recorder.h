@@ -9,6 +9,7 @@
 
 #include "record/blocks.h"
 #include "record/modules.h"
+#include "record/name.h"
 #include "record/ringread.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct gp_recorder_setup {
     void *copy_arg;
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
+    struct gp_rank rank;
     bool from_start;              /* include the events that the ring still holds */
     gp_modules_open *open_module; /* NULL for our own process */
     /* Callbacks; each may be NULL. */

@@ -36,6 +36,12 @@ static bool payload_first(struct gp_read *read, struct gp_unpack *in, uint32_t c
     return true;
 }
 
+static int32_t payload_rank(struct gp_unpack *in)
+{
+    int64_t number = gp_unpack_signed(in);
+    return number < 0 || number > INT32_MAX ? -1 : (int32_t)number;
+}
+
 static bool payload_process(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_recording *r = read->recording;
@@ -50,6 +56,12 @@ static bool payload_process(struct gp_read *read, struct gp_unpack *in)
     read->command_line = payload_string(read, in);
     read->host = payload_string(read, in);
     read->allocator = payload_string(read, in);
+    if (!in->bad && gp_unpack_left(in) > 0) { /* since format 1.1 */
+        r->rank = payload_rank(in);
+        r->local_rank = payload_rank(in);
+        r->world_size = payload_rank(in);
+        r->has_rank = r->rank >= 0;
+    }
     read->has_process |= !in->bad;
     return !in->bad;
 }

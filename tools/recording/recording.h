@@ -84,6 +84,9 @@ struct gp_recording {
     uint32_t driver_version;                /* 0 unknown */
     uint64_t begin_ns, end_ns;              /* the recorded time, CLOCK_MONOTONIC */
     uint64_t begin_unix_ns;                 /* the same instant on the wall clock */
+    /* The place in a distributed program, unless has_rank is false; the last two may be -1, unknown. */
+    bool has_rank;
+    int32_t rank, local_rank, world_size;
 
     /* Completeness: tried = delivered + dropped, as the process counted when the recording
      * ended. */

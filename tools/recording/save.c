@@ -49,16 +49,18 @@ static bool save_row(struct gp_save *save, enum gp_format_type type)
 static void save_process(struct gp_save *save)
 {
     const struct gp_recording *r = save->recording;
-    const struct gp_block_process process = {.pid = r->pid,
-                                             .source = r->source,
-                                             .driver_version = r->driver_version,
-                                             .from_start = r->from_start,
-                                             .begin_ns = r->begin_ns,
-                                             .begin_unix_ns = r->begin_unix_ns,
-                                             .comm = r->comm,
-                                             .command_line = r->command_line,
-                                             .host = r->host,
-                                             .allocator = r->allocator};
+    const struct gp_block_process process = {
+        .pid = r->pid,
+        .source = r->source,
+        .driver_version = r->driver_version,
+        .from_start = r->from_start,
+        .begin_ns = r->begin_ns,
+        .begin_unix_ns = r->begin_unix_ns,
+        .comm = r->comm,
+        .command_line = r->command_line,
+        .host = r->host,
+        .allocator = r->allocator,
+        .rank = r->has_rank ? (struct gp_rank){r->rank, r->local_rank, r->world_size} : (struct gp_rank){-1, -1, -1}};
     gp_block_process(save->pack, &process);
     save->count = 1;
     save_block(save, GP_BLOCK_PROCESS);

@@ -550,14 +550,28 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "%s\n", page_on(page, GP_OFF));
 }
 
+/* "rank 3 of 8 (local rank 1), " */
+static void page_rank(const struct gp_text_page *page, const struct gp_recording *r)
+{
+    if (!r->has_rank)
+        return;
+    fprintf(page->out, "rank %" PRId32, r->rank);
+    if (r->world_size > 0)
+        fprintf(page->out, " of %" PRId32, r->world_size);
+    if (r->local_rank >= 0)
+        fprintf(page->out, " (local rank %" PRId32 ")", r->local_rank);
+    fputs(", ", page->out);
+}
+
 void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
     page_cut(page, r->command_line[0] ? r->command_line : r->comm[0] ? r->comm : "(unknown program)", page_width(page));
-    fprintf(page->out, "\n%spid %u%s%s, %s, %zu event%s%s\n", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "",
-            r->host, page_seconds(span, page_since(report, r->end_ns)), r->event_count, page_plural(r->event_count),
-            page_on(page, GP_OFF));
+    fprintf(page->out, "\n%spid %u%s%s, ", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "", r->host);
+    page_rank(page, r);
+    fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
+            page_plural(r->event_count), page_on(page, GP_OFF));
     gp_page_warnings(page, report);
     if (page_empty(page, report))
         return;
