@@ -192,7 +192,8 @@ static void inject_owners(void)
 static void inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = session_mine.header;
-    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake};
+    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake,
+                                    options->record_since_ns};
     char why[96] = "", said[112];
     if (!options->record)
         return;

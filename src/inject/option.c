@@ -77,6 +77,14 @@ static bool parse_record(struct gp_options *out, const char *value, const char *
     return true;
 }
 
+static bool parse_since(struct gp_options *out, const char *value, const char **why)
+{
+    *why = "must be a number of nanoseconds";
+    for (; *value >= '0' && *value <= '9' && out->record_since_ns < UINT64_MAX / 10 - 1; value++)
+        out->record_since_ns = out->record_since_ns * 10 + (uint64_t)(*value - '0');
+    return !*value;
+}
+
 /* The SIZE of the command's options: digits, then B, KiB, MiB, GiB, TiB or K, M, G, T, any case. */
 static bool parse_limit(struct gp_options *out, const char *value, const char **why)
 {

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "base/worker.h"
 #include "record/file.h"
+#include "record/name.h"
 #include "record/recorder.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -45,7 +47,8 @@ enum gp_record_stage { GP_STAGE_NONE, GP_STAGE_OPENING, GP_STAGE_RUNNING, GP_STA
 
 static struct gp_record {
     struct gp_record_setup setup;
-    char path[PATH_MAX];
+    char path[PATH_MAX], second[PATH_MAX]; /* the name, and the one to use if another process has it */
+    struct gp_rank rank;
     uint32_t x_stage;       /* enum gp_record_stage; written by the thread */
     uint32_t x_stop;        /* request to end; written by the program */
     uint64_t x_deadline_ns; /* of reading; 0 none */
@@ -101,16 +104,29 @@ static int record_private(void)
     return 0;
 }
 
-/* If another process of the same run has the file, ours is FILE.PID. */
-static int record_open(char path[PATH_MAX])
+/* Whether the file is a recording of an earlier run. */
+static bool record_stale(const char *path)
 {
-    size_t length = strlen(path);
-    int fd = gp_file_open(path, false);
-    if (fd != -EEXIST)
+    struct gp_format_head head;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    bool stale = fd >= 0 && read(fd, &head, sizeof(head)) == (ssize_t)sizeof(head) &&
+                 memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) == 0 &&
+                 head.begin_unix_ns < gp_record_mine.setup.since_unix_ns;
+    if (fd >= 0)
+        close(fd);
+    return stale;
+}
+
+/* If another process of the same run has the file, ours gets the second name. */
+static int record_open(struct gp_record *record)
+{
+    int fd = gp_file_open(record->path, false);
+    if (fd == -EEXIST && record_stale(record->path))
+        fd = gp_file_open(record->path, true);
+    if (fd != -EEXIST && fd != -EBUSY)
         return fd;
-    if (snprintf(path + length, PATH_MAX - length, ".%d", (int)gp_record_mine.pid) >= (int)(PATH_MAX - length))
-        return -ENAMETOOLONG;
-    return gp_file_open(path, false);
+    memcpy(record->path, record->second, sizeof(record->path));
+    return gp_file_open(record->path, false);
 }
 
 /* The session is ours; its words (ring, numbers) change while they are read. */
@@ -164,18 +180,22 @@ static int record_begin(void)
 {
     struct gp_record *record = &gp_record_mine;
     int error = record_private();
-    int fd = error ? error : record_open(record->path);
+    int fd = error ? error : record_open(record);
     if (fd < 0)
         return fd;
     struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = record->setup.header,
                                       .proc = "/proc/self",
                                       .from_start = true,
+                                      .rank = record->rank,
                                       .refresh = record_refresh,
                                       .appeared = record_appeared,
                                       .late = record_late};
     memcpy(&setup.header, record->setup.header, sizeof(setup.header));
-    return gp_recorder_new(&record->recorder, fd, &setup);
+    error = gp_recorder_new(&record->recorder, fd, &setup);
+    if (error)
+        gp_file_drop(record->path);
+    return error;
 }
 
 static uint64_t record_pause(ssize_t count, uint64_t before)
@@ -213,25 +233,26 @@ static void *record_main(void *arg)
         gp_futex_wait(&record->x_stop, 0, pause);
     }
     int error = gp_recorder_end(record->recorder, GP_END_PROCESS, &stats);
-    record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, -error);
+    record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, error ? -error : stats.lost_error);
     record_stage(GP_STAGE_ENDED);
     return NULL;
 }
 
 /* ---- the program's side ------------------------------------------------------------------------------------------ */
 
-static int record_expand(char out[PATH_MAX], const char *path)
+static const char *record_variable(void *arg, const char *name)
 {
-    size_t used = 0;
-    for (; *path && used < PATH_MAX - 24; path++) {
-        if (path[0] == '%' && path[1] == 'p')
-            used += (size_t)snprintf(out + used, PATH_MAX - used, "%d", (int)getpid());
-        else
-            out[used++] = *path;
-        path += path[0] == '%' && (path[1] == 'p' || path[1] == '%');
-    }
-    out[used] = '\0';
-    return *path ? -ENAMETOOLONG : used ? 0 : -EINVAL;
+    (void)arg;
+    return getenv(name);
+}
+
+/* The names, from the environment as the program has it now. */
+static int record_names(struct gp_record *record, const char *pattern)
+{
+    unsigned pid = (unsigned)record->pid;
+    gp_rank_read(&record->rank, record_variable, NULL);
+    int error = gp_record_name(record->path, sizeof(record->path), pattern, pid, &record->rank, false);
+    return error ? error : gp_record_name(record->second, sizeof(record->second), pattern, pid, &record->rank, true);
 }
 
 static const char *record_why(int error)
@@ -257,7 +278,7 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
     record->chunks = (const void *)((const char *)setup->header + setup->header->ring_offset);
     record->chunk_count = setup->header->chunk_count;
     record->pid = getpid();
-    int error = getauxval(AT_SECURE) ? -EPERM : record_expand(record->path, setup->path);
+    int error = getauxval(AT_SECURE) ? -EPERM : record_names(record, setup->path);
     if (!error) {
         record_stage(GP_STAGE_OPENING);
         error = gp_worker_start(record_main, "gpuprof-record");

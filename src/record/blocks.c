@@ -19,6 +19,9 @@ void gp_block_process(struct gp_pack *pack, const struct gp_block_process *proce
     block_text(pack, process->command_line);
     block_text(pack, process->host);
     block_text(pack, process->allocator);
+    gp_pack_signed(pack, process->rank.rank);
+    gp_pack_signed(pack, process->rank.local);
+    gp_pack_signed(pack, process->rank.world);
 }
 
 void gp_block_first(struct gp_pack *pack, uint64_t first)
@@ -119,4 +122,7 @@ void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts)
     gp_pack_number(pack, GP_LOSTS);
     for (unsigned i = 0; i < GP_LOSTS; i++)
         gp_pack_number(pack, counts->lost[i]);
+    gp_pack_number(pack, (unsigned)counts->lost_error);
+    gp_pack_number(pack, counts->lost_ns);
+    gp_pack_number(pack, counts->lost_after);
 }

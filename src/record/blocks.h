@@ -8,6 +8,7 @@
 #define GP_RECORD_BLOCKS_H
 
 #include "record/format.h"
+#include "record/name.h"
 #include "record/pack.h"
 #include <gpuprof/wire.h>
 
@@ -16,6 +17,7 @@ struct gp_block_process {
     bool from_start;
     uint64_t begin_ns, begin_unix_ns;
     const char *comm, *command_line, *host, *allocator;
+    struct gp_rank rank;
 };
 void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
 
@@ -50,6 +52,9 @@ struct gp_block_counts {
     uint64_t tried, delivered;
     uint64_t dropped[GP_DROPS];
     uint64_t lost[GP_LOSTS];
+    int lost_error;      /* errno of the write that first gave up events; 0: none did */
+    uint64_t lost_ns;    /* the lowest time of those events */
+    uint64_t lost_after; /* events in the file then; if it has no more, writing did not go on */
 };
 void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts);
 

@@ -22,10 +22,14 @@
 /* Disk space that is kept allocated beyond the end, so that the final blocks fit on a full disk. */
 #define GP_FILE_KEPT (64u << 10)
 #define GP_FILE_STEP (256u << 10)
+/* The part of it that only the end block and the index may use. */
+#define GP_FILE_FINAL (8u << 10)
+_Static_assert(GP_FILE_BEGIN_BYTES == GP_FILE_KEPT + GP_FILE_STEP, "what file_keep allocates first");
 
 struct gp_file {
     int fd;
     bool seekable, keeps; /* keeps: the file system can preallocate */
+    bool full;            /* the last allocation failed */
     uint64_t kept_to;
     uint32_t sequence;
     uint32_t places; /* if above GP_FILE_PLACES, no index is written */
@@ -95,6 +99,13 @@ int gp_file_open(const char *path, bool replace)
     return error ? error : fd;
 }
 
+void gp_file_drop(const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0)
+        unlink(path);
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Errors after which a later write can succeed; any other error ends the recording. */
@@ -103,21 +114,39 @@ static bool file_passes(int error)
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-/* Keeps the space for the final blocks allocated beyond the bytes to be written. */
+static bool file_reserve(struct gp_file *file, uint64_t to)
+{
+    if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->stats.bytes, (off_t)(to - file->stats.bytes)) != 0)
+        return false;
+    file->kept_to = to;
+    file->full = false;
+    return true;
+}
+
+/* Keeps the space for the final blocks allocated beyond the bytes to be written.  Once the disk was
+ * full, nothing is written until there is room for a whole step: small blocks that still fit would
+ * leave gaps between them. */
 static int file_keep(struct gp_file *file, size_t bytes)
 {
     uint64_t need = file->stats.bytes + bytes + GP_FILE_KEPT;
-    if (!file->keeps || need <= file->kept_to)
+    if (!file->keeps || (need <= file->kept_to && !file->full) || file_reserve(file, need + GP_FILE_STEP))
         return 0;
-    uint64_t to = need + GP_FILE_STEP;
-    if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->stats.bytes, (off_t)(to - file->stats.bytes)) == 0) {
-        file->kept_to = to;
+    int error = errno;
+    if (!file_passes(error)) {
+        file->keeps = false;
         return 0;
     }
-    if (file_passes(errno))
-        return -errno;
-    file->keeps = false;
-    return 0;
+    if (!file->full && file_reserve(file, need)) /* the last bytes of the disk */
+        return 0;
+    file->full = true;
+    return -error;
+}
+
+/* Whether a block that needs no more space than is kept may be written. */
+static bool file_fits(const struct gp_file *file, enum gp_format_type type, size_t bytes)
+{
+    uint64_t final = type == GP_BLOCK_END || type == GP_BLOCK_INDEX ? 0 : GP_FILE_FINAL;
+    return !file->keeps || file->stats.bytes + bytes + final <= file->kept_to;
 }
 
 static int file_write(struct gp_file *file, const void *bytes, size_t count)
@@ -144,11 +173,12 @@ static int file_write(struct gp_file *file, const void *bytes, size_t count)
     return 0;
 }
 
-static void file_place(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns)
+static void file_place(struct gp_file *file, enum gp_format_type type, uint32_t count, uint64_t first_ns,
+                       uint64_t offset)
 {
     if (file->places < GP_FILE_PLACES)
-        file->place[file->places] = (struct gp_format_place){
-            .offset = file->stats.bytes, .first_ns = first_ns, .count = count, .type = (uint16_t)type};
+        file->place[file->places] =
+            (struct gp_format_place){.offset = offset, .first_ns = first_ns, .count = count, .type = (uint16_t)type};
     file->places += file->places <= GP_FILE_PLACES;
 }
 
@@ -171,15 +201,16 @@ static int file_put(struct gp_file *file, enum gp_format_type type, uint32_t cou
     block.bytes = (uint32_t)bytes;
     block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), payload, stored);
     memcpy(file->packed, &block, sizeof(block));
-    int error = last ? 0 : file_keep(file, sizeof(block) + stored);
-    file_place(file, type, count, first_ns);
+    uint64_t offset = file->stats.bytes;
+    int error = file_keep(file, sizeof(block) + stored);
+    if (error && last && file_fits(file, type, sizeof(block) + stored))
+        error = 0;
     if (!error)
         error = file_write(file, file->packed, sizeof(block) + stored);
     file->stats.error = -error;
-    if (error) {
-        file->places--;
+    if (error)
         return error;
-    }
+    file_place(file, type, count, first_ns, offset);
     file->stats.packed_of += bytes;
     file->sequence++;
     return 0;
@@ -210,6 +241,11 @@ void gp_file_flush(struct gp_file *file, enum gp_format_type type)
     if (!file->stats.dead) {
         gp_columns_payload(&file->columns, gp_file_pack(file));
         error = file->pack.full ? -E2BIG : file_put(file, type, count, file->columns.first_ns, false);
+    }
+    if (error && !file->stats.given_up) {
+        file->stats.lost_error = -error;
+        file->stats.lost_ns = file->columns.first_ns;
+        file->stats.lost_after = file->stats.events;
     }
     if (error)
         file->stats.given_up += count;
@@ -329,6 +365,7 @@ static int file_index(struct gp_file *file)
 int gp_file_end(struct gp_file *file)
 {
     int error = file_index(file);
+    error = file_passes(-error) ? 0 : error; /* a file without an index is complete */
     if (file->kept_to > file->stats.bytes && ftruncate(file->fd, (off_t)file->stats.bytes) != 0 && !error)
         error = -errno;
     if (close(file->fd) != 0 && !error && errno != EINTR)

@@ -19,11 +19,17 @@
 
 struct gp_file;
 
+/* Disk space that a recording allocates when it begins. */
+#define GP_FILE_BEGIN_BYTES (320u << 10)
+
 /* Opens `path` for a recording: a new file of mode 0600, or a FIFO of this user that has a reader.
  * replace: an existing recording that no process is writing may be overwritten. Returns a
  * descriptor, -EEXIST (another kind of file exists), -EBUSY (the recording is being written),
  * -ELOOP (a symbolic link), or another -errno. */
 int gp_file_open(const char *path, bool replace);
+
+/* Removes a file that gp_file_open made and that could not be begun: one that is empty. */
+void gp_file_drop(const char *path);
 
 struct gp_file_who {
     uint32_t pid;
@@ -48,13 +54,16 @@ struct gp_pack *gp_file_pack(struct gp_file *file);
 int gp_file_block(struct gp_file *file, enum gp_format_type type, uint32_t count, bool last);
 
 struct gp_file_stats {
-    uint64_t bytes;     /* of the file */
-    uint64_t events;    /* in the file */
-    uint64_t baseline;  /* events of the baseline in the file */
-    uint64_t given_up;  /* events that could not be written */
-    uint64_t packed_of; /* bytes of payloads before compression */
-    int error;          /* errno of the last write; 0: it succeeded */
-    bool dead;          /* set when writing has stopped for good */
+    uint64_t bytes;      /* of the file */
+    uint64_t events;     /* in the file */
+    uint64_t baseline;   /* events of the baseline in the file */
+    uint64_t given_up;   /* events that could not be written */
+    uint64_t packed_of;  /* bytes of payloads before compression */
+    int error;           /* errno of the last write; 0: it succeeded */
+    int lost_error;      /* errno of the write that first gave up events; 0: none did */
+    uint64_t lost_ns;    /* the lowest time of those events */
+    uint64_t lost_after; /* events in the file at that moment */
+    bool dead;           /* set when writing has stopped for good */
 };
 void gp_file_stats(const struct gp_file *file, struct gp_file_stats *out);
 

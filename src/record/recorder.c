@@ -49,6 +49,7 @@ struct gp_recorder {
     uint64_t gpus;                     /* one bit for each GPU that an event named */
     char comm[64], command_line[4096]; /* as last seen: a process that has ended has none */
     bool baseline, process_written;
+    bool lost_told;                        /* a block of counts has the reason of lost events */
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as last written */
     uint64_t modules_ns;                   /* time of the last read */
     uint32_t tids, tid_count_named;
@@ -125,7 +126,8 @@ static void recorder_process(struct gp_recorder *r)
                                              .comm = r->comm,
                                              .command_line = r->command_line,
                                              .host = host.nodename,
-                                             .allocator = now.allocator};
+                                             .allocator = now.allocator,
+                                             .rank = r->setup.rank};
     gp_block_process(gp_file_pack(r->file), &process);
     if (gp_file_block(r->file, GP_BLOCK_PROCESS, 1, false) != 0)
         return;
@@ -420,6 +422,9 @@ static void recorder_count(const struct gp_recorder *r, struct gp_block_counts *
     memset(out, 0, sizeof(*out));
     out->time_ns = gp_clock_ns();
     out->error = file.error;
+    out->lost_error = file.lost_error;
+    out->lost_ns = file.lost_ns;
+    out->lost_after = file.lost_after;
     out->delivered = file.events;
     out->dropped[GP_DROP_RING] = r->lost[GP_LOST_RING] - r->lost_then;
     out->dropped[GP_DROP_OVERWRITTEN] = ring.overwritten + (r->setup.from_start ? ring.before : 0);
@@ -439,20 +444,28 @@ void gp_recorder_stats(const struct gp_recorder *r, struct gp_recorder_stats *ou
     struct gp_file_stats file;
     recorder_count(r, &counts);
     gp_file_stats(r->file, &file);
-    *out = (struct gp_recorder_stats){
-        .recorded = counts.delivered, .bytes = file.bytes, .error = file.error, .dead = file.dead};
+    *out = (struct gp_recorder_stats){.recorded = counts.delivered,
+                                      .bytes = file.bytes,
+                                      .error = file.error,
+                                      .lost_error = file.lost_error,
+                                      .dead = file.dead};
     for (unsigned i = 0; i < GP_DROPS; i++)
         out->lost += counts.dropped[i];
     out->waiting = counts.tried - counts.delivered - out->lost;
 }
 
+/* The counts that tell of the first events given up may use the kept space: a process that is killed
+ * later has the reason in its file. Further ones would use it up. */
 static int recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum gp_format_why why)
 {
     struct gp_block_counts counts;
     recorder_count(r, &counts);
     counts.why = why;
     gp_block_counts(gp_file_pack(r->file), &counts);
-    return gp_file_block(r->file, type, 1, true);
+    bool news = counts.lost_error && !r->lost_told;
+    int error = gp_file_block(r->file, type, 1, news || type == GP_BLOCK_END);
+    r->lost_told |= news && !error;
+    return error;
 }
 
 /* ---- the work ---------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 
 #include "record/blocks.h"
 #include "record/modules.h"
+#include "record/name.h"
 #include "record/ringread.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct gp_recorder_setup {
     void *copy_arg;
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
+    struct gp_rank rank;
     bool from_start;              /* include the events that the ring still holds */
     gp_modules_open *open_module; /* NULL for our own process */
     /* Callbacks; each may be NULL. */
@@ -32,7 +34,8 @@ struct gp_recorder_setup {
 
 struct gp_recorder;
 
-/* Takes over the descriptor, also on failure (file.h). 0 or -errno. */
+/* Takes over the descriptor, also on failure (file.h). 0 or -errno: the file is still empty if it was
+ * new. */
 int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *setup);
 /* Adds an ALLOC event for memory that was live when recording started. Call before the first
  * poll. */
@@ -47,8 +50,9 @@ struct gp_recorder_stats {
     uint64_t waiting;  /* taken, but not in the file yet */
     uint64_t lost;     /* lost, for any reason */
     uint64_t bytes;
-    int error; /* errno of the last write; 0: it succeeded */
-    bool dead; /* set when writing has stopped for good */
+    int error;      /* errno of the last write; 0: it succeeded */
+    int lost_error; /* errno of the write that first gave up events; 0: none did */
+    bool dead;      /* set when writing has stopped for good */
 };
 void gp_recorder_stats(const struct gp_recorder *recorder, struct gp_recorder_stats *out);
 

@@ -315,6 +315,10 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     test_counts(recording, &host);
     cr_assert_gt(recording->dropped, 0);
     cr_assert_gt(recording->delivered, 400, "events from when there was room again");
+    cr_assert_eq(recording->write_error, EFBIG);
+    cr_assert_gt(recording->unwritten, 0);
+    cr_assert(!recording->ended_early && recording->end_ns > recording->write_error_ns);
+    cr_assert_eq(host.session.header->record_errno, EFBIG, "why events are missing");
     gp_recording_free(recording);
 }
 
@@ -336,6 +340,33 @@ static int test_wait(pid_t child)
     return status;
 }
 
+/* Walks over the blocks: the index lists each of them but itself. */
+static void test_index(const char *path)
+{
+    struct gp_format_tail tail;
+    struct gp_format_place place;
+    struct gp_format_block block;
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &status) == 0);
+    CHECK(pread(fd, &tail, sizeof(tail), status.st_size - (off_t)sizeof(tail)) == sizeof(tail));
+    CHECK(memcmp(tail.magic, GP_FORMAT_END, sizeof(tail.magic)) == 0);
+    off_t at = sizeof(struct gp_format_head), row = (off_t)tail.index_offset + (off_t)sizeof(block);
+    for (uint32_t count = 0;; count++) {
+        CHECK(pread(fd, &block, sizeof(block), at) == sizeof(block));
+        CHECK(memcmp(block.mark, GP_FORMAT_MARK, sizeof(block.mark)) == 0 && block.sequence == count);
+        if (block.type == GP_BLOCK_INDEX) {
+            CHECK(at == (off_t)tail.index_offset && block.count == count);
+            break;
+        }
+        CHECK(pread(fd, &place, sizeof(place), row) == sizeof(place));
+        CHECK(place.offset == (uint64_t)at && place.type == block.type && place.count == block.count);
+        at += (off_t)(sizeof(block) + block.stored_bytes);
+        row += (off_t)sizeof(place);
+    }
+    close(fd);
+}
+
 Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
@@ -352,11 +383,20 @@ Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini =
         }
         CHECK(host.session.header->record_errno == ENOSPC);
         CHECK(host.session.header->record_lost > 0);
+        usleep(100000);
+        host_run(&host, 4, 1000, 0);
         gp_record_stop();
+        CHECK(host.session.header->record_errno == ENOSPC);
+        test_index(path);
         struct gp_recording *recording = test_open(path);
         CHECK(recording->complete && recording->damaged_blocks == 0);
         CHECK(recording->tried == host.tried && recording->delivered == recording->event_count);
         CHECK(recording->delivered + recording->dropped == recording->tried && recording->dropped > 0);
+        CHECK(recording->write_error == ENOSPC && recording->unwritten > 0 && recording->ended_early);
+        CHECK(recording->events[recording->event_count - 1].time_ns <= recording->end_ns);
+        CHECK(recording->end_ns + 100000000 <= recording->stopped_ns);
+        for (size_t i = 0; i < recording->sample_count; i++)
+            CHECK(recording->samples[i].time_ns <= recording->end_ns);
         gp_recording_free(recording);
         _exit(0);
     }

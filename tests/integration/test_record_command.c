@@ -9,11 +9,13 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <recording/recording.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -220,7 +222,7 @@ Test(record_command, an_exec_begins_anew, .init = work_begin, .fini = work_end)
     const char *argv[] = {path_program("exec"), NULL}, *env[] = {setting, NULL};
     snprintf(setting, sizeof(setting), "GPUPROF_RECORD=%s", file);
     cr_assert_eq(spawn_start(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true}), 0);
-    snprintf(second, sizeof(second), "%s.%d", file, (int)spawn.pid);
+    snprintf(second, sizeof(second), "%s/r.%d.gpuprof", folder, (int)spawn.pid);
     spawn_finish(&spawn, &result);
     cr_assert_eq(result.status, 0, "%s", result.err);
     struct gp_recording *r = record_open(second), *first = NULL;
@@ -255,4 +257,116 @@ Test(record_command, run_says_what_was_recorded, .init = work_begin, .fini = wor
     cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", "true", NULL), 0);
     cr_assert(strstr(result.err, "nothing was recorded"), "%s", result.err);
     spawn_result_free(&result);
+}
+
+/* ---- names of several processes ---------------------------------------------------------------------------------- */
+
+/* Starts the program as three ranks, the last of them twice. */
+static const char ranks_script[] =
+    "for r in 0 1 2 2; do RANK=$r LOCAL_RANK=$((r / 2)) WORLD_SIZE=3 $0 & wait; done; cd %s; echo *.gpuprof";
+
+static char *ranks_run(const char *script)
+{
+    struct spawn_result result;
+    char option[128], text[256];
+    snprintf(option, sizeof(option), "--record=%s", file);
+    snprintf(text, sizeof(text), script, folder);
+    cr_assert_eq(
+        spawn_command(&result, "run", "--sim", option, "--", "sh", "-c", text, path_program("linear_rt"), NULL), 0);
+    cr_assert_eq(result.status, 0, "%s", result.err);
+    cr_expect(strstr(result.err, "gpuprof report ") && !strstr(result.err, "nothing"), "%s", result.err);
+    char *names = strdup(result.out);
+    spawn_result_free(&result);
+    return names;
+}
+
+Test(record_command, each_rank_has_a_file_that_names_it, .init = work_begin, .fini = work_end)
+{
+    for (int run = 0; run < 2; run++) { /* files of an earlier run are replaced */
+        char *names = ranks_run(ranks_script);
+        cr_expect(strstr(names, "r.rank0.gpuprof r.rank1.gpuprof r.rank2."), "%s", names);
+        cr_expect(strstr(names, " r.rank2.gpuprof"), "%s", names);
+        cr_expect(!strstr(names, "r.gpuprof"), "%s", names);
+        free(names);
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        char path[128], text[64];
+        struct spawn_result result;
+        snprintf(path, sizeof(path), "%s/r.rank%d.gpuprof", folder, rank);
+        struct gp_recording *r = record_open(path);
+        cr_expect(r->has_rank && r->rank == rank && r->local_rank == rank / 2 && r->world_size == 3);
+        gp_recording_free(r);
+        snprintf(text, sizeof(text), "rank %d of 3 (local rank %d), ", rank, rank / 2);
+        cr_assert_eq(spawn_command(&result, "report", path, NULL), 0);
+        cr_expect(strstr(result.out, text), "%s", result.out);
+        spawn_result_free(&result);
+    }
+}
+
+Test(record_command, the_name_of_a_second_process_ends_as_the_first, .init = work_begin, .fini = work_end)
+{
+    char *names = ranks_run("unset RANK; for i in 1 2; do $0; done; cd %s; echo *.gpuprof"), *other;
+    cr_expect(strstr(names, " r.gpuprof\n"), "%s", names);
+    unsigned pid = 0;
+    cr_expect((other = strstr(names, "r.")) && sscanf(other, "r.%u.gpuprof", &pid) == 1 && pid > 0, "%s", names);
+    free(names);
+    names = ranks_run("RANK=0 WORLD_SIZE=1 $0; cd %s; ls -t *.gpuprof | head -n 1");
+    cr_expect(strstr(names, "r.gpuprof\n"), "one rank is not told from others: %s", names);
+    free(names);
+    struct gp_recording *r = record_open(file);
+    cr_expect(r->has_rank && r->rank == 0 && r->local_rank == -1 && r->world_size == 1);
+    gp_recording_free(r);
+}
+
+/* ---- a file that cannot be begun --------------------------------------------------------------------------------- */
+
+static void expect_no_file(struct spawn_result *result, const char *why)
+{
+    cr_expect_eq(result->status, 1 << 8, "%s: %s", spawn_status_text(result), result->err);
+    cr_expect_str_eq(result->out, "", "the program ran");
+    cr_expect(strstr(result->err, file) && strstr(result->err, "cannot begin") && strstr(result->err, why), "%s",
+              result->err);
+    cr_expect_neq(access(file, F_OK), 0, "an empty file is left");
+    spawn_result_free(result);
+}
+
+static void expect_no_start(const char *why)
+{
+    struct spawn_result result;
+    char option[128];
+    snprintf(option, sizeof(option), "--record=%s", file);
+    cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", "echo", "started", NULL), 0);
+    expect_no_file(&result, why);
+}
+
+static void remount(unsigned long flags)
+{
+    umount(folder);
+    if (mount("gpuprof", folder, "tmpfs", flags, "size=64k") != 0)
+        cr_skip_test("cannot mount here (needs CAP_SYS_ADMIN)");
+}
+
+Test(record_command, a_file_that_cannot_be_begun_is_said_at_the_start, .init = work_begin, .fini = work_end)
+{
+    char inside[64];
+    snprintf(inside, sizeof(inside), "%s", folder);
+    snprintf(file, sizeof(file), "%s/none/r.gpuprof", inside);
+    expect_no_start("No such file");
+    snprintf(file, sizeof(file), "%s/r.gpuprof", inside);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        cr_skip_test("cannot mount here (needs CAP_SYS_ADMIN)");
+    remount(MS_RDONLY);
+    expect_no_start("Read-only");
+    remount(0);
+    expect_no_start("No space left");
+    struct spawn spawn;
+    struct spawn_result result;
+    char pid[24];
+    program_start(&spawn, "leak_branch");
+    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
+    cr_assert_eq(spawn_command(&result, "record", "-p", pid, "-o", file, NULL), 0);
+    expect_no_file(&result, "No space left");
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+    umount(folder);
 }

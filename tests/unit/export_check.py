@@ -183,19 +183,28 @@ def one(fields, number):
     return numbers(fields[number])[-1] if fields[number] else 0
 
 
+python_names = {f["function"] for frames in stacks for f in frames if f["python"]}
+
+
 def check_pprof():
+    named = [frames[name:] for frames, name in zip(stacks, truth["names"])]
     for weight in ("live", "peak", "allocated", "leaked"):
-        raw = open(path("pprof." + weight), "rb").read()
-        must(raw[:2] == b"\x1f\x8b", "pprof: not gzipped")
-        data = gzip.decompress(raw)
-        decoded = subprocess.run(["protoc-c", "--proto_path=" + os.path.join(here, "../../tools/export"),
-                                  "--decode=perftools.profiles.Profile", "profile.proto"], input=data,
-                                 stdout=subprocess.PIPE, check=True).stdout
-        must(re.search(rb"^\d+:", decoded, re.M) is None, "pprof: fields that the schema does not have")
-        check_profile(message(data), weight)
+        check_gzip("pprof." + weight, weight, named)
+        check_gzip(weight + ".full", weight, stacks)
 
 
-def check_profile(profile, weight):
+def check_gzip(file, weight, stacks):
+    raw = open(path(file), "rb").read()
+    must(raw[:2] == b"\x1f\x8b", "pprof: not gzipped")
+    data = gzip.decompress(raw)
+    decoded = subprocess.run(["protoc-c", "--proto_path=" + os.path.join(here, "../../tools/export"),
+                              "--decode=perftools.profiles.Profile", "profile.proto"], input=data,
+                             stdout=subprocess.PIPE, check=True).stdout
+    must(re.search(rb"^\d+:", decoded, re.M) is None, "pprof: fields that the schema does not have")
+    check_profile(message(data), weight, stacks)
+
+
+def check_profile(profile, weight, stacks):
     table = [s.decode("utf-8") for s in profile[6]]
     must(table[0] == "" and len(set(table)) == len(table), "pprof: string table")
     types = [(table[one(t, 1)], table[one(t, 2)]) for t in map(message, profile[1])]
@@ -216,21 +225,21 @@ def check_profile(profile, weight):
     must([[table[one(m, 5)], table[one(m, 6)]] for m in mappings.values()] == truth["modules"], "pprof: mappings")
     sums = defaultdict(Counter)
     for sample in map(message, profile[2]):
-        check_sample(sample, table, types, functions, locations, mappings, sums)
+        check_sample(sample, table, types, functions, locations, mappings, sums, stacks)
     expect = defaultdict(Counter)
     for name, weights in (("alloc_objects", calls), ("alloc_space", allocated), ("inuse_objects", live_count),
                           ("inuse_space", live), ("peak_space", at_peak)):
         for (site, device, kind), value in weights.items():
             frames = tuple((f["function"], f["file"], f["line"]) for f in stacks[site])
             expect[name][frames, device_name(device), kind] += value
-    if truth["modules"]:
+    if any(f["function"] == "export_inlined" for stack in stacks for f in stack):
         must("export_inlined" in table, "pprof: the inlined function is missing", table)
     for name, weights in expect.items():
         got = {k: v for k, v in sums[name].items() if v}
         must(got == {k: v for k, v in weights.items() if v}, "pprof:", name, got, dict(weights))
 
 
-def check_sample(sample, table, types, functions, locations, mappings, sums):
+def check_sample(sample, table, types, functions, locations, mappings, sums, stacks):
     values, frames, addresses = numbers(sample[2]), [], []
     must(len(values) == len(types), "pprof: a sample has", len(values), "values")
     for number in numbers(sample[1]):
@@ -243,6 +252,10 @@ def check_sample(sample, table, types, functions, locations, mappings, sums):
         for line in map(message, location[4]):
             function = functions.get(one(line, 1))
             must(function is not None, "pprof: no function")
+            system = table[one(function, 3)]
+            # Of Python empty: pprof takes "<module>" for a template's arguments if it is also the system's name.
+            name = table[one(function, 2)]
+            must(system == ("" if name in python_names else name), "pprof: system_name", name, system)
             frames.append((table[one(function, 2)], table[one(function, 4)], one(line, 2)))
     labels = {table[one(l, 1)]: table[one(l, 2)] or one(l, 3) for l in map(message, sample[3])}
     must(set(labels) == {"device", "kind", "pid"} and labels["pid"] == truth["pid"], "pprof: labels", labels)

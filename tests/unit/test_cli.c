@@ -19,7 +19,7 @@ static const struct {
     {"report", 2, "no recording given"},
     {"report x", 1, "x: No such file"},
     {"report x y", 2, "unexpected argument"},
-    {"report x -o - --json", 2, "only one"},
+    {"report x -o - --json", 1, "x: No such file"},
     {"leaks", 2, "no recording given"},
     {"leaks x -p 1", 2, "not both"},
     {"leaks x --duration 3", 2, "only a running process"},

@@ -26,7 +26,8 @@ static const char *line(const char *format, ...)
     return text;
 }
 
-static void write_recording(const char *name, uint64_t dropped)
+/* error: why the dropped events could not be written, from the 1.5th millisecond on; 0: another reason. */
+static void write_damaged(const char *name, uint64_t dropped, int error, bool ended)
 {
     struct recmake *make = recmake_new(1 << 30);
     uint32_t site =
@@ -40,8 +41,18 @@ static void write_recording(const char *name, uint64_t dropped)
     struct gp_recording *recording = recmake_done(make);
     recording->tried += dropped;
     recording->dropped = dropped;
+    recording->unwritten = error ? dropped : 0;
+    recording->write_error = error;
+    recording->ended_early = ended;
+    recording->stopped_ns = recording->begin_ns + 5000000000;
+    recording->write_error_ns = recording->end_ns + 1000;
     cr_assert_eq(gp_recording_write(recording, in(name)), 0);
     gp_recording_free(recording);
+}
+
+static void write_recording(const char *name, uint64_t dropped)
+{
+    write_damaged(name, dropped, 0, false);
 }
 
 static void begin(void)
@@ -79,6 +90,7 @@ Test(export_command, says_what_is_wrong_with_its_options)
     expect(run("export x --format=csv --weight=peak"), 2, NULL, "no stacks to weigh");
     expect(run("export x --format=csv --blocks=3"), 2, NULL, "chrome alone");
     expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a whole number from 0");
+    expect(run("export x --format=csv --full-stacks"), 2, NULL, "pprof alone");
     expect(run("export x --format=sqlite"), 2, NULL, "-o");
     expect(run("export x y --format=csv"), 2, NULL, "one recording at a time");
     expect(run("export --help"), 0, "usage: gpuprof export", NULL);
@@ -122,7 +134,6 @@ Test(export_command, stacks_are_weighed_as_asked)
 
 Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
 {
-    cr_assert_eq(system(line("echo old > %s", in("out"))), 0);
     expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
     expect(run("export %s --format=sqlite -o %s", in("rec"), in("out")), 0, NULL, NULL);
     size_t bytes;
@@ -130,6 +141,56 @@ Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)
     cr_expect(memcmp(data, "SQLite format 3", 16) == 0);
     free(data);
     cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "the recording and the database");
+}
+
+/* Every command that writes a file, and every format. */
+static const char *const writers[] = {"report",
+                                      "report --json",
+                                      "snapshot",
+                                      "export --format=pprof",
+                                      "export --format=chrome",
+                                      "export --format=collapsed",
+                                      "export --format=csv",
+                                      "export --format=jsonl",
+                                      "export --format=sqlite"};
+
+static struct result write_out(const char *writer, const char *more)
+{
+    return run("%s %s -o %s%s", writer, in("rec"), in("out"), more);
+}
+
+Test(export_command, what_gpuprof_wrote_is_replaced_and_nothing_else)
+{
+    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++) {
+        size_t next = (i + 1) % (sizeof(writers) / sizeof(writers[0]));
+        cr_assert_eq(system(line("echo old > %s", in("out"))), 0);
+        expect(write_out(writers[i], ""), 1, NULL, "was not written by gpuprof");
+        cr_expect_eq(system(line("echo old | cmp %s -", in("out"))), 0, "%s: touched", writers[i]);
+        expect(write_out(writers[i], " --force"), 0, NULL, NULL);
+        cr_expect_neq(system(line("echo old | cmp -s %s -", in("out"))), 0, "%s: not replaced", writers[i]);
+        expect(write_out(writers[i], ""), 0, NULL, NULL);
+        expect(write_out(writers[next], ""), 0, NULL, NULL);
+        expect(run("%s %s -o %s --force", writers[i], in("rec"), in("rec")), 1, NULL, "this file is a recording");
+    }
+    cr_assert_eq(system(line(": > %s", in("out"))), 0);
+    expect(write_out(writers[0], ""), 0, NULL, NULL);
+    cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "nothing is left beside them");
+}
+
+Test(export_command, a_report_is_json_if_one_asks_for_it)
+{
+    json_error_t error;
+    expect(write_out("report --json", ""), 0, "", NULL);
+    json_t *top = json_load_file(in("out"), 0, &error);
+    cr_assert(top, "line %d: %s", error.line, error.text);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.report/1");
+    json_t *shown = expect_json(run("report --json %s -o -", in("rec")), "gpuprof.report/1");
+    cr_expect(json_equal(top, shown), "the file and standard output differ");
+    json_decref(shown);
+    json_decref(top);
+    expect(write_out("report", ""), 0, NULL, "open it in a browser");
+    expect(run("report --json %s -o /dev/full", in("rec")), 1, NULL, "No space left");
+    expect(run("report --json %s -o %s/none/out", in("rec"), folder), 1, NULL, "No such file");
 }
 
 Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
@@ -174,5 +235,36 @@ Test(export_command, a_recording_is_a_trace_for_replay)
     cr_expect_eq(json_integer_value(json_object_get(top, "operations")), 60);
     cr_expect_eq(json_integer_value(json_object_get(top, "failed")), 0);
     cr_expect_eq(json_integer_value(json_object_get(top, "peak_allocated_bytes")), 21 * 4096);
+    json_decref(top);
+}
+
+Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
+{
+    write_damaged("full", 5, ENOSPC, true);
+    expect(run("report %s", in("full")), 0,
+           "s of 5.0 s: the file could not be written: No space left on device; the last 5 events", NULL);
+    json_t *top = expect_json(run("report --json %s", in("full")), "gpuprof.report/1");
+    json_t *recording = json_object_get(top, "recording"), *error = json_object_get(recording, "write_error");
+    double seconds = json_real_value(json_object_get(recording, "seconds"));
+    cr_expect_lt(seconds, 4);
+    cr_expect_eq(json_integer_value(json_object_get(error, "errno")), ENOSPC);
+    cr_expect_str_eq(json_string_value(json_object_get(error, "reason")), "No space left on device");
+    cr_expect_eq(json_integer_value(json_object_get(error, "events")), 5);
+    cr_expect_float_eq((double)json_integer_value(json_object_get(error, "time_ns")) / 1e9, seconds, 1e-9);
+    cr_expect_eq(json_integer_value(json_object_get(error, "stopped_ns")), 5000000000);
+    cr_expect(json_is_true(json_object_get(error, "ends_recording")));
+    cr_expect_eq(json_integer_value(json_object_get(recording, "dropped")), 5);
+    json_decref(top);
+    struct result r = run("report %s", in("full"));
+    cr_expect(!strstr(r.out, "were dropped"), "sums up to the end are exact: %s", r.out);
+    expect(r, 0, NULL, NULL);
+    expect(run("export %s --format=csv -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
+    expect(run("snapshot %s -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
+
+    write_damaged("gap", 5, ENOSPC, false);
+    expect(run("report %s", in("gap")), 0, "5 events could not be written: No space left on device", NULL);
+    expect(run("report %s", in("gap")), 0, "5 of 65 events were dropped", NULL);
+    top = expect_json(run("report --json %s", in("rec")), "gpuprof.report/1");
+    cr_expect(json_is_null(json_object_get(json_object_get(top, "recording"), "write_error")));
     json_decref(top);
 }

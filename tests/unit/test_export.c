@@ -226,21 +226,31 @@ static json_t *stack_json(struct gp_symbols *symbols, uint32_t site)
     for (uint32_t i = 0; i < count; i++) {
         char label[512];
         gp_frame_label(&frames[i], label, sizeof(label));
-        json_array_append_new(list, json_pack("{s:o,s:o,s:i,s:o,s:I,s:b}", "function", text_json(frames[i].function),
-                                              "file", text_json(frames[i].file), "line", (int)frames[i].line, "label",
-                                              text_json(label), "pc", (json_int_t)frames[i].pc, "inlined",
-                                              (int)frames[i].inlined));
+        json_array_append_new(list,
+                              json_pack("{s:o,s:o,s:i,s:o,s:I,s:b,s:b}", "function", text_json(frames[i].function),
+                                        "file", text_json(frames[i].file), "line", (int)frames[i].line, "label",
+                                        text_json(label), "pc", (json_int_t)frames[i].pc, "inlined",
+                                        (int)frames[i].inlined, "python", (int)frames[i].python));
     }
     return list;
 }
 
+static json_t *name_json(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_frame_text *frames;
+    gp_symbols_site(symbols, site, &frames);
+    return json_integer(gp_symbols_name(symbols, site) - frames);
+}
+
 static void truth_write(const struct gp_recording *r, struct gp_symbols *symbols, const char *path)
 {
-    json_t *events = json_array(), *stacks = json_array(), *devices = json_array();
+    json_t *events = json_array(), *stacks = json_array(), *devices = json_array(), *names = json_array();
     for (size_t i = 0; i < r->event_count; i++)
         json_array_append_new(events, event_json(r, i));
-    for (uint32_t i = 0; i < r->site_count; i++)
+    for (uint32_t i = 0; i < r->site_count; i++) {
         json_array_append_new(stacks, stack_json(symbols, i));
+        json_array_append_new(names, name_json(symbols, i));
+    }
     for (uint32_t i = 0; i < r->device_count; i++)
         json_array_append_new(devices, json_integer(r->devices[i].index));
     json_t *modules = json_array();
@@ -248,9 +258,9 @@ static void truth_write(const struct gp_recording *r, struct gp_symbols *symbols
         json_array_append_new(modules,
                               json_pack("[s,s]", r->strings + r->modules[i].path, r->strings + r->modules[i].build_id));
     json_t *top =
-        json_pack("{s:i,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "pid", (int)r->pid, "begin_ns", (json_int_t)r->begin_ns,
+        json_pack("{s:i,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "pid", (int)r->pid, "begin_ns", (json_int_t)r->begin_ns,
                   "end_ns", (json_int_t)r->end_ns, "begin_unix_ns", (json_int_t)r->begin_unix_ns, "events", events,
-                  "stacks", stacks, "devices", devices, "modules", modules);
+                  "stacks", stacks, "devices", devices, "modules", modules, "names", names);
     cr_assert(top);
     cr_assert_eq(json_dump_file(top, path, 0), 0);
     json_decref(top);
@@ -319,6 +329,11 @@ static void judge(struct gp_recording *r, uint32_t blocks)
             export.block_limit = blocks;
             snprintf(name, sizeof(name), format->weighed ? "%s.%s" : "%s", format->name, gp_export_weight_name(weight));
             write_one(&export, format, place(name));
+            export.full_stacks = true;
+            snprintf(name, sizeof(name), "%s.full", gp_export_weight_name(weight));
+            if (format->write == gp_export_pprof)
+                write_one(&export, format, place(name));
+            export.full_stacks = false;
         }
     }
     snprintf(command, sizeof(command), "python3 %s %s %u 2>&1", path_source("tests/unit/export_check.py"), folder,

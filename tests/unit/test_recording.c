@@ -10,12 +10,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <record/blocks.h>
 #include <record/crc.h>
 #include <record/file.h>
 #include <record/format.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +114,13 @@ static struct gp_recording *test_rich(unsigned steps)
     r->lost[GP_LOST_RING] = 5;
     r->dropped = 5;
     r->tried += 5;
+    r->unwritten = 2;
+    r->write_error = ENOSPC;
+    r->write_error_ns = now - 5000000;
+    r->has_rank = true;
+    r->rank = 11;
+    r->local_rank = -1;
+    r->world_size = 16;
     r->devices[0].has_last = true;
     r->devices[0].last.stats[GP_STAT_ALLOCATED_BYTES][0].peak = 4711;
     r->modules = calloc(2, sizeof(*r->modules));
@@ -168,6 +178,10 @@ static void test_same(const struct gp_recording *a, const struct gp_recording *b
     cr_assert_str_eq(a->host, b->host);
     cr_assert_str_eq(a->allocator, b->allocator);
     cr_assert(a->begin_ns == b->begin_ns && a->end_ns == b->end_ns && a->begin_unix_ns == b->begin_unix_ns);
+    cr_assert(a->has_rank == b->has_rank);
+    cr_assert(!a->has_rank || (a->rank == b->rank && a->local_rank == b->local_rank && a->world_size == b->world_size));
+    cr_assert(a->unwritten == b->unwritten && a->write_error == b->write_error);
+    cr_assert(a->write_error_ns == b->write_error_ns && a->ended_early == b->ended_early);
     cr_assert(a->complete == b->complete && a->from_start == b->from_start);
     cr_assert(a->tried == b->tried && a->delivered == b->delivered && a->dropped == b->dropped);
     cr_assert_eq(b->damaged_blocks, 0);
@@ -405,4 +419,58 @@ Test(recording, late_events_are_put_in_order)
     gp_recording_free(made);
     gp_recording_free(back);
     free(bytes.at);
+}
+
+/* Format 1.0 ends these payloads earlier: what is not there is unknown. */
+Test(recording, fields_of_later_versions_may_be_missing)
+{
+    struct gp_file *file;
+    struct gp_block_process process = {.pid = 7, .comm = "a", .command_line = "b", .host = "c", .allocator = "caching"};
+    struct gp_block_counts counts = {.tried = 4, .dropped = {[GP_DROP_FILE] = 4}, .lost_error = ENOSPC, .time_ns = 9};
+    char path[64];
+    test_name(path);
+    int fd = gp_file_open(path, true);
+    cr_assert_eq(gp_file_new(&file, fd, &(struct gp_file_who){.pid = 7}), 0);
+    struct gp_pack *pack = gp_file_pack(file);
+    gp_block_process(pack, &process);
+    pack->at -= 3; /* the ranks */
+    cr_assert_eq(gp_file_block(file, GP_BLOCK_PROCESS, 1, false), 0);
+    pack = gp_file_pack(file);
+    gp_block_counts(pack, &counts);
+    pack->at -= 3; /* of the error */
+    cr_assert_eq(gp_file_block(file, GP_BLOCK_END, 1, true), 0);
+    cr_assert_eq(gp_file_end(file), 0);
+    struct test_bytes bytes = test_load(path);
+    struct gp_recording *r = test_parse(&bytes);
+    cr_assert(r->complete && r->damaged_blocks == 0 && r->tried == 4 && r->unwritten == 4);
+    cr_assert_str_eq(r->allocator, "caching");
+    cr_assert(!r->has_rank && !r->write_error && !r->ended_early && r->end_ns == 9);
+    gp_recording_free(r);
+    free(bytes.at);
+    unlink(path);
+}
+
+/* The index has room for 2^17 blocks: with more there is none, also if a write fails after that. */
+Test(recording, an_index_that_lacks_blocks_is_not_written, .timeout = 60)
+{
+    struct gp_file *file;
+    struct rlimit limit = {0, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    char path[64];
+    test_name(path);
+    signal(SIGXFSZ, SIG_IGN);
+    int fd = gp_file_open(path, true);
+    cr_assert_eq(gp_file_new(&file, fd, &(struct gp_file_who){.pid = 7}), 0);
+    for (unsigned i = 0; i < (1u << 17) + 10; i++) {
+        gp_block_thread(gp_file_pack(file), i, "t");
+        cr_assert_eq(gp_file_block(file, GP_BLOCK_THREADS, 1, false), 0);
+    }
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    gp_block_thread(gp_file_pack(file), 1, "t");
+    cr_assert_eq(gp_file_block(file, GP_BLOCK_THREADS, 1, false), -EFBIG);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_assert_eq(gp_file_end(file), 0);
+    struct test_bytes bytes = test_load(path);
+    cr_assert_neq(memcmp(bytes.at + bytes.size - 8, GP_FORMAT_END, 8), 0, "an index without some blocks");
+    free(bytes.at);
+    unlink(path);
 }

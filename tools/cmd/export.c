@@ -2,16 +2,14 @@
  * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by
  * commands.c; the formats are in tools/export. */
 #include <cmd/load.h>
+#include <cmd/output.h>
 #include <cmd/progress.h>
 #include <export/formats.h>
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct gp_export_options {
@@ -20,6 +18,7 @@ struct gp_export_options {
     const struct gp_export_format *format;
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
+    bool force, full_stacks;
 };
 
 static const char *export_format_name(unsigned i)
@@ -44,6 +43,8 @@ static int export_check(void *options)
         return gp_usage_error("export", "--weight: %s has no stacks to weigh; pprof and collapsed have", format->name);
     if (o->blocks >= 0 && format->write != gp_export_chrome)
         return gp_usage_error("export", "--blocks: for --format=chrome alone");
+    if (o->full_stacks && format->write != gp_export_pprof)
+        return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
     if (format->create && !o->output)
         return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
                               format->name);
@@ -52,61 +53,11 @@ static int export_check(void *options)
 
 /* ---- the output ------------------------------------------------------------------------------------------------- */
 
-/* An incomplete export must not look like a complete one: a regular file is written under
- * another name and renamed at the end.  Anything else (a pipe, /dev/null) is written directly. */
-struct gp_export_target {
-    const char *path;
-    char aside[4096]; /* the name while it is written; "": written directly */
-    int fd;
-};
-
-static int export_open(struct gp_export_target *target, const struct gp_export_options *o)
-{
-    struct stat st;
-    bool there = o->output && lstat(o->output, &st) == 0;
-    target->path = o->output;
-    target->aside[0] = '\0';
-    target->fd = STDOUT_FILENO;
-    if (!o->output)
-        return 0;
-    if (there && !S_ISREG(st.st_mode)) {
-        if (o->format->create)
-            return -EEXIST; /* a database needs a file */
-        target->fd = open(o->output, O_WRONLY | O_TRUNC | O_CLOEXEC);
-        return target->fd < 0 ? -errno : 0;
-    }
-    int length = snprintf(target->aside, sizeof(target->aside), "%s.%d.part", o->output, (int)getpid());
-    if (length < 0 || (size_t)length >= sizeof(target->aside)) {
-        target->aside[0] = '\0';
-        return -ENAMETOOLONG;
-    }
-    /* O_EXCL: in a folder that others may write, never use a file or link that another user put
-     * there. */
-    target->fd = open(target->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (target->fd < 0) {
-        target->aside[0] = '\0';
-        return -errno;
-    }
-    return 0;
-}
-
-static int export_close(struct gp_export_target *target, int rc)
-{
-    if (target->fd >= 0 && target->fd != STDOUT_FILENO && close(target->fd) != 0 && !rc)
-        rc = -errno;
-    if (target->aside[0] && !rc && rename(target->aside, target->path) != 0)
-        rc = -errno;
-    if (target->aside[0] && rc)
-        unlink(target->aside);
-    return rc;
-}
-
-static int export_write(struct gp_export *export, const struct gp_export_options *o,
-                        const struct gp_export_target *target)
+static int export_write(struct gp_export *export, const struct gp_export_options *o, const struct gp_output *target)
 {
     static struct gp_out out;
     if (o->format->create)
-        return o->format->create(export, target->aside);
+        return o->format->create(export, target->part);
     gp_out_begin(&out, target->fd);
     int rc = o->format->write(export, &out);
     int end = gp_out_end(&out);
@@ -115,28 +66,18 @@ static int export_write(struct gp_export *export, const struct gp_export_options
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static void export_warn(const struct gp_export_options *o, const struct gp_recording *recording)
-{
-    if (recording->dropped || recording->damaged_blocks)
-        gp_error("export",
-                 "%s: %" PRIu64 " of %" PRIu64 " events were lost while it was recorded, and %" PRIu64
-                 " of its blocks are damaged: sums of events are lower bounds",
-                 o->file, recording->dropped, recording->tried, recording->damaged_blocks);
-    if (!recording->complete)
-        gp_error("export", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
-}
-
 static int export_run(struct gp_export *export, const struct gp_export_options *o)
 {
-    struct gp_export_target target;
-    int rc = export_open(&target, o);
-    if (rc == -EEXIST && !target.aside[0] && o->format->create) {
+    struct gp_output target;
+    int rc = gp_output_open(&target, o->output);
+    if (!rc && o->format->create && !target.part[0]) {
+        gp_output_close(&target, 0);
         gp_error("export", "%s: not a regular file, which a database needs", o->output);
         return GP_EXIT_FAILED;
     }
     if (!rc) {
         gp_progress_begin("writing");
-        rc = export_close(&target, export_write(export, o, &target));
+        rc = gp_output_close(&target, export_write(export, o, &target));
         gp_progress_end();
     }
     if (rc)
@@ -161,11 +102,13 @@ static int export_command(void *options)
     if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
         return gp_usage_error("export", "%s: binary data is not written to a terminal: name a file with -o",
                               o->format->name);
-    int rc = gp_load_overwrites("export", o->output) ? GP_EXIT_FAILED : export_read(o, &recording);
+    int rc = gp_output_check("export", o->output, o->force);
+    rc = rc ? rc : export_read(o, &recording);
     if (rc)
         return rc;
     struct gp_export export = {.recording = recording,
                                .weight = o->weight < 0 ? GP_EXPORT_LIVE : (enum gp_export_weight)o->weight,
+                               .full_stacks = o->full_stacks,
                                .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
                                .progress = gp_progress_listener};
     struct gp_symbol_source source = {
@@ -175,7 +118,7 @@ static int export_command(void *options)
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;
     } else {
-        export_warn(o, recording);
+        gp_load_warn("export", o->file, recording);
         rc = export_run(&export, o);
     }
     gp_symbols_free(export.symbols);
@@ -195,6 +138,9 @@ static const struct gp_command_option export_options[] = {
         .choice = gp_export_weight_name),
     GP_OPTION(struct gp_export_options, blocks, 0, "blocks", "N", GP_ARG_NUMBER,
               "chrome: draw the lifetimes of the N largest blocks (default 20000)", .high = 10000000),
+    GP_FLAG(struct gp_export_options, full_stacks, 0, "full-stacks",
+            "pprof: begin stacks at the function that CUDA offers, not at the place that is responsible"),
+    GP_OPTION_FORCE(struct gp_export_options),
     {0}};
 
 static const struct gp_command_option export_operands[] = {
@@ -204,7 +150,7 @@ const struct gp_command_spec gp_command_export = {
     .name = "export",
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N]"),
+    .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <langinfo.h>
-#include <record/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,19 +137,19 @@ int gp_load_refused(const char *command, const char *path, int rc, const char *w
     return GP_EXIT_FAILED;
 }
 
-bool gp_load_overwrites(const char *command, const char *output)
+void gp_load_warn(const char *command, const char *path, const struct gp_recording *recording)
 {
-    char magic[sizeof(GP_RECORD_MAGIC) - 1];
-    struct stat status;
-    int fd = output && strcmp(output, "-") != 0 ? open(output, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    bool recording = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                     read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
-                     memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
-    if (fd >= 0)
-        close(fd);
-    if (recording)
-        gp_error(command, "-o %s: this file is a recording and would be lost: choose another name", output);
-    return recording;
+    if (!recording->complete)
+        gp_error(command, "%s: the recording is incomplete: it ends where its writer was killed", path);
+    if (recording->ended_early)
+        gp_error(command, "%s: the recording ends early, with %" PRIu64 " events missing: it could not be written: %s",
+                 path, recording->unwritten, strerror(recording->write_error));
+    if (gp_rec_missing(recording) || recording->damaged_blocks)
+        gp_error(command,
+                 "%s: %" PRIu64 " of %" PRIu64 " events were lost while it was recorded, and %" PRIu64
+                 " of its blocks are damaged: sums of events are lower bounds, and blocks may be missing or appear to "
+                 "live too long",
+                 path, gp_rec_missing(recording), recording->tried, recording->damaged_blocks);
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */

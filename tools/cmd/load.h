@@ -19,6 +19,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     bool json;
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
+    bool force; /* replace any output file */
 };
 
 #define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")
@@ -63,11 +64,10 @@ int gp_load_json(const char *command, json_t *object);
 int gp_load_run(const struct gp_load_options *options, unsigned parts, json_t *json(const struct gp_report *report),
                 void text(const struct gp_text_page *page, const struct gp_report *report));
 
+/* Reports what is missing in the recording, for commands that have no place for it in their output. */
+void gp_load_warn(const char *command, const char *path, const struct gp_recording *recording);
 /* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
  * what to do.  GP_EXIT_FAILED. */
 int gp_load_refused(const char *command, const char *path, int rc, const char *why);
-/* Whether writing to `output` would destroy a recording, which may have cost hours; true after a
- * message. */
-bool gp_load_overwrites(const char *command, const char *output);
 
 #endif

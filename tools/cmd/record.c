@@ -30,6 +30,8 @@
 #define GP_RECORD_PAUSE_NS    20000000ull
 #define GP_RECORD_ANSWER_NS   200000000ull
 #define GP_RECORD_PROGRESS_NS 500000000ull
+/* More of an environment is not searched for the variables of launchers. */
+#define GP_RECORD_ENVIRON_BYTES (256u << 10)
 
 struct gp_record_options {
     struct gp_target target;
@@ -174,6 +176,39 @@ static void record_baseline(struct gp_recording_now *now, pid_t pid)
     gp_extents_free(&pieces);
 }
 
+struct gp_record_environ {
+    char text[GP_RECORD_ENVIRON_BYTES];
+    size_t bytes;
+};
+
+static const char *record_variable(void *arg, const char *name)
+{
+    const struct gp_record_environ *all = arg;
+    size_t length = strlen(name);
+    for (size_t at = 0; at < all->bytes; at += strlen(all->text + at) + 1)
+        if (strncmp(all->text + at, name, length) == 0 && all->text[at + length] == '=')
+            return all->text + at + length + 1;
+    return NULL;
+}
+
+/* The environment that the process was started with. */
+static void record_rank(struct gp_rank *rank, pid_t pid)
+{
+    struct gp_record_environ *all = calloc(1, sizeof(*all));
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    int fd = all ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    for (ssize_t got = 1;
+         fd >= 0 && got > 0 && all->bytes<sizeof(all->text) - 1; all->bytes += got> 0 ? (size_t)got : 0)
+        got = read(fd, all->text + all->bytes, sizeof(all->text) - 1 - all->bytes);
+    *rank = (struct gp_rank){-1, -1, -1};
+    if (all)
+        gp_rank_read(rank, record_variable, all);
+    if (fd >= 0)
+        close(fd);
+    free(all);
+}
+
 static int record_begin(struct gp_recording_now *now, pid_t pid)
 {
     static char proc[32]; /* the recorder keeps the pointer */
@@ -190,6 +225,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
         gp_error("record", "pid %d: its session is damaged", (int)pid);
         return GP_EXIT_FAILED;
     }
+    record_rank(&setup.rank, pid);
     now->nvml = gp_nvml_read(&now->gpus, &now->gpu_count, problem) == 0;
     now->host_pids = gp_proc_host_pids();
     if (now->nvml)
@@ -200,7 +236,9 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     now->begin_ns = gp_clock_ns();
     rc = gp_recorder_new(&now->recorder, fd, &setup);
     if (rc) {
-        gp_error("record", "%s: %s", now->options->output, strerror(-rc));
+        gp_error("record", "%s: cannot begin the recording: %s", now->options->output, strerror(-rc));
+        if (strcmp(now->options->output, "-") != 0)
+            gp_file_drop(now->options->output);
         return GP_EXIT_FAILED;
     }
     record_baseline(now, pid);
@@ -258,12 +296,13 @@ static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_
         fprintf(stderr, "gpuprof: record: pid %d: %" PRIu64 " events recorded, %" PRIu64 " lost, %s %s%s\n", (int)pid,
                 stats.recorded, stats.lost, gp_size_text(size, (int64_t)stats.bytes), console ? "to stdout" : "in ",
                 console ? "" : now->options->output);
-    if (!rc && !stats.error && !stats.dead)
+    if (!rc && !stats.error && !stats.lost_error && !stats.dead)
         return GP_EXIT_OK;
     gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
-             strerror(rc            ? -rc
-                      : stats.error ? stats.error
-                                    : EIO));
+             strerror(rc                 ? -rc
+                      : stats.lost_error ? stats.lost_error
+                      : stats.error      ? stats.error
+                                         : EIO));
     return GP_EXIT_FAILED;
 }
 

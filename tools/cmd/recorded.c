@@ -7,11 +7,13 @@
 #include <collect/watch.h>
 #include <write/write.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <record/format.h>
+#include <record/name.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,20 +36,35 @@ static int64_t recorded_bytes(const char *path, const uint8_t id[16])
     return bytes;
 }
 
-/* Builds the name as src/inject/recordthread.c does: %p is the pid, and a second process appends
- * its pid.  False: the name is too long. */
-static bool recorded_path(char out[PATH_MAX], const char *pattern, uint32_t pid, bool second)
+/* Finds the file of the session, whose name depends on the process's environment and on what was
+ * there: it begins and ends as the given one does.  Its size; -1: there is none. */
+static int64_t recorded_find(char path[PATH_MAX], const char *pattern, uint32_t pid, const uint8_t id[16])
 {
-    size_t used = 0;
-    for (; *pattern && used < PATH_MAX - 24; pattern++) {
-        if (pattern[0] == '%' && pattern[1] == 'p')
-            used += (size_t)snprintf(out + used, PATH_MAX - used, "%" PRIu32, pid);
-        else
-            out[used++] = *pattern;
-        pattern += pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == '%');
+    const struct gp_rank none = {-1, -1, -1};
+    char name[PATH_MAX];
+    if (gp_record_name(name, sizeof(name), pattern, pid, &none, false) != 0)
+        return -1;
+    memcpy(path, name, sizeof(name));
+    int64_t bytes = recorded_bytes(path, id);
+    const char *base = strrchr(name, '/');
+    size_t folder = base ? (size_t)(base + 1 - name) : 0, stem = gp_record_stem(name);
+    if (bytes >= 0 || stem < folder)
+        return bytes;
+    char where[PATH_MAX];
+    snprintf(where, sizeof(where), "%.*s", (int)folder, name);
+    const char *end = name + stem;
+    DIR *entries = opendir(folder ? where : ".");
+    for (const struct dirent *entry; bytes < 0 && entries && (entry = readdir(entries));) {
+        size_t length = strlen(entry->d_name);
+        if (length <= stem - folder + strlen(end) || strncmp(entry->d_name, name + folder, stem - folder) != 0 ||
+            entry->d_name[stem - folder] != '.' || strcmp(entry->d_name + length - strlen(end), end) != 0 ||
+            snprintf(path, PATH_MAX, "%.*s%s", (int)folder, name, entry->d_name) >= PATH_MAX)
+            continue;
+        bytes = recorded_bytes(path, id);
     }
-    snprintf(out + used, PATH_MAX - used, second ? ".%" PRIu32 : "", pid);
-    return !*pattern;
+    if (entries)
+        closedir(entries);
+    return bytes;
 }
 
 /* The path relative to the current directory, if it lies there. */
@@ -77,10 +94,7 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     const struct gp_process *process = &watched->process;
     const struct gp_peer *session = &watched->session;
     char path[PATH_MAX] = "", size[GP_SIZE_TEXT];
-    int64_t bytes = -1;
-    for (int second = 0; second < 2 && bytes < 0; second++)
-        if (recorded_path(path, pattern, session->pid, second))
-            bytes = recorded_bytes(path, session->id);
+    int64_t bytes = recorded_find(path, pattern, session->pid, session->id);
     fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
     if (bytes < 0) { /* the recorder was refused, the file is a pipe, or it was removed */
         fprintf(out, "%s", process->recording.state == GP_RECORD_FAILED ? "nothing was recorded" : "recorded");

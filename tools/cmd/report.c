@@ -2,11 +2,14 @@
  * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called
  * by commands.c. */
 #include <cmd/load.h>
+#include <cmd/output.h>
 #include <html/html.h>
 #include <write/write.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int report_text(struct gp_loaded *loaded)
 {
@@ -29,6 +32,28 @@ static int report_page(const struct gp_load_options *o, json_t *document)
     return GP_EXIT_FAILED;
 }
 
+/* Writes the JSON to the file of -o, or prints it. */
+static int report_json(const struct gp_load_options *o, json_t *document)
+{
+    struct gp_output file;
+    if (!o->output || strcmp(o->output, "-") == 0)
+        return gp_load_json("report", document);
+    int rc = gp_output_open(&file, o->output);
+    FILE *out = rc ? NULL : fdopen(dup(file.fd), "w");
+    if (!rc) {
+        int error = -errno;
+        if (out)
+            error = gp_json_print(out, json_incref(document), false);
+        if (out && fclose(out) != 0 && !error)
+            error = -errno;
+        rc = gp_output_close(&file, error);
+    }
+    json_decref(document);
+    if (rc)
+        gp_error("report", "%s: cannot be written: %s", o->output, strerror(-rc));
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
 static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded)
 {
     if (!o->output && !o->json)
@@ -37,28 +62,20 @@ static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded
     json_t *document = ran ? gp_report_document(&loaded->report) : NULL;
     if (!document)
         return gp_load_memory("report");
-    int rc = o->output ? report_page(o, document) : GP_EXIT_OK;
-    if (!rc && o->json)
-        return gp_load_json("report", document);
+    if (o->json)
+        return report_json(o, document);
+    int rc = report_page(o, document);
     json_decref(document);
     return rc;
-}
-
-static int report_check(void *options)
-{
-    const struct gp_load_options *o = options;
-    if (o->json && o->output && strcmp(o->output, "-") == 0)
-        return gp_usage_error("report", "-o - and --json: only one of them can go to standard output");
-    return gp_load_check(options);
 }
 
 static int report_run(void *options)
 {
     const struct gp_load_options *o = options;
     struct gp_loaded loaded;
-    if (gp_load_overwrites("report", o->output))
-        return GP_EXIT_FAILED;
-    int rc = gp_load(&loaded, o, 0);
+    int rc = gp_output_check("report", o->output, o->force);
+    if (!rc)
+        rc = gp_load(&loaded, o, 0);
     if (!rc) {
         rc = report_made(o, &loaded);
         gp_load_free(&loaded);
@@ -68,16 +85,17 @@ static int report_run(void *options)
 
 static const struct gp_command_option report_options[] = {
     GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
-              "write one self-contained HTML page; '-' is standard output"),
+              "write one self-contained HTML page, or with --json the JSON; '-' is standard output"),
     GP_FLAG(struct gp_load_options, json, 0, "json",
             "print everything that the page shows as JSON, schema gpuprof.report/1"),
+    GP_OPTION_FORCE(struct gp_load_options),
     {0}};
 
 const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("FILE [-o report.html] [--json]"),
+    .usage = GP_LIST("FILE [--json] [-o OUT [--force]]"),
     .about = GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
                      "then, which call sites hold more with every step, and how much of the reserved memory was used."),
     .options = report_options,
@@ -85,6 +103,6 @@ const struct gp_command_spec gp_command_report = {
     .examples = GP_EXAMPLES({"gpuprof report train.gpuprof", "Print the summary."},
                             {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
-    .check = report_check,
+    .check = gp_load_check,
     .run = report_run,
 };

@@ -8,11 +8,15 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <record/file.h>
 #include <record/format.h>
+#include <record/name.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How often the program and its children are searched for sessions.  A short program may start
@@ -43,34 +47,62 @@ static int run_clear(const char *path)
     bool ours = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
                 read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
                 memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
+    bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    if (ours && unlink(path) == 0)
+    if (ours && !busy && unlink(path) == 0)
         return GP_EXIT_OK;
     gp_error("run",
-             ours ? "--record=%s: cannot replace the old recording"
-                  : "--record=%s: exists and is not a recording: choose another name",
+             busy   ? "--record=%s: another process is writing this recording: choose another name"
+             : ours ? "--record=%s: cannot replace the old recording"
+                    : "--record=%s: exists and is not a recording: choose another name",
              path);
     return GP_EXIT_FAILED;
+}
+
+static const char *run_variable(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* Makes a file of this name and reserves the space that a recording begins with, so that a folder
+ * or disk that cannot take it is reported before the program runs.  0 or -errno. */
+static int run_try(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), error = 0;
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -errno; /* another process of a distributed program was faster */
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, GP_FILE_BEGIN_BYTES) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+        error = -errno;
+    if (!error && write(fd, GP_RECORD_MAGIC, 1) != 1)
+        error = -errno;
+    if (close(fd) != 0 && !error)
+        error = -errno; /* some network file systems report a full disk here */
+    unlink(path);
+    return error;
 }
 
 /* Makes the name absolute, because the program may change its directory before it uses the GPU. */
 static int run_record(const char *name)
 {
-    char here[4096] = "", path[2 * 4096];
+    char here[4096] = "", path[2 * 4096], first[2 * 4096], since[24];
+    struct gp_rank rank;
+    struct timespec now;
     if (name[0] != '/' && !getcwd(here, sizeof(here)))
         return gp_usage_error("run", "--record=%s: the current directory is gone", name);
     snprintf(path, sizeof(path), "%s%s%s", here, here[0] ? "/" : "", name);
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    bool writable = access(slash > path ? path : "/", W_OK | X_OK) == 0;
-    *slash = '/';
-    if (!writable) {
-        gp_error("run", "--record=%s: cannot create a file there: %s", name, strerror(errno));
+    gp_rank_read(&rank, run_variable, NULL);
+    int error = gp_record_name(first, sizeof(first), path, (unsigned)getpid(), &rank, false);
+    int rc = error || strstr(path, "%p") ? GP_EXIT_OK : run_clear(first);
+    error = error || rc ? error : run_try(first);
+    if (error) {
+        gp_error("run", "--record=%s: cannot begin a recording there: %s", name, strerror(-error));
         return GP_EXIT_FAILED;
     }
-    int rc = strchr(path, '%') ? GP_EXIT_OK : run_clear(path);
-    if (!rc && setenv("GPUPROF_RECORD", path, 1) != 0)
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
+    if (!rc && (setenv("GPUPROF_RECORD", path, 1) != 0 || setenv("GPUPROF_RECORD_SINCE", since, 1) != 0))
         rc = GP_EXIT_FAILED;
     return rc;
 }
@@ -267,7 +299,8 @@ static const struct gp_command_option run_options[] = {
             "print the table of torch.cuda.memory_summary when CMD has ended"),
     GP_OPTION(struct gp_run_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
               "write every event to FILE (default CMD.PID.gpuprof in the current directory); %p in FILE is the process "
-              "number, and a second process appends its number to the name",
+              "number. A second process writes x.PID.gpuprof instead of x.gpuprof, and of several ranks each one "
+              "x.rankN.gpuprof",
               .optional = true),
     GP_OPTION(struct gp_run_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
               "record call sites of allocations (default all with --record, else off)",

@@ -2,6 +2,7 @@
  * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a
  * running process.  Called by commands.c. */
 #include <cmd/load.h>
+#include <cmd/output.h>
 #include <cmd/progress.h>
 #include <collect/extents.h>
 #include <collect/sites.h>
@@ -29,6 +30,7 @@ struct gp_snapshot_options {
     struct gp_target target;
     const char *file, *output;
     int64_t trace_seconds; /* -1: no trace */
+    bool force;
 };
 
 static int snapshot_check(void *options)
@@ -43,55 +45,24 @@ static int snapshot_check(void *options)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-struct gp_snapshot_out {
-    const char *path;
-    char part[4096]; /* written here and renamed when complete; "": path is not a regular file */
-    int fd;
-};
-
-static int snapshot_open(struct gp_snapshot_out *out, const struct gp_snapshot_options *o)
+static int snapshot_open(struct gp_output *out, const struct gp_snapshot_options *o)
 {
-    struct stat there;
-    out->path = o->output;
-    out->part[0] = '\0';
-    bool console = strcmp(o->output, "-") == 0;
-    bool exists = !console && stat(o->output, &there) == 0;
-    if (gp_load_overwrites("snapshot", o->output))
-        return GP_EXIT_FAILED;
-    if (console) {
-        out->fd = dup(STDOUT_FILENO);
-    } else if (exists && !S_ISREG(there.st_mode)) {
-        out->fd = open(o->output, O_WRONLY | O_CLOEXEC);
-    } else if (snprintf(out->part, sizeof(out->part), "%s.%d.part", o->output, (int)getpid()) >=
-               (int)sizeof(out->part)) {
-        out->part[0] = '\0';
-        errno = ENAMETOOLONG;
-        out->fd = -1;
-    } else {
-        out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }
-    if (out->fd >= 0)
-        return GP_EXIT_OK;
-    gp_error("snapshot", "%s: cannot be written: %s", o->output, strerror(errno));
-    return GP_EXIT_FAILED;
+    int rc = gp_output_open(out, o->output);
+    if (rc)
+        gp_error("snapshot", "%s: cannot be written: %s", o->output, strerror(-rc));
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
 /* error: result of the writing, 0 or -errno. */
-static int snapshot_finish(struct gp_snapshot_out *out, int error)
+static int snapshot_finish(struct gp_output *out, int error)
 {
-    if (close(out->fd) != 0 && !error)
-        error = -errno;
-    if (!error && out->part[0] && rename(out->part, out->path) != 0)
-        error = -errno;
-    if (!error)
-        return GP_EXIT_OK;
-    if (out->part[0])
-        unlink(out->part);
-    gp_error("snapshot", "%s: cannot be written: %s", out->path, strerror(-error));
-    return GP_EXIT_FAILED;
+    error = gp_output_close(out, error);
+    if (error)
+        gp_error("snapshot", "%s: cannot be written: %s", out->path, strerror(-error));
+    return error ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-static void snapshot_report(const struct gp_snapshot_out *out, const struct gp_snapshot_counts *counts)
+static void snapshot_report(const struct gp_output *out, const struct gp_snapshot_counts *counts)
 {
     if (strcmp(out->path, "-") != 0)
         fprintf(stderr,
@@ -248,7 +219,7 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
     struct gp_extents extents = {0};
     struct gp_snapshot_sites sites = {0};
     struct gp_snapshot_counts counts;
-    struct gp_snapshot_out out;
+    struct gp_output out;
     int rc = gp_target_collect(&o->target, true, false, &system);
     if (!rc)
         rc = snapshot_gather(system->processes[0].pid, o->trace_seconds, &recent, &extents);
@@ -282,19 +253,14 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     struct gp_recording *recording = NULL;
     struct gp_symbols *symbols = NULL;
     struct gp_snapshot_counts counts;
-    struct gp_snapshot_out out;
+    struct gp_output out;
     char why[256] = "";
     gp_progress_begin(o->file);
     int rc = gp_recording_open(&recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
     if (rc)
         return gp_load_refused("snapshot", o->file, rc, why);
-    if (!recording->complete)
-        gp_error("snapshot", "%s: the recording is incomplete: it ends where its writer was killed", o->file);
-    if (recording->dropped)
-        gp_error("snapshot",
-                 "%s: %" PRIu64 " of %" PRIu64 " events were lost: blocks may be missing, or appear to live too long",
-                 o->file, recording->dropped, recording->tried);
+    gp_load_warn("snapshot", o->file, recording);
     const struct gp_symbol_source source = {
         recording->sites,      recording->frames,      recording->modules,      recording->strings,
         recording->site_count, recording->frame_count, recording->module_count, ""};
@@ -318,6 +284,9 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
 static int snapshot_run(void *options)
 {
     struct gp_snapshot_options *o = options;
+    int rc = gp_output_check("snapshot", o->output, o->force);
+    if (rc)
+        return rc;
     return o->file ? snapshot_of_file(o) : snapshot_of_process(o);
 }
 
@@ -327,7 +296,8 @@ static const struct gp_command_option snapshot_options[] = {
               "add the events that the process still holds and those of the next SECS seconds; ^C ends that early",
               .high = GP_SNAPSHOT_MOST_SECONDS),
     GP_OPTION(struct gp_snapshot_options, output, 'o', "output", "OUT", GP_ARG_FILE,
-              "the file to write; an existing file is replaced when the new one is complete; '-' is standard output"),
+              "the file to write; an older snapshot is replaced when the new one is complete; '-' is standard output"),
+    GP_OPTION_FORCE(struct gp_snapshot_options),
     {0}};
 
 static const struct gp_command_option snapshot_operands[] = {
@@ -339,7 +309,7 @@ const struct gp_command_spec gp_command_snapshot = {
     .name = "snapshot",
     .summary = "write a memory snapshot for PyTorch's viewer, of any program",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE -o snapshot.pickle", "[-p PID] [--trace=SECS] -o snapshot.pickle"),
+    .usage = GP_LIST("FILE -o snapshot.pickle [--force]", "[-p PID] [--trace=SECS] -o snapshot.pickle [--force]"),
     .about =
         GP_LIST("Writes the blocks of memory and their call sites in the format of torch.cuda.memory._snapshot(), "
                 "for pytorch.org/memory_viz, torch's _memory_viz.py and 'gpuprof replay'. The program need not use "

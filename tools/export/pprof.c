@@ -103,7 +103,7 @@ static int64_t pprof_string(struct gp_pprof *p, const char *text)
 
 static uint64_t pprof_function(struct gp_pprof *p, const struct gp_frame_text *frame)
 {
-    int64_t key[2] = {pprof_string(p, frame->function), pprof_string(p, frame->file)};
+    int64_t key[] = {pprof_string(p, frame->function), pprof_string(p, frame->file), frame->python};
     bool is_new;
     uint32_t number = pprof_number(p, &p->functions, key, sizeof(key), &is_new);
     if (is_new) {
@@ -111,7 +111,10 @@ static uint64_t pprof_function(struct gp_pprof *p, const struct gp_frame_text *f
         Perftools__Profiles__Function function = PERFTOOLS__PROFILES__FUNCTION__INIT;
         Perftools__Profiles__Function *functions[] = {&function};
         function.id = number + 1;
-        function.name = function.system_name = key[0];
+        /* pprof takes a name that is also the system's for one to be demangled, and "<module>" for
+         * the arguments of a template. */
+        function.name = key[0];
+        function.system_name = frame->python ? 0 : key[0];
         function.filename = key[1];
         part.n_function = 1;
         part.function = functions;
@@ -270,11 +273,24 @@ static void pprof_label(struct gp_pprof *p, Perftools__Profiles__Label *label, c
     label->str = text ? pprof_string(p, text) : 0;
 }
 
+/* The stack from the frame that names the site outward: `pprof -top` credits the leaf, and with the
+ * functions of CUDA and of wrappers there it would credit these with everything. */
+static uint32_t pprof_frames(const struct gp_export *export, uint32_t site, const struct gp_frame_text **frames)
+{
+    uint32_t count = gp_symbols_site(export->symbols, site, frames);
+    const struct gp_frame_text *name = gp_symbols_name(export->symbols, site);
+    if (export->full_stacks || name < *frames || name >= *frames + count)
+        return count;
+    count -= (uint32_t)(name - *frames);
+    *frames = name;
+    return count;
+}
+
 static void pprof_sample(struct gp_pprof *p, const struct gp_export_sum *sum)
 {
     const struct gp_recording *recording = p->export->recording;
     const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(p->export->symbols, sum->site, &frames), depth = 0;
+    uint32_t count = pprof_frames(p->export, sum->site, &frames), depth = 0;
     int64_t values[GP_PPROF_TYPES] = {sum->allocated_count, sum->allocated_bytes, sum->live_count,
                                       sum->live_bytes,      sum->peak_bytes,      sum->leaked_bytes};
     Perftools__Profiles__Label label[3], *labels[] = {&label[0], &label[1], &label[2]};

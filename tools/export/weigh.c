@@ -192,7 +192,7 @@ int gp_export_weigh(const struct gp_export *export, struct gp_export_sums *sums)
     weigh.rc = weigh_events(&weigh);
     if (!weigh.rc && export->weight == GP_EXPORT_LEAKED)
         weigh_leaks(&weigh);
-    if (!weigh.rc && (recording->dropped || recording->damaged_blocks))
+    if (!weigh.rc && (gp_rec_missing(recording) || recording->damaged_blocks))
         weigh_own(&weigh);
     free(weigh.first);
     if (weigh.rc) {

@@ -178,6 +178,20 @@ static void finish_counts(struct gp_read *read)
         r->begin_ns = r->event_count ? r->events[0].time_ns : 0;
     if (!read->has_counts || (!r->complete && last > r->end_ns))
         r->end_ns = last;
+    r->stopped_ns = r->end_ns;
+}
+
+/* If no event was written after the first that could not be, the recorded time ends there: what the
+ * program did later is unknown, and a sample from its end would be a false last value. */
+static void finish_end(struct gp_recording *r)
+{
+    uint64_t last = r->event_count ? r->events[r->event_count - 1].time_ns : r->begin_ns;
+    r->ended_early &= r->write_error_ns <= r->end_ns && r->delivered == r->event_count;
+    if (!r->ended_early)
+        return;
+    r->end_ns = r->write_error_ns > last ? r->write_error_ns : last; /* threads' events mix at the seam */
+    while (r->sample_count && r->samples[r->sample_count - 1].time_ns > r->end_ns)
+        r->sample_count--;
 }
 
 static int finish_samples(const void *one, const void *other)
@@ -206,6 +220,7 @@ int gp_read_finish(struct gp_read *read)
     finish_counts(read);
     if (r->sample_count)
         qsort(r->samples, r->sample_count, sizeof(*r->samples), finish_samples);
+    finish_end(r);
     r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));
     return r->peer ? gp_recording_match(r) : -ENOMEM;
 }

@@ -8,6 +8,8 @@
 #include <base/text.h>
 #include <stdio.h>
 
+#include <errno.h>
+
 static uint32_t payload_string(struct gp_read *read, struct gp_unpack *in)
 {
     uint64_t length = gp_unpack_number(in);
@@ -34,6 +36,12 @@ static bool payload_first(struct gp_read *read, struct gp_unpack *in, uint32_t c
     return true;
 }
 
+static int32_t payload_rank(struct gp_unpack *in)
+{
+    int64_t number = gp_unpack_signed(in);
+    return number < 0 || number > INT32_MAX ? -1 : (int32_t)number;
+}
+
 static bool payload_process(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_recording *r = read->recording;
@@ -48,6 +56,12 @@ static bool payload_process(struct gp_read *read, struct gp_unpack *in)
     read->command_line = payload_string(read, in);
     read->host = payload_string(read, in);
     read->allocator = payload_string(read, in);
+    if (!in->bad && gp_unpack_left(in) > 0) { /* since format 1.1 */
+        r->rank = payload_rank(in);
+        r->local_rank = payload_rank(in);
+        r->world_size = payload_rank(in);
+        r->has_rank = r->rank >= 0;
+    }
     read->has_process |= !in->bad;
     return !in->bad;
 }
@@ -306,17 +320,27 @@ static bool payload_counts(struct gp_read *read, struct gp_unpack *in, bool end)
     gp_unpack_number(in); /* the reason of the end, and the error, are not used here */
     gp_unpack_number(in);
     uint64_t time_ns = gp_unpack_number(in), tried = gp_unpack_number(in), delivered = gp_unpack_number(in);
-    uint64_t drops = gp_unpack_number(in), dropped = 0, lost[GP_LOSTS] = {0};
-    for (uint64_t i = 0; i < drops && !in->bad; i++)
-        dropped += gp_unpack_number(in);
+    uint64_t drops = gp_unpack_number(in), dropped = 0, unwritten = 0, lost[GP_LOSTS] = {0};
+    for (uint64_t i = 0; i < drops && !in->bad; i++) {
+        uint64_t count = gp_unpack_number(in);
+        dropped += count;
+        unwritten += i == GP_DROP_FILE ? count : 0;
+    }
     uint64_t losts = gp_unpack_number(in);
     for (uint64_t i = 0; i < losts && !in->bad; i++) {
         uint64_t count = gp_unpack_number(in);
         if (i < GP_LOSTS)
             lost[i] = count;
     }
+    bool has_error = !in->bad && gp_unpack_left(in) > 0; /* since format 1.1 */
+    uint64_t error = has_error ? gp_unpack_number(in) : 0, error_ns = has_error ? gp_unpack_number(in) : 0;
+    uint64_t before = has_error ? gp_unpack_number(in) : 0;
     if (in->bad)
         return false;
+    r->write_error = error < 4096 ? (int)error : EIO;
+    r->write_error_ns = error_ns;
+    r->ended_early = error && unwritten && before == delivered;
+    r->unwritten = unwritten;
     r->end_ns = time_ns;
     r->tried = tried;
     r->delivered = delivered;

@@ -84,6 +84,9 @@ struct gp_recording {
     uint32_t driver_version;                /* 0 unknown */
     uint64_t begin_ns, end_ns;              /* the recorded time, CLOCK_MONOTONIC */
     uint64_t begin_unix_ns;                 /* the same instant on the wall clock */
+    /* The place in a distributed program, unless has_rank is false; the last two may be -1, unknown. */
+    bool has_rank;
+    int32_t rank, local_rank, world_size;
 
     /* Completeness: tried = delivered + dropped, as the process counted when the recording
      * ended. */
@@ -91,6 +94,13 @@ struct gp_recording {
     bool from_start; /* recorded from the process's first event; else see `baseline` */
     uint64_t tried, delivered, dropped;
     uint64_t damaged_blocks; /* skipped for a wrong checksum */
+    uint64_t unwritten;      /* of dropped: those that could not be written */
+    int write_error;         /* errno of the write that first lost events; 0: none did */
+    uint64_t write_error_ns; /* the lowest time of those events */
+    /* No event was written after that: end_ns is then write_error_ns, and up to it nothing is
+     * missing for this reason. Else, when writing stopped: */
+    bool ended_early;
+    uint64_t stopped_ns; /* when the writer ended */
 
     struct gp_rec_event *events;
     size_t event_count;
@@ -127,6 +137,12 @@ struct gp_recording {
     struct gp_wire_oom oom; /* the last one */
     uint64_t lost[GP_LOSTS];
 };
+
+/* Events that are missing between begin_ns and end_ns. */
+static inline uint64_t gp_rec_missing(const struct gp_recording *recording)
+{
+    return recording->dropped - (recording->ended_early ? recording->unwritten : 0);
+}
 
 static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
 {

@@ -49,16 +49,18 @@ static bool save_row(struct gp_save *save, enum gp_format_type type)
 static void save_process(struct gp_save *save)
 {
     const struct gp_recording *r = save->recording;
-    const struct gp_block_process process = {.pid = r->pid,
-                                             .source = r->source,
-                                             .driver_version = r->driver_version,
-                                             .from_start = r->from_start,
-                                             .begin_ns = r->begin_ns,
-                                             .begin_unix_ns = r->begin_unix_ns,
-                                             .comm = r->comm,
-                                             .command_line = r->command_line,
-                                             .host = r->host,
-                                             .allocator = r->allocator};
+    const struct gp_block_process process = {
+        .pid = r->pid,
+        .source = r->source,
+        .driver_version = r->driver_version,
+        .from_start = r->from_start,
+        .begin_ns = r->begin_ns,
+        .begin_unix_ns = r->begin_unix_ns,
+        .comm = r->comm,
+        .command_line = r->command_line,
+        .host = r->host,
+        .allocator = r->allocator,
+        .rank = r->has_rank ? (struct gp_rank){r->rank, r->local_rank, r->world_size} : (struct gp_rank){-1, -1, -1}};
     gp_block_process(save->pack, &process);
     save->count = 1;
     save_block(save, GP_BLOCK_PROCESS);
@@ -212,14 +214,20 @@ static void save_devices(struct gp_save *save)
 static void save_end(struct gp_save *save)
 {
     const struct gp_recording *r = save->recording;
-    struct gp_block_counts counts = {
-        .why = GP_END_STOPPED, .time_ns = r->end_ns, .tried = r->tried, .delivered = r->delivered};
+    struct gp_block_counts counts = {.why = GP_END_STOPPED,
+                                     .time_ns = r->ended_early ? r->stopped_ns : r->end_ns,
+                                     .tried = r->tried,
+                                     .delivered = r->delivered};
     if (r->has_oom) {
         gp_block_oom(save->pack, &r->oom);
         save->count = 1;
         save_block(save, GP_BLOCK_OOM);
     }
-    counts.dropped[GP_DROP_RING] = r->dropped;
+    counts.dropped[GP_DROP_FILE] = r->unwritten;
+    counts.dropped[GP_DROP_RING] = r->dropped - r->unwritten;
+    counts.lost_error = r->write_error;
+    counts.lost_ns = r->write_error_ns;
+    counts.lost_after = r->ended_early ? r->delivered : 0;
     for (unsigned i = 0; i < GP_LOSTS; i++)
         counts.lost[i] = r->lost[i];
     gp_block_counts(save->pack, &counts);

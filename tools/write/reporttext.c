@@ -156,6 +156,24 @@ static void page_device(const struct gp_text_page *page, const struct gp_report 
     page_heading(page, line, blank);
 }
 
+/* Tells why events could not be written, and where the recorded time ends for that. */
+static void page_unwritten(const struct gp_text_page *page, const struct gp_report *report, const char *note)
+{
+    const struct gp_recording *r = report->recording;
+    char when[GP_SIZE_TEXT], span[GP_SIZE_TEXT];
+    if (!r->write_error || !r->unwritten)
+        return;
+    page_seconds(when, page_since(report, r->ended_early ? r->end_ns : r->write_error_ns));
+    page_seconds(span, page_since(report, r->stopped_ns));
+    if (r->ended_early)
+        fprintf(page->out,
+                "%sends at %s of %s: the file could not be written: %s; the last %" PRIu64 " events are missing%s\n",
+                note, when, span, strerror(r->write_error), r->unwritten, page_on(page, GP_OFF));
+    else
+        fprintf(page->out, "%sfrom %s on, %" PRIu64 " events could not be written: %s%s\n", note, when, r->unwritten,
+                strerror(r->write_error), page_on(page, GP_OFF));
+}
+
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
@@ -168,11 +186,12 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
     if (r->damaged_blocks)
         fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
                 r->damaged_blocks == 1 ? " was" : "s were", off);
-    if (r->dropped)
+    page_unwritten(page, report, note);
+    if (gp_rec_missing(r))
         fprintf(page->out,
                 "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
                 "missing looks live%s\n",
-                note, r->dropped, r->tried, off);
+                note, gp_rec_missing(r), r->tried, off);
     bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
     if (nameless)
         fprintf(page->out,
@@ -540,14 +559,28 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "%s\n", page_on(page, GP_OFF));
 }
 
+/* "rank 3 of 8 (local rank 1), " */
+static void page_rank(const struct gp_text_page *page, const struct gp_recording *r)
+{
+    if (!r->has_rank)
+        return;
+    fprintf(page->out, "rank %" PRId32, r->rank);
+    if (r->world_size > 0)
+        fprintf(page->out, " of %" PRId32, r->world_size);
+    if (r->local_rank >= 0)
+        fprintf(page->out, " (local rank %" PRId32 ")", r->local_rank);
+    fputs(", ", page->out);
+}
+
 void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
     page_cut(page, r->command_line[0] ? r->command_line : r->comm[0] ? r->comm : "(unknown program)", page_width(page));
-    fprintf(page->out, "\n%spid %u%s%s, %s, %zu event%s%s\n", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "",
-            r->host, page_seconds(span, page_since(report, r->end_ns)), r->event_count, page_plural(r->event_count),
-            page_on(page, GP_OFF));
+    fprintf(page->out, "\n%spid %u%s%s, ", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "", r->host);
+    page_rank(page, r);
+    fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
+            page_plural(r->event_count), page_on(page, GP_OFF));
     gp_page_warnings(page, report);
     if (page_empty(page, report))
         return;
