@@ -268,6 +268,23 @@ Test(symbol, names_of_another_build_are_not_shown)
     expect_offset(run_object("o3.so", "cc", "-g -Wl,--build-id=none", "0011"), "o3.so", "not the build that ran");
 }
 
+/* Two instances of a template on one line of source. */
+Test(symbol, instances_of_one_template_are_one_site)
+{
+    program = "void one(void (*)(void)) __asm__(\"_ZN5shape6CircleIiE4areaEv\");"
+              "void other(void (*)(void)) __asm__(\"_ZN5shape6CircleIfE4areaEv\");\n"
+              "void one(void (*g)(void)) { g(); __asm__(\"\"); } void other(void (*g)(void)) { g(); __asm__(\"\"); }\n"
+              "void entry(void (*g)(void)) { one(g); other(g); __asm__(\"\"); }\n";
+    struct tables *t = run_object("x.so", "cc", "-g -fno-inline -fno-ipa-icf -Wl,--build-id", NULL);
+    native(t, grabbed[1], 0);
+    site(t);
+    open_symbols(t);
+    cr_assert_neq(grabbed[0], grabbed[1]);
+    cr_expect_eq(gp_symbols_twin(t->symbols, 2), 1);
+    cr_expect_str_eq(gp_symbols_name(t->symbols, 1)->function, "shape::Circle::area");
+    tables_free(t);
+}
+
 Test(symbol, a_file_that_is_gone_or_is_none)
 {
     struct tables *t = run_object("v.so", "cc", "-g -Wl,--build-id", NULL);
@@ -472,28 +489,28 @@ Test(symbol, equal_names_are_told_apart_by_their_callers)
     struct tables *t = calloc(1, sizeof(*t));
     t->site_count = 1;
     put(t, "");
-    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3);
+    python(t, "get", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3);
     site(t);
-    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "backward", "b.py", 4);
+    python(t, "get", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "backward", "b.py", 4);
     site(t);
-    python(t, "alloc", "m.py", 1), python(t, "state", "m.py", 5), python(t, "forward", "f.py", 3);
+    python(t, "get", "m.py", 1), python(t, "state", "m.py", 5), python(t, "forward", "f.py", 3);
     site(t);
     python(t, "other", "m.py", 1), python(t, "layer", "m.py", 2);
     site(t);
-    python(t, "alloc", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3); /* another device */
+    python(t, "get", "m.py", 1), python(t, "layer", "m.py", 2), python(t, "forward", "f.py", 3); /* another device */
     site(t);
-    python(t, "alloc", "m.py", 1);
+    python(t, "get", "m.py", 1);
     site(t);
     open_symbols(t);
     gp_symbols_callers(t->symbols, asked, 6, callers);
-    expect_label(t->symbols, asked, callers, 0, "alloc (m.py:1) < forward (f.py:3)");
-    expect_label(t->symbols, asked, callers, 1, "alloc (m.py:1) < backward (b.py:4)");
-    expect_label(t->symbols, asked, callers, 2, "alloc (m.py:1) < state:5");
+    expect_label(t->symbols, asked, callers, 0, "get (m.py:1) < forward (f.py:3)");
+    expect_label(t->symbols, asked, callers, 1, "get (m.py:1) < backward (b.py:4)");
+    expect_label(t->symbols, asked, callers, 2, "get (m.py:1) < state:5");
     expect_label(t->symbols, asked, callers, 3, "other (m.py:1)");
-    expect_label(t->symbols, asked, callers, 4, "alloc (m.py:1) < forward (f.py:3)");
-    expect_label(t->symbols, asked, callers, 5, "alloc (m.py:1)");
+    expect_label(t->symbols, asked, callers, 4, "get (m.py:1) < forward (f.py:3)");
+    expect_label(t->symbols, asked, callers, 5, "get (m.py:1)");
     gp_symbols_callers(t->symbols, asked, 1, callers);
-    expect_label(t->symbols, asked, callers, 0, "alloc (m.py:1)");
+    expect_label(t->symbols, asked, callers, 0, "get (m.py:1)");
     tables_free(t);
 }
 

@@ -22,6 +22,7 @@ static int churn_run(void *options)
 
 static int fragmentation_run(void *options)
 {
+    ((struct gp_load_options *)options)->nameless = true;
     return gp_load_run(options, GP_REPORT_FRAGMENTATION | GP_REPORT_SERIES, gp_report_fragmentation_json,
                        gp_page_fragmentation);
 }

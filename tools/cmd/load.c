@@ -174,6 +174,20 @@ static void load_root(char *root, size_t bytes, pid_t pid)
         snprintf(root, bytes, "/proc/%d/root", (int)pid);
 }
 
+/* Makes one site of those that are one line of source.  The steps were found before, in the
+ * recording as it is: an iteration that the compiler peeled off a loop shows where a step begins. */
+static bool load_join(struct gp_loaded *loaded)
+{
+    uint32_t count = loaded->recording->site_count, *to = calloc(count + 1ul, sizeof(*to));
+    for (uint32_t i = 0; to && i < count; i++)
+        to[i] = gp_symbols_twin(loaded->symbols, i);
+    if (!to)
+        return false;
+    gp_recording_join(loaded->recording, to);
+    free(to);
+    return true;
+}
+
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 {
     *loaded = (struct gp_loaded){.command = o->target.command};
@@ -193,7 +207,8 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .module_count = r->module_count,
                                       .root = loaded->root};
     if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
-        gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0)
+        gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0 &&
+        (o->nameless || load_join(loaded)))
         return GP_EXIT_OK;
     gp_load_free(loaded);
     return gp_load_memory(o->target.command);

@@ -20,6 +20,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
     bool force; /* replace any output file */
+    bool nameless; /* set by a command that shows no call sites: none is looked up */
 };
 
 #define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")

@@ -46,8 +46,9 @@ static int reconcile_json(const struct gp_loaded *loaded, const struct gp_system
 
 static int reconcile_run(void *options)
 {
-    const struct gp_load_options *o = options;
+    struct gp_load_options *o = options;
     struct gp_loaded loaded;
+    o->nameless = true;
     int rc = gp_load(&loaded, o, 0);
     if (rc)
         return rc;

@@ -2,8 +2,8 @@
  *
  * recording.h: a recording in memory, for analyses, exports and the report. read.c fills it from a
  * file that may be hostile, and checks the contents: indexes are in range, strings are
- * NUL-terminated UTF-8, events are in order of time. It is constant once it is filled; any number
- * of threads may read it.
+ * NUL-terminated UTF-8, events are in order of time. It is constant once it is filled (and its sites
+ * joined); any number of threads may read it.
  */
 #ifndef GP_RECORDING_RECORDING_H
 #define GP_RECORDING_RECORDING_H
@@ -161,6 +161,11 @@ void gp_recording_free(struct gp_recording *recording);
 
 /* save.c. Writes the recording to a file, replacing a recording there. 0 or -errno. */
 int gp_recording_write(const struct gp_recording *recording, const char *path);
+
+/* join.c. Makes one site of several: to[i] is the site that gets what site i has, mostly i itself;
+ * to[to[i]] == to[i]. The peak_bytes of such a site are a sum, at most. Changes the recording, so it
+ * belongs before the analyses that are to see it. */
+void gp_recording_join(struct gp_recording *recording, const uint32_t *to);
 
 /* match.c. Fills in peer: an ALLOC is paired with the next FREE of its address on its device and in
  * its address space, segments and mappings likewise. Called by the readers, and by builders of

@@ -55,22 +55,34 @@ static void label_fit(const char *text, size_t room, bool path, char *out)
 #define GP_LABEL_PATH  8u
 #define GP_LABEL_WANTS 16u
 
-void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
+/* The file as readers see it; for code without lines the module, and where in it, which tells two
+ * calls of one function apart. */
+static const char *label_place(const struct gp_frame_text *frame, char *room, size_t bytes)
 {
-    char line[16] = "";
-    const char *place = frame->file[0] ? frame->file : frame->module;
+    if (frame->file[0])
+        return frame->short_file ? frame->short_file : frame->file;
+    if (!frame->offset || !frame->module[0])
+        return frame->module;
+    snprintf(room, bytes, "%.400s+0x%" PRIx64, frame->module, frame->offset);
+    return room;
+}
+
+size_t gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
+{
+    char line[16] = "", in[512];
+    const char *place = label_place(frame, in, sizeof(in));
     size_t function = strlen(frame->function);
     if (!bytes)
-        return;
+        return 0;
     if (frame->file[0] && frame->line)
         snprintf(line, sizeof(line), ":%" PRIu32, frame->line);
     /* "libfoo.so+0x12" already contains its module. */
-    bool named = !frame->file[0] && place[0] && strncmp(frame->function, place, strlen(place)) == 0;
+    bool named = !frame->file[0] && place[0] && strncmp(frame->function, frame->module, strlen(frame->module)) == 0;
     size_t frills = strlen(line) + 3; /* " (", ")" */
     size_t room = bytes - 1;
     if (!place[0] || named || room < frills + GP_LABEL_PATH || room - frills - GP_LABEL_PATH < 1) {
         label_fit(frame->function, room, false, out);
-        return;
+        return strlen(out);
     }
     size_t wants = room / 2 < GP_LABEL_WANTS ? room / 2 : GP_LABEL_WANTS;
     size_t least = strlen(place) < wants ? strlen(place) : wants;
@@ -82,4 +94,5 @@ void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes)
     memcpy(out + used, " (", 2);
     label_fit(place, room - frills - used, true, out + used + 2);
     strcat(strcat(out, line), ")");
+    return used;
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * stack.c: the stack of a site as viewers show it: without the frames between the program and its
- * allocation, with Python frames in place of the interpreter's, and with the frame that names the
- * site. Each site's stack is built once and kept.
+ * allocation, and with Python frames in place of the interpreter's. Each site's stack is built once
+ * and kept. place.c reads all of them and hands them out.
  */
 #include <symbol/state.h>
 
-#include <ctype.h>
 #include <string.h>
-
-static bool has_prefix(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
 
 /* "libcuda.so", "libcuda.so.1", "libcuda-550.54.so". */
 static bool is_library(const char *module, const char *name)
@@ -48,32 +42,9 @@ static uint32_t stack_skip(const struct gp_frame_text *frames, uint32_t count)
 
 /* ---- Python ------------------------------------------------------------------------------------------------------ */
 
-/* "python3.11", "libpython3.11.so.1.0", "python3.13t". */
-static bool is_python(const char *module)
-{
-    if (has_prefix(module, "lib"))
-        module += 3;
-    if (!has_prefix(module, "python"))
-        return false;
-    for (module += 6; isdigit((unsigned char)*module) || (*module && strchr(".mdtu", *module)); module++)
-        if (has_prefix(module, ".so"))
-            return true;
-    return *module == '\0';
-}
-
-static bool is_eval(const struct gp_frame_text *frame)
-{
-    return has_prefix(frame->function, "_PyEval_EvalFrame") || has_prefix(frame->function, "PyEval_EvalFrame");
-}
-
 static bool is_interpreter(const struct gp_frame_text *frame)
 {
-    return is_python(frame->module) || is_eval(frame);
-}
-
-static bool is_start(const struct gp_frame_text *frame)
-{
-    return has_prefix(frame->function, "__libc_start") || strcmp(frame->function, "_start") == 0;
+    return gp_role_is_python(frame->module) || gp_role_is_eval(frame);
 }
 
 struct gp_stack {
@@ -101,17 +72,17 @@ static void stack_merge(struct gp_stack *stack)
     uint32_t evals = 0, used = 0;
     bool started = false;
     for (uint32_t i = 0; i < stack->native_count; i++)
-        evals += is_eval(&stack->native[i]);
+        evals += gp_role_is_eval(&stack->native[i]);
     bool one_to_one = evals == stack->python_count;
     for (uint32_t i = 0; i < stack->native_count; i++) {
         const struct gp_frame_text *frame = &stack->native[i];
         if (!is_interpreter(frame)) {
-            if (!(started && is_start(frame)))
+            if (!(started && gp_role_is_start(frame)))
                 stack_add(stack, frame);
             continue;
         }
         started = true;
-        uint32_t upto = one_to_one ? used + is_eval(frame) : stack->python_count;
+        uint32_t upto = one_to_one ? used + gp_role_is_eval(frame) : stack->python_count;
         for (; used < upto; used++)
             stack_add(stack, &stack->python[used]);
     }
@@ -121,62 +92,27 @@ static void stack_merge(struct gp_stack *stack)
 
 /* ---- the name ---------------------------------------------------------------------------------------------------- */
 
-static bool is_system_file(const char *file)
+/* Lower is better. Python frames are what their users wrote, so any of them is better than a native
+ * one. */
+static unsigned stack_rank(const struct gp_frame_text *frame)
 {
-    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") || strstr(file, "/lib/python") ||
-           has_prefix(file, "<frozen ");
-}
-
-/* Libraries that allocate on behalf of their callers. */
-static bool is_system_library(const char *path, const char *name)
-{
-    static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
-                                          "/usr/lib64/", "/usr/local/cuda", "/opt/cuda"};
-    static const char *const names[] = {"libcu",     "libnv",       "libnccl", "libtorch", "libc10",
-                                        "libstdc++", "libonnxrunt", "librmm",  "libjax",   "libtensorflow"};
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
-        if (has_prefix(path, folders[i]))
-            return true;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (has_prefix(name, names[i]))
-            return true;
-    return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
-}
-
-/* Functions that are compiled into the program but not written by its author: a static CUDA
- * runtime, container headers. */
-static bool is_system_function(const char *function)
-{
-    static const char *const begins[] = {
-        "std::", "__gnu_cxx::", "thrust::", "cub::", "operator new", "core::", "alloc::"};
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-        if (has_prefix(function, begins[i]))
-            return true;
-    return (has_prefix(function, "cuda") && isupper((unsigned char)function[4])) ||
-           (has_prefix(function, "cu") && isupper((unsigned char)function[2]));
-}
-
-static bool is_own(const struct gp_symbols *symbols, const struct gp_frame_text *frame)
-{
+    bool own = frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
     if (frame->python)
-        return !is_system_file(frame->file);
-    if (frame->module_index == GP_REC_NONE || is_start(frame))
-        return false;
-    return !is_system_library(symbols->modules[frame->module_index].path, frame->module) &&
-           !is_system_function(frame->function);
+        return own ? 0 : frame->role == GP_ROLE_LIBRARY ? 1 : 2;
+    return own                                  ? 3
+           : frame->role == GP_ROLE_LIBRARY     ? 4
+           : frame->role == GP_ROLE_ALLOCATOR   ? 5
+           : frame->role == GP_ROLE_INTERPRETER ? 6
+                                                : 7;
 }
 
-static uint32_t stack_name(const struct gp_symbols *symbols, const struct gp_frame_text *frames, uint32_t count)
+static uint32_t stack_name(const struct gp_frame_text *frames, uint32_t count)
 {
-    uint32_t python = count, own = count;
-    for (uint32_t i = count; i-- > 0;) {
-        bool is_users = is_own(symbols, &frames[i]);
-        if (frames[i].python && (is_users || python == count || !is_own(symbols, &frames[python])))
-            python = i;
-        if (!frames[i].python && is_users)
-            own = i;
-    }
-    return python < count ? python : own < count ? own : 0;
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (stack_rank(&frames[i]) < stack_rank(&frames[best]))
+            best = i;
+    return best;
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
@@ -211,6 +147,7 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
                                    .line = frame->line,
                                    .module_index = GP_REC_NONE,
                                    .python = true};
+        gp_role_set(symbols, &out[count - 1]);
     }
     return count;
 }
@@ -220,7 +157,7 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
 static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site *site, uint32_t *name)
 {
     static const struct gp_frame_text truncated = {
-        .function = "[truncated]", .file = "", .module = "", .module_index = GP_REC_NONE};
+        .function = "[truncated]", .file = "", .module = "", .module_index = GP_REC_NONE, .role = GP_ROLE_START};
     struct gp_stack stack = {.frames = symbols->work, .native = symbols->native, .python = symbols->python};
     if ((uint64_t)site->first_frame + site->frame_count > symbols->source.frame_count)
         return 0;
@@ -240,7 +177,7 @@ static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site
             stack_add(&stack, &stack.native[i]);
     if (!stack.count)
         return 0;
-    *name = stack_name(symbols, stack.frames, stack.count);
+    *name = stack_name(stack.frames, stack.count);
     if (site->truncated || stack.native_count >= GP_SYMBOL_STACK - 1)
         stack.frames[stack.count++] = truncated;
     return stack.count;
@@ -249,31 +186,21 @@ static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site
 static bool stack_keep(struct gp_symbols *symbols, uint32_t index)
 {
     struct gp_symbol_site *site = &symbols->sites[index];
-    uint32_t count = stack_build(symbols, &symbols->source.sites[index], &site->name);
+    uint32_t count = stack_build(symbols, &symbols->source.sites[index], &site->own);
     struct gp_frame_text *kept = count ? gp_intern_room(&symbols->intern, count * sizeof(*kept)) : NULL;
     if (!kept)
         return false;
     memcpy(kept, symbols->work, count * sizeof(*kept));
     site->frames = kept;
     site->count = count;
+    site->name = site->own;
+    site->twin = index;
     return true;
 }
 
-uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
+struct gp_symbol_site *gp_symbols_stack(struct gp_symbols *symbols, uint32_t site)
 {
-    *frames = &gp_symbols_unknown;
     if (site == 0 || site >= symbols->source.site_count)
-        return 1;
-    if (!symbols->sites[site].frames && !stack_keep(symbols, site))
-        return 1;
-    *frames = symbols->sites[site].frames;
-    return symbols->sites[site].count;
-}
-
-const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site)
-{
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(symbols, site, &frames);
-    uint32_t name = frames == &gp_symbols_unknown ? 0 : symbols->sites[site].name;
-    return &frames[name < count ? name : 0];
+        return NULL;
+    return symbols->sites[site].frames || stack_keep(symbols, site) ? &symbols->sites[site] : NULL;
 }

@@ -22,8 +22,8 @@ struct gp_symbol_pc { /* an answer */
 };
 
 struct gp_symbol_site {
-    const struct gp_frame_text *frames; /* NULL: not built yet */
-    uint32_t count, name;
+    struct gp_frame_text *frames;    /* NULL: not built yet */
+    uint32_t count, own, name, twin; /* own: as stack.c names it */
 };
 
 struct gp_symbols {
@@ -34,6 +34,7 @@ struct gp_symbols {
     uint32_t pc_slots, pc_count;
     struct gp_symbol_site *sites;
     uint32_t site_room, module_room; /* slots of sites; of modules and notes */
+    uint32_t placed;                 /* sites whose names place.c has compared; 0: none */
     const char **notes;
     uint32_t note_count;
     uint32_t missing, missing_note; /* objects that cannot be opened, and their common note */
@@ -50,6 +51,19 @@ extern const struct gp_frame_text gp_symbols_unknown;
  * gp_symbols_unknown. */
 uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
                            const struct gp_frame_text **frames);
+
+/* role.c. gp_role_set fills in role, folded and plain; the rest of the frame must be there. */
+void gp_role_set(struct gp_symbols *symbols, struct gp_frame_text *frame);
+bool gp_role_is_python(const char *module);
+bool gp_role_is_eval(const struct gp_frame_text *frame);
+bool gp_role_is_start(const struct gp_frame_text *frame);
+
+/* shortfile.c. Fills in short_file of all frames of these sites. */
+void gp_symbols_shorten(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count);
+
+/* stack.c. The stack of a site, built once; NULL: site 0, not known, or out of memory. Its name is
+ * the innermost frame of the user's own code; place.c looks further. */
+struct gp_symbol_site *gp_symbols_stack(struct gp_symbols *symbols, uint32_t site);
 
 /* Longest stack that is shown: every native frame may stand for many inlined ones. */
 #define GP_SYMBOL_STACK 2048u

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 const struct gp_frame_text gp_symbols_unknown = {
-    .function = "[unknown]", .file = "", .module = "", .module_index = GP_REC_NONE};
+    .function = "[unknown]", .file = "", .module = "", .module_index = GP_REC_NONE, .role = GP_ROLE_LIBRARY};
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
@@ -166,19 +166,24 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
     if (symbols_grow(symbols) != 0)
         return 1;
     struct gp_symbol_pc *slot = symbols_slot(symbols, frame->pc, module);
+    const struct gp_rec_module *m = module == GP_REC_NONE ? NULL : &symbols->source.modules[module];
     if (!slot->frames) {
         uint32_t count = symbols_lookup(symbols, frame->pc, module, found);
         struct gp_frame_text *kept = gp_intern_room(&symbols->intern, count * sizeof(*kept));
         if (!kept)
             return 1;
         for (uint32_t i = 0; i < count; i++)
-            kept[i] = (struct gp_frame_text){.function = found[i].function[0] ? found[i].function : "[unknown]",
-                                             .file = found[i].file ? found[i].file : "",
-                                             .module = module == GP_REC_NONE ? "" : symbols->modules[module].name,
-                                             .line = found[i].line,
-                                             .module_index = module,
-                                             .pc = frame->pc,
-                                             .inlined = found[i].inlined};
+            kept[i] = (struct gp_frame_text){
+                .function = found[i].function[0] ? found[i].function : "[unknown]",
+                .file = found[i].file ? found[i].file : "",
+                .module = module == GP_REC_NONE ? "" : symbols->modules[module].name,
+                .line = found[i].line,
+                .module_index = module,
+                .offset = m && frame->pc > m->start && frame->pc <= m->end ? frame->pc - m->start + m->offset : 0,
+                .pc = frame->pc,
+                .inlined = found[i].inlined};
+        for (uint32_t i = 0; i < count; i++)
+            gp_role_set(symbols, &kept[i]);
         *slot = (struct gp_symbol_pc){frame->pc, module, count, kept};
         symbols->pc_count++;
     }

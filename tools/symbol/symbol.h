@@ -10,16 +10,32 @@
 
 #include <recording/recording.h>
 
+/* What a frame is for a reader (docs/symbols.md). */
+enum gp_frame_role {
+    GP_ROLE_USER,        /* the user's own code */
+    GP_ROLE_WRAPPER,     /* the user's too, but it allocates for callers elsewhere */
+    GP_ROLE_LIBRARY,     /* of the system, of a package, of CUDA */
+    GP_ROLE_ALLOCATOR,   /* a library's function that allocates for its callers */
+    GP_ROLE_INTERPRETER, /* C code of Python, or between Python and C */
+    GP_ROLE_START,       /* before main, and before a thread's first function */
+};
+const char *gp_frame_role_name(enum gp_frame_role role); /* "user" */
+
 /* Strings are valid UTF-8 without control characters, at most 1 KiB each. */
 struct gp_frame_text {
-    const char *function;  /* demangled; "libfoo.so+0x1234" (offset in the file) or "0x7f..." if unknown */
-    const char *file;      /* "" unknown */
-    const char *module;    /* base name of the object; "" Python */
-    uint32_t line;         /* 0 unknown */
-    uint32_t module_index; /* in the source's modules; GP_REC_NONE */
-    uint64_t pc;           /* native: as recorded, shared by all frames inlined there; 0 Python */
+    const char *function;   /* demangled; "libfoo.so+0x1234" (offset in the file) or "0x7f..." if unknown */
+    const char *file;       /* "" unknown */
+    const char *module;     /* base name of the object; "" Python */
+    uint32_t line;          /* 0 unknown */
+    uint32_t module_index;  /* in the source's modules; GP_REC_NONE */
+    uint64_t offset;        /* native: of the call in the module's file; 0 unknown */
+    uint64_t pc;            /* native: as recorded, shared by all frames inlined there; 0 Python */
+    const char *plain;      /* function without arguments of templates; NULL: the same */
+    const char *short_file; /* the end of file that no other file has, mostly its base name; NULL: not known */
+    enum gp_frame_role role;
     bool python;
     bool inlined; /* into the frame that follows */
+    bool folded;  /* of an interpreter or a start: a short text leaves it out */
 };
 
 struct gp_symbols;
@@ -49,24 +65,38 @@ int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source 
  * sites: one frame "[unknown]". Valid until gp_symbols_free. Returns the number of frames, >= 1. */
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
 
-/* The frame that names a site in a table: the innermost one of the user's own code (Python before
- * native; not in a system library if there is another). Never NULL. */
+/* The frame that names a site in a table: the innermost one of the user's own code that does not only
+ * allocate for its callers (docs/symbols.md). Never NULL. It depends on all sites of the source, so
+ * it may change with gp_symbols_update. */
 const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
+
+/* The lowest site on the same device, of the same kind, whose stack has the same text: one line of
+ * code that was compiled more than once. Mostly the site itself. */
+uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site);
 
 /* Notes about objects that could not be used, for the lookups so far: one sentence per object, and
  * one for all that cannot be opened, whose text changes with their number. i counts from 0; NULL
  * after the last. */
 const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i);
 
-/* Formats "function (file:line)" into `bytes`; the middle of the path is cut to fit. */
-void gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
+/* Formats "function (file:line)" into `bytes`, with short_file where it is known; the middle of the
+ * path is cut to fit. Returns the length of the function's part, which readers look for. */
+size_t gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
 
-/* For each of the sites that shares its name with others of them: the frame, nearest to the name,
- * at which its stack differs from all of theirs; NULL: the name is unique, or no frame differs.
- * Valid as long as the frames of gp_symbols_site. */
+/* For each of the sites that shares its name with others of them: the frame outside of the name,
+ * nearest to it, at which its stack differs from all of theirs; NULL: the name is unique, or no such
+ * frame differs. Valid as long as the frames of gp_symbols_site. */
 void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
                         const struct gp_frame_text **callers);
-/* Formats the label of a name, and after '<' the caller, unless it is NULL. */
-void gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
+/* The same inside of the name, for sites whose stacks are equal from the name outward: the call by
+ * which one line requests memory in several ways. */
+void gp_symbols_callees(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
+                        const struct gp_frame_text **callees);
+/* Formats the label of a name, after '>' the callee and after '<' the caller, unless they are NULL.
+ * Returns the length of the name's function, which readers look for. */
+size_t gp_site_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
+                    const struct gp_frame_text *callee, char *out, size_t bytes);
+/* Without a callee. */
+size_t gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
 
 #endif

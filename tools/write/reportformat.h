@@ -33,6 +33,9 @@ json_t *gp_report_suspects(const struct gp_report *report);
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
 /* A site's stack, innermost frame first. */
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
+/* Adds function, file and line of the place that matters, its index in the site's frames, and the
+ * owner. */
+void gp_report_add_place(const struct gp_report *report, json_t *object, uint32_t site);
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
 /* The peak of the device by owner. */
 json_t *gp_report_owners(const struct gp_report *report, uint32_t device);

@@ -247,17 +247,20 @@ static int site_by_number(const void *one, const void *other)
 }
 
 static json_t *report_site(const struct gp_report *report, const struct gp_report_site *site,
-                           const struct gp_frame_text *caller)
+                           const struct gp_frame_text *caller, const struct gp_frame_text *callee)
 {
     char label[192];
-    gp_site_label(gp_symbols_name(report->symbols, site->site), caller, label, sizeof(label));
-    return json_pack("{s:I,s:s,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label,
-                     "owner", gp_report_owner(report->recording, site->site), "frames",
-                     gp_report_frames(report, site->site), "device", gp_report_device_name(report, site->device),
-                     "kind", gp_kind_name(site->kind), "live_bytes", (json_int_t)site->live_bytes, "live_count",
-                     (json_int_t)site->live_count, "peak_bytes", (json_int_t)site->peak_bytes, "at_peak_bytes",
-                     (json_int_t)site->at_peak_bytes, "allocated_bytes", (json_int_t)site->allocated_bytes, "calls",
-                     (json_int_t)site->calls);
+    gp_site_text(gp_symbols_name(report->symbols, site->site), caller, callee, label, sizeof(label));
+    json_t *object = json_pack(
+        "{s:I,s:s,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label, "owner",
+        gp_report_owner(report->recording, site->site), "frames", gp_report_frames(report, site->site), "device",
+        gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
+        (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
+        (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
+        (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
+    if (object)
+        gp_report_add_place(report, object, site->site);
+    return object;
 }
 
 /* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks
@@ -277,14 +280,16 @@ static bool report_sites(const struct gp_report *report, json_t *object)
         qsort(sites, shown, sizeof(*sites), site_by_number);
     }
     uint32_t *numbers = calloc(shown + 1ul, sizeof(*numbers));
-    const struct gp_frame_text **callers = calloc(shown + 1ul, sizeof(*callers));
+    const struct gp_frame_text **callers = calloc(2 * (shown + 1ul), sizeof(*callers)), **callees = callers + shown;
     bool ok = sites && numbers && callers;
     for (uint32_t i = 0; ok && i < shown; i++)
         numbers[i] = sites[i]->site;
-    if (ok)
+    if (ok) {
         gp_symbols_callers(report->symbols, numbers, shown, callers);
+        gp_symbols_callees(report->symbols, numbers, shown, callees);
+    }
     for (uint32_t i = 0; ok && i < shown; i++)
-        json_array_append_new(list, report_site(report, sites[i], callers[i]));
+        json_array_append_new(list, report_site(report, sites[i], callers[i], callees[i]));
     free(sites);
     free(numbers);
     free(callers);

@@ -48,13 +48,14 @@ json_t *gp_report_owners(const struct gp_report *report, uint32_t device)
     return list;
 }
 
-/* Adds function, file and line, the frame that gives the site its name, and the owner. */
-static void json_add_name(const struct gp_report *report, json_t *object, uint32_t site)
+void gp_report_add_place(const struct gp_report *report, json_t *object, uint32_t site)
 {
-    const struct gp_frame_text *name = gp_symbols_name(report->symbols, site);
+    const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
+    gp_symbols_site(report->symbols, site, &frames);
     json_object_set_new(object, "function", json_string(name->function));
     json_object_set_new(object, "file", json_string(name->file));
     json_object_set_new(object, "line", json_integer(name->line));
+    json_object_set_new(object, "frame", json_integer(name - frames));
     json_object_set_new(object, "owner", gp_report_owner(report->recording, site));
 }
 
@@ -65,9 +66,10 @@ json_t *gp_report_frames(const struct gp_report *report, uint32_t site)
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(list,
-                              json_pack("{s:s,s:s,s:I,s:s,s:b,s:b}", "function", frames[i].function, "file",
+                              json_pack("{s:s,s:s,s:I,s:s,s:b,s:b,s:s,s:b}", "function", frames[i].function, "file",
                                         frames[i].file, "line", (json_int_t)frames[i].line, "module", frames[i].module,
-                                        "python", frames[i].python, "inlined", frames[i].inlined));
+                                        "python", frames[i].python, "inlined", frames[i].inlined, "role",
+                                        gp_frame_role_name(frames[i].role), "folded", frames[i].folded));
     return list;
 }
 
@@ -78,23 +80,26 @@ static json_t *json_caller(const struct gp_frame_text *caller)
                   : json_null();
 }
 
-/* Adds to each row of a list what the text shows: the name, with the caller that tells the site from others of that
+/* Adds to each row of a list what the text shows: the name, with the frames that tell the site from others of that
  * name in the list.  frames: the whole stack too. */
 static json_t *json_add_callers(const struct gp_report *report, json_t *list, bool frames)
 {
     uint32_t count = (uint32_t)json_array_size(list);
     uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
-    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    const struct gp_frame_text **callers = calloc(2 * (count + 1ul), sizeof(*callers)), **callees = callers + count;
     for (uint32_t i = 0; sites && i < count; i++)
         sites[i] = (uint32_t)json_integer_value(json_object_get(json_array_get(list, i), "site"));
-    if (sites && callers)
+    if (sites && callers) {
         gp_symbols_callers(report->symbols, sites, count, callers);
+        gp_symbols_callees(report->symbols, sites, count, callees);
+    }
     for (uint32_t i = 0; sites && callers && i < count; i++) {
         json_t *row = json_array_get(list, i);
         char label[192];
-        gp_site_label(gp_symbols_name(report->symbols, sites[i]), callers[i], label, sizeof(label));
+        gp_site_text(gp_symbols_name(report->symbols, sites[i]), callers[i], callees[i], label, sizeof(label));
         json_object_set_new(row, "name", json_string(label));
         json_object_set_new(row, "caller", json_caller(callers[i]));
+        json_object_set_new(row, "callee", json_caller(callees[i]));
         if (frames)
             json_object_set_new(row, "frames", gp_report_frames(report, sites[i]));
     }
@@ -116,7 +121,7 @@ json_t *gp_report_suspects(const struct gp_report *report)
             json_decref(curve);
             return NULL;
         }
-        json_add_name(report, suspect, leak->site);
+        gp_report_add_place(report, suspect, leak->site);
         json_object_set_new(suspect, "device", gp_report_device_name(report, leak->device));
         json_object_set_new(suspect, "kind", json_string(gp_kind_name(leak->kind)));
         json_object_set_new(suspect, "live_bytes", json_integer(leak->live_bytes));
@@ -167,7 +172,7 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
         json_t *row = json_pack("{s:I,s:s,s:I,s:I}", "site", (json_int_t)part->site, "kind", gp_kind_name(part->kind),
                                 "bytes", (json_int_t)part->bytes, "count", (json_int_t)part->count);
         if (row)
-            json_add_name(report, row, part->site);
+            gp_report_add_place(report, row, part->site);
         json_array_append_new(parts, row);
     }
     return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
@@ -191,7 +196,7 @@ json_t *gp_report_churn_part(const struct gp_report *report, bool frames)
                       "pairs_per_step", site->pairs_per_step, "bytes", (json_int_t)site->bytes, "mean_life_ns",
                       (json_int_t)site->mean_life_ns, "driver_ns", (json_int_t)site->driver_ns);
         if (row)
-            json_add_name(report, row, site->site);
+            gp_report_add_place(report, row, site->site);
         json_array_append_new(sites, row);
     }
     return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:o}", "pairs", (json_int_t)churn->pairs, "driver_ns",

@@ -69,21 +69,28 @@ static int page_room(const struct gp_text_page *page, int used)
     return page_width(page) - 7;
 }
 
-/* The sites of a table, each with the caller's frame that distinguishes it from sites of the same
- * name. */
+/* The sites of a table, each with the frames that distinguish it from sites of the same name. */
 struct gp_page_names {
     uint32_t count, sites[GP_PAGE_ROWS * 2 + 1];
-    const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1];
+    const struct gp_frame_text *callers[GP_PAGE_ROWS * 2 + 1], *callees[GP_PAGE_ROWS * 2 + 1];
 };
 
+static void page_compare(struct gp_page_names *names, const struct gp_report *report)
+{
+    gp_symbols_callers(report->symbols, names->sites, names->count, names->callers);
+    gp_symbols_callees(report->symbols, names->sites, names->count, names->callees);
+}
+
+/* The function stands out; the file and what distinguishes the site from others are dim. */
 static void page_site(const struct gp_text_page *page, const struct gp_report *report,
                       const struct gp_page_names *names, uint32_t i, int used)
 {
     char label[256];
     size_t room = (size_t)page_room(page, used) + 1;
-    gp_site_label(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], label,
-                  room < sizeof(label) ? room : sizeof(label));
-    fputs(label, page->out);
+    size_t large = gp_site_text(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], names->callees[i],
+                                label, room < sizeof(label) ? room : sizeof(label));
+    fprintf(page->out, "%s%.*s%s%s%s%s", page_on(page, GP_BOLD), (int)large, label, page_on(page, GP_OFF),
+            page_on(page, GP_DIM), label + large, page_on(page, GP_OFF));
 }
 
 /* share: 0..1.  The bar is padded to GP_PAGE_BAR columns. */
@@ -240,7 +247,7 @@ static void page_parts(const struct gp_text_page *page, const struct gp_report *
     struct gp_page_names names = {.count = shown};
     for (uint32_t i = 0; i < shown; i++)
         names.sites[i] = peak->parts[i].site;
-    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    page_compare(&names, report);
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
@@ -322,26 +329,44 @@ static void page_spark(const struct gp_text_page *page, const int64_t *values, u
     }
 }
 
-/* Prints the stack from the frame that names the site outward.  Frames of libraries further in say
- * little about which part of the program owns the memory. */
+/* What a run of frames that a reader does not need is called. */
+static const char *page_run_name(const struct gp_frame_text *frame)
+{
+    return frame->role == GP_ROLE_INTERPRETER ? "python" : frame->role == GP_ROLE_START ? "libc" : "libraries";
+}
+
+static bool page_is_users(const struct gp_frame_text *frame)
+{
+    return frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
+}
+
+/* Prints a stack, innermost frame first: in bold the one that names the site, the user's own as they
+ * are, others dim.  Several of a kind in a row are one line.  At most `rows` lines follow the name. */
 static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
     const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
-    uint32_t count = gp_symbols_site(report->symbols, site, &frames), first = (uint32_t)(name - frames);
-    first = first > 1 ? first : 0; /* a line "1 frame" would be no shorter */
-    if (first)
-        fprintf(page->out, "       %s(%u inner frames of libraries)%s\n", page_on(page, GP_DIM), first,
-                page_on(page, GP_OFF));
-    for (uint32_t i = first; i < count && i - first < rows; i++) {
+    uint32_t count = gp_symbols_site(report->symbols, site, &frames), place = (uint32_t)(name - frames);
+    for (uint32_t i = 0, lines = 0, end; i < count; i = end) {
         char label[256];
-        gp_frame_label(&frames[i], label, sizeof(label));
-        fprintf(page->out, "       %s", page_on(page, GP_DIM));
+        const char *what = page_run_name(&frames[i]);
+        bool users = page_is_users(&frames[i]) || i == place;
+        for (end = i + 1; !users && end < count && end != place && !page_is_users(&frames[end]) &&
+                          page_run_name(&frames[end]) == what;)
+            end++;
+        if (lines++ == rows && i > place) {
+            fprintf(page->out, "       %s... %u more frames%s\n", page_on(page, GP_DIM), count - i,
+                    page_on(page, GP_OFF));
+            return;
+        }
+        lines -= i <= place;
+        if (end - i > 1)
+            snprintf(label, sizeof(label), "... %u frames of %s", end - i, what);
+        else
+            gp_frame_label(&frames[i], label, sizeof(label));
+        fprintf(page->out, "       %s", page_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
         page_cut(page, label, page_width(page) - 8);
         fprintf(page->out, "%s\n", page_on(page, GP_OFF));
     }
-    if (count - first > rows)
-        fprintf(page->out, "       %s... %u more frames%s\n", page_on(page, GP_DIM), count - first - rows,
-                page_on(page, GP_OFF));
 }
 
 /* Names the first suspects; most <= GP_PAGE_ROWS.  A name must be distinct among all sites of the
@@ -351,18 +376,21 @@ static void page_name_suspects(struct gp_page_names *names, const struct gp_repo
     const struct gp_leaks *leaks = report->leaks;
     uint32_t count = report->recording->site_count;
     uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
-    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    const struct gp_frame_text **found = calloc(2 * (count + 1ul), sizeof(*found)), **callees = found + count;
     *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
     for (uint32_t i = 0; sites && i < count; i++)
         sites[i] = i;
-    if (sites && callers && names->count)
-        gp_symbols_callers(report->symbols, sites, count, callers);
+    if (sites && found && names->count) {
+        gp_symbols_callers(report->symbols, sites, count, found);
+        gp_symbols_callees(report->symbols, sites, count, callees);
+    }
     for (uint32_t i = 0; i < names->count; i++) {
-        names->sites[i] = leaks->suspects[i].site;
-        names->callers[i] = callers && names->sites[i] < count ? callers[names->sites[i]] : NULL;
+        uint32_t site = names->sites[i] = leaks->suspects[i].site;
+        names->callers[i] = found && site < count ? found[site] : NULL;
+        names->callees[i] = found && site < count ? callees[site] : NULL;
     }
     free(sites);
-    free(callers);
+    free(found);
 }
 
 static void page_suspect(const struct gp_text_page *page, const struct gp_report *report,
@@ -439,7 +467,7 @@ void gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
     struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
     for (uint32_t i = 0; i < names.count; i++)
         names.sites[i] = churn->sites[i].site;
-    gp_symbols_callers(report->symbols, names.sites, names.count, names.callers);
+    page_compare(&names, report);
     for (uint32_t i = 0; i < names.count; i++) {
         const struct gp_churn_site *site = &churn->sites[i];
         char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];

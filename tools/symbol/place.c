@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * place.c: the frame that names a site, found by comparing the stacks of all sites; see symbol.h.
+ * A function of the user's own that allocates for many callers says little: the caller is the place
+ * that matters. docs/symbols.md has the rule and its thresholds. It also finds sites whose stacks
+ * have equal text, and how much of a file's path a reader needs.
+ */
+#include <symbol/state.h>
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* More sites than a session can have are not compared: such a recording is made up. */
+#define GP_PLACE_SITES 65536u
+/* Wrappers around wrappers. */
+#define GP_PLACE_ROUNDS 8u
+/* Distinct lines that are counted in one function; more than the rule compares with. */
+#define GP_PLACE_LINES 64u
+
+/* ---- equal text -------------------------------------------------------------------------------------------------- */
+
+struct gp_place_text {
+    uint64_t hash;
+    uint32_t site;
+};
+
+/* Where no line is known, two calls in one function differ by their addresses alone. */
+static uint64_t place_line(const struct gp_frame_text *frame)
+{
+    return frame->line || frame->python ? frame->line : frame->pc;
+}
+
+static bool place_same_frame(const struct gp_frame_text *a, const struct gp_frame_text *b)
+{
+    return a->plain == b->plain && a->file == b->file && place_line(a) == place_line(b) && a->python == b->python;
+}
+
+static uint64_t place_hash(const struct gp_symbols *symbols, uint32_t index)
+{
+    const struct gp_symbol_site *site = &symbols->sites[index];
+    const struct gp_rec_site *row = &symbols->source.sites[index];
+    uint64_t hash = (uint64_t)row->device << 8 | row->kind;
+    for (uint32_t i = 0; i < site->count; i++) {
+        const struct gp_frame_text *frame = &site->frames[i];
+        const uint64_t words[] = {(uint64_t)(uintptr_t)frame->plain, (uint64_t)(uintptr_t)frame->file,
+                                  place_line(frame)};
+        for (size_t k = 0; k < 3; k++)
+            hash = (hash ^ words[k]) * 0x9e3779b97f4a7c15ull, hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static bool place_equal(const struct gp_symbols *symbols, uint32_t one, uint32_t other)
+{
+    const struct gp_symbol_site *a = &symbols->sites[one], *b = &symbols->sites[other];
+    const struct gp_rec_site *x = &symbols->source.sites[one], *y = &symbols->source.sites[other];
+    if (a->count != b->count || x->device != y->device || x->kind != y->kind)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (!place_same_frame(&a->frames[i], &b->frames[i]))
+            return false;
+    return true;
+}
+
+static int place_by_hash(const void *one, const void *other)
+{
+    const struct gp_place_text *a = one, *b = other;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    return a->site < b->site ? -1 : a->site > b->site;
+}
+
+/* Instances of a template are one line of source, so their row has the name without arguments. */
+static void place_join(struct gp_symbol_site *to, const struct gp_symbol_site *twin)
+{
+    for (uint32_t i = 0; i < to->count; i++)
+        if (to->frames[i].function != twin->frames[i].function)
+            to->frames[i].function = to->frames[i].plain;
+}
+
+static void place_twins(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count)
+{
+    struct gp_place_text *texts = calloc(count + 1ul, sizeof(*texts));
+    for (uint32_t i = 0; texts && i < count; i++)
+        texts[i] = (struct gp_place_text){place_hash(symbols, sites[i]), sites[i]};
+    if (texts)
+        qsort(texts, count, sizeof(*texts), place_by_hash);
+    for (uint32_t i = 1; texts && i < count; i++) {
+        uint32_t before = symbols->sites[texts[i - 1].site].twin, at = texts[i].site;
+        bool same = texts[i].hash == texts[i - 1].hash && place_equal(symbols, before, at);
+        symbols->sites[at].twin = same ? before : at;
+        if (same)
+            place_join(&symbols->sites[before], &symbols->sites[at]);
+    }
+    free(texts);
+}
+
+/* ---- wrappers ---------------------------------------------------------------------------------------------------- */
+
+struct gp_place_walk { /* a site: the frame that names it so far, and the one that is looked at */
+    uint32_t site, name, at;
+};
+
+struct gp_place_call { /* "caller at its line calls function, which requests memory at line" */
+    const struct gp_frame_text *frame, *caller;
+    uint32_t walk;
+};
+
+/* The next frame outward of another function of the user's own; the number of frames if there is
+ * none. */
+static uint32_t place_outer(const struct gp_symbol_site *site, uint32_t from)
+{
+    const struct gp_frame_text *frame = &site->frames[from];
+    for (uint32_t i = from + 1; i < site->count; i++) {
+        const struct gp_frame_text *outer = &site->frames[i];
+        bool own = outer->role == GP_ROLE_USER || outer->role == GP_ROLE_WRAPPER;
+        if (own && outer->python == frame->python && (outer->plain != frame->plain || outer->file != frame->file))
+            return i;
+    }
+    return site->count;
+}
+
+static int place_order(const struct gp_frame_text *a, const struct gp_frame_text *b, bool lines)
+{
+    const uint64_t one[] = {(uint64_t)(uintptr_t)a->plain, (uint64_t)(uintptr_t)a->file, lines ? place_line(a) : 0};
+    const uint64_t other[] = {(uint64_t)(uintptr_t)b->plain, (uint64_t)(uintptr_t)b->file, lines ? place_line(b) : 0};
+    for (int i = 0; i < 3; i++)
+        if (one[i] != other[i])
+            return one[i] < other[i] ? -1 : 1;
+    return 0;
+}
+
+static int place_by_function(const void *one, const void *other)
+{
+    const struct gp_place_call *a = one, *b = other;
+    int order = place_order(a->frame, b->frame, false);
+    return order ? order : place_order(a->caller, b->caller, true);
+}
+
+/* What a function's calls say about it. */
+struct gp_place_facts {
+    uint32_t sites, callers, functions; /* functions: that the callers' lines are in */
+    uint32_t lines;                     /* of its own, at which it requests memory */
+    bool tentative;                     /* it requests memory through a function with no other caller */
+};
+
+static bool has_word(const char *from, size_t length, const char *word)
+{
+    size_t bytes = strlen(word);
+    for (size_t i = 0; i + bytes <= length; i++)
+        if (strncasecmp(from + i, word, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* The start of the component that ends at `end`, which is after "::" or ".". */
+static size_t component(const char *name, size_t end)
+{
+    while (end && name[end - 1] != ':' && name[end - 1] != '.')
+        end--;
+    return end;
+}
+
+static bool is_named_allocator(const char *name)
+{
+    size_t length = strlen(name), last = component(name, length);
+    size_t before = last && name[last - 1] == ':' ? last - (last > 1 ? 2 : 1) : last ? last - 1 : 0;
+    return has_word(name + component(name, before), length - component(name, before), "alloc");
+}
+
+static bool is_constructor(const char *name)
+{
+    size_t length = strlen(name), last = component(name, length);
+    if (strcmp(name + last, "__init__") == 0)
+        return true;
+    size_t before = last > 2 ? component(name, last - 2) : 0;
+    return last > 2 && last - 2 - before == length - last && strncmp(name + before, name + last, length - last) == 0;
+}
+
+/* docs/symbols.md gives the reasons. */
+static bool place_wraps(const char *name, const struct gp_place_facts *f, uint32_t total)
+{
+    if (f->callers < 2 || (f->tentative && f->lines > 1))
+        return false;
+    if (is_named_allocator(name))
+        return 2 * f->callers >= f->lines;
+    if (f->callers <= f->lines)
+        return false;
+    if (is_constructor(name) || f->functions >= 4)
+        return true;
+    return f->callers >= (f->functions > 1 ? 3 : 4) && 2 * f->sites >= total;
+}
+
+static struct gp_place_facts place_facts(const struct gp_place_walk *walks, const struct gp_place_call *calls,
+                                         uint32_t count)
+{
+    struct gp_place_facts f = {.sites = count};
+    uint64_t lines[GP_PLACE_LINES];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t line = place_line(calls[i].frame);
+        uint32_t k = 0;
+        f.callers += i == 0 || place_order(calls[i].caller, calls[i - 1].caller, true) != 0;
+        f.functions += i == 0 || place_order(calls[i].caller, calls[i - 1].caller, false) != 0;
+        f.tentative |= walks[calls[i].walk].name != walks[calls[i].walk].at;
+        while (k < f.lines && lines[k] != line)
+            k++;
+        if (k == f.lines && f.lines < GP_PLACE_LINES)
+            lines[f.lines++] = line;
+    }
+    return f;
+}
+
+/* One step outward: past wrappers for good, past functions with one caller to see whether that one
+ * is a wrapper. Returns whether anything moved. */
+static bool place_round(struct gp_symbols *symbols, struct gp_place_walk *walks, uint32_t total,
+                        struct gp_place_call *calls)
+{
+    uint32_t count = 0;
+    bool moved = false;
+    for (uint32_t i = 0; i < total; i++) {
+        const struct gp_symbol_site *site = &symbols->sites[walks[i].site];
+        uint32_t outer = place_outer(site, walks[i].at);
+        enum gp_frame_role role = site->frames[walks[i].at].role;
+        if (outer < site->count && (role == GP_ROLE_USER || role == GP_ROLE_WRAPPER))
+            calls[count++] = (struct gp_place_call){&site->frames[walks[i].at], &site->frames[outer], i};
+    }
+    qsort(calls, count, sizeof(*calls), place_by_function);
+    for (uint32_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && !place_order(calls[first].frame, calls[end].frame, false);)
+            end++;
+        struct gp_place_facts f = place_facts(walks, calls + first, end - first);
+        bool wraps = calls[first].frame->role == GP_ROLE_WRAPPER || place_wraps(calls[first].frame->plain, &f, total);
+        if (!wraps && (f.callers > 1 || f.lines > 1))
+            continue;
+        for (uint32_t i = first; i < end; i++) {
+            struct gp_place_walk *walk = &walks[calls[i].walk];
+            walk->at = (uint32_t)(calls[i].caller - symbols->sites[walk->site].frames);
+            walk->name = wraps ? walk->at : walk->name;
+        }
+        moved = true;
+    }
+    return moved;
+}
+
+/* total: only sites without a lower twin count, so that what a compiler did has no influence. */
+static void place_names(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count)
+{
+    struct gp_place_walk *walks = calloc(count + 1ul, sizeof(*walks));
+    struct gp_place_call *calls = calloc(count + 1ul, sizeof(*calls));
+    uint32_t total = 0;
+    for (uint32_t i = 0; walks && i < count; i++)
+        if (symbols->sites[sites[i]].twin == sites[i])
+            walks[total++] =
+                (struct gp_place_walk){sites[i], symbols->sites[sites[i]].own, symbols->sites[sites[i]].own};
+    for (unsigned round = 0; walks && calls && round < GP_PLACE_ROUNDS; round++)
+        if (!place_round(symbols, walks, total, calls))
+            break;
+    for (uint32_t i = 0; calls && walks && i < total; i++)
+        symbols->sites[walks[i].site].name = walks[i].name;
+    for (uint32_t i = 0; i < count; i++) {
+        struct gp_symbol_site *site = &symbols->sites[sites[i]];
+        site->name = symbols->sites[site->twin].name;
+        for (uint32_t k = 0; k < site->name; k++)
+            if (site->frames[k].role == GP_ROLE_USER && site->frames[k].python == site->frames[site->name].python)
+                site->frames[k].role = GP_ROLE_WRAPPER;
+    }
+    free(walks);
+    free(calls);
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+/* What an earlier comparison with fewer sites found. */
+static void place_forget(struct gp_symbols *symbols, struct gp_symbol_site *site, uint32_t index)
+{
+    site->twin = index;
+    site->name = site->own;
+    for (uint32_t k = 0; k < site->count; k++)
+        if (site->frames[k].role == GP_ROLE_WRAPPER)
+            gp_role_set(symbols, &site->frames[k]);
+}
+
+static void place_all(struct gp_symbols *symbols)
+{
+    uint32_t count = symbols->source.site_count, known = 0;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    symbols->placed = count;
+    for (uint32_t i = 1; sites && i < count && known < GP_PLACE_SITES; i++) {
+        struct gp_symbol_site *site = gp_symbols_stack(symbols, i);
+        if (site) {
+            place_forget(symbols, site, i);
+            sites[known++] = i;
+        }
+    }
+    if (sites) {
+        place_twins(symbols, sites, known);
+        place_names(symbols, sites, known);
+        gp_symbols_shorten(symbols, sites, known);
+    }
+    free(sites);
+}
+
+static struct gp_symbol_site *place_of(struct gp_symbols *symbols, uint32_t site)
+{
+    if (symbols->placed != symbols->source.site_count)
+        place_all(symbols);
+    return gp_symbols_stack(symbols, site);
+}
+
+uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
+{
+    const struct gp_symbol_site *found = place_of(symbols, site);
+    *frames = found ? found->frames : &gp_symbols_unknown;
+    return found ? found->count : 1;
+}
+
+const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_symbol_site *found = place_of(symbols, site);
+    return found ? &found->frames[found->name] : &gp_symbols_unknown;
+}
+
+uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_symbol_site *found = place_of(symbols, site);
+    return found ? found->twin : site;
+}

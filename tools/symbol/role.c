@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * role.c: what a frame is for a reader: the user's own code, a library, an allocator, an
+ * interpreter or the start of a thread. It knows only the frame itself; place.c compares the stacks
+ * of a program. docs/symbols.md has the rule.
+ */
+#include <symbol/state.h>
+
+#include <ctype.h>
+#include <string.h>
+
+static bool has_prefix(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool has_any_prefix(const char *text, const char *const *with, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (has_prefix(text, with[i]))
+            return true;
+    return false;
+}
+#define HAS_PREFIX_OF(text, list) has_any_prefix(text, list, sizeof(list) / sizeof((list)[0]))
+
+/* ---- Python ------------------------------------------------------------------------------------------------------ */
+
+/* "python3.11", "libpython3.11.so.1.0", "python3.13t". */
+bool gp_role_is_python(const char *module)
+{
+    if (has_prefix(module, "lib"))
+        module += 3;
+    if (!has_prefix(module, "python"))
+        return false;
+    for (module += 6; isdigit((unsigned char)*module) || (*module && strchr(".mdtu", *module)); module++)
+        if (has_prefix(module, ".so"))
+            return true;
+    return *module == '\0';
+}
+
+bool gp_role_is_eval(const struct gp_frame_text *frame)
+{
+    return has_prefix(frame->function, "_PyEval_EvalFrame") || has_prefix(frame->function, "PyEval_EvalFrame");
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static enum gp_frame_role role_of_python(const struct gp_frame_text *frame)
+{
+    static const char *const inner[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
+    if (has_prefix(frame->file, "<frozen ") || strstr(frame->file, "/ctypes/__init__.py"))
+        return GP_ROLE_INTERPRETER;
+    if (strstr(frame->file, "/site-packages/") || strstr(frame->file, "/dist-packages/"))
+        return GP_ROLE_LIBRARY;
+    if (strstr(frame->file, "/lib/python"))
+        return ends_with(frame->file, "/threading.py") || ends_with(frame->file, "/runpy.py") ? GP_ROLE_START
+                                                                                              : GP_ROLE_LIBRARY;
+    /* A comprehension is a function of its own until Python 3.11; the one that it is part of is what
+     * a reader knows. */
+    for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
+        if (ends_with(frame->function, inner[i]))
+            return GP_ROLE_WRAPPER;
+    return GP_ROLE_USER;
+}
+
+/* ---- native ------------------------------------------------------------------------------------------------------ */
+
+bool gp_role_is_start(const struct gp_frame_text *frame)
+{
+    return has_prefix(frame->function, "__libc_start") || strcmp(frame->function, "_start") == 0;
+}
+
+static bool is_thread_start(const struct gp_frame_text *frame)
+{
+    static const char *const names[] = {"start_thread", "clone", "clone3", "__clone", "__clone3", "thread_start"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(frame->function, names[i]) == 0)
+            return has_prefix(frame->module, "libc.") || has_prefix(frame->module, "libpthread");
+    return false;
+}
+
+/* Libraries that call between an interpreter and C. */
+static bool is_bridge(const char *module)
+{
+    static const char *const names[] = {"libffi.", "libffi-", "_ctypes.", "_cffi_backend."};
+    return HAS_PREFIX_OF(module, names);
+}
+
+static bool is_system_folder(const char *path)
+{
+    static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
+                                          "/usr/lib64/", "/usr/local/cuda", "/opt/cuda"};
+    return HAS_PREFIX_OF(path, folders) || strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
+}
+
+/* Functions that allocate on behalf of their callers, wherever they are: many are templates or are
+ * linked in. */
+static bool is_allocator_function(const char *function)
+{
+    static const char *const begins[] = {"operator new", "std::",   "__gnu_cxx::", "thrust::",         "cub::",
+                                         "rmm::",        "c10::",   "alloc::",     "core::",           "__cudart",
+                                         "cudart::",     "nvtxMem", "nvtxDomain",  "libcudart_static_"};
+    if (HAS_PREFIX_OF(function, begins))
+        return true;
+    return (has_prefix(function, "cuda") && isupper((unsigned char)function[4])) ||
+           (has_prefix(function, "cu") && isupper((unsigned char)function[2]));
+}
+
+static enum gp_frame_role role_of_native(const struct gp_frame_text *frame, const char *path)
+{
+    static const char *const allocators[] = {"libcuda.", "libcuda-", "libcudart", "libc10", "librmm", "libstdc++"};
+    static const char *const libraries[] = {"libcu",  "libnv",       "libnccl",    "libtorch",
+                                            "libjax", "libonnxrunt", "libgpuprof", "libtensorflow"};
+    static const char *const frameworks[] = {"at::", "torch::", "caffe2::", "pybind11::"};
+    if (gp_role_is_start(frame) || is_thread_start(frame))
+        return GP_ROLE_START;
+    if (gp_role_is_python(frame->module) || gp_role_is_eval(frame) || is_bridge(frame->module))
+        return GP_ROLE_INTERPRETER;
+    if (is_allocator_function(frame->function) || HAS_PREFIX_OF(frame->module, allocators))
+        return GP_ROLE_ALLOCATOR;
+    if (!frame->module[0] || HAS_PREFIX_OF(frame->module, libraries) || is_system_folder(path) ||
+        HAS_PREFIX_OF(frame->function, frameworks))
+        return GP_ROLE_LIBRARY;
+    return GP_ROLE_USER;
+}
+
+/* ---- plain names ------------------------------------------------------------------------------------------------- */
+
+/* The length up to what a compiler adds to the name of a copy: "f.constprop.0", "f [clone .cold]". */
+static size_t plain_length(const char *function)
+{
+    static const char *const marks[] = {".constprop.", ".isra.", ".part.", ".cold", ".lto_priv.", " [clone"};
+    size_t length = strlen(function);
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        const char *at = strstr(function, marks[i]);
+        if (at && at > function && (size_t)(at - function) < length)
+            length = (size_t)(at - function);
+    }
+    return length;
+}
+
+/* Without arguments of templates, so that all instances of one have one name. A '<' at the start, or
+ * of an operator, belongs to the name; "<module>" of Python too. */
+static const char *role_plain(struct gp_intern *intern, const struct gp_frame_text *frame)
+{
+    char out[GP_SYMBOL_TEXT];
+    size_t length = plain_length(frame->function), used = 0;
+    unsigned depth = 0;
+    if (frame->python || (!memchr(frame->function, '<', length) && !frame->function[length]))
+        return frame->function;
+    for (size_t i = 0; i < length && used + 1 < sizeof(out); i++) {
+        char c = frame->function[i];
+        bool opens = c == '<' && i && (isalnum((unsigned char)frame->function[i - 1]) || frame->function[i - 1] == '_');
+        if (opens && i >= 8 && strncmp(frame->function + i - 8, "operator", 8) == 0)
+            opens = false;
+        if (depth ? c == '<' : opens)
+            depth++;
+        else if (depth && c == '>' && frame->function[i - 1] != '-')
+            depth--;
+        else if (!depth)
+            out[used++] = c;
+    }
+    if (depth || !used)
+        return frame->function;
+    out[used] = '\0';
+    return gp_intern(intern, out);
+}
+
+void gp_role_set(struct gp_symbols *symbols, struct gp_frame_text *frame)
+{
+    const char *path = frame->module_index == GP_REC_NONE ? "" : symbols->modules[frame->module_index].path;
+    frame->role = frame->python ? role_of_python(frame) : role_of_native(frame, path);
+    frame->folded = frame->role == GP_ROLE_INTERPRETER || frame->role == GP_ROLE_START;
+    frame->plain = role_plain(&symbols->intern, frame);
+}
+
+const char *gp_frame_role_name(enum gp_frame_role role)
+{
+    static const char *const names[] = {"user", "wrapper", "library", "allocator", "interpreter", "start"};
+    return role < sizeof(names) / sizeof(names[0]) ? names[role] : "user";
+}
