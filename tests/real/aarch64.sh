@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Builds everything for AArch64 and runs it under QEMU's emulation of one process: some programs under the library, the
-# simulator's own tests and the unit tests.  `catalog` compares the numbers of all programs with the ledger, which takes long.
+# simulator's own tests and the unit tests of what a processor can break (`core`).  That is the default, which takes some
+# minutes.  `unit` runs all unit tests, and `catalog` compares the numbers of all programs with the ledger: both take long.
 #
-#   tests/real/aarch64.sh BUILD_DIR [programs|sim|unit|catalog]...
+#   tests/real/aarch64.sh BUILD_DIR [programs|sim|core|unit|catalog]...
 #
 # BUILD_DIR is this machine's release tree, whose integration tests start the programs; what they start is in build-aarch64.  The
 # headers and libraries come from the Debian release of this system into $GPUPROF_REAL/sysroot-arm64 (build/real without that
@@ -11,10 +12,12 @@
 # Exits with 77 and a reason without the cross compiler, QEMU, the packages or such a namespace.
 set -u
 cd "$(dirname "$0")/../.."
-[ $# -ge 1 ] || { echo "usage: tests/real/aarch64.sh BUILD_DIR [programs|sim|unit|catalog]..." >&2; exit 2; }
+[ $# -ge 1 ] || { echo "usage: tests/real/aarch64.sh BUILD_DIR [programs|sim|core|unit|catalog]..." >&2; exit 2; }
 build=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- programs sim unit
+[ $# -gt 0 ] || set -- programs sim core
+# Locks, orders of memory, bits, layouts of shared pages and files.
+core="counter map ring ringread span hash site session cache_model cache_thread policy allocator graph hooks_number recording"
 cross=aarch64-linux-gnu- qemu=$(command -v qemu-aarch64-static)
 command -v ${cross}gcc >/dev/null || { echo "no ${cross}gcc: install gcc-aarch64-linux-gnu"; exit 77; }
 [ -n "$qemu" ] || { echo "no qemu-aarch64-static: install qemu-user-static"; exit 77; }
@@ -34,7 +37,13 @@ emulated true 2>/dev/null || { echo "the kernel has no binfmt_misc for user name
 tests/real/fetch -d "$sysroot" "$release:arm64" libc6-dev libgcc-s1 libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev \
     libiberty-dev libsqlite3-dev libprotobuf-c-dev zlib1g-dev libmicrohttpd-dev libbpf-dev systemtap-sdt-dev libcriterion-dev ||
     exit 77
-make --no-print-directory "-j$(nproc)" CROSS=$cross SYSROOT="$sysroot" all unit programs >"$work/out" 2>&1 ||
+tests=()
+for test in tests/unit/test_*.c; do
+    name=$(basename "$test" .c)
+    case " $* " in *" unit "*) ;; *) case " $core " in *" ${name#test_} "*) ;; *) continue ;; esac ;; esac
+    tests+=("unit/$name")
+done
+make --no-print-directory "-j$(nproc)" CROSS=$cross SYSROOT="$sysroot" all programs "${tests[@]/#/build-aarch64/tests/}" >"$work/out" 2>&1 ||
     { tail -n 20 "$work/out"; echo "the build failed"; exit 1; }
 tests/lint/check-glibc build-aarch64/lib/*.so build-aarch64/lib/gpuprof/sim/lib*.so.* && tests/lint/check-exports build-aarch64/lib/libgpuprof.so || exit 1
 passed=0 failed=0 skipped=0
@@ -63,9 +72,8 @@ tap() { # NAME: counts the cases of $work/tap
 
 for part; do
     case $part in
-    unit)
-        for test in tests/unit/test_*.c; do
-            name=${test#tests/} name=${name%.c}
+    core | unit)
+        for name in "${tests[@]}"; do
             ! grep -q "^$name " tests/real/aarch64.known || { skipped=$((skipped + 1)); continue; }
             emulated timeout 300 "build-aarch64/tests/$name" --jobs "$(nproc)" --tap="$work/tap" >"$work/out" 2>&1
             tap "$name"
