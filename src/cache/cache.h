@@ -103,9 +103,6 @@ struct gp_cache_setup {
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
-    /* blocks keep the tag and time of their request, at the cost of one more cache line per
-     * allocation and free */
-    bool tags;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event); /* may be NULL */
 };
@@ -137,7 +134,7 @@ struct gp_request {
     uint64_t pool;  /* 0, or a private pool (below) */
     unsigned shard; /* the caller's counter shard: gp_thread.number */
     unsigned flags;
-    uint64_t tag, time_ns; /* the caller's data; kept if the cache has tags */
+    uint64_t tag, time_ns; /* the caller's data; kept from the first request on that has a tag */
 };
 
 struct gp_grant {
@@ -145,7 +142,7 @@ struct gp_grant {
     uint64_t bytes; /* of the block: >= the request, rounded by the policy */
     uint64_t requested_bytes;
     uint64_t stream;
-    uint64_t tag; /* the request's; 0 without tags */
+    uint64_t tag; /* the request's */
     /* Of a request that called the backend: after its last event; of a free that did: before its
      * first one. So a block's own events lie within its segment's. 0: no event was told. */
     uint64_t time_ns;
