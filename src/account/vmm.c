@@ -42,6 +42,13 @@ struct gp_vmm_change {
     int64_t imported; /* bytes by which an imported handle grew or shrank */
 };
 
+static void vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account && op != GP_TAKEN)
+        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB || op == GP_TAKE ? -bytes : bytes, __ATOMIC_RELAXED);
+}
+
 static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
     const struct gp_record *handle = &change->after;
@@ -60,7 +67,8 @@ static void vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
     if (handle->kind == GP_KIND_IMPORTED) {
         move.parts = GP_PART_KIND;
         move.bytes = change->imported;
-    }
+    } else
+        vmm_count_unmapped(handle->device, op, -change->share);
     gp_account_move(handle->device, op, &move);
 }
 
@@ -70,6 +78,8 @@ static void vmm_move_physical(const struct gp_record *handle, enum gp_counter_op
         return; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
     gp_account_move(handle->device, op, &move);
+    if (!handle->segment)
+        vmm_count_unmapped(handle->device, op, move.bytes);
     if (handle->segment)
         gp_framework_segment(handle, op);
 }
