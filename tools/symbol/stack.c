@@ -262,7 +262,7 @@ static bool stack_keep(struct gp_symbols *symbols, uint32_t index)
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
 {
     *frames = &gp_symbols_unknown;
-    if (site == 0 || site >= symbols->source.site_count)
+    if (site >= symbols->source.site_count)
         return 1;
     if (!symbols->sites[site].frames && !stack_keep(symbols, site))
         return 1;
