@@ -3,7 +3,7 @@
  * Four threads allocate and free memory in phases, while a harness switches stacks.
  *
  *   stack_switch        after each phase, and quiet, prints how much of the memory of each phase is
- *                       live, and holds
+ *                       live and how much of it is not mapped, and holds
  *   stack_switch load   one long phase without a hold, then frees everything
  *
  * A thread frees any of its own blocks, also those of earlier phases. Blocks have 512 bytes to 1 MiB,
@@ -51,7 +51,7 @@ static void take(struct block *block, unsigned long long random, unsigned phase)
 {
     block->bytes = (random % 2048 + 1) * 512;
     block->phase = phase;
-    if (is_load && random % 16 == 0) {
+    if (random % 16 == 0) {
         block->bytes = STEP;
         block->handle = vmm_create(device, block->bytes);
     } else if (random & 4096) {
@@ -76,16 +76,18 @@ static void work(unsigned number, unsigned phase, unsigned long long *random)
 
 static void print_live(unsigned phase)
 {
+    size_t unmapped = 0;
     printf("phase %u:", phase);
     for (unsigned p = 0; p < PHASES; p++) {
         size_t live = 0;
         for (unsigned i = 0; i < THREADS * BLOCKS; i++) {
             const struct block *block = &blocks[i / BLOCKS][i % BLOCKS];
             live += block->phase == p ? block->bytes : 0;
+            unmapped += p == 0 && block->handle != 0 ? block->bytes : 0;
         }
         printf(" %zu", live);
     }
-    printf("\n");
+    printf(" unmapped %zu\n", unmapped);
     fflush(stdout);
 }
 
