@@ -404,7 +404,7 @@ Test(site_command, prints_sites_of_a_process, .timeout = 60)
     cr_assert(strstr(r.out, "load?[31m"), "no escape of the process reaches a terminal: %s", r.out);
     expect(r, 0, "linear", NULL);
     expect(run("top --by site -n 2 -d 0.3 --sort delta/s -p %d", (int)pid), 0, "+", NULL);
-    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "--stacks=all");
+    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "gpuprof stacks native -p ");
     expect(run("top --by site --once --sort lost -p %d", (int)pid), 2, NULL, "AT-PEAK");
     expect(run("top --by site --once -p %d,%d", (int)pid, (int)plain), 2, NULL, "one process");
     expect(run("top --by site --once -p 1"), 3, NULL, "pid 1");

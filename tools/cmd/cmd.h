@@ -94,6 +94,11 @@ struct gp_refusal { /* what an error number of the process means for one command
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
 
+/* ---- stacks.c ------------------------------------------------------------------------------------------------ */
+
+/* If the process takes no stacks: one line on stderr with the command that switches them on. */
+void gp_stacks_offer(const char *command, pid_t pid);
+
 /* ---- holders.c ----------------------------------------------------------------------------------------------- */
 
 /* Fills oom_where, the call sites of the blocks in the process's out-of-memory report, if it has

@@ -41,6 +41,17 @@ static const struct gp_refusal stacks_refusals[] = {
     {0, NULL},
 };
 
+void gp_stacks_offer(const char *command, pid_t pid)
+{
+    char problem[GP_PROBLEM_BYTES];
+    uint32_t modes;
+    if (gp_sites_modes(pid, &modes, problem) == 0 && !modes)
+        gp_error(command,
+                 "pid %d: it takes no stacks, so call sites have no names: 'gpuprof stacks native -p %d' "
+                 "switches them on",
+                 (int)pid, (int)pid);
+}
+
 /* GP_EXIT_OK, or an exit status after a message. */
 static int stacks_read(pid_t pid, uint32_t *modes)
 {
