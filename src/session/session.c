@@ -105,9 +105,12 @@ static int session_map(char **base, uint64_t bytes, uint64_t reserved)
 
 void *gp_session_sites(struct gp_session *session)
 {
-    if (!session->sites || mprotect(session->sites, session->sites_bytes, PROT_READ | PROT_WRITE) != 0)
+    char *base = (char *)session->header;
+    if (!session->sites)
         return NULL;
-    return session->sites;
+    /* From the base on: a page of the machine may be larger than ours, but the base is aligned. */
+    uint64_t bytes = (uint64_t)((char *)session->sites - base) + session->sites_bytes;
+    return mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? session->sites : NULL;
 }
 
 void gp_session_show_sites(struct gp_session *session)

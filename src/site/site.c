@@ -383,6 +383,10 @@ static uint32_t before_site(unsigned device)
 
 void gp_site_plain_alloc(unsigned device, uint64_t bytes)
 {
+#ifdef GP_SITE_MUTANT_INSIDE
+    if (gp_site_on())
+        return;
+#endif
     gp_site_alloc(before_site(device), bytes);
 }
 
