@@ -110,6 +110,8 @@ static int inject_switch(uint32_t modes, uint32_t *before)
 {
     bool shown = session_mine.header->sites_offset != 0;
     *before = gp_site_modes;
+    if (modes & ~(GP_SITES_NATIVE | GP_SITES_PYTHON))
+        return -EINVAL;
     if (!gp_session_sourced())
         return -ENODATA; /* there are no events, so there would be no stacks */
     if (!shown && !modes)

@@ -189,6 +189,23 @@ static void nap(unsigned ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000l}, NULL);
 }
 
+Test(stack_switch, what_is_no_mode)
+{
+    const char *argv[] = {path_program("steps"), NULL};
+    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    struct spawn_result r;
+    uint32_t before = 7;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    cr_assert_eq(switch_to(spawn.held[0], 8, &before), -EINVAL);
+    cr_assert_eq(before, 0);
+    cr_assert_eq(switch_to(spawn.held[0], 0, &before), 0, "they are off");
+    cr_assert_eq(sums_of(spawn.held[0]).sites, 0);
+    spawn_finish(&spawn, &r);
+    spawn_result_free(&r);
+}
+
 /* Switches while threads are inside allocations, beside a reader. At the end all is freed, so that a
  * block that was counted twice or not at all leaves a number behind. */
 static void under_load(const struct spawn_options *how)
@@ -241,4 +258,166 @@ Test(stack_switch, under_load_with_an_allocator)
 {
     const char *env[] = {"GPUPROF_ALLOCATOR=pytorch", NULL};
     under_load(&(struct spawn_options){.source = "hooks", .env = env});
+}
+
+/* ---- recordings --------------------------------------------------------------------------------------------------- */
+
+static bool lives(const struct gp_recording *recording, const struct gp_rec_event *event, size_t index)
+{
+    bool block = event->type == GP_EVENT_ALLOC && (event->kind == GP_KIND_LINEAR || event->kind == GP_KIND_POOL);
+    bool handle = event->type == GP_EVENT_SEGMENT_ALLOC && event->kind == GP_KIND_VMM;
+    return (block || handle) && recording->peer[index] == GP_REC_NONE;
+}
+
+/* Sums what is live at the end by site: without a stack, and with one. */
+static void sum_recording(const char *path, int64_t *without, int64_t *with, const char **name)
+{
+    static char kept[64];
+    struct gp_recording *recording;
+    struct gp_symbols *symbols;
+    char why[160] = "";
+    cr_assert_eq(gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL), 0, "%s", why);
+    cr_assert(recording->complete && recording->dropped == 0);
+    *without = *with = 0;
+    for (size_t i = 0; i < recording->event_count; i++)
+        if (lives(recording, &recording->events[i], i))
+            *(recording->events[i].site ? with : without) += (int64_t)recording->events[i].bytes;
+    for (size_t i = 0; i < recording->baseline_count; i++)
+        if (recording->baseline[i].type == GP_EVENT_ALLOC) {
+            bool freed = false;
+            for (size_t k = 0; k < recording->event_count && !freed; k++)
+                freed = recording->peer[k] == recording->event_count + i;
+            if (!freed)
+                *(recording->baseline[i].site ? with : without) += (int64_t)recording->baseline[i].bytes;
+        }
+    struct gp_symbol_source source = {.sites = recording->sites,
+                                      .frames = recording->frames,
+                                      .modules = recording->modules,
+                                      .strings = recording->strings,
+                                      .site_count = recording->site_count,
+                                      .frame_count = recording->frame_count,
+                                      .module_count = recording->module_count,
+                                      .root = ""};
+    cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+    snprintf(kept, sizeof(kept), "%s", gp_symbols_name(symbols, 0)->function);
+    *name = kept;
+    gp_symbols_free(symbols);
+    gp_recording_free(recording);
+}
+
+static pid_t start_recorder(pid_t pid, const char *file)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    pid_t recorder = fork();
+    if (recorder == 0) {
+        execl(path_command(), "gpuprof", "record", "-p", text, "-q", "-o", file, (char *)NULL);
+        _exit(99);
+    }
+    return recorder;
+}
+
+/* The recording starts while stacks are off; they come and go. outside: another process records. */
+static void recorded(bool outside)
+{
+    char *folder = build_folder(), file[256], variable[300];
+    const char *argv[] = {path_program("stack_switch"), NULL};
+    const char *env[] = {"GPUPROF_STACKS=off", outside ? NULL : variable, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn spawn;
+    struct spawn_result r;
+    int64_t live[PHASES][PHASES + 1], without = 0, with = 0, wanted[2] = {0};
+    const char *name;
+    uint32_t before;
+    pid_t recorder = 0;
+    int status;
+    snprintf(file, sizeof(file), "%s/r.gpuprof", folder);
+    snprintf(variable, sizeof(variable), "GPUPROF_RECORD=%s", file);
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    if (outside)
+        recorder = start_recorder(spawn.held[0], file);
+    nap(1200); /* past the first second, in which a recorder reads the tables anyway */
+    for (unsigned phase = 1; phase < PHASES; phase++) {
+        cr_assert_eq(switch_to(spawn.held[0], late[phase], &before), 0);
+        cr_assert_eq(spawn_step(&spawn), 0);
+    }
+    nap(100);
+    spawn_finish(&spawn, &r);
+    if (outside)
+        cr_assert(waitpid(recorder, &status, 0) == recorder && status == 0);
+    parse(r.out, live);
+    for (unsigned p = 0; p < PHASES; p++)
+        wanted[late[p] != 0] += live[PHASES - 1][p];
+    sum_recording(file, &without, &with, &name);
+    cr_assert_eq(with, wanted[1], "%" PRId64 " with stacks instead of %" PRId64, with, wanted[1]);
+    /* Handles that are not mapped are no blocks of the baseline. */
+    cr_assert(without <= wanted[0] && without >= wanted[0] - (outside ? live[0][PHASES] : 0),
+              "%" PRId64 " without stacks instead of %" PRId64, without, wanted[0]);
+    cr_assert_str_eq(name, "before stacks");
+    spawn_result_free(&r);
+    build_remove(folder);
+}
+
+Test(stack_switch, in_a_recording_from_outside)
+{
+    recorded(true);
+}
+
+Test(stack_switch, in_a_recording_of_the_process_itself)
+{
+    recorded(false);
+}
+
+/* ---- the command -------------------------------------------------------------------------------------------------- */
+
+Test(stack_switch, the_command)
+{
+    const char *argv[] = {path_program("steps"), NULL};
+    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
+    struct spawn spawn[2];
+    struct spawn_result r;
+    char pids[32], one[16];
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(spawn_start(&spawn[i], &options), 0);
+        cr_assert_eq(spawn_wait_held(&spawn[i], 1), 0);
+    }
+    snprintf(one, sizeof(one), "%d", (int)spawn[0].held[0]);
+    snprintf(pids, sizeof(pids), "%d,%d", (int)spawn[0].held[0], (int)spawn[1].held[0]);
+    cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
+    cr_assert(WEXITSTATUS(r.status) == 1 && strstr(r.err, "'gpuprof stacks native -p "), "%s", r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "record", "--duration=1", "-p", one, "-o", "/dev/null", NULL), 0);
+    cr_assert(strstr(r.err, "'gpuprof stacks native -p "), "%s", r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "stacks", "native", "--json", "-p", pids, NULL), 0);
+    json_t *top = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;
+    size_t i;
+    cr_assert_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.stacks/1");
+    cr_assert_eq(json_array_size(json_object_get(top, "processes")), 2);
+    json_array_foreach(json_object_get(top, "processes"), i, row)
+    {
+        cr_assert_str_eq(json_string_value(json_object_get(row, "before")), "off");
+        cr_assert_str_eq(json_string_value(json_object_get(row, "stacks")), "native");
+        cr_assert_str_eq(json_string_value(json_object_get(row, "comm")), "steps");
+    }
+    json_decref(top);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "stacks", "-p", one, NULL), 0);
+    cr_assert(strstr(r.out, "stacks native\n"), "%s%s", r.out, r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
+    cr_assert(WEXITSTATUS(r.status) == 0 && strstr(r.out, "1.0MiB") && strstr(r.out, "before stacks"), "%s%s", r.out,
+              r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "stacks", "some", "-p", one, NULL), 0);
+    cr_assert_eq(WEXITSTATUS(r.status), 2, "%s", r.err);
+    spawn_result_free(&r);
+    cr_assert_eq(spawn_command(&r, "stacks", "-p", "1", NULL), 0);
+    cr_assert_eq(WEXITSTATUS(r.status), 3, "%s", r.err);
+    spawn_result_free(&r);
+    for (i = 0; i < 2; i++) {
+        spawn_finish(&spawn[i], &r);
+        spawn_result_free(&r);
+    }
 }
