@@ -204,13 +204,14 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
         if (frame->pc)
             continue;
         const char *function = gp_intern(&symbols->intern, symbols->source.strings + frame->function);
-        out[count++] =
-            (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
-                                   .file = gp_intern(&symbols->intern, symbols->source.strings + frame->file),
-                                   .module = "",
-                                   .line = frame->line,
-                                   .module_index = GP_REC_NONE,
-                                   .python = true};
+        const char *file = gp_intern(&symbols->intern, symbols->source.strings + frame->file);
+        /* "before stacks" has the form of a Python frame, and no place. */
+        out[count++] = (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
+                                              .file = file,
+                                              .module = "",
+                                              .line = frame->line,
+                                              .module_index = GP_REC_NONE,
+                                              .python = file[0] || frame->line};
     }
     return count;
 }
