@@ -38,7 +38,10 @@ $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 TORTURE_SITE_SRC := src/site/site.c src/site/names.c src/base/lock.c
 $(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
-$(B)/tests/torture/site $(B)/tests/torture/site_mutant: $(wildcard src/site/*.[ch]) src/base/lock.c
+$(B)/tests/torture/switch: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
+# Its mutant has its own site.c.
+$(B)/tests/torture/switch_mutant: TORTURE_MORE = src/site/names.c src/site/live.c src/base/lock.c
+$(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/site/*.[ch]) src/base/lock.c
 # That of the batches compiles batch.c in, with another probe.
 TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)

@@ -324,7 +324,8 @@ struct gp_wire_header {
     /* One struct gp_wire_oom.  Older libraries, which lack it, have 0 in both. */
     uint64_t oom_offset;
     uint32_t oom_bytes, pad2_;
-    /* The call-site tables, which start with a struct gp_wire_sites.  0: stacks are off. */
+    /* The call-site tables, which start with a struct gp_wire_sites.  0: stacks were never on.  They may
+     * come while the process runs: the bytes first, then the offset. */
     uint64_t sites_offset, sites_bytes;
     /* The recording that the process itself writes (GPUPROF_RECORD). */
     uint64_t recorded, record_lost; /* events in the file so far, and events that came too fast for the recorder */
@@ -347,6 +348,11 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 /* A site is one stack on one device with one kind of memory.  Its id is the index of its row; row 0
  * is "unknown".  Memory that is not part of the device's allocated bytes (managed, graph, imported,
  * virtual) has separate rows, which are not `summed`.
+ *
+ * Stacks can be switched while the process runs.  Blocks that were allocated without them have site 0.
+ * Then row 0 has a frame, "before stacks", and each device has a row of kind none with this frame and
+ * with what such blocks hold; each publication corrects it, so that the summed rows of a device hold
+ * its allocated bytes, and the parts of cuMemCreate handles that are not mapped.
  *
  * Everything except the live numbers of a row is written once, before the count that covers it
  * (release, [site.R]).  A reader loads the count first (acquire, [site.A]).
@@ -400,7 +406,7 @@ struct gp_wire_site_device {
 struct gp_wire_sites {
     uint32_t row_bytes, frame_bytes;
     uint32_t row_limit, frame_limit, string_limit;
-    uint32_t modes;
+    uint32_t modes;                                      /* 0: off now */
     uint64_t rows_offset, frames_offset, strings_offset; /* from the start of this struct */
     uint32_t rows, frames, strings;                      /* in use; strings in bytes */
     uint32_t pad_;
@@ -509,6 +515,7 @@ enum gp_wire_command {
     GP_COMMAND_MARK,
     GP_COMMAND_YIELD,   /* give up the CUPTI subscriber */
     GP_COMMAND_EXTENTS, /* write every extent of memory for a viewer: see struct gp_wire_extents */
+    GP_COMMAND_STACKS,  /* what: GP_SITES_* from now on, 0 off; the answer's `what`: before */
     GP_COMMANDS
 };
 

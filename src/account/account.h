@@ -47,6 +47,7 @@ struct gp_account {             /* one device, or the host */
     struct gp_counter *owners;  /* enum gp_owner_gauge of each owner */
     struct gp_framework framework;
     struct gp_framework heaps; /* of sub-allocators that describe themselves (heap.c) */
+    int64_t x_unmapped; /* bytes of handles of cuMemCreate beyond their mappings: in sites, not in allocated_bytes */
     uint64_t x_ooms;
     uint64_t x_counts[GP_FEED_COUNTS];
     int64_t x_split_limit; /* max_split_size; -1: no limit */

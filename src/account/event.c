@@ -8,10 +8,32 @@
 #include "site/site.h"
 #include <string.h>
 
+/* Whether the event moves memory that sites sum. A handle of cuMemCreate is a segment, and a framework's
+ * or cache's segment is linear memory, whose blocks have sites. */
+static bool event_is_summed(const struct gp_wire_event *event)
+{
+    bool block = event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE;
+    bool handle = event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE;
+    return (block && gp_gauge_parts(event->kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED)) ||
+           (handle && event->kind == GP_KIND_VMM);
+}
+
+static GP_COLD void event_plain(const struct gp_wire_event *event)
+{
+    if (!event_is_summed(event))
+        return;
+    if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
+        gp_site_plain_alloc(event->device, event->bytes);
+    else
+        gp_site_plain_free(event->device, event->bytes);
+}
+
 /* This is the only place that reports allocations and frees to the call sites. */
 static void event_site(const struct gp_wire_event *event)
 {
-    if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
+    if (!event->site)
+        event_plain(event);
+    else if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
         gp_site_alloc(event->site, event->bytes);
     else if (event->type == GP_EVENT_FREE || event->type == GP_EVENT_SEGMENT_FREE)
         gp_site_free(event->site, event->bytes);
@@ -28,7 +50,7 @@ void gp_event_write(struct gp_wire_event *event)
     bool armed = __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
     if (GP_UNLIKELY(armed))
         gp_accounts.setup.coming(event->time_ns);
-    if (GP_UNLIKELY(event->site))
+    if (GP_UNLIKELY(event->site || gp_site_is_partial()))
         event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* the ring counts drops */
     me->chunk_turn = cursor.turn;

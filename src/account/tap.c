@@ -166,6 +166,13 @@ static void tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_va
         out[stat] = tap_value(&gauges[tap_gauges[stat]]);
 }
 
+int64_t gp_tap_site_bytes(unsigned index, const struct gp_wire_device *device)
+{
+    const struct gp_account *account = tap_account(index);
+    return device->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current +
+           (account ? __atomic_load_n(&account->x_unmapped, __ATOMIC_RELAXED) : 0);
+}
+
 bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out)
 {
     struct gp_gauge_value before[GP_GAUGES_MAX], after[GP_GAUGES_MAX];
@@ -190,7 +197,7 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     } else {
         gp_counter_reset_peaks(account->counter, mask, before, after);
         gp_counter_reset_peaks(account->owners, gp_gauge_owner_mask(what), NULL, NULL);
-        if (what != GP_RESET_RESERVED && gp_site_on())
+        if (what != GP_RESET_RESERVED && (gp_site_on() || gp_site_is_partial()))
             gp_site_reset((int)index);
     }
     gp_polled_fold(account, before);

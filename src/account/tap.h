@@ -16,6 +16,10 @@ bool gp_tap_known(unsigned index);
 /* Reads one device at one instant. False: the index was never used. */
 bool gp_tap_device(unsigned index, struct gp_wire_device *out);
 
+/* What the summed call sites of a device hold, given its numbers: allocated bytes, and the parts of
+ * cuMemCreate handles that are not mapped. */
+int64_t gp_tap_site_bytes(unsigned index, const struct gp_wire_device *device);
+
 /* what: GP_RESET_*. Fills before/after of the `all` pools. False: the index was never used. */
 bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out);
 

@@ -42,6 +42,13 @@ struct gp_vmm_change {
     int64_t imported; /* bytes by which an imported handle grew or shrank */
 };
 
+static void vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account && op != GP_TAKEN)
+        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB || op == GP_TAKE ? -bytes : bytes, __ATOMIC_RELAXED);
+}
+
 /* Both return the time of the change, as gp_account_move. */
 static uint64_t vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
 {
@@ -61,7 +68,8 @@ static uint64_t vmm_move_share(const struct gp_vmm_change *change, enum gp_count
     if (handle->kind == GP_KIND_IMPORTED) {
         move.parts = GP_PART_KIND;
         move.bytes = change->imported;
-    }
+    } else
+        vmm_count_unmapped(handle->device, op, -change->share);
     return gp_account_move(handle->device, op, &move);
 }
 
@@ -71,6 +79,8 @@ static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counte
         return 0; /* imported or multicast: owns nothing here */
     struct gp_move move = gp_account_block_move(handle);
     uint64_t time_ns = gp_account_move(handle->device, op, &move);
+    if (!handle->segment)
+        vmm_count_unmapped(handle->device, op, move.bytes);
     if (handle->segment)
         gp_framework_segment(handle, op);
     return time_ns;

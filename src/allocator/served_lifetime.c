@@ -6,7 +6,6 @@
 #include "allocator/served.h"
 #include "base/log.h"
 #include "cache/policy.h"
-#include "site/site.h"
 
 static struct gp_policy served_policy;
 static uint64_t served_limit_bytes;
@@ -94,7 +93,6 @@ static GP_COLD struct gp_cache *served_make(struct gp_served_context *served)
         .policy = &served_policy,
         .gauges = gp_feed_cache_gauges(served->device),
         .limit_bytes = served_limit_bytes,
-        .tags = gp_site_on(),
         .times = true,
         .listener = served,
         .listen = served_listen,

@@ -53,7 +53,6 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->limit_bytes = setup->limit_bytes;
     cache->listener = setup->listener;
     cache->listen = setup->listen;
-    cache->tags = setup->tags;
     cache->times = setup->times;
     cache->grow = (struct gp_lock)GP_LOCK_INIT(GP_RANK_GROW);
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);

@@ -104,9 +104,6 @@ struct gp_cache_setup {
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
-    /* blocks keep the tag of their request and the time of its grant, at the cost of one more cache line per
-     * allocation and free */
-    bool tags;
     /* grants and events have the time at which the gauges changed (base/clock.h): sorted by it, they
      * add up to the statistics and their peaks */
     bool times;
@@ -141,7 +138,7 @@ struct gp_request {
     uint64_t pool;  /* 0, or a private pool (below) */
     unsigned shard; /* the caller's counter shard: gp_thread.number */
     unsigned flags;
-    uint64_t tag; /* the caller's data; kept if the cache has tags */
+    uint64_t tag; /* the caller's data; kept from the first request on that has a tag */
 };
 
 struct gp_grant {
@@ -149,7 +146,7 @@ struct gp_grant {
     uint64_t bytes; /* of the block: >= the request, rounded by the policy */
     uint64_t requested_bytes;
     uint64_t stream;
-    uint64_t tag;     /* the request's; 0 without tags */
+    uint64_t tag;     /* the request's */
     uint64_t time_ns; /* when the gauges changed, so between the events of its segment; 0: no times */
 };
 

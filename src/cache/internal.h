@@ -63,7 +63,7 @@ struct gp_block {
     uint32_t priority; /* of the treap */
     bool oversize;
     bool unordered;        /* was freed with GP_FREE_UNORDERED */
-    uint64_t tag, time_ns; /* of a live block: the request's and the grant's; only if the cache has tags */
+    uint64_t tag, time_ns; /* of a live block: the request's and the grant's; 0 until a request has a tag */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
 
@@ -380,23 +380,29 @@ static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_typ
 }
 
 /* Call it after the block's word shows that the caller owns the block. */
-static inline void gp_block_tag(const struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
+static inline void gp_block_tag(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
 {
-    if (GP_UNLIKELY(cache->tags)) {
-        __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */
-        __atomic_store_n(&block->time_ns, 0, __ATOMIC_RELAXED);
-    }
+    bool tags = __atomic_load_n(&cache->tags, __ATOMIC_RELAXED);
+    if (GP_LIKELY(!tags && !request->tag))
+        return;
+    /* From the first tag on every request writes its own. Whoever owns this block later took it over
+     * from us, so it sees the flag. */
+    if (!tags)
+        __atomic_store_n(&cache->tags, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */
+    __atomic_store_n(&block->time_ns, 0, __ATOMIC_RELAXED);
 }
 
 static inline void gp_block_begun(const struct gp_cache *cache, struct gp_block *block, uint64_t time_ns)
 {
-    if (GP_UNLIKELY(cache->tags))
+    if (GP_UNLIKELY(__atomic_load_n(&cache->tags, __ATOMIC_RELAXED)))
         __atomic_store_n(&block->time_ns, time_ns, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t gp_block_tag_of(const struct gp_cache *cache, const struct gp_block *block)
 {
-    return GP_UNLIKELY(cache->tags) ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED) : 0;
+    return GP_UNLIKELY(__atomic_load_n(&cache->tags, __ATOMIC_RELAXED)) ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED)
+                                                                        : 0;
 }
 
 static inline void gp_cache_called(struct gp_cache *cache)

@@ -105,11 +105,36 @@ static void inject_poller(void)
         gp_log(GP_LOG_WARN, "no poll thread: %s: pools and graphs stay unknown", strerror(-error));
 }
 
+/* A viewer switches stacks while the program runs; on the drain thread. */
+static int inject_switch(uint32_t modes, uint32_t *before)
+{
+    bool shown = session_mine.header->sites_offset != 0;
+    *before = gp_site_modes;
+    if (modes & ~(GP_SITES_NATIVE | GP_SITES_PYTHON))
+        return -EINVAL;
+    if (!gp_session_sourced())
+        return -ENODATA; /* there are no events, so there would be no stacks */
+    if (!shown && !modes)
+        return 0;
+    void *sites = gp_session_sites(&session_mine);
+    if (!sites)
+        return -ENOSPC;
+    int error = gp_site_switch(sites, session_mine.sites_bytes, modes);
+    if (!error && !shown)
+        gp_session_show_sites(&session_mine);
+    return error;
+}
+
 /* After the source: a viewer may ask for the subscriber to be given up. */
 static void inject_drain(void)
 {
-    const struct gp_session_hooks hooks = {gp_poll_now, gp_poll_driver_version, gp_cupti_yield, gp_feed_event,
-                                           gp_cupti_gone};
+    const struct gp_session_hooks hooks = {.poll_now = gp_poll_now,
+                                           .driver_version = gp_poll_driver_version,
+                                           .yield = gp_cupti_yield,
+                                           .event = gp_feed_event,
+                                           .gone = gp_cupti_gone,
+                                           .stacks = inject_switch,
+                                           .settle = gp_site_settle};
     struct gp_wire_header *header = session_mine.header;
     int error = gp_drain_start(&session_mine, &hooks);
     if (!error)
@@ -173,7 +198,9 @@ static void inject_sites(uint32_t modes)
 {
     struct gp_wire_header *header = session_mine.header;
     gp_site_explain_to(header->stacks_detail, sizeof(header->stacks_detail));
-    int error = modes ? gp_site_start(session_mine.sites, header->sites_bytes, modes) : 0;
+    int error = modes ? gp_site_start(session_mine.sites, session_mine.sites_bytes, modes) : 0;
+    if (!error && modes)
+        gp_session_show_sites(&session_mine);
     if (!error)
         return;
     gp_log(GP_LOG_WARN, "no stacks: %s", strerror(-error));
@@ -255,7 +282,7 @@ static void inject_start(void)
         return;
     }
     uint32_t stacks = inject_stacks(&options);
-    struct gp_session_size size = {.sites_bytes = stacks ? gp_site_bytes() : 0, .wide = options.record};
+    struct gp_session_size size = {.sites_bytes = gp_site_bytes(), .sites = stacks, .wide = options.record};
     error = gp_session_open(&session_mine, &size);
     if (error) {
         inject_trouble("no session", error);

@@ -42,6 +42,7 @@ struct gp_recorder {
     uint64_t lost[GP_LOSTS];
     uint64_t oom_count;
     uint32_t sites, frames, strings; /* written */
+    bool named_none;                 /* row 0 was written with its name */
     uint32_t named_site;             /* highest site that an event named */
     uint32_t source, driver_version; /* as last written */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
@@ -174,12 +175,26 @@ static bool recorder_inside(uint64_t offset, uint64_t rows, uint64_t row_bytes, 
     return offset % 8 == 0 && offset <= bytes && rows <= (bytes - offset) / row_bytes;
 }
 
+/* Stacks may be switched on while the recording runs: the tables come then. */
+static void recorder_find_tables(struct gp_recorder *r)
+{
+    struct gp_wire_header *header = &r->setup.header;
+    const size_t at = offsetof(struct gp_wire_header, sites_offset);
+    uint64_t now[2]; /* the offset and the bytes */
+    if (header->sites_offset || recorder_copy(r, now, sizeof(now), at) != 0 || !now[0] || now[0] % 8 != 0 ||
+        now[0] > header->total_bytes || now[1] > header->total_bytes - now[0])
+        return;
+    header->sites_offset = now[0];
+    header->sites_bytes = now[1];
+}
+
 /* Reads the tables' head. The count of rows is copied first: everything that those rows name is
  * then covered by the counts of the second copy. */
 static bool recorder_tables(struct gp_recorder *r, struct gp_wire_sites *sites)
 {
     const struct gp_wire_header *header = &r->setup.header;
     struct gp_wire_sites first;
+    recorder_find_tables(r);
     if (!header->sites_offset || header->sites_bytes < sizeof(*sites) ||
         recorder_copy(r, &first, sizeof(first), header->sites_offset) != 0 ||
         recorder_copy(r, sites, sizeof(*sites), header->sites_offset) != 0)
@@ -285,12 +300,27 @@ static uint32_t recorder_site_rows(struct gp_recorder *r, const struct gp_wire_s
     return copied ? count : 0;
 }
 
+/* Row 0 gets its name when stacks are switched, which may be after it was written. */
+static void recorder_name_none(struct gp_recorder *r, const struct gp_wire_sites *sites)
+{
+    struct gp_wire_site none;
+    if (r->named_none ||
+        recorder_copy(r, &none, sizeof(none), r->setup.header.sites_offset + sites->rows_offset) != 0 ||
+        !none.frame_count || none.first_frame >= r->frames)
+        return;
+    struct gp_pack *pack = gp_file_pack(r->file);
+    gp_block_first(pack, 0);
+    gp_block_site(pack, &none);
+    r->named_none = gp_file_block(r->file, GP_BLOCK_SITES, 1, false) == 0;
+}
+
 /* Writes the new rows of the tables; a block that could not be written is tried again next time. */
 static void recorder_sites(struct gp_recorder *r)
 {
     struct gp_wire_sites sites;
     if (!recorder_tables(r, &sites) || !recorder_strings(r, &sites) || !recorder_frames(r, &sites))
         return;
+    recorder_name_none(r, &sites);
     while (r->sites < sites.rows) {
         uint32_t count = recorder_site_rows(r, &sites, r->sites);
         struct gp_pack *pack = gp_file_pack(r->file);

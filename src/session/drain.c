@@ -113,6 +113,9 @@ static int answer(struct gp_wire_slot *slot)
         else
             result = -EOPNOTSUPP;
         break;
+    case GP_COMMAND_STACKS:
+        result = hooks_of_session.stacks ? hooks_of_session.stacks(what, &slot->what) : -EOPNOTSUPP;
+        break;
     case GP_COMMAND_EXTENTS:
         result = answer_pieces(slot);
         break;

@@ -79,6 +79,9 @@ void gp_session_publish(void)
         if (!gp_tap_device(i, &device))
             continue;
         session->devices[i] = device;
+        if (publish_hooks.settle)
+            publish_hooks.settle(i, gp_tap_site_bytes(i, &device),
+                                 device.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current);
         gp_tap_owners(i, owners->values[i]);
         if (i < GP_WIRE_GPUS)
             gp_tap_framework(i, &owners->frameworks[i], &owners->heaps[i]);

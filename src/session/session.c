@@ -52,7 +52,6 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
         .chunk_count = size->wide ? GP_SESSION_CHUNKS_WIDE : GP_SESSION_CHUNKS,
-        .sites_bytes = page_up(size->sites_bytes),
     };
     header.devices_offset = GP_PAGE;
     header.scopes_offset = page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
@@ -63,8 +62,6 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.mailbox_offset = page_up(header.cupti_offset + header.cupti_bytes);
     header.ring_offset = page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
-    header.sites_offset = header.sites_bytes ? header.total_bytes : 0;
-    header.total_bytes += header.sites_bytes;
     return header;
 }
 
@@ -89,19 +86,56 @@ static int session_file(uint64_t bytes)
     return fd;
 }
 
+/* Creates the file and maps it.  The last `reserved` bytes cannot be accessed yet, so that even mlockall
+ * gives them no memory.  The descriptor, or -errno. */
+static int session_map(char **base, uint64_t bytes, uint64_t reserved)
+{
+    int fd = session_file(bytes);
+    if (fd < 0)
+        return fd;
+    *base = mmap(NULL, bytes, reserved ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (*base != MAP_FAILED && (!reserved || mprotect(*base, bytes - reserved, PROT_READ | PROT_WRITE) == 0))
+        return fd;
+    int error = errno;
+    if (*base != MAP_FAILED)
+        munmap(*base, bytes);
+    close(fd);
+    return -error;
+}
+
+void *gp_session_sites(struct gp_session *session)
+{
+    char *base = (char *)session->header;
+    if (!session->sites)
+        return NULL;
+    /* From the base on: a page of the machine may be larger than ours, but the base is aligned. */
+    uint64_t bytes = (uint64_t)((char *)session->sites - base) + session->sites_bytes;
+    return mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? session->sites : NULL;
+}
+
+void gp_session_show_sites(struct gp_session *session)
+{
+    struct gp_wire_header *header = session->header;
+    header->sites_bytes = session->sites_bytes;
+    /* Release: the tables, which a viewer copies through the kernel, and their size. */
+    __atomic_store_n(&header->sites_offset, (uint64_t)((char *)session->sites - (char *)header), __ATOMIC_RELEASE);
+}
+
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size)
 {
     struct gp_wire_header header = session_layout(size);
     struct stat status = {0};
-    int fd = session_file(header.total_bytes);
+    uint64_t rest = header.total_bytes, sites_bytes = page_up(size->sites_bytes);
+    char *base;
+    header.total_bytes += sites_bytes;
+    int fd = session_map(&base, header.total_bytes, size->sites ? 0 : sites_bytes);
+    if (fd < 0 && sites_bytes && !size->sites) { /* limits of memory or of file sizes */
+        header.total_bytes = rest;
+        sites_bytes = 0;
+        fd = session_map(&base, rest, 0);
+    }
     if (fd < 0)
         return fd;
-    char *base = mmap(NULL, header.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        int error = errno;
-        close(fd);
-        return -error;
-    }
     /* A child must not write the parent's numbers.  gp_life_on() prevents it; this makes sure. */
     madvise(base, header.total_bytes, MADV_DONTFORK);
     fstat(fd, &status);
@@ -122,7 +156,8 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,
-        .sites = header.sites_bytes ? base + header.sites_offset : NULL,
+        .sites = sites_bytes ? base + rest : NULL,
+        .sites_bytes = sites_bytes,
         .fd = fd,
         .inode = (uint64_t)status.st_ino,
         .device = (uint64_t)status.st_dev,

@@ -20,8 +20,9 @@ struct gp_session {
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
-    void *sites; /* NULL none */
-    int fd;      /* the program may close it: after the start it is only compared, to see whether it is still ours */
+    void *sites; /* reserved for the call-site tables: see gp_session_sites; NULL: no room */
+    uint64_t sites_bytes;
+    int fd; /* the program may close it: after the start it is only compared, to see whether it is still ours */
     uint64_t inode, device;
 };
 
@@ -32,16 +33,26 @@ struct gp_session_hooks {
     bool (*yield)(void);                                           /* give up the subscriber; false: there is none */
     void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
     bool (*gone)(void);                                            /* the source makes no events any more */
+    /* Changes which stacks are taken (GP_SITES_*): 0 or -errno.  before: what they were. */
+    int (*stacks)(uint32_t modes, uint32_t *before);
+    /* What all call sites of the device hold: bytes, and blocks. */
+    void (*settle)(unsigned index, int64_t bytes, int64_t count);
 };
 
 struct gp_session_size {
-    uint64_t sites_bytes; /* room for the call-site tables (site/site.h); 0 none */
+    uint64_t sites_bytes; /* of the call-site tables (site/site.h) */
+    bool sites;           /* they are needed now; otherwise the room is reserved if that is possible */
     bool wide;            /* a large ring, for a recorder */
 };
 
 /* Creates, sizes, seals and maps the memfd, and fills the header.  0 or -errno; an error leaves
  * nothing allocated. */
 int gp_session_open(struct gp_session *session, const struct gp_session_size *size);
+
+/* Makes the reserved room usable. NULL: there is none. Our own threads. */
+void *gp_session_sites(struct gp_session *session);
+/* Shows the tables to viewers. */
+void gp_session_show_sites(struct gp_session *session);
 
 /* ---- publish.c: from here on, after gp_drain_start, whether or not its thread could be had ----------------------- */
 

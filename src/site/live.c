@@ -35,7 +35,8 @@ void gp_live_start(struct gp_wire_sites *sites, struct gp_wire_site *memory, uin
 {
     head = sites;
     rows = memory;
-    row_limit = limit;
+    /* [limit.R] release: both; pairs with [limit.A]. */
+    __atomic_store_n(&row_limit, limit, __ATOMIC_RELEASE);
 }
 
 static void gate_take(struct gate *gate)
@@ -95,10 +96,20 @@ static void move(struct gp_wire_site *site, struct gp_wire_site_device *device, 
  * sites are off every id is 0, and row_limit is 0. */
 static struct gp_wire_site *site_of(uint32_t id, unsigned *device)
 {
-    if (id == 0 || id >= row_limit)
+    /* [limit.A] acquire: the tables; pairs with [limit.R]. */
+    if (id == 0 || id >= __atomic_load_n(&row_limit, __ATOMIC_ACQUIRE))
         return NULL;
     *device = __atomic_load_n(&rows[id].device, __ATOMIC_RELAXED);
     return *device < GP_WIRE_DEVICES ? &rows[id] : NULL;
+}
+
+static void peak_check(struct gp_wire_site_device *device, uint64_t now)
+{
+    if (device->live_bytes <= device->peak_bytes)
+        return;
+    show(&device->peak_bytes, device->live_bytes);
+    show_seq(&device->peak_ns, now ? now : gp_clock_ns());
+    show_seq(&device->peak_seq, device->peak_seq + 1); /* [live.R3] pairs with [live.A3] */
 }
 
 void gp_site_alloc(uint32_t id, uint64_t bytes)
@@ -122,11 +133,7 @@ void gp_site_alloc(uint32_t id, uint64_t bytes)
 #endif
     show(&site->allocated_bytes, site->allocated_bytes + n);
     show(&site->calls, site->calls + 1);
-    if (device->live_bytes > device->peak_bytes) {
-        show(&device->peak_bytes, device->live_bytes);
-        show_seq(&device->peak_ns, now ? now : gp_clock_ns());
-        show_seq(&device->peak_seq, device->peak_seq + 1); /* [live.R3] pairs with [live.A3] */
-    }
+    peak_check(device, now);
     gate_give(&gates[index]);
 }
 
@@ -138,6 +145,34 @@ void gp_site_free(uint32_t id, uint64_t bytes)
         return;
     gate_take(&gates[index]);
     move(site, &head->devices[index], -(int64_t)bytes, -1);
+    gate_give(&gates[index]);
+}
+
+/* How many blocks the sites of a device hold. Other threads change it meanwhile. */
+static int64_t count_blocks(unsigned index)
+{
+    int64_t blocks = 0;
+    uint32_t count = __atomic_load_n(&head->rows, __ATOMIC_ACQUIRE); /* [site.A] acquire: the rows below count */
+    for (uint32_t id = 1; id < count && id < row_limit; id++)
+        if (rows[id].device == index && rows[id].summed)
+            blocks += __atomic_load_n(&rows[id].live_count, __ATOMIC_RELAXED);
+    return blocks;
+}
+
+void gp_live_settle(uint32_t id, int64_t bytes, int64_t count, bool counts)
+{
+    unsigned index;
+    struct gp_wire_site *site = site_of(id, &index);
+    if (!site)
+        return;
+    struct gp_wire_site_device *device = &head->devices[index];
+    int64_t blocks = counts ? count - count_blocks(index) : 0;
+    gate_take(&gates[index]);
+    int64_t more = bytes - device->live_bytes;
+    if (more || blocks) {
+        move(site, device, more, blocks);
+        peak_check(device, 0);
+    }
     gate_give(&gates[index]);
 }
 
@@ -162,12 +197,13 @@ static void reset_device(unsigned index, uint32_t count)
 
 void gp_site_reset(int device)
 {
-    if (row_limit == 0 || device < -1 || device >= (int)GP_WIRE_DEVICES)
+    uint32_t limit = __atomic_load_n(&row_limit, __ATOMIC_ACQUIRE); /* [limit.A] pairs with [limit.R] */
+    if (limit == 0 || device < -1 || device >= (int)GP_WIRE_DEVICES)
         return;
     /* [site.A] acquire: the rows below count are complete. A site added later starts with fresh
      * peaks. */
     uint32_t count = __atomic_load_n(&head->rows, __ATOMIC_ACQUIRE);
-    count = count < row_limit ? count : row_limit;
+    count = count < limit ? count : limit;
     for (unsigned index = 0; index < GP_WIRE_DEVICES; index++)
         if (device < 0 || device == (int)index)
             reset_device(index, count);

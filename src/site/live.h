@@ -12,4 +12,7 @@
  * limit); the caller writes the identities of the sites into the same rows. */
 void gp_live_start(struct gp_wire_sites *head, struct gp_wire_site *rows, uint32_t limit);
 
+/* Changes the site so that all summed sites of its device hold `bytes`; counts: and `count` blocks. */
+void gp_live_settle(uint32_t site, int64_t bytes, int64_t count, bool counts);
+
 #endif

@@ -29,6 +29,8 @@
 #define FRAME_LIMIT      (1u << 20)
 #define STRING_LIMIT     (1u << 22)
 #define SITE_INDEX_WORDS (2 * ROW_LIMIT)
+/* The last rows are kept for sites without frames: at most one per device, kind and `summed`. */
+#define ROW_SPARE 2048u
 
 /* When native and Python frames together are too deep, at least this many native frames are kept: a
  * CUDA call from Python passes through some 40 of them before the first of the interpreter's. */
@@ -48,9 +50,10 @@ struct key {
     bool summed;
 };
 
-uint32_t gp_site_modes;
+uint32_t gp_site_modes, gp_site_partial;
 
 static struct gp_wire_sites *head;
+static uint32_t x_before[GP_WIRE_DEVICES]; /* the site "before stacks" of each device; 0: none yet */
 static struct gp_wire_site *rows;
 static struct gp_wire_frame *frames;
 static uint64_t *x_index;               /* hash >> 32 | row */
@@ -68,42 +71,114 @@ uint64_t gp_site_bytes(void)
            STRING_LIMIT;
 }
 
-static void site_layout(void)
+static void site_layout(struct gp_wire_sites *made)
 {
-    head->row_bytes = sizeof *rows;
-    head->frame_bytes = sizeof *frames;
-    head->row_limit = ROW_LIMIT;
-    head->frame_limit = FRAME_LIMIT;
-    head->string_limit = STRING_LIMIT;
-    head->rows_offset = page_up(sizeof *head);
-    head->frames_offset = head->rows_offset + (uint64_t)ROW_LIMIT * sizeof *rows;
-    head->strings_offset = head->frames_offset + (uint64_t)FRAME_LIMIT * sizeof *frames;
-    head->rows = row_count = 1; /* unknown */
+    made->row_bytes = sizeof *rows;
+    made->frame_bytes = sizeof *frames;
+    made->row_limit = ROW_LIMIT;
+    made->frame_limit = FRAME_LIMIT;
+    made->string_limit = STRING_LIMIT;
+    made->rows_offset = page_up(sizeof *head);
+    made->frames_offset = made->rows_offset + (uint64_t)ROW_LIMIT * sizeof *rows;
+    made->strings_offset = made->frames_offset + (uint64_t)FRAME_LIMIT * sizeof *frames;
+    made->rows = row_count = 1; /* unknown */
     frame_count = 0;
 }
 
-int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
+static bool modes_valid(uint32_t modes)
 {
-    if (!modes || modes & ~(GP_SITES_NATIVE | GP_SITES_PYTHON) || bytes < gp_site_bytes())
+    return (modes & ~(GP_SITES_NATIVE | GP_SITES_PYTHON)) == 0;
+}
+
+static int site_tables(void *memory, uint64_t bytes)
+{
+    if (bytes < gp_site_bytes())
         return -EINVAL;
-    if (gp_site_modes)
-        return -EBUSY;
     x_index = mmap(NULL, SITE_INDEX_WORDS * sizeof *x_index, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (x_index == MAP_FAILED)
         return -errno;
-    head = memory;
-    site_layout();
-    rows = (struct gp_wire_site *)((char *)memory + head->rows_offset);
-    frames = (struct gp_wire_frame *)((char *)memory + head->frames_offset);
-    int rc = gp_names_start(head, (char *)memory + head->strings_offset, STRING_LIMIT);
-    if (rc == 0 && modes & GP_SITES_NATIVE)
-        rc = gp_native_start();
+    struct gp_wire_sites *made = memory;
+    site_layout(made);
+    rows = (struct gp_wire_site *)((char *)memory + made->rows_offset);
+    frames = (struct gp_wire_frame *)((char *)memory + made->frames_offset);
+    int rc = gp_names_start(made, (char *)memory + made->strings_offset, STRING_LIMIT);
+    if (rc != 0) {
+        munmap(x_index, SITE_INDEX_WORDS * sizeof *x_index);
+        return rc;
+    }
+    gp_live_start(made, rows, ROW_LIMIT);
+    head = made;
+    return 0;
+}
+
+static void modes_set(uint32_t modes)
+{
+    __atomic_store_n(&head->modes, modes, __ATOMIC_RELAXED);
+    /* [modes.R] release: the tables; pairs with [modes.A]. */
+    __atomic_store_n(&gp_site_modes, modes, __ATOMIC_RELEASE);
+}
+
+int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
+{
+    if (!modes || !modes_valid(modes))
+        return -EINVAL;
+    if (head)
+        return -EBUSY;
+    int rc = modes & GP_SITES_NATIVE ? gp_native_start() : 0;
+    if (rc == 0)
+        rc = site_tables(memory, bytes);
+    if (rc == 0)
+        modes_set(modes);
+    return rc;
+}
+
+/* The name of site 0: its only frame has the form of a Python frame, which has a name and no
+ * address. The frame precedes the row's count of frames, which a reader may see at any time. */
+static void before_name(struct gp_wire_frame *frame)
+{
+    static const char name[] = "before stacks";
+    const struct gp_python_frame named = {
+        .code = (uint64_t)(uintptr_t)name, .function = {name, sizeof name - 1}, .file = {name, 0}};
+    bool full = false;
+    gp_names_frame(&named, frame, &full);
+}
+
+/* From here on blocks without a site are counted too. */
+static void before_begin(void)
+{
+    struct gp_wire_frame frame;
+    if (gp_site_is_partial())
+        return;
+    before_name(&frame);
+    gp_lock_take(&lock);
+    if (frame_count <= FRAME_LIMIT - GP_SITE_FRAMES) {
+        uint32_t first = frame_count;
+        frames[first] = frame;
+        __atomic_store_n(&head->frames, frame_count = first + 1, __ATOMIC_RELEASE); /* [site.R] pairs with [site.A] */
+        rows[0].first_frame = first;
+        __atomic_store_n(&rows[0].frame_count, 1, __ATOMIC_RELEASE);
+    }
+    gp_lock_give(&lock);
+    /* [partial.R] release: the tables; pairs with [partial.A]. */
+    __atomic_store_n(&gp_site_partial, 1, __ATOMIC_RELEASE);
+}
+
+int gp_site_switch(void *memory, uint64_t bytes, uint32_t modes)
+{
+    if (!modes_valid(modes))
+        return -EINVAL;
+    if (modes == gp_site_modes)
+        return 0;
+    int rc = modes & GP_SITES_NATIVE ? gp_native_start() : 0;
+    if (rc == 0 && !head)
+        rc = site_tables(memory, bytes);
     if (rc != 0)
         return rc;
-    gp_live_start(head, rows, ROW_LIMIT);
-    head->modes = modes;
-    gp_site_modes = modes;
+    /* First, so that no thread meets a mode without it: a block that gets no site is then counted. */
+    if (!modes || !gp_site_modes)
+        before_begin();
+    modes_set(modes);
     return 0;
 }
 
@@ -217,7 +292,7 @@ static void site_write(const struct key *key, uint32_t id)
     GP_TESTPOINT("site.frames");
     /* [site.R] release: the frames and the row before the counts; pairs with [site.A]. */
     __atomic_store_n(&head->frames, frame_count = first + count, __ATOMIC_RELEASE);
-    row->first_frame = first;
+    row->first_frame = count ? first : 0;
     row->frame_count = count;
     row->kind = key->kind;
     row->device = key->device;
@@ -226,6 +301,11 @@ static void site_write(const struct key *key, uint32_t id)
     row->hash = key->hash;
     GP_TESTPOINT("site.row");
     __atomic_store_n(&head->rows, row_count = id + 1, __ATOMIC_RELEASE);
+}
+
+static unsigned stack_depth(const struct stack *stack)
+{
+    return stack->natives + stack->pythons;
 }
 
 static void lost(uint64_t *count)
@@ -241,9 +321,10 @@ static GP_COLD uint32_t site_add(const struct key *key)
     uint64_t *at = key_find(key, &id);
     if (id) {
         /* another thread has added it */
-    } else if (row_count == ROW_LIMIT) {
+    } else if (row_count == ROW_LIMIT || (row_count >= ROW_LIMIT - ROW_SPARE && stack_depth(key->stack))) {
         lost(&head->lost_rows);
-    } else if (frame_count > FRAME_LIMIT - GP_SITE_FRAMES) { /* key_is relies on room for the deepest stack */
+    } else if (frame_count > FRAME_LIMIT - GP_SITE_FRAMES &&
+               stack_depth(key->stack)) { /* key_is relies on room for the deepest stack */
         lost(&head->lost_frames);
     } else {
         id = row_count;
@@ -263,20 +344,78 @@ static uint32_t site_of(struct key *key)
     return GP_LIKELY(id) ? id : site_add(key);
 }
 
+/* A stack that cannot be read or stored has the site without frames, whose name is "[unknown]". */
+static GP_COLD uint32_t site_nameless(struct key *key, struct stack *stack)
+{
+    stack->natives = stack->pythons = 0;
+    stack->truncated = false;
+    return site_of(key);
+}
+
 uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
 {
     struct stack stack;
     struct key key = {.stack = &stack, .device = (uint8_t)device, .kind = (uint8_t)kind, .summed = summed};
-    if (!gp_site_on() || device < 0 || device >= (int)GP_WIRE_DEVICES || kind <= GP_KIND_NONE || kind >= GP_KINDS)
+    /* [modes.A] acquire: the tables; pairs with [modes.R]. */
+    uint32_t modes = __atomic_load_n(&gp_site_modes, __ATOMIC_ACQUIRE), id;
+    if (!modes || device < 0 || device >= (int)GP_WIRE_DEVICES || kind <= GP_KIND_NONE || kind >= GP_KINDS)
         return 0;
     stack.natives = stack.pythons = 0;
     stack.truncated = stack.poor = false;
-    if (gp_site_modes & GP_SITES_PYTHON)
-        stack_python(&stack, gp_site_modes & GP_SITES_NATIVE);
+    if (modes & GP_SITES_PYTHON)
+        stack_python(&stack, modes & GP_SITES_NATIVE);
     else
         stack_native(&stack, GP_SITE_FRAMES);
     lost(&head->captures);
     if (GP_UNLIKELY(stack.poor))
         lost(&head->lost_strings);
-    return stack.natives + stack.pythons ? site_of(&key) : 0;
+    id = stack_depth(&stack) ? site_of(&key) : 0;
+    return GP_LIKELY(id) ? id : site_nameless(&key, &stack);
+}
+
+/* ---- memory without a site --------------------------------------------------------------------------------------- */
+
+static uint32_t before_site(unsigned device)
+{
+    /* [before.A] acquire: the row; pairs with [before.R]. */
+    return device < GP_WIRE_DEVICES ? __atomic_load_n(&x_before[device], __ATOMIC_ACQUIRE) : 0;
+}
+
+void gp_site_plain_alloc(unsigned device, uint64_t bytes)
+{
+#ifdef GP_SITE_MUTANT_INSIDE
+    if (gp_site_on())
+        return;
+#endif
+    gp_site_alloc(before_site(device), bytes);
+}
+
+void gp_site_plain_free(unsigned device, uint64_t bytes)
+{
+    gp_site_free(before_site(device), bytes);
+}
+
+static GP_COLD uint32_t before_make(unsigned device)
+{
+    struct stack stack = {.pythons = 1};
+    struct key key = {.stack = &stack, .device = (uint8_t)device, .kind = GP_KIND_NONE, .summed = true};
+    before_name(&stack.python[0]);
+    return site_of(&key);
+}
+
+void gp_site_settle(unsigned device, int64_t bytes, int64_t count)
+{
+    if (!gp_site_is_partial() || device >= GP_WIRE_DEVICES)
+        return;
+    uint32_t id = before_site(device);
+    if (!id) {
+        if (bytes == 0)
+            return;
+        id = before_make(device);
+        gp_live_settle(id, bytes, count, true);
+        /* [before.R] release: the row; pairs with [before.A]. */
+        __atomic_store_n(&x_before[device], id, __ATOMIC_RELEASE);
+        return;
+    }
+    gp_live_settle(id, bytes, count, false);
 }

@@ -4,6 +4,7 @@
 #include <collect/peer.h>
 #include <lib/full.h>
 #include <lib/session.h>
+#include <session/session.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -379,4 +382,46 @@ Test(session, live_mutator, .timeout = 300)
     if (reads >= 100000)
         cr_assert_gt(refused + damaged, 0, "the mutator must have been seen at least once");
     gp_test_session_free(&s);
+}
+
+/* ---- the room for call sites ------------------------------------------------------------------------------------- */
+
+enum { ROOM = 28 << 20 };
+
+static int64_t file_pages(const struct gp_session *session)
+{
+    struct stat status;
+    cr_assert_eq(fstat(session->fd, &status), 0);
+    return status.st_blocks / 8;
+}
+
+Test(sites_room, costs_nothing_until_it_is_used)
+{
+    const struct gp_session_size size = {.sites_bytes = ROOM};
+    struct gp_session session;
+    cr_assert_eq(gp_session_open(&session, &size), 0);
+    cr_assert(session.sites && session.sites_bytes == ROOM);
+    cr_assert(session.header->sites_offset == 0 && session.header->sites_bytes == 0, "stacks are off");
+    cr_assert_lt(file_pages(&session), 16);
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    cr_assert(write(ends[1], session.sites, 1) == -1 && errno == EFAULT, "not accessible");
+    cr_assert_eq(gp_session_sites(&session), session.sites);
+    ((volatile char *)session.sites)[ROOM - 1] = 1;
+    cr_assert_lt(file_pages(&session), 16);
+    gp_session_show_sites(&session);
+    cr_assert_eq((char *)session.header + session.header->sites_offset, (char *)session.sites);
+    cr_assert_eq(session.header->sites_offset + session.header->sites_bytes, session.header->total_bytes);
+}
+
+Test(sites_room, a_limit_leaves_a_session_without_it)
+{
+    struct gp_session_size size = {.sites_bytes = ROOM};
+    struct gp_session session = {0};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){8 << 20, 8 << 20}), 0);
+    cr_assert_eq(gp_session_open(&session, &size), 0);
+    cr_assert(!session.sites && !gp_session_sites(&session));
+    cr_assert_lt(session.header->total_bytes, 8u << 20);
+    size.sites = true;
+    cr_assert_eq(gp_session_open(&session, &size), -EFBIG, "they were asked for");
 }

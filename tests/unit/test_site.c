@@ -291,7 +291,8 @@ static uint64_t ask_many(unsigned depth, uint32_t ways_each, int devices)
         uint32_t got = ways(depth, which % ways_each, (int)(which / ways_each) % devices);
         cr_assert(many[which] == 0 || got + 1 == many[which], "stack %u", which);
         many[which] = got + 1;
-        none += got == 0;
+        cr_assert_neq(got, 0);
+        none += rows[got].frame_count == 0;
     }
     cr_assert(none > 0, "no table was filled");
     cr_assert_eq(none, head->lost_rows + head->lost_frames);
@@ -310,6 +311,94 @@ Test(site, full_frames, .timeout = 120)
     start();
     ask_many(8, 65536, 1);
     cr_assert(head->lost_frames > 0 && head->lost_rows == 0);
+}
+
+/* What the sites of a device hold, summed over the rows. */
+static int64_t sum_of(unsigned device)
+{
+    int64_t sum = 0;
+    for (uint32_t id = 1; id < head->rows; id++)
+        sum += rows[id].device == device && rows[id].summed ? rows[id].live_bytes : 0;
+    cr_assert_eq(sum, head->devices[device].live_bytes);
+    return sum;
+}
+
+static uint32_t before_of(unsigned device)
+{
+    for (uint32_t id = 1; id < head->rows; id++)
+        if (rows[id].device == device && rows[id].kind == GP_KIND_NONE)
+            return id;
+    return 0;
+}
+
+static const char *name_of(uint32_t id)
+{
+    const struct gp_wire_frame *frame = &frames[rows[id].first_frame];
+    cr_assert(rows[id].frame_count == 1 && frame->type == GP_FRAME_PYTHON && frame->file == 0 && frame->line == 0);
+    return (const char *)head + head->strings_offset + frame->function;
+}
+
+static void tables_late(uint32_t modes)
+{
+    uint64_t bytes = gp_site_bytes();
+    head = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_site_switch(head, bytes, modes), 0);
+    rows = (struct gp_wire_site *)((char *)head + head->rows_offset);
+    frames = (struct gp_wire_frame *)((char *)head + head->frames_offset);
+}
+
+Test(site, on_late_what_was_there_is_before_stacks)
+{
+    gp_site_settle(3, 1000, 2); /* off: without effect */
+    cr_assert_not(gp_site_is_partial());
+    tables_late(GP_SITES_NATIVE);
+    cr_assert(gp_site_on() && gp_site_is_partial());
+    cr_assert_eq(head->modes, GP_SITES_NATIVE);
+    cr_assert_str_eq(name_of(0), "before stacks");
+    gp_site_plain_free(3, 400); /* before the first correction: not known yet */
+    gp_site_settle(3, 600, 1);
+    uint32_t before = before_of(3), a = ask(3, GP_KIND_LINEAR);
+    cr_assert_neq(before, 0);
+    cr_assert_eq(before_of(2), 0);
+    cr_assert_str_eq(name_of(before), "before stacks");
+    cr_assert(rows[before].live_bytes == 600 && rows[before].live_count == 1 && sum_of(3) == 600);
+    gp_site_alloc(a, 50);
+    gp_site_settle(3, 650, 2);
+    cr_assert(rows[before].live_bytes == 600 && rows[a].live_bytes == 50 && sum_of(3) == 650);
+    cr_assert(at_peak(before) == 600 && at_peak(a) == 50 && head->devices[3].peak_bytes == 650);
+    gp_site_plain_free(3, 600);
+    cr_assert(rows[before].live_bytes == 0 && rows[before].live_count == 0 && sum_of(3) == 50);
+    cr_assert(at_peak(before) == 600 && head->devices[3].peak_bytes == 650);
+}
+
+Test(site, off_and_on_again)
+{
+    start();
+    uint32_t a = ask(1, GP_KIND_LINEAR);
+    gp_site_alloc(a, 100);
+    cr_assert_eq(gp_site_switch(head, gp_site_bytes(), GP_SITES_NATIVE | GP_SITES_PYTHON), 0);
+    cr_assert_not(gp_site_is_partial(), "every block has a site");
+    cr_assert_eq(rows[0].frame_count, 0);
+    cr_assert_eq(gp_site_switch(NULL, 0, 8), -EINVAL);
+    for (int64_t turn = 1; turn <= 3; turn++) {
+        cr_assert_eq(gp_site_switch(NULL, 0, 0), 0);
+        cr_assert(!gp_site_on() && head->modes == 0);
+        cr_assert_str_eq(name_of(0), "before stacks");
+        cr_assert_eq(ask(1, GP_KIND_LINEAR), 0);
+        gp_site_plain_alloc(1, 7);
+        gp_site_settle(1, 100 + 7 * turn, 1 + turn);
+        cr_assert(rows[before_of(1)].live_bytes == 7 * turn && rows[before_of(1)].live_count == turn);
+        gp_site_free(a, 100); /* it has its site, although stacks are off */
+        cr_assert(rows[a].live_bytes == 0 && sum_of(1) == 7 * turn);
+        gp_site_reset(1);
+        cr_assert_eq(head->devices[1].peak_bytes, 7 * turn);
+        cr_assert_eq(gp_site_switch(NULL, 0, GP_SITES_NATIVE), 0);
+        uint32_t again = ask(1, GP_KIND_LINEAR);
+        cr_assert(again && again != before_of(1));
+        gp_site_alloc(a, 100);
+        cr_assert_eq(sum_of(1), 100 + 7 * turn);
+    }
+    cr_assert_eq(head->rows, 4, "%u rows: none, two lines of this function, before stacks", head->rows);
 }
 
 static void *rows_main(void *argument)

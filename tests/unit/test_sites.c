@@ -187,7 +187,9 @@ Test(sites, what_makes_no_sense_is_refused)
     BAD(h->sites_bytes = total + 1);
     BAD(h->sites_bytes = 8);
     BAD(h->sites_offset = UINT64_MAX - 7);
-    BAD(h->sites_offset = 0);
+    h->sites_offset = 0;
+    cr_assert_eq(open_sites(), -ENOENT, "stacks are switched on just now");
+    h->sites_offset = offset;
     BAD(h->sites_offset = offset + 4);
     BAD(wire.head->row_bytes = 64);
     BAD(wire.head->frame_bytes = 0);
@@ -398,7 +400,7 @@ Test(site_command, prints_sites_of_a_process, .timeout = 60)
     cr_assert(strstr(r.out, "load?[31m"), "no escape of the process reaches a terminal: %s", r.out);
     expect(r, 0, "linear", NULL);
     expect(run("top --by site -n 2 -d 0.3 --sort delta/s -p %d", (int)pid), 0, "+", NULL);
-    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "--stacks=all");
+    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "gpuprof stacks native -p ");
     expect(run("top --by site --once --sort lost -p %d", (int)pid), 2, NULL, "AT-PEAK");
     expect(run("top --by site --once -p %d,%d", (int)pid, (int)plain), 2, NULL, "one process");
     expect(run("top --by site --once -p 1"), 3, NULL, "pid 1");

@@ -37,7 +37,7 @@ const struct gp_command_spec gp_command_peak = {
     .options = GP_ANALYSIS_OPTIONS("gpuprof.peak/1"),
     .examples = GP_EXAMPLES(
         {"gpuprof peak train.gpuprof", "Show which code held the memory of a recorded program at its peak."}),
-    GP_LOAD_SPEC("peak", peak_run),
+    GP_LOAD_SPEC("peak", peak_run, true),
 };
 
 const struct gp_command_spec gp_command_churn = {
@@ -50,7 +50,7 @@ const struct gp_command_spec gp_command_churn = {
     .options = GP_ANALYSIS_OPTIONS("gpuprof.churn/1"),
     .examples =
         GP_EXAMPLES({"gpuprof churn -p 1234 --duration 60", "Record a process for a minute, then show its churn."}),
-    GP_LOAD_SPEC("churn", churn_run),
+    GP_LOAD_SPEC("churn", churn_run, true),
 };
 
 const struct gp_command_spec gp_command_fragmentation = {
@@ -62,5 +62,5 @@ const struct gp_command_spec gp_command_fragmentation = {
                      "and what rounding costs. docs/analyses.md explains the numbers."),
     .options = GP_ANALYSIS_OPTIONS("gpuprof.fragmentation/1"),
     .examples = GP_EXAMPLES({"gpuprof fragmentation train.gpuprof --json", "Print the same numbers for a script."}),
-    GP_LOAD_SPEC("fragmentation", fragmentation_run),
+    GP_LOAD_SPEC("fragmentation", fragmentation_run, false),
 };

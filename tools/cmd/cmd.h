@@ -27,9 +27,9 @@ enum gp_exit {
 };
 
 extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_stat, gp_command_reset, gp_command_scope,
-    gp_command_mark, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report, gp_command_leaks,
-    gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile, gp_command_diff,
-    gp_command_export, gp_command_replay, gp_command_generate, gp_command_agent, gp_command_doctor;
+    gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
+    gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
+    gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate, gp_command_agent, gp_command_doctor;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +93,11 @@ struct gp_refusal { /* what an error number of the process means for one command
 
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
+
+/* ---- stacks.c ------------------------------------------------------------------------------------------------ */
+
+/* If the process takes no stacks: one line on stderr with the command that switches them on. */
+void gp_stacks_offer(const char *command, pid_t pid);
 
 /* ---- holders.c ----------------------------------------------------------------------------------------------- */
 

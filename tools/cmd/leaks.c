@@ -52,5 +52,5 @@ const struct gp_command_spec gp_command_leaks = {
     .examples =
         GP_EXAMPLES({"gpuprof leaks -p 1234 --duration 60", "Record a process for a minute and list what grows in it."},
                     {"gpuprof leaks test.gpuprof --error-exitcode 1", "Fail a test whose recording shows a leak."}),
-    GP_LOAD_SPEC("leaks", leaks_run),
+    GP_LOAD_SPEC("leaks", leaks_run, true),
 };

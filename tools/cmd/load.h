@@ -15,6 +15,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     const char *files[2];
     int file_count;  /* how many files the command needs */
     bool live;       /* the command takes -p */
+    bool sites;      /* its result names call sites */
     int64_t seconds; /* --duration; 0: not given */
     bool json;
     int64_t older_seconds, error_exitcode; /* -1: not given */
@@ -30,9 +31,9 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     GP_OPTION(struct gp_load_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,                                   \
               "how long to record the process (default 10)", .low = 1, .high = 1000000)
 /* The rest of the description of a command that takes a file or -p. */
-#define GP_LOAD_SPEC(_name, _run)                                                                                      \
+#define GP_LOAD_SPEC(_name, _run, _sites)                                                                              \
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT(_name), .file_count = 1, .live = true,                \
-                .older_seconds = -1, .error_exitcode = -1),                                                            \
+                .sites = _sites, .older_seconds = -1, .error_exitcode = -1),                                           \
         .operands = gp_load_operand, .check = gp_load_check, .run = _run
 
 extern const struct gp_command_option gp_load_operand[];

@@ -83,5 +83,5 @@ const struct gp_command_spec gp_command_reconcile = {
                                                   {0}},
     .examples = GP_EXAMPLES(
         {"gpuprof reconcile -p 1234", "Record a process for 10 seconds and explain its memory in nvidia-smi."}),
-    GP_LOAD_SPEC("reconcile", reconcile_run),
+    GP_LOAD_SPEC("reconcile", reconcile_run, false),
 };

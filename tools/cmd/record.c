@@ -341,6 +341,8 @@ static int record_run(void *options)
     if (rc)
         return rc;
     gp_system_free(system);
+    if (!o->quiet)
+        gp_stacks_offer("record", o->target.pids[0]);
     return record_process(&now, o->target.pids[0]);
 }
 
@@ -358,13 +360,13 @@ const struct gp_command_spec gp_command_record = {
     .summary = "write the events of a running process to a file",
     .group = GP_GROUP_RECORD,
     .usage = GP_LIST("[-p PID] -o FILE [--duration=SECS] [-q]"),
-    .about =
-        GP_LIST("Writes the memory that a running process holds now, then its memory events, until the process ends, "
-                "SECS seconds have passed, or ^C. The process never waits: events that arrive faster than they can "
-                "be written are counted as lost. To record a program from its first event, start it with 'gpuprof "
-                "run --record=FILE CMD...'.",
-                "The recording has call sites if the process runs with stacks ('gpuprof run --stacks=all', or "
-                "GPUPROF_STACKS=all). 'gpuprof report' and the analyses read it."),
+    .about = GP_LIST(
+        "Writes the memory that a running process holds now, then its memory events, until the process ends, "
+        "SECS seconds have passed, or ^C. The process never waits: events that arrive faster than they can "
+        "be written are counted as lost. To record a program from its first event, start it with 'gpuprof "
+        "run --record=FILE CMD...'.",
+        "The recording has call sites if the process takes stacks: 'gpuprof stacks' switches them on, also while "
+        "the recording runs. 'gpuprof report' and the analyses read it."),
     .options = record_options,
     .examples = GP_EXAMPLES({"gpuprof record -p 1234 -o now.gpuprof --duration 60", "Record a process for a minute."},
                             {"gpuprof report now.gpuprof", "Summarise the recording."}),

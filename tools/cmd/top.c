@@ -284,9 +284,9 @@ static int top_open_sites(struct gp_top *top)
     int err = gp_site_model_open(&top->sites, pid, problem);
     if (err == -ENOENT) {
         gp_error("top",
-                 "pid %d: it runs without stacks, so its call sites are unknown: start it with 'gpuprof run "
-                 "--stacks=all CMD...' (or native, or python), or with GPUPROF_STACKS=all in its environment",
-                 (int)pid);
+                 "pid %d: it takes no stacks, so its call sites are unknown: 'gpuprof stacks native -p %d' (or python, "
+                 "or all) switches them on",
+                 (int)pid, (int)pid);
         return GP_EXIT_FAILED;
     }
     if (err) {
@@ -369,8 +369,8 @@ const struct gp_command_spec gp_command_top = {
         "peak of a GPU or a container is not the sum of the peaks of its processes: '>=' marks the highest sum that "
         "this command has seen, or the highest peak of one process, if that is more.",
         "With '--system' the numbers cover the processes of all users, containers and GPUs, with exact peaks. Without "
-        "root, the processes of other users may appear in the sums only. '--by=site' needs a process that runs with "
-        "stacks ('gpuprof run --stacks=all', or GPUPROF_STACKS=all)."),
+        "root, the processes of other users may appear in the sums only. '--by=site' needs a process that takes "
+        "stacks: 'gpuprof stacks' switches them on."),
     .details = GP_LIST(
         "The rows of '--by=site' show the memory of each call site now, at its own peak and at the peak of the device, "
         "and how fast it changes.",

@@ -59,7 +59,7 @@ static int sites_place(struct gp_sites_reader *reader, uint64_t *room, char prob
     int rc = gp_peer_fetch(&reader->peer, &header, sizeof(header), 0);
     if (rc)
         return rc;
-    if (header.sites_offset == 0 && header.sites_bytes == 0)
+    if (header.sites_offset == 0) /* stacks were never on; the bytes come before the offset */
         return -ENOENT;
     if (header.sites_offset < sizeof(header) || header.sites_offset % 8 != 0 ||
         header.sites_bytes < sizeof(struct gp_wire_sites) || header.sites_offset > reader->peer.total_bytes ||
@@ -274,8 +274,9 @@ static int sites_row(struct gp_sites *sites, uint32_t index, const struct gp_wir
                   wire->frame_count > sites->frame_count - wire->first_frame || wire->kind >= GP_KINDS ||
                   wire->device >= GP_WIRE_DEVICES || wire->truncated > 1))
         return sites_wrong(problem, "a row is invalid", index);
-    if (index == 0) { /* the unknown site has no stack, whatever the process wrote */
-        *out = (struct gp_rec_site){0};
+    if (index == 0) { /* no numbers; a name if memory was allocated while stacks were off */
+        bool named = wire->frame_count == 1 && wire->first_frame < sites->frame_count;
+        *out = (struct gp_rec_site){.first_frame = named ? (uint32_t)wire->first_frame : 0, .frame_count = named};
         return 0;
     }
     bool current = wire->peak_seq == sites->devices[wire->device].peak_seq;
@@ -451,6 +452,25 @@ int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTE
     else
         (*out)->reader->own = true;
     return rc;
+}
+
+int gp_sites_modes(pid_t pid, uint32_t *modes, char problem[GP_PROBLEM_BYTES])
+{
+    struct gp_sites_reader reader = {0};
+    struct gp_wire_sites head;
+    uint64_t room;
+    *modes = 0;
+    problem[0] = '\0';
+    int rc = gp_peer_open_pid(&reader.peer, pid, problem);
+    if (rc)
+        return rc;
+    rc = sites_place(&reader, &room, problem);
+    if (!rc)
+        rc = sites_head(&reader, &head, room, problem);
+    if (!rc)
+        *modes = head.modes & (GP_SITES_NATIVE | GP_SITES_PYTHON);
+    gp_peer_close(&reader.peer);
+    return rc == -ENOENT ? 0 : rc;
 }
 
 void gp_sites_close(struct gp_sites *sites)

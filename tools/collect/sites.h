@@ -45,4 +45,8 @@ int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t 
 int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES]);
 void gp_sites_close(struct gp_sites *sites);
 
+/* Reads which stacks the process takes now: GP_SITES_*; 0: off. Returns as gp_sites_open, but 0 if
+ * stacks are off. */
+int gp_sites_modes(pid_t pid, uint32_t *modes, char problem[GP_PROBLEM_BYTES]);
+
 #endif

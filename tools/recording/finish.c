@@ -120,7 +120,9 @@ static bool finish_strings(struct gp_read *read)
 
 static void finish_sites(struct gp_recording *r)
 {
-    memset(&r->sites[0], 0, sizeof(r->sites[0]));
+    /* The site of memory without a stack: no numbers, but it may have a name ("before stacks"). */
+    r->sites[0] =
+        (struct gp_rec_site){.first_frame = r->sites[0].first_frame, .frame_count = r->sites[0].frame_count == 1};
     for (uint32_t i = 0; i < r->site_count; i++) {
         struct gp_rec_site *site = &r->sites[i];
         if (site->first_frame > r->frame_count || site->frame_count > r->frame_count - site->first_frame)

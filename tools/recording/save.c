@@ -121,7 +121,7 @@ static void save_sites(struct gp_save *save, enum gp_format_type type)
 {
     const struct gp_recording *r = save->recording;
     bool begin = true;
-    for (uint32_t i = 1; i < r->site_count; i++) {
+    for (uint32_t i = 0; i < r->site_count; i++) { /* the first may have a name: "before stacks" */
         const struct gp_rec_site *from = &r->sites[i];
         const struct gp_wire_site site = {.first_frame = from->first_frame,
                                           .frame_count = from->frame_count,

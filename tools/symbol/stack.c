@@ -140,13 +140,14 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
         if (frame->pc)
             continue;
         const char *function = gp_intern(&symbols->intern, symbols->source.strings + frame->function);
-        out[count++] =
-            (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
-                                   .file = gp_intern(&symbols->intern, symbols->source.strings + frame->file),
-                                   .module = "",
-                                   .line = frame->line,
-                                   .module_index = GP_REC_NONE,
-                                   .python = true};
+        const char *file = gp_intern(&symbols->intern, symbols->source.strings + frame->file);
+        /* "before stacks" has the form of a Python frame, and no place. */
+        out[count++] = (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
+                                              .file = file,
+                                              .module = "",
+                                              .line = frame->line,
+                                              .module_index = GP_REC_NONE,
+                                              .python = file[0] || frame->line};
         gp_role_set(symbols, &out[count - 1]);
     }
     return count;
@@ -200,7 +201,7 @@ static bool stack_keep(struct gp_symbols *symbols, uint32_t index)
 
 struct gp_symbol_site *gp_symbols_stack(struct gp_symbols *symbols, uint32_t site)
 {
-    if (site == 0 || site >= symbols->source.site_count)
+    if (site >= symbols->source.site_count)
         return NULL;
     return symbols->sites[site].frames || stack_keep(symbols, site) ? &symbols->sites[site] : NULL;
 }

@@ -28,7 +28,7 @@ static const char *site_signed(double bytes, enum gp_text_form form, char *out, 
 static const char *site_field(const struct gp_site_row *row, enum gp_site_column column, enum gp_text_form form,
                               size_t label_bytes, char *out, size_t out_bytes)
 {
-    const char *kind = gp_kind_name(row->kind);
+    const char *kind = row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind); /* before stacks: any kind */
     switch (column) {
     case GP_SITE_DEV:
         if (row->device == (int)GP_WIRE_HOST)
@@ -59,6 +59,15 @@ static const char *site_field(const struct gp_site_row *row, enum gp_site_column
 bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size_t out_bytes)
 {
     const struct gp_sites *s = model->sites;
+    if (!s->modes) {
+        if (i == 0) {
+            snprintf(out, out_bytes,
+                     "stacks are off: new memory is \"before stacks\" until 'gpuprof stacks native -p %d'",
+                     (int)model->pid);
+            return true;
+        }
+        i--;
+    }
     if (s->lost_rows + s->lost_frames + s->lost_strings) {
         if (i == 0) {
             snprintf(out, out_bytes,
@@ -283,7 +292,7 @@ static json_t *site_row_json(const struct gp_site_model *model, const struct gp_
     return json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
                      "name", label, "function", row->name->function, "file", gp_json_text(row->name->file), "line",
                      row->name->line ? json_integer(row->name->line) : json_null(), "kind",
-                     gp_json_text(gp_kind_name(row->kind)), "device",
+                     gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
                      row->device == (int)GP_WIRE_HOST ? json_string("host")
                      : row->device < 0                ? json_null()
                                                       : json_integer(row->device),

@@ -204,10 +204,10 @@ int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_P
     *model = (struct gp_site_model){.pid = pid, .sort = GP_SITE_LIVE};
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         model->numbers[i] = i == GP_WIRE_HOST ? (int)GP_WIRE_HOST : -1;
+    site_process(model); /* first: it asks the process for its numbers, and "before stacks" is corrected then */
     int rc = gp_sites_open(&model->sites, pid, problem);
     if (rc)
         return rc;
-    site_process(model);
     rc = gp_site_model_count(model);
     if (rc)
         gp_site_model_close(model);

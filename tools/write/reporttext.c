@@ -203,7 +203,7 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
     if (nameless)
         fprintf(page->out,
                 "%srecorded without stacks, so call sites have no names: start the program with 'gpuprof run "
-                "--stacks=all'%s\n",
+                "--stacks=all', or switch them on with 'gpuprof stacks'%s\n",
                 note, off);
     return !r->complete || r->damaged_blocks || r->dropped || nameless;
 }
