@@ -222,6 +222,52 @@ Test(draw, bars_show_parts_within_parts)
     expect_bar((struct gp_bar){5, 5, 5, -1, 5}, "unknown");
 }
 
+static void expect_spark(const int64_t *samples, int count, bool ascii, const char *wanted)
+{
+    struct gp_grid grid;
+    struct gp_draw draw = {.grid = &grid};
+    struct gp_history history = {.count = count, .next = count};
+    char text[64];
+    memcpy(history.samples, samples, (size_t)count * sizeof(*samples));
+    cr_assert_eq(gp_grid_init(&grid, 1, 10, ascii), 0);
+    gp_draw_spark(&draw, gp_grid_rect(&grid), 0, 0, 10, &history);
+    gp_grid_line(&grid, 0, text, sizeof(text));
+    cr_assert_str_eq(text, wanted);
+    gp_grid_fini(&grid);
+}
+
+Test(draw, sparklines_begin_at_0)
+{
+    static const int64_t samples[] = {-1, 0, 1, 1000, 2000, 4000, 6000, 7000, 8000, 8000};
+    setlocale(LC_CTYPE, "C.UTF-8");
+    expect_spark(samples, 10, true, " _..:=*%##");
+    expect_spark(samples, 10, false, " _\u2581\u2581\u2582\u2584\u2586\u2587\u2588\u2588");
+    expect_spark((int64_t[]){0, 0, 0}, 3, true, "       ___");
+}
+
+/* The colour of the first cell after `label` on the screen; -1: it is not there. */
+static int style_after(const struct gp_grid *grid, const char *label, int y)
+{
+    char line[1024];
+    gp_grid_line(grid, y, line, sizeof(line));
+    const char *at = strstr(line, label);
+    return at ? gp_grid_at(grid, y, (int)(at - line))->style : -1;
+}
+
+Test(draw, a_gpus_peaks_have_one_colour_and_its_history_a_scale)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 20);
+    cr_assert_eq(gp_grid_init(&grid, 40, 160, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert_eq(style_after(&grid, "peak 31.5 GiB", 4), GP_STYLE_PEAK);
+    cr_assert_eq(style_after(&grid, "peak 40.0 GiB", 4), GP_STYLE_PEAK);
+    cr_assert_eq(style_after(&grid, "0..31.0G ", 4), GP_STYLE_DIM);
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
 Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
 {
     static const struct {

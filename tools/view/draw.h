@@ -44,7 +44,10 @@ struct gp_bar { /* bytes; -1 unknown */
 /* Draws `width` cells for the total: allocated, the rest of reserved, memory of others, free; and a
  * mark at the peak. */
 void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width, const struct gp_bar *bar);
-/* Draws `width` cells with the newest sample at the right, scaled to the highest sample shown. */
+/* The highest of the newest `width` samples; -1: none is known. */
+int64_t gp_draw_spark_most(const struct gp_history *history, int width);
+/* Draws `width` cells with the newest sample at the right.  The scale begins at 0 and ends at
+ * gp_draw_spark_most. */
 void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
                    const struct gp_history *history);
 
