@@ -163,8 +163,8 @@ Test(golden, modes)
 {
     static const struct {
         const char *name, *keys;
-    } modes[] = {{"help", "?"},     {"tree", "t"},        {"gpus", "dt"},        {"containers", "dd"}, {"sort", ">"},
-                 {"filter", "/tr"}, {"question", "   p"}, {"no-match", "/zz\n"}, {"host", "H"}};
+    } modes[] = {{"help", "?"},      {"tree", "t"},        {"gpus", "dt"},         {"containers", "dd"}, {"sort", ">"},
+                 {"filter", "\\tr"}, {"question", "   p"}, {"no-match", "\\zz\n"}, {"search", "/bro"},   {"host", "H"}};
     for (size_t i = 0; i < GP_COUNT(modes); i++) {
         struct fix_view view;
         char name[64];
@@ -339,7 +339,7 @@ Test(draw, the_command_is_shown_without_the_folders_of_its_program)
     cr_assert_eq(gp_grid_init(&grid, 24, 80, true), 0);
     fix_rows(&view);
     fix_draw(&view, &grid);
-    cr_assert(screen_says(&grid, "python3 /home") && !screen_says(&grid, "/opt/conda"));
+    cr_assert(screen_says(&grid, "python3 +train.py") && !screen_says(&grid, "/opt/conda"));
     gp_grid_fini(&grid);
     fix_close(&view);
 }

@@ -30,6 +30,8 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
 {
     const struct gp_row *row = gp_draw_selected(draw);
     int lines = 2; /* the rule with the name, and the source */
+    if (row && row->site)
+        return gp_draw_stack_lines(draw, row);
     if (!row || !row->process)
         return row ? 2 : 0;
     lines += row->process->trouble[0] || row->process->problem[0] ? 1 : 0;
@@ -191,6 +193,10 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     char title[160], device[32], command[512];
     if (!row || rect.h <= 0)
         return;
+    if (row->site) {
+        gp_draw_stack(draw, rect, row);
+        return;
+    }
     gp_column_text(GP_COLUMN_DEV, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, device, sizeof(device));
     if (!row->process) {
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
@@ -249,13 +255,17 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
 
 void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
 {
-    int cursor = (int)draw->ui->sort_cursor;
-    int top = cursor >= rect.h - 1 ? cursor - rect.h + 2 : 0, y = 1;
+    int cursor = (int)draw->ui->sort_cursor, top = 0, y = 1, above = 0;
+    for (int i = cursor; i >= 0; i--) { /* the cursor's line is on the screen */
+        above += i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui));
+        if (above <= rect.h - 1)
+            top = i;
+    }
     struct gp_rect box = {rect.y, rect.x, rect.h, rect.w < 60 ? rect.w : 60};
     gp_grid_clear(draw->grid, box);
     gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter: select, Esc: cancel)");
     for (int i = top; i < GP_COLUMNS && y < box.h; i++) {
-        if (i == GP_COLUMN_BAR)
+        if (i == GP_COLUMN_BAR || !gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui)))
             continue;
         gp_grid_printf(draw->grid, box, y, 1, GP_STYLE_NORMAL, "%s %-10s %s", i == cursor ? ">" : " ",
                        gp_columns[i].name, gp_columns[i].what);
@@ -277,6 +287,10 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     if (draw->ui->filter[0]) {
         gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no row matches \"%s\": Esc clears the filter",
                        draw->ui->filter);
+        return;
+    }
+    if (gp_ui_by_site(draw->ui)) {
+        gp_draw_no_sites(draw, rect);
         return;
     }
     if (hidden) {
