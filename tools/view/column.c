@@ -19,7 +19,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_PEAK] = {"PEAK", 7, 9, true, true, 95, "peak of allocated"},
     [GP_COLUMN_RESERVED] = {"RESERVED", 8, 9, true, true, 90, "reserved from the driver now"},
     [GP_COLUMN_RPEAK] = {"R-PEAK", 7, 9, true, true, 80, "peak of reserved"},
-    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 40, "allocated and reserved within the GPU"},
+    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 52, "allocated and reserved within the GPU"},
     [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations per second"},
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
@@ -296,13 +296,13 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
     return *unknown ? 0 : strcasecmp(left, right);
 }
 
-/* The narrowest last column of use.  12 columns show the first word of most commands, and 16 often
+/* The narrowest last column of use.  12 columns show the first word of most commands, and 24 often
  * the argument in which they differ.  Containers and GPUs differ in long ids, and a pod's name has
  * two parts.  A call site has a function and a line. */
 static int columns_last(int width, const struct gp_column_choice *choice)
 {
-    bool narrow = width < 60;
-    return choice->sites ? (narrow ? 12 : 34) : choice->groups ? 30 : narrow ? 12 : 16;
+    int command = width < 60 ? 12 : width < 100 ? 16 : 24;
+    return choice->groups ? 30 : !choice->sites ? command : width < 60 ? 12 : 34;
 }
 
 int gp_columns_fit(int width, const struct gp_column_choice *choice, enum gp_column_id ids[GP_COLUMNS], int *rest)

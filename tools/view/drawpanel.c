@@ -16,6 +16,15 @@ const struct gp_row *gp_draw_selected(const struct gp_draw *draw)
     return cursor >= 0 && cursor < draw->list->count ? &draw->list->rows[cursor] : NULL;
 }
 
+/* Peaks have their colour in the details as in the table; `heading` has the name above them. */
+static void draw_peaks(const struct gp_draw *draw, struct gp_rect rect, int y, const char *heading, const char *name)
+{
+    const char *at = strstr(heading, name);
+    int end = at ? (int)(at - heading) + (int)strlen(name) : 0;
+    if (at)
+        gp_grid_paint_part(draw->grid, rect, y, 1 + end - 10, 10, GP_STYLE_PEAK);
+}
+
 static bool kind_used(const struct gp_wire_kind_value *kind)
 {
     return kind->calls > 0 || kind->current_bytes > 0 || kind->peak_bytes > 0 || kind->live > 0 || kind->live_peak > 0;
@@ -54,18 +63,20 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     struct gp_owner_view views[GP_OWNER_VIEWS];
     const struct gp_wire_framework *f = &row->device->framework;
     int count = gp_owners_of(row->process, row->device, views);
+    static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE";
     if (count)
-        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD,
-                    "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE");
+        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < count; i++) {
         const struct gp_wire_owner_value *v = &views[i].value;
         char allocated[32], peak[32], reserved[32], reserved_peak[32], live[32];
-        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s",
-                       views[i].owner, gp_text_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
+        gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s", views[i].owner,
+                       gp_text_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
                        gp_text_bytes(v->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
                        gp_text_bytes(v->reserved_bytes, GP_TEXT_LONG, reserved, sizeof(reserved)),
                        gp_text_bytes(v->reserved_peak_bytes, GP_TEXT_LONG, reserved_peak, sizeof(reserved_peak)),
                        gp_text_count(v->live, live, sizeof(live)), rect.w >= 100 ? views[i].library : "");
+        draw_peaks(draw, rect, y, heading, " PEAK");
+        draw_peaks(draw, rect, y++, heading, "R-PEAK");
     }
     if (f->name[0] && gp_framework_agrees(f))
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
@@ -83,7 +94,8 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
-    gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS");
+    static const char heading[] = "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS";
+    gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < (int)GP_KINDS; i++) {
         const struct gp_wire_kind_value *kind = &row->device->wire.kinds[i];
         char current[32], peak[32], live[32], live_peak[32], calls[32];
@@ -98,6 +110,8 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
                        gp_text_count(kind->live, live, sizeof(live)),
                        gp_text_count(kind->live_peak, live_peak, sizeof(live_peak)),
                        gp_text_count(kind->calls, calls, sizeof(calls)), apart ? "  not summed" : "");
+        if (!apart)
+            draw_peaks(draw, rect, y, heading, " PEAK");
         struct gp_bar bar = {kind->current_bytes, -1, -1, kind->peak_bytes, -1};
         int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
         if (width >= 8 && !apart)
