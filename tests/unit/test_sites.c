@@ -515,3 +515,18 @@ Test(site_command, prints_sites_of_a_process, .timeout = 60)
     gp_test_process_stop(pid);
     gp_test_process_stop(plain);
 }
+
+/* Scripts read the columns of the printed tables: none is left out, and each has its place. */
+Test(site_command, printed_tables_have_all_their_columns, .timeout = 60)
+{
+    pid_t pid = gp_test_sites_process();
+    cr_assert_gt(pid, 0);
+    expect(
+        run("top --once -p %d", (int)pid), 0,
+        "    PID USER      DEV     ALLOC      PEAK  RESERVED    R-PEAK  ALLOC/S   FREE/S   LOST UNTRACKED CONTAINER    "
+        "STATE    COMMAND\n",
+        NULL);
+    expect(run("top --by site --once -p %d", (int)pid), 0,
+           " DEV KIND             LIVE       PEAK    AT-PEAK  %PEAK  CALLS/S     DELTA/S SITE\n", NULL);
+    gp_test_process_stop(pid);
+}
