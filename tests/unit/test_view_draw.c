@@ -458,3 +458,27 @@ Test(draw, peaks_have_one_colour_in_the_table_and_the_details)
     gp_grid_fini(&grid);
     fix_close(&view);
 }
+
+/* The agent's maps have no names, and a sum for processes that do not know their GPU yet. */
+Test(draw, every_gpu_has_a_label)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_odd, 0);
+    struct gp_system *system = fix_odd(1);
+    system->agent.present = system->agent.alive = true;
+    system->agent.sum_count = 1;
+    system->agent.sums = malloc(sizeof(struct gp_sum));
+    system->agent.sums[0] = (struct gp_sum){.total_bytes = 1 << 30, .allocated = 1 << 20, .processes = 1};
+    system->gpus[0].uuid[0] = '\0';
+    cr_assert_eq(gp_model_update(&view.model, system), 0);
+    view.ui.by = GP_BY_DEVICE;
+    fix_rows(&view);
+    cr_assert_eq(gp_grid_init(&grid, 30, 132, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert(screen_says(&grid, "GPU0 name unknown") && screen_says(&grid, "GPU? not known yet"), "%s",
+              frame_text(&grid));
+    cr_assert(!screen_says(&grid, "GPU0 -") && screen_says(&grid, "not known yet (1)"));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}

@@ -88,6 +88,8 @@ static const char *column_device(const struct gp_row *row, const struct gp_model
         snprintf(out, out_bytes, "host");
     else if (row->id.device == GP_MODEL_HOST)
         snprintf(out, out_bytes, "host");
+    else if (row->id.device >= 0 && row->id.device < model->gpu_count && !gp_gpu_known(&model->gpus[row->id.device]))
+        snprintf(out, out_bytes, "?");
     else if (row->id.device >= 0 && row->id.device < model->gpu_count)
         snprintf(out, out_bytes, "%d", model->gpus[row->id.device].index);
     else if (row->id.kind == GP_ROW_PROCESS && row->members > 1)
@@ -114,8 +116,7 @@ static const char *column_command(const struct gp_row *row, const struct gp_mode
 {
     bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
-    const char *name = gpu && gpu->name[0]    ? gpu->name
-                       : gpu                  ? gpu->uuid
+    const char *name = gpu                    ? gp_gpu_label(gpu)
                        : row->id.owner[0]     ? row->id.owner
                        : row->id.container[0] ? row->id.container
                                               : "(no container)";

@@ -83,11 +83,14 @@ static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
     /* The numbers take up to 17 columns ("99.9G/99.9G/1023G") and the name up to 28; the bar takes
      * the rest. */
     int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
-    gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
+    if (gp_gpu_known(gpu))
+        gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
+    else
+        gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU?");
     int x = draw->model->gpu_count > 10 ? 6 : 5; /* the bars of all GPUs start in one column */
     if (name) {
         struct gp_rect part = {rect.y, rect.x + x, 1, name};
-        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gpu->name[0] ? gpu->name : "-");
+        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gp_gpu_label(gpu));
         x += name + 1;
     }
     int width = rect.w - x - 2 - 18;

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GP_MODEL_NO_UUID "not known yet" /* in the place of a UUID */
+
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
 {
     if (list->count == list->capacity) {
@@ -113,6 +115,16 @@ static int model_take_gpus(struct gp_model *model)
         memcpy(model->gpus, system->gpus, (size_t)system->gpu_count * sizeof(*model->gpus));
     model->gpu_count = system->gpu_count;
     return 0;
+}
+
+bool gp_gpu_known(const struct gp_gpu *gpu)
+{
+    return strcmp(gpu->uuid, GP_MODEL_NO_UUID) != 0;
+}
+
+const char *gp_gpu_label(const struct gp_gpu *gpu)
+{
+    return gpu->name[0] ? gpu->name : gpu->uuid[0] ? gpu->uuid : "name unknown";
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
@@ -256,7 +268,7 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 {
     struct gp_device_view view = {.ordinal = -1, .total_bytes = sum->total_bytes};
     /* All processes that have not learned their GPU's UUID from the driver yet share one row. */
-    snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : "not known yet");
+    snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : GP_MODEL_NO_UUID);
     int device = model_gpu(model, &view);
     if (device < 0)
         return -ENOMEM;

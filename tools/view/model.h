@@ -106,6 +106,10 @@ void gp_model_agent_lost(struct gp_model *model, uint64_t now_ns);
  * _PEAKS. */
 void gp_model_forget_peaks(struct gp_model *model, uint32_t what);
 
+/* False: it stands for the GPUs of processes that have not learned from the driver which they use. */
+bool gp_gpu_known(const struct gp_gpu *gpu);
+/* The GPU's name, or what is known instead: never empty. */
+const char *gp_gpu_label(const struct gp_gpu *gpu);
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
 /* A row without numbers. */
 struct gp_row gp_row_empty(enum gp_row_kind kind, int device);
