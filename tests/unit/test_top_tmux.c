@@ -324,7 +324,7 @@ Test(top, says_which_lines_of_a_long_list_are_shown, .fini = end_crowd)
     size_t used = (size_t)snprintf(line, sizeof(line), "\"'%s' top -d 0.5 -p %d", path_command(), (int)watched[0]);
     for (size_t i = 0; i < GP_COUNT(crowd); i++) {
         struct gp_test_process_options options = {.devices = 1, .comm = "crowd"};
-        crowd[i] = gp_test_process_start(&options);
+        crowd[i] = i % 2 ? gp_test_sites_process() : gp_test_process_start(&options);
         cr_assert_gt(crowd[i], 0);
         used += (size_t)snprintf(line + used, sizeof(line) - used, ",%d", (int)crowd[i]);
     }
@@ -340,6 +340,11 @@ Test(top, says_which_lines_of_a_long_list_are_shown, .fini = end_crowd)
     see("-62/62", false);
     type("Home");
     see(" 1-", true);
+    type("F3 F3 F3 F3"); /* the call sites of all: four of each process that has stacks */
+    see("120 call sites of 30 processes", true);
+    see("31 more processes run without stacks", true);
+    see("/120", true);
+    type("F3");
     cr_assert_eq(tmux("resize-window -t top -x 200 -y 100"), 0);
     see("/62", false);
     type("q");

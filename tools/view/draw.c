@@ -124,7 +124,7 @@ static int draw_title_state(const struct gp_draw *draw, struct gp_rect rect, int
     return x;
 }
 
-/* "3 call sites of 4711 train, live 400 MiB and 64.0 MiB on the host". */
+/* "3 call sites of 4711 train, live 400 MiB, host 64.0 MiB". */
 static void draw_title_sites(const struct gp_draw *draw, struct gp_rect rect, int x)
 {
     const struct gp_site_set *set = draw->model->sites;
@@ -157,7 +157,7 @@ static void draw_title_sites(const struct gp_draw *draw, struct gp_rect rect, in
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", live %s",
                            gp_text_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
     if (host)
-        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, " and %s on the host",
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", host %s",
                            gp_text_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  every %s",
                        gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));

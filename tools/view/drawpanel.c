@@ -263,8 +263,15 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up).",
         "LOST: events that were not recorded.  Totals do not come from events.",
     };
-    for (size_t i = 0; i < GP_COUNT(notes) && y < rect.h; i++, y++)
-        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[i]);
+    size_t note = 0;
+    for (; note < GP_COUNT(notes) && y < rect.h; note++, y++)
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[note]);
+    if (note < GP_COUNT(notes) && rect.h > 2) {
+        struct gp_rect last = {rect.y + rect.h - 1, rect.x, 1, rect.w};
+        gp_grid_clear(draw->grid, last);
+        gp_grid_put(draw->grid, last, 0, 1, GP_STYLE_DIM,
+                    "more: Down, PgDn, or the wheel; any other key ends the help");
+    }
 }
 
 void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
@@ -303,7 +310,7 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
                        draw->ui->filter);
         return;
     }
-    if (gp_ui_by_site(draw->ui)) {
+    if (gp_ui_by_site(draw->ui) && system->process_count > 0) {
         gp_draw_no_sites(draw, rect);
         return;
     }

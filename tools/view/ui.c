@@ -12,9 +12,8 @@
 
 const struct gp_key_help gp_key_helps[] = {
     {"F1 h ?", "this help", "Help", GP_KEY_F1},
-    {"F2 Enter i", "details of the selected row: kinds, scopes, failures; of a call site its stack", "Detail",
-     GP_KEY_F1 + 1},
-    {"F3 d", "rows by process, GPU, container, owner (the library that asked), call site", "By", GP_KEY_F1 + 2},
+    {"F2 Enter i", "details of the selected row: kinds, scopes, failures, stack", "Detail", GP_KEY_F1 + 1},
+    {"F3 d", "rows by process, GPU, container, owner (library), call site", "By", GP_KEY_F1 + 2},
     {"s", "call sites of the selected row; again: of all processes; Esc: back", "Sites", 's'},
     {"F4 \\", "filter by pid, command, user, container, call site; Esc clears", "Filter", GP_KEY_F1 + 3},
     {"/", "search: select the next row with this text; n: again", "Search", '/'},
@@ -29,7 +28,7 @@ const struct gp_key_help gp_key_helps[] = {
     {"H", "show or hide host memory (pinned, registered)", NULL, 0},
     {"+ -", "longer, shorter interval", NULL, 0},
     {"Z", "pause; F sample now", "Pause", 'Z'},
-    {"arrows j", "move, as the wheel and clicks do; left and right scroll the command", NULL, 0},
+    {"arrows j", "move, as wheel and clicks do; left, right scroll the command", NULL, 0},
     {"PgUp PgDn", "page; Home, End or g, G: first and last", NULL, 0},
     {"Ctrl-L", "redraw", NULL, 0},
     {"F10 q", "quit", "Quit", GP_KEY_F10},
