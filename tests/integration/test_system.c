@@ -287,10 +287,9 @@ Test(system, stat_adds_processes_without_a_readable_session)
     gp_test_process_stop(pid);
 }
 
-Test(system, stat_does_not_show_a_process_twice)
+static unsigned long long start_ns(pid_t pid)
 {
     char text[1024];
-    pid_t pid = start((struct gp_test_process_options){.devices = 1, .uid = OTHERS});
     unsigned long long ticks = 0;
     snprintf(text, sizeof(text), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(text, "re");
@@ -302,7 +301,13 @@ Test(system, stat_does_not_show_a_process_twice)
                         "%*d %*d %llu",
                         &ticks),
                  1);
-    cr_assert_eq(gp_test_pins_process(&pins, (unsigned)pid, ticks * 10000000ull + 1234567, 0, 0, 11, "x", MIB), 0);
+    return ticks * 10000000ull + 1234567;
+}
+
+Test(system, stat_does_not_show_a_process_twice)
+{
+    pid_t pid = start((struct gp_test_process_options){.devices = 1, .uid = OTHERS});
+    cr_assert_eq(gp_test_pins_process(&pins, (unsigned)pid, start_ns(pid), 0, 0, 11, "x", MIB), 0);
     open_to_all();
     json_t *top = expect_json(run_user("stat --all --json"), "gpuprof.stat/1"), *one;
     size_t i, found = 0;
@@ -311,6 +316,28 @@ Test(system, stat_does_not_show_a_process_twice)
     json_decref(top);
     /* top shows the command line of exactly this process. */
     expect(run("top --system -p %d --pins %s", (int)pid, pins.dir), 0, "boxfort-worker", NULL);
+    gp_test_process_stop(pid);
+}
+
+/* The maps have no names of GPUs: a process that uses one has. */
+Test(system, gpus_have_names)
+{
+    pid_t pid = start((struct gp_test_process_options){.devices = 2});
+    pins.session_uuids = true;
+    for (unsigned gpu = 0; gpu < 2; gpu++) {
+        cr_assert_eq(gp_test_pins_process(&pins, (unsigned)pid, start_ns(pid), gpu, 0, 11, "x", MIB), 0);
+        cr_assert_eq(gp_test_pins_sum(&pins, 0, gpu, 1, MIB, 2 * MIB), 0);
+    }
+    json_t *top = expect_json(run("top --system --json --pins %s", pins.dir), "gpuprof.top/1"), *one;
+    size_t i, named = 0;
+    json_array_foreach(json_object_get(top, "devices"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        named += name && strncmp(name, "Simulated GPU ", 14) == 0;
+    }
+    cr_assert_eq(named, 2);
+    json_decref(top);
+    expect(run("top --system --by device --pins %s", pins.dir), 0, "Simulated GPU 0: 1 process", NULL);
     gp_test_process_stop(pid);
 }
 

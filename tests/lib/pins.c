@@ -108,6 +108,13 @@ void gp_test_pins_uuid(uint8_t uuid[16], unsigned n)
     uuid[15] = (uint8_t)n;
 }
 
+static void pins_uuid(const struct gp_test_pins *pins, uint8_t uuid[16], unsigned n)
+{
+    gp_test_pins_uuid(uuid, n);
+    for (unsigned i = 0; pins->session_uuids && i < 16; i++)
+        uuid[i] = (uint8_t)(0xa0 + n + i);
+}
+
 int gp_test_pins_process(struct gp_test_pins *pins, unsigned tgid, uint64_t start_ns, unsigned gpu, unsigned uid,
                          uint64_t cgroup_id, const char *comm, int64_t allocated)
 {
@@ -126,7 +133,7 @@ int gp_test_pins_process(struct gp_test_pins *pins, unsigned tgid, uint64_t star
                                    .seq = 7};
     value.allocated_peak_ns = value.reserved_peak_ns = value.last_ns = gp_clock_ns();
     strncpy(value.comm, comm, sizeof(value.comm) - 1);
-    gp_test_pins_uuid(value.uuid, gpu);
+    pins_uuid(pins, value.uuid, gpu);
     return bpf_map_update_elem(pins->process, &key, &value, BPF_ANY);
 }
 
@@ -143,7 +150,7 @@ int gp_test_pins_sum(struct gp_test_pins *pins, uint64_t cgroup_id, unsigned gpu
                              .calls = 100,
                              .frees = 50};
     sum.allocated_peak_ns = sum.reserved_peak_ns = gp_clock_ns();
-    gp_test_pins_uuid(key.uuid, gpu);
+    pins_uuid(pins, key.uuid, gpu);
     return cgroup_id ? bpf_map_update_elem(pins->container_device, &key, &sum, BPF_ANY)
                      : bpf_map_update_elem(pins->device, key.uuid, &sum, BPF_ANY);
 }

@@ -7,12 +7,14 @@
 #define GP_TEST_LIB_PINS_H
 
 #include <gpuprof/maps.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct gp_test_pins {
     char top[64];                                                  /* the mount */
     char dir[80];                                                  /* the pins */
     int meta, process, container_device, device, container, reset; /* descriptors */
+    bool session_uuids;                                            /* GPUs have the uuids of lib/session.h */
 };
 
 /* 0; otherwise the caller skips the test, and why has the reason (no root, no bpffs, no bpf(2)). */

@@ -293,3 +293,18 @@ Test(cli, choice_without_pids)
     gp_test_process_stop(one);
     gp_test_process_stop(two);
 }
+
+/* The pid of a shell or of 'gpuprof run' is easily taken for that of the program that it started. */
+Test(cli, the_parent_of_a_profiled_process_names_it, .timeout = 60)
+{
+    char wanted[64];
+    pid_t pid = start((struct gp_test_process_options){.devices = 1});
+    snprintf(wanted, sizeof(wanted), "use -p %d", (int)pid);
+    expect(run("stat -p %d", (int)getpid()), 3, NULL, wanted);
+    expect(run("top --once -p %d", (int)getpid()), 3, NULL, wanted);
+    pid_t second = start((struct gp_test_process_options){.devices = 1});
+    expect(run("stat -p %d", (int)getpid()), 3, NULL, "2 processes that it started are");
+    gp_test_process_stop(second);
+    gp_test_process_stop(pid);
+    expect(run("stat -p %d", (int)getpid()), 3, NULL, "not profiled: start it with");
+}

@@ -9,6 +9,7 @@
 #include <view/siteview.h>
 
 #include "cli.h"
+#include "view_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -292,7 +293,8 @@ static void model_setup(void)
     gp_test_sites_end(&wire, 0, GP_KIND_LINEAR, 0, 0);
     wire.rows[4].calls = 0;
     cr_assert_eq(open_sites(), 0, "%s", problem);
-    model = (struct gp_site_model){.pid = 4711, .comm = "train", .sort = GP_SITE_LIVE, .sites = sites};
+    model = (struct gp_site_model){
+        .pid = 4711, .comm = "train", .start_time = 4711 + 5000, .sort = GP_COLUMN_LIVE, .sites = sites};
     for (unsigned i = 0; i <= GP_WIRE_HOST; i++)
         model.numbers[i] = (int)i;
     cr_assert_eq(gp_site_model_count(&model), 0);
@@ -332,36 +334,64 @@ Test(site_model, rows_shares_and_rates)
 Test(site_model, order)
 {
     static const struct {
-        enum gp_site_column column;
+        enum gp_column_id column;
         bool ascending;
         uint32_t sites[3];
-    } orders[] = {{GP_SITE_LIVE, false, {1, 2, 3}}, {GP_SITE_LIVE, true, {3, 2, 1}}, {GP_SITE_KIND, true, {1, 3, 2}},
-                  {GP_SITE_SITE, true, {1, 2, 3}},  {GP_SITE_DEV, false, {3, 1, 2}}, {GP_SITE_CALLS, true, {1, 2, 3}},
-                  {GP_SITE_SHARE, true, {2, 1, 3}}};
+    } orders[] = {{GP_COLUMN_LIVE, false, {1, 2, 3}}, {GP_COLUMN_LIVE, true, {3, 2, 1}},
+                  {GP_COLUMN_KIND, true, {1, 3, 2}},  {GP_COLUMN_SITE, true, {1, 2, 3}},
+                  {GP_COLUMN_DEV, false, {3, 1, 2}},  {GP_COLUMN_CALLS, true, {1, 2, 3}},
+                  {GP_COLUMN_SHARE, true, {2, 1, 3}}};
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
         gp_site_model_sort(&model, orders[i].column, orders[i].ascending);
         for (int k = 0; k < 3; k++)
-            if (orders[i].column != GP_SITE_SHARE || k < 2)
-                cr_assert_eq(model.rows[k].site, orders[i].sites[k], "%s, place %d",
-                             gp_site_columns[orders[i].column].name, k);
+            if (orders[i].column != GP_COLUMN_SHARE || k < 2)
+                cr_assert_eq(model.rows[k].site, orders[i].sites[k], "%s, place %d", gp_columns[orders[i].column].name,
+                             k);
     }
-    cr_assert_eq(gp_site_column_find("at-peak"), GP_SITE_AT_PEAK);
-    cr_assert_eq(gp_site_column_find("nonsense"), GP_SITE_COLUMNS);
+    cr_assert_eq(gp_column_find("at-peak", true), GP_COLUMN_AT_PEAK);
+    cr_assert_eq(gp_column_find("peak", true), GP_COLUMN_SITE_PEAK);
+    cr_assert_eq(gp_column_find("peak", false), GP_COLUMN_PEAK);
+    cr_assert_eq(gp_column_find("reserved", true), GP_COLUMNS);
+    cr_assert_eq(gp_column_find("nonsense", true), GP_COLUMNS);
+}
+
+/* The screen of `top`, by call site, with this process and another one without stacks. */
+static struct fix_view view;
+static struct gp_site_refusal refusal = {.pid = 77, .start_time = 5077, .error = -ENOENT};
+static struct gp_site_set set;
+
+static void view_open(const char *keys)
+{
+    fix_open(&view, fix_typical, 2);
+    struct gp_system *system = fix_system(1, 2);
+    struct gp_process *process = fix_process(system, 4711, "train");
+    fix_device(system, process, 0, 0.4, 0.5, 0.5, 0.5);
+    fix_device(system, process, GP_MODEL_HOST, 0.1, 0.1, 0.1, 0.1);
+    fix_device(system, fix_process(system, 77, "serve"), 0, 1, 1, 1, 1);
+    cr_assert_eq(gp_model_update(&view.model, system), 0);
+    set = (struct gp_site_set){.models = {&model}, .count = 1, .refusals = &refusal, .refusal_count = 1};
+    view.model.sites = &set;
+    fix_rows(&view);
+    for (const char *p = keys; *p; p++)
+        fix_key(&view, *p);
 }
 
 /* Any size down to one cell: nothing is drawn outside the grid, which would write outside its
  * memory. */
 Test(site_model, frames_of_any_size)
 {
-    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
+    view_open("dddd");
+    cr_assert_eq(view.ui.by, GP_BY_SITE);
+    cr_assert_eq(view.list.count, 3);
     for (int rows = 1; rows < 30; rows++)
         for (int cols = 1; cols < 130; cols += rows % 2 ? 1 : 7) {
             struct gp_grid grid = {0};
             cr_assert_eq(gp_grid_init(&grid, rows, cols, cols % 2), 0);
-            ui.selected = (uint32_t)(cols % 5);
-            gp_site_draw(&grid, &model, &ui);
+            fix_key(&view, "jt>\033/x\033hqZI"[(rows + cols) % 11]);
+            fix_draw(&view, &grid);
             gp_grid_fini(&grid);
         }
+    fix_close(&view);
 }
 
 static void line_is(const struct gp_grid *grid, int y, const char *want)
@@ -373,20 +403,83 @@ static void line_is(const struct gp_grid *grid, int y, const char *want)
 
 Test(site_model, a_frame)
 {
-    struct gp_site_ui ui = {.detail = true, .interval_ms = 1000};
     struct gp_grid grid = {0};
-    cr_assert_eq(gp_grid_init(&grid, 12, 100, true), 0);
-    gp_site_draw(&grid, &model, &ui);
-    line_is(&grid, 0, "gpuprof top  3 sites of 4711 train, live 400 MiB and 64.0 MiB on the host  every 1s");
-    line_is(&grid, 1, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
-    line_is(&grid, 2, "    0 linear         300M     400M     300M   60.0        -         - forward (model.py:10)");
-    line_is(&grid, 3, "    0 pool           100M     100M     100M   20.0        -         - keep (model.py:42)");
-    line_is(&grid, 4, " host pinned        64.0M    64.0M    64.0M  100.0        -         - load (data.py:7)");
-    line_is(&grid, 8, " site 1, the innermost call first");
-    line_is(&grid, 9, "   forward (model.py:10)");
-    line_is(&grid, 10, "   <module> (train.py:20)");
-    line_is(&grid, 11, "sSort iInvert EnterStack SpacePause +-Pace qQuit");
+    view_open("dddd");
+    cr_assert_eq(gp_grid_init(&grid, 16, 110, true), 0);
+    fix_draw(&view, &grid);
+    line_is(&grid, 0, "gpuprof top  3 call sites of 4711 train, live 400 MiB, host 64.0 MiB  every 1s");
+    line_is(&grid, 1, "1 more process runs without stacks: " GP_SITE_HINT);
+    line_is(&grid, 4, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
+    line_is(&grid, 5, ">   0 linear         300M     400M     300M   60.0        -         - forward (model.py:10)");
+    line_is(&grid, 6, "    0 pool           100M     100M     100M   20.0        -         - keep (model.py:42)");
+    line_is(&grid, 7, " host pinned        64.0M    64.0M    64.0M  100.0        -         - load (data.py:7)");
+    line_is(&grid, 11,
+            "-- site 1 of 4711 train, the innermost call first "
+            "------------------------------------------------------------");
+    line_is(&grid, 12, "   forward (model.py:10)");
+    line_is(&grid, 13, "   <module> (train.py:20)");
+    line_is(&grid, 15, "F1Help F2Detail F3By sSites F4Filter /Search F5Tree F6Sort pReset ZPause F10Quit");
     gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(site_model, the_keys_are_those_of_the_other_views)
+{
+    view_open("dddd");
+    fix_key(&view, 'P');
+    cr_assert(gp_ui_sort(&view.ui) == GP_COLUMN_SITE_PEAK && view.ui.sort == GP_COLUMN_ALLOC, "a sort per view");
+    fix_key(&view, 'I');
+    cr_assert_eq(view.list.rows[0].site->site, 3, "the smallest peak first");
+    fix_key(&view, 'I');
+    fix_key(&view, '\\');
+    for (const char *p = "model.py\n"; *p; p++)
+        fix_key(&view, *p);
+    cr_assert_eq(view.list.count, 2, "filtered by file");
+    fix_key(&view, GP_KEY_ESCAPE);
+    cr_assert(view.list.count == 3 && view.ui.by == GP_BY_SITE, "the first Escape clears the filter");
+    fix_key(&view, '/');
+    for (const char *p = "load"; *p; p++)
+        fix_key(&view, *p);
+    fix_key(&view, GP_KEY_ENTER);
+    cr_assert_str_eq(view.list.rows[view.ui.cursor].site->name->function, "load");
+    fix_key(&view, 'H');
+    cr_assert_eq(view.list.count, 2, "host memory is hidden");
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, 'p');
+    cr_assert(view.ui.mode == GP_MODE_CONFIRM && view.ui.target_count == 1 && view.ui.targets[0].pid == 4711);
+    fix_key(&view, 'n');
+    fix_key(&view, 't');
+    cr_assert(view.list.count == 3 && view.list.rows[0].id.kind == GP_ROW_PROCESS && view.list.rows[1].depth == 1);
+    fix_key(&view, 'Z');
+    cr_assert(view.ui.paused);
+    fix_key(&view, GP_KEY_ESCAPE);
+    cr_assert_eq(view.ui.by, GP_BY_OWNER, "the second Escape leaves the call sites");
+    fix_close(&view);
+}
+
+Test(site_model, s_shows_the_sites_of_the_selected_process_and_of_all)
+{
+    struct gp_grid grid = {0};
+    char line[256];
+    view_open("s");
+    cr_assert(view.ui.by == GP_BY_SITE && view.ui.scoped && view.ui.scope.pid == 77, "the largest is selected");
+    cr_assert_eq(view.list.count, 0);
+    cr_assert_eq(gp_grid_init(&grid, 16, 110, true), 0);
+    fix_draw(&view, &grid);
+    line_is(&grid, 0, "gpuprof top  0 call sites of 77 serve  every 1s");
+    gp_grid_line(&grid, 6, line, sizeof(line));
+    cr_assert(strstr(line, GP_SITE_HINT), "%s", line);
+    fix_key(&view, 's');
+    cr_assert(!view.ui.scoped && view.list.count == 3);
+    fix_key(&view, 's');
+    cr_assert(view.ui.scoped && view.ui.scope.pid == 4711 && view.list.count == 3);
+    fix_key(&view, GP_KEY_ESCAPE);
+    cr_assert_eq(view.ui.by, GP_BY_PROCESS);
+    view.model.system->agent.present = true;
+    fix_key(&view, 's');
+    cr_assert(view.ui.by == GP_BY_PROCESS && view.ui.message_is_error, "the agent's tables have none");
+    gp_grid_fini(&grid);
+    fix_close(&view);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
@@ -400,7 +493,7 @@ Test(site_command, prints_sites_of_a_process, .timeout = 60)
     cr_assert(strstr(r.out, "load?[31m"), "no escape of the process reaches a terminal: %s", r.out);
     expect(r, 0, "linear", NULL);
     expect(run("top --by site -n 2 -d 0.3 --sort delta/s -p %d", (int)pid), 0, "+", NULL);
-    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, "gpuprof stacks native -p ");
+    expect(run("top --by site --once -p %d", (int)plain), 1, NULL, GP_SITE_HINT);
     expect(run("top --by site --once --sort lost -p %d", (int)pid), 2, NULL, "AT-PEAK");
     expect(run("top --by site --once -p %d,%d", (int)pid, (int)plain), 2, NULL, "one process");
     expect(run("top --by site --once -p 1"), 3, NULL, "pid 1");
@@ -418,4 +511,19 @@ Test(site_command, prints_sites_of_a_process, .timeout = 60)
     json_decref(top);
     gp_test_process_stop(pid);
     gp_test_process_stop(plain);
+}
+
+/* Scripts read the columns of the printed tables: none is left out, and each has its place. */
+Test(site_command, printed_tables_have_all_their_columns, .timeout = 60)
+{
+    pid_t pid = gp_test_sites_process();
+    cr_assert_gt(pid, 0);
+    expect(
+        run("top --once -p %d", (int)pid), 0,
+        "    PID USER      DEV     ALLOC      PEAK  RESERVED    R-PEAK  ALLOC/S   FREE/S   LOST UNTRACKED CONTAINER    "
+        "STATE    COMMAND\n",
+        NULL);
+    expect(run("top --by site --once -p %d", (int)pid), 0,
+           " DEV KIND             LIVE       PEAK    AT-PEAK  %PEAK  CALLS/S     DELTA/S SITE\n", NULL);
+    gp_test_process_stop(pid);
 }

@@ -136,9 +136,9 @@ Test(top, follows_the_window_down_to_one_cell_and_back)
     static const char *const sizes[] = {"-x 60 -y 15", "-x 1 -y 1", "-x 7 -y 3", "-x 200 -y 50"};
     for (size_t i = 0; i < GP_COUNT(sizes); i++)
         cr_assert_eq(tmux("resize-window -t top %s", sizes[i]), 0);
-    see("UNTRACKED", true);
+    see("OF TOTAL", true);
     cr_assert_eq(tmux("resize-window -t top -x 60 -y 15"), 0);
-    see("UNTRACKED", false);
+    see("OF TOTAL", false);
     see("PEAK", true);
     type("q");
     restored("rc=0");
@@ -210,17 +210,143 @@ Test(top, shows_call_sites)
     cr_assert_gt(pid, 0);
     snprintf(line, sizeof(line), "\"'%s' top --by site -d 0.2 -p %d; echo rc=\\$?\" Enter", path_command(), (int)pid);
     type(line);
-    see("Sort", true);
-    see("forward (/home/", true);
+    see("F6Sort", true);
+    see("forward (", true);
     see("train.py:20)", true); /* the stack of the selected site */
     see("+", true);            /* one of the sites grows */
     type("Down");
-    see("site 2, the innermost call first", true);
+    see("site 2 of", true);
     type("Enter");
     see("the innermost call first", false);
-    type("s");
+    type("'>'"); /* the menu of columns, as in every view */
+    see("Sort by", true);
+    see("DELTA/S", true);
+    type("Escape");
     type("q");
     see("rc=0", true);
-    see("Invert", false);
+    see("F6Sort", false);
     gp_test_process_stop(pid);
+}
+
+/* F3 from view to view, and s to the call sites of one process, in one run. */
+Test(top, goes_from_processes_to_call_sites_and_back)
+{
+    char line[1024];
+    pid_t pid = gp_test_sites_process();
+    cr_assert_gt(pid, 0);
+    snprintf(line, sizeof(line), "\"'%s' top -d 0.2 -p %d,%d; echo rc=\\$?\" Enter", path_command(), (int)pid,
+             (int)watched[0]);
+    type(line);
+    see("2 profiled", true);
+    type("F3 F3 F3");
+    see("OWNER (PROCESSES)", true);
+    type("F3");
+    see("4 call sites of", true);
+    see("1 more process runs without stacks", true);
+    type("F3");
+    see("2 profiled", true);
+    type("'/' boxfort"); /* no process is selected by a text that two have */
+    type("Enter Home s");
+    see("without stacks, so the call sites are unknown", true);
+    see("run with --stacks=native", true);
+    type("s");
+    see("4 call sites of", true);
+    type("Escape");
+    see("2 profiled", true);
+    type("q");
+    restored("rc=0");
+    gp_test_process_stop(pid);
+}
+
+/* Presses a button of the mouse at the place of a text on the screen.  The bytes are those that a
+ * terminal of type "screen" sends. */
+static void press(int button, const char *text)
+{
+    see(text, true);
+    const char *at = strstr(screen, text), *line = screen;
+    int y = 1;
+    for (const char *p = screen; p < at; p++) {
+        if (*p == '\n') {
+            line = p + 1;
+            y++;
+        }
+    }
+    unsigned place[] = {(unsigned)(32 + at - line + 1), (unsigned)(32 + y)};
+    char command[64];
+    snprintf(command, sizeof(command), "-H 1b 5b 4d %x %x %x", 32u + (unsigned)button, place[0], place[1]);
+    type(command);
+    snprintf(command, sizeof(command), "-H 1b 5b 4d 23 %x %x", place[0], place[1]); /* and lets it go */
+    type(command);
+}
+
+Test(top, follows_the_mouse)
+{
+    char row[32], selected[64];
+    run_top("LC_ALL=C", "-d 0.2");
+    press(0, "F6Sort");
+    see("Sort by", true);
+    type("Escape");
+    see("Sort by", false);
+    press(0, "R-PEAK");
+    see("sorted by R-PEAK", true);
+    snprintf(row, sizeof(row), "\n   %d", (int)watched[0] > (int)watched[1] ? (int)watched[0] : (int)watched[1]);
+    snprintf(row, sizeof(row), "%d ", (int)watched[1]);
+    snprintf(selected, sizeof(selected), "-- %d train", (int)watched[1]);
+    type("Home");
+    see(selected, false);
+    press(0, row);
+    see(selected, true);
+    press(64, row); /* the wheel */
+    see(selected, false);
+    tmux("display-message -p -t top '#{mouse_any_flag}'");
+    cr_assert_str_eq(screen, "1\n");
+    type("q");
+    restored("rc=0");
+    tmux("display-message -p -t top '#{mouse_any_flag}'");
+    cr_assert_str_eq(screen, "0\n");
+}
+
+static pid_t crowd[60];
+
+static void end_crowd(void)
+{
+    for (size_t i = 0; i < GP_COUNT(crowd); i++) {
+        if (crowd[i] > 0)
+            gp_test_process_stop(crowd[i]);
+    }
+    finish();
+}
+
+/* More rows than lines: the position is shown, and every row can be reached. */
+Test(top, says_which_lines_of_a_long_list_are_shown, .fini = end_crowd)
+{
+    char line[1024];
+    size_t used = (size_t)snprintf(line, sizeof(line), "\"'%s' top -d 0.5 -p %d", path_command(), (int)watched[0]);
+    for (size_t i = 0; i < GP_COUNT(crowd); i++) {
+        struct gp_test_process_options options = {.devices = 1, .comm = "crowd"};
+        crowd[i] = i % 2 ? gp_test_sites_process() : gp_test_process_start(&options);
+        cr_assert_gt(crowd[i], 0);
+        used += (size_t)snprintf(line + used, sizeof(line) - used, ",%d", (int)crowd[i]);
+    }
+    snprintf(line + used, sizeof(line) - used, "; echo rc=\\$?\" Enter");
+    cr_assert_eq(tmux("resize-window -t top -x 80 -y 24"), 0);
+    type(line);
+    see("61 profiled", true);
+    see("/62", true); /* the first process has two devices */
+    see(" 1-", true);
+    type("End");
+    see("-62/62", true);
+    type("PageUp");
+    see("-62/62", false);
+    type("Home");
+    see(" 1-", true);
+    type("F3 F3 F3 F3"); /* the call sites of all: four of each process that has stacks */
+    see("120 call sites of 30 processes", true);
+    see("31 more processes run without stacks", true);
+    see("/120", true);
+    type("F3");
+    cr_assert_eq(tmux("resize-window -t top -x 200 -y 100"), 0);
+    see("/62", false);
+    type("q");
+    see("rc=0", true);
 }

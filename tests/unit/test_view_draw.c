@@ -163,8 +163,8 @@ Test(golden, modes)
 {
     static const struct {
         const char *name, *keys;
-    } modes[] = {{"help", "?"},     {"tree", "t"},        {"gpus", "dt"},        {"containers", "dd"}, {"sort", ">"},
-                 {"filter", "/tr"}, {"question", "   p"}, {"no-match", "/zz\n"}, {"host", "H"}};
+    } modes[] = {{"help", "?"},      {"tree", "t"},        {"gpus", "dt"},         {"containers", "dd"}, {"sort", ">"},
+                 {"filter", "\\tr"}, {"question", "   p"}, {"no-match", "\\zz\n"}, {"search", "/bro"},   {"host", "H"}};
     for (size_t i = 0; i < GP_COUNT(modes); i++) {
         struct fix_view view;
         char name[64];
@@ -220,6 +220,52 @@ Test(draw, bars_show_parts_within_parts)
     expect_bar((struct gp_bar){500, 900, 900, 100, 900}, "#########|");
     expect_bar((struct gp_bar){-1, -1, -1, 100, -1}, "..........");
     expect_bar((struct gp_bar){5, 5, 5, -1, 5}, "unknown");
+}
+
+static void expect_spark(const int64_t *samples, int count, bool ascii, const char *wanted)
+{
+    struct gp_grid grid;
+    struct gp_draw draw = {.grid = &grid};
+    struct gp_history history = {.count = count, .next = count};
+    char text[64];
+    memcpy(history.samples, samples, (size_t)count * sizeof(*samples));
+    cr_assert_eq(gp_grid_init(&grid, 1, 10, ascii), 0);
+    gp_draw_spark(&draw, gp_grid_rect(&grid), 0, 0, 10, &history);
+    gp_grid_line(&grid, 0, text, sizeof(text));
+    cr_assert_str_eq(text, wanted);
+    gp_grid_fini(&grid);
+}
+
+Test(draw, sparklines_begin_at_0)
+{
+    static const int64_t samples[] = {-1, 0, 1, 1000, 2000, 4000, 6000, 7000, 8000, 8000};
+    setlocale(LC_CTYPE, "C.UTF-8");
+    expect_spark(samples, 10, true, " _..:=*%##");
+    expect_spark(samples, 10, false, " _\u2581\u2581\u2582\u2584\u2586\u2587\u2588\u2588");
+    expect_spark((int64_t[]){0, 0, 0}, 3, true, "       ___");
+}
+
+/* The colour of the first cell after `label` on the screen; -1: it is not there. */
+static int style_after(const struct gp_grid *grid, const char *label, int y)
+{
+    char line[1024];
+    gp_grid_line(grid, y, line, sizeof(line));
+    const char *at = strstr(line, label);
+    return at ? gp_grid_at(grid, y, (int)(at - line))->style : -1;
+}
+
+Test(draw, a_gpus_peaks_have_one_colour_and_its_history_a_scale)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 20);
+    cr_assert_eq(gp_grid_init(&grid, 40, 160, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert_eq(style_after(&grid, "peak 31.5 GiB", 4), GP_STYLE_PEAK);
+    cr_assert_eq(style_after(&grid, "peak 40.0 GiB", 4), GP_STYLE_PEAK);
+    cr_assert_eq(style_after(&grid, "0..31.0G ", 4), GP_STYLE_DIM);
+    gp_grid_fini(&grid);
+    fix_close(&view);
 }
 
 Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
@@ -293,7 +339,146 @@ Test(draw, the_command_is_shown_without_the_folders_of_its_program)
     cr_assert_eq(gp_grid_init(&grid, 24, 80, true), 0);
     fix_rows(&view);
     fix_draw(&view, &grid);
-    cr_assert(screen_says(&grid, "python3 /home") && !screen_says(&grid, "/opt/conda"));
+    cr_assert(screen_says(&grid, "python3 +train.py") && !screen_says(&grid, "/opt/conda"));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+/* The line of the screen that has `text`; -1: none. */
+static int line_of(const struct gp_grid *grid, const char *text)
+{
+    char line[1024];
+    for (int y = 0; y < grid->rows; y++) {
+        gp_grid_line(grid, y, line, sizeof(line));
+        if (strstr(line, text))
+            return y;
+    }
+    return -1;
+}
+
+/* The style of the last character of a text on line y. */
+static int style_of(const struct gp_grid *grid, int y, const char *text)
+{
+    char line[1024];
+    gp_grid_line(grid, y, line, sizeof(line));
+    const char *at = strstr(line, text);
+    cr_assert(at, "no %s in %s", text, line);
+    return gp_grid_at(grid, y, (int)(at - line) + (int)strlen(text) - 1)->style;
+}
+
+Test(draw, the_name_of_the_program_comes_first)
+{
+    static const struct {
+        const char *command, *shown;
+    } cases[] = {{"build/examples/train_rt --seconds 2", "live     train_rt --seconds 2"},
+                 {"./a.out", "live     a.out"},
+                 {"[kworker/0:1]", "live     [kworker/0:1]"},
+                 {"/opt/bin/python3 -u /home/ada/a/long/way/to/train.py --x", "live     python3 -u +train.py --x"},
+                 {"python3 -m train /", "live     python3 -m train /"}};
+    for (size_t i = 0; i < GP_COUNT(cases); i++) {
+        struct fix_view view;
+        struct gp_grid grid;
+        fix_open(&view, fix_typical, 2);
+        struct gp_process *process = &view.model.system->processes[0];
+        snprintf(process->cmdline, sizeof(process->cmdline), "%s", cases[i].command);
+        cr_assert_eq(gp_grid_init(&grid, 30, 140, true), 0);
+        fix_rows(&view);
+        fix_draw(&view, &grid);
+        cr_assert(screen_says(&grid, cases[i].shown), "%s:\n%s", cases[i].command, frame_text(&grid));
+        gp_grid_fini(&grid);
+        fix_close(&view);
+    }
+}
+
+Test(draw, columns_without_a_value_are_left_out)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    char header[256];
+    fix_open(&view, fix_crowd, 2); /* no containers, no losses */
+    cr_assert_eq(gp_grid_init(&grid, 30, 200, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert(line_of(&grid, "UNTRACKED") > 0 && line_of(&grid, "USER") > 0);
+    cr_assert(line_of(&grid, "CONTAINER") < 0 && line_of(&grid, "LOST") < 0);
+    view.ui.sort = GP_COLUMN_LOST;
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(line_of(&grid, "vLOST") > 0 || line_of(&grid, "v LOST") > 0 || line_of(&grid, "LOST") > 0,
+              "the column that rows are sorted by stays");
+    view.ui.sort = GP_COLUMN_ALLOC;
+    for (int i = 0; i < view.model.system->process_count; i++)
+        view.model.system->processes[i].user[0] = '\0';
+    view.model.system->processes[99].lost[GP_LOST_RING] = 3;
+    cr_assert_eq(gp_model_update(&view.model, fix_crowd(3)), 0);
+    snprintf(view.model.system->processes[50].container, sizeof(header) / 8, "4f1d2c3b5a69");
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(line_of(&grid, "CONTAINER") > 0, "one row has one");
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(draw, the_selected_row_keeps_its_bar)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 3);
+    cr_assert_eq(gp_grid_init(&grid, 30, 132, true), 0);
+    fix_draw(&view, &grid);
+    int y = line_of(&grid, ">   4242");
+    cr_assert_eq(style_of(&grid, y, "4242"), GP_STYLE_SELECTED);
+    cr_assert_eq(style_of(&grid, y, " #"), GP_STYLE_ALLOCATED, "in reverse video a full block would be blank");
+    cr_assert_eq(style_of(&grid, y, "train.py"), GP_STYLE_SELECTED);
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(draw, peaks_have_one_colour_in_the_table_and_the_details)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_owned, 3);
+    fix_key(&view, GP_KEY_DOWN);
+    fix_key(&view, GP_KEY_UP);
+    cr_assert_eq(gp_grid_init(&grid, 40, 132, true), 0);
+    fix_draw(&view, &grid);
+    int y = line_of(&grid, "     77 ada");
+    cr_assert(style_of(&grid, y, "6.0G") == GP_STYLE_PEAK, "PEAK of serve");
+    fix_key(&view, GP_KEY_DOWN);
+    fix_draw(&view, &grid);
+    y = line_of(&grid, "   4242 ada");
+    cr_assert(style_of(&grid, y, "31.5G") == GP_STYLE_PEAK && style_of(&grid, y, "40.0G") == GP_STYLE_PEAK);
+    fix_key(&view, GP_KEY_UP);
+    fix_draw(&view, &grid);
+    y = line_of(&grid, " pytorch     ");
+    cr_assert(y > 0);
+    cr_assert_eq(style_of(&grid, y, "16.0 GiB   16.0 GiB"), GP_STYLE_PEAK);
+    cr_assert_eq(style_of(&grid, y, "27.0 GiB   27.0 GiB"), GP_STYLE_PEAK);
+    cr_assert_eq(style_of(&grid, line_of(&grid, " linear "), "31.5 GiB"), GP_STYLE_PEAK);
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+/* The agent's maps have no names, and a sum for processes that do not know their GPU yet. */
+Test(draw, every_gpu_has_a_label)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_odd, 0);
+    struct gp_system *system = fix_odd(1);
+    system->agent.present = system->agent.alive = true;
+    system->agent.sum_count = 1;
+    system->agent.sums = malloc(sizeof(struct gp_sum));
+    system->agent.sums[0] = (struct gp_sum){.total_bytes = 1 << 30, .allocated = 1 << 20, .processes = 1};
+    system->gpus[0].uuid[0] = '\0';
+    cr_assert_eq(gp_model_update(&view.model, system), 0);
+    view.ui.by = GP_BY_DEVICE;
+    fix_rows(&view);
+    cr_assert_eq(gp_grid_init(&grid, 30, 132, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert(screen_says(&grid, "GPU0 name unknown") && screen_says(&grid, "GPU? not known yet"), "%s",
+              frame_text(&grid));
+    cr_assert(!screen_says(&grid, "GPU0 -") && screen_says(&grid, "not known yet (1)"));
     gp_grid_fini(&grid);
     fix_close(&view);
 }

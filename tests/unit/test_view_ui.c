@@ -94,7 +94,8 @@ Test(ui, owners_are_not_reset)
     cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
     cr_assert(view.ui.message_is_error && strstr(view.ui.message, "by process"));
     fix_key(&view, 'd');
-    cr_assert_eq(view.ui.by, GP_BY_PROCESS);
+    fix_key(&view, 'd');
+    cr_assert_eq(view.ui.by, GP_BY_PROCESS, "after the call sites");
     fix_close(&view);
 }
 
@@ -114,7 +115,7 @@ Test(ui, the_filter_can_be_typed_and_deleted)
 {
     struct fix_view view;
     fix_open(&view, fix_typical, 1);
-    fix_key(&view, '/');
+    fix_key(&view, '\\');
     for (const char *p = "sq\xe9"; *p; p++) /* Latin-1 codes: characters, not bytes */
         fix_key(&view, (unsigned char)*p);
     cr_assert_str_eq(view.ui.filter, "sq\xc3\xa9");
@@ -193,5 +194,67 @@ Test(ui, no_sequence_of_keys_breaks_a_frame)
         fix_draw(&view, &grid);
     }
     gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+/* One table makes the help and the footer, so they are checked together: on 80 columns nothing is
+ * cut, no key has two meanings, and what the footer offers can be clicked. */
+Test(ui, the_help_fits_and_names_each_key_once)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    char line[512];
+    fix_open(&view, fix_typical, 2);
+    cr_assert_eq(gp_grid_init(&grid, 24, 80, false), 0);
+    for (int i = 0; i < gp_key_help_count; i++) {
+        const struct gp_key_help *help = &gp_key_helps[i];
+        cr_assert(strlen(help->keys) <= 11 && strlen(help->what) <= 66, "%s", help->what);
+        cr_assert_eq(help->label != NULL, help->key != 0);
+        for (int k = 0; k < i; k++)
+            cr_assert(strcmp(help->keys, gp_key_helps[k].keys) != 0 &&
+                      (!help->key || help->key != gp_key_helps[k].key));
+    }
+    fix_draw(&view, &grid);
+    gp_grid_line(&grid, 23, line, sizeof(line));
+    for (int i = 0; i < gp_key_help_count; i++) {
+        if (!gp_key_helps[i].label)
+            continue;
+        const char *at = strstr(line, gp_key_helps[i].label);
+        struct gp_draw draw = {&grid, &view.model, &view.list, &view.ui};
+        cr_assert(at, "%s is not in %s", gp_key_helps[i].label, line);
+        cr_assert_eq(gp_draw_hit(&draw, 23, (int)(at - line)).key, gp_key_helps[i].key);
+    }
+    fix_key(&view, 'h');
+    fix_draw(&view, &grid);
+    gp_grid_line(&grid, 21, line, sizeof(line));
+    cr_assert(strstr(line, "more: "), "%s", line);
+    for (int i = 0; i < 30; i++)
+        fix_key(&view, GP_KEY_DOWN);
+    fix_draw(&view, &grid);
+    gp_grid_line(&grid, 21, line, sizeof(line));
+    cr_assert_not(strstr(line, "more: "));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(ui, a_search_selects_the_next_row_and_a_filter_leaves_rows_out)
+{
+    struct fix_view view;
+    fix_open(&view, fix_typical, 2);
+    int rows = view.list.count;
+    fix_key(&view, '/');
+    for (const char *p = "train"; *p; p++)
+        fix_key(&view, *p);
+    fix_key(&view, GP_KEY_ENTER);
+    cr_assert_eq(view.list.count, rows);
+    cr_assert(view.ui.cursor == 0 && view.list.rows[0].id.pid == 4242);
+    fix_key(&view, 'n');
+    cr_assert(view.ui.cursor == 1 && view.list.rows[1].id.pid == 4242, "its second GPU");
+    fix_key(&view, 'n');
+    cr_assert_eq(view.ui.cursor, 0, "from the top again");
+    fix_key(&view, '/');
+    fix_key(&view, '#');
+    cr_assert(view.ui.message_is_error && view.ui.cursor == 0);
+    fix_key(&view, GP_KEY_ESCAPE);
     fix_close(&view);
 }

@@ -28,7 +28,7 @@ struct gp_top {
     struct gp_target target; /* -p */
     struct gp_ui ui;
     const char *sort; /* NULL: not given */
-    int by;           /* enum gp_by, or GP_TOP_BY_SITE */
+    int by;           /* enum gp_by */
     int interval_ms;
     int64_t samples; /* 0: not given */
     const char *pins;
@@ -37,8 +37,6 @@ struct gp_top {
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
-
-#define GP_TOP_BY_SITE GP_BYS /* behind the values of enum gp_by */
 
 static int top_delay(void *options, const struct gp_command_option *option, const char *text)
 {
@@ -55,13 +53,10 @@ static int top_delay(void *options, const struct gp_command_option *option, cons
 /* The columns that --sort takes: those of processes, then those that only sites have. */
 static const char *top_column(unsigned i)
 {
-    for (unsigned k = 0; k < GP_COLUMNS; k++) {
-        if (k != GP_COLUMN_BAR && i-- == 0)
+    for (int k = 0; k < GP_COLUMNS; k++) {
+        bool known = k > GP_COLUMN_COMMAND && gp_column_find(gp_columns[k].name, false) != GP_COLUMNS;
+        if (k != GP_COLUMN_BAR && !known && i-- == 0)
             return gp_columns[k].name;
-    }
-    for (unsigned k = 0; k < GP_SITE_COLUMNS; k++) {
-        if (gp_column_find(gp_site_columns[k].name) == GP_COLUMNS && i-- == 0)
-            return gp_site_columns[k].name;
     }
     return NULL;
 }
@@ -70,19 +65,16 @@ static const char *top_column(unsigned i)
 static int top_sort(struct gp_top *top)
 {
     char names[256] = "";
-    enum gp_column_id column = top->by_site ? GP_COLUMNS : gp_column_find(top->sort);
+    enum gp_column_id column = gp_column_find(top->sort, top->by_site);
     if (column != GP_COLUMNS) {
-        top->ui.sort = column;
-        top->ui.ascending = !gp_columns[column].numeric;
+        *(top->by_site ? &top->ui.site_sort : &top->ui.sort) = column;
+        *(top->by_site ? &top->ui.site_ascending : &top->ui.ascending) = gp_column_ascends(column);
         return GP_EXIT_OK;
     }
-    if (top->by_site && gp_site_column_find(top->sort) != GP_SITE_COLUMNS)
-        return GP_EXIT_OK;
-    for (int i = 0; i < (top->by_site ? (int)GP_SITE_COLUMNS : (int)GP_COLUMNS); i++) {
+    for (int i = 0; i < (int)GP_COLUMNS; i++) {
         size_t used = strlen(names);
-        if (top->by_site || i != GP_COLUMN_BAR)
-            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
-                     top->by_site ? gp_site_columns[i].name : gp_columns[i].name);
+        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, top->by_site))
+            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", gp_columns[i].name);
     }
     return gp_usage_error("top", "--sort=%s: no such column: choose one of %s", top->sort, names);
 }
@@ -92,9 +84,8 @@ static int top_check(void *options)
     struct gp_top *top = options;
     gp_ui_init(&top->ui);
     top->ui.interval_ms = top->interval_ms;
-    top->by_site = top->by == GP_TOP_BY_SITE;
-    if (!top->by_site)
-        top->ui.by = (enum gp_by)top->by;
+    top->by_site = top->by == GP_BY_SITE;
+    top->ui.by = (enum gp_by)top->by;
     int rc = top->sort ? top_sort(top) : GP_EXIT_OK;
     if (rc)
         return rc;
@@ -173,7 +164,7 @@ static int top_json(const struct gp_top *top, const struct gp_model *model, cons
 static int top_print_sites(struct gp_top *top, bool first)
 {
     char note[512];
-    int err = first ? 0 : gp_site_model_update(&top->sites, note);
+    int err = first ? 0 : gp_site_model_ask(&top->sites, note);
     if (err || top->json)
         return err;
     if (!first)
@@ -236,14 +227,43 @@ static int top_print(struct gp_top *top, const struct gp_collect_options *option
 
 /* ---- command ------------------------------------------------------------------------------------------------- */
 
+/* Opens the call sites of the one process of --by=site. */
+static int top_open_sites(struct gp_top *top)
+{
+    char problem[GP_PROBLEM_BYTES], why[256];
+    struct gp_system *system;
+    int rc = gp_target_collect(&top->target, false, false, &system);
+    if (rc)
+        return rc;
+    gp_system_free(system);
+    if (top->target.pid_count != 1)
+        return gp_usage_error("top", "--by=site shows one process: name it with -p PID");
+    pid_t pid = top->target.pids[0];
+    int err = gp_site_model_open(&top->sites, pid, problem);
+    if (err == -ENOENT) {
+        gp_error("top",
+                 "pid %d: it runs without stacks, so its call sites are unknown: " GP_SITE_HINT " (or python, or all)",
+                 (int)pid);
+        return GP_EXIT_FAILED;
+    }
+    if (err) {
+        if (!problem[0] && gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+            snprintf(why, sizeof(why), "%s", strerror(-err));
+        gp_error("top", "pid %d: %s", (int)pid, problem[0] ? problem : why);
+        return err == -ESRCH || err == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
+    }
+    gp_site_model_sort(&top->sites, top->ui.site_sort, top->ui.site_ascending);
+    return GP_EXIT_OK;
+}
+
 static int top_screen(struct gp_top *top, const struct gp_collect_options *options)
 {
     int number = 0;
-    int err = top->by_site ? gp_site_screen(&top->sites, top->ui.interval_ms, top->samples, &number)
-                           : gp_screen_run(options, &top->ui, top->samples, &number);
+    int err = gp_screen_run(options, &top->ui, top->samples, &number);
     if (err == -ENOTTY) {
         gp_error("top", "TERM=%s is unknown here: printing one table", getenv("TERM"));
-        return top_print(top, options);
+        int rc = top->by_site ? top_open_sites(top) : GP_EXIT_OK;
+        return rc ? rc : top_print(top, options);
     }
     if (number) { /* end by the signal itself, so that its sender sees it */
         signal(number, SIG_DFL);
@@ -267,39 +287,6 @@ static int top_check_pids(const struct gp_top *top)
         rc = GP_EXIT_NO_PROCESS;
     }
     return rc;
-}
-
-/* Opens the call sites of the one process of --by=site. */
-static int top_open_sites(struct gp_top *top)
-{
-    char problem[GP_PROBLEM_BYTES], why[256];
-    struct gp_system *system;
-    int rc = gp_target_collect(&top->target, false, false, &system);
-    if (rc)
-        return rc;
-    gp_system_free(system);
-    if (top->target.pid_count != 1)
-        return gp_usage_error("top", "--by=site shows one process: name it with -p PID");
-    pid_t pid = top->target.pids[0];
-    int err = gp_site_model_open(&top->sites, pid, problem);
-    if (err == -ENOENT) {
-        gp_error("top",
-                 "pid %d: it takes no stacks, so its call sites are unknown: 'gpuprof stacks native -p %d' (or python, "
-                 "or all) switches them on",
-                 (int)pid, (int)pid);
-        return GP_EXIT_FAILED;
-    }
-    if (err) {
-        if (!problem[0] && gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
-            snprintf(why, sizeof(why), "%s", strerror(-err));
-        gp_error("top", "pid %d: %s", (int)pid, problem[0] ? problem : why);
-        return err == -ESRCH || err == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
-    }
-    if (top->sort) {
-        enum gp_site_column column = gp_site_column_find(top->sort);
-        gp_site_model_sort(&top->sites, column, column == GP_SITE_SITE || column <= GP_SITE_KIND);
-    }
-    return GP_EXIT_OK;
 }
 
 /* Reports a missing agent before the screen opens. */
@@ -326,10 +313,14 @@ static int top_run(void *options)
                                          .with_nvml = true,
                                          .pins = pins,
                                          .deadline_ns = GP_TOP_ANSWER_NS};
-    if (!rc && top->by_site)
+    bool screen = !top->once && !top->json && gp_term_usable();
+    /* A named process whose call sites are unknown is an error; the screen says it of the others. */
+    if (!rc && top->by_site && (!screen || top->target.pid_count == 1))
         rc = top_open_sites(top);
+    if (screen) /* it opens them itself */
+        gp_site_model_close(&top->sites);
     if (!rc)
-        rc = top->once || top->json || !gp_term_usable() ? top_print(top, &collect) : top_screen(top, &collect);
+        rc = screen ? top_screen(top, &collect) : top_print(top, &collect);
     gp_site_model_close(&top->sites);
     return rc;
 }

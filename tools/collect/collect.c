@@ -202,6 +202,45 @@ void gp_system_free(struct gp_system *system)
     free(system);
 }
 
+/* Finds profiled processes that `pid` started, directly or through up to `depth` others: the pid of
+ * 'gpuprof run', a shell or a launcher is easily taken for that of the program.  Returns how many;
+ * *first: one of them; *room: how many processes it may still look at, because all are children of
+ * init. */
+static int explain_started(pid_t pid, int depth, int *room, pid_t *first)
+{
+    char path[64], problem[GP_PROBLEM_BYTES];
+    int child, count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && *room > 0 && fscanf(file, "%d", &child) == 1) {
+        struct gp_peer session;
+        --*room;
+        if (gp_peer_open_pid(&session, (pid_t)child, problem) == 0) {
+            gp_peer_close(&session);
+            *first = (pid_t)child;
+            count++;
+        }
+        if (depth > 0)
+            count += explain_started((pid_t)child, depth - 1, room, first);
+    }
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void explain_not_profiled(pid_t pid, char *why, size_t n)
+{
+    pid_t first = 0;
+    int room = 100, count = explain_started(pid, 2, &room, &first);
+    if (count == 1)
+        snprintf(why, n, "not profiled itself, but the process %d that it started is: use -p %d", (int)first,
+                 (int)first);
+    else if (count > 1)
+        snprintf(why, n, "not profiled itself, but %d processes that it started are: 'gpuprof stat' lists them", count);
+    else
+        snprintf(why, n, "not profiled: start it with 'gpuprof run', or it has not initialised CUDA yet");
+}
+
 static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const char *problem, char *why, size_t n)
 {
     if (found == -EACCES || found == -EPERM) {
@@ -216,7 +255,7 @@ static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const 
     if (found == -EPROTO)
         snprintf(why, n, "damaged session: %s", problem);
     else
-        snprintf(why, n, "not profiled: start it with 'gpuprof run', or it has not initialised CUDA yet");
+        explain_not_profiled(proc->pid, why, n);
     return GP_PID_NOT_PROFILED;
 }
 

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <maps/gpuname.h>
 #include <maps/maps.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,7 +330,10 @@ static int sample_gpus(struct gp_system *system)
             memcpy(gpus[system->gpu_count++].uuid, sum->uuid, sizeof(sum->uuid));
         }
     }
-    return gp_machine_add_gpus(system);
+    int err = gp_machine_add_gpus(system);
+    if (!err)
+        gp_gpu_names(system);
+    return err;
 }
 
 /* ---- the whole system -------------------------------------------------------------------------------------------- */

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <view/siteview.h>
 #include <view/state.h>
+#include <write/stats.h>
 
 /* A width of 7 holds "~99.9G", or "1023M" after a mark; a printed width of 9 holds ">=1023MiB". */
 const struct gp_column gp_columns[GP_COLUMNS] = {
@@ -17,7 +19,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_PEAK] = {"PEAK", 7, 9, true, true, 95, "peak of allocated"},
     [GP_COLUMN_RESERVED] = {"RESERVED", 8, 9, true, true, 90, "reserved from the driver now"},
     [GP_COLUMN_RPEAK] = {"R-PEAK", 7, 9, true, true, 80, "peak of reserved"},
-    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 40, "allocated and reserved within the GPU"},
+    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 52, "allocated and reserved within the GPU"},
     [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations per second"},
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
@@ -25,15 +27,35 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
     [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
+    [GP_COLUMN_KIND] = {"KIND", 10, 10, false, false, 80, "kind of memory"},
+    [GP_COLUMN_LIVE] = {"LIVE", 8, 10, true, true, 99, "bytes held now"},
+    [GP_COLUMN_SITE_PEAK] = {"PEAK", 8, 10, true, true, 70, "most bytes held at one time"},
+    [GP_COLUMN_AT_PEAK] = {"AT-PEAK", 8, 10, true, true, 50, "bytes held at the peak of the device"},
+    [GP_COLUMN_SHARE] = {"%PEAK", 6, 6, true, true, 60, "share of the peak of the device"},
+    [GP_COLUMN_CALLS] = {"CALLS/S", 8, 8, true, true, 40, "allocations per second"},
+    [GP_COLUMN_DELTA] = {"DELTA/S", 9, 11, true, true, 65, "bytes gained or lost per second"},
+    [GP_COLUMN_SITE] = {"SITE", 0, 0, false, false, 101, "function, file and line"},
 };
 
-enum gp_column_id gp_column_find(const char *name)
+/* The columns of call sites begin with two that processes have too. */
+bool gp_column_in(enum gp_column_id id, bool sites)
+{
+    return id < GP_COLUMN_KIND ? !sites || id == GP_COLUMN_PID || id == GP_COLUMN_DEV : sites;
+}
+
+enum gp_column_id gp_column_find(const char *name, bool sites)
 {
     for (int i = 0; i < GP_COLUMNS; i++) {
-        if (i != GP_COLUMN_BAR && strcasecmp(gp_columns[i].name, name) == 0)
+        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, sites) &&
+            strcasecmp(gp_columns[i].name, name) == 0)
             return (enum gp_column_id)i;
     }
     return GP_COLUMNS;
+}
+
+bool gp_column_ascends(enum gp_column_id id)
+{
+    return !gp_columns[id].numeric;
 }
 
 static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
@@ -60,8 +82,14 @@ static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
 
 static const char *column_device(const struct gp_row *row, const struct gp_model *model, char *out, size_t out_bytes)
 {
-    if (row->id.device == GP_MODEL_HOST)
+    if (row->site && row->site->device >= 0 && row->site->device != (int)GP_WIRE_HOST)
+        snprintf(out, out_bytes, "%d", row->site->device);
+    else if (row->site && row->site->device == (int)GP_WIRE_HOST)
         snprintf(out, out_bytes, "host");
+    else if (row->id.device == GP_MODEL_HOST)
+        snprintf(out, out_bytes, "host");
+    else if (row->id.device >= 0 && row->id.device < model->gpu_count && !gp_gpu_known(&model->gpus[row->id.device]))
+        snprintf(out, out_bytes, "?");
     else if (row->id.device >= 0 && row->id.device < model->gpu_count)
         snprintf(out, out_bytes, "%d", model->gpus[row->id.device].index);
     else if (row->id.kind == GP_ROW_PROCESS && row->members > 1)
@@ -71,11 +99,11 @@ static const char *column_device(const struct gp_row *row, const struct gp_model
     return out;
 }
 
-/* The screen leaves out the folders of the program's path. */
+/* The screen leaves out the folders of the program's path, so that its name comes first. */
 static const char *column_program(const struct gp_process *process, enum gp_text_form form)
 {
     const char *line = process->cmdline[0] ? process->cmdline : process->comm;
-    if (form != GP_TEXT_SHORT || line[0] != '/')
+    if (form != GP_TEXT_SHORT || line[0] == '[') /* a kernel thread: "[kworker/0:1]" */
         return line;
     const char *end = line + strcspn(line, " "), *name = end;
     while (name > line && name[-1] != '/')
@@ -88,8 +116,7 @@ static const char *column_command(const struct gp_row *row, const struct gp_mode
 {
     bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
-    const char *name = gpu && gpu->name[0]    ? gpu->name
-                       : gpu                  ? gpu->uuid
+    const char *name = gpu                    ? gp_gpu_label(gpu)
                        : row->id.owner[0]     ? row->id.owner
                        : row->id.container[0] ? row->id.container
                                               : "(no container)";
@@ -113,6 +140,68 @@ static const char *column_bytes(enum gp_column_id id, const struct gp_row *row, 
     char number[32];
     snprintf(out, out_bytes, "%s%s", mark, gp_text_bytes(bytes, form, number, sizeof(number)));
     return out;
+}
+
+static const char *column_signed(double bytes, enum gp_text_form form, char *out, size_t out_bytes)
+{
+    char number[32];
+    double size = fabs(bytes);
+    if (isnan(bytes) || size < 1) {
+        snprintf(out, out_bytes, isnan(bytes) ? "-" : "0");
+        return out;
+    }
+    gp_text_bytes((int64_t)(size < 9e18 ? size : 9e18), form, number, sizeof(number));
+    snprintf(out, out_bytes, "%c%s", bytes < 0 ? '-' : '+', number);
+    return out;
+}
+
+/* A number of a call site, or of the process that sums its call sites in the tree; NaN: unknown. */
+static double column_real(enum gp_column_id id, const struct gp_row *row)
+{
+    const struct gp_site_row *site = row->site;
+    switch (id) {
+    case GP_COLUMN_LIVE:
+        return site ? (double)site->live : row->allocated < 0 ? NAN : (double)row->allocated;
+    case GP_COLUMN_SITE_PEAK:
+        return site ? (double)site->peak : row->allocated_peak < 0 ? NAN : (double)row->allocated_peak;
+    case GP_COLUMN_AT_PEAK:
+        return site ? (double)site->at_peak : NAN;
+    case GP_COLUMN_SHARE:
+        return site ? site->share : NAN;
+    case GP_COLUMN_CALLS:
+        return site ? site->calls_per_s : row->allocs_per_s;
+    case GP_COLUMN_DELTA:
+        return site ? site->delta_per_s : NAN;
+    default:
+        return NAN;
+    }
+}
+
+static const char *column_site_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
+                                    enum gp_text_form form, char *out, size_t out_bytes)
+{
+    const char *kind =
+        row->site && row->site->kind != GP_KIND_NONE ? gp_kind_name(row->site->kind) : NULL; /* before stacks: any */
+    double number = column_real(id, row);
+    switch (id) {
+    case GP_COLUMN_KIND:
+        snprintf(out, out_bytes, "%s", kind ? kind : "-");
+        return out;
+    case GP_COLUMN_SHARE:
+        snprintf(out, out_bytes, isnan(number) ? "-" : "%.1f", 100 * number);
+        return out;
+    case GP_COLUMN_CALLS:
+        return gp_text_rate(number, out, out_bytes);
+    case GP_COLUMN_DELTA:
+        return column_signed(number, form, out, out_bytes);
+    case GP_COLUMN_SITE:
+        if (!row->site)
+            return column_command(row, model, form, out, out_bytes);
+        gp_site_label(row->site->name, row->site->caller, out, out_bytes);
+        return out;
+    default:
+        return gp_text_bytes(isnan(number) ? -1 : (int64_t)number, form, out, out_bytes);
+    }
 }
 
 const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
@@ -153,9 +242,11 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
         return out;
     case GP_COLUMN_COMMAND:
         return column_command(row, model, form, out, out_bytes);
-    default:
+    case GP_COLUMN_BAR:
         out[0] = '\0';
         return out;
+    default:
+        return column_site_text(id, row, model, form, out, out_bytes);
     }
 }
 
@@ -164,26 +255,42 @@ static int column_order(double a, double b)
     return a < b ? -1 : a > b;
 }
 
+/* The numbers of call sites, and rates, are real.  A site that runs on no known device is last. */
+static bool column_reals(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b, double *x, double *y)
+{
+    if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
+        *x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
+        *y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
+        return true;
+    }
+    if (id == GP_COLUMN_DEV) {
+        *x = a->site ? a->site->device : a->id.device;
+        *y = b->site ? b->site->device : b->id.device;
+        *x = *x < 0 ? NAN : *x;
+        *y = *y < 0 ? NAN : *y;
+        return true;
+    }
+    *x = column_real(id, a);
+    *y = column_real(id, b);
+    return id > GP_COLUMN_KIND && id < GP_COLUMN_SITE;
+}
+
 int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b,
                       const struct gp_model *model, int *unknown)
 {
+    double real_a, real_b;
     *unknown = 0;
-    if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
-        double x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
-        double y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
-        *unknown = (isnan(x) ? 1 : 0) | (isnan(y) ? 2 : 0);
-        return *unknown ? 0 : column_order(x, y);
-    }
-    if (id == GP_COLUMN_DEV) {
-        int x = a->id.device, y = b->id.device;
-        *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
-        return *unknown ? 0 : (x > y) - (x < y);
+    if (column_reals(id, a, b, &real_a, &real_b)) {
+        *unknown = (isnan(real_a) ? 1 : 0) | (isnan(real_b) ? 2 : 0);
+        return *unknown ? 0 : column_order(real_a, real_b);
     }
     if (gp_columns[id].numeric || id == GP_COLUMN_PID) {
         int64_t x = column_integer(id, a), y = column_integer(id, b);
         *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
         return *unknown ? 0 : (x > y) - (x < y);
     }
+    if (id == GP_COLUMN_SITE && a->site && b->site) /* labels are long, and most differ in the function */
+        return strcmp(a->site->name->function, b->site->name->function);
     char left[512], right[512];
     gp_column_text(id, a, model, GP_TEXT_SHORT, true, left, sizeof(left));
     gp_column_text(id, b, model, GP_TEXT_SHORT, true, right, sizeof(right));
@@ -191,26 +298,36 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
     return *unknown ? 0 : strcasecmp(left, right);
 }
 
-int gp_columns_fit(int width, bool groups, enum gp_column_id ids[GP_COLUMNS], int *rest)
+/* The narrowest last column of use.  12 columns show the first word of most commands, and 24 often
+ * the argument in which they differ.  Containers and GPUs differ in long ids, and a pod's name has
+ * two parts.  A call site has a function and a line. */
+static int columns_last(int width, const struct gp_column_choice *choice)
 {
-    /* 12 columns show the first word of most commands, which is enough to distinguish them.
-     * Containers and GPUs differ in long ids, and a pod's name has two parts. */
-    const int command = groups ? 30 : 12;
-    bool dropped[GP_COLUMNS] = {false};
-    if (groups)
+    int command = width < 60 ? 12 : width < 100 ? 16 : 24;
+    return choice->groups ? 30 : !choice->sites ? command : width < 60 ? 12 : 34;
+}
+
+int gp_columns_fit(int width, const struct gp_column_choice *choice, enum gp_column_id ids[GP_COLUMNS], int *rest)
+{
+    const enum gp_column_id last = choice->sites ? GP_COLUMN_SITE : GP_COLUMN_COMMAND;
+    const int least = columns_last(width, choice);
+    bool dropped[GP_COLUMNS];
+    for (int i = 0; i < GP_COLUMNS; i++)
+        dropped[i] = i != (int)last && (choice->empty[i] || !gp_column_in((enum gp_column_id)i, choice->sites));
+    if (choice->groups)
         dropped[GP_COLUMN_PID] = dropped[GP_COLUMN_USER] = dropped[GP_COLUMN_CONTAINER] = dropped[GP_COLUMN_STATE] =
             true;
     for (;;) {
-        int used = command, lowest = -1;
-        for (int i = 0; i < GP_COLUMN_COMMAND; i++) {
-            if (dropped[i])
+        int used = least, lowest = -1;
+        for (int i = 0; i < GP_COLUMNS; i++) {
+            if (dropped[i] || i == (int)last)
                 continue;
             used += gp_columns[i].width + 1;
             if (i != GP_COLUMN_PID && (lowest < 0 || gp_columns[i].keep < gp_columns[lowest].keep))
                 lowest = i;
         }
         if (used <= width || lowest < 0) {
-            *rest = width - (used - command);
+            *rest = width - (used - least);
             break;
         }
         dropped[lowest] = true;

@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <view/siteview.h>
 #include <write/stats.h>
 
-#define GP_ALERTS 5 /* losses, processes that cannot be read, and three about the agent */
+#define GP_ALERTS 9 /* losses, processes that cannot be read, three about the agent, four about call sites */
 
 struct gp_alerts {
     char text[GP_ALERTS][256];
@@ -53,7 +54,33 @@ static void alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
     }
 }
 
-static struct gp_alerts alerts_of(const struct gp_model *model)
+/* In the view by site: what is missing from it. */
+static void alerts_sites(struct gp_alerts *alerts, const struct gp_model *model, const struct gp_ui *ui)
+{
+    const struct gp_site_set *set = model->sites;
+    const size_t room = sizeof(alerts->text[0]);
+    int without = set ? gp_site_refused(set, model, gp_ui_scope(ui), true) : 0;
+    if (!set || !gp_ui_by_site(ui))
+        return;
+    if (without && gp_site_shown(set, model, gp_ui_scope(ui))) { /* without any sites, the empty table says this */
+        alerts->style[alerts->count] = GP_STYLE_NORMAL;
+        snprintf(alerts->text[alerts->count++], room, "%d more process%s without stacks: %s", without,
+                 without == 1 ? " runs" : "es run", GP_SITE_HINT);
+    }
+    if (set->problem[0]) {
+        alerts->style[alerts->count] = GP_STYLE_ERROR;
+        snprintf(alerts->text[alerts->count++], room, "%.250s", set->problem);
+    }
+    for (int i = 0, notes = 0; i < set->count && notes < 2; i++) {
+        const struct gp_site_model *one = set->models[i];
+        if (!gp_site_in_scope(model, gp_ui_scope(ui), one->pid, one->start_time))
+            continue;
+        for (uint32_t n = 0; notes < 2 && gp_site_note(one, n, alerts->text[alerts->count], room); n++, notes++)
+            alerts->style[alerts->count++] = GP_STYLE_WARN;
+    }
+}
+
+static struct gp_alerts alerts_of(const struct gp_model *model, const struct gp_ui *ui)
 {
     struct gp_alerts alerts = {.count = 0};
     if (!model->system)
@@ -70,6 +97,7 @@ static struct gp_alerts alerts_of(const struct gp_model *model)
         alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
     }
     alerts_agent(&alerts, &model->system->agent);
+    alerts_sites(&alerts, model, ui);
     return alerts;
 }
 
@@ -77,11 +105,63 @@ struct gp_layout gp_draw_layout(const struct gp_draw *draw)
 {
     struct gp_layout_wish wish = {.rows = draw->grid->rows,
                                   .cols = draw->grid->cols,
-                                  .alerts = alerts_of(draw->model).count,
+                                  .alerts = alerts_of(draw->model, draw->ui).count,
                                   .gpus = draw->model->gpu_count,
                                   .table_rows = draw->list->count ? draw->list->count : 6,
                                   .detail = draw->ui->detail ? gp_draw_detail_lines(draw) : 0};
     return gp_layout_of(&wish);
+}
+
+/* What the user has changed. Returns the column after it. */
+static int draw_title_state(const struct gp_draw *draw, struct gp_rect rect, int x)
+{
+    if (draw->ui->paused)
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_WARN, "  PAUSED");
+    if (draw->ui->tag_count)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d tagged", draw->ui->tag_count);
+    if (draw->ui->filter[0] && draw->ui->mode != GP_MODE_FILTER)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  filter: %s", draw->ui->filter);
+    return x;
+}
+
+/* "3 call sites of 4711 train, live 400 MiB, host 64.0 MiB". */
+static void draw_title_sites(const struct gp_draw *draw, struct gp_rect rect, int x)
+{
+    const struct gp_site_set *set = draw->model->sites;
+    const struct gp_site_model *one = NULL;
+    int64_t live = 0, host = 0;
+    uint32_t sites = 0;
+    int processes = 0;
+    char text[32], every[16];
+    for (int i = 0; set && i < set->count; i++) {
+        if (!gp_site_in_scope(draw->model, gp_ui_scope(draw->ui), set->models[i]->pid, set->models[i]->start_time))
+            continue;
+        one = set->models[i];
+        processes++;
+        sites += one->row_count;
+        live += one->live_bytes;
+        host += one->host_bytes;
+    }
+    x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %u call site%s of ", sites, sites == 1 ? "" : "s");
+    if (processes == 1)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%d %s", (int)one->pid, one->comm);
+    else if (draw->ui->scoped)
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, draw->ui->scope_name);
+    else
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%d processes", processes);
+    if (processes == 1 && one->ended)
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_WARN, "  ENDED");
+    if (set && set->pending)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  %d more to read", set->pending);
+    if (processes)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", live %s",
+                           gp_text_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
+    if (host)
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", host %s",
+                           gp_text_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
+    x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  every %s",
+                       gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+    draw_title_state(draw, rect, x);
 }
 
 static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const struct gp_alerts *alerts, int shown)
@@ -93,18 +173,17 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
     int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, whole ? "gpuprof top --system" : "gpuprof top");
     if (alerts->count > shown) /* an alert without a line of its own goes into the title */
         x = gp_grid_printf(draw->grid, rect, 0, x, alerts->style[shown], " %.24s", alerts->text[shown]);
+    if (gp_ui_by_site(draw->ui)) {
+        draw_title_sites(draw, rect, x);
+        return;
+    }
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d profiled", count);
     if (foreign)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, ", %d other", foreign);
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", %d GPU%s  every %s", model->gpu_count,
                        model->gpu_count == 1 ? "" : "s",
                        gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
-    if (draw->ui->paused)
-        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_WARN, "  PAUSED");
-    if (draw->ui->tag_count)
-        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "  %d tagged", draw->ui->tag_count);
-    if (draw->ui->filter[0] && draw->ui->mode != GP_MODE_FILTER)
-        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  filter: %s", draw->ui->filter);
+    x = draw_title_state(draw, rect, x);
     if (model->system && !model->system->nvml)
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  no NVML: others unknown");
     if (model->system && model->system->denied_count)
@@ -136,7 +215,7 @@ static void draw_question(const struct gp_draw *draw, struct gp_rect rect)
 
 static bool draw_has_message(const struct gp_ui *ui)
 {
-    return ui->mode == GP_MODE_CONFIRM || ui->mode == GP_MODE_FILTER || ui->message[0];
+    return ui->mode == GP_MODE_CONFIRM || ui->mode == GP_MODE_FILTER || ui->mode == GP_MODE_SEARCH || ui->message[0];
 }
 
 static void draw_message(const struct gp_draw *draw, struct gp_rect rect)
@@ -145,37 +224,69 @@ static void draw_message(const struct gp_draw *draw, struct gp_rect rect)
     gp_grid_clear(draw->grid, rect);
     if (ui->mode == GP_MODE_CONFIRM) {
         draw_question(draw, rect);
-    } else if (ui->mode == GP_MODE_FILTER) {
-        int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "filter: ");
-        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ui->filter);
+    } else if (ui->mode == GP_MODE_FILTER || ui->mode == GP_MODE_SEARCH) {
+        bool filter = ui->mode == GP_MODE_FILTER;
+        int x = gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, filter ? "filter: " : "search: ");
+        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_NORMAL, filter ? ui->filter : ui->search);
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_SELECTED, " ");
-        gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  Enter keeps, Esc clears");
+        if (ui->message[0] && !filter)
+            gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_ERROR, "  %s", ui->message);
+        else
+            gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM,
+                        filter ? "  Enter keeps, Esc clears" : "  Enter or Esc ends, then n: next");
     } else {
         gp_grid_put(draw->grid, rect, 0, 0, ui->message_is_error ? GP_STYLE_ERROR : GP_STYLE_NORMAL, ui->message);
     }
 }
 
-static void draw_footer(const struct gp_draw *draw, struct gp_rect rect)
+/* Draws the keys, or finds the one at column `find` (>= 0).  A key shows the first of those that do
+ * the same; the last one, which quits, is always there, and the others as far as they fit. */
+static int draw_footer(const struct gp_draw *draw, struct gp_rect rect, int find)
 {
-    int x = 0;
-    for (int i = 0; i < gp_key_help_count; i++) {
+    char key[16];
+    const struct gp_key_help *quit = &gp_key_helps[gp_key_help_count - 1];
+    int kept = (int)strcspn(quit->keys, " ") + (int)strlen(quit->label);
+    for (int i = 0, x = 0; i < gp_key_help_count; i++) {
         const struct gp_key_help *help = &gp_key_helps[i];
         if (!help->label)
             continue;
-        /* Show the first of the keys that do the same.  A key whose label does not fit is left
-         * out. */
-        char key[16];
         snprintf(key, sizeof(key), "%.*s", (int)strcspn(help->keys, " "), help->keys);
-        if (x + (int)strlen(key) + (int)strlen(help->label) > rect.w)
-            break;
-        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_KEY, key);
-        x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_LABEL, help->label) + 1;
+        int width = (int)strlen(key) + (int)strlen(help->label);
+        if (x + width + (help == quit ? 0 : 1 + kept) > rect.w)
+            continue;
+        if (find >= x && find < x + width)
+            return help->key;
+        if (find < 0) {
+            gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_KEY, key);
+            gp_grid_put(draw->grid, rect, 0, x + (int)strlen(key), GP_STYLE_LABEL, help->label);
+        }
+        x += width + 1;
     }
+    return GP_KEY_NONE;
+}
+
+static bool draw_is_in(struct gp_rect rect, int y, int x)
+{
+    return y >= rect.y && y < rect.y + rect.h && x >= rect.x && x < rect.x + rect.w;
+}
+
+struct gp_hit gp_draw_hit(const struct gp_draw *draw, int y, int x)
+{
+    struct gp_layout layout = gp_draw_layout(draw);
+    struct gp_hit hit = {-1, GP_COLUMNS, GP_KEY_NONE};
+    int line = y - layout.table.y + draw->ui->top;
+    if (draw_is_in(layout.table, y, x) && line < draw->list->count)
+        hit.line = line;
+    else if (draw_is_in(layout.header, y, x))
+        hit.column = gp_draw_column_at(draw, layout.header.w, x);
+    else if (draw_is_in(layout.footer, y, x))
+        hit.key = draw_footer(draw, layout.footer, x - layout.footer.x);
+    return hit;
 }
 
 void gp_draw_frame(const struct gp_draw *draw)
 {
-    struct gp_alerts alerts = alerts_of(draw->model);
+    struct gp_alerts alerts = alerts_of(draw->model, draw->ui);
     struct gp_layout layout = gp_draw_layout(draw);
     gp_grid_clear(draw->grid, gp_grid_rect(draw->grid));
     draw_title(draw, layout.title, &alerts, layout.alerts.h);
@@ -195,7 +306,7 @@ void gp_draw_frame(const struct gp_draw *draw)
             gp_draw_sort(draw, body);
         }
     }
-    draw_footer(draw, layout.footer);
+    draw_footer(draw, layout.footer, -1);
     if (draw_has_message(draw->ui))
         draw_message(draw, layout.message.h ? layout.message : layout.footer.h ? layout.footer : layout.title);
 }

@@ -30,10 +30,25 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect);
+/* The stack of a call site. */
+void gp_draw_stack(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row);
+int gp_draw_stack_lines(const struct gp_draw *draw, const struct gp_row *row);
+void gp_draw_no_sites(const struct gp_draw *draw, struct gp_rect rect);
 /* The height that the detail pane of the selected row could use, in lines. */
 int gp_draw_detail_lines(const struct gp_draw *draw);
 /* The row under the cursor, or NULL. */
 const struct gp_row *gp_draw_selected(const struct gp_draw *draw);
+
+/* ---- clicks -------------------------------------------------------------------------------------------------- */
+
+struct gp_hit {               /* what is at a place of the screen */
+    int line;                 /* of the list; -1: no row */
+    enum gp_column_id column; /* whose name is there; GP_COLUMNS: none */
+    int key;                  /* of the footer; GP_KEY_NONE: none */
+};
+struct gp_hit gp_draw_hit(const struct gp_draw *draw, int y, int x);
+/* The column at x of a table of this width; GP_COLUMNS: none. */
+enum gp_column_id gp_draw_column_at(const struct gp_draw *draw, int width, int x);
 
 /* ---- strokes ------------------------------------------------------------------------------------------------- */
 
@@ -44,7 +59,10 @@ struct gp_bar { /* bytes; -1 unknown */
 /* Draws `width` cells for the total: allocated, the rest of reserved, memory of others, free; and a
  * mark at the peak. */
 void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width, const struct gp_bar *bar);
-/* Draws `width` cells with the newest sample at the right, scaled to the highest sample shown. */
+/* The highest of the newest `width` samples; -1: none is known. */
+int64_t gp_draw_spark_most(const struct gp_history *history, int width);
+/* Draws `width` cells with the newest sample at the right.  The scale begins at 0 and ends at
+ * gp_draw_spark_most. */
 void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
                    const struct gp_history *history);
 

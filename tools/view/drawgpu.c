@@ -27,6 +27,21 @@ static struct gp_bar draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row 
     return bar;
 }
 
+/* The history of the allocated bytes in the columns from x on, with its scale: "0..27.0G". */
+static void draw_gpu_spark(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row, int x)
+{
+    char most[32], scale[40];
+    int room = rect.w - x - 1 - 9;     /* the scale takes up to 8 columns ("0..1023G") and a gap */
+    int width = room > 60 ? 60 : room; /* a minute at the default interval; a longer line is hard to read */
+    int64_t bytes = width >= 8 ? gp_draw_spark_most(row->history, width) : -1;
+    if (bytes < 0)
+        return;
+    snprintf(scale, sizeof(scale), "0..%s", gp_text_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
+    int at = rect.w - width - 1;
+    gp_grid_put(draw->grid, rect, 1, at - 1 - gp_text_width(scale), GP_STYLE_DIM, scale);
+    gp_draw_spark(draw, rect, 1, at, width, row->history);
+}
+
 /* "allocated 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many items as fit without a cut. */
 static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
                              const struct gp_bar *bar, int x)
@@ -40,7 +55,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
     } items[] = {{"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},
                  {"peak", seen, row->allocated_peak, GP_STYLE_PEAK},
                  {"reserved", "", bar->reserved, GP_STYLE_RESERVED},
-                 {"peak", seen, row->reserved_peak, GP_STYLE_NORMAL},
+                 {"peak", seen, row->reserved_peak, GP_STYLE_PEAK},
                  {"others", "", bar->other, GP_STYLE_OTHER}};
     for (size_t i = 0; i < GP_COUNT(items); i++) {
         if (i == GP_COUNT(items) - 1 && items[i].bytes < 0)
@@ -51,10 +66,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
             return;
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
     }
-    int width = rect.w - x - 1 < GP_HISTORY ? rect.w - x - 1 : GP_HISTORY;
-    width = width > 60 ? 60 : width; /* a minute at the default interval; a longer line is hard to read */
-    if (width >= 8)
-        gp_draw_spark(draw, rect, 1, rect.w - width - 1, width, row->history);
+    draw_gpu_spark(draw, rect, row, x);
 }
 
 static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
@@ -71,11 +83,14 @@ static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
     /* The numbers take up to 17 columns ("99.9G/99.9G/1023G") and the name up to 28; the bar takes
      * the rest. */
     int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
-    gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
+    if (gp_gpu_known(gpu))
+        gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
+    else
+        gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU?");
     int x = draw->model->gpu_count > 10 ? 6 : 5; /* the bars of all GPUs start in one column */
     if (name) {
         struct gp_rect part = {rect.y, rect.x + x, 1, name};
-        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gpu->name[0] ? gpu->name : "-");
+        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gp_gpu_label(gpu));
         x += name + 1;
     }
     int width = rect.w - x - 2 - 18;

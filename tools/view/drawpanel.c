@@ -16,6 +16,15 @@ const struct gp_row *gp_draw_selected(const struct gp_draw *draw)
     return cursor >= 0 && cursor < draw->list->count ? &draw->list->rows[cursor] : NULL;
 }
 
+/* Peaks have their colour in the details as in the table; `heading` has the name above them. */
+static void draw_peaks(const struct gp_draw *draw, struct gp_rect rect, int y, const char *heading, const char *name)
+{
+    const char *at = strstr(heading, name);
+    int end = at ? (int)(at - heading) + (int)strlen(name) : 0;
+    if (at)
+        gp_grid_paint_part(draw->grid, rect, y, 1 + end - 10, 10, GP_STYLE_PEAK);
+}
+
 static bool kind_used(const struct gp_wire_kind_value *kind)
 {
     return kind->calls > 0 || kind->current_bytes > 0 || kind->peak_bytes > 0 || kind->live > 0 || kind->live_peak > 0;
@@ -30,6 +39,8 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
 {
     const struct gp_row *row = gp_draw_selected(draw);
     int lines = 2; /* the rule with the name, and the source */
+    if (row && row->site)
+        return gp_draw_stack_lines(draw, row);
     if (!row || !row->process)
         return row ? 2 : 0;
     lines += row->process->trouble[0] || row->process->problem[0] ? 1 : 0;
@@ -52,18 +63,20 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     struct gp_owner_view views[GP_OWNER_VIEWS];
     const struct gp_wire_framework *f = &row->device->framework;
     int count = gp_owners_of(row->process, row->device, views);
+    static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE";
     if (count)
-        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD,
-                    "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE");
+        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < count; i++) {
         const struct gp_wire_owner_value *v = &views[i].value;
         char allocated[32], peak[32], reserved[32], reserved_peak[32], live[32];
-        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s",
-                       views[i].owner, gp_text_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
+        gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s", views[i].owner,
+                       gp_text_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
                        gp_text_bytes(v->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
                        gp_text_bytes(v->reserved_bytes, GP_TEXT_LONG, reserved, sizeof(reserved)),
                        gp_text_bytes(v->reserved_peak_bytes, GP_TEXT_LONG, reserved_peak, sizeof(reserved_peak)),
                        gp_text_count(v->live, live, sizeof(live)), rect.w >= 100 ? views[i].library : "");
+        draw_peaks(draw, rect, y, heading, " PEAK");
+        draw_peaks(draw, rect, y++, heading, "R-PEAK");
     }
     if (f->name[0] && gp_framework_agrees(f))
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
@@ -81,7 +94,8 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
-    gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS");
+    static const char heading[] = "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS";
+    gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < (int)GP_KINDS; i++) {
         const struct gp_wire_kind_value *kind = &row->device->wire.kinds[i];
         char current[32], peak[32], live[32], live_peak[32], calls[32];
@@ -96,6 +110,8 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
                        gp_text_count(kind->live, live, sizeof(live)),
                        gp_text_count(kind->live_peak, live_peak, sizeof(live_peak)),
                        gp_text_count(kind->calls, calls, sizeof(calls)), apart ? "  not summed" : "");
+        if (!apart)
+            draw_peaks(draw, rect, y, heading, " PEAK");
         struct gp_bar bar = {kind->current_bytes, -1, -1, kind->peak_bytes, -1};
         int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
         if (width >= 8 && !apart)
@@ -191,6 +207,10 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
     char title[160], device[32], command[512];
     if (!row || rect.h <= 0)
         return;
+    if (row->site) {
+        gp_draw_stack(draw, rect, row);
+        return;
+    }
     gp_column_text(GP_COLUMN_DEV, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, device, sizeof(device));
     if (!row->process) {
         gp_column_text(GP_COLUMN_COMMAND, row, draw->model, GP_TEXT_LONG, draw->grid->ascii, command, sizeof(command));
@@ -243,19 +263,30 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up).",
         "LOST: events that were not recorded.  Totals do not come from events.",
     };
-    for (size_t i = 0; i < GP_COUNT(notes) && y < rect.h; i++, y++)
-        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[i]);
+    size_t note = 0;
+    for (; note < GP_COUNT(notes) && y < rect.h; note++, y++)
+        gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, notes[note]);
+    if (note < GP_COUNT(notes) && rect.h > 2) {
+        struct gp_rect last = {rect.y + rect.h - 1, rect.x, 1, rect.w};
+        gp_grid_clear(draw->grid, last);
+        gp_grid_put(draw->grid, last, 0, 1, GP_STYLE_DIM,
+                    "more: Down, PgDn, or the wheel; any other key ends the help");
+    }
 }
 
 void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
 {
-    int cursor = (int)draw->ui->sort_cursor;
-    int top = cursor >= rect.h - 1 ? cursor - rect.h + 2 : 0, y = 1;
+    int cursor = (int)draw->ui->sort_cursor, top = 0, y = 1, above = 0;
+    for (int i = cursor; i >= 0; i--) { /* the cursor's line is on the screen */
+        above += i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui));
+        if (above <= rect.h - 1)
+            top = i;
+    }
     struct gp_rect box = {rect.y, rect.x, rect.h, rect.w < 60 ? rect.w : 60};
     gp_grid_clear(draw->grid, box);
     gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter: select, Esc: cancel)");
     for (int i = top; i < GP_COLUMNS && y < box.h; i++) {
-        if (i == GP_COLUMN_BAR)
+        if (i == GP_COLUMN_BAR || !gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui)))
             continue;
         gp_grid_printf(draw->grid, box, y, 1, GP_STYLE_NORMAL, "%s %-10s %s", i == cursor ? ">" : " ",
                        gp_columns[i].name, gp_columns[i].what);
@@ -277,6 +308,10 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     if (draw->ui->filter[0]) {
         gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no row matches \"%s\": Esc clears the filter",
                        draw->ui->filter);
+        return;
+    }
+    if (gp_ui_by_site(draw->ui) && system->process_count > 0) {
+        gp_draw_no_sites(draw, rect);
         return;
     }
     if (hidden) {

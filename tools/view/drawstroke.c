@@ -48,24 +48,35 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
         gp_grid_put(draw->grid, rect, y, x + peak - 1, GP_STYLE_PEAK, glyph[4]);
 }
 
-void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
-                   const struct gp_history *history)
+/* The level of a sample from 0 (no height) to 8 (the whole cell): heights are in proportion to the
+ * bytes, and only 0 has none. */
+static int spark_level(int64_t sample, int64_t most)
 {
-    static const char *const blocks[2][8] = {
-        {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"},
-        {"_", ".", "-", "~", "=", "+", "*", "#"}};
-    int64_t most = 0;
+    int level = most > 0 ? (int)((double)sample / (double)most * 8 + 0.5) : 0;
+    return sample <= 0 ? 0 : level < 1 ? 1 : level > 8 ? 8 : level;
+}
+
+int64_t gp_draw_spark_most(const struct gp_history *history, int width)
+{
+    int64_t most = -1;
     for (int i = 0; i < width; i++) {
         int64_t sample = gp_history_get(history, i);
         most = sample > most ? sample : most;
     }
+    return most;
+}
+
+void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
+                   const struct gp_history *history)
+{
+    static const char *const blocks[2][9] = {
+        {"_", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"},
+        {"_", ".", ":", "-", "=", "+", "*", "%", "#"}};
+    int64_t most = gp_draw_spark_most(history, width);
     for (int i = 0; i < width; i++) {
         int64_t sample = gp_history_get(history, i);
-        if (sample < 0)
-            continue;
-        int level = most > 0 ? (int)((double)sample / (double)most * 7 + 0.5) : 0;
-        if (sample > 0 && level == 0)
-            level = 1;
-        gp_grid_put(draw->grid, rect, y, x + width - 1 - i, GP_STYLE_SPARK, blocks[draw->grid->ascii][level]);
+        if (sample >= 0)
+            gp_grid_put(draw->grid, rect, y, x + width - 1 - i, GP_STYLE_SPARK,
+                        blocks[draw->grid->ascii][spark_level(sample, most)]);
     }
 }

@@ -140,13 +140,18 @@ int gp_grid_fill(struct gp_grid *grid, struct gp_rect rect, int y, int x, int co
     return x + (count > 0 ? count : 0);
 }
 
-void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_style style)
+void gp_grid_paint_part(struct gp_grid *grid, struct gp_rect rect, int y, int x, int width, enum gp_style style)
 {
-    for (int x = 0; y >= 0 && y < rect.h && x < rect.w; x++) {
-        struct gp_cell *cell = gp_grid_at(grid, rect.y + y, rect.x + x);
+    for (int i = x < 0 ? 0 : x; y >= 0 && y < rect.h && i < rect.w && i < x + width; i++) {
+        struct gp_cell *cell = gp_grid_at(grid, rect.y + y, rect.x + i);
         if (cell)
             cell->style = (unsigned char)style;
     }
+}
+
+void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_style style)
+{
+    gp_grid_paint_part(grid, rect, y, 0, rect.w, style);
 }
 
 void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect)

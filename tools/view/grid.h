@@ -65,6 +65,8 @@ int gp_grid_fill(struct gp_grid *grid, struct gp_rect rect, int y, int x, int co
                  const char *glyph);
 /* Gives a whole line of the rectangle one style, keeping its characters. */
 void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_style style);
+/* The same for `width` columns from x on. */
+void gp_grid_paint_part(struct gp_grid *grid, struct gp_rect rect, int y, int x, int width, enum gp_style style);
 void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect);
 /* Writes line y as text without trailing blanks.  Returns the bytes needed, as snprintf does. */
 size_t gp_grid_line(const struct gp_grid *grid, int y, char *out, size_t out_bytes);

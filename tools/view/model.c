@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GP_MODEL_NO_UUID "not known yet" /* in the place of a UUID */
+
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
 {
     if (list->count == list->capacity) {
@@ -115,9 +117,19 @@ static int model_take_gpus(struct gp_model *model)
     return 0;
 }
 
+bool gp_gpu_known(const struct gp_gpu *gpu)
+{
+    return strcmp(gpu->uuid, GP_MODEL_NO_UUID) != 0;
+}
+
+const char *gp_gpu_label(const struct gp_gpu *gpu)
+{
+    return gpu->name[0] ? gpu->name : gpu->uuid[0] ? gpu->uuid : "name unknown";
+}
+
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
-static struct gp_row row_empty(enum gp_row_kind kind, int device)
+struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
 {
     return (struct gp_row){.id = {.kind = kind, .device = device},
                            .allocated = -1,
@@ -133,7 +145,7 @@ static struct gp_row row_empty(enum gp_row_kind kind, int device)
 
 static struct gp_row row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
 {
-    struct gp_row row = row_empty(GP_ROW_PAIR, device);
+    struct gp_row row = gp_row_empty(GP_ROW_PAIR, device);
     row.id.pid = process->pid;
     row.id.start_time = process->start_time;
     row.process = process;
@@ -256,11 +268,11 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
 {
     struct gp_device_view view = {.ordinal = -1, .total_bytes = sum->total_bytes};
     /* All processes that have not learned their GPU's UUID from the driver yet share one row. */
-    snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : "not known yet");
+    snprintf(view.uuid, sizeof(view.uuid), "%s", sum->uuid[0] ? sum->uuid : GP_MODEL_NO_UUID);
     int device = model_gpu(model, &view);
     if (device < 0)
         return -ENOMEM;
-    struct gp_row row = row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
+    struct gp_row row = gp_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
     row.id.cgroup_id = sum->cgroup_id;
     memcpy(row.id.container, sum->container, sizeof(row.id.container));
     row.exact = true;
@@ -330,7 +342,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
 
 static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 {
-    struct gp_row process = row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
+    struct gp_row process = gp_row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
     process.id.pid = pair->id.pid;
     process.id.start_time = pair->id.start_time;
     process.process = pair->process;
@@ -338,11 +350,11 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
         return 0; /* host memory is not part of a GPU's sum */
     int err = model_sum(model, GP_LIST_PROCESSES, &process, pair);
     if (!err && pair->id.device >= 0) {
-        struct gp_row device = row_empty(GP_ROW_DEVICE, pair->id.device);
+        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, pair->id.device);
         err = model_sum(model, GP_LIST_DEVICES, &device, pair);
     }
     if (!err) {
-        struct gp_row container = row_empty(GP_ROW_CONTAINER, pair->id.device);
+        struct gp_row container = gp_row_empty(GP_ROW_CONTAINER, pair->id.device);
         container.id.cgroup_id = pair->process->cgroup_id;
         memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
         if (pair->id.device >= 0)
@@ -354,7 +366,7 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 
 static int model_sum_share(struct gp_model *model, const struct gp_row *share)
 {
-    struct gp_row owner = row_empty(GP_ROW_OWNER, share->id.device);
+    struct gp_row owner = gp_row_empty(GP_ROW_OWNER, share->id.device);
     memcpy(owner.id.owner, share->id.owner, sizeof(owner.id.owner));
     if (share->id.device >= 0)
         owner.total = model->gpus[share->id.device].total_bytes;
@@ -382,7 +394,7 @@ static int model_build(struct gp_model *model)
     for (int i = 0; i < model->system->process_count && !err; i++)
         err = model_add_process(model, &model->system->processes[i]);
     for (int i = 0; i < model->gpu_count && !err; i++) { /* every GPU gets a row, an idle one too, in order */
-        struct gp_row device = row_empty(GP_ROW_DEVICE, i);
+        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, i);
         if (model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
             continue;
         device.total = model->gpus[i].total_bytes;
@@ -420,6 +432,7 @@ bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
     bool process = group->id.pid == pair->id.pid && group->id.start_time == pair->id.start_time;
     switch (group->id.kind) {
     case GP_ROW_PAIR:
+    case GP_ROW_SITE: /* a reset acts on its process and device */
         return device && process;
     case GP_ROW_SHARE:
         return gp_row_id_equal(&group->id, &pair->id);

@@ -18,7 +18,15 @@
 #define GP_HISTORY 240
 
 /* A share is the memory of one owner (pytorch, nccl ...) within a pair. */
-enum gp_row_kind { GP_ROW_PAIR, GP_ROW_SHARE, GP_ROW_PROCESS, GP_ROW_DEVICE, GP_ROW_CONTAINER, GP_ROW_OWNER };
+enum gp_row_kind {
+    GP_ROW_PAIR,
+    GP_ROW_SHARE,
+    GP_ROW_PROCESS,
+    GP_ROW_DEVICE,
+    GP_ROW_CONTAINER,
+    GP_ROW_OWNER,
+    GP_ROW_SITE, /* a call site of a process (siteview.h) */
+};
 enum gp_member_list {
     GP_LIST_PAIRS,
     GP_LIST_SHARES,
@@ -39,6 +47,7 @@ struct gp_row_id {
     uint64_t cgroup_id; /* 0 unknown: then containers differ by name */
     char container[GP_CONTAINER_BYTES];
     char owner[24]; /* of a share, and of a sum of shares */
+    uint32_t site;  /* its number in the process; 0: not a call site */
 };
 
 struct gp_history { /* samples of allocated bytes; a new one overwrites the oldest */
@@ -51,10 +60,11 @@ struct gp_row {
     const struct gp_process *process;    /* NULL for a GPU or a container */
     const struct gp_device_view *device; /* pairs only; may be NULL */
     const struct gp_history *history;
-    int depth;      /* in the tree */
-    bool last;      /* the last row of its branch */
-    int members;    /* pairs summed */
-    bool estimated; /* some of the bytes are estimates */
+    const struct gp_site_row *site; /* a call site; else NULL */
+    int depth;                      /* in the tree */
+    bool last;                      /* the last row of its branch */
+    int members;                    /* pairs summed */
+    bool estimated;                 /* some of the bytes are estimates */
     bool seen_peak; /* the peaks are the highest sums that this viewer saw; the exact ones may be higher */
     bool exact;     /* the agent's sum, which includes processes that are hidden from this viewer */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
@@ -67,6 +77,8 @@ struct gp_row_list {
     int count, capacity;
 };
 
+struct gp_site_row;           /* siteview.h */
+struct gp_site_set;           /* siteview.h */
 struct gp_track;              /* track.h */
 #define GP_TRACK_BUCKETS 1024 /* a busy machine has some hundred processes with a few devices each */
 
@@ -80,6 +92,7 @@ struct gp_model {
     int states[GP_PROCESS_FOREIGN + 1]; /* processes by state */
     unsigned generation;
     struct gp_track *tracks[GP_TRACK_BUCKETS];
+    const struct gp_site_set *sites; /* those of the view by site, owned by the screen; NULL: not open */
 };
 
 void gp_model_init(struct gp_model *model);
@@ -93,7 +106,13 @@ void gp_model_agent_lost(struct gp_model *model, uint64_t now_ns);
  * _PEAKS. */
 void gp_model_forget_peaks(struct gp_model *model, uint32_t what);
 
+/* False: it stands for the GPUs of processes that have not learned from the driver which they use. */
+bool gp_gpu_known(const struct gp_gpu *gpu);
+/* The GPU's name, or what is known instead: never empty. */
+const char *gp_gpu_label(const struct gp_gpu *gpu);
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
+/* A row without numbers. */
+struct gp_row gp_row_empty(enum gp_row_kind kind, int device);
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or -ENOMEM */
 /* The pair belongs to the group, or is the row itself. */
 bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair);

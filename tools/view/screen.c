@@ -10,6 +10,7 @@
 #include <view/draw.h>
 #include <view/rows.h>
 #include <view/sampler.h>
+#include <view/siteview.h>
 #include <view/term.h>
 #include <view/window.h>
 
@@ -19,12 +20,28 @@ struct gp_screen {
     struct gp_window window;
     struct gp_ui *ui;
     struct gp_sampler *sampler;
-    int64_t left; /* samples still to show; 0: no limit */
+    struct gp_site_set sites; /* open while they are shown */
+    int64_t left;             /* samples still to show; 0: no limit */
 };
+
+/* Reading the call sites of a process does not wait for it, so this thread does it. */
+static int screen_sites(struct gp_screen *screen)
+{
+    if (gp_ui_by_site(screen->ui)) {
+        screen->model.sites = &screen->sites;
+        return gp_site_set_step(&screen->sites, &screen->model, gp_ui_scope(screen->ui));
+    }
+    if (screen->model.sites)
+        gp_site_set_close(&screen->sites);
+    screen->model.sites = NULL;
+    return 0;
+}
 
 static int screen_frame(struct gp_screen *screen)
 {
     int err = gp_window_fit(&screen->window);
+    if (!err)
+        err = screen_sites(screen);
     if (!err)
         err = gp_rows_build(&screen->model, screen->ui, &screen->list);
     if (err)
@@ -83,10 +100,28 @@ static int screen_sample(struct gp_screen *screen)
     return err;
 }
 
+/* A click selects a row, sorts by a column, or is the key of the footer that it hits: returned. */
+static int screen_click(struct gp_screen *screen)
+{
+    struct gp_draw draw = {&screen->window.grid, &screen->model, &screen->list, screen->ui};
+    int y, x;
+    gp_term_click(&y, &x);
+    struct gp_hit hit = gp_draw_hit(&draw, y, x);
+    if (screen->ui->mode != GP_MODE_NORMAL)
+        return GP_KEY_RESIZE; /* draws the frame and keeps the message */
+    if (hit.line >= 0)
+        gp_ui_select(screen->ui, &screen->list, hit.line);
+    else if (hit.column != GP_COLUMNS && hit.column != GP_COLUMN_BAR)
+        gp_ui_click_column(screen->ui, hit.column);
+    return hit.key == GP_KEY_NONE ? GP_KEY_RESIZE : hit.key;
+}
+
 static void screen_key(void *arg, int key)
 {
     struct gp_screen *screen = arg;
     struct gp_ui *ui = screen->ui;
+    if (key == GP_KEY_CLICK)
+        key = screen_click(screen);
     bool paused = ui->paused;
     switch (gp_ui_key(ui, &screen->model, &screen->list, key)) {
     case GP_ACTION_QUIT:
@@ -125,7 +160,7 @@ static int screen_loop(struct gp_screen *screen)
         struct pollfd polls[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = gp_sampler_fd(screen->sampler), .events = POLLIN},
                                  {.fd = window->signals, .events = POLLIN}};
-        if (poll(polls, 3, -1) < 0 && errno != EINTR)
+        if (poll(polls, 3, screen->sites.pending ? 0 : -1) < 0 && errno != EINTR)
             return -errno;
         if (polls[2].revents)
             gp_window_signals(window);
@@ -154,6 +189,7 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
     gp_sampler_stop(screen.sampler);
     gp_window_end(&screen.window);
     gp_rows_fini(&screen.list);
+    gp_site_set_close(&screen.sites);
     gp_model_fini(&screen.model);
     *signal_out = screen.window.ended_by;
     return err;

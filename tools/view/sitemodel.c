@@ -8,28 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <write/stats.h>
-
-const struct gp_site_column_text gp_site_columns[GP_SITE_COLUMNS] = {
-    [GP_SITE_DEV] = {"DEV", "GPU, or host memory", 4, true},
-    [GP_SITE_KIND] = {"KIND", "kind of memory", 10, false},
-    [GP_SITE_LIVE] = {"LIVE", "bytes held now", 8, true},
-    [GP_SITE_PEAK] = {"PEAK", "most bytes held at one time", 8, true},
-    [GP_SITE_AT_PEAK] = {"AT-PEAK", "bytes held at the peak of the device", 8, true},
-    [GP_SITE_SHARE] = {"%PEAK", "share of the peak of the device", 6, true},
-    [GP_SITE_CALLS] = {"CALLS/S", "allocations per second", 8, true},
-    [GP_SITE_DELTA] = {"DELTA/S", "bytes gained or lost per second", 9, true},
-    [GP_SITE_SITE] = {"SITE", "function, file and line", 0, false},
-};
-
-enum gp_site_column gp_site_column_find(const char *name)
-{
-    for (int i = 0; i < GP_SITE_COLUMNS; i++)
-        if (strcasecmp(gp_site_columns[i].name, name) == 0)
-            return (enum gp_site_column)i;
-    return GP_SITE_COLUMNS;
-}
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
@@ -121,54 +99,20 @@ int gp_site_model_count(struct gp_site_model *model)
 
 /* ---- order ----------------------------------------------------------------------------------------------------- */
 
-static double site_number(const struct gp_site_row *row, enum gp_site_column column)
-{
-    switch (column) {
-    case GP_SITE_DEV:
-        return row->device;
-    case GP_SITE_LIVE:
-        return (double)row->live;
-    case GP_SITE_PEAK:
-        return (double)row->peak;
-    case GP_SITE_AT_PEAK:
-        return (double)row->at_peak;
-    case GP_SITE_SHARE:
-        return row->share;
-    case GP_SITE_CALLS:
-        return row->calls_per_s;
-    case GP_SITE_DELTA:
-        return row->delta_per_s;
-    default:
-        return NAN;
-    }
-}
-
-static int site_order(const struct gp_site_row *a, const struct gp_site_row *b, enum gp_site_column column)
-{
-    if (column == GP_SITE_SITE)
-        return strcmp(a->name->function, b->name->function);
-    if (column == GP_SITE_KIND)
-        return strcmp(gp_kind_name(a->kind) ? gp_kind_name(a->kind) : "",
-                      gp_kind_name(b->kind) ? gp_kind_name(b->kind) : "");
-    double x = site_number(a, column), y = site_number(b, column);
-    return (x > y) - (x < y);
-}
-
 static int site_compare(const void *left, const void *right, void *argument)
 {
     const struct gp_site_model *model = argument;
     const struct gp_site_row *a = left, *b = right;
-    double x = site_number(a, model->sort), y = site_number(b, model->sort);
-    bool number = model->sort != GP_SITE_SITE && model->sort != GP_SITE_KIND;
-    if (number && isnan(x) != isnan(y)) /* unknown values are last in either order */
-        return isnan(x) ? 1 : -1;
-    int order = site_order(a, b, model->sort);
+    const struct gp_row row_a = {.id.pid = model->pid, .site = a}, row_b = {.id.pid = model->pid, .site = b};
+    int unknown, order = gp_column_compare(model->sort, &row_a, &row_b, NULL, &unknown);
+    if (unknown == 1 || unknown == 2) /* unknown values are last in either order */
+        return unknown == 1 ? 1 : -1;
     if (!order)
         return (a->site > b->site) - (a->site < b->site);
     return model->ascending ? order : -order;
 }
 
-void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column, bool ascending)
+void gp_site_model_sort(struct gp_site_model *model, enum gp_column_id column, bool ascending)
 {
     model->sort = column;
     model->ascending = ascending;
@@ -178,8 +122,21 @@ void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column,
 
 /* ---- samples --------------------------------------------------------------------------------------------------- */
 
-/* Updates the name of the process and the numbers of its devices.  If it does not answer, they stay
- * as they are. */
+void gp_site_model_process(struct gp_site_model *model, const struct gp_process *process)
+{
+    model->ended = !process || process->closed;
+    if (!process)
+        return;
+    model->start_time = process->start_time;
+    memcpy(model->comm, process->comm, sizeof(model->comm));
+    for (int i = 0; i < process->device_count; i++) {
+        const struct gp_device_view *device = &process->devices[i];
+        if (device->index >= 0 && device->index < (int)GP_WIRE_DEVICES)
+            model->numbers[device->index] = gp_device_number(device);
+    }
+}
+
+/* If the process does not answer, its name and the numbers of its devices stay as they are. */
 static void site_process(struct gp_site_model *model)
 {
     /* A running process answers in microseconds; a stopped one must not block the screen for
@@ -189,19 +146,13 @@ static void site_process(struct gp_site_model *model)
     struct gp_system *system;
     if (gp_collect(&options, &system) != 0)
         return;
-    model->ended = system->process_count == 0 || system->processes[0].closed;
-    for (int i = 0; system->process_count && i < system->processes[0].device_count; i++) {
-        const struct gp_device_view *device = &system->processes[0].devices[i];
-        model->numbers[device->index] = gp_device_number(device);
-    }
-    if (system->process_count)
-        memcpy(model->comm, system->processes[0].comm, sizeof(model->comm));
+    gp_site_model_process(model, system->process_count ? &system->processes[0] : NULL);
     gp_system_free(system);
 }
 
 int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_PROBLEM_BYTES])
 {
-    *model = (struct gp_site_model){.pid = pid, .sort = GP_SITE_LIVE};
+    *model = (struct gp_site_model){.pid = pid, .sort = GP_COLUMN_LIVE};
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         model->numbers[i] = i == GP_WIRE_HOST ? (int)GP_WIRE_HOST : -1;
     site_process(model); /* first: it asks the process for its numbers, and "before stacks" is corrected then */
@@ -214,9 +165,14 @@ int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_P
     return rc;
 }
 
-int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES])
+int gp_site_model_ask(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES])
 {
     site_process(model);
+    return gp_site_model_update(model, problem);
+}
+
+int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES])
+{
     int rc = gp_sites_update(model->sites, problem);
     model->ended |= model->sites->ended;
     return rc ? rc : gp_site_model_count(model);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * siteview.h: `gpuprof top --by site`: the call sites of one process, live.  Each row has the bytes
- * that a site holds, those that it held at the peak of its device, and how fast they change.
- * sitemodel.c samples and sums, sitedraw.c draws and prints, sitescreen.c runs the loop.
+ * siteview.h: the call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those
+ * that it held at the peak of its device, and how fast they change.  sitemodel.c samples and sums
+ * those of one process, siteset.c keeps the processes of the screen, siteprint.c prints.
  */
 #ifndef GP_VIEW_SITEVIEW_H
 #define GP_VIEW_SITEVIEW_H
@@ -11,29 +11,11 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <symbol/symbol.h>
-#include <view/grid.h>
+#include <view/column.h>
 
-enum gp_site_column {
-    GP_SITE_DEV,
-    GP_SITE_KIND,
-    GP_SITE_LIVE,
-    GP_SITE_PEAK,
-    GP_SITE_AT_PEAK,
-    GP_SITE_SHARE,
-    GP_SITE_CALLS,
-    GP_SITE_DELTA,
-    GP_SITE_SITE, /* takes the rest of the line */
-    GP_SITE_COLUMNS
-};
-
-struct gp_site_column_text {
-    const char *name, *what;
-    int width;
-    bool right;
-};
-extern const struct gp_site_column_text gp_site_columns[GP_SITE_COLUMNS];
-/* Finds a column by its name, in any case.  GP_SITE_COLUMNS: no column has that name. */
-enum gp_site_column gp_site_column_find(const char *name);
+/* The advice for a process without stacks: one place, for the screen and the messages of the
+ * command. */
+#define GP_SITE_HINT "'gpuprof stacks native -p PID' switches them on"
 
 struct gp_site_row {
     uint32_t site;
@@ -51,6 +33,7 @@ struct gp_site_before { /* a site in the last sample */
 
 struct gp_site_model {
     pid_t pid;
+    uint64_t start_time; /* 0 until the process was seen */
     char comm[32];
     bool ended;
     struct gp_sites *sites;
@@ -62,33 +45,60 @@ struct gp_site_model {
     uint64_t before_ns;
     int numbers[GP_WIRE_DEVICES];   /* of devices, for users; -1 unknown */
     int64_t live_bytes, host_bytes; /* over all rows */
-    enum gp_site_column sort;
+    enum gp_column_id sort;
     bool ascending;
 };
 
 /* Opens the process and takes the first sample.  Returns as gp_sites_open does, or -ENOMEM. */
 int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_PROBLEM_BYTES]);
+/* Sets the name and the devices' numbers from a sample of the process; NULL: it has ended. */
+void gp_site_model_process(struct gp_site_model *model, const struct gp_process *process);
 /* Takes the next sample.  When the process has ended, the last values stay and `ended` is set.  0,
- * -EPROTO, -errno. */
+ * -EPROTO, -errno.  gp_site_model_ask does the same after it has asked the process for its name and
+ * devices, and waits for that. */
 int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES]);
+int gp_site_model_ask(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES]);
 /* Makes the rows from the current contents of `sites`; for tests.  0 or -ENOMEM. */
 int gp_site_model_count(struct gp_site_model *model);
-void gp_site_model_sort(struct gp_site_model *model, enum gp_site_column column, bool ascending);
+void gp_site_model_sort(struct gp_site_model *model, enum gp_column_id column, bool ascending);
 void gp_site_model_close(struct gp_site_model *model);
 
-/* ---- sitedraw.c ------------------------------------------------------------------------------------------------ */
+/* ---- siteset.c ------------------------------------------------------------------------------------------------- */
 
-struct gp_site_ui {    /* the user's choices */
-    uint32_t selected; /* site; 0: the first line */
-    int top, page;
-    bool detail, paused;
-    int interval_ms;
-    char message[200];
+#define GP_SITE_PROCESSES 64 /* whose sites the screen shows; each keeps the symbols of its program open */
+
+struct gp_site_refusal { /* a process whose sites cannot be shown */
+    pid_t pid;
+    uint64_t start_time;
+    unsigned generation; /* of the model, when it was tried: a program may get stacks later */
+    int error;           /* -ENOENT: no stacks */
 };
 
-void gp_site_draw(struct gp_grid *grid, const struct gp_site_model *model, struct gp_site_ui *ui);
-/* Index of the selected row; -1 without rows. */
-int gp_site_cursor(const struct gp_site_model *model, const struct gp_site_ui *ui);
+struct gp_site_set {
+    struct gp_site_model *models[GP_SITE_PROCESSES];
+    int count;
+    struct gp_site_refusal *refusals;
+    int refusal_count, refusal_room;
+    unsigned generation;                 /* of the model, at the last update */
+    int pending;                         /* processes that are not opened yet */
+    char problem[GP_PROBLEM_BYTES + 64]; /* of the last update; "": none */
+};
+
+/* Updates the sites of the processes in `scope` (NULL: all) when the model has a new sample, and
+ * opens those of one more process; opening looks symbols up, so one per call keeps the screen
+ * alive.  Call it again at once while `pending` is not 0.  0 or -ENOMEM. */
+int gp_site_set_step(struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope);
+void gp_site_set_close(struct gp_site_set *set);
+/* The process belongs to the scope: it is its process, or one that uses its GPU, container ... */
+bool gp_site_in_scope(const struct gp_model *model, const struct gp_row_id *scope, pid_t pid, uint64_t start_time);
+/* How many processes of the scope are open. */
+int gp_site_shown(const struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope);
+/* How many processes of the scope cannot be shown for this reason. */
+int gp_site_refused(const struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope,
+                    bool for_stacks);
+
+/* ---- siteprint.c ----------------------------------------------------------------------------------------------- */
+
 /* Prints a table for pipes: one line per site, no escapes. */
 void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8);
 /* The array "sites" of gpuprof.top/1. */
@@ -96,10 +106,5 @@ json_t *gp_site_json(const struct gp_site_model *model);
 /* Sentence i (from 0) about allocations that could not be counted or named; false after the last
  * one. */
 bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size_t out_bytes);
-
-/* ---- sitescreen.c ---------------------------------------------------------------------------------------------- */
-
-/* Runs the loop; arguments and results as gp_screen_run's. */
-int gp_site_screen(struct gp_site_model *model, int interval_ms, int64_t samples, int *signal_out);
 
 #endif

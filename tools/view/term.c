@@ -29,6 +29,7 @@ static struct {
     size_t leave_bytes;
     attr_t attributes[GP_STYLES];
     short pairs[GP_STYLES];
+    int click_y, click_x;
 } gp_term;
 
 static const char *term_name(void)
@@ -114,18 +115,24 @@ static void term_crash(int number)
     raise(number);
 }
 
+static void term_leave(const char *text)
+{
+    size_t bytes = text ? strlen(text) : 0;
+    if (bytes && gp_term.leave_bytes + bytes < sizeof(gp_term.leave)) {
+        memcpy(gp_term.leave + gp_term.leave_bytes, text, bytes);
+        gp_term.leave_bytes += bytes;
+    }
+}
+
 static void term_guard(void)
 {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     static const char *const names[] = {"sgr0", "cnorm", "rmcup"};
     gp_term.leave_bytes = 0;
+    term_leave(has_mouse() ? "\033[?1006l\033[?1000l" : NULL); /* ncurses switches these modes on */
     for (size_t i = 0; i < GP_COUNT(names); i++) {
         const char *text = tigetstr(names[i]);
-        size_t bytes = text && text != (char *)-1 ? strlen(text) : 0;
-        if (gp_term.leave_bytes + bytes < sizeof(gp_term.leave)) {
-            memcpy(gp_term.leave + gp_term.leave_bytes, text, bytes);
-            gp_term.leave_bytes += bytes;
-        }
+        term_leave(text != (char *)-1 ? text : NULL);
     }
     struct sigaction action = {.sa_handler = term_crash, .sa_flags = (int)SA_RESETHAND};
     for (size_t i = 0; i < GP_COUNT(numbers); i++)
@@ -152,6 +159,10 @@ int gp_term_open(void)
     nodelay(stdscr, TRUE);
     scrollok(stdscr, FALSE);
     curs_set(0);
+    /* A press is reported at once: ncurses does not wait for a second one.  With Shift, the
+     * terminal's own selection still works. */
+    mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
+    mouseinterval(0);
     term_monochrome();
     if (has_colors() && !(no_color && no_color[0]))
         term_colours();
@@ -221,9 +232,31 @@ void gp_term_show(const struct gp_grid *grid, bool repaint)
     refresh();
 }
 
+static int term_mouse(void)
+{
+    MEVENT event;
+    if (getmouse(&event) != OK)
+        return GP_KEY_RESIZE;
+    gp_term.click_y = event.y;
+    gp_term.click_x = event.x;
+    if (event.bstate & BUTTON4_PRESSED)
+        return GP_KEY_WHEEL_UP;
+    if (event.bstate & BUTTON5_PRESSED)
+        return GP_KEY_WHEEL_DOWN;
+    return event.bstate & BUTTON1_PRESSED ? GP_KEY_CLICK : GP_KEY_RESIZE;
+}
+
+void gp_term_click(int *y, int *x)
+{
+    *y = gp_term.click_y;
+    *x = gp_term.click_x;
+}
+
 static int term_function_key(int key)
 {
     switch (key) {
+    case KEY_MOUSE:
+        return term_mouse();
     case KEY_UP:
         return GP_KEY_UP;
     case KEY_DOWN:

@@ -24,6 +24,8 @@ void gp_term_size(int *rows, int *cols);
 void gp_term_show(const struct gp_grid *grid, bool repaint);
 /* The next key (enum gp_key or a character); GP_KEY_NONE: no key is waiting. */
 int gp_term_key(void);
+/* Where the last GP_KEY_CLICK was. */
+void gp_term_click(int *y, int *x);
 /* For Ctrl-Z: restores the terminal, stops this process, and takes the terminal again when the
  * process continues. */
 void gp_term_stop(void);

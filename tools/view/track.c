@@ -14,7 +14,7 @@ bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
     return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
            a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0) &&
-           strcmp(a->owner, b->owner) == 0;
+           a->site == b->site && strcmp(a->owner, b->owner) == 0;
 }
 
 static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)

@@ -7,28 +7,31 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <view/match.h>
 #include <view/state.h>
 
 const struct gp_key_help gp_key_helps[] = {
-    {"F1 h ?", "this help", "Help"},
-    {"F2 Enter i", "details of the selected row: kinds, scopes, failures", "Detail"},
-    {"F3 d", "rows by process, GPU, container, owner (the library that asked)", "By"},
-    {"F4 / \\", "filter by pid, command, user or container; Esc clears", "Filter"},
-    {"F5 t", "tree: rows under the row that sums them", "Tree"},
-    {"F6 > <", "choose the column to sort by", "Sort"},
-    {"I", "invert the order", NULL},
-    {"M P N", "sort by allocated, by its peak, by pid", NULL},
-    {"r", "reset the allocated peak, after a question", "AllocPeak"},
-    {"R", "reset the reserved peak, after a question", "ResPeak"},
-    {"p", "reset both peaks, after a question", "Both"},
-    {"Space", "tag a row: resets act on all tagged rows; U untags", NULL},
-    {"H", "show host memory (pinned, registered)", NULL},
-    {"+ -", "longer, shorter interval", NULL},
-    {"Z", "pause; F sample now", NULL},
-    {"arrows j", "move; left and right scroll the command", NULL},
-    {"PgUp PgDn", "page; Home, End or g, G: first and last", NULL},
-    {"Ctrl-L", "redraw", NULL},
-    {"F10 q", "quit", "Quit"},
+    {"F1 h ?", "this help", "Help", GP_KEY_F1},
+    {"F2 Enter i", "details of the selected row: kinds, scopes, failures, stack", "Detail", GP_KEY_F1 + 1},
+    {"F3 d", "rows by process, GPU, container, owner (library), call site", "By", GP_KEY_F1 + 2},
+    {"s", "call sites of the selected row; again: of all processes; Esc: back", "Sites", 's'},
+    {"F4 \\", "filter by pid, command, user, container, call site; Esc clears", "Filter", GP_KEY_F1 + 3},
+    {"/", "search: select the next row with this text; n: again", "Search", '/'},
+    {"F5 t", "tree: rows under the row that sums them", "Tree", GP_KEY_F1 + 4},
+    {"F6 > <", "choose the column to sort by; a click on a column does too", "Sort", GP_KEY_F1 + 5},
+    {"I", "invert the order", NULL, 0},
+    {"M P N", "sort by allocated, by its peak, by pid", NULL, 0},
+    {"r", "reset the allocated peak, after a question", NULL, 0},
+    {"R", "reset the reserved peak, after a question", NULL, 0},
+    {"p", "reset both peaks, after a question", "Reset", 'p'},
+    {"Space", "tag a row: resets act on all tagged rows; U untags", NULL, 0},
+    {"H", "show or hide host memory (pinned, registered)", NULL, 0},
+    {"+ -", "longer, shorter interval", NULL, 0},
+    {"Z", "pause; F sample now", "Pause", 'Z'},
+    {"arrows j", "move, as wheel and clicks do; left, right scroll the command", NULL, 0},
+    {"PgUp PgDn", "page; Home, End or g, G: first and last", NULL, 0},
+    {"Ctrl-L", "redraw", NULL, 0},
+    {"F10 q", "quit", "Quit", GP_KEY_F10},
 };
 const int gp_key_help_count = (int)GP_COUNT(gp_key_helps);
 
@@ -39,6 +42,7 @@ void gp_ui_init(struct gp_ui *ui)
 {
     memset(ui, 0, sizeof(*ui));
     ui->sort = GP_COLUMN_ALLOC;
+    ui->site_sort = GP_COLUMN_LIVE;
     ui->detail = true;
     ui->interval_ms = 1000;
     ui->page = 1;
@@ -68,7 +72,7 @@ bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id)
     return ui_tag_index(ui, id) >= 0;
 }
 
-static void ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line)
+void gp_ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line)
 {
     ui->cursor = line < 0 || list->count == 0 ? 0 : line < list->count ? line : list->count - 1;
     if (list->count)
@@ -92,7 +96,7 @@ void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page)
             break;
         }
     }
-    ui_select(ui, list, line);
+    gp_ui_select(ui, list, line);
 }
 
 static void ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
@@ -106,7 +110,7 @@ static void ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
         ui->tags[ui->tag_count++] = ui->selected;
     else
         gp_ui_say(ui, true, "at most %d rows can be tagged; U untags all", GP_UI_TAGS);
-    ui_select(ui, list, ui->cursor + 1);
+    gp_ui_select(ui, list, ui->cursor + 1);
 }
 
 /* ---- resets -------------------------------------------------------------------------------------------------- */
@@ -227,23 +231,27 @@ static enum gp_action ui_interval(struct gp_ui *ui, int direction)
 
 static void ui_sort_by(struct gp_ui *ui, enum gp_column_id column)
 {
-    ui->sort = column;
-    ui->ascending = !gp_columns[column].numeric;
+    *(gp_ui_by_site(ui) ? &ui->site_sort : &ui->sort) = column;
+    *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) = gp_column_ascends(column);
     gp_ui_say(ui, false, "sorted by %s", gp_columns[column].name);
 }
 
-static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
+void gp_ui_click_column(struct gp_ui *ui, enum gp_column_id column)
 {
-    size_t used = strlen(ui->filter);
-    if (key == GP_KEY_ENTER) {
-        ui->mode = GP_MODE_NORMAL;
-    } else if (key == GP_KEY_ESCAPE) {
-        ui->filter[0] = '\0';
-        ui->mode = GP_MODE_NORMAL;
-    } else if (key == GP_KEY_BACKSPACE) {
-        while (used > 0 && ((unsigned char)ui->filter[--used] & 0xc0) == 0x80)
+    if (gp_ui_sort(ui) == column)
+        *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) ^= true;
+    else
+        ui_sort_by(ui, column);
+}
+
+/* Appends a character to a line of input, or removes one. */
+static void ui_edit(char text[GP_UI_FILTER], int key)
+{
+    size_t used = strlen(text);
+    if (key == GP_KEY_BACKSPACE) {
+        while (used > 0 && ((unsigned char)text[--used] & 0xc0) == 0x80)
             ;
-        ui->filter[used] = '\0';
+        text[used] = '\0';
     } else if (key >= ' ' && key < GP_KEY_BASE && key != 0x7f) {
         char bytes[5] = {0};
         if (key < 0x80) {
@@ -261,22 +269,73 @@ static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
             bytes[2] = (char)(0x80 | (key >> 6 & 0x3f));
             bytes[3] = (char)(0x80 | (key & 0x3f));
         }
-        if (used + strlen(bytes) < sizeof(ui->filter))
-            strcat(ui->filter, bytes);
+        if (used + strlen(bytes) < GP_UI_FILTER)
+            strcat(text, bytes);
     }
+}
+
+/* Selects the first row with the text of the search, from line `from` on and then from the top. */
+static void ui_find(struct gp_ui *ui, const struct gp_row_list *list, int from)
+{
+    for (int i = 0; ui->search[0] && i < list->count; i++) {
+        int line = (from + i) % list->count;
+        if (gp_row_matches(&list->rows[line], ui->search)) {
+            gp_ui_select(ui, list, line);
+            return;
+        }
+    }
+    if (ui->search[0])
+        gp_ui_say(ui, true, "no row has \"%s\"", ui->search);
+    else
+        gp_ui_say(ui, true, "nothing to search for: press / first");
+}
+
+static enum gp_action ui_key_search(struct gp_ui *ui, const struct gp_row_list *list, int key)
+{
+    if (key == GP_KEY_ENTER || key == GP_KEY_ESCAPE) {
+        ui->mode = GP_MODE_NORMAL;
+        return GP_ACTION_NONE;
+    }
+    ui->message[0] = '\0';
+    ui_edit(ui->search, key);
+    if (ui->search[0] && key != GP_KEY_RESIZE)
+        ui_find(ui, list, ui->cursor);
     return GP_ACTION_NONE;
+}
+
+static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
+{
+    if (key == GP_KEY_ESCAPE)
+        ui->filter[0] = '\0';
+    if (key == GP_KEY_ENTER || key == GP_KEY_ESCAPE)
+        ui->mode = GP_MODE_NORMAL;
+    else
+        ui_edit(ui->filter, key);
+    return GP_ACTION_NONE;
+}
+
+/* The next column that the view can be sorted by, `step` (1 or -1) from `from`; `from` if there is
+ * none. */
+static int ui_sortable(const struct gp_ui *ui, int from, int step)
+{
+    for (int i = from + step; i >= 0 && i < GP_COLUMNS; i += step) {
+        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, gp_ui_by_site(ui)))
+            return i;
+    }
+    return from;
 }
 
 static enum gp_action ui_key_sort(struct gp_ui *ui, int key)
 {
-    int step = key == GP_KEY_UP ? -1 : key == GP_KEY_DOWN || key == 'j' ? 1 : 0;
-    int cursor = (int)ui->sort_cursor + step;
-    if (cursor == GP_COLUMN_BAR)
-        cursor += step;
-    if (key == GP_KEY_HOME || cursor < 0)
-        cursor = 0;
-    if (key == GP_KEY_END || cursor >= GP_COLUMNS)
-        cursor = GP_COLUMNS - 1;
+    int cursor = (int)ui->sort_cursor;
+    if (key == GP_KEY_UP || key == GP_KEY_WHEEL_UP)
+        cursor = ui_sortable(ui, cursor, -1);
+    if (key == GP_KEY_DOWN || key == GP_KEY_WHEEL_DOWN || key == 'j')
+        cursor = ui_sortable(ui, cursor, 1);
+    if (key == GP_KEY_HOME)
+        cursor = ui_sortable(ui, -1, 1);
+    if (key == GP_KEY_END)
+        cursor = ui_sortable(ui, GP_COLUMNS, -1);
     ui->sort_cursor = (enum gp_column_id)cursor;
     if (key == GP_KEY_ENTER)
         ui_sort_by(ui, ui->sort_cursor);
@@ -301,11 +360,11 @@ static enum gp_action ui_key_confirm(struct gp_ui *ui, int key)
 
 static enum gp_action ui_key_help(struct gp_ui *ui, int key)
 {
-    int step = key == GP_KEY_UP                        ? -1
-               : key == GP_KEY_DOWN || key == 'j'      ? 1
-               : key == GP_KEY_PAGE_UP                 ? -10
-               : key == GP_KEY_PAGE_DOWN || key == ' ' ? 10
-                                                       : 0;
+    int step = key == GP_KEY_UP || key == GP_KEY_WHEEL_UP                     ? -1
+               : key == GP_KEY_DOWN || key == GP_KEY_WHEEL_DOWN || key == 'j' ? 1
+               : key == GP_KEY_PAGE_UP                                        ? -10
+               : key == GP_KEY_PAGE_DOWN || key == ' '                        ? 10
+                                                                              : 0;
     if (!step && key != GP_KEY_RESIZE) {
         ui->mode = GP_MODE_NORMAL;
         return GP_ACTION_NONE;
@@ -323,25 +382,34 @@ static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int ke
 {
     switch (key) {
     case GP_KEY_UP:
-        ui_select(ui, list, ui->cursor - 1);
+        gp_ui_select(ui, list, ui->cursor - 1);
         return true;
     case GP_KEY_DOWN:
     case 'j':
-        ui_select(ui, list, ui->cursor + 1);
+        gp_ui_select(ui, list, ui->cursor + 1);
+        return true;
+    case GP_KEY_WHEEL_UP:
+        gp_ui_select(ui, list, ui->cursor - 3);
+        return true;
+    case GP_KEY_WHEEL_DOWN:
+        gp_ui_select(ui, list, ui->cursor + 3);
+        return true;
+    case 'n':
+        ui_find(ui, list, ui->cursor + 1);
         return true;
     case GP_KEY_PAGE_UP:
-        ui_select(ui, list, ui->cursor - ui->page);
+        gp_ui_select(ui, list, ui->cursor - ui->page);
         return true;
     case GP_KEY_PAGE_DOWN:
-        ui_select(ui, list, ui->cursor + ui->page);
+        gp_ui_select(ui, list, ui->cursor + ui->page);
         return true;
     case GP_KEY_HOME:
     case 'g':
-        ui_select(ui, list, 0);
+        gp_ui_select(ui, list, 0);
         return true;
     case GP_KEY_END:
     case 'G':
-        ui_select(ui, list, list->count - 1);
+        gp_ui_select(ui, list, list->count - 1);
         return true;
     case GP_KEY_LEFT:
         ui->shift -= ui->shift >= 8 ? 8 : ui->shift;
@@ -354,10 +422,78 @@ static bool ui_key_move(struct gp_ui *ui, const struct gp_row_list *list, int ke
     }
 }
 
-/* Handles keys that change the view.  False: the key is not one of them. */
-static bool ui_key_view(struct gp_ui *ui, int key)
+/* ---- views --------------------------------------------------------------------------------------------------- */
+
+static const char *const ui_views[GP_BYS] = {"process", "GPU", "container", "owner", "call site"};
+
+/* The agent's tables have no call sites. */
+static bool ui_has_sites(const struct gp_model *model)
 {
-    static const char *const views[GP_BYS] = {"process", "GPU", "container", "owner"};
+    return !model->system || !model->system->agent.present;
+}
+
+static void ui_next_view(struct gp_ui *ui, const struct gp_model *model)
+{
+    enum gp_by by = (enum gp_by)((ui->by + 1) % GP_BYS);
+    if (by == GP_BY_SITE && !ui_has_sites(model))
+        by = GP_BY_PROCESS;
+    if (by == GP_BY_SITE) {
+        ui->back = ui->by;
+        ui->scoped = false;
+    }
+    ui->by = by;
+    gp_ui_say(ui, false, by == GP_BY_SITE ? "by call site, all processes" : "by %s", ui_views[by]);
+}
+
+static void ui_scope(struct gp_ui *ui, const struct gp_row *row)
+{
+    ui->scoped = true;
+    ui->scope = row->id;
+    if (row->process && row->id.pid > 0)
+        snprintf(ui->scope_name, sizeof(ui->scope_name), "%d %s", (int)row->id.pid, row->process->comm);
+    else if (row->id.pid > 0)
+        snprintf(ui->scope_name, sizeof(ui->scope_name), "%d", (int)row->id.pid);
+    else if (row->id.owner[0] || row->id.container[0])
+        snprintf(ui->scope_name, sizeof(ui->scope_name), "%.60s", row->id.owner[0] ? row->id.owner : row->id.container);
+    else
+        snprintf(ui->scope_name, sizeof(ui->scope_name), row->id.device >= 0 ? "one GPU" : "no container");
+}
+
+/* The call sites of the selected row's processes; in that view, of one process or of all. */
+static void ui_sites(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list)
+{
+    const struct gp_row *row = ui->cursor < list->count ? &list->rows[ui->cursor] : NULL;
+    if (!ui_has_sites(model)) {
+        gp_ui_say(ui, true, "the agent's tables have no call sites; run: gpuprof top --by site");
+        return;
+    }
+    if (ui->by != GP_BY_SITE)
+        ui->back = ui->by;
+    if ((ui->by == GP_BY_SITE && ui->scoped) || !row)
+        ui->scoped = false;
+    else
+        ui_scope(ui, row);
+    ui->by = GP_BY_SITE;
+    if (ui->scoped)
+        gp_ui_say(ui, false, "call sites of %s; s: of all processes, Esc: back", ui->scope_name);
+    else
+        gp_ui_say(ui, false, "call sites of all processes; s: of the selected one, Esc: back");
+}
+
+/* Call sites of host memory are shown until the user hides them: they belong to the same program. */
+static void ui_host(struct gp_ui *ui)
+{
+    bool shown = gp_ui_by_site(ui) ? ui->sites_without_host : !ui->host;
+    if (gp_ui_by_site(ui))
+        ui->sites_without_host = !shown;
+    else
+        ui->host = shown;
+    gp_ui_say(ui, false, shown ? "host memory shown" : "host memory hidden");
+}
+
+/* Handles keys that change the view.  False: the key is not one of them. */
+static bool ui_key_view(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, int key)
+{
     switch (key) {
     case GP_KEY_F1:
     case 'h':
@@ -372,13 +508,18 @@ static bool ui_key_view(struct gp_ui *ui, int key)
         return true;
     case GP_KEY_F1 + 2:
     case 'd':
-        ui->by = (enum gp_by)((ui->by + 1) % GP_BYS);
-        gp_ui_say(ui, false, "by %s", views[ui->by]);
+        ui_next_view(ui, model);
+        return true;
+    case 's':
+        ui_sites(ui, model, list);
         return true;
     case GP_KEY_F1 + 3:
-    case '/':
     case '\\':
         ui->mode = GP_MODE_FILTER;
+        return true;
+    case '/':
+        ui->mode = GP_MODE_SEARCH;
+        ui->search[0] = '\0';
         return true;
     case GP_KEY_F1 + 4:
     case 't':
@@ -388,14 +529,13 @@ static bool ui_key_view(struct gp_ui *ui, int key)
     case '>':
     case '<':
         ui->mode = GP_MODE_SORT;
-        ui->sort_cursor = ui->sort;
+        ui->sort_cursor = gp_ui_sort(ui);
         return true;
     case 'I':
-        ui->ascending = !ui->ascending;
+        *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) ^= true;
         return true;
     case 'H':
-        ui->host = !ui->host;
-        gp_ui_say(ui, false, ui->host ? "host memory shown" : "host memory hidden");
+        ui_host(ui);
         return true;
     default:
         return false;
@@ -410,14 +550,18 @@ static enum gp_action ui_key_act(struct gp_ui *ui, const struct gp_model *model,
     case GP_KEY_F10:
     case 3: /* Ctrl-C, if the terminal passes it as a key */
         return GP_ACTION_QUIT;
-    case GP_KEY_ESCAPE:
+    case GP_KEY_ESCAPE: /* first the filter, then the view of the call sites */
+        if (!ui->filter[0] && gp_ui_by_site(ui)) {
+            ui->by = ui->back;
+            gp_ui_say(ui, false, "by %s", ui_views[ui->by]);
+        }
         ui->filter[0] = '\0';
         break;
     case 'M':
-        ui_sort_by(ui, GP_COLUMN_ALLOC);
+        ui_sort_by(ui, gp_ui_by_site(ui) ? GP_COLUMN_LIVE : GP_COLUMN_ALLOC);
         break;
     case 'P':
-        ui_sort_by(ui, GP_COLUMN_PEAK);
+        ui_sort_by(ui, gp_ui_by_site(ui) ? GP_COLUMN_SITE_PEAK : GP_COLUMN_PEAK);
         break;
     case 'N':
         ui_sort_by(ui, GP_COLUMN_PID);
@@ -460,6 +604,8 @@ enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const s
     switch (ui->mode) {
     case GP_MODE_FILTER:
         return ui_key_filter(ui, key);
+    case GP_MODE_SEARCH:
+        return ui_key_search(ui, list, key);
     case GP_MODE_SORT:
         return ui_key_sort(ui, key);
     case GP_MODE_CONFIRM:
@@ -471,7 +617,7 @@ enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const s
     }
     if (key != GP_KEY_RESIZE)
         ui->message[0] = '\0';
-    if (ui_key_move(ui, list, key) || ui_key_view(ui, key))
+    if (ui_key_move(ui, list, key) || ui_key_view(ui, model, list, key))
         return GP_ACTION_NONE;
     return ui_key_act(ui, model, list, key);
 }

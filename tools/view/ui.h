@@ -26,7 +26,10 @@ enum gp_key { /* a key that is not here is its own Unicode character */
               GP_KEY_HOME,
               GP_KEY_END,
               GP_KEY_RESIZE,
-              GP_KEY_F1, /* F1..F10 follow one another */
+              GP_KEY_WHEEL_UP,
+              GP_KEY_WHEEL_DOWN,
+              GP_KEY_CLICK, /* gp_term_click says where; screen.c finds what is there */
+              GP_KEY_F1,    /* F1..F10 follow one another */
               GP_KEY_F10 = GP_KEY_F1 + 9,
 };
 
@@ -39,8 +42,8 @@ enum gp_action {
     GP_ACTION_REDRAW,   /* the screen may be damaged: repaint all of it */
 };
 
-enum gp_mode { GP_MODE_NORMAL, GP_MODE_FILTER, GP_MODE_SORT, GP_MODE_CONFIRM, GP_MODE_HELP };
-enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BY_OWNER, GP_BYS };
+enum gp_mode { GP_MODE_NORMAL, GP_MODE_FILTER, GP_MODE_SEARCH, GP_MODE_SORT, GP_MODE_CONFIRM, GP_MODE_HELP };
+enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BY_OWNER, GP_BY_SITE, GP_BYS };
 
 #define GP_UI_TAGS   256 /* more than a user tags by hand; one more is refused with a message */
 #define GP_UI_FILTER 64  /* bytes; this fits on a line after its label */
@@ -56,9 +59,14 @@ struct gp_reset_target { /* one request */
 struct gp_ui {
     enum gp_mode mode;
     enum gp_by by;
-    enum gp_column_id sort;
-    bool ascending, tree, host, detail, paused;
-    char filter[GP_UI_FILTER];
+    enum gp_by back; /* the view before that of the call sites, for Esc */
+    enum gp_column_id sort, site_sort;
+    bool ascending, site_ascending, tree, host, detail, paused;
+    bool sites_without_host;
+    bool scoped;            /* the view by site shows the processes of `scope` only */
+    struct gp_row_id scope; /* of the row that was selected */
+    char scope_name[64];    /* for the title */
+    char filter[GP_UI_FILTER], search[GP_UI_FILTER];
     enum gp_column_id sort_cursor; /* in the sort menu */
     int help_top;
     struct gp_row_id selected;
@@ -74,6 +82,28 @@ struct gp_ui {
     bool message_is_error;
 };
 
+static inline bool gp_ui_by_site(const struct gp_ui *ui)
+{
+    return ui->by == GP_BY_SITE;
+}
+
+/* The column and order of the view that is shown. */
+static inline enum gp_column_id gp_ui_sort(const struct gp_ui *ui)
+{
+    return gp_ui_by_site(ui) ? ui->site_sort : ui->sort;
+}
+
+static inline bool gp_ui_ascending(const struct gp_ui *ui)
+{
+    return gp_ui_by_site(ui) ? ui->site_ascending : ui->ascending;
+}
+
+/* The processes whose call sites are shown; NULL: all. */
+static inline const struct gp_row_id *gp_ui_scope(const struct gp_ui *ui)
+{
+    return ui->scoped ? &ui->scope : NULL;
+}
+
 void gp_ui_init(struct gp_ui *ui);
 bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id);
 /* Call this when the rows, their order or the screen's size changed.  Keeps the selected row
@@ -83,13 +113,19 @@ void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page);
 enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, int key);
 void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...) GP_PRINTF(3, 4);
 
+/* Selects a line. */
+void gp_ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line);
+/* Sorts by a column; in the other order if it is sorted by that already. */
+void gp_ui_click_column(struct gp_ui *ui, enum gp_column_id column);
+
 /* "allocated", "reserved", "allocated and reserved". */
 const char *gp_reset_word(uint32_t what);
 
-/* The table of keys for the help screen, the footer and the manual page. */
+/* The table of keys for the help screen and the footer, which are the same in every view. */
 struct gp_key_help {
     const char *keys, *what;
     const char *label; /* in the footer; NULL: not in the footer */
+    int key;           /* what a click on the label does */
 };
 extern const struct gp_key_help gp_key_helps[];
 extern const int gp_key_help_count;

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * siteprint.c: writes call sites as a table and as JSON; see siteview.h.  Pure. */
+#include <view/siteview.h>
+
+#include <math.h>
+#include <string.h>
+#include <view/celltext.h>
+#include <write/stats.h>
+#include <write/write.h>
+
+bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size_t out_bytes)
+{
+    const struct gp_sites *s = model->sites;
+    if (!s->modes) {
+        if (i == 0) {
+            snprintf(out, out_bytes,
+                     "stacks are off: new memory is \"before stacks\" until 'gpuprof stacks native -p %d'",
+                     (int)model->pid);
+            return true;
+        }
+        i--;
+    }
+    if (s->lost_rows + s->lost_frames + s->lost_strings) {
+        if (i == 0) {
+            snprintf(out, out_bytes,
+                     "tables of sites are full: %llu allocations without a site, %llu with a short stack, %llu unnamed",
+                     (unsigned long long)s->lost_rows, (unsigned long long)s->lost_frames,
+                     (unsigned long long)s->lost_strings);
+            return true;
+        }
+        i--;
+    }
+    if (s->modules_truncated) {
+        if (i == 0) {
+            snprintf(out, out_bytes, "too many mapped files: some functions are shown as addresses");
+            return true;
+        }
+        i--;
+    }
+    const char *note = gp_symbols_note(model->symbols, i);
+    if (note)
+        snprintf(out, out_bytes, "%s", note);
+    return note != NULL;
+}
+
+/* ---- printed --------------------------------------------------------------------------------------------------- */
+
+static void site_print_text(FILE *out, const char *text, bool utf8)
+{
+    for (; *text; text++)
+        if (utf8 || (unsigned char)*text < 0x80)
+            fputc(*text, out);
+        else if (((unsigned char)*text & 0xc0) != 0x80)
+            fputc('?', out);
+}
+
+void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8)
+{
+    char text[2048];
+    for (int line = -1; line < (int)model->row_count; line++) {
+        const struct gp_row row = {.site = line < 0 ? NULL : &model->rows[line]};
+        for (int i = 0; i < GP_COLUMNS; i++) {
+            const struct gp_column *column = &gp_columns[i];
+            if (!gp_column_in((enum gp_column_id)i, true) || i == GP_COLUMN_PID) /* there is one process */
+                continue;
+            const char *field =
+                line < 0 ? column->name
+                         : gp_column_text((enum gp_column_id)i, &row, NULL, GP_TEXT_GLUED, true, text, sizeof(text));
+            int pad = column->print_width ? column->print_width - gp_text_width(field) : 0;
+            fprintf(out, "%s%*s", i == GP_COLUMN_DEV ? "" : " ", column->right && pad > 0 ? pad : 0, "");
+            site_print_text(out, field, utf8);
+            if (!column->right && pad > 0)
+                fprintf(out, "%*s", pad, "");
+        }
+        fputc('\n', out);
+    }
+}
+
+static json_t *site_rate(double rate)
+{
+    return isnan(rate) || isinf(rate) ? json_null() : json_real(rate);
+}
+
+static json_t *site_row_json(const struct gp_site_model *model, const struct gp_site_row *row)
+{
+    const struct gp_frame_text *frames;
+    char label[1024];
+    json_t *stack = json_array();
+    uint32_t count = gp_symbols_site(model->symbols, row->site, &frames);
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(stack, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "function", frames[i].function, "file",
+                                               gp_json_text(frames[i].file), "line",
+                                               frames[i].line ? json_integer(frames[i].line) : json_null(), "module",
+                                               gp_json_text(frames[i].module), "python", (int)frames[i].python,
+                                               "inlined", (int)frames[i].inlined));
+    gp_site_label(row->name, row->caller, label, sizeof(label));
+    return json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
+                     "name", label, "function", row->name->function, "file", gp_json_text(row->name->file), "line",
+                     row->name->line ? json_integer(row->name->line) : json_null(), "kind",
+                     gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
+                     row->device == (int)GP_WIRE_HOST ? json_string("host")
+                     : row->device < 0                ? json_null()
+                                                      : json_integer(row->device),
+                     "live_bytes", (json_int_t)row->live, "live_count", (json_int_t)row->count, "peak_bytes",
+                     (json_int_t)row->peak, "at_peak_bytes", (json_int_t)row->at_peak, "allocated_bytes",
+                     (json_int_t)row->allocated, "calls", (json_int_t)row->calls, "share_of_peak",
+                     site_rate(row->share), "calls_per_s", site_rate(row->calls_per_s), "delta_bytes_per_s",
+                     site_rate(row->delta_per_s), "frames", stack);
+}
+
+json_t *gp_site_json(const struct gp_site_model *model)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < model->row_count; i++)
+        json_array_append_new(array, site_row_json(model, &model->rows[i]));
+    return array;
+}
