@@ -338,8 +338,8 @@ static const struct gp_command_option top_options[] = {
             "print an object of schema gpuprof.top/1 per sample; with -n, one per line"),
     GP_OPTION_PIDS(struct gp_top),
     GP_OPTION(struct gp_top, by, 0, "by", "WHAT", GP_ARG_INDEX,
-              "the meaning of a row: 'owner' is the library that asked the driver, 'site' shows the call sites of one "
-              "process",
+              "the meaning of a row: 'owner' is the library that asked the driver, 'site' is a call site, on the "
+              "screen of all processes, else of the one of -p",
               .words = GP_LIST("process", "device", "container", "owner", "site")),
     GP_OPTION(struct gp_top, sort, 0, "sort", "COLUMN", GP_ARG_CHOICE, "sort by this column", .choice = top_column,
               .any_case = true),
@@ -355,7 +355,8 @@ const struct gp_command_spec gp_command_top = {
     .about = GP_LIST(
         "Shows the GPU memory of processes, devices, containers and owners (PyTorch, NCCL, the program ...), live. "
         "Without a terminal it prints one table. On "
-        "the screen, the key h lists the keys.",
+        "the screen, F3 goes from processes to GPUs, containers, owners and call sites, s to the call sites of the "
+        "selected row, and the key h lists the keys.",
         "'-' (null in JSON) means unknown, '~' that the number contains estimates. Peaks of a process are exact. The "
         "peak of a GPU or a container is not the sum of the peaks of its processes: '>=' marks the highest sum that "
         "this command has seen, or the highest peak of one process, if that is more.",

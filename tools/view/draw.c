@@ -9,7 +9,7 @@
 #include <view/siteview.h>
 #include <write/stats.h>
 
-#define GP_ALERTS 9 /* losses, processes that cannot be read, three about the agent, four about call sites */
+#define GP_ALERTS 10 /* losses, processes that cannot be read, three about the agent, five about call sites */
 
 struct gp_alerts {
     char text[GP_ALERTS][256];
@@ -66,6 +66,12 @@ static void alerts_sites(struct gp_alerts *alerts, const struct gp_model *model,
         alerts->style[alerts->count] = GP_STYLE_NORMAL;
         snprintf(alerts->text[alerts->count++], room, "%d more process%s without stacks: %s", without,
                  without == 1 ? " runs" : "es run", GP_SITE_HINT);
+    }
+    if (set->beyond) {
+        alerts->style[alerts->count] = GP_STYLE_WARN;
+        snprintf(alerts->text[alerts->count++], room,
+                 "the call sites of %d more processes are not shown (at most %d are open): select one and press s",
+                 set->beyond, GP_SITE_PROCESSES);
     }
     if (set->problem[0]) {
         alerts->style[alerts->count] = GP_STYLE_ERROR;

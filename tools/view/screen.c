@@ -27,10 +27,13 @@ struct gp_screen {
 /* Reading the call sites of a process does not wait for it, so this thread does it. */
 static int screen_sites(struct gp_screen *screen)
 {
-    if (gp_ui_by_site(screen->ui)) {
+    if (gp_ui_by_site(screen->ui) && !screen->model.sites) {
         screen->model.sites = &screen->sites;
-        return gp_site_set_step(&screen->sites, &screen->model, gp_ui_scope(screen->ui));
+        screen->sites.pending = 1; /* first a frame that says so: looking symbols up takes time */
+        return 0;
     }
+    if (gp_ui_by_site(screen->ui))
+        return gp_site_set_step(&screen->sites, &screen->model, gp_ui_scope(screen->ui));
     if (screen->model.sites)
         gp_site_set_close(&screen->sites);
     screen->model.sites = NULL;
@@ -81,6 +84,14 @@ static void screen_answer(struct gp_screen *screen)
     }
 }
 
+static int screen_rows(struct gp_screen *screen)
+{
+    int err = gp_rows_build(&screen->model, screen->ui, &screen->list);
+    if (!err)
+        gp_ui_settle(screen->ui, &screen->list, screen->ui->page);
+    return err;
+}
+
 static int screen_sample(struct gp_screen *screen)
 {
     int err;
@@ -95,6 +106,8 @@ static int screen_sample(struct gp_screen *screen)
     if (!system)
         return 0;
     err = gp_model_update(&screen->model, system);
+    if (!err) /* the old rows point into the old sample, and a key may be next */
+        err = screen_rows(screen);
     if (!err && screen->left > 0 && --screen->left == 0)
         screen->window.quit = true;
     return err;
@@ -147,9 +160,7 @@ static void screen_key(void *arg, int key)
     }
     if (ui->paused != paused)
         gp_sampler_pace(screen->sampler, ui->interval_ms, ui->paused);
-    /* The next key acts on the rows as this one left them. */
-    if (gp_rows_build(&screen->model, ui, &screen->list) == 0)
-        gp_ui_settle(ui, &screen->list, ui->page);
+    screen_rows(screen); /* the next key acts on the rows as this one left them */
 }
 
 static int screen_loop(struct gp_screen *screen)

@@ -145,8 +145,9 @@ static const struct gp_process *set_next(struct gp_site_set *set, const struct g
 {
     const struct gp_process *best = NULL;
     int64_t most = -1;
-    set->pending = 0;
-    for (int i = 0; i < model->system->process_count && set->count < GP_SITE_PROCESSES; i++) {
+    bool full = set->count == GP_SITE_PROCESSES;
+    set->pending = set->beyond = 0;
+    for (int i = 0; i < model->system->process_count; i++) {
         const struct gp_process *process = &model->system->processes[i];
         const struct gp_site_refusal *refusal = set_refusal(set, process);
         int64_t bytes = 0;
@@ -154,6 +155,10 @@ static const struct gp_process *set_next(struct gp_site_set *set, const struct g
             (refusal && model->generation - refusal->generation < GP_SITE_RETRY) ||
             !gp_site_in_scope(model, scope, process->pid, process->start_time))
             continue;
+        if (full) {
+            set->beyond++;
+            continue;
+        }
         for (int d = 0; d < process->device_count; d++)
             bytes += process->devices[d].wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current;
         set->pending++;
@@ -189,6 +194,10 @@ int gp_site_set_step(struct gp_site_set *set, const struct gp_model *model, cons
     if (set->generation != model->generation)
         set_update(set, model, scope);
     set->generation = model->generation;
+    for (int i = set->count - 1; i >= 0 && scope && set->count == GP_SITE_PROCESSES; i--) { /* room for the scope */
+        if (!gp_site_in_scope(model, scope, set->models[i]->pid, set->models[i]->start_time))
+            set_drop(set, i);
+    }
     const struct gp_process *next = set_next(set, model, scope);
     if (!next)
         return 0;

@@ -81,6 +81,7 @@ struct gp_site_set {
     int refusal_count, refusal_room;
     unsigned generation;                 /* of the model, at the last update */
     int pending;                         /* processes that are not opened yet */
+    int beyond;                          /* processes that are not opened because there are too many */
     char problem[GP_PROBLEM_BYTES + 64]; /* of the last update; "": none */
 };
 
