@@ -268,3 +268,34 @@ Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
     cr_expect(json_is_null(json_object_get(json_object_get(top, "recording"), "write_error")));
     json_decref(top);
 }
+
+/* Pairs of an allocation and a free have five entries in a trace. */
+Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t site = recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", 7}, {0}});
+    for (unsigned i = 0; i < 180000; i++) {
+        recmake_at(make, 1000000000ull + i * 1000);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x7000000, 4096, site);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x7000000);
+    }
+    struct gp_recording *recording = recmake_done(make);
+    cr_assert_eq(gp_recording_write(recording, in("many")), 0);
+    gp_recording_free(recording);
+    expect(run("snapshot %s -o %s", in("many"), in("out")), 0, NULL,
+           " MiB: 900000 trace entries; --max-entries=N writes");
+    struct stat whole, part;
+    cr_assert_eq(stat(in("out"), &whole), 0);
+    cr_expect(whole.st_size > 0.9 * 900000 * 40 && whole.st_size < 1.1 * 900000 * 40, "%lld", (long long)whole.st_size);
+    for (unsigned limit = 0; limit < 7; limit++) {
+        struct result r = run("snapshot %s -o %s --max-entries=%u", in("many"), in("out"), limit);
+        unsigned entries = 0;
+        cr_expect(!strstr(r.err, "--max-entries"), "%s", r.err);
+        const char *at = strstr(r.err, " blocks, ");
+        cr_assert(at && sscanf(at, " blocks, %u trace entries", &entries) == 1, "%s", r.err);
+        cr_expect(entries <= limit && entries + 1 >= limit, "%u for %u", entries, limit);
+        cr_expect(strstr(r.err, "older trace entries were left out"), "%s", r.err);
+        expect(r, 0, NULL, NULL);
+    }
+    cr_expect(stat(in("out"), &part) == 0 && part.st_size < 3000);
+}
