@@ -172,6 +172,8 @@ Test(export_command, what_gpuprof_wrote_is_replaced_and_nothing_else)
         expect(write_out(writers[next], ""), 0, NULL, NULL);
         expect(run("%s %s -o %s --force", writers[i], in("rec"), in("rec")), 1, NULL, "this file is a recording");
     }
+    expect(run("generate gmlake --scale=0.01 -o %s", in("rec")), 1, NULL, "this file is a recording");
+    expect(run("trace -o %s -- true", in("rec")), 1, NULL, "this file is a recording");
     cr_assert_eq(system(line(": > %s", in("out"))), 0);
     expect(write_out(writers[0], ""), 0, NULL, NULL);
     cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "nothing is left beside them");
@@ -260,6 +262,14 @@ Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
     expect(r, 0, NULL, NULL);
     expect(run("export %s --format=csv -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
     expect(run("snapshot %s -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
+
+    struct gp_recording *killed = NULL;
+    char why[256];
+    cr_assert_eq(gp_recording_open(&killed, in("full"), why, sizeof(why), NULL, NULL), 0, "%s", why);
+    killed->complete = false;
+    cr_assert_eq(gp_recording_write(killed, in("killed")), 0);
+    gp_recording_free(killed);
+    expect(run("report %s", in("killed")), 0, "No space left on device; all later events are missing", NULL);
 
     write_damaged("gap", 5, ENOSPC, false);
     expect(run("report %s", in("gap")), 0, "5 events could not be written: No space left on device", NULL);

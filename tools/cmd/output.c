@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o; see output.h.  Called by report.c, export.c and snapshot.c. */
+ * output.c: the files of -o; see output.h.  Called by report.c, export.c, snapshot.c, trace.c and
+ * generate.c. */
 #include <cmd/output.h>
 
 #include <errno.h>
