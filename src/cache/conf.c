@@ -7,6 +7,7 @@
  * PyTorch's parser accepts a number followed by other characters (it reads 20MB as 20). This parser
  * rejects it, because a misread setting can waste a whole run.
  */
+#include "base/compiler.h"
 #include "cache/policy.h"
 #include <ctype.h>
 #include <errno.h>
@@ -343,6 +344,11 @@ static const struct gp_conf_key {
      "no effect: a growable segment reserves 9/8 of the device"},
 };
 
+const char *gp_policy_key(unsigned index)
+{
+    return index < GP_COUNT(gp_conf_keys) ? gp_conf_keys[index].name : NULL;
+}
+
 static int conf_value(struct gp_conf *conf, const struct gp_conf_key *key)
 {
     conf->key = key->name;
@@ -362,14 +368,17 @@ static int conf_pair(struct gp_conf *conf)
     int error = conf_word(conf);
     if (error)
         return error;
-    for (unsigned i = 0; i < sizeof gp_conf_keys / sizeof gp_conf_keys[0]; i++)
+    for (unsigned i = 0; i < GP_COUNT(gp_conf_keys); i++)
         if (strcmp(conf->word, gp_conf_keys[i].name) == 0)
             return conf_value(conf, &gp_conf_keys[i]);
+    if (strchr(conf->word, '='))
+        return gp_conf_fail(conf, "'%s': a key and its value are separated by ':', not by '='", conf->word);
     if (!conf->word[0])
         return gp_conf_fail(conf, "a key is missing before '%.10s': the form is KEY:VALUE,KEY:VALUE", conf->at);
     return gp_conf_fail(conf,
-                        "unknown key '%s': known are max_split_size_mb, garbage_collection_threshold, "
-                        "roundup_power2_divisions, expandable_segments and PyTorch's others",
+                        "unknown key '%s': known are max_split_size_mb, max_non_split_rounding_mb, "
+                        "garbage_collection_threshold, roundup_power2_divisions, expandable_segments, "
+                        "large_segment_size_mb, per_process_memory_fraction and PyTorch's others",
                         conf->word);
 }
 

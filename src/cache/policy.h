@@ -73,6 +73,8 @@ const struct gp_policy *gp_policy_at(unsigned index);
  * with the reason in `why`: backend release_lock_on_cudamalloc pinned_*
  * graph_capture_record_stream_reuse throw_on_cudamalloc_oom expandable_segments_reserve*. */
 int gp_policy_configure(struct gp_policy *policy, const char *text, char *why, size_t why_bytes);
+/* The keys of that text, those with an effect first; NULL after the last. */
+const char *gp_policy_key(unsigned index);
 
 /* ---- the rules -------------------------------------------------------------------------------------------------- */
 

@@ -34,7 +34,15 @@ one() { # PROGRAM ALLOCATOR
     timeout -k 5 60 "$build/bin/gpuprof" run --sim "${options[@]}" --record="$work/r" -- "$build/tests/programs/$1" > "$work/out" 2>&1
     "$build/bin/gpuprof" snapshot "$work/r" -o "$work/s" > "$work/out" 2>&1 &&
         "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 &&
-        { [ -z "$viz" ] || "$python" "$work/viz.py" "$viz" "$work/s" > "$work/out" 2>&1; }
+        { [ -z "$viz" ] || "$python" "$work/viz.py" "$viz" "$work/s" > "$work/out" 2>&1; } &&
+        { [ "$2" != caching ] || limited; }
+}
+limited() { # a trace that begins in the middle
+    local limit
+    for limit in 1 6 17; do
+        "$build/bin/gpuprof" snapshot "$work/r" -o "$work/s" --max-entries=$limit > "$work/out" 2>&1 &&
+            "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 || return 1
+    done
 }
 programs="arrays linear mixed record_walk shim_streams vmm_twice" allocators="off caching passthrough"
 [ -z "$full" ] || { programs="$programs api_cached devices ipc nvtx oom pool_default vmm_unmap" allocators="$allocators pytorch auto_growth"; }

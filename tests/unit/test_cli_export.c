@@ -172,6 +172,8 @@ Test(export_command, what_gpuprof_wrote_is_replaced_and_nothing_else)
         expect(write_out(writers[next], ""), 0, NULL, NULL);
         expect(run("%s %s -o %s --force", writers[i], in("rec"), in("rec")), 1, NULL, "this file is a recording");
     }
+    expect(run("generate gmlake --scale=0.01 -o %s", in("rec")), 1, NULL, "this file is a recording");
+    expect(run("trace -o %s -- true", in("rec")), 1, NULL, "this file is a recording");
     cr_assert_eq(system(line(": > %s", in("out"))), 0);
     expect(write_out(writers[0], ""), 0, NULL, NULL);
     cr_expect_eq(system(line("test $(ls %s | wc -l) = 2", folder)), 0, "nothing is left beside them");
@@ -261,10 +263,49 @@ Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
     expect(run("export %s --format=csv -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
     expect(run("snapshot %s -o %s", in("full"), in("out")), 0, NULL, "No space left on device");
 
+    struct gp_recording *killed = NULL;
+    char why[256];
+    cr_assert_eq(gp_recording_open(&killed, in("full"), why, sizeof(why), NULL, NULL), 0, "%s", why);
+    killed->complete = false;
+    cr_assert_eq(gp_recording_write(killed, in("killed")), 0);
+    gp_recording_free(killed);
+    expect(run("report %s", in("killed")), 0, "No space left on device; all later events are missing", NULL);
+
     write_damaged("gap", 5, ENOSPC, false);
     expect(run("report %s", in("gap")), 0, "5 events could not be written: No space left on device", NULL);
     expect(run("report %s", in("gap")), 0, "5 of 65 events were dropped", NULL);
     top = expect_json(run("report --json %s", in("rec")), "gpuprof.report/1");
     cr_expect(json_is_null(json_object_get(json_object_get(top, "recording"), "write_error")));
     json_decref(top);
+}
+
+/* Pairs of an allocation and a free have five entries in a trace. */
+Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
+{
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t site = recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", 7}, {0}});
+    for (unsigned i = 0; i < 180000; i++) {
+        recmake_at(make, 1000000000ull + i * 1000);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x7000000, 4096, site);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x7000000);
+    }
+    struct gp_recording *recording = recmake_done(make);
+    cr_assert_eq(gp_recording_write(recording, in("many")), 0);
+    gp_recording_free(recording);
+    expect(run("snapshot %s -o %s", in("many"), in("out")), 0, NULL,
+           " MiB: 900000 trace entries; --max-entries=N writes");
+    struct stat whole, part;
+    cr_assert_eq(stat(in("out"), &whole), 0);
+    cr_expect(whole.st_size > 0.9 * 900000 * 40 && whole.st_size < 1.1 * 900000 * 40, "%lld", (long long)whole.st_size);
+    for (unsigned limit = 0; limit < 7; limit++) {
+        struct result r = run("snapshot %s -o %s --max-entries=%u", in("many"), in("out"), limit);
+        unsigned entries = 0;
+        cr_expect(!strstr(r.err, "--max-entries"), "%s", r.err);
+        const char *at = strstr(r.err, " blocks, ");
+        cr_assert(at && sscanf(at, " blocks, %u trace entries", &entries) == 1, "%s", r.err);
+        cr_expect(entries <= limit && entries + 1 >= limit, "%u for %u", entries, limit);
+        cr_expect(strstr(r.err, "older trace entries were left out"), "%s", r.err);
+        expect(r, 0, NULL, NULL);
+    }
+    cr_expect(stat(in("out"), &part) == 0 && part.st_size < 3000);
 }

@@ -331,7 +331,7 @@ Test(snapshot, frames_are_written_once)
                                             .address = 4096 * (i + 1),
                                             .bytes = 4096,
                                             .site = (uint32_t)(i % 4)}; /* 0: unknown; 3: beyond the table */
-    const struct gp_snapshot_names names = {frames_of, NULL, 3};
+    const struct gp_snapshot_names names = {.frames = frames_of, .count = 3};
     struct loaded loaded = live(pieces, 100, NULL, 0, &names, NULL);
     cr_expect_eq(asked[0] + asked[3], 0);
     cr_expect_eq(asked[1], 1);

@@ -155,6 +155,10 @@ int gp_launch_shim(const struct gp_launch *launch);
 bool gp_preload_fits(const char *program);
 /* The names that --allocator takes, in the order of the documentation; NULL after the last. */
 const char *gp_allocator_name(unsigned index);
+/* Checks settings of an allocator: the library would ignore all of them for one mistake, and the
+ * program would run for hours without them.  option: where text comes from.  text may be NULL.
+ * GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
+int gp_conf_check(const char *command, const char *option, const char *text, const char *allocator);
 /* Replaces this process with the program.  Returns only on failure: 126 or 127, after a message. */
 int gp_launch_exec(const struct gp_launch *launch);
 

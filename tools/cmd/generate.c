@@ -2,6 +2,7 @@
  * generate.c: `gpuprof generate`: writes an allocation trace of a typical program.  Called by
  * commands.c. */
 #include <cmd/cmd.h>
+#include <cmd/output.h>
 #include <replay/generate.h>
 
 #include <errno.h>
@@ -67,6 +68,8 @@ static int generate_check(void *options)
 
 static int generate_write(const struct gp_generate_options *o, const struct gp_replay_trace *trace)
 {
+    if (gp_output_check("generate", o->output, true))
+        return GP_EXIT_FAILED;
     FILE *out = o->output ? fopen(o->output, "we") : stdout;
     if (!out) {
         gp_error("generate", "%s: %s", o->output, strerror(errno));

@@ -40,12 +40,12 @@ int gp_usage_error(const char *command, const char *format, ...)
     return GP_EXIT_USAGE;
 }
 
-/* Levenshtein over words of at most 31 letters. */
+/* Levenshtein over words of at most 47 letters. */
 static int edit_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b);
-    int row[33];
-    if (na > 31 || nb > 31)
+    int row[49];
+    if (na > 47 || nb > 47)
         return 99;
     for (size_t j = 0; j <= nb; j++)
         row[j] = (int)j;

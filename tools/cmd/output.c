@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o; see output.h.  Called by report.c, export.c and snapshot.c. */
+ * output.c: the files of -o; see output.h.  Called by report.c, export.c, snapshot.c, trace.c and
+ * generate.c. */
 #include <cmd/output.h>
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static const struct gp_output_format output_formats[] = {
     {GP_OUTPUT_START("{\"schema\":\"gpuprof."), NULL, false},
     {GP_OUTPUT_START("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["), "\"producer\":\"gpuprof\"", true},
     {GP_OUTPUT_START("event,time_ns,unix_ns,type,kind,device,"), NULL, false},
-    {GP_OUTPUT_START("\x80\x02}(X\x08\0\0\0segments"), "gpuprof_allocator", true}};
+    {GP_OUTPUT_START("\x80\x02}(X\x08\0\0\0segments"), "gpuprof_allocator", true},
+    {GP_OUTPUT_START("\x80\x04"), "gpuprof_allocator", true}}; /* of the Python package */
 
 static size_t output_read(int fd, void *into, size_t bytes, off_t offset)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * output.h: the files that report, export and snapshot write with -o.  A mistyped name must not
+ * output.h: the files that commands write with -o.  A mistyped name must not
  * destroy other data, and an incomplete file must not look like a complete one.
  */
 #ifndef GP_CMD_OUTPUT_H

@@ -3,6 +3,7 @@
  * hooks; see cmd.h.  It changes only the environment of this process.  Called by
  * launch.c. */
 #define _GNU_SOURCE /* asprintf */
+#include <cache/policy.h>
 #include <cmd/cmd.h>
 
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #define GP_ENV_ALLOCATOR  "GPUPROF_ALLOCATOR"
 #define GP_ENV_LIMIT      "GPUPROF_MEMORY_LIMIT"
 #define GP_ENV_CONF       "GPUPROF_ALLOC_CONF"
+#define GP_CONF_KEYS      64u /* more than there are */
 #define GP_ALLOCATOR_LIST "caching, pytorch, auto_growth, prealloc, passthrough or off"
 
 static const char *const allocators[] = {"caching", "pytorch", "auto_growth", "prealloc", "passthrough", "off"};
@@ -129,6 +131,25 @@ static const char *allocator_asked(const struct gp_launch *launch)
     return allocator_check(launch->command, name) ? NULL : name;
 }
 
+int gp_conf_check(const char *command, const char *option, const char *text, const char *allocator)
+{
+    const struct gp_policy *policy = gp_policy_find(allocator);
+    const char *keys[GP_CONF_KEYS], *nearest = NULL;
+    char why[512], word[64];
+    size_t count = 0;
+    if (!text || !policy)
+        return GP_EXIT_OK;
+    struct gp_policy copy = *policy;
+    if (gp_policy_configure(&copy, text, why, sizeof(why)) == 0)
+        return GP_EXIT_OK;
+    for (; count < GP_CONF_KEYS && gp_policy_key((unsigned)count); count++)
+        keys[count] = gp_policy_key((unsigned)count);
+    if (sscanf(why, "unknown key '%63[^']'", word) == 1)
+        nearest = gp_nearest(word, keys, count);
+    return gp_usage_error(command, "%s=%s: %s%s%s%s", option, text, why, nearest ? " (did you mean '" : "",
+                          nearest ? nearest : "", nearest ? "'?)" : "");
+}
+
 static int allocator_set(const struct gp_launch *launch, const char *name)
 {
     int rc = limit_set(launch->command, launch->limit);
@@ -138,6 +159,9 @@ static int allocator_set(const struct gp_launch *launch, const char *name)
             "%s: needs an allocator: add --allocator=caching, or passthrough to keep the allocations of "
             "the driver",
             launch->limit >= 0 ? "--limit" : "--alloc-conf");
+    if (!rc)
+        rc = gp_conf_check(launch->command, launch->conf ? "--alloc-conf" : GP_ENV_CONF,
+                           launch->conf ? launch->conf : getenv(GP_ENV_CONF), name);
     if (!rc && launch->conf && setenv(GP_ENV_CONF, launch->conf, 1) != 0)
         rc = GP_EXIT_FAILED;
     /* "off" is not an allocator: remove the variable, which a surrounding shell may have set. */

@@ -28,7 +28,9 @@ static int replay_check(void *options)
     const struct gp_replay_options *o = options;
     if (!o->trace)
         return gp_usage_error("replay", "no trace given");
-    return o->allocator ? GP_EXIT_OK : gp_usage_error("replay", "--allocator is needed");
+    if (!o->allocator)
+        return gp_usage_error("replay", "--allocator is needed");
+    return gp_conf_check("replay", "--conf", o->conf, strcmp(o->allocator, "all") == 0 ? "caching" : o->allocator);
 }
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <collect/sites.h>
 #include <snapshot/recent.h>
 #include <snapshot/snapshot.h>
+#include <write/write.h>
 
 #include <base/clock.h>
 #include <errno.h>
@@ -30,6 +31,7 @@ struct gp_snapshot_options {
     struct gp_target target;
     const char *file, *output;
     int64_t trace_seconds; /* -1: no trace */
+    int64_t max_entries;   /* -1: all */
     bool force;
 };
 
@@ -69,6 +71,25 @@ static void snapshot_report(const struct gp_output *out, const struct gp_snapsho
                 "gpuprof: snapshot: %s: %" PRIu64 " segments, %" PRIu64 " blocks, %" PRIu64 " trace entries, %" PRIu64
                 " annotations, %" PRIu64 " bytes\n",
                 out->path, counts->segments, counts->blocks, counts->entries, counts->annotations, counts->bytes);
+    if (counts->left_out)
+        fprintf(stderr, "gpuprof: snapshot: %" PRIu64 " older trace entries were left out\n", counts->left_out);
+}
+
+/* Above this a viewer takes long to open the file. */
+#define GP_SNAPSHOT_LARGE (32u << 20)
+
+static void snapshot_expect(const struct gp_snapshot_options *o, const struct gp_snapshot_size *size)
+{
+    char text[GP_SIZE_TEXT];
+    if (size->bytes >= GP_SNAPSHOT_LARGE)
+        fprintf(stderr, "gpuprof: snapshot: %s will have about %s: %" PRIu64 " trace entries%s\n", o->output,
+                gp_size_text(text, (int64_t)size->bytes), size->entries,
+                o->max_entries < 0 ? "; --max-entries=N writes only the last N of each device" : "");
+}
+
+static uint64_t snapshot_limit(const struct gp_snapshot_options *o)
+{
+    return o->max_entries < 0 ? UINT64_MAX : (uint64_t)o->max_entries;
 }
 
 static void snapshot_notes(const struct gp_symbols *symbols)
@@ -229,10 +250,13 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
         struct gp_snapshot_live live = snapshot_process(&system->processes[0]);
         snapshot_sites(system->processes[0].pid, &sites);
         const struct gp_snapshot_names names = {gp_symbols_site, sites.symbols,
-                                                sites.symbols ? sites.sites->site_count : 0};
+                                                sites.symbols ? sites.sites->site_count : 0, o->max_entries >= 0,
+                                                snapshot_limit(o)};
         live.pieces = &extents;
         live.events = recent.events;
         live.event_count = recent.count;
+        const struct gp_snapshot_size size = gp_snapshot_expect_live(&live, snapshot_limit(o));
+        snapshot_expect(o, &size);
         rc = snapshot_finish(&out, gp_snapshot_live(out.fd, &live, &names, &counts));
     }
     if (!rc) {
@@ -269,7 +293,10 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
         gp_error("snapshot", "%s: %s", o->file, strerror(-rc));
     rc = rc ? GP_EXIT_FAILED : snapshot_open(&out, o);
     if (!rc) {
-        const struct gp_snapshot_names names = {gp_symbols_site, symbols, recording->site_count};
+        const struct gp_snapshot_names names = {gp_symbols_site, symbols, recording->site_count, o->max_entries >= 0,
+                                                snapshot_limit(o)};
+        const struct gp_snapshot_size size = gp_snapshot_expect(recording, snapshot_limit(o));
+        snapshot_expect(o, &size);
         rc = snapshot_finish(&out, gp_snapshot_recording(out.fd, recording, &names, &counts));
     }
     if (!rc) {
@@ -295,6 +322,8 @@ static const struct gp_command_option snapshot_options[] = {
     GP_OPTION(struct gp_snapshot_options, trace_seconds, 0, "trace", "SECS", GP_ARG_NUMBER,
               "add the events that the process still holds and those of the next SECS seconds; ^C ends that early",
               .high = GP_SNAPSHOT_MOST_SECONDS),
+    GP_OPTION(struct gp_snapshot_options, max_entries, 0, "max-entries", "N", GP_ARG_NUMBER,
+              "write only the last N entries of each device's trace (default: all)", .high = INT64_MAX),
     GP_OPTION(struct gp_snapshot_options, output, 'o', "output", "OUT", GP_ARG_FILE,
               "the file to write; an older snapshot is replaced when the new one is complete; '-' is standard output"),
     GP_OPTION_FORCE(struct gp_snapshot_options),
@@ -309,7 +338,8 @@ const struct gp_command_spec gp_command_snapshot = {
     .name = "snapshot",
     .summary = "write a memory snapshot for PyTorch's viewer, of any program",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE -o snapshot.pickle [--force]", "[-p PID] [--trace=SECS] -o snapshot.pickle [--force]"),
+    .usage = GP_LIST("FILE [--max-entries=N] -o snapshot.pickle [--force]",
+                     "[-p PID] [--trace=SECS] [--max-entries=N] -o snapshot.pickle [--force]"),
     .about =
         GP_LIST("Writes the blocks of memory and their call sites in the format of torch.cuda.memory._snapshot(), "
                 "for pytorch.org/memory_viz, torch's _memory_viz.py and 'gpuprof replay'. The program need not use "
@@ -320,7 +350,8 @@ const struct gp_command_spec gp_command_snapshot = {
     .examples =
         GP_EXAMPLES({"gpuprof snapshot -p 1234 -o now.pickle", "Write the current memory of a running process."},
                     {"gpuprof snapshot train.gpuprof -o end.pickle", "Write the end and the history of a recording."}),
-    GP_DEFAULTS(struct gp_snapshot_options, .target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1),
+    GP_DEFAULTS(struct gp_snapshot_options, .target = GP_TARGET_INIT("snapshot"), .trace_seconds = -1,
+                .max_entries = -1),
     .surplus = "one recording at a time",
     .check = snapshot_check,
     .run = snapshot_run,

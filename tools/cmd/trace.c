@@ -2,6 +2,7 @@
  * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
  * reads the shared memory of the process, which does no work for it. */
 #include <cmd/cmd.h>
+#include <cmd/output.h>
 #include <collect/watch.h>
 #include <record/ringread.h>
 #include <write/stats.h>
@@ -234,6 +235,8 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
 static int trace_run(void *options)
 {
     struct gp_trace_options *o = options;
+    if (gp_output_check("trace", o->output, true))
+        return GP_EXIT_FAILED;
     struct gp_trace *trace = calloc(1, sizeof(*trace));
     FILE *out = o->output ? fopen(o->output, "we") : stdout;
     int rc = GP_EXIT_FAILED;

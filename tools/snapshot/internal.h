@@ -69,6 +69,14 @@ struct gp_entry_ranges {
     bool broken; /* memory ran out: answers are no longer reliable */
 };
 
+struct gp_snap_entry {
+    enum gp_word action;
+    uint64_t address, bytes, stream;
+    int64_t time_us;
+    int64_t device_free; /* for oom only; -1 unknown */
+    uint32_t site;
+};
+
 struct gp_snap {
     struct gp_pickled out;
     const struct gp_snapshot_names *names;
@@ -83,6 +91,10 @@ struct gp_snap {
     struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
     /* The segment that is being written. */
     uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
+    /* The last entries of this trace, if there is a limit: a ring with `limit` places. */
+    struct gp_snap_entry *keep;
+    uint64_t kept, kept_room; /* entries so far; places allocated */
+    bool keep_broken;
 };
 
 struct gp_snap_segment {
@@ -94,13 +106,6 @@ struct gp_snap_block {
     uint64_t address, bytes, requested_bytes; /* requested: of blocks that are not idle */
     uint32_t site;
     uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
-};
-struct gp_snap_entry {
-    enum gp_word action;
-    uint64_t address, bytes, stream;
-    int64_t time_us;
-    int64_t device_free; /* for oom only; -1 unknown */
-    uint32_t site;
 };
 struct gp_snap_settings {
     const char *allocator;

@@ -16,15 +16,18 @@
 #include <symbol/symbol.h>
 
 /* Names call sites: gp_symbols_site, or a function of a test.  Site 0 and sites from `count` on
- * have no frames. */
+ * have no frames.  With has_limit only the last `limit` entries of each device's trace are written. */
 struct gp_snapshot_names {
     uint32_t (*frames)(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
     struct gp_symbols *symbols;
     uint32_t count;
+    bool has_limit;
+    uint64_t limit;
 };
 
 struct gp_snapshot_counts { /* what was written */
     uint64_t segments, blocks, entries, annotations, bytes;
+    uint64_t left_out; /* entries, because of the limit */
 };
 
 struct gp_snapshot_live {
@@ -45,5 +48,13 @@ int gp_snapshot_live(int fd, const struct gp_snapshot_live *live, const struct g
 /* The segments at the end of the recording, and all events before. */
 int gp_snapshot_recording(int fd, const struct gp_recording *recording, const struct gp_snapshot_names *names,
                           struct gp_snapshot_counts *counts);
+
+/* An estimate before the writing: entries of traces, and bytes of the file.  limit: as in struct
+ * gp_snapshot_names, else UINT64_MAX. */
+struct gp_snapshot_size {
+    uint64_t entries, bytes;
+};
+struct gp_snapshot_size gp_snapshot_expect(const struct gp_recording *recording, uint64_t limit);
+struct gp_snapshot_size gp_snapshot_expect_live(const struct gp_snapshot_live *live, uint64_t limit);
 
 #endif

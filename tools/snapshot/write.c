@@ -261,7 +261,7 @@ void gp_snap_trace(struct gp_snap *snap)
     gp_pickled_list(&snap->out, &snap->entries);
 }
 
-void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry)
+static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *entry)
 {
     snap->counts.entries++;
     gp_pickled_item(&snap->out, &snap->entries);
@@ -278,8 +278,43 @@ void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry)
     gp_pickled_dict_end(&snap->out);
 }
 
+/* The entries before the limit's are not known to be among the last ones until the trace ends. */
+static void snap_entry_keep(struct gp_snap *snap, const struct gp_snap_entry *entry)
+{
+    uint64_t limit = snap->names->limit;
+    if (snap->kept == snap->kept_room && snap->kept_room < limit) {
+        uint64_t room = snap->kept_room ? 2 * snap->kept_room : 4096;
+        room = room < limit ? room : limit;
+        struct gp_snap_entry *more = realloc(snap->keep, room * sizeof(*more));
+        snap->keep_broken |= !more;
+        if (!more)
+            return;
+        snap->keep = more;
+        snap->kept_room = room;
+    }
+    if (limit)
+        snap->keep[snap->kept % limit] = *entry;
+    snap->kept++;
+}
+
+void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry)
+{
+    if (snap->names && snap->names->has_limit)
+        snap_entry_keep(snap, entry);
+    else
+        snap_entry_put(snap, entry);
+}
+
 void gp_snap_trace_end(struct gp_snap *snap)
 {
+    uint64_t limit = snap->names ? snap->names->limit : 0, first = snap->kept > limit ? snap->kept - limit : 0;
+    /* A trace never begins in the middle of a free. */
+    if (first && first < snap->kept && snap->keep[first % limit].action == GP_WORD_FREE_COMPLETED)
+        first++;
+    for (uint64_t i = first; i < snap->kept && !snap->keep_broken; i++)
+        snap_entry_put(snap, &snap->keep[i % limit]);
+    snap->counts.left_out += first;
+    snap->kept = 0;
     gp_pickled_list_end(&snap->out, &snap->entries);
 }
 
@@ -376,11 +411,12 @@ int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
-    rc = rc ? rc : snap->aliases.broken || snap->places_broken ? -ENOMEM : 0;
+    rc = rc ? rc : snap->aliases.broken || snap->places_broken || snap->keep_broken ? -ENOMEM : 0;
     gp_snap_places_free(snap);
     gp_ranges_free(&snap->aliases);
     memo_free(snap->memo);
     free(snap->sites);
+    free(snap->keep);
     free(snap);
     return rc;
 }

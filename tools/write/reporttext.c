@@ -172,7 +172,10 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
         return;
     page_seconds(when, page_since(report, r->ended_early ? r->end_ns : r->write_error_ns));
     page_seconds(span, page_since(report, r->stopped_ns));
-    if (r->ended_early)
+    if (r->ended_early && !r->complete) /* it is unknown how many followed */
+        fprintf(page->out, "%sends at %s: the file could not be written: %s; all later events are missing%s\n", note,
+                when, strerror(r->write_error), page_on(page, GP_OFF));
+    else if (r->ended_early)
         fprintf(page->out,
                 "%sends at %s of %s: the file could not be written: %s; the last %" PRIu64 " events are missing%s\n",
                 note, when, span, strerror(r->write_error), r->unwritten, page_on(page, GP_OFF));
@@ -188,7 +191,7 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
     char note[4352];
     snprintf(note, sizeof(note), "%snote: %s%s", page_on(page, GP_RED), page->named && report->file ? report->file : "",
              page->named && report->file ? ": " : "");
-    if (!r->complete)
+    if (!r->complete && !r->ended_early)
         fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
         fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
